@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build_commands.hpp"
+#include "cli_main.hpp"
 #include "eval_arguments.hpp"
 #include "train_arguments.hpp"
 
