@@ -49,6 +49,7 @@ constexpr NumberField kLaterNumbers[] = {
     {"expert_factor", &Framework::expert_factor},
     {"expert_overlap", &Framework::expert_overlap},
     {"state_factor", &Framework::state_factor},
+    {"expert_launch_us", &Framework::expert_launch_us},
     {"expert_host_us", &Framework::expert_host_us},
 };
 

@@ -32,6 +32,7 @@ struct Framework {
   double expert_factor = 1;     ///< on the kernel times of layers with experts, instead
   double expert_overlap = 0;    ///< share of the exchange of rows with experts that compute hides
   double state_factor = 1;      ///< on the kernel times of layers of state spaces, beside
+  double expert_launch_us = 0;  ///< of the host per expert on a rank and pass, beside
   double expert_host_us = 0;    ///< per layer with experts and pass: launches per expert, counts
   /// A token goes once to each rank that has one of its experts, and comes back summed (DeepEP);
   /// else a row per expert does.

@@ -211,7 +211,9 @@ class WorkPricer {
       const bool backward = pass == &layer.backward;
       pass->context_us = shard_.attending * context_us(backward, costs->attention_us);
       pass->expert_us = expert_us(pass->kernel_us);
-      pass->host_us += shard_.expert_layers * framework_.expert_host_us;
+      const double held = real(job_.model.experts.experts / layout_.ep);
+      pass->host_us +=
+          shard_.expert_layers * (framework_.expert_host_us + held * framework_.expert_launch_us);
       if (backward && layout_.recompute == LayoutRecompute::kFull) {
         pass->context_us += layer.forward.context_us;
         pass->expert_us += layer.forward.expert_us;
