@@ -73,25 +73,23 @@ TEST(StepCalibration, StepsAsPredictedChangeNothing) {
 }
 
 TEST(StepCalibration, ASlowerMachineIsFound) {
-  const auto slow = calibration_pricer().measured(steps_of(1.15, 1.15)).value();
-  // Neither the layout nor the micro-batch were measured.
-  const auto before = calibration_pricer().predict(small_job(), layout_with(2, 1, 4)).value();
-  const auto after = slow.predict(small_job(), layout_with(2, 1, 4)).value();
-  EXPECT_NEAR(after.step_ms / before.step_ms, 1.15, 0.03);
-  // Layers of 4 times the depth are the same layers.
+  std::vector<MeasuredStep> steps = steps_of(1, 1);
+  for (MeasuredStep& step : steps) step.step_ms *= 1.15;
+  const auto slow = calibration_pricer().measured(steps).value();
+  const auto factor = [&](const LayoutJob& job, const ParallelLayout& layout) {
+    const LayoutPrediction after = slow.predict(job, layout).value();
+    double sum = 0;
+    for (const double term : after.terms_ms) sum += term;
+    EXPECT_NEAR(sum, after.step_ms, 1e-9 * sum);
+    return after.step_ms / calibration_pricer().predict(job, layout).value().step_ms;
+  };
+  // Four times as many layers are the same layers.
   LayoutJob deeper = small_job();
   deeper.model.layers = 32;
-  const double deep = slow.predict(deeper, layout_with(2, 1, 2)).value().step_ms /
-                      calibration_pricer().predict(deeper, layout_with(2, 1, 2)).value().step_ms;
-  EXPECT_NEAR(deep, 1.15, 0.03);
-  EXPECT_NEAR(
-      after.step_ms,
-      [&] {
-        double sum = 0;
-        for (const double term : after.terms_ms) sum += term;
-        return sum;
-      }(),
-      1e-9 * after.step_ms);
+  EXPECT_NEAR(factor(deeper, layout_with(2, 1, 2)), 1.15, 0.02);
+  // Of layers with this tp and micro-batch nothing was measured: most of it.
+  EXPECT_GT(factor(small_job(), layout_with(2, 1, 4)), 1.08);
+  EXPECT_LT(factor(small_job(), layout_with(2, 1, 4)), 1.16);
 }
 
 TEST(StepCalibration, ASlowNetworkIsToldFromSlowKernels) {
