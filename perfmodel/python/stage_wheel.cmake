@@ -4,6 +4,7 @@ file(REMOVE_RECURSE ${build})
 file(COPY ${STAGE}/perfmodel ${STAGE}/pyproject.toml ${STAGE}/setup.py DESTINATION ${build}
   PATTERN "__pycache__" EXCLUDE)
 get_filename_component(library ${LIBRARY} REALPATH)
+file(MAKE_DIRECTORY ${build}/perfmodel/native/lib)
 file(COPY_FILE ${library} ${build}/perfmodel/native/lib/${SONAME})
 file(COPY ${SOURCE_DIR}/data DESTINATION ${build}/perfmodel/native/share/perfmodel PATTERN "measurements" EXCLUDE)
 file(COPY ${SOURCE_DIR}/LICENSE DESTINATION ${build})
