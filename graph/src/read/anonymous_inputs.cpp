@@ -3,6 +3,8 @@
 namespace perfmodel {
 
 void anonymize(Trace& trace, Anonymizer& anonymizer) {
+  anonymizer.learn(trace.source);
+  for (const TraceThread& thread : trace.threads) anonymizer.learn(thread.name);
   anonymizer.replace_names(trace.names);
   anonymizer.replace(trace.source, trace.unread);
   for (TraceThread& thread : trace.threads) {
@@ -13,6 +15,7 @@ void anonymize(Trace& trace, Anonymizer& anonymizer) {
 }
 
 void anonymize(ExecutionGraph& graph, Anonymizer& anonymizer) {
+  anonymizer.learn(graph.source);
   anonymizer.replace_names(graph.names);
   anonymizer.replace(graph.source);
   for (CommRecord& record : graph.comm_records) anonymizer.replace(record.process_group);

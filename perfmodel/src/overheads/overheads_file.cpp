@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/schema.hpp"
+#include "files/json_file.hpp"
 #include "files/json_position.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/overheads.hpp"
@@ -624,12 +625,13 @@ Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
     return Unexpected{Error{
         .code = ErrorCode::kIo, .message = "expected a file, found a directory", .file = file}};
   }
-  simdjson::padded_string text;
-  if (const auto code = simdjson::padded_string::load(file.string()).get(text)) {
-    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  const auto read = read_json_text(file, "overhead table");
+  if (!read && read.error().code != ErrorCode::kIo) return Unexpected{read.error()};
+  if (!read) {
     return Unexpected{Error{
         .code = ErrorCode::kIo, .message = "expected a readable file, found none", .file = file}};
   }
+  const std::string& text = *read;
   const auto failure = [&](ErrorCode code, std::optional<std::size_t> offset, std::string pointer,
                            std::string message) {
     Error error{.code = code,

@@ -37,6 +37,11 @@ Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int
   return bad_config(fmt::format("{}: expected at least {}, found {}", what, least, found));
 }
 
+Result<void> expect_layers(std::string_view what, std::int64_t found) {
+  if (found <= kMostLayers) return expect_at_least(what, 1, found);
+  return bad_config(fmt::format("{}: expected at most {}, found {}", what, kMostLayers, found));
+}
+
 Result<void> expect_probability(std::string_view what, double found) {
   if (found >= 0 && found < 1) return {};
   return bad_config(fmt::format("{}: expected at least 0 and less than 1, found {}", what, found));

@@ -65,7 +65,7 @@ Result<void> check(const Deepspeech2Config& config) {
   }
   const auto sizes = all_good(
       {expect_at_least("frequencies", 1, config.frequencies),
-       expect_at_least("layers", 1, config.layers), expect_at_least("hidden", 1, config.hidden),
+       expect_layers("layers", config.layers), expect_at_least("hidden", 1, config.hidden),
        expect_at_least("characters", 2, config.characters),
        expect_at_least("batch", 1, config.batch), expect_at_least("frames", 1, config.frames),
        expect_at_least("target steps", 1, config.target_steps)});

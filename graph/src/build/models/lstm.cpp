@@ -20,7 +20,7 @@ Result<void> check(const LstmConfig& config) {
   const auto sizes = all_good(
       {expect_at_least("vocabulary", 1, config.vocabulary),
        expect_at_least("embedding", 1, config.embedding),
-       expect_at_least("hidden", 1, config.hidden), expect_at_least("layers", 1, config.layers),
+       expect_at_least("hidden", 1, config.hidden), expect_layers("layers", config.layers),
        expect_at_least("batch", 1, config.batch), expect_at_least("steps", 1, config.steps),
        expect_probability("dropout", config.dropout)});
   if (!sizes) return sizes;

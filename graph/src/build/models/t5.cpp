@@ -234,7 +234,7 @@ Result<void> check(const T5Config& config) {
   shared.heads = 1;  // heads have a width of their own
   return all_good(
       {check_transformer(shared), expect_at_least("heads", 1, config.heads),
-       expect_at_least("decoder layers", 1, config.decoder_layers),
+       expect_layers("decoder layers", config.decoder_layers),
        expect_at_least("target sequence", 2, config.target_sequence),
        expect_at_least("head width", 1, config.head_width),
        expect_at_least("buckets", 4, config.buckets), expect_at_least("experts", 0, config.experts),

@@ -167,7 +167,7 @@ Result<void> check(const EncoderDecoderConfig& config) {
   decoder.sequence = config.target_sequence;
   return all_good(
       {check_transformer(config), check_positions(config),
-       expect_at_least("decoder layers", 1, config.decoder_layers),
+       expect_layers("decoder layers", config.decoder_layers),
        expect_at_least("target sequence", 2, config.target_sequence), check_transformer(decoder),
        check_positions(decoder), expect_probability("inner dropout", config.inner_dropout),
        expect_probability("label smoothing", config.label_smoothing),

@@ -139,6 +139,7 @@ Result<void> check_transformer(const TransformerConfig& config) {
   for (const auto& [what, size] : sizes) {
     if (auto good = expect_at_least(what, 1, size); !good) return good;
   }
+  if (auto good = expect_layers("layers", config.layers); !good) return good;
   if (config.hidden % config.heads != 0) {
     return bad_config(fmt::format("hidden: expected a multiple of the {} heads, found {}",
                                   config.heads, config.hidden));
