@@ -450,8 +450,8 @@ typedef struct perfmodel_ask_options {
  * ("-") is refused, and so are the commands serve, train, eval, man and completion. `options` and
  * `place` may be NULL. The result belongs to the caller.
  *
- * What does not hold here: when memory ends, the process may end. Commands make their documents with
- * nlohmann's JSON, which allocates even where it frees. Since version 5. */
+ * What does not hold here: when memory ends, the process may end. Commands make their documents
+ * with nlohmann's JSON, which allocates even where it frees. Since version 5. */
 PERFMODEL_C_API perfmodel_status perfmodel_ask(const char* request, size_t size,
                                                const perfmodel_ask_options* options,
                                                perfmodel_answer** out, perfmodel_place* place,
