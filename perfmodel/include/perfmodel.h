@@ -448,7 +448,10 @@ typedef struct perfmodel_ask_options {
  * Any number of threads may ask at once. A call ends within some 100 ms of a request to cancel it.
  * Nothing is printed and no signal is touched; files that options name are written. Standard input
  * ("-") is refused, and so are the commands serve, train, eval, man and completion. `options` and
- * `place` may be NULL. The result belongs to the caller. Since version 5. */
+ * `place` may be NULL. The result belongs to the caller.
+ *
+ * What does not hold here: when memory ends, the process may end. Commands make their documents
+ * with nlohmann's JSON, which allocates even where it frees. Since version 5. */
 PERFMODEL_C_API perfmodel_status perfmodel_ask(const char* request, size_t size,
                                                const perfmodel_ask_options* options,
                                                perfmodel_answer** out, perfmodel_place* place,

@@ -48,6 +48,15 @@ if as_user sh -c 'perfpredict build mlp --batch 8 -o /usr/share/perfmodel/mlp.js
 cat "$root/tmp/refused"
 [[ ! -e "$root/usr/bin/perfpredict-train" ]] || as_user perfpredict eval --help | sed -n 1p
 
+python="$(dirname "$package")/python3-$(basename "${package%_*}")_all.deb"
+if [[ -e "$python" ]]; then
+  step "installing $(basename "$python"), which lies beside it"
+  cp "$python" "$root/tmp/python3-perfmodel.deb"
+  as_root apt-get -qq install -y --no-install-recommends /tmp/python3-perfmodel.deb >"$root/tmp/apt.log" 2>&1 || { cat "$root/tmp/apt.log"; fail "it cannot be installed"; }
+  as_root dpkg --verify python3-perfmodel
+  as_user python3 -c 'import perfmodel; print(perfmodel.predict("/tmp/work/dlrm.json.gz", gpu="a100-sxm-40gb"))'
+fi
+
 step "data of the user's own, and none of others"
 mkdir -p "$root/data/gpus"  # not ours, whatever it is called
 as_user perfpredict gpus t4 >/dev/null
