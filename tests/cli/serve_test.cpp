@@ -271,15 +271,20 @@ TEST(ServeOnSocket, ClientsAreLimited) {
   EXPECT_THAT(server.ask("{\"op\":\"ping\"}\n"), HasSubstr("protocol"));
 }
 
+// What takes long is ended, building a graph too, and nothing of it is kept.
 TEST(ServeOnSocket, TimeIsLimited) {
   Background server({"--timeout-ms", "1"});
-  server.ask("{\"op\":\"build\",\"name\":\"g\",\"family\":\"gpt\",\"layers\":100}\n");
-  const auto answers =
-      lines_of(server.ask("{\"id\":1,\"op\":\"predict\",\"graph\":\"g\",\"gpu\":\"h100\"}\n{\"id\":"
-                          "2,\"op\":\"ping\"}\n"));
-  ASSERT_EQ(answers.size(), 2U);
+  const auto answers = lines_of(server.ask(
+      "{\"op\":\"build\",\"name\":\"g\",\"family\":\"gpt\",\"layers\":100}\n"
+      "{\"op\":\"predict\",\"graph\":\"g\",\"gpu\":\"h100\"}\n"
+      "{\"op\":\"layout_rank\",\"gpu\":\"h100\",\"model\":\"llama3-70b\",\"global_batch\":1024,"
+      "\"world\":512}\n"
+      "{\"op\":\"ping\"}\n"));
+  ASSERT_EQ(answers.size(), 4U);
   EXPECT_EQ(answers[0]["error"]["code"], "timeout");
-  EXPECT_TRUE(answers[1].contains("result"));
+  EXPECT_EQ(answers[1]["error"]["code"], "unknown_name");
+  EXPECT_EQ(answers[2]["error"]["code"], "timeout");
+  EXPECT_TRUE(answers[3].contains("result"));
 }
 
 TEST(ServeOnSocket, ASecondSignalEndsAtOnce) {

@@ -12,6 +12,8 @@
 #include "layout/layout_request.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/layout.hpp"
+#include "serve/fair_queue.hpp"
+#include "serve/latencies.hpp"
 #include "serve/service.hpp"
 
 namespace perfmodel::serve {
@@ -240,14 +242,81 @@ TEST_F(ServiceTest, FilesAreOpenedOnlyWhereTheyMay) {
   fs::remove_all(folder);
 }
 
+// A graph that was made too late is not kept; a search ends.
 TEST_F(ServiceTest, TimeIsLimited) {
   Service hasty(predictor(), {.timeout = std::chrono::milliseconds(1)});
-  ASSERT_THAT(hasty.answer(R"({"op": "build", "name": "g", "family": "gpt", "layers": 60})", {}),
-              HasSubstr("result"));
-  const Json answer = Json::parse(
-      hasty.answer(R"({"id": 1, "op": "predict", "graph": "g", "gpu": "h100-sxm-80gb"})", {}));
-  EXPECT_EQ(answer["error"]["code"], "timeout");
-  EXPECT_EQ(answer["id"], 1);
+  const auto code = [&](const std::string& line) {
+    const Json answer = Json::parse(hasty.answer(line, {}));
+    EXPECT_EQ(answer["id"], 1);
+    return answer["error"].value("code", "");
+  };
+  EXPECT_EQ(code(R"({"id": 1, "op": "build", "name": "g", "family": "gpt", "layers": 60})"),
+            "timeout");
+  EXPECT_EQ(code(R"({"id": 1, "op": "predict", "graph": "g", "gpu": "h100-sxm-80gb"})"),
+            "unknown_name");
+  EXPECT_EQ(code(R"({"id": 1, "op": "layout_rank", "gpu": "h100-sxm-80gb", "model": "llama3-70b",)"
+                 R"( "global_batch": 1024, "world": 512})"),
+            "timeout");
+}
+
+TEST_F(ServiceTest, RefusalsAreRememberedForTheirGraphAlone) {
+  build();
+  const std::string line =
+      R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb", "sequence": 128})";
+  const Json first = ask(line)["error"];
+  EXPECT_EQ(first["code"], "impossible");
+  EXPECT_EQ(ask(line)["error"], first);
+  EXPECT_EQ(ask(R"({"op": "stats"})")["result"]["refusals_repeated"], 1);
+  build();  // another graph of that name
+  EXPECT_EQ(ask(line)["error"], first);
+  EXPECT_EQ(ask(R"({"op": "stats"})")["result"]["refusals_repeated"], 1);
+}
+
+TEST_F(ServiceTest, KnowsWhatTakesLong) {
+  build();
+  const auto costly = [&](const std::string& line) { return service_.is_costly(line); };
+  EXPECT_TRUE(costly(R"({"op": "build", "name": "x", "family": "dlrm"})"));
+  EXPECT_TRUE(costly(std::string(70'000, ' ')));
+  EXPECT_FALSE(costly(R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})"));
+  EXPECT_FALSE(costly(R"({"op": "build"})"));  // its answer is an error
+  EXPECT_FALSE(costly("junk"));
+  const Json health = ask(R"({"op": "health"})")["result"];
+  EXPECT_EQ(health, Json({{"status", "ok"}, {"waiting", 0}, {"waiting_costly", 0}}));
+  const Json stats = ask(R"({"op": "stats"})")["result"];
+  EXPECT_EQ(stats["costly"]["requests"], 1);  // the build
+  EXPECT_EQ(stats["quick"]["requests"], 1);   // health; this one is not answered yet
+  EXPECT_GT(stats["resident_bytes"], 1'000'000);
+}
+
+TEST(FairQueue, OwnersTakeTurnsAndNoneHasAllThreads) {
+  FairQueue<char, int> queue;
+  for (int job = 1; job <= 3; ++job) queue.push('a', job);
+  queue.push('b', 10);
+  EXPECT_EQ(queue.size(), 4U);
+  EXPECT_EQ(queue.pop(1), 1);
+  EXPECT_EQ(queue.pop(1), 10);  // b came last and waits for one job of a
+  EXPECT_FALSE(queue.ready(1));
+  EXPECT_EQ(queue.pop(1), std::nullopt);  // both have one at work
+  queue.finished('b');
+  EXPECT_EQ(queue.pop(1), std::nullopt);
+  queue.finished('a');
+  EXPECT_EQ(queue.pop(1), 2);
+  EXPECT_EQ(queue.pop(2), 3);
+  EXPECT_EQ(queue.size(), 0U);
+}
+
+TEST(Latencies, QuantilesAreWithinAnEighth) {
+  Latencies latencies;
+  EXPECT_EQ(latencies.quantile_us(0.5), 0U);
+  for (int us = 1; us <= 10'000; ++us) latencies.add(us);
+  EXPECT_EQ(latencies.count(), 10'000U);
+  EXPECT_EQ(latencies.most_us(), 10'000U);
+  EXPECT_GE(latencies.quantile_us(0.5), 5'000U);
+  EXPECT_LE(latencies.quantile_us(0.5), 5'000U * 9 / 8);
+  EXPECT_GE(latencies.quantile_us(0.99), 9'900U);
+  EXPECT_LE(latencies.quantile_us(0.99), 10'000U);
+  latencies.add(1e300);  // a clock that jumped
+  EXPECT_EQ(latencies.count(), 10'001U);
 }
 
 TEST_F(ServiceTest, NobodyWaits) {
