@@ -14,7 +14,7 @@
 #include "files/json_file.hpp"
 #include "json/csv_file.hpp"
 #include "layout_report.hpp"
-#include "layout_table.hpp"
+#include "layout_rows.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/trace.hpp"
