@@ -84,9 +84,13 @@ class SizeOfModel {
       }
       return parts * once;
     }
-    if (name == "aten::_cudnn_rnn" || name == "aten::miopen_rnn") return recurrent(node);
+    if (name == "aten::_cudnn_rnn" || name == "aten::miopen_rnn" ||
+        name == "recurrent::wavefront") {
+      return recurrent(node);
+    }
     // Gradients of the inputs and of the weights; cuDNN makes the first ones unasked.
-    if (name == "aten::_cudnn_rnn_backward" || name == "aten::miopen_rnn_backward") {
+    if (name == "aten::_cudnn_rnn_backward" || name == "aten::miopen_rnn_backward" ||
+        name == "recurrent::wavefront_backward") {
       return 2 * recurrent(node);
     }
     return 0;

@@ -215,6 +215,22 @@ class LayerFinder {
       }
       stack.joined = *outside.begin();
     }
+    return check_shapes(stack);
+  }
+
+  // [T, B, I] or [B, T, I] in, states [B, H], one tensor out.
+  Result<void> check_shapes(const StackOfLayers& stack) const {
+    const auto is_tensor = [&](std::span<const Argument> arguments, int rank) {
+      return !arguments.empty() && arguments[0].kind == Argument::Kind::kTensor &&
+             (rank < 0 || graph_.tensors[arguments[0].index].rank == rank);
+    };
+    if (!is_tensor(graph_.inputs(node(stack.sequence)), 3) ||
+        !is_tensor(graph_.outputs(node(stack.joined)), -1) ||
+        graph_.tensors[stack.first().hidden].rank != 2) {
+      return no_layers(
+          fmt::format("expected a sequence of three dimensions and states of two at {}",
+                      named(stack.sequence)));
+    }
     return {};
   }
 

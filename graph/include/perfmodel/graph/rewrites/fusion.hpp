@@ -77,8 +77,9 @@ enum class RecurrentCall { kLibrary, kWavefront };
 /// are the gradients of the weights. Dropout between layers goes into the call, what takes the
 /// sequence apart and joins the results goes.
 ///
-/// Errors: those of rewrite_recurrent_cells(); inputs that are not there before the first step
-/// (attention that feeds a decoder), states that something else reads, layers of one step.
+/// Errors: those of rewrite_recurrent_cells(); no layer but such whose inputs are not there before
+/// the first step (attention that feeds a decoder), whose states something else reads, or of one
+/// step. Beside other layers these stay, with a warning of the graph.
 Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, RecurrentCall call);
 
 /// The graph as it is, if it holds such cells in single ops; the error of rewrite_recurrent_cells()
