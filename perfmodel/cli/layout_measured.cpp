@@ -13,6 +13,7 @@
 #include "analyzed_inputs.hpp"
 #include "files/json_file.hpp"
 #include "json/csv_file.hpp"
+#include "layout/layer_kinds.hpp"
 #include "layout_report.hpp"
 #include "layout_rows.hpp"
 #include "perfmodel/data_files.hpp"
@@ -290,6 +291,19 @@ std::string fit_text(const MeasuredFit& fit, bool bold) {
   return text + "\n" + table.text(bold);
 }
 
+// A machine's file has columns for plain decoders alone.
+Result<void> expect_plain_steps(const std::vector<MeasuredStep>& steps) {
+  for (const MeasuredStep& step : steps) {
+    const ParallelLayout& layout = step.layout;
+    const bool splits = layout.cp > 1 || layout.ep > 1 || layout.etp > 1;
+    if (is_plain(step.job.model) && step.job.lora_rank == 0 && !splits) continue;
+    return fail(ErrorCode::kImpossible,
+                "-o: expected steps of dense models without cp, ep and adapters (a machine's file "
+                "holds no other sizes; --measured TABLE.csv takes them all), found others");
+  }
+  return {};
+}
+
 }  // namespace
 
 Json measured_json(const MeasuredFit& fit) {
@@ -341,6 +355,9 @@ Result<void> calibrate_machine(const LayoutArguments& arguments, const std::stri
   const MeasuredFit fit = *calibrated->fit();
   const std::string topology =
       arguments.topology.empty() ? topology_for(*gpu).name : arguments.topology;
+  if (!output.empty()) {
+    if (auto good = expect_plain_steps(*steps); !good) return good;
+  }
   const Json machine = machine_json(arguments, gpu->name, topology, output, *steps, fit);
   if (!output.empty()) {
     if (auto written = write_file(output, to_text(machine)); !written) return written;

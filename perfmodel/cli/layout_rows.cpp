@@ -161,7 +161,8 @@ Result<std::vector<MeasuredStep>> read_measured_rows(CsvFile rows, const LayoutA
   LayoutArguments own = arguments;
   if (asked && !own.sequence) own.sequence = asked->sequence;
   if (asked && !own.global_batch) own.global_batch = asked->global_batch;
-  const DecoderModel* model = asked && rows.column("layers") < 0 ? &asked->model : nullptr;
+  const bool names_model = rows.column("layers") >= 0 || rows.column("model") >= 0;
+  const DecoderModel* model = asked && !names_model ? &asked->model : nullptr;
   std::vector<MeasuredStep> steps;
   while (rows.next()) {
     LayoutRowReader row(rows);
