@@ -66,6 +66,7 @@ def shape(value):
     return "number" if type(value) in (int, float) else type(value).__name__
 
 
+STEPS = "dp,tp,micro_batch,software,step_ms\n8,1,1,megatron,40\n4,2,2,megatron,50\n"
 GRAPH = perfmodel.build("mlp", HERE / "mlp.json", batch=64)
 DLRM = perfmodel.build("dlrm", HERE / "dlrm.json", preset="mlperf")
 
@@ -99,6 +100,8 @@ class Commands(unittest.TestCase):
         yield "memory", [GRAPH], {"gpu": "t4"}
         yield "layout rank", ["gpt2"], layout
         yield "layout sweep", ["gpt2"], {**layout, "axis": "global-batch", "values": [16, 32]}
+        yield "layout calibrate", ["gpt2"], {"gpu": "h100-sxm-80gb", "global_batch": 16, "sequence": 512,
+                                             "measured": written("steps.csv", STEPS)}
         yield "optimize", [GRAPH], {"gpu": "t4", "allow": ["precision"], "time_budget": 2}
         yield "sync", [written("cases.json", CASES)], {}
         yield "gemm", [512, 512, 512], {"gpu": "v100-sxm2-32gb"}

@@ -106,7 +106,10 @@ class Document(_Base):
         return {name: [_flat(row) for row in self._rows(name)] for name in names}
 
     def _rows(self, name: str) -> list[Row]:
-        return self[name]
+        rows = self[name]
+        if rows and isinstance(rows[0], list):  # a table with one line of names
+            return [dict(zip(self["columns"], row)) for row in rows]
+        return rows
 
     def to_pandas(self, table: str | None = None) -> Any:
         """A table as a ``pandas.DataFrame``: one row per row, columns named by the keys.
