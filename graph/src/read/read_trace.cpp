@@ -579,6 +579,7 @@ class TraceReader {
     for (CounterRange& event : trace_.counters) event.start_ns -= base;
     for (MemoryRecord& event : trace_.memory) event.time_ns -= base;
     for (HostEvent& event : trace_.modules) event.start_ns -= base;
+    for (HostEvent& event : trace_.frames) event.start_ns -= base;
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
         trace_.threads[static_cast<std::size_t>(at->second)].name = label;

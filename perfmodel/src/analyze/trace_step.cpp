@@ -150,8 +150,9 @@ void TraceStep::find_ops() {
     if (threads.contains(frame.thread)) spans.push_back({&frame, -1, true});
   }
   std::ranges::stable_sort(spans, [](const Span& a, const Span& b) {
-    return std::tuple(a.event->thread, a.event->start_ns, -a.event->duration_ns) <
-           std::tuple(b.event->thread, b.event->start_ns, -b.event->duration_ns);
+    // A call of Python as long as its op lies around it.
+    return std::tuple(a.event->thread, a.event->start_ns, -a.event->duration_ns, a.host >= 0) <
+           std::tuple(b.event->thread, b.event->start_ns, -b.event->duration_ns, b.host >= 0);
   });
   op_of_event_.assign(trace_.host.size(), -1);
   std::vector<std::int32_t> open;

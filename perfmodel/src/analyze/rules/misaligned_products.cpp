@@ -1,4 +1,5 @@
 #include "analyze/rules.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 
 namespace perfmodel::findings {
 namespace misaligned_products {
@@ -14,7 +15,6 @@ std::int64_t padded(std::int64_t size, std::int64_t to) { return (size + to - 1)
 void find_misaligned_products(const StepFacts& step, const Gpu* gpu,
                               std::vector<Suspicion>& found) {
   if (!gpu) return;
-  const KernelModels& models = KernelModels::heuristic();
   const auto misaligned = [](const KernelFact& kernel) {
     const auto* shape = kernel.work ? std::get_if<GemmShape>(&kernel.work->shape) : nullptr;
     if (!shape || !kernel.work->matrix_units || size_in_bytes(kernel.work->dtype) != 2)
@@ -22,7 +22,12 @@ void find_misaligned_products(const StepFacts& step, const Gpu* gpu,
     const std::int64_t multiple = kAlignedBytes / size_in_bytes(kernel.work->dtype);
     return shape->n % multiple != 0 || shape->k % multiple != 0;
   };
-  for (const KernelGroup& group : groups_of(step, misaligned)) {
+  const std::vector<KernelGroup> groups = groups_of(step, misaligned);
+  if (groups.empty()) return;
+  // Only models of measured products know what alignment does.
+  const auto chosen = choose_kernel_models("learned");
+  if (!chosen) return;
+  for (const KernelGroup& group : groups) {
     if (group.time_us < kLeastShare * step.span_us) break;
     const KernelFact& first = step.kernels[group.kernels.front()];
     const auto& shape = std::get<GemmShape>(first.work->shape);
@@ -38,11 +43,13 @@ void find_misaligned_products(const StepFacts& step, const Gpu* gpu,
       auto& sizes = std::get<GemmShape>(aligned.shape);
       sizes.n = padded(sizes.n, 8);
       sizes.k = padded(sizes.k, 8);
-      const double now = models.price(*step.kernels[i].work, *gpu).time.count();
-      const double then = models.price(aligned, *gpu).time.count();
-      if (now > 0 && then < now) {
-        made.repair.kernel_us[i] = step.kernels[i].time_us * then / now;
-      }
+      const double taken = step.kernels[i].time_us;
+      const double then = chosen->models.price(aligned, *gpu).time.count();
+      // The models' measured products are nearly all aligned: what they say of a padded one holds,
+      // and a recorded kernel is compared with that. Of two prices the ratio counts.
+      const double now =
+          step.is_recorded ? taken : chosen->models.price(*step.kernels[i].work, *gpu).time.count();
+      if (now > 0 && then < now) made.repair.kernel_us[i] = taken * then / now;
     }
     if (!made.repair.kernel_us.empty()) found.push_back(std::move(made));
   }
