@@ -20,12 +20,13 @@ if [[ "$rebuild" == yes ]]; then
 fi
 sleep 2  # another second in every time stamp
 cpack --config "$build/CPackConfig.cmake" -B "$folder/second" >/dev/null
-first=("$folder"/first/*.deb) second=("$folder"/second/*.deb)
-if ! cmp "${first[0]}" "${second[0]}"; then
-  mkdir "$folder/a" "$folder/b"
-  dpkg-deb --raw-extract "${first[0]}" "$folder/a"
-  dpkg-deb --raw-extract "${second[0]}" "$folder/b"
-  diff -rq "$folder/a" "$folder/b" || true
-  exit 1
-fi
-echo "equal: $(sha256sum <"${first[0]}" | cut -c 1-16), $(stat -c %s "${first[0]}") bytes, SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"
+for first in "$folder"/first/*.deb; do
+  second="$folder/second/$(basename "$first")"
+  if ! cmp "$first" "$second"; then
+    dpkg-deb --raw-extract "$first" "$folder/a"
+    dpkg-deb --raw-extract "$second" "$folder/b"
+    diff -rq "$folder/a" "$folder/b" || true
+    exit 1
+  fi
+  echo "equal: $(basename "$first"), $(sha256sum <"$first" | cut -c 1-16), $(stat -c %s "$first") bytes, SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"
+done
