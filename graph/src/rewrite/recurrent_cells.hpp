@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backward_pass.hpp"
+#include "graph_copy.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
 
@@ -65,5 +67,24 @@ UnfusedCells find_unfused_cells(const ExecutionGraph& graph, const BackwardPass&
 
 /// The same, with an error where there are none, or none on a GPU.
 Result<UnfusedCells> unfused_cells_of(const ExecutionGraph& graph, const BackwardPass& pass);
+
+/// Copies every node but those of `gone` and what lies below them; `replace` is called with each of
+/// these (an index) at its place.
+template <class Replace>
+void copy_all_but(const ExecutionGraph& source, const std::set<std::int32_t>& gone, GraphCopy& copy,
+                  Replace&& replace) {
+  std::vector<bool> inside(source.nodes.size(), false);
+  for (std::size_t i = 0; i < source.nodes.size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    const std::int32_t parent = source.nodes[i].parent;
+    const bool below = parent >= 0 && inside[static_cast<std::size_t>(parent)];
+    inside[i] = below || gone.contains(index);
+    if (!inside[i]) {
+      copy.copy(index);
+    } else if (!below) {
+      replace(index);
+    }
+  }
+}
 
 }  // namespace perfmodel

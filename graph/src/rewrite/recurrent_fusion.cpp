@@ -35,20 +35,10 @@ class CellFusionWriter {
   }
 
   ExecutionGraph write() {
-    std::vector<bool> inside(source_.nodes.size(), false);
-    for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
-      const auto index = static_cast<std::int32_t>(i);
-      const std::int32_t parent = source_.nodes[i].parent;
-      const bool below = parent >= 0 && inside[static_cast<std::size_t>(parent)];
-      inside[i] = below || gone_.contains(index);
-      if (!inside[i]) {
-        copy_.copy(index);
-        continue;
-      }
-      if (below) continue;
+    copy_all_but(source_, gone_, copy_, [&](std::int32_t index) {
       if (const auto cell = last_.find(index); cell != last_.end()) write_forward(cell->second);
       if (const auto cell = first_.find(index); cell != first_.end()) write_backward(cell->second);
-    }
+    });
     return copy_.finish();
   }
 

@@ -270,20 +270,10 @@ class LibraryWriter {
       leave_out(i);
       if (auto good = add_functions(i); !good) return Unexpected{good.error()};
     }
-    std::vector<bool> inside(source_.nodes.size(), false);
-    for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
-      const auto index = static_cast<std::int32_t>(i);
-      const std::int32_t parent = source_.nodes[i].parent;
-      const bool below = parent >= 0 && inside[static_cast<std::size_t>(parent)];
-      inside[i] = below || gone_.contains(index);
-      if (!inside[i]) {
-        copy_.copy(index);
-        continue;
-      }
-      if (below) continue;
+    copy_all_but(source_, gone_, copy_, [&](std::int32_t index) {
       if (const auto at = forward_at_.find(index); at != forward_at_.end()) forward(at->second);
       if (const auto at = backward_at_.find(index); at != backward_at_.end()) backward(at->second);
-    }
+    });
     return copy_.finish();
   }
 
