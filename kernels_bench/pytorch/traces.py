@@ -24,8 +24,8 @@ KEPT_HEAD = ("schemaVersion", "deviceProperties", "record_shapes", "displayTimeU
              "cuda_runtime_version", "cuda_driver_version", "cupti_version")
 KEPT_CATEGORIES = OP_CATEGORIES | CALL_CATEGORIES | set(DEVICE_CATEGORIES) | {"cuda_sync", "gpu_user_annotation"}
 KEPT_ARGUMENTS = ("External id", "external id", "Record function id", "Sequence number", "Fwd thread id", "Ev Idx",
-                  "Profiler Event Index", "Input Dims", "Input type", "correlation", "stream", "device", "bytes",
-                  "grid", "block", "cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id",
+                  "Profiler Event Index", "Input Dims", "Input type", "Concrete Inputs", "correlation", "stream", "device",
+                  "bytes", "grid", "block", "cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id",
                   "kernel_backend")
 
 

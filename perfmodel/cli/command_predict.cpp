@@ -225,8 +225,11 @@ class Run {
     if (!found) return Unexpected{found.error()};
     if (!*found) return {};
     kernel_times_[index] = std::move((*found)->times);
-    rank.kernel_times_file = file_name(input.trace->source);
-    warn((*found)->sentence);
+    own_use_ = (*found)->use;
+    if (own_use_ == KernelTimes::Use::kAll) {
+      rank.kernel_times_file = file_name(input.trace->source);
+    }
+    if ((*found)->sentence) warn(*(*found)->sentence);
     return {};
   }
 
@@ -246,7 +249,7 @@ class Run {
       }
       if (arguments_.unit_mb) options.scale_out->fsdp_unit_bytes = *arguments_.unit_mb * 1e6;
     }
-    options.use = report_.use;
+    options.use = own_use_.value_or(report_.use);
     options.what_if_steps = kWhatIfSteps;
     options.host_scale = arguments_.host_scale;
     options.sustained = !arguments_.burst;
@@ -398,6 +401,7 @@ class Run {
   std::unique_ptr<KernelModel> collectives_;
   std::vector<ChosenOverheads> tables_;
   std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
+  std::optional<KernelTimes::Use> own_use_;               // of those of the traces themselves
   std::optional<Trace> trace_;
   std::string trace_file_;
 };

@@ -144,9 +144,10 @@ Result<void> use_own_kernel_times(Loaded& loaded, WhatIfReport& report) {
     auto moved = kernel_times_on(loaded.input.graph, *loaded.input.trace, target.gpu);
     if (!moved) return Unexpected{moved.error()};
     if (!*moved) return {};
-    warn(report, (*moved)->sentence);
+    if ((*moved)->sentence) warn(report, *(*moved)->sentence);
     loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move((*moved)->times)));
     target.options.kernel_times = loaded.kernel_times.back().get();
+    target.options.use = (*moved)->use;
   }
   return {};
 }

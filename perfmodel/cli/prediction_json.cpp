@@ -87,6 +87,7 @@ Json coverage(const Prediction::Coverage& coverage) {
           {"unmodelled_ops", std::move(unmodelled)},
           {"inferred_kernels", coverage.inferred_kernels},
           {"inferred_kernel_us", rounded(coverage.inferred_kernel_us)},
+          {"traced_kernels", coverage.traced_kernels},
           {"nodes_by_template_level", std::move(templates)},
           {"nodes_by_rule", coverage.nodes_by_rule},
           {"own_launches", coverage.own_launches},

@@ -19,6 +19,7 @@
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
+#include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
 namespace traces_as_graphs_test {
@@ -102,17 +103,17 @@ struct Alone {
   Prediction prediction;
 };
 
-// As `predict TRACE` does it: own host, and own kernel times where there are no shapes.
+// As `predict TRACE` does it: own host, and own times of kernels that no model can price.
 Alone predicted_alone(const std::string& file, const std::string& gpu) {
   auto program =
       read_recorded_program(*accuracy::public_data() / "traces" / (file + "_kineto.json.gz"))
           .value();
   const OverheadSource source{.trace = program.trace.get(), .graph = &program.graph};
   const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
-  std::optional<KernelTimes> times;
-  if (lacks_sizes(program.graph)) times = kernel_times(program.graph, *program.trace).value();
+  const auto moved = kernel_times_on(program.graph, *program.trace, accuracy::gpu(gpu)).value();
   Alone made{*program.trace, predict(program.graph, accuracy::gpu(gpu), table,
-                                     {.kernel_times = times ? &*times : nullptr,
+                                     {.kernel_times = moved ? &moved->times : nullptr,
+                                      .use = moved ? moved->use : KernelTimes::Use::kAll,
                                       .models = &accuracy::learned_models(),
                                       .keep_ops = false})
                                  .value()};

@@ -13,6 +13,9 @@
 #include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predict.hpp"
 #include "trace/intervals.hpp"
 #include "trace/moved_kernel_times.hpp"
 
@@ -413,6 +416,60 @@ TEST(MovedKernelTimes, ProductsMoveByTheTypeThatTheirKernelsName) {
       times_on("mi300x"),
       testing::ElementsAre(DoubleNear(95.47, 0.1), DoubleNear(11.93, 0.1), DoubleNear(23.86, 0.1)));
   EXPECT_THAT(times_on("h100-sxm-80gb").front(), DoubleNear(31.53, 0.1));
+}
+
+// A fused kernel of one's own beside an op that has a model.
+Trace with_an_unknown_op() {
+  const char* sizes = R"("Input Dims": [[4096, 4096]], "Input type": ["float"])";
+  Trace trace = Events()
+                    .op("aten::relu", 0, 10, sizes)
+                    .launch(1, 1, 5)
+                    .kernel("vectorized_elementwise_kernel", 1, 7, 20, 300)
+                    .op("mine::fused", 20, 10, sizes)
+                    .launch(2, 21, 5)
+                    .kernel("my_kernel", 2, 7, 330, 100)
+                    .read();
+  trace.devices = {{0, "NVIDIA A100-SXM4-40GB"}};
+  return trace;
+}
+
+// Times of the kernels of both ops on a GPU, from a graph of the trace.
+std::vector<double> kernels_on(const char* gpu_name, const Trace& trace,
+                               const ExecutionGraph& traced, const ExecutionGraph& asked) {
+  const auto data = find_data_folder().value();
+  const Gpu gpu = find_known_gpu(gpu_name, data / "gpus").value();
+  const OverheadSource source{.trace = &trace, .graph = &traced};
+  const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
+  const auto moved = kernel_times_on(traced, trace, gpu).value();
+  EXPECT_EQ(moved->use, KernelTimes::Use::kUnpriced);
+  const auto prediction =
+      predict(asked, gpu, table, {.kernel_times = &moved->times, .use = moved->use}).value();
+  EXPECT_EQ(prediction.coverage.traced_kernels, 1U);
+  std::vector<double> times;
+  for (const auto& op : prediction.ops) {
+    for (const auto& kernel : op.kernels) times.push_back(kernel.price.time.count());
+  }
+  return times;
+}
+
+TEST(MovedKernelTimes, OnlyWhatNoModelKnowsTakesTheTimeOfTheTrace) {
+  const Trace trace = with_an_unknown_op();
+  const ExecutionGraph graph = graph_from_trace(trace).value().graph;
+  const auto same = kernels_on("a100-sxm-40gb", trace, graph, graph);
+  ASSERT_EQ(same.size(), 2U);
+  // 64 MiB read and as much written at 1,555 GB/s are 86 us; the trace says 300.
+  EXPECT_GT(same[0], 86);
+  EXPECT_LT(same[0], 120);
+  EXPECT_DOUBLE_EQ(same[1], 100);
+  // By the bandwidths, 3,350 GB/s on an H100.
+  EXPECT_NEAR(kernels_on("h100-sxm-80gb", trace, graph, graph)[1], 100 * 1555.0 / 3350, 1);
+}
+
+TEST(MovedKernelTimes, WorkThatNoModelKnowsGrowsWithItsTensors) {
+  const Trace trace = with_an_unknown_op();
+  const ExecutionGraph graph = graph_from_trace(trace).value().graph;
+  const ExecutionGraph twice = set_batch_size(graph, {.batch = 8192, .current = 4096}).value();
+  EXPECT_DOUBLE_EQ(kernels_on("a100-sxm-40gb", trace, graph, twice)[1], 200);
 }
 
 }  // namespace trace_analysis_test

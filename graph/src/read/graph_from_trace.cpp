@@ -7,6 +7,7 @@
 
 #include "alike_ops.hpp"
 #include "inferred_waits.hpp"
+#include "ops/result_sizes.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/op_kinds.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
@@ -175,6 +176,21 @@ class GraphMaker {
     if (node.scope == Scope::kUser) return;
     const std::string_view schema = schema_for(name, recorded.size());
     if (!schema.empty()) node.op_schema = graph.names.intern(schema);
+    if (side == Side::kGpu) add_results(node);
+  }
+
+  void add_results(Node& node) {
+    ExecutionGraph& graph = made_.graph;
+    const std::vector<ResultSizes> results = results_of(graph, node);
+    node.outputs_begin = static_cast<std::uint32_t>(graph.arguments.size());
+    node.outputs_count = static_cast<std::uint32_t>(results.size());
+    graph.arguments.resize(graph.arguments.size() + results.size());
+    std::uint32_t slot = node.outputs_begin;
+    for (const ResultSizes& result : results) {
+      place_argument(
+          graph, {.kind = Argument::Kind::kTensor, .dtype = result.dtype, .shape = result.shape},
+          true, slot++);
+    }
   }
 
   // The kind is that of the record, else of the label inside, which has the sizes in old traces.

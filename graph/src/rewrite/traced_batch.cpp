@@ -14,6 +14,7 @@
 
 #include "autograd_names.hpp"
 #include "ops/catalogue.hpp"
+#include "ops/result_sizes.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
@@ -411,9 +412,13 @@ class Growth {
     }
   }
 
-  // Sizes that views and allocations get as numbers: those that a tensor would have.
+  // Sizes that views, allocations and gradients of old convolutions get as numbers: those that a
+  // tensor would have.
   void resize_lists(const Node& node, const Op* op) {
-    if (!op || (op->kind != OpKind::kView && op->kind != OpKind::kAllocation)) return;
+    if (!op) return;
+    const bool asks_gradient =
+        op->kind == OpKind::kConvolution && graph_.inputs(node)[0].kind == Argument::Kind::kList;
+    if (op->kind != OpKind::kView && op->kind != OpKind::kAllocation && !asks_gradient) return;
     for (const Argument& argument : graph_.inputs(node)) {
       if (argument.kind != Argument::Kind::kList || argument.count == 0) continue;
       const Argument& first = graph_.arguments[argument.index];
@@ -533,6 +538,7 @@ Result<ExecutionGraph> set_traced_batch_size(const ExecutionGraph& graph, std::i
     copy.arguments[place].integer = *size;
     copy.arguments[place].real = static_cast<double>(*size);
   }
+  update_results(copy);
   std::string warning = fmt::format(
       "a trace does not record which tensors are the same: batch {} was made {} by places and "
       "values of sizes",

@@ -94,6 +94,7 @@ struct Prediction {
     std::vector<Unmodelled> unmodelled_ops;
     std::size_t inferred_kernels = 0;
     double inferred_kernel_us = 0;
+    std::size_t traced_kernels = 0;  ///< of these, those that take the time that a trace measured
     std::size_t kernels_out_of_range = 0;  ///< outside of what their model was checked on
     /// A sentence per type that products have and the GPU's matrix units lack.
     std::vector<std::string> lacking_units;

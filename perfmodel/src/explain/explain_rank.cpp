@@ -208,6 +208,7 @@ class RankExplanation {
             kernel.price.time.count();
       }
       if (!kernel.inferred) continue;
+      coverage.traced_kernels += kernel.price.bound == Bound::kMeasured;
       ++coverage.inferred_kernels;
       coverage.inferred_kernel_us += kernel.price.time.count();
     }
@@ -342,6 +343,9 @@ class RankExplanation {
       warnings.push_back(
           fmt::format("{} kernels lie outside the range that their model was checked on", count));
     }
+    if (const std::size_t count = made_.coverage.traced_kernels; count > 0) {
+      warnings.push_back(traced_kernels(count));
+    }
     if (!made_.coverage.unmodelled_ops.empty()) {
       warnings.insert(warnings.begin(), unmodelled_ops());
     }
@@ -356,10 +360,19 @@ class RankExplanation {
     for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
       names += (i > 0 ? ", " : "") + ops[i].op;
     }
+    const bool traced = made_.coverage.traced_kernels > 0;
+    return fmt::format("{} without a kernel model for their types and shapes{}: {}{}",
+                       ops.size() == 1 ? "1 op name" : fmt::format("{} op names", ops.size()),
+                       traced ? "" : ", left out of the device's time", names,
+                       ops.size() > kShown ? ", ..." : "");
+  }
+
+  std::string traced_kernels(std::size_t count) const {
+    const std::string& gpu = options_.kernel_times->scaled_gpu;
     return fmt::format(
-        "{} without a kernel model for their types and shapes, left out of the device's time: {}{}",
-        ops.size() == 1 ? "1 op name" : fmt::format("{} op names", ops.size()), names,
-        ops.size() > kShown ? ", ..." : "");
+        "{} of unknown work {} the time that the trace measured{}",
+        count == 1 ? "1 kernel" : fmt::format("{} kernels", count), count == 1 ? "takes" : "take",
+        gpu.empty() ? "" : " on " + gpu + ", scaled by family with peaks and bandwidths");
   }
 
   const ScheduledRank& rank_;

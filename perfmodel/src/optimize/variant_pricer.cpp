@@ -69,6 +69,10 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   options.keep_ops = detail != Detail::kTotals;
   options.step_range = false;
   options.host_sensitivity = detail == Detail::kParts;
+  // Times as traced belong to the ops of the trace.
+  if (options.use == KernelTimes::Use::kUnpriced && !rewrites.first(of_graph).empty()) {
+    options.kernel_times = nullptr;
+  }
   if (!options.kernel_times) options.prices = &prices_;
   const auto prediction =
       predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);

@@ -122,7 +122,9 @@ class Traversal {
   double kernel_us(const LoweredOp& lowered, const LoweredCall& call, std::size_t) const {
     const KernelTimes::Time* traced =
         options_.kernel_times ? options_.kernel_times->find(call.node, call.ordinal) : nullptr;
-    if (traced && (options_.use == KernelTimes::Use::kAll || traced->collective)) {
+    const bool all = options_.use == KernelTimes::Use::kAll;
+    const bool unpriced = options_.use == KernelTimes::Use::kUnpriced && call.work < 0;
+    if (traced && (all || unpriced || traced->collective)) {
       return traced->us + kKernelExtraUs;
     }
     KernelWork work;

@@ -340,7 +340,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
     if (!times) return Unexpected{times.error()};
     if (*times) {
       asked.kernel_times = &(*times)->times;
-      warnings.push_back((*times)->sentence);
+      asked.use = (*times)->use;
+      if ((*times)->sentence) warnings.push_back(*(*times)->sentence);
     }
   } else if (lacks_sizes(graph)) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
@@ -498,12 +499,8 @@ Result<PreparedGraph> Predictor::prepare(RecordedProgram program) const {
       if (!table) return Unexpected{table.error()};
       state->own_overheads = std::move(*table);
     }
-    if (has_kernels_without_model(state->graph, *state->trace)) {
-      state->kernel_times =
-          std::vector<Lazy<std::optional<MovedKernelTimes>>>(state_->targets.size());
-    } else {
-      state->trace.reset();
-    }
+    state->kernel_times =
+        std::vector<Lazy<std::optional<MovedKernelTimes>>>(state_->targets.size());
     state->predictor = state_;
     return PreparedGraph(std::move(state));
   });
@@ -593,7 +590,10 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
         .options = {.models = &models, .host_scale = ask.host_scale, .cancel = ask.cancel}};
     const auto times = prepared.kernel_times_for(on);
     if (!times) return Unexpected{times.error()};
-    if (*times) target.options.kernel_times = &(*times)->times;
+    if (*times) {
+      target.options.kernel_times = &(*times)->times;
+      target.options.use = (*times)->use;
+    }
     OptimizeOptions asked = options;
     asked.cancel = ask.cancel;
     auto advice = perfmodel::optimize(prepared.graph, target, asked);

@@ -92,7 +92,13 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
   const bool same_ops = asked.nodes.size() == graph.nodes.size();
   for (std::size_t i = 0; i < targets.size(); ++i) {
     answers[i].rewrite_warnings = warnings;
-    if (targets[i].options.kernel_times && !same_ops) {
+    WhatIfTarget target = targets[i];
+    const bool times_stay = !target.options.kernel_times || same_ops;
+    if (!times_stay && target.options.use == KernelTimes::Use::kUnpriced) {
+      target.options.kernel_times = nullptr;
+      answers[i].rewrite_warnings.push_back(
+          "kernels of unknown work are left out: times as traced belong to the ops of the trace");
+    } else if (!times_stay) {
       answers[i].error =
           Error{.code = ErrorCode::kImpossible,
                 .message =
@@ -101,11 +107,11 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
       continue;
     }
     if (at_largest_batch) {
-      predict_largest(asked, targets[i], launching, answers[i]);
+      predict_largest(asked, target, launching, answers[i]);
       continue;
     }
     if (batch) answers[i].batch = *batch;
-    predict_on(asked, targets[i], launching, answers[i]);
+    predict_on(asked, target, launching, answers[i]);
   }
 }
 

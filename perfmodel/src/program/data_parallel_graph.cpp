@@ -82,12 +82,13 @@ Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
 KernelTimes times_of_copies(const KernelTimes& times, const DataParallelGraph& made) {
   KernelTimes moved;
   moved.source = times.source;
+  moved.scaled_gpu = times.scaled_gpu;
   for (std::size_t i = 0; i < made.copies.size(); ++i) {
     if (made.copies[i] < 0) continue;
     for (std::uint32_t ordinal = 0;; ++ordinal) {
       const KernelTimes::Time* time = times.find(static_cast<std::int32_t>(i), ordinal);
       if (!time) break;
-      moved.add(made.copies[i], ordinal, time->us, time->collective);
+      moved.add(made.copies[i], ordinal, time->us, time->collective, time->input_bytes);
     }
   }
   return moved;

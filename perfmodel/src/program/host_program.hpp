@@ -67,6 +67,7 @@ struct KernelQuestion {
   std::int32_t node = -1;  ///< whose kernel it is: it may say a time; -1: no node stands for it
   int tasks = 1;           ///< of this work that the call starts
   const KernelTimes::Time* traced = nullptr;  ///< in place of a model's price
+  double growth = 1;                          ///< what that time is multiplied with
   bool of_job = false;  ///< a collective among the ranks that the graph is scaled out to
   double share = 1;     ///< of the work that is left to this rank
 };

@@ -86,19 +86,36 @@ void add_inferred_waits(Writing& to, std::int32_t last) {
 }
 
 // Null: the models are asked.
-const KernelTimes::Time* find_traced(Writing& to, std::int32_t node) {
+const KernelTimes::Time* find_traced(Writing& to, std::int32_t node, bool priced) {
   const PredictOptions& options = to.options;
   if (!options.kernel_times) return nullptr;
   const KernelTimes::Time* traced = options.kernel_times->find(node, to.ordinals[node]++);
-  const bool kept = traced && (options.use == KernelTimes::Use::kAll || traced->collective);
-  return kept ? traced : nullptr;
+  if (!traced) return nullptr;
+  switch (options.use) {
+    case KernelTimes::Use::kAll:
+      return traced;
+    case KernelTimes::Use::kComm:
+      return traced->collective ? traced : nullptr;
+    case KernelTimes::Use::kUnpriced:
+      return priced ? nullptr : traced;
+  }
+  return nullptr;
+}
+
+// How much larger the node is than when it was traced. Where it says no sizes, it is the same.
+double traced_growth(const ExecutionGraph& graph, std::int32_t node,
+                     const KernelTimes::Time* traced) {
+  if (!traced || traced->input_bytes <= 0) return 1;
+  const double bytes = input_bytes(graph, node);
+  return bytes > 0 ? bytes / traced->input_bytes : 1;
 }
 
 // The kernel without its price, and the question for that. Collectives meet by their names.
 std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   const TemplateCall& call = *lowered.call;
   LaunchedWork made = launched_work(to.graph, to.gpu, lowered, to.lowered, to.options.world_size);
-  const KernelTimes::Time* traced = find_traced(to, lowered.node);
+  const bool priced = lowered.work >= 0 || made.work.family == KernelFamily::kCollective;
+  const KernelTimes::Time* traced = find_traced(to, lowered.node, priced);
   PredictedKernel kernel{
       .family = made.work.family, .stream = lowered.stream(), .inferred = made.inferred};
   if (traced && traced->collective) kernel.family = KernelFamily::kCollective;
@@ -113,8 +130,11 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   if (to.name_kernels || call.collective || kernel.family == KernelFamily::kCollective) {
     kernel.name = call.kernel.empty() ? work_name(call, made.work) : call.kernel;
   }
-  to.made.questions.push_back(
-      {.work = std::move(made.work), .node = lowered.node, .tasks = call.tasks, .traced = traced});
+  to.made.questions.push_back({.work = std::move(made.work),
+                               .node = lowered.node,
+                               .tasks = call.tasks,
+                               .traced = traced,
+                               .growth = traced_growth(to.graph, lowered.node, traced)});
   HostProgram& program = to.made.program;
   program.kernels.push_back(std::move(kernel));
   ++program.items.back().kernels;
@@ -150,7 +170,7 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const auto own = to.costs.find(call);
   note_level(to, own.level, own.us);
   if (call.tasks == 0) {
-    find_traced(to, lowered.node);  // it counts among the calls of the node
+    find_traced(to, lowered.node, true);  // it counts among the calls of the node
     add(to, thread, HostWork{.term = Term::kT4, .us = own.us});
     return;
   }

@@ -15,7 +15,7 @@ Price asked_price(const KernelQuestion& question, const Gpu& gpu, const PredictO
                   const KernelModel* job_collectives) {
   const KernelWork& work = question.work;
   if (question.traced) {
-    const Microseconds time(question.traced->us);
+    const Microseconds time(question.traced->us * question.growth);
     return {
         .time = time, .low = time, .high = time, .bound = Bound::kMeasured, .model = "as-traced"};
   }

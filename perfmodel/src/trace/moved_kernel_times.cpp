@@ -105,31 +105,33 @@ std::string sentence_of(bool without_shapes, const Gpu* from) {
 
 }  // namespace
 
-bool has_kernels_without_model(const ExecutionGraph& graph, const Trace& trace) {
-  return lacks_sizes(graph) || launches_graphs(trace);
-}
-
 Result<std::optional<MovedKernelTimes>> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
-  if (!has_kernels_without_model(graph, trace)) return std::optional<MovedKernelTimes>();
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const std::string name = trace.gpu_name();
   const auto from = find_known_gpu(name, *data / "gpus");
+  const bool without_shapes = lacks_sizes(graph), captured = launches_graphs(trace);
   if (!from) {
+    if (!without_shapes && !captured) return std::optional<MovedKernelTimes>();
     return Unexpected{Error{.code = ErrorCode::kImpossible,
                             .message =
                                 "expected shapes (record_shapes=True) and no captured graphs, or "
                                 "the name of a known GPU in the trace, found neither",
                             .file = trace.source}};
   }
-  const bool same = from->name == gpu.name, without_shapes = lacks_sizes(graph);
-  const auto calls = without_shapes ? KernelTimes::Calls::kAll : KernelTimes::Calls::kGraphLaunches;
-  auto times = same ? kernel_times(graph, trace, iterations, calls)
-                    : kernel_times(graph, scaled(trace, *from, gpu), iterations, calls);
+  const bool same = from->name == gpu.name;
+  auto times = same ? kernel_times(graph, trace, iterations)
+                    : kernel_times(graph, scaled(trace, *from, gpu), iterations);
   if (!times) return Unexpected{times.error()};
-  return MovedKernelTimes{std::move(*times), sentence_of(without_shapes, same ? nullptr : &*from)};
+  if (!same) times->scaled_gpu = from->name;
+  MovedKernelTimes made{.times = std::move(*times)};
+  if (!without_shapes) made.use = KernelTimes::Use::kUnpriced;
+  if (without_shapes || captured) {
+    made.sentence = sentence_of(without_shapes, same ? nullptr : &*from);
+  }
+  return made;
 }
 
 }  // namespace perfmodel

@@ -16,29 +16,29 @@ namespace perfmodel {
 class KernelTimes {
  public:
   enum class Use {
-    kComm,  ///< collectives only
+    kComm,      ///< collectives only
+    kUnpriced,  ///< work that no rule knows: other ops, missing arguments, captured graphs
     kAll,
-  };
-
-  /// Of which calls.
-  enum class Calls {
-    kAll,
-    kGraphLaunches,  ///< of captured graphs: their kernels have no ops, so that no model knows them
   };
 
   struct Time {
     double us = 0;
     std::uint32_t count = 0;
     bool collective = false;
+    /// Of the node's tensors when it took this time; in a graph of other sizes, work that no rule
+    /// knows is taken to grow with them.
+    double input_bytes = 0;
   };
 
   /// Of the `ordinal`-th device call that the node makes itself; nullptr if the trace has none.
   const Time* find(std::int32_t node, std::uint32_t ordinal) const;
 
-  void add(std::int32_t node, std::uint32_t ordinal, double us, bool collective);
+  void add(std::int32_t node, std::uint32_t ordinal, double us, bool collective,
+           double input_bytes = 0);
   std::size_t size() const { return times_.size(); }
 
-  std::string source;  ///< file name
+  std::string source;      ///< file name
+  std::string scaled_gpu;  ///< whose times were scaled to those of another; empty: as measured
 
  private:
   std::unordered_map<std::uint64_t, Time> times_;
@@ -48,7 +48,9 @@ class KernelTimes {
 /// [first, last) of the trace (all, if not given).
 Result<KernelTimes> kernel_times(
     const ExecutionGraph& graph, const Trace& trace,
-    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {},
-    KernelTimes::Calls calls = KernelTimes::Calls::kAll);
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
+
+/// Bytes of the tensors that a node was called with.
+double input_bytes(const ExecutionGraph& graph, std::int32_t node);
 
 }  // namespace perfmodel

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "families.hpp"
@@ -152,6 +153,22 @@ bool lower_native_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWo
   return true;
 }
 
+/// Old traces have sizes and no values: then what the sizes say.
+std::int64_t stride_of(const OpView& op, std::size_t at, const Tensor* input,
+                       const Tensor* output) {
+  const IntList recorded = int_list_input(op, at);
+  if (recorded.size > 0 || !input || !output) return recorded.at(0, 1);
+  const std::int64_t in = dim(op, *input, -1), out = dim(op, *output, -1);
+  return out > 0 ? std::max<std::int64_t>(1, (in + out / 2) / out) : 1;
+}
+
+std::int64_t groups_of(const OpView& op, std::size_t at, const Tensor* input,
+                       const Tensor* weight) {
+  const bool recorded = at < op.inputs().size() && op.inputs()[at].kind == Argument::Kind::kInt;
+  if (recorded || !input || !weight || dim(op, *weight, 1) <= 0) return int_input(op, at, 1);
+  return std::max<std::int64_t>(1, dim(op, *input, 1) / dim(op, *weight, 1));
+}
+
 /// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
 /// transposed, output_padding, groups, output_mask): one kernel per gradient that the mask asks
 /// for.
@@ -161,9 +178,9 @@ bool lower_convolution_backward(const OpView& op, const Gpu& gpu,
   const Tensor* input = op.tensor_input(1);
   const Tensor* weight = op.tensor_input(2);
   const bool transposed = bool_input(op, position(op, "transposed", 7), false);
-  const auto g =
-      geometry(op, input, weight, gradient, int_list_input(op, position(op, "stride", 4)).at(0, 1),
-               int_input(op, position(op, "groups", 9), 1), transposed);
+  const auto g = geometry(op, input, weight, gradient,
+                          stride_of(op, position(op, "stride", 4), input, gradient),
+                          groups_of(op, position(op, "groups", 9), input, weight), transposed);
   if (!g) return false;
   const IntList mask = int_list_input(op, position(op, "output_mask", 10));
   const bool tf32 = g->dtype == DType::kFloat32 && recorded_tf32(op.graph);

@@ -29,25 +29,11 @@ Layout layout_of(const OpView& op, const Traffic& t) {
   return is_broadcast ? Layout::kBroadcast : is_mixed ? Layout::kMixedTypes : Layout::kContiguous;
 }
 
-/// Traces record no results: one of the size of the largest input and of the inputs' type, but for
-/// comparisons, whose results are bytes.
-double unrecorded_result_bytes(std::string_view name, const Traffic& t) {
-  const auto elements = static_cast<double>(t.output_elements);
-  for (const std::string_view comparison :
-       {"aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::isnan",
-        "aten::isinf", "aten::logical_and", "aten::logical_not", "aten::logical_or"}) {
-    if (base_name(name) == comparison) return elements;
-  }
-  const double size = size_in_bytes(t.dtype) * elements;
-  return base_name(name) == "aten::glu" ? size / 2 : size;
-}
-
 bool lower_pointwise(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  Traffic t = traffic(op);
+  const Traffic t = traffic(op);
   if (!t.any) return false;
   if (t.output_elements == 0) return true;  // empty tensors launch nothing
   const std::string_view name = op.name();
-  if (t.written == 0) t.written = unrecorded_result_bytes(name, t);
   const bool is_dropout = name.find("dropout") != std::string_view::npos ||
                           name == "aten::_masked_scale";  // backward of _fused_dropout
   kernels.push_back(make_work(is_dropout ? KernelFamily::kDropout : KernelFamily::kElementwise,
