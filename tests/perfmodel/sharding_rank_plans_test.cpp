@@ -189,6 +189,8 @@ std::vector<TablePlacement> random_plan(const BatchModel& model, std::mt19937_64
     TablePlacement way = ways.front();  // whole, by the first kernel that it may have
     if (static_cast<double>(random() % 1000) / 1000 < cut_share) way = ways[random() % ways.size()];
     plan[t] = way;
+    const auto variants = model.variants(t, way, study.searched);
+    plan[t].settings = variants[random() % variants.size()].settings;
     if (way.type == Type::kRowWise || way.type == Type::kDataParallel) continue;
     const auto sizes = model.sizes(t, way).value();
     std::vector<std::int64_t> ranks(load.size());
@@ -282,6 +284,10 @@ ShardingStudy any_study(std::mt19937_64& random) {
     one.optimizer = random() % 2 == 0 ? TableOptimizer::kRowwiseAdagrad : TableOptimizer::kAdam;
   }
   if (random() % 3 == 0) study.dense.reset();
+  study.searched = {.deduplication = random() % 2 == 0,
+                    .cache_share = random() % 2 == 0,
+                    .wire = random() % 2 == 0,
+                    .hot_rows = random() % 3 == 0};
   return study;
 }
 

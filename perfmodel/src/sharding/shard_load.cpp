@@ -73,6 +73,9 @@ double share_of_ids(const ShardedTable& table, double parts) {
   return first + (1 - first) / parts;
 }
 
+// Written in one type and read in the other; nothing where both are the same.
+double cast_bytes(int own, int wire) { return own == wire ? 0.0 : own + wire; }
+
 class Loads {
  public:
   Loads(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel, ShardingType type,
@@ -176,9 +179,12 @@ class Loads {
     const double id = kIdBytes + (table_.weighted ? kWeightOfIdBytes : 0);
     load_[Load::kIdBytes] = ids_ * id + bags_ * 4;  // and the lengths of the bags
     const double columns = static_cast<double>(cut_.columns);
-    const double forward = vectors_ * columns * table_.forward_wire_bytes.value_or(output_bytes());
-    const double backward =
-        vectors_ * columns * table_.backward_wire_bytes.value_or(output_bytes());
+    const int own = output_bytes(), forward_wire = table_.forward_wire_bytes.value_or(own);
+    const int backward_wire = table_.backward_wire_bytes.value_or(own);
+    const double forward = vectors_ * columns * forward_wire;
+    const double backward = vectors_ * columns * backward_wire;
+    load_[Load::kForwardDramBytes] += vectors_ * columns * cast_bytes(own, forward_wire);
+    load_[Load::kBackwardDramBytes] += vectors_ * columns * cast_bytes(own, backward_wire);
     const bool sums = table_.gives_sums();
     if (type_ == ShardingType::kRowWise && sums)
       return;  // the same on all ranks: counted for the job
@@ -310,6 +316,35 @@ ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& sett
   load[Load::kBackwardL2Bytes] = ids * (vector + kPlaceBytes) + distinct * vector;
   load[Load::kBackwardDramBytes] = results + ids * kPlaceBytes + distinct * vector;
   load[Load::kBufferBytes] = ids * kPlaceBytes + 2 * distinct * vector;
+  return load;
+}
+
+bool has_load_at_home(const ShardedTable& table) {
+  const int own = table.output_bytes.value_or(table.element_bytes);
+  return table.deduplicated || table.hot_rows > 0 ||
+         table.forward_wire_bytes.value_or(own) != own ||
+         table.backward_wire_bytes.value_or(own) != own;
+}
+
+ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu) {
+  ShardLoad load;
+  if (table.deduplicated) load += deduplication_load(table, settings);
+  if (table.hot_rows > 0) load += hot_rows_load(table, settings, gpu);
+  double vectors = 0;
+  if (table.deduplicated) {
+    vectors = distinct_ids(table, settings.batch_per_rank);
+  } else {
+    for (const TableFeature& feature : table.features) {
+      const auto samples = static_cast<double>(feature.batch.value_or(settings.batch_per_rank));
+      vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
+    }
+  }
+  const int own = table.output_bytes.value_or(table.element_bytes);
+  const double elements = vectors * static_cast<double>(table.dim);
+  load[Load::kForwardDramBytes] +=
+      elements * cast_bytes(own, table.forward_wire_bytes.value_or(own));
+  load[Load::kBackwardDramBytes] +=
+      elements * cast_bytes(own, table.backward_wire_bytes.value_or(own));
   return load;
 }
 

@@ -65,6 +65,7 @@ TableCache parse_cache(const Json& json, const std::string& pointer, std::option
   TableCache cache;
   if (reader.has("load_factor")) {
     cache.load_factor = reader.positive("load_factor");
+    cache.given = true;
     if (cache.load_factor > 1) reader.reject("load_factor", "a share above 0, at most 1");
   }
   if (reader.has("prefetch")) cache.prefetches = reader.boolean("prefetch");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ struct CacheStatistics {
 
 struct TableCache {
   double load_factor = 0.2;  ///< share of the rows that has a place in HBM
+  bool given = false;        ///< somebody has said that share: a search leaves it
   bool prefetches = false;   ///< rows of the next batch are fetched beside this one
   std::optional<CacheStatistics> statistics = {};
 };
@@ -106,6 +108,18 @@ struct ShardedTable {
   RowSkew skew = {};
   PlacementRules rules = {};
 };
+
+/// What a plan settles for a table beside its shards; none: as the table has it.
+struct TableSettings {
+  std::optional<bool> deduplicated = {};
+  std::optional<double> cache_share = {};        ///< TableCache::load_factor
+  std::optional<int> wire_bytes = {};            ///< of an element, forward and backward
+  std::optional<std::int64_t> hot_rows = {};
+  auto operator<=>(const TableSettings&) const = default;
+  bool any() const { return deduplicated || cache_share || wire_bytes || hot_rows; }
+};
+/// The table as a plan with these settings has it.
+ShardedTable settled(ShardedTable table, const TableSettings& settings);
 
 struct ShardSize {
   std::int64_t rows = 0, columns = 0;
