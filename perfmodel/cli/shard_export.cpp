@@ -11,11 +11,11 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "shard_report.hpp"
 #include "sharding/hugectr_plan_file.hpp"
 #include "sharding/plan_export.hpp"
 #include "sharding/sharded_graph.hpp"
 #include "sharding/torchrec_plan_file.hpp"
-#include "shard_report.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -74,9 +74,10 @@ Result<void> export_plan(const LoadedStudy& loaded, const std::vector<TablePlace
   // Neither format has a place for them.
   for (std::size_t t = 0; format.starts_with("hugectr") && t < placements.size(); ++t) {
     if (!used_settings(placements[t]).any()) continue;
-    warn(fmt::format("{} has no place for what was chosen for tables ({}: {}); --choose none plans "
-                     "without",
-                     format, tables[t].name, settings_of(placements[t])));
+    warn(
+        fmt::format("{} has no place for what was chosen for tables ({}: {}); --choose none plans "
+                    "without",
+                    format, tables[t].name, settings_of(placements[t])));
     break;
   }
   if (format == "graphs") return export_graphs(loaded, placements, output);

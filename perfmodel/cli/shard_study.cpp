@@ -95,8 +95,9 @@ constexpr std::string_view kAuto = "auto";
 CLI::Validator count_or_auto() {
   return {[](std::string& text) -> std::string {
             constexpr std::size_t kMostDigits = 15;
-            const bool number = !text.empty() && text.size() <= kMostDigits &&
-                                std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+            const bool number =
+                !text.empty() && text.size() <= kMostDigits &&
+                std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
             if (number || text == kAuto) return "";
             return "expected a number of rows or auto, found " + text;
           },
@@ -120,15 +121,13 @@ SearchedSettings searched_settings(const ShardArguments& arguments, LoadedStudy&
       if (std::ranges::find(arguments.choose, setting.name) == arguments.choose.end()) continue;
       searched.*setting.member = true;
       if (loaded.study.network.settings.*setting.member) continue;
-      loaded.warnings.push_back(
-          fmt::format("--choose {}: {} has no such choice for each table", setting.name,
-                      plain_text(loaded.study.network.name)));
+      loaded.warnings.push_back(fmt::format("--choose {}: {} has no such choice for each table",
+                                            setting.name, plain_text(loaded.study.network.name)));
     }
   }
   searched.hot_rows = arguments.hot_rows == kAuto;
   if (loaded.is_torchrec) return {};
-  if (searched.hot_rows &&
-      std::ranges::none_of(loaded.study.tables, [](const ShardedTable& table) {
+  if (searched.hot_rows && std::ranges::none_of(loaded.study.tables, [](const ShardedTable& table) {
         return table.skew.exponent > 0;
       })) {
     loaded.warnings.push_back(
@@ -148,8 +147,8 @@ void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
     if (arguments.deduplicate) table.deduplicated = true;
     if (!arguments.hot_rows.empty()) {
       const bool chosen = arguments.hot_rows == kAuto;
-      table.hot_rows = chosen ? 0 : std::min<std::int64_t>(std::stoll(arguments.hot_rows),
-                                                           table.rows / 2);
+      table.hot_rows =
+          chosen ? 0 : std::min<std::int64_t>(std::stoll(arguments.hot_rows), table.rows / 2);
     }
     if (arguments.zipf) table.skew.exponent = *arguments.zipf;
     for (const std::string& type : arguments.types) {
@@ -524,9 +523,10 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
                  "How ranks exchange: plain, torchrec or hugectr, then hierarchical, one-shot, "
                  "overlap, no-p2p, peer-us=US, straggler-us=US, nics=N, ... behind commas")
       ->type_name("SPEC");
-  app.add_option("--hot-rows", arguments.hot_rows,
-                 "So many of the most frequent rows of each table have a copy on every GPU; auto: the "
-                 "search chooses the number for each table")
+  app.add_option(
+         "--hot-rows", arguments.hot_rows,
+         "So many of the most frequent rows of each table have a copy on every GPU; auto: the "
+         "search chooses the number for each table")
       ->check(count_or_auto())
       ->type_name("N|auto");
   app.add_option("--choose", arguments.choose,

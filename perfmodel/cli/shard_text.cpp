@@ -306,10 +306,13 @@ std::string placement_table(const ShardReport& report, const ReportedPlan& plan,
     const TablePlacement& placement = plan.placements[t];
     std::string type(to_string(placement.type));
     if (placement.least_columns > 0) type += fmt::format(" {}", placement.least_columns);
-    std::vector<std::string> cells = {
-        of.name, grouped(static_cast<std::size_t>(of.rows)), std::to_string(of.dim),
-        fmt::format("{:.4g}", pooling), type, std::string(to_string(placement.kernel)),
-        shortened(ranks_text(placement, *study.world), 32)};
+    std::vector<std::string> cells = {of.name,
+                                      grouped(static_cast<std::size_t>(of.rows)),
+                                      std::to_string(of.dim),
+                                      fmt::format("{:.4g}", pooling),
+                                      type,
+                                      std::string(to_string(placement.kernel)),
+                                      shortened(ranks_text(placement, *study.world), 32)};
     if (any) cells.push_back(settings_of(placement));
     table.row(std::move(cells));
   }
@@ -428,9 +431,9 @@ std::string chosen_settings(const ReportedPlan& plan) {
        [](const TableSettings& s) { return s.cache_share.has_value(); }}};
   std::vector<std::string> parts;
   for (const auto& [name, has] : kKinds) {
-    const auto tables = std::ranges::count_if(plan.placements, [&, is_set = has](const TablePlacement& one) {
-      return is_set(used_settings(one));
-    });
+    const auto tables = std::ranges::count_if(
+        plan.placements,
+        [&, is_set = has](const TablePlacement& one) { return is_set(used_settings(one)); });
     if (tables > 0) parts.push_back(fmt::format("{} for {}", name, tables));
   }
   if (parts.empty()) return "";

@@ -13,7 +13,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-Result<void> check_table(const ShardedTable& table) {
+Result<void> check_table(const ShardedTable& table, std::int64_t world) {
   const auto refuse = [&](std::string_view expected, auto found) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("table {}: expected {}, found {}", table.name, expected, found));
@@ -23,6 +23,10 @@ Result<void> check_table(const ShardedTable& table) {
   }
   if (table.features.empty()) return refuse("a feature that reads it", "none");
   for (const TableFeature& feature : table.features) {
+    if (!feature.rank_batches.empty() && std::ssize(feature.rank_batches) != world) {
+      return refuse(fmt::format("a batch of each of {} ranks", world),
+                    std::ssize(feature.rank_batches));
+    }
     const bool good = feature.pooling_factor > 0 && std::isfinite(feature.pooling_factor) &&
                       feature.poolings > 0 && std::isfinite(feature.poolings);
     if (!good) {
@@ -51,8 +55,8 @@ std::string key_of(const ShardedTable& table) {
   key += fmt::format(" {} {} {} {}", table.deduplicated, table.hot_rows,
                      table.forward_wire_bytes.value_or(0), table.backward_wire_bytes.value_or(0));
   for (const TableFeature& feature : table.features) {
-    key += fmt::format(" {} {} {}", feature.pooling_factor, feature.poolings,
-                       feature.batch.value_or(0));
+    key += fmt::format(" {} {} {} {}", feature.pooling_factor, feature.poolings,
+                       feature.batch.value_or(0), fmt::join(feature.rank_batches, ","));
   }
   return key;
 }
@@ -161,7 +165,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   std::int64_t vectors = 0, columns = 0;
   std::map<std::string, std::uint32_t> keys;
   for (const ShardedTable& table : study.tables) {
-    if (auto good = check_table(table); !good) return Unexpected{good.error()};
+    if (auto good = check_table(table, *study.world); !good) return Unexpected{good.error()};
     for (const TableFeature& feature : table.features) {
       const auto bags = static_cast<std::int64_t>(std::llround(feature.poolings));
       vectors += bags;

@@ -320,9 +320,8 @@ double BatchModel::id_bytes() const {
   double ids = 0;
   for (const ShardedTable& table : study_.tables) {
     for (const TableFeature& feature : table.features) {
-      const std::int64_t samples = feature.batch.value_or(*study_.batch_per_rank) * world();
-      ids +=
-          static_cast<double>(samples) * feature.poolings * std::max(1.0, feature.pooling_factor);
+      ids += feature.samples_of_job(*study_.batch_per_rank, world()) * feature.poolings *
+             std::max(1.0, feature.pooling_factor);
     }
   }
   return kIdAndLength * ids;

@@ -37,6 +37,7 @@ std::string fingerprint(const ShardedTable& table) {
     add(feature.pooling_factor);
     add(feature.poolings);
     add(feature.batch.value_or(-1));
+    add_all(feature.rank_batches);
   }
   add(table.least_columns);
   add(table.skew.exponent);

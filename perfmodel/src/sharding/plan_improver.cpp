@@ -68,8 +68,7 @@ class BatchModel::Improver {
     if (to == from || !is_free(table)) return std::nullopt;
     TablePlacement plain = to;
     plain.settings = {.cache_share = to.settings.cache_share};
-    for (const TablePlacement& variant :
-         model_.variants(table, plain, model_.study().searched)) {
+    for (const TablePlacement& variant : model_.variants(table, plain, model_.study().searched)) {
       if (variant == to) return to;
     }
     return std::nullopt;
@@ -127,8 +126,7 @@ class BatchModel::Improver {
   Result<bool> other_settings(std::size_t table) {
     TablePlacement plain = plan_[table];
     plain.settings = {.cache_share = plain.settings.cache_share};
-    std::vector<TablePlacement> variants =
-        model_.variants(table, plain, model_.study().searched);
+    std::vector<TablePlacement> variants = model_.variants(table, plain, model_.study().searched);
     TablePlacement& to = variants[random_.below(variants.size())];
     if (to == plan_[table]) return false;
     return try_changes({{table, std::move(to)}});

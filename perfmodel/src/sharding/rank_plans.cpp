@@ -24,9 +24,9 @@ bool may_leave_the_array(const ShardingStudy& study) {
   if (!study.hashed) return false;
   return std::all_of(study.tables.begin(), study.tables.end(), [](const ShardedTable& table) {
     const auto& kernels = table.rules.kernels;
-    return std::any_of(kernels.begin(), kernels.end(), [](ComputeKernel kernel) {
-             return kernel != ComputeKernel::kHashed;
-           }) || kernels.empty();
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](ComputeKernel kernel) { return kernel != ComputeKernel::kHashed; }) ||
+           kernels.empty();
   });
 }
 

@@ -83,13 +83,15 @@ class Loads {
       : table_(table), cut_(cut), kernel_(kernel), type_(type), settings_(settings), gpu_(gpu) {
     const double senders = cut.everywhere ? 1 : static_cast<double>(settings.world);
     for (const TableFeature& feature : table.features) {
-      const auto samples =
-          static_cast<double>(feature.batch.value_or(settings.batch_per_rank)) * senders;
+      const double samples = cut.everywhere
+                                 ? feature.most_samples(settings.batch_per_rank)
+                                 : feature.samples_of_job(settings.batch_per_rank, settings.world);
       bags_ += samples * feature.poolings;
       ids_ += samples * feature.poolings * feature.pooling_factor;
     }
     if (!cut.everywhere) ids_ *= 1 - hot_share(table);
     if (table.deduplicated && !cut.everywhere) {
+      // Of batches that differ by rank, as if all were the largest.
       ids_ = bags_ = distinct_ids(table, settings.batch_per_rank) * senders;
     }
     const double share = share_of_ids(table, cut.parts);
@@ -278,8 +280,7 @@ ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKern
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank) {
   double ids = 0;
   for (const TableFeature& feature : table.features) {
-    ids += static_cast<double>(feature.batch.value_or(batch_per_rank)) * feature.poolings *
-           feature.pooling_factor;
+    ids += feature.most_samples(batch_per_rank) * feature.poolings * feature.pooling_factor;
   }
   if (table.hot_rows <= 0) return IndexSkew(law_of(table)).unique_rows(ids);
   return IndexSkew(cold_law(table)).unique_rows(ids * (1 - hot_share(table)));
@@ -299,7 +300,7 @@ ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& sett
   constexpr double kPlaceBytes = 16;
   double ids = 0, bags = 0;
   for (const TableFeature& feature : table.features) {
-    const auto samples = static_cast<double>(feature.batch.value_or(settings.batch_per_rank));
+    const double samples = feature.most_samples(settings.batch_per_rank);
     bags += samples * feature.poolings;
     ids += samples * feature.poolings * feature.pooling_factor;
   }
@@ -335,7 +336,7 @@ ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, 
     vectors = distinct_ids(table, settings.batch_per_rank);
   } else {
     for (const TableFeature& feature : table.features) {
-      const auto samples = static_cast<double>(feature.batch.value_or(settings.batch_per_rank));
+      const double samples = feature.most_samples(settings.batch_per_rank);
       vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
     }
   }
@@ -351,7 +352,7 @@ ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, 
 VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {
   double vectors = 0;
   for (const TableFeature& feature : table.features) {
-    const auto samples = static_cast<double>(feature.batch.value_or(batch) * world);
+    const double samples = feature.samples_of_job(batch, world);
     vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
   }
   const double elements = vectors * static_cast<double>(table.dim);

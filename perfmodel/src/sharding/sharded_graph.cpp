@@ -130,7 +130,8 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
       return refuse_table(study.tables[t], "the optimizer of the first table for a graph",
                           to_string(study.tables[t].optimizer));
     }
-    auto table = placed(settled(study.tables[t], placements[t].settings), placements[t], config.world_size, config.local_world_size);
+    auto table = placed(settled(study.tables[t], placements[t].settings), placements[t],
+                        config.world_size, config.local_world_size);
     if (!table) return Unexpected{table.error()};
     config.tables.push_back(std::move(*table));
   }

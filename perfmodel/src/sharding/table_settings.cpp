@@ -5,9 +5,9 @@
 #include "batch_slopes.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
 
-/// Settings of single tables that a search chooses: exchange of distinct ids, the share of rows that
-/// a cache holds, the type of vectors on the wire, replicated hot rows. Each plan names them, so that
-/// search, bound and evaluation price them by one function.
+/// Settings of single tables that a search chooses: exchange of distinct ids, the share of rows
+/// that a cache holds, the type of vectors on the wire, replicated hot rows. Each plan names them,
+/// so that search, bound and evaluation price them by one function.
 namespace perfmodel::sharding {
 namespace {
 
@@ -36,7 +36,8 @@ std::vector<TablePlacement> with_hot_rows(std::vector<TablePlacement> ways,
 ShardedTable settled(ShardedTable table, const TableSettings& settings) {
   if (settings.deduplicated) table.deduplicated = *settings.deduplicated;
   if (settings.cache_share) table.cache.load_factor = *settings.cache_share;
-  if (settings.wire_bytes) table.forward_wire_bytes = table.backward_wire_bytes = settings.wire_bytes;
+  if (settings.wire_bytes)
+    table.forward_wire_bytes = table.backward_wire_bytes = settings.wire_bytes;
   if (settings.hot_rows) table.hot_rows = std::min(*settings.hot_rows, table.rows - 1);
   return table;
 }
@@ -59,8 +60,7 @@ bool BatchModel::saves_ids(std::size_t index) const {
   const ShardedTable& table = study_.tables[index];
   double ids = 0;
   for (const TableFeature& feature : table.features) {
-    ids += static_cast<double>(feature.batch.value_or(*study_.batch_per_rank)) * feature.poolings *
-           feature.pooling_factor;
+    ids += feature.most_samples(*study_.batch_per_rank) * feature.poolings * feature.pooling_factor;
   }
   const bool saves = distinct_ids(table, *study_.batch_per_rank) < kWorthwhile * ids;
   const std::lock_guard lock(cache_->mutex);

@@ -90,9 +90,9 @@ class BatchModel {
 
   /// Settings of tables that differ in name alone (`like`), by the way they are sharded.
   using SettingsByWay = std::map<std::pair<std::uint32_t, ShardingType>, TableSettings>;
-  /// Of the settings that the study lets a search choose, those with which each table takes least of
-  /// the mean rank, where exchanges count as far as they are on the critical path of `near`. Ways
-  /// that are best as the table says are left out. Errors: those of sizes().
+  /// Of the settings that the study lets a search choose, those with which each table takes least
+  /// of the mean rank, where exchanges count as far as they are on the critical path of `near`.
+  /// Ways that are best as the table says are left out. Errors: those of sizes().
   Result<SettingsByWay> cheapest_settings(const BatchTime& near) const;
   /// A way with each of the settings that `may` lets a search choose, the way itself first; ranks
   /// are kept. Data-parallel tables have none.

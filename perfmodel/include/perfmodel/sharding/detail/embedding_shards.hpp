@@ -52,6 +52,14 @@ struct TableFeature {
   double pooling_factor = 1;            ///< mean ids per bag
   double poolings = 1;                  ///< bags per sample
   std::optional<std::int64_t> batch{};  ///< samples per rank, if not the job's
+  /// Samples of each rank, where they differ (stride_per_key_per_rank of a KeyedJaggedTensor of
+  /// variable batches); `batch` is their mean then.
+  std::vector<std::int64_t> rank_batches = {};
+
+  /// Samples of all ranks; `batch_per_rank`: the job's.
+  double samples_of_job(std::int64_t batch_per_rank, std::int64_t world) const;
+  /// Samples of the rank that has most: the others wait for what it does at home.
+  double most_samples(std::int64_t batch_per_rank) const;
 };
 
 /// LRU stack distances of a table's lookups.
@@ -112,8 +120,8 @@ struct ShardedTable {
 /// What a plan settles for a table beside its shards; none: as the table has it.
 struct TableSettings {
   std::optional<bool> deduplicated = {};
-  std::optional<double> cache_share = {};        ///< TableCache::load_factor
-  std::optional<int> wire_bytes = {};            ///< of an element, forward and backward
+  std::optional<double> cache_share = {};  ///< TableCache::load_factor
+  std::optional<int> wire_bytes = {};      ///< of an element, forward and backward
   std::optional<std::int64_t> hot_rows = {};
   auto operator<=>(const TableSettings&) const = default;
   bool any() const { return deduplicated || cache_share || wire_bytes || hot_rows; }
