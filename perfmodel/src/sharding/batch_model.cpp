@@ -204,7 +204,8 @@ LoadSettings BatchModel::load_settings() const {
   return {.world = world(),
           .batch_per_rank = *study_.batch_per_rank,
           .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
-          .software = options_.software};
+          .software = options_.software,
+          .staged = study_.launch == Launch::kEager};
 }
 
 ShardLoad BatchModel::load(std::size_t table, const ShardSize& size,
