@@ -40,8 +40,17 @@ Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arg
   return print_report(shard_text(report, bold_allowed()));
 }
 
+// Graphs of ranks hold tables as they say.
+Result<LoadedStudy> load_for(const ShardCommandArguments& arguments) {
+  auto loaded = load_study(arguments.study);
+  if (loaded && !arguments.output.empty() && arguments.format == "graphs") {
+    loaded->study.searched = {};
+  }
+  return loaded;
+}
+
 Result<void> rank(const ShardCommandArguments& arguments) {
-  const auto loaded = load_study(arguments.study);
+  const auto loaded = load_for(arguments);
   if (!loaded) return Unexpected{loaded.error()};
   auto report = search_for_plans(*loaded, arguments.study, arguments.top);
   if (!report) return Unexpected{report.error()};
@@ -90,9 +99,12 @@ std::string differences(const ShardReport& report, bool bold) {
   const std::int64_t world = *report.loaded->study.world;
   for (std::size_t t = 0; t < a.placements.size(); ++t) {
     if (a.placements[t] == b.placements[t]) continue;
-    table.row({report.loaded->study.tables[t].name, std::string(to_string(a.placements[t].type)),
-               shortened(ranks_text(a.placements[t], world), kWidth),
-               std::string(to_string(b.placements[t].type)),
+    const auto way = [](const TablePlacement& placement) {
+      const std::string settings = settings_of(placement);
+      return std::string(to_string(placement.type)) + (settings.empty() ? "" : ", " + settings);
+    };
+    table.row({report.loaded->study.tables[t].name, way(a.placements[t]),
+               shortened(ranks_text(a.placements[t], world), kWidth), way(b.placements[t]),
                shortened(ranks_text(b.placements[t], world), kWidth)});
   }
   if (table.empty()) return "The plans are the same.\n";
@@ -121,7 +133,7 @@ Result<void> compare(const ShardCommandArguments& arguments) {
 }
 
 Result<void> export_command(const ShardCommandArguments& arguments) {
-  const auto loaded = load_study(arguments.study);
+  const auto loaded = load_for(arguments);
   if (!loaded) return Unexpected{loaded.error()};
   std::vector<TablePlacement> placements;
   if (arguments.plans.empty()) {

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "base/progress_bar.hpp"
+#include "output.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "shard_report.hpp"
 #include "sharding/hugectr_plan_file.hpp"
 #include "sharding/plan_export.hpp"
 #include "sharding/sharded_graph.hpp"
@@ -69,6 +71,15 @@ Result<void> export_plan(const LoadedStudy& loaded, const std::vector<TablePlace
                          const std::string& module) {
   const std::vector<ShardedTable>& tables = loaded.study.tables;
   const std::int64_t world = *loaded.study.world, local_world = *loaded.study.local_world;
+  // Neither format has a place for them.
+  for (std::size_t t = 0; format.starts_with("hugectr") && t < placements.size(); ++t) {
+    if (!used_settings(placements[t]).any()) continue;
+    warn(
+        fmt::format("{} has no place for what was chosen for tables ({}: {}); --choose none plans "
+                    "without",
+                    format, tables[t].name, settings_of(placements[t])));
+    break;
+  }
   if (format == "graphs") return export_graphs(loaded, placements, output);
   if (format == "csv") return write_plan_csv(output, tables, placements, world, local_world);
   if (format == "torchrec") {

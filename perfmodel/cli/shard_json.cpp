@@ -17,6 +17,11 @@ Json placement_json(const ShardReport& report, const ReportedPlan& plan) {
                  {"ranks", placement.ranks}};
     if (placement.ranks.empty()) item["ranks"] = "all";
     if (placement.least_columns > 0) item["columns"] = placement.least_columns;
+    const TableSettings settings = used_settings(placement);
+    if (settings.deduplicated) item["deduplicate"] = *settings.deduplicated;
+    if (settings.cache_share) item["cache_share"] = *settings.cache_share;
+    if (settings.wire_bytes) item["wire_bytes"] = *settings.wire_bytes;
+    if (settings.hot_rows) item["hot_rows"] = *settings.hot_rows;
     list.push_back(std::move(item));
   }
   return list;

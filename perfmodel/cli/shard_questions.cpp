@@ -39,7 +39,7 @@ struct Answered {
 struct StudyAnswers {
   std::string headline;
   std::vector<std::string> notes, findings;
-  std::vector<Answered> ways, types, networks, worlds, robust;
+  std::vector<Answered> ways, settings, hot, types, networks, worlds, robust;
   double memory_cap = 0;
 };
 
@@ -55,6 +55,7 @@ std::string short_types(const ReportedPlan& plan) {
   const auto cached =
       std::ranges::count(plan.placements, ComputeKernel::kFusedUvmCaching, &TablePlacement::kernel);
   if (cached > 0) text += fmt::format(", {} cached", cached);
+  if (const std::string chosen = chosen_settings(plan); !chosen.empty()) text += "; " + chosen;
   return text;
 }
 
@@ -96,6 +97,8 @@ class Questions {
     base_.time_budget_s = std::max(0.2, base_.time_budget_s / kSearches);
     if (auto good = the_plan(); !good) return Unexpected{good.error()};
     ways();
+    settings();
+    hot_rows();
     types();
     networks();
     worlds();
@@ -199,17 +202,59 @@ class Questions {
     with("mixed, distinct ids exchanged", {}, {}, true);
   }
 
+  // What choosing each setting by itself gains.
+  void settings() {
+    const SearchedSettings& may = base_loaded_.study.searched;
+    const auto with = [&](const std::string& name, std::vector<std::string> choose) {
+      answers_.settings.push_back(
+          ask(name, [&](ShardArguments& a) { a.choose = std::move(choose); }));
+    };
+    std::vector<std::pair<std::string, std::string>> open;
+    if (may.deduplication) open.emplace_back("distinct ids where they gain", "deduplication");
+    if (may.cache_share && has_caches()) open.emplace_back("shares of rows in caches", "cache");
+    if (may.wire) open.emplace_back("2-byte wire where it gains", "wire");
+    if (open.empty()) return;
+    with("tables as they say", {"none"});
+    std::vector<std::string> all;
+    for (const auto& [name, choose] : open) {
+      with(name, {choose});
+      all.push_back(choose);
+    }
+    if (open.size() > 1) with("all of these", all);
+  }
+
+  bool has_caches() const {
+    return std::ranges::any_of(base_loaded_.study.tables, [](const ShardedTable& table) {
+      const auto& kernels = table.rules.kernels;
+      return std::ranges::find(kernels, ComputeKernel::kFusedUvmCaching) != kernels.end();
+    });
+  }
+
+  // Hybrid embedding: where some rows are read more often than others.
+  void hot_rows() {
+    const auto is_skewed = [](const ShardedTable& table) { return table.skew.exponent > 0; };
+    if (std::ranges::none_of(base_loaded_.study.tables, is_skewed) || *base_.world == 1) return;
+    for (const char* rows : {"0", "1000", "100000", "auto"}) {
+      const std::string text = rows;
+      const std::string name = text == "0"      ? "none"
+                               : text == "auto" ? "as many for each table as gain"
+                                                : text + " of each table";
+      answers_.hot.push_back(ask(name, [&](ShardArguments& a) { a.hot_rows = rows; }));
+    }
+  }
+
   void types() {
     struct Types {
-      const char *name, *rows, *wire;  // empty: as the rows
+      const char *name, *rows, *wire;
     };
     for (const Types& types :
-         {Types{"fp32", "float32", ""}, Types{"fp32, bf16 on the wire", "float32", "bfloat16"},
-          Types{"bf16", "bfloat16", ""}, Types{"fp16", "float16", ""},
+         {Types{"fp32", "float32", "float32"},
+          Types{"fp32, bf16 on the wire", "float32", "bfloat16"},
+          Types{"bf16", "bfloat16", "bfloat16"}, Types{"fp16", "float16", "float16"},
           Types{"int8, fp16 on the wire", "int8", "float16"}}) {
       answers_.types.push_back(ask(types.name, [&](ShardArguments& a) {
         a.dtype = types.rows;
-        if (*types.wire != '\0') a.wire_dtype = types.wire;
+        a.wire_dtype = types.wire;
       }));
     }
   }
@@ -325,6 +370,21 @@ class Questions {
       say.push_back(fmt::format("Of the ways to shard, {} is the fastest: {}.", best->name,
                                 time_text(best->us)));
     }
+    if (const Answered* best = fastest(answers_.settings)) {
+      const Answered& plain = answers_.settings.front();
+      if (plain.fits() && best != &plain) {
+        say.push_back(fmt::format("Settings chosen for single tables: {:+.1f} % time ({}).",
+                                  100 * (best->us / plain.us - 1), best->name));
+      }
+    }
+    if (const Answered* best = fastest(answers_.hot)) {
+      const Answered& none = answers_.hot.front();
+      say.push_back(best == &none || !none.fits()
+                        ? fmt::format("Hot rows with copies: {}.",
+                                      best == &none ? "none gain" : best->name + " fit")
+                        : fmt::format("Hot rows with copies: {}, {:+.1f} % time.", best->name,
+                                      100 * (best->us / none.us - 1)));
+    }
     const auto fewest = std::ranges::find_if(answers_.worlds, &Answered::fits);
     if (fewest != answers_.worlds.end()) {
       say.push_back(fmt::format("The fewest GPUs whose memory is enough: {}.", fewest->world));
@@ -374,6 +434,8 @@ struct Section {
 };
 constexpr Section kSections[] = {
     {"Ways to shard", "way", &StudyAnswers::ways},
+    {"Settings of single tables", "settings", &StudyAnswers::settings},
+    {"Hot rows with a copy on every GPU (hybrid embedding)", "hot rows", &StudyAnswers::hot},
     {"Types of rows", "type", &StudyAnswers::types},
     {"Networks", "network", &StudyAnswers::networks},
     {"Numbers of GPUs", "GPUs", &StudyAnswers::worlds},
@@ -505,7 +567,8 @@ Result<std::vector<Drawing>> drawings(const StudyAnswers& answers) {
     all.push_back({name, std::move(*svg)});
     return {};
   };
-  constexpr const char* kNames[] = {"ways", "types", "networks", "worlds", "robustness"};
+  constexpr const char* kNames[] = {"ways",     "settings", "hot_rows",  "types",
+                                    "networks", "worlds",   "robustness"};
   for (std::size_t i = 0; i < std::size(kSections); ++i) {
     const std::vector<Answered>& rows = answers.*kSections[i].rows;
     if (rows.empty()) continue;
@@ -598,8 +661,8 @@ void add_question_options(CLI::App& app, QuestionArguments& arguments) {
       ->type_name("X");
   app.add_option("--html", arguments.html, "Write the answers as one page")->type_name("FILE");
   app.add_option("--plots", arguments.plots,
-                 "Write FOLDER/ways.svg, types.svg, networks.svg, worlds.svg, robustness.svg and "
-                 "scaling.svg")
+                 "Write FOLDER/ways.svg, settings.svg, hot_rows.svg, types.svg, networks.svg, "
+                 "worlds.svg, robustness.svg and scaling.svg")
       ->type_name("FOLDER");
   app.add_option("--csv", arguments.csv, "Write the answers as CSV")->type_name("FILE");
 }

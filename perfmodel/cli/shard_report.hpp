@@ -69,6 +69,11 @@ Result<std::string> shard_svg(const ShardReport& report);
 /// "0-7", "0 3 5", "all".
 std::string ranks_text(const sharding::TablePlacement& placement, std::int64_t world);
 
+/// "distinct ids, 2-byte wire, 10,000 hot rows, cache 5 %"; empty: as the table says.
+std::string settings_of(const sharding::TablePlacement& placement);
+/// "2-byte wire for 12 of 26 tables, distinct ids for 3"; empty: all tables are as they say.
+std::string chosen_settings(const ReportedPlan& plan);
+
 /// "3.65 ms", "812 us".
 std::string time_text(double us);
 std::string bytes_text(double bytes);

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "arguments.hpp"
+#include "base/plain_text.hpp"
 #include "interrupt_guard.hpp"
 #include "output.hpp"
 #include "perfmodel/choose_overheads.hpp"
@@ -89,6 +90,53 @@ CLI::Validator known_name(const char* what, Find find) {
           ""};
 }
 
+constexpr std::string_view kAuto = "auto";
+
+CLI::Validator count_or_auto() {
+  return {[](std::string& text) -> std::string {
+            constexpr std::size_t kMostDigits = 15;
+            const bool number =
+                !text.empty() && text.size() <= kMostDigits &&
+                std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+            if (number || text == kAuto) return "";
+            return "expected a number of rows or auto, found " + text;
+          },
+          ""};
+}
+
+struct SettingName {
+  std::string_view name;
+  bool SearchedSettings::*member;
+};
+constexpr SettingName kSettingNames[] = {{"deduplication", &SearchedSettings::deduplication},
+                                         {"cache", &SearchedSettings::cache_share},
+                                         {"wire", &SearchedSettings::wire}};
+
+// What a search may choose for each table: what its software has, or what --choose says.
+SearchedSettings searched_settings(const ShardArguments& arguments, LoadedStudy& loaded) {
+  SearchedSettings searched = loaded.study.network.settings;
+  if (!arguments.choose.empty()) {
+    searched = {};
+    for (const SettingName& setting : kSettingNames) {
+      if (std::ranges::find(arguments.choose, setting.name) == arguments.choose.end()) continue;
+      searched.*setting.member = true;
+      if (loaded.study.network.settings.*setting.member) continue;
+      loaded.warnings.push_back(fmt::format("--choose {}: {} has no such choice for each table",
+                                            setting.name, plain_text(loaded.study.network.name)));
+    }
+  }
+  searched.hot_rows = arguments.hot_rows == kAuto;
+  if (loaded.is_torchrec) return {};
+  if (searched.hot_rows && std::ranges::none_of(loaded.study.tables, [](const ShardedTable& table) {
+        return table.skew.exponent > 0;
+      })) {
+    loaded.warnings.push_back(
+        "--hot-rows auto: ids are uniform, so no row is hot; --zipf, --access or --indices say "
+        "otherwise");
+  }
+  return searched;
+}
+
 void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
   for (ShardedTable& table : study.tables) {
     if (!arguments.dtype.empty()) table.element_bytes = *dtype_bytes(arguments.dtype);
@@ -97,7 +145,11 @@ void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
       table.forward_wire_bytes = table.backward_wire_bytes = dtype_bytes(arguments.wire_dtype);
     }
     if (arguments.deduplicate) table.deduplicated = true;
-    if (arguments.hot_rows) table.hot_rows = std::min(*arguments.hot_rows, table.rows / 2);
+    if (!arguments.hot_rows.empty()) {
+      const bool chosen = arguments.hot_rows == kAuto;
+      table.hot_rows =
+          chosen ? 0 : std::min<std::int64_t>(std::stoll(arguments.hot_rows), table.rows / 2);
+    }
     if (arguments.zipf) table.skew.exponent = *arguments.zipf;
     for (const std::string& type : arguments.types) {
       if (type == arguments.types.front()) table.rules.types.clear();
@@ -471,10 +523,19 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
                  "How ranks exchange: plain, torchrec or hugectr, then hierarchical, one-shot, "
                  "overlap, no-p2p, peer-us=US, straggler-us=US, nics=N, ... behind commas")
       ->type_name("SPEC");
-  app.add_option("--hot-rows", arguments.hot_rows,
-                 "So many of the most frequent rows of each table have a copy on every GPU")
-      ->check(at_least(0))
-      ->type_name("N");
+  app.add_option(
+         "--hot-rows", arguments.hot_rows,
+         "So many of the most frequent rows of each table have a copy on every GPU; auto: the "
+         "search chooses the number for each table")
+      ->check(count_or_auto())
+      ->type_name("N|auto");
+  app.add_option("--choose", arguments.choose,
+                 "What the search may choose for each table that leaves it open: deduplication, "
+                 "cache (share of rows), wire (2 bytes per element), or none (default: what the "
+                 "software of --network has for single tables)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"deduplication", "cache", "wire", "none"}))
+      ->type_name("SETTING,...");
   app.add_option("--interaction", arguments.interaction,
                  "How vectors meet: cat, dot, dcn, or none (no dense part)")
       ->check(CLI::IsMember({"cat", "dot", "dcn", "none"}))
@@ -540,6 +601,7 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
   loaded.warnings = loaded.study.warnings;
   override_tables(arguments, loaded.study);
   apply_pipeline(loaded);
+  loaded.study.searched = searched_settings(arguments, loaded);
   override_dense(arguments, loaded.study);
   if (auto chosen = choose_machine(arguments, loaded); !chosen) return Unexpected{chosen.error()};
   std::vector<std::string> first = stand_ins(loaded.gpu);

@@ -26,7 +26,8 @@ struct ShardArguments {
   std::vector<std::string> types, kernels, indices;
   std::optional<std::vector<std::int64_t>> bottom, top;
   std::optional<double> zipf, free_share, link_scale, pooling_scale, nvlink_scale, nic_scale;
-  std::optional<std::int64_t> hot_rows;
+  std::string hot_rows;             // a number or "auto"
+  std::vector<std::string> choose;  // settings of single tables; empty: as the software has them
   std::string software = "fused";
   double host_us = 0, time_budget_s = 10;
   std::uint64_t seed = 1;

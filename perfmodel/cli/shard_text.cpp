@@ -283,7 +283,11 @@ std::string memory_text(const ReportedPlan& plan) {
 
 std::string placement_table(const ShardReport& report, const ReportedPlan& plan, bool bold) {
   const ShardingStudy& study = report.loaded->study;
-  TextTable table{"table", "rows", "dim", "pooling", "<sharding", "<kernel", "<GPUs"};
+  const bool any = !chosen_settings(plan).empty();
+  std::vector<std::string> headers = {"table",     "rows",    "dim",  "pooling",
+                                      "<sharding", "<kernel", "<GPUs"};
+  if (any) headers.emplace_back("<chosen");
+  TextTable table(headers);
   std::vector<std::size_t> order(study.tables.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (order.size() > kMostTables) {
@@ -302,9 +306,15 @@ std::string placement_table(const ShardReport& report, const ReportedPlan& plan,
     const TablePlacement& placement = plan.placements[t];
     std::string type(to_string(placement.type));
     if (placement.least_columns > 0) type += fmt::format(" {}", placement.least_columns);
-    table.row({of.name, grouped(static_cast<std::size_t>(of.rows)), std::to_string(of.dim),
-               fmt::format("{:.4g}", pooling), type, std::string(to_string(placement.kernel)),
-               shortened(ranks_text(placement, *study.world), 32)});
+    std::vector<std::string> cells = {of.name,
+                                      grouped(static_cast<std::size_t>(of.rows)),
+                                      std::to_string(of.dim),
+                                      fmt::format("{:.4g}", pooling),
+                                      type,
+                                      std::string(to_string(placement.kernel)),
+                                      shortened(ranks_text(placement, *study.world), 32)};
+    if (any) cells.push_back(settings_of(placement));
+    table.row(std::move(cells));
   }
   std::string text = table.text(bold);
   if (study.tables.size() > kMostTables) {
@@ -395,9 +405,49 @@ std::string ranks_text(const TablePlacement& placement, std::int64_t world) {
   return fmt::format("{}", fmt::join(ranks, " "));
 }
 
+std::string settings_of(const TablePlacement& placement) {
+  const TableSettings settings = used_settings(placement);
+  std::vector<std::string> parts;
+  if (settings.deduplicated) {
+    parts.emplace_back(*settings.deduplicated ? "distinct ids" : "all ids");
+  }
+  if (settings.wire_bytes) parts.push_back(fmt::format("{}-byte wire", *settings.wire_bytes));
+  if (settings.hot_rows) {
+    parts.push_back(
+        fmt::format("{} hot rows", grouped(static_cast<std::size_t>(*settings.hot_rows))));
+  }
+  if (settings.cache_share) {
+    parts.push_back(fmt::format("cache {:g} %", 100 * *settings.cache_share));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string chosen_settings(const ReportedPlan& plan) {
+  constexpr std::pair<const char*, bool (*)(const TableSettings&)> kKinds[] = {
+      {"distinct ids", [](const TableSettings& s) { return s.deduplicated.has_value(); }},
+      {"2-byte wire", [](const TableSettings& s) { return s.wire_bytes.has_value(); }},
+      {"hot rows", [](const TableSettings& s) { return s.hot_rows.has_value(); }},
+      {"another share of rows in the cache",
+       [](const TableSettings& s) { return s.cache_share.has_value(); }}};
+  std::vector<std::string> parts;
+  for (const auto& [name, has] : kKinds) {
+    const auto tables = std::ranges::count_if(
+        plan.placements,
+        [&, is_set = has](const TablePlacement& one) { return is_set(used_settings(one)); });
+    if (tables > 0) parts.push_back(fmt::format("{} for {}", name, tables));
+  }
+  if (parts.empty()) return "";
+  return fmt::format("{} of {}", fmt::join(parts, ", "), counted(plan.placements.size(), "table"));
+}
+
 std::string shard_text(const ShardReport& report, bool bold) {
   std::string text = headline(report) + plan_table(report, bold) + search_text(report);
   if (report.plans.empty()) return text;
+  if (const std::string chosen = chosen_settings(report.plans.front()); !chosen.empty()) {
+    text += wrapped(fmt::format("The plan has {}{}.", chosen,
+                                report.search ? " (--choose none leaves tables as they are)" : ""),
+                    "", 2);
+  }
   const ReportedPlan& best = report.plans.front();
   text += fmt::format("\nPlan {}\n", plain_text(best.name)) + rank_table(report, best, bold) +
           memory_text(best) + advice_text(report, best) + "\n" +

@@ -256,13 +256,15 @@ std::vector<const Row*> others_than(const std::vector<Row>& rows, const Row& jud
   return others;
 }
 
-/// Each row judged by constants of all others, or of all other GPU types.
+/// Each row judged by constants of all others of its class, or of those of other GPU types. Rows with
+/// a network have an error of their own, which is none of their GPU's or release's.
 Errors one_host_errors(const std::vector<Row>& rows, const Predict& predict, bool with_software,
                        bool whole_gpu = false) {
   std::vector<double> errors;
   for (const Row& judged : rows) {
     if (!is_one_nvlink_host(judged)) continue;
-    const auto others = others_than(rows, judged, whole_gpu);
+    auto others = others_than(rows, judged, whole_gpu);
+    std::erase_if(others, [](const Row* row) { return !is_one_nvlink_host(*row); });
     const double ours = factor(fit(others, predict, with_software), judged) * predict(judged);
     errors.push_back(std::abs(ours / judged.measured_ms - 1));
   }

@@ -10,6 +10,7 @@ namespace perfmodel::test_support {
 namespace shard_study_test {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string write(const std::string& name, const std::string& text) {
   const fs::path file = scratch() / name;
@@ -69,6 +70,30 @@ TEST(ShardStudy, AnswersInOnePageAndDrawings) {
   EXPECT_THAT(read(csv.string()), HasSubstr("way,\"table-wise\""));
 }
 
+// What the search chose for tables is said, written into the plan and priced the same from there.
+TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
+  const std::string tables = write("skewed.csv",
+                                   "table,rows,dim,pooling,zipf_exponent\na,4000000,128,40,1.1\n"
+                                   "b,2000000,128,30,1.1\nc,8000000,128,20,1.1\n");
+  const Words machine = {"--gpu", "h100-sxm-80gb", "--world", "16", "--batch-per-gpu", "4096"};
+  const std::string plan = (scratch() / "chosen_plan.json").string();
+  const auto found =
+      run(with({"shard", tables, "--hot-rows", "auto", "-o", plan, "--json"}, machine));
+  ASSERT_EQ(found.status, 0) << found.err;
+  const Json best = Json::parse(found.out)["plans"][0];
+  EXPECT_THAT(best["placement"].dump(), HasSubstr("wire_bytes"));
+  EXPECT_THAT(best["placement"].dump(), HasSubstr("hot_rows"));
+  const auto judged = run(with({"shard", "eval", tables, "--plan", plan, "--json"}, machine));
+  ASSERT_EQ(judged.status, 0) << judged.err;
+  EXPECT_EQ(Json::parse(judged.out)["plans"][0]["predicted_us"], best["predicted_us"]);
+  const auto shown = run(with({"shard", tables}, machine));
+  EXPECT_THAT(shown.out, HasSubstr("(--choose none leaves tables as they are)"));
+  const auto none = run(with({"shard", tables, "--choose", "none", "--json"}, machine));
+  const Json plain = Json::parse(none.out)["plans"][0];
+  EXPECT_THAT(plain["placement"].dump(), Not(HasSubstr("wire_bytes")));
+  EXPECT_GT(plain["predicted_us"], best["predicted_us"]);
+}
+
 // The graph of a plan, predicted, and the plan, evaluated: within a tenth.
 TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
   const std::string study = write("eager.json", R"({"schema": "perfmodel-sharding-study",
@@ -122,6 +147,11 @@ void refuses(const Words& arguments, const std::string& message) {
 TEST(ShardStudy, SaysWhatIsWrong) {
   refuses(with({"shard", list(), "--network", "hugectl"}, kMachine), "--network: expected plain");
   refuses(with({"shard", list(), "--host", "none.json"}, kMachine), "none.json");
+  refuses(with({"shard", write("batches.json", R"({"schema": "perfmodel-sharding-study",
+  "version": 1, "tables": [{"name": "t", "rows": 10, "dim": 64,
+  "features": [{"pooling": 1, "batch": [8, 8]}]}]})")},
+               kMachine),
+          "table t: expected a batch of each of 4 ranks, found 2");
   refuses(with({"shard", list(), "--indices", "t0"}, kMachine), "--indices: expected TABLE=FILE");
   const std::string access = write(
       "access.csv", "reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,,0.4,0.5\n");

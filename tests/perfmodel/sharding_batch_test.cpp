@@ -199,6 +199,56 @@ TEST(ShardingBatch, ExchangesAreThoseOfTheTopology) {
   EXPECT_DOUBLE_EQ(alone->ranks[0].parts[BatchPart::kAllReduce], 0);
 }
 
+// Vectors that go in 2 bytes of 4 are read and written once more on each side.
+TEST(ShardingBatch, CastsForTheWireMoveBothTypes) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 10)};
+  std::vector<TablePlacement> plan = whole_tables(study);
+  const BatchModel model = model_of(study, {.device_factor = 1});
+  const BatchTime own = model.time(plan).value();
+  plan[0].settings.wire_bytes = 2;
+  const BatchTime half = model.time(plan).value();
+  const auto owner = static_cast<std::size_t>(plan[0].ranks[0]);
+  const double elements = 1024 * 64;  // of a rank's samples
+  EXPECT_DOUBLE_EQ(sum(half, Load::kVectorBytes), sum(own, Load::kVectorBytes) / 2);
+  for (const Load load : {Load::kForwardDramBytes, Load::kBackwardDramBytes}) {
+    const auto more = [&](std::size_t rank) {
+      return half.ranks[rank].load[load] - own.ranks[rank].load[load];
+    };
+    EXPECT_NEAR(more(owner), (8 + 1) * elements * (4 + 2), 1);
+    EXPECT_NEAR(more((owner + 1) % 8), elements * (4 + 2), 1);
+  }
+}
+
+// KeyedJaggedTensors of variable batches: owners see the samples of all ranks, and the others wait
+// for the rank that has most.
+TEST(ShardingBatch, BatchesOfOneFeatureMayDifferByRank) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 10)};
+  const BatchTime even = model_of(study).time(whole_tables(study)).value();
+  study.tables[0].features[0].rank_batches = {4096, 4096, 0, 0, 0, 0, 0, 0};
+  const BatchTime uneven = model_of(study).time(whole_tables(study)).value();
+  EXPECT_EQ(sum(uneven, Load::kIdBytes), sum(even, Load::kIdBytes));
+  const std::vector<TablePlacement> copies = {
+      {.type = Type::kDataParallel, .kernel = ComputeKernel::kDense}};
+  EXPECT_EQ(model_of(study).time(copies)->ranks[0].load[Load::kForwardIds], 4096 * 10);
+  study.tables[0].features[0].rank_batches.pop_back();
+  const auto gpu = gpu_of("h100-sxm-80gb");
+  const auto refused = BatchModel::make(study, gpu, topology_for(gpu));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              testing::HasSubstr("expected a batch of each of 8 ranks, found 7"));
+}
+
+// What single tables may have is what the software lets them have.
+TEST(ShardingNetwork, SettingsOfTablesAreThoseOfTheSoftware) {
+  EXPECT_EQ(ExchangeSoftware::parse("hugectr,flat")->settings,
+            SearchedSettings{.deduplication = true});
+  EXPECT_EQ(ExchangeSoftware::parse("torchrec")->settings, SearchedSettings{.cache_share = true});
+  EXPECT_EQ(ExchangeSoftware::parse("plain")->settings,
+            (SearchedSettings{.deduplication = true, .cache_share = true, .wire = true}));
+}
+
 // The busiest block of rows has the most frequent row besides its share of the others.
 TEST(ShardingBatch, SkewMakesBlocksOfRowsUneven) {
   ShardingStudy study = small_study();

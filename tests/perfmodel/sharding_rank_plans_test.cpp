@@ -120,6 +120,86 @@ TEST(RankPlans, StopsWhenAsked) {
   EXPECT_EQ(ranked->plans.front().placements.size(), 200u);
 }
 
+// Twelve skewed tables on two hosts, where vectors and ids limit the batch.
+ShardingStudy skewed_study() {
+  std::vector<ShardedTable> tables;
+  for (int t = 0; t < 12; ++t) {
+    tables.push_back(table("t" + std::to_string(t), 400'000 << (t % 4), 128, 8 + 6 * (t % 5)));
+    tables.back().skew.exponent = 1.1;
+  }
+  return study_of(tables, 16);
+}
+
+// The plan names what it has chosen; tables that say the same for themselves cost the same, to the
+// bit, and no setting is taken that gains nothing.
+TEST(RankPlans, ChoosesSettingsOfTablesByTheOnePrice) {
+  ShardingStudy study = skewed_study();
+  const auto before = rank_plans(model_of(study), {.time_budget_s = 5});
+  ASSERT_TRUE(before) << before.error().message;
+  study.searched = {.deduplication = true, .cache_share = true, .wire = true, .hot_rows = true};
+  const BatchModel model = model_of(study);
+  const auto ranked = rank_plans(model, {.time_budget_s = 5});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  const RankedPlan& best = ranked->plans.front();
+  EXPECT_LT(best.time.predicted_us, 0.9 * before->plans.front().time.predicted_us);
+  EXPECT_LE(ranked->lower_bound_us, best.time.predicted_us);
+
+  ShardingStudy said = study;
+  std::vector<TablePlacement> plain = best.placements;
+  std::size_t chosen = 0;
+  for (std::size_t t = 0; t < plain.size(); ++t) {
+    chosen += plain[t].settings.any();
+    said.tables[t] = settled(said.tables[t], plain[t].settings);
+    plain[t].settings = {};
+  }
+  EXPECT_GT(chosen, 0u);
+  EXPECT_EQ(model_of(said).time(plain)->predicted_us, best.time.predicted_us);
+  for (std::size_t t = 0; t < best.placements.size(); ++t) {
+    if (!best.placements[t].settings.wire_bytes) continue;
+    std::vector<TablePlacement> other = best.placements;
+    other[t].settings.wire_bytes.reset();
+    EXPECT_GT(model.time(other)->predicted_us, best.time.predicted_us) << t;
+  }
+  study.world = 1;  // nothing is exchanged
+  study.tables.resize(2);
+  for (const TablePlacement& one :
+       rank_plans(model_of(study), {.time_budget_s = 5})->plans.front().placements) {
+    EXPECT_FALSE(one.settings.any());
+  }
+}
+
+// Rows in host memory: a smaller cache where the own one does not fit, a larger one where there is
+// room.
+TEST(RankPlans, ChoosesSharesOfCaches) {
+  ShardingStudy study = study_of({table("a", 1'000'000'000, 128, 20)}, 4);
+  study.tables[0].rules.kernels = {ComputeKernel::kFusedUvmCaching};
+  study.tables[0].skew.exponent = 1.05;
+  study.tables[0].cache.load_factor = 0.9;
+  const auto refused = rank_plans(model_of(study), {.time_budget_s = 1});
+  ASSERT_FALSE(refused);
+  study.searched.cache_share = true;
+  const auto ranked = rank_plans(model_of(study), {.time_budget_s = 5});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  EXPECT_EQ(ranked->plans.front().placements[0].settings.cache_share, 0.5);
+  study.tables[0].cache.given = true;  // somebody wants just that
+  EXPECT_FALSE(rank_plans(model_of(study), {.time_budget_s = 1}));
+}
+
+// Tables may be hashed, but none needs to be: small ones that fit come whole.
+TEST(RankPlans, MayLeaveAHashedArrayAlone) {
+  ShardingStudy study = study_of({table("a", 2'000'000, 64, 10), table("b", 1'000'000, 64, 5)}, 4);
+  const auto plain = rank_plans(model_of(study), {.time_budget_s = 2});
+  ASSERT_TRUE(plain) << plain.error().message;
+  study.hashed = HashedArray{.elements = 150e6};
+  for (ShardedTable& one : study.tables) {
+    one.rules.kernels = {ComputeKernel::kDense, ComputeKernel::kFused, ComputeKernel::kHashed};
+  }
+  const auto ranked = rank_plans(model_of(study), {.time_budget_s = 2});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  EXPECT_LE(ranked->plans.front().time.predicted_us,
+            plain->plans.front().time.predicted_us * (1 + 1e-9));
+}
+
 TEST(PlanAdvice, NamesTheHotTableAndAFixThatHelps) {
   ShardingStudy study = study_of({table("hot", 20'000'000, 64, 200), table("b", 1'000'000, 64, 5),
                                   table("c", 1'000'000, 64, 5), table("d", 1'000'000, 64, 5)},
@@ -189,6 +269,8 @@ std::vector<TablePlacement> random_plan(const BatchModel& model, std::mt19937_64
     TablePlacement way = ways.front();  // whole, by the first kernel that it may have
     if (static_cast<double>(random() % 1000) / 1000 < cut_share) way = ways[random() % ways.size()];
     plan[t] = way;
+    const auto variants = model.variants(t, way, study.searched);
+    plan[t].settings = variants[random() % variants.size()].settings;
     if (way.type == Type::kRowWise || way.type == Type::kDataParallel) continue;
     const auto sizes = model.sizes(t, way).value();
     std::vector<std::int64_t> ranks(load.size());
@@ -282,6 +364,10 @@ ShardingStudy any_study(std::mt19937_64& random) {
     one.optimizer = random() % 2 == 0 ? TableOptimizer::kRowwiseAdagrad : TableOptimizer::kAdam;
   }
   if (random() % 3 == 0) study.dense.reset();
+  study.searched = {.deduplication = random() % 2 == 0,
+                    .cache_share = random() % 2 == 0,
+                    .wire = random() % 2 == 0,
+                    .hot_rows = random() % 3 == 0};
   return study;
 }
 

@@ -258,19 +258,34 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
     }
     return 0;
   };
-  // What every rank has a part of.
+  // What every rank has a part of, or does for its own samples.
   const auto of_table = [&](Walked phase, std::size_t table, const TablePlacement& way) -> double {
-    const ShardedTable& of = study_.tables[table];
+    const bool changed = used_settings(way).any();
+    const ShardedTable& own = study_.tables[table];
+    const ShardedTable other = changed ? settled(own, used_settings(way)) : ShardedTable{};
+    const ShardedTable& of = changed ? other : own;
+    const bool copied = way.type == ShardingType::kDataParallel;
+    double us = 0;
     if (way.type == ShardingType::kRowWise && of.gives_sums()) {
       const VectorBytes bytes = vector_bytes(of, world(), *study_.batch_per_rank);
-      if (phase == Walked::kV) return m.reduce_scatter * bytes.forward;
-      if (phase == Walked::kG) return m.all_gather * bytes.backward;
+      if (phase == Walked::kV) us += m.reduce_scatter * bytes.forward;
+      if (phase == Walked::kG) us += m.all_gather * bytes.backward;
     }
-    if (way.kernel == ComputeKernel::kDense && phase == Walked::kR) {
-      return m.all_reduce * static_cast<double>(of.rows * of.dim) * of.element_bytes;
+    if (phase == Walked::kR && way.kernel != ComputeKernel::kHashed) {
+      const std::int64_t rows = copied ? of.rows : of.hot_rows;
+      us += m.all_reduce * static_cast<double>(rows * of.dim) * of.element_bytes;
     }
-    return 0;
+    if (!copied && has_load_at_home(of)) {
+      us += of_shard(phase, home_load(table, used_settings(way)));
+    }
+    return us;
   };
+  // Whatever type vectors have on the wire, they are no smaller than in the smallest one, and no
+  // cast costs less than none: one way stands for all types.
+  SearchedSettings but_wire = study_.searched;
+  but_wire.wire = false;
+  std::vector<double> wire_share;
+  for (std::size_t t = 0; t < study_.tables.size(); ++t) wire_share.push_back(least_wire_share(t));
   const auto is_exchange = [](Walked phase) {
     return phase == Walked::kV || phase == Walked::kG || phase == Walked::kI;
   };
@@ -288,20 +303,25 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
       std::vector<PlacementOption> found;
       for (const TablePlacement& way : ways(study_.tables[table])) {
         if (together && way.type != ShardingType::kTableWise) continue;
-        auto option = option_of(table, way, [&](const ShardLoad& load) {
-          ShardDemand demand;
+        for (const TablePlacement& variant : variants(table, way, but_wire)) {
+          auto option = option_of(table, variant, [&](const ShardLoad& load) {
+            ShardDemand demand;
+            for (std::size_t p = 0; p < path.phases.size(); ++p) {
+              demand.loads[p] = of_shard(path.phases[p], load);
+            }
+            return demand;
+          });
+          if (!option) return Unexpected{option.error()};
           for (std::size_t p = 0; p < path.phases.size(); ++p) {
-            demand.loads[p] = of_shard(path.phases[p], load);
+            const double shared = of_table(path.phases[p], table, variant);
+            const bool vectors = path.phases[p] == Walked::kV || path.phases[p] == Walked::kG;
+            for (PlacementOption::Run& run : option->shards) {
+              run.demand.loads[p] =
+                  (run.demand.loads[p] + shared) * (vectors ? wire_share[table] : 1);
+            }
           }
-          return demand;
-        });
-        if (!option) return Unexpected{option.error()};
-        for (PlacementOption::Run& run : option->shards) {
-          for (std::size_t p = 0; p < path.phases.size(); ++p) {
-            run.demand.loads[p] += of_table(path.phases[p], table, way);
-          }
+          found.push_back(std::move(*option));
         }
-        found.push_back(std::move(*option));
       }
       return found;
     };

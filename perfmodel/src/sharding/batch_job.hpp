@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/sharding/detail/shard_load.hpp"
@@ -16,10 +17,13 @@ struct LoadCache {
     ShardingType type;
     ComputeKernel kernel;
     std::int64_t rows = 0, columns = 0;
+    TableSettings settings;
     auto operator<=>(const Key&) const = default;
   };
   std::mutex mutex;
   std::map<Key, ShardLoad> loads;
+  std::map<std::pair<std::uint32_t, TableSettings>, ShardLoad> at_home;
+  std::map<std::uint32_t, bool> saves_ids;
 };
 
 struct JobLoad {

@@ -13,7 +13,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-Result<void> check_table(const ShardedTable& table) {
+Result<void> check_table(const ShardedTable& table, std::int64_t world) {
   const auto refuse = [&](std::string_view expected, auto found) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("table {}: expected {}, found {}", table.name, expected, found));
@@ -23,6 +23,10 @@ Result<void> check_table(const ShardedTable& table) {
   }
   if (table.features.empty()) return refuse("a feature that reads it", "none");
   for (const TableFeature& feature : table.features) {
+    if (!feature.rank_batches.empty() && std::ssize(feature.rank_batches) != world) {
+      return refuse(fmt::format("a batch of each of {} ranks", world),
+                    std::ssize(feature.rank_batches));
+    }
     const bool good = feature.pooling_factor > 0 && std::isfinite(feature.pooling_factor) &&
                       feature.poolings > 0 && std::isfinite(feature.poolings);
     if (!good) {
@@ -51,8 +55,8 @@ std::string key_of(const ShardedTable& table) {
   key += fmt::format(" {} {} {} {}", table.deduplicated, table.hot_rows,
                      table.forward_wire_bytes.value_or(0), table.backward_wire_bytes.value_or(0));
   for (const TableFeature& feature : table.features) {
-    key += fmt::format(" {} {} {}", feature.pooling_factor, feature.poolings,
-                       feature.batch.value_or(0));
+    key += fmt::format(" {} {} {} {}", feature.pooling_factor, feature.poolings,
+                       feature.batch.value_or(0), fmt::join(feature.rank_batches, ","));
   }
   return key;
 }
@@ -161,7 +165,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   std::int64_t vectors = 0, columns = 0;
   std::map<std::string, std::uint32_t> keys;
   for (const ShardedTable& table : study.tables) {
-    if (auto good = check_table(table); !good) return Unexpected{good.error()};
+    if (auto good = check_table(table, *study.world); !good) return Unexpected{good.error()};
     for (const TableFeature& feature : table.features) {
       const auto bags = static_cast<std::int64_t>(std::llround(feature.poolings));
       vectors += bags;
@@ -200,19 +204,23 @@ LoadSettings BatchModel::load_settings() const {
   return {.world = world(),
           .batch_per_rank = *study_.batch_per_rank,
           .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
-          .software = options_.software};
+          .software = options_.software,
+          .staged = study_.launch == Launch::kEager};
 }
 
-ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingType type,
-                           ComputeKernel kernel) const {
-  const LoadCache::Key key{like_[table], type, kernel, size.rows, size.columns};
+ShardLoad BatchModel::load(std::size_t table, const ShardSize& size,
+                           const TablePlacement& placement) const {
+  const ShardingType type = placement.type;
+  const ComputeKernel kernel = placement.kernel;
+  const TableSettings chosen = used_settings(placement);
+  const LoadCache::Key key{like_[table], type, kernel, size.rows, size.columns, chosen};
   {
     const std::lock_guard lock(cache_->mutex);
     if (const auto found = cache_->loads.find(key); found != cache_->loads.end()) {
       return found->second;
     }
   }
-  const ShardedTable& of = study_.tables[table];
+  const ShardedTable of = settled(study_.tables[table], chosen);
   const LoadSettings settings = load_settings();
   const ShardCut cut{.rows = size.rows,
                      .columns = size.columns,
@@ -266,7 +274,10 @@ void BatchModel::add_hashed_array(JobLoad& job) const {
 
 Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement, JobLoad& job,
                              double sign) const {
-  const ShardedTable& table = study_.tables[index];
+  const TableSettings settings = used_settings(placement);
+  std::optional<ShardedTable> changed;
+  if (settings.any()) changed = settled(study_.tables[index], settings);
+  const ShardedTable& table = changed ? *changed : study_.tables[index];
   if (auto good = check_kernel(table, placement); !good) return good;
   const auto cut = sizes(index, placement);
   if (!cut) return Unexpected{cut.error()};
@@ -276,15 +287,14 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
   for (std::size_t i = 0; i < cut->size(); ++i) {
     if ((*cut)[i].rows == 0) continue;
     if (i == 0 || (*cut)[i] != (*cut)[i - 1]) {
-      shard = sign * load(index, (*cut)[i], placement.type, placement.kernel);
+      shard = sign * load(index, (*cut)[i], placement);
     }
     job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
   }
-  if (table.hot_rows > 0 && placement.type != ShardingType::kDataParallel) {
-    add_hot_rows(index, sign, job);
-  }
-  if (table.deduplicated && placement.type != ShardingType::kDataParallel) {
-    job.at_home += sign * deduplication_load(table, load_settings());
+  if (placement.type != ShardingType::kDataParallel) {
+    if (has_load_at_home(table)) job.at_home += sign * home_load(index, settings);
+    job.data_parallel_gradients +=
+        sign * static_cast<double>(table.hot_rows * table.dim) * table.element_bytes;
   }
   if (placement.type == ShardingType::kRowWise && table.gives_sums()) {
     const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
@@ -299,22 +309,18 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
   return {};
 }
 
-void BatchModel::add_hot_rows(std::size_t index, double sign, JobLoad& job) const {
-  const ShardedTable& table = study_.tables[index];
-  ShardLoad load;
-  const LoadCache::Key key{like_[index], ShardingType::kDataParallel, ComputeKernel::kDense,
-                           table.hot_rows, table.dim};
+ShardLoad BatchModel::home_load(std::size_t index, const TableSettings& settings) const {
+  const std::pair key{like_[index], settings};
   {
     const std::lock_guard lock(cache_->mutex);
-    const auto found = cache_->loads.find(key);
-    load =
-        found != cache_->loads.end()
-            ? found->second
-            : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_)).first->second;
+    if (const auto found = cache_->at_home.find(key); found != cache_->at_home.end()) {
+      return found->second;
+    }
   }
-  job.at_home += sign * load;
-  job.data_parallel_gradients +=
-      sign * static_cast<double>(table.hot_rows * table.dim) * table.element_bytes;
+  const ShardLoad load =
+      load_at_home(settled(study_.tables[index], settings), load_settings(), gpu_);
+  const std::lock_guard lock(cache_->mutex);
+  return cache_->at_home.emplace(key, load).first->second;
 }
 
 // Inside each host by the place that a vector goes to, then between ranks of equal place. The ranks

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "batch_slopes.hpp"
 #include "fill_table_space.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
@@ -53,6 +54,7 @@ std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,
                                      const BatchModel::SpaceOptions& options) {
   std::vector<TablePlacement> kept;
   for (const TablePlacement& way : ways) {
+    if (!options.hashed && way.kernel == ComputeKernel::kHashed) continue;
     if (is_of_kinds(way.type, options)) kept.push_back(way);
   }
   const bool only_copies = std::all_of(kept.begin(), kept.end(), [](const TablePlacement& way) {
@@ -60,13 +62,6 @@ std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,
   });
   return only_copies ? ways : kept;
 }
-
-// What a byte or an id costs, with everything else equal.
-struct BatchModel::Slopes {
-  double all_to_all = 0, ids = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
-  double host_sum = 0, host_sum_gradient = 0;
-  double bag_us = 0, l2 = 0, dram = 0, link = 0, id_us = 0;
-};
 
 BatchModel::Slopes BatchModel::slopes() const {
   const auto all = [&](CollectiveKind kind) {
@@ -138,10 +133,18 @@ ShardDemand BatchModel::demand(const ShardLoad& load, const Slopes& s) const {
   return demand;
 }
 
+double BatchModel::exposed_us(const ShardDemand& demand, const BatchTime& near) {
+  const auto exposed = [&](BatchPart part) { return near.critical[part] > 0 ? 1.0 : 0.0; };
+  return demand.loads[kForward] + demand.loads[kBackward] +
+         exposed(BatchPart::kVectorExchange) * demand.loads[kVectors] +
+         exposed(BatchPart::kGradientExchange) * demand.loads[kGradients] +
+         exposed(BatchPart::kIdExchange) * demand.loads[kIds] +
+         exposed(BatchPart::kPrefetch) * demand.loads[kPrefetch];
+}
+
 // What all ranks pay for a table that each has a part of.
-void BatchModel::add_shared(std::size_t table, ShardingType type, const Slopes& s,
+void BatchModel::add_shared(const ShardedTable& of, ShardingType type, const Slopes& s,
                             double all_reduce_share, ShardDemand& demand) const {
-  const ShardedTable& of = study_.tables[table];
   if (type == ShardingType::kRowWise && of.gives_sums()) {
     const VectorBytes bytes = vector_bytes(of, world(), *study_.batch_per_rank);
     demand.loads[kVectors] += s.reduce_scatter * bytes.forward;
@@ -160,7 +163,8 @@ Result<PlacementOption> BatchModel::option_of(
   PlacementOption option{.type = placement.type,
                          .kernel = placement.kernel,
                          .least_columns = placement.least_columns,
-                         .shards = {}};
+                         .shards = {},
+                         .settings = placement.settings};
   for (std::size_t i = 0; i < cut->size(); ++i) {
     if (i > 0 && (*cut)[i] == (*cut)[i - 1]) {
       ++option.shards.back().count;
@@ -168,7 +172,7 @@ Result<PlacementOption> BatchModel::option_of(
     }
     PlacementOption::Run run;
     if ((*cut)[i].rows > 0) {
-      const ShardLoad of_shard = load(table, (*cut)[i], placement.type, placement.kernel);
+      const ShardLoad of_shard = load(table, (*cut)[i], placement);
       run.demand = demand_of(of_shard);
       run.demand.hbm_bytes = static_cast<std::int64_t>(std::ceil(of_shard.hbm_bytes()));
       run.demand.ddr_bytes = static_cast<std::int64_t>(std::ceil(of_shard[Load::kHostBytes]));
@@ -182,8 +186,9 @@ Result<PlacementOption> BatchModel::option(std::size_t table, const TablePlaceme
                                            const Slopes& s, double all_reduce_share) const {
   auto option = option_of(table, placement, [&](const ShardLoad& load) { return demand(load, s); });
   if (!option || placement.kernel == ComputeKernel::kHashed) return option;
+  const ShardedTable of = settled(study_.tables[table], used_settings(placement));
   for (PlacementOption::Run& run : option->shards) {
-    add_shared(table, placement.type, s, all_reduce_share, run.demand);
+    add_shared(of, placement.type, s, all_reduce_share, run.demand);
   }
   return option;
 }
@@ -210,6 +215,7 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
   const bool many = world() > 1, hosts = nodes() > 1;
   std::vector<TablePlacement> ways;
   for (ComputeKernel kernel : kernels) {
+    const std::size_t first = ways.size();
     const auto add = [&](ShardingType type, std::int64_t columns = 0) {
       ways.push_back({.type = type, .kernel = kernel, .ranks = {}, .least_columns = columns});
     };
@@ -244,6 +250,19 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
         if (table.dim / width <= most) add(type, width);
       }
     }
+    if (kernel != ComputeKernel::kFusedUvmCaching || !study_.searched.cache_share ||
+        table.cache.given) {
+      continue;
+    }
+    const std::vector<TablePlacement> own(ways.begin() + static_cast<std::ptrdiff_t>(first),
+                                          ways.end());
+    for (const double share : {0.02, 0.05, 0.1, 0.2, 0.5}) {
+      if (share == table.cache.load_factor) continue;
+      for (TablePlacement way : own) {
+        way.settings.cache_share = share;
+        ways.push_back(std::move(way));
+      }
+    }
   }
   if (many && dense && allowed(ShardingType::kDataParallel)) {
     ways.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kDense});
@@ -271,8 +290,17 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
   std::vector<PlacementOption> made;
   std::vector<TablePlacement> all = ways(study_.tables[table]);
   if (!together) all = of_kinds(std::move(all), options);
-  for (const TablePlacement& way : all) {
+  for (TablePlacement& way : all) {
     if (together && way.type != ShardingType::kTableWise) continue;
+    // What tables kept together settle for themselves, one placement of all of them cannot say.
+    if (options.settings && !together) {
+      const auto chosen = options.settings->find({like_[table], way.type});
+      if (chosen != options.settings->end()) {
+        const auto share = way.settings.cache_share;
+        way.settings = chosen->second;
+        way.settings.cache_share = share;
+      }
+    }
     auto option = this->option(table, way, slopes, options.all_reduce_share);
     if (!option) return Unexpected{option.error()};
     made.push_back(std::move(*option));
@@ -292,9 +320,8 @@ double BatchModel::id_bytes() const {
   double ids = 0;
   for (const ShardedTable& table : study_.tables) {
     for (const TableFeature& feature : table.features) {
-      const std::int64_t samples = feature.batch.value_or(*study_.batch_per_rank) * world();
-      ids +=
-          static_cast<double>(samples) * feature.poolings * std::max(1.0, feature.pooling_factor);
+      ids += feature.samples_of_job(*study_.batch_per_rank, world()) * feature.poolings *
+             std::max(1.0, feature.pooling_factor);
     }
   }
   return kIdAndLength * ids;
@@ -309,12 +336,19 @@ bool BatchModel::prefetches() const {
   });
 }
 
-// Of tables that are deduplicated or have hot rows, on every rank.
-std::int64_t BatchModel::bytes_at_home() const {
+// Of tables that are deduplicated or have hot rows, on every rank: at most, whatever their way.
+std::int64_t BatchModel::bytes_at_home(const SpaceOptions& options) const {
   double bytes = 0;
-  for (const ShardedTable& table : study_.tables) {
-    if (table.deduplicated) bytes += deduplication_load(table, load_settings()).hbm_bytes();
-    if (table.hot_rows > 0) bytes += hot_rows_load(table, load_settings(), gpu_).hbm_bytes();
+  for (std::size_t t = 0; t < study_.tables.size(); ++t) {
+    double most = has_load_at_home(study_.tables[t]) ? home_load(t, {}).hbm_bytes() : 0;
+    if (options.settings) {
+      const auto begin = options.settings->lower_bound({like_[t], ShardingType::kDataParallel});
+      for (auto way = begin; way != options.settings->end() && way->first.first == like_[t];
+           ++way) {
+        most = std::max(most, home_load(t, way->second).hbm_bytes());
+      }
+    }
+    bytes += most;
   }
   return static_cast<std::int64_t>(std::ceil(bytes));
 }
@@ -334,7 +368,7 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
                  : s.ids * id_bytes() > space.floors[kIds] ? kPrefetch
                                                            : kIds;
   space.floors[kPrefetch] = options.beside_prefetch_us;
-  space.hbm_cap = std::max<std::int64_t>(0, space.hbm_cap - bytes_at_home());
+  space.hbm_cap = std::max<std::int64_t>(0, space.hbm_cap - bytes_at_home(options));
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
   const auto of_table = [&](std::uint32_t table, bool together) {
     return options_of(table, together, s, options);

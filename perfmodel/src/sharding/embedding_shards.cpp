@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace perfmodel::sharding {
@@ -78,6 +79,16 @@ void add_row_blocks(std::vector<ShardSize>& shards, std::int64_t rows, std::int6
 std::string_view to_string(ShardingType type) { return name_of(kTypes, type); }
 std::string_view to_string(ComputeKernel kernel) { return name_of(kKernels, kernel); }
 std::string_view to_string(TableOptimizer optimizer) { return name_of(kOptimizers, optimizer); }
+
+double TableFeature::samples_of_job(std::int64_t batch_per_rank, std::int64_t world) const {
+  if (rank_batches.empty()) return static_cast<double>(batch.value_or(batch_per_rank) * world);
+  return std::accumulate(rank_batches.begin(), rank_batches.end(), 0.0);
+}
+
+double TableFeature::most_samples(std::int64_t batch_per_rank) const {
+  if (rank_batches.empty()) return static_cast<double>(batch.value_or(batch_per_rank));
+  return static_cast<double>(*std::max_element(rank_batches.begin(), rank_batches.end()));
+}
 
 bool is_row_split(ShardingType type) {
   return type == ShardingType::kRowSplit || type == ShardingType::kHostRowSplit;

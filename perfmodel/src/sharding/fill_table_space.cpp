@@ -31,17 +31,20 @@ std::string fingerprint(const ShardedTable& table) {
   add(table.weighted);
   add(table.pooled);
   add(table.deduplicated);
+  add(table.hot_rows);
   add(table.features.size());
   for (const TableFeature& feature : table.features) {
     add(feature.pooling_factor);
     add(feature.poolings);
     add(feature.batch.value_or(-1));
+    add_all(feature.rank_batches);
   }
   add(table.least_columns);
   add(table.skew.exponent);
   add(table.skew.shift);
   add(table.cache.load_factor);
   add(table.cache.prefetches);
+  add(table.cache.given);
   add(table.cache.statistics ? table.cache.statistics->expected_lookups : -1.0);
   if (table.cache.statistics) add_all(table.cache.statistics->distances);
   add(table.forward_wire_bytes.value_or(-1));
@@ -134,7 +137,7 @@ class Filling {
     std::vector<PlacementOption> joint;
     for (PlacementOption& option : sum.options) {
       for (const PlacementOption& other : choices.options) {
-        if (option.kernel != other.kernel) continue;
+        if (option.kernel != other.kernel || option.settings != other.settings) continue;
         ShardDemand& demand = option.shards.front().demand;
         const ShardDemand& more = other.shards.front().demand;
         for (std::size_t p = 0; p < kMostPhases; ++p) demand.loads[p] += more.loads[p];

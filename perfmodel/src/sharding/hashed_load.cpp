@@ -29,8 +29,7 @@ ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array
   constexpr double kUsableCache = 0.9, kBytesPerSortedIndex = 335;
   double bags = 0, ids = 0;
   for (const TableFeature& feature : table.features) {
-    const auto samples =
-        static_cast<double>(feature.batch.value_or(settings.batch_per_rank)) * feature.poolings;
+    const auto samples = feature.most_samples(settings.batch_per_rank) * feature.poolings;
     bags += samples;
     ids += samples * feature.pooling_factor;
   }

@@ -50,6 +50,11 @@ class Fixes {
     for (TablePlacement way : model_.ways(of)) {
       if (!place(table, way, time)) continue;
       const TablePlacement before = placements_[table];
+      if (way.type != ShardingType::kDataParallel) {
+        const auto share = way.settings.cache_share;
+        way.settings = before.settings;
+        way.settings.cache_share = share;
+      }
       if (way == before) continue;
       placements_[table] = way;
       consider(model_, describe(of, way));
@@ -127,6 +132,9 @@ class Fixes {
     }
     std::string text = fmt::format("shard {} {}", table.name, to_string(way.type));
     if (way.least_columns > 0) text += fmt::format(" in pieces of {} columns", way.least_columns);
+    if (way.settings.cache_share) {
+      text += fmt::format(" with {:g} % of its rows in the cache", 100 * *way.settings.cache_share);
+    }
     return text;
   }
 

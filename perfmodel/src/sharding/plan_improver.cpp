@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <optional>
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
@@ -34,17 +36,102 @@ class BatchModel::Improver {
     const std::uint64_t most =
         options_.tries > 0 ? options_.tries : std::min<std::uint64_t>(8000, 400 + 40 * tables);
     const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
+    if (may_choose() && goes_on()) {
+      if (auto good = choose_together(); !good) return Unexpected{good.error()};
+    }
     std::uint64_t failed = 0;
     for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
-      if (options_.go_on && i % 16 == 0 && !options_.go_on()) break;
+      if (i % 16 == 0 && !goes_on()) break;
       const auto better = attempt();
       if (!better) return Unexpected{better.error()};
       failed = *better ? 0 : failed + 1;
+    }
+    if (may_choose()) {
+      if (auto good = leave_as_tables_say(); !good) return Unexpected{good.error()};
     }
     return plan_;
   }
 
  private:
+  bool goes_on() const { return !options_.go_on || options_.go_on(); }
+  bool may_choose() const { return model_.study().searched.any(); }
+
+  // ---- settings of tables ----------------------------------------------------------------------
+
+  using Wanted = std::function<void(TableSettings&)>;
+
+  // The same shards with other settings; none: the search may not choose those.
+  std::optional<TablePlacement> with_settings(std::size_t table, const TablePlacement& from,
+                                              const Wanted& change) const {
+    TablePlacement to = from;
+    change(to.settings);
+    if (to == from || !is_free(table)) return std::nullopt;
+    TablePlacement plain = to;
+    plain.settings = {.cache_share = to.settings.cache_share};
+    for (const TablePlacement& variant : model_.variants(table, plain, model_.study().searched)) {
+      if (variant == to) return to;
+    }
+    return std::nullopt;
+  }
+
+  Result<bool> change_all(const Wanted& change, bool if_no_worse) {
+    std::vector<Change> changes;
+    for (std::size_t t = 0; t < plan_.size(); ++t) {
+      if (auto to = with_settings(t, plan_[t], change)) changes.push_back({t, std::move(*to)});
+    }
+    if (changes.empty()) return false;
+    return try_changes(changes, if_no_worse);
+  }
+
+  // Exchanges wait for their slowest rank: one table alone may gain nothing where all together do.
+  Result<void> choose_together() {
+    std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes = 2; },
+                                  [](TableSettings& s) { s.deduplicated = true; },
+                                  [](TableSettings& s) { s.deduplicated.reset(); },
+                                  [](TableSettings& s) { s.wire_bytes.reset(); }};
+    for (std::int64_t rows = 100; rows <= 10'000'000 && model_.study().searched.hot_rows;
+         rows *= 10) {
+      wanted.push_back([rows](TableSettings& s) { s.hot_rows = rows; });
+    }
+    for (const Wanted& change : wanted) {
+      if (auto better = change_all(change, false); !better) return Unexpected{better.error()};
+    }
+    return {};
+  }
+
+  // What gains nothing is not chosen.
+  Result<void> leave_as_tables_say() {
+    const std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes.reset(); },
+                                        [](TableSettings& s) { s.deduplicated.reset(); },
+                                        [](TableSettings& s) { s.hot_rows.reset(); }};
+    constexpr std::size_t kMostTables = 200;
+    for (const Wanted& change : wanted) {
+      const auto left = change_all(change, true);
+      if (!left) return Unexpected{left.error()};
+      if (*left) continue;
+      std::size_t tried = 0;
+      for (std::size_t t = 0; t < plan_.size() && tried < kMostTables && goes_on(); ++t) {
+        auto to = with_settings(t, plan_[t], change);
+        if (!to) continue;
+        ++tried;
+        if (auto better = try_changes({{t, std::move(*to)}}, true); !better) {
+          return Unexpected{better.error()};
+        }
+      }
+    }
+    return {};
+  }
+
+  // Other settings of one table.
+  Result<bool> other_settings(std::size_t table) {
+    TablePlacement plain = plan_[table];
+    plain.settings = {.cache_share = plain.settings.cache_share};
+    std::vector<TablePlacement> variants = model_.variants(table, plain, model_.study().searched);
+    TablePlacement& to = variants[random_.below(variants.size())];
+    if (to == plan_[table]) return false;
+    return try_changes({{table, std::move(to)}});
+  }
+
   struct Score {
     double us = 0, soft = 0, fullest = 0;
     bool fits = true;
@@ -173,7 +260,7 @@ class BatchModel::Improver {
     return next.soft <= now_.soft * (1 + kSame) && next.fullest < now_.fullest * (1 - kSame);
   }
 
-  Result<bool> try_changes(const std::vector<Change>& changes) {
+  Result<bool> try_changes(const std::vector<Change>& changes, bool if_no_worse = false) {
     const JobLoad job_before = job_;
     std::vector<TablePlacement> before;
     for (const Change& change : changes) {
@@ -184,13 +271,17 @@ class BatchModel::Improver {
       plan_[change.table] = change.to;
       if (auto good = apply(change.table, change.to, 1); !good) return Unexpected{good.error()};
     }
+    // What ranks do at home, all of them do.
+    if (differ(job_.at_home, job_before.at_home)) {
+      std::fill(dirty_.begin(), dirty_.end(), char{1});
+    }
     std::vector<std::pair<std::size_t, PartTimes>> parts_before;
     for (std::size_t r = 0; r < dirty_.size(); ++r) {
       if (dirty_[r] != 0) parts_before.emplace_back(r, batch_.ranks[r].parts);
     }
     const auto next = priced();
     if (!next) return Unexpected{next.error()};
-    if (is_better(*next)) {
+    if (is_better(*next) || (if_no_worse && is_no_worse(*next))) {
       now_ = *next;
       list_tables();
       // Sums of floating-point numbers that were added and taken away again drift.
@@ -203,6 +294,20 @@ class BatchModel::Improver {
     job_ = job_before;
     for (const auto& [rank, parts] : parts_before) batch_.ranks[rank].parts = parts;
     return false;
+  }
+
+  static bool differ(const ShardLoad& a, const ShardLoad& b) {
+    constexpr double kRounding = 1e-9;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Load::kCount); ++i) {
+      const auto load = static_cast<Load>(i);
+      if (std::abs(a[load] - b[load]) > kRounding * std::max(a[load], b[load])) return true;
+    }
+    return false;
+  }
+
+  bool is_no_worse(const Score& next) const {
+    constexpr double kSame = 1e-9;
+    return (next.fits || !now_.fits) && next.us <= now_.us * (1 + kSame);
   }
 
   double load_us(std::size_t rank) const {
@@ -263,7 +368,8 @@ class BatchModel::Improver {
     const std::size_t rank = slow_rank();
     const std::size_t table = pick_table(rank);
     if (!is_free(table)) return false;
-    const std::uint64_t kind = random_.below(3);
+    const std::uint64_t kind = random_.below(may_choose() ? 4 : 3);
+    if (kind == 3) return other_settings(table);
     if (kind == 0) return other_way(table);
     if (plan_[table].ranks.empty()) return other_way(table);
     return kind == 1 ? move(table, rank) : swap(table, rank);
@@ -280,6 +386,11 @@ class BatchModel::Improver {
       shards = sizes->size();
     }
     way.ranks.clear();
+    if (way.type != ShardingType::kDataParallel) {
+      const auto share = way.settings.cache_share;
+      way.settings = plan_[table].settings;
+      way.settings.cache_share = share;
+    }
     if (!choose_ranks(table, shards, way) || way == plan_[table]) return false;
     return try_changes({{table, std::move(way)}});
   }

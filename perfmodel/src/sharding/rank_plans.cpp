@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <memory>
 
 #include "memory_shortfall.hpp"
 
@@ -17,6 +18,17 @@ Unexpected explained(const Error& error, const BatchModel& model, const PlanSpac
 }
 
 using SpaceOptions = BatchModel::SpaceOptions;
+
+// Whether all tables may be stored whole, though some may be hashed.
+bool may_leave_the_array(const ShardingStudy& study) {
+  if (!study.hashed) return false;
+  return std::all_of(study.tables.begin(), study.tables.end(), [](const ShardedTable& table) {
+    const auto& kernels = table.rules.kernels;
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](ComputeKernel kernel) { return kernel != ComputeKernel::kHashed; }) ||
+           kernels.empty();
+  });
+}
 
 // The whole space, then parts of it that use one kind of exchange each; all-reduces exposed, then
 // hidden. Spaces that are the same as one before are left out.
@@ -41,6 +53,12 @@ std::vector<SpaceOptions> spaces_of(const BatchModel& model) {
       if (part.all_reduce_share == 0) alone.push_back(part);
     }
     spaces.insert(spaces.end(), alone.begin(), alone.end());
+  }
+  if (may_leave_the_array(model.study())) {
+    // An array that every GPU has whole pays for many tables or for none.
+    std::vector<SpaceOptions> without = spaces;
+    for (SpaceOptions& part : without) part.hashed = false;
+    spaces.insert(spaces.end(), without.begin(), without.end());
   }
   return spaces;
 }
@@ -129,13 +147,19 @@ class Ranking {
     return std::ssize(model_.study().tables) * model_.world() > kManyShards;
   }
 
+  const BatchTime& best_time() {
+    sort();
+    return all.plans.front().time;
+  }
+
   RankedPlans all;
 
  private:
   std::size_t candidates() const { return is_large() ? 2 : 8; }
 
   static bool is_whole(const SpaceOptions& part) {
-    return part.vectors && part.sums && part.host_sums && part.copies;
+    return part.vectors && part.sums && part.host_sums && part.copies && part.hashed &&
+           !part.settings;
   }
 
   Result<double> add(std::vector<TablePlacement> placements, double objective_us) {
@@ -206,8 +230,27 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
       return Unexpected{beside.error()};
     }
   }
-  std::stable_sort(looked.begin(), looked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto sort = [&] {
+    std::stable_sort(looked.begin(), looked.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  };
+  sort();
+  if (model.study().searched.any() && !looked.empty()) {
+    // What the exchanges of the best plan so far make worthwhile, in the spaces that are best so
+    // far.
+    auto chosen = model.cheapest_settings(ranking.best_time());
+    if (!chosen) return Unexpected{chosen.error()};
+    const auto settings = std::make_shared<const BatchModel::SettingsByWay>(std::move(*chosen));
+    constexpr std::size_t kSpaces = 4;
+    const std::size_t spaces_again =
+        settings->empty() ? 0 : std::min(ranking.is_large() ? 2 : kSpaces, looked.size());
+    for (std::size_t i = 0; i < spaces_again; ++i) {
+      SpaceOptions part = looked[i].second;
+      part.settings = settings;
+      if (const auto us = look(part, kGlance, kGlances / 4); !us) return Unexpected{us.error()};
+    }
+    sort();
+  }
   const std::vector<std::pair<double, SpaceOptions>> best(
       looked.begin(), looked.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                            ranking.is_large() ? 1 : 2, looked.size())));

@@ -73,6 +73,9 @@ double share_of_ids(const ShardedTable& table, double parts) {
   return first + (1 - first) / parts;
 }
 
+// Written in one type and read in the other; nothing where both are the same.
+double cast_bytes(int own, int wire) { return own == wire ? 0.0 : own + wire; }
+
 class Loads {
  public:
   Loads(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel, ShardingType type,
@@ -80,13 +83,15 @@ class Loads {
       : table_(table), cut_(cut), kernel_(kernel), type_(type), settings_(settings), gpu_(gpu) {
     const double senders = cut.everywhere ? 1 : static_cast<double>(settings.world);
     for (const TableFeature& feature : table.features) {
-      const auto samples =
-          static_cast<double>(feature.batch.value_or(settings.batch_per_rank)) * senders;
+      const double samples = cut.everywhere
+                                 ? feature.most_samples(settings.batch_per_rank)
+                                 : feature.samples_of_job(settings.batch_per_rank, settings.world);
       bags_ += samples * feature.poolings;
       ids_ += samples * feature.poolings * feature.pooling_factor;
     }
     if (!cut.everywhere) ids_ *= 1 - hot_share(table);
     if (table.deduplicated && !cut.everywhere) {
+      // Of batches that differ by rank, as if all were the largest.
       ids_ = bags_ = distinct_ids(table, settings.batch_per_rank) * senders;
     }
     const double share = share_of_ids(table, cut.parts);
@@ -176,9 +181,13 @@ class Loads {
     const double id = kIdBytes + (table_.weighted ? kWeightOfIdBytes : 0);
     load_[Load::kIdBytes] = ids_ * id + bags_ * 4;  // and the lengths of the bags
     const double columns = static_cast<double>(cut_.columns);
-    const double forward = vectors_ * columns * table_.forward_wire_bytes.value_or(output_bytes());
-    const double backward =
-        vectors_ * columns * table_.backward_wire_bytes.value_or(output_bytes());
+    const int own = output_bytes(), forward_wire = table_.forward_wire_bytes.value_or(own);
+    const int backward_wire = table_.backward_wire_bytes.value_or(own);
+    const double forward = vectors_ * columns * forward_wire;
+    const double backward = vectors_ * columns * backward_wire;
+    load_[Load::kForwardDramBytes] += vectors_ * columns * cast_bytes(own, forward_wire);
+    load_[Load::kBackwardDramBytes] += vectors_ * columns * cast_bytes(own, backward_wire);
+    if (settings_.staged) stage(vectors_ * columns * own);
     const bool sums = table_.gives_sums();
     if (type_ == ShardingType::kRowWise && sums)
       return;  // the same on all ranks: counted for the job
@@ -187,6 +196,22 @@ class Loads {
                  type_ == ShardingType::kHostRowSplit);
     load_[on_host ? Load::kHostSumBytes : Load::kVectorBytes] = forward;
     load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;
+  }
+
+  // Of the ops of TorchRec's _pooled_ comms, as its graphs have them: All2All_Pooled_Wait joins
+  // what has come; backward three copies (WaitBackward 2, ReqBackward 1) and
+  // SplitWithSizesBackward's; ReduceScatterBase_ReqBackward divides the gradients of all samples,
+  // of which one part in W was copied twice before. `bytes` of vectors; of blocks of rows every
+  // rank has them all.
+  void stage(double bytes) {
+    constexpr double kReadAndWrite = 2;
+    const bool is_summed = table_.gives_sums() &&
+                           (type_ == ShardingType::kRowWise ||
+                            type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid);
+    const double forward = is_summed ? 0 : 1;
+    const double backward = is_summed ? 1 + 2 / static_cast<double>(settings_.world) : 4;
+    load_[Load::kForwardDramBytes] += kReadAndWrite * forward * bytes;
+    load_[Load::kBackwardDramBytes] += kReadAndWrite * backward * bytes;
   }
 
   void memory() {
@@ -272,8 +297,7 @@ ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKern
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank) {
   double ids = 0;
   for (const TableFeature& feature : table.features) {
-    ids += static_cast<double>(feature.batch.value_or(batch_per_rank)) * feature.poolings *
-           feature.pooling_factor;
+    ids += feature.most_samples(batch_per_rank) * feature.poolings * feature.pooling_factor;
   }
   if (table.hot_rows <= 0) return IndexSkew(law_of(table)).unique_rows(ids);
   return IndexSkew(cold_law(table)).unique_rows(ids * (1 - hot_share(table)));
@@ -293,7 +317,7 @@ ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& sett
   constexpr double kPlaceBytes = 16;
   double ids = 0, bags = 0;
   for (const TableFeature& feature : table.features) {
-    const auto samples = static_cast<double>(feature.batch.value_or(settings.batch_per_rank));
+    const double samples = feature.most_samples(settings.batch_per_rank);
     bags += samples * feature.poolings;
     ids += samples * feature.poolings * feature.pooling_factor;
   }
@@ -313,10 +337,39 @@ ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& sett
   return load;
 }
 
+bool has_load_at_home(const ShardedTable& table) {
+  const int own = table.output_bytes.value_or(table.element_bytes);
+  return table.deduplicated || table.hot_rows > 0 ||
+         table.forward_wire_bytes.value_or(own) != own ||
+         table.backward_wire_bytes.value_or(own) != own;
+}
+
+ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu) {
+  ShardLoad load;
+  if (table.deduplicated) load += deduplication_load(table, settings);
+  if (table.hot_rows > 0) load += hot_rows_load(table, settings, gpu);
+  double vectors = 0;
+  if (table.deduplicated) {
+    vectors = distinct_ids(table, settings.batch_per_rank);
+  } else {
+    for (const TableFeature& feature : table.features) {
+      const double samples = feature.most_samples(settings.batch_per_rank);
+      vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
+    }
+  }
+  const int own = table.output_bytes.value_or(table.element_bytes);
+  const double elements = vectors * static_cast<double>(table.dim);
+  load[Load::kForwardDramBytes] +=
+      elements * cast_bytes(own, table.forward_wire_bytes.value_or(own));
+  load[Load::kBackwardDramBytes] +=
+      elements * cast_bytes(own, table.backward_wire_bytes.value_or(own));
+  return load;
+}
+
 VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {
   double vectors = 0;
   for (const TableFeature& feature : table.features) {
-    const auto samples = static_cast<double>(feature.batch.value_or(batch) * world);
+    const double samples = feature.samples_of_job(batch, world);
     vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
   }
   const double elements = vectors * static_cast<double>(table.dim);

@@ -56,6 +56,10 @@ Result<void> check_table(const ShardedTable& table, const TablePlacement& placem
       table.forward_wire_bytes.value_or(4) != 4 || table.backward_wire_bytes.value_or(4) != 4) {
     return refuse_table(table, "fp32 rows and vectors for a graph", "others");
   }
+  if (table.deduplicated || table.hot_rows > 0) {
+    return refuse_table(table, "all ids exchanged and no hot rows for a graph",
+                        table.deduplicated ? "distinct ids" : "hot rows");
+  }
   if (table.weighted || !table.pooled || table.features.front().batch) {
     return refuse_table(table, "pooled bags of the job's batch without weights for a graph",
                         "others");
@@ -126,7 +130,8 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
       return refuse_table(study.tables[t], "the optimizer of the first table for a graph",
                           to_string(study.tables[t].optimizer));
     }
-    auto table = placed(study.tables[t], placements[t], config.world_size, config.local_world_size);
+    auto table = placed(settled(study.tables[t], placements[t].settings), placements[t],
+                        config.world_size, config.local_world_size);
     if (!table) return Unexpected{table.error()};
     config.tables.push_back(std::move(*table));
   }

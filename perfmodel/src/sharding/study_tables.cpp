@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "index_statistics.hpp"
@@ -49,13 +51,31 @@ void read_pooling_factor(ObjectReader& reader, TableFeature& feature) {
   }
 }
 
+// Of every rank alike, or a list of each rank's.
+void read_batch(ObjectReader& reader, const Json& json, TableFeature& feature) {
+  if (!reader.has("batch")) return;
+  if (!json["batch"].is_array()) {
+    feature.batch = reader.whole_number("batch", 1);
+    return;
+  }
+  feature.rank_batches = reader.whole_numbers("batch", 0);
+  const double samples =
+      std::accumulate(feature.rank_batches.begin(), feature.rank_batches.end(), 0.0);
+  if (samples < 1) {
+    reader.reject("batch", "samples of each rank, at least one in all");
+    return;
+  }
+  const auto ranks = static_cast<double>(feature.rank_batches.size());
+  feature.batch = std::max<std::int64_t>(1, std::llround(samples / ranks));
+}
+
 TableFeature parse_feature(const Json& json, const std::string& pointer,
                            std::optional<Error>& error) {
   ObjectReader reader(json, pointer, error);
   TableFeature feature;
   read_pooling_factor(reader, feature);
   if (reader.has("poolings")) feature.poolings = reader.positive("poolings");
-  if (reader.has("batch")) feature.batch = reader.whole_number("batch", 1);
+  read_batch(reader, json, feature);
   reader.finish();
   return feature;
 }
@@ -65,6 +85,7 @@ TableCache parse_cache(const Json& json, const std::string& pointer, std::option
   TableCache cache;
   if (reader.has("load_factor")) {
     cache.load_factor = reader.positive("load_factor");
+    cache.given = true;
     if (cache.load_factor > 1) reader.reject("load_factor", "a share above 0, at most 1");
   }
   if (reader.has("prefetch")) cache.prefetches = reader.boolean("prefetch");

@@ -136,6 +136,7 @@ void parse_cache_params(const Json& json, const std::string& pointer, TableCache
   if (const auto share =
           reader.has("load_factor") ? reader.optional_positive("load_factor") : std::nullopt) {
     cache.load_factor = *share;
+    cache.given = true;
     if (*share > 1) reader.reject("load_factor", "a share above 0, at most 1");
   }
   if (reader.has("prefetch_pipeline")) {
@@ -192,7 +193,7 @@ bool parse_constraints(const Json& json, const std::string& pointer, ShardedTabl
 
 ShardingStudy parse_torchrec_list(const Json& document, std::optional<Error>& error) {
   ShardingStudy study;
-  study.network.name = "torchrec";
+  study.network = ExchangeSoftware::parse("torchrec").value();
   study.launch = Launch::kEager;
   const Json* list = &document;
   const Json* constraints = nullptr;

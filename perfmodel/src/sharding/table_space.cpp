@@ -14,7 +14,8 @@ std::vector<TablePlacement> placements_of(const TableSpace& space, const FoundPl
     const TablePlacement placement{option.type,
                                    option.kernel,
                                    {placed.ranks.begin(), placed.ranks.end()},
-                                   option.least_columns};
+                                   option.least_columns,
+                                   option.settings};
     for (std::uint32_t table : space.tables[u]) placements[table] = placement;
   }
   return placements;

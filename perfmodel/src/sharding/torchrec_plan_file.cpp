@@ -29,6 +29,20 @@ std::string json_string(std::string_view text) {
 
 // ----------------------------------------------------------------------------------------- write
 
+// What TorchRec's plans have no place for.
+std::string own_settings(const TableSettings& settings) {
+  std::vector<std::string> members;
+  if (settings.deduplicated) {
+    members.push_back(fmt::format("\"deduplicate\": {}", *settings.deduplicated));
+  }
+  if (settings.wire_bytes) {
+    members.push_back(fmt::format("\"wire_bytes\": {}", *settings.wire_bytes));
+  }
+  if (settings.hot_rows) members.push_back(fmt::format("\"hot_rows\": {}", *settings.hot_rows));
+  if (members.empty()) return "";
+  return fmt::format(",\n        \"perfmodel\": {{{}}}", fmt::join(members, ", "));
+}
+
 Result<std::string> table_text(const ShardedTable& table, const TablePlacement& placement,
                                std::int64_t world, std::int64_t local_world) {
   if (is_row_split(placement.type)) {
@@ -53,8 +67,9 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
     end = fmt::format(
         ",\n        \"cache_params\": {{\"load_factor\": {}, \"prefetch_pipeline\": "
         "{}}}\n      }}",
-        table.cache.load_factor, table.cache.prefetches);
+        placement.settings.cache_share.value_or(table.cache.load_factor), table.cache.prefetches);
   }
+  end = own_settings(placement.settings) + end;
   if (placement.type == ShardingType::kDataParallel) return text + "null" + end;
   for (std::size_t i = 0; i < shards->size(); ++i) {
     const auto& [rank, offset, size] = (*shards)[i];
@@ -145,9 +160,17 @@ class TorchrecPlanReader {
                                   names_of<ComputeKernel>());
     if (type && is_row_split(*type)) reader.reject("sharding_type", "a type of TorchRec's");
     if (kernel == ComputeKernel::kHashed) reader.reject("compute_kernel", "a kernel of TorchRec's");
+    if (kernel) placement.kernel = *kernel;
     placement.ranks = reader.whole_numbers("ranks", 0);
     if (placement.ranks.empty()) reader.reject("ranks", "at least one rank");
-    if (reader.has("cache_params")) reader.object("cache_params", true);  // the study has its own
+    if (reader.has("cache_params")) {
+      if (const Json* cache = reader.object("cache_params", true)) read_cache(*cache, placement);
+    }
+    if (reader.has("perfmodel")) {
+      if (const Json* own = reader.object("perfmodel")) {
+        read_settings(*own, reader.pointer("perfmodel"), placement.settings);
+      }
+    }
     const bool has_shards = reader.has("shards");
     const Json* list = has_shards ? reader.array("shards", true) : nullptr;
     reader.finish();
@@ -156,7 +179,6 @@ class TorchrecPlanReader {
     }
     if (error_) return;
     placement.type = *type;
-    placement.kernel = *kernel;
     if (placement.type == ShardingType::kDataParallel) {
       if (list) reader.reject("shards", "null, as each rank has the whole table");
     } else if (!list) {
@@ -166,6 +188,28 @@ class TorchrecPlanReader {
     }
     note_world(reader, placement);
     if (!error_) plan_.tables.push_back(std::move(table));
+  }
+
+  // Of TorchRec's CacheParams, the share of rows; the study has the rest.
+  static void read_cache(const Json& json, TablePlacement& placement) {
+    const auto share = json.find("load_factor");
+    if (placement.kernel != ComputeKernel::kFusedUvmCaching || share == json.end() ||
+        !share->is_number()) {
+      return;
+    }
+    const double value = share->get<double>();
+    if (value > 0 && value <= 1) placement.settings.cache_share = value;
+  }
+
+  void read_settings(const Json& json, const std::string& pointer, TableSettings& settings) {
+    ObjectReader reader(json, pointer, error_);
+    if (reader.has("deduplicate")) settings.deduplicated = reader.boolean("deduplicate");
+    if (reader.has("wire_bytes")) {
+      settings.wire_bytes = static_cast<int>(reader.whole_number("wire_bytes", 1));
+      if (*settings.wire_bytes > 8) reader.reject("wire_bytes", "1 to 8 bytes per element");
+    }
+    if (reader.has("hot_rows")) settings.hot_rows = reader.whole_number("hot_rows", 0);
+    reader.finish();
   }
 
   void read_shards(ObjectReader& reader, const Json& list, NamedPlan::Table& table) {
@@ -335,6 +379,13 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+/// What the table itself says needs no saying.
+void drop_own_settings(const ShardedTable& table, TablePlacement& placement) {
+  if (placement.settings.cache_share == table.cache.load_factor) {
+    placement.settings.cache_share.reset();
+  }
+}
+
 /// The width that this table's own rule gives needs no saying.
 Result<void> drop_own_width(const ShardedTable& table, TablePlacement& placement) {
   if (placement.least_columns == 0) return {};
@@ -433,6 +484,7 @@ Result<std::vector<TablePlacement>> match_plan(std::span<const ShardedTable> tab
                       planned.dim.value_or(table.dim)));
     }
     placements.push_back(planned.placement);
+    drop_own_settings(table, placements.back());
     if (auto good = drop_own_width(table, placements.back()); !good) {
       return Unexpected{good.error()};
     }

@@ -41,6 +41,16 @@ struct HashedArray {
   double iterations_multiplier = 1;  ///< iterations to the same quality, over those of full tables
 };
 
+/// Settings that a search chooses for each table which leaves them open.
+struct SearchedSettings {
+  bool deduplication = false;  ///< of pooled tables, where it saves a tenth of the ids
+  bool cache_share = false;    ///< of rows in HBM, for the kernel fused_uvm_caching
+  bool wire = false;           ///< vectors in 2 bytes per element
+  bool hot_rows = false;       ///< powers of ten, of tables with skew
+  bool operator==(const SearchedSettings&) const = default;
+  bool any() const { return deduplication || cache_share || wire || hot_rows; }
+};
+
 /// How the software moves what ranks exchange. Where it knows several ways, the faster one counts.
 struct ExchangeSoftware {
   std::string name = "plain";  ///< as it was chosen, for reports
@@ -58,6 +68,8 @@ struct ExchangeSoftware {
   /// sqrt(2 ln W) of it late.
   double straggler_us = 0;
   std::optional<int> nics;  ///< of each host, if not as many as the topology has
+  /// What it lets each table have for itself (presets: exchange_software.cpp).
+  SearchedSettings settings = {.deduplication = true, .cache_share = true, .wire = true};
 
   /// "plain", "torchrec", "hugectr", or with changes: "hugectr,flat,nics=4,peer-us=0.3". Errors
   /// (kImpossible): unknown words, numbers below 0.
@@ -78,6 +90,7 @@ struct ShardingStudy {
   std::optional<std::int64_t> batch_per_rank;      ///< samples
   std::optional<TorchrecSettings::Pipeline> pipeline;
   ExchangeSoftware network;
+  SearchedSettings searched;         ///< none: tables are as they say
   std::optional<Launch> launch;      ///< none: graphs
   std::optional<double> free_share;  ///< of HBM that is left alone (0.15)
   /// Of TorchRec's planner, where its own figures are wanted; world and hosts are the study's.

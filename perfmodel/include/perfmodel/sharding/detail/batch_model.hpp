@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/predictors/detail/collectives.hpp"
@@ -58,6 +60,10 @@ struct Calibration {
 };
 Calibration calibration_of(const Gpu& gpu, TableSoftware software = TableSoftware::kFused);
 
+/// The settings that count for a placement: data-parallel tables have none, a cache's share is one
+/// of `fused_uvm_caching` alone.
+TableSettings used_settings(const TablePlacement& placement);
+
 /// What a batch takes, whatever the plan. Lookups by the kernel models, one launch per rank;
 /// exchanges by the topology's curves, limited by the rank with most bytes; the dense part kernel
 /// by kernel; all of it put in order by the scheduler, two lanes per rank:
@@ -82,6 +88,17 @@ class BatchModel {
   /// The same with some parts as if they took no time: what is gained says what limits.
   Result<double> time_without(const BatchTime& batch, BatchPart part) const;
 
+  /// Settings of tables that differ in name alone (`like`), by the way they are sharded.
+  using SettingsByWay = std::map<std::pair<std::uint32_t, ShardingType>, TableSettings>;
+  /// Of the settings that the study lets a search choose, those with which each table takes least
+  /// of the mean rank, where exchanges count as far as they are on the critical path of `near`.
+  /// Ways that are best as the table says are left out. Errors: those of sizes().
+  Result<SettingsByWay> cheapest_settings(const BatchTime& near) const;
+  /// A way with each of the settings that `may` lets a search choose, the way itself first; ranks
+  /// are kept. Data-parallel tables have none.
+  std::vector<TablePlacement> variants(std::size_t table, const TablePlacement& way,
+                                       const SearchedSettings& may) const;
+
   /// Which parts of the whole space a search looks at.
   struct SpaceOptions {
     /// How much of a data-parallel table's all-reduce other work does not hide: 0 to 1, depends on
@@ -91,6 +108,8 @@ class BatchModel {
     /// vectors (table- and column-wise, row-split), sums over all ranks (row-wise), sums on a host.
     bool vectors = true, sums = true, host_sums = true;
     bool copies = true;  ///< data-parallel tables, each of which an eager host launches by itself
+    bool hashed = true;  ///< tables in the hashed array, which costs the same however few there are
+    std::shared_ptr<const SettingsByWay> settings = {};  ///< none: tables as they say
     /// Pipeline "prefetch": what runs beside the prefetches of a later batch [us]. They cost what
     /// they last beyond it.
     double beside_prefetch_us = 0;
@@ -150,8 +169,9 @@ class BatchModel {
   double reserve() const;
   double id_bytes() const;
   LoadSettings load_settings() const;
-  ShardLoad load(std::size_t table, const ShardSize& size, ShardingType type,
-                 ComputeKernel kernel) const;
+  ShardLoad load(std::size_t table, const ShardSize& size, const TablePlacement& placement) const;
+  ShardLoad home_load(std::size_t table, const TableSettings& settings) const;
+  bool saves_ids(std::size_t table) const;
   Result<void> check_kernel(const ShardedTable& table, const TablePlacement& placement) const;
   void add_hashed_array(JobLoad& job) const;
   class Improver;
@@ -166,7 +186,6 @@ class BatchModel {
   double one_shot_us(double bytes) const;
   double least_host_us() const;
   Result<double> hierarchical_us(const JobLoad& job, Load of_rank) const;
-  void add_hot_rows(std::size_t table, double sign, JobLoad& job) const;
   struct Minorants;
   Minorants minorants(std::span<const ShardLoad> ranks) const;
 
@@ -178,15 +197,19 @@ class BatchModel {
   RankMemory memory(const ShardLoad& load) const;
   struct Slopes;
   Slopes slopes() const;
+  double least_wire_share(std::size_t table) const;
+  static double exposed_us(const ShardDemand& demand, const BatchTime& near);
+  Result<double> mean_us(std::size_t table, const TablePlacement& way, const BatchTime& near,
+                         const Slopes& slopes) const;
   ShardDemand demand(const ShardLoad& load, const Slopes& slopes) const;
-  void add_shared(std::size_t table, ShardingType type, const Slopes& slopes,
+  void add_shared(const ShardedTable& table, ShardingType type, const Slopes& slopes,
                   double all_reduce_share, ShardDemand& demand) const;
   Result<PlacementOption> option_of(
       std::size_t table, const TablePlacement& placement,
       const std::function<ShardDemand(const ShardLoad&)>& demand_of) const;
   Result<PlacementOption> option(std::size_t table, const TablePlacement& placement,
                                  const Slopes& slopes, double all_reduce_share) const;
-  std::int64_t bytes_at_home() const;
+  std::int64_t bytes_at_home(const SpaceOptions& options) const;
   Result<std::vector<PlacementOption>> options_of(std::uint32_t table, bool together,
                                                   const Slopes& slopes,
                                                   const SpaceOptions& options) const;

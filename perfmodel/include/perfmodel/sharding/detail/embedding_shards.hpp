@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,14 @@ struct TableFeature {
   double pooling_factor = 1;            ///< mean ids per bag
   double poolings = 1;                  ///< bags per sample
   std::optional<std::int64_t> batch{};  ///< samples per rank, if not the job's
+  /// Samples of each rank, where they differ (stride_per_key_per_rank of a KeyedJaggedTensor of
+  /// variable batches); `batch` is their mean then.
+  std::vector<std::int64_t> rank_batches = {};
+
+  /// Samples of all ranks; `batch_per_rank`: the job's.
+  double samples_of_job(std::int64_t batch_per_rank, std::int64_t world) const;
+  /// Samples of the rank that has most: the others wait for what it does at home.
+  double most_samples(std::int64_t batch_per_rank) const;
 };
 
 /// LRU stack distances of a table's lookups.
@@ -62,6 +71,7 @@ struct CacheStatistics {
 
 struct TableCache {
   double load_factor = 0.2;  ///< share of the rows that has a place in HBM
+  bool given = false;        ///< somebody has said that share: a search leaves it
   bool prefetches = false;   ///< rows of the next batch are fetched beside this one
   std::optional<CacheStatistics> statistics = {};
 };
@@ -106,6 +116,18 @@ struct ShardedTable {
   RowSkew skew = {};
   PlacementRules rules = {};
 };
+
+/// What a plan settles for a table beside its shards; none: as the table has it.
+struct TableSettings {
+  std::optional<bool> deduplicated = {};
+  std::optional<double> cache_share = {};  ///< TableCache::load_factor
+  std::optional<int> wire_bytes = {};      ///< of an element, forward and backward
+  std::optional<std::int64_t> hot_rows = {};
+  auto operator<=>(const TableSettings&) const = default;
+  bool any() const { return deduplicated || cache_share || wire_bytes || hot_rows; }
+};
+/// The table as a plan with these settings has it.
+ShardedTable settled(ShardedTable table, const TableSettings& settings);
 
 struct ShardSize {
   std::int64_t rows = 0, columns = 0;

@@ -36,6 +36,7 @@ struct PlacementOption {
     ShardDemand demand;
   };
   std::vector<Run> shards;
+  TableSettings settings = {};  ///< that a plan with this option has
 };
 
 /// The choices of one table, or of many that are alike.

@@ -85,6 +85,9 @@ struct LoadSettings {
   std::int64_t world = 1, batch_per_rank = 1;
   TorchrecSettings::Pipeline pipeline = TorchrecSettings::Pipeline::kSparseDist;
   TableSoftware software = TableSoftware::kFused;
+  /// TorchRec op by op: vectors and gradients are copied round their exchanges, and gradients of
+  /// sums divided by the ranks, by kernels of their own.
+  bool staged = false;
 };
 
 /// Loads of one shard. Ids of blocks of rows: 1 / parts of them, as hashed ids spread, but the
@@ -95,7 +98,8 @@ struct LoadSettings {
 /// lie in host memory are read over the link once per miss of L2 (UVM), or once per miss of their
 /// cache in HBM (Che's approximation for an LRU cache under the table's skew), which also writes
 /// back what it drops: beside an earlier batch with pipeline "prefetch", else while the kernel
-/// waits.
+/// waits. Vectors on the wire in another type than their own are cast once on each side: both types
+/// are moved through memory.
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu);
 
@@ -117,6 +121,12 @@ ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& sett
 
 /// Copies of a table's hot rows on one rank: lookups of its own samples, a dense gradient.
 ShardLoad hot_rows_load(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
+
+/// What every rank does for its own samples of a table that is not data-parallel: both of the above
+/// where the table has them, and the casts of vectors that come (and gradients that go) in another
+/// type.
+ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
+bool has_load_at_home(const ShardedTable& table);  ///< false: the load is 0
 
 /// Distinct ids of one rank's batch that leave it: not those of hot rows.
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);

@@ -16,6 +16,7 @@ struct TablePlacement {
   ComputeKernel kernel = ComputeKernel::kFused;
   std::vector<std::int64_t> ranks = {};
   std::int64_t least_columns = 0;  ///< of a piece of columns; 0: the table's own
+  TableSettings settings = {};     ///< calibrated costs only
   bool operator==(const TablePlacement&) const = default;
 };
 
