@@ -12,7 +12,9 @@
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
+#include "price/tiles/tile_calibration.hpp"
 #include "price/tiles/tile_time.hpp"
+#include "tables/kernel_table.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -22,8 +24,15 @@ constexpr std::size_t kSchedulesShown = 10;
 
 struct GemmArguments {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  std::string gpu, space = "simt1", double_buffer = "on", models = "learned";
+  std::string gpu, space = "simt1", double_buffer = "on", models = "learned", calibrate;
   bool explain = false, json = false;
+};
+
+/// What measured products of the GPU say of the library's time.
+struct GemmCalibration {
+  std::size_t rows = 0, left_out = 0;
+  double library_us = 0, low_us = 0, high_us = 0;
+  tiles::CalibrationErrors errors;
 };
 
 struct GemmReport {
@@ -34,8 +43,53 @@ struct GemmReport {
   std::size_t raw = 0;
   std::vector<tiles::RankedTile> ranked;
   Price library;
+  std::optional<GemmCalibration> calibration;
   std::vector<std::string> warnings;
+
+  double library_us() const { return calibration ? calibration->library_us : library.time.count(); }
 };
+
+bool is_product_of(const KernelRow& row, tiles::TileSpace space) {
+  const auto* shape = std::get_if<GemmShape>(&row.work.shape);
+  if (row.work.family != KernelFamily::kGemm || !shape || shape->quantizes_a) return false;
+  const DType dtype = row.work.dtype;
+  return space == tiles::TileSpace::kMma ? dtype == DType::kFloat16 || dtype == DType::kBFloat16
+                                         : dtype == DType::kFloat32 && !row.work.matrix_units;
+}
+
+// The GPU's products among the rows of a table, those of a type that the space has.
+Result<GemmCalibration> calibrate_gemm(const std::string& file, tiles::TileSpace space,
+                                       const std::filesystem::path& data, GemmReport& report) {
+  const auto table = read_kernel_table(file, {.gpu_folder = data / "gpus", .needs_time = true});
+  if (!table) return Unexpected{table.error()};
+  report.warnings.insert(report.warnings.end(), table->warnings.begin(), table->warnings.end());
+  std::vector<tiles::MeasuredProduct> products;
+  for (const KernelRow& row : table->rows) {
+    const bool is_own =
+        row.gpu < 0 || table->gpus[static_cast<std::size_t>(row.gpu)].name == report.gpu.name;
+    if (!is_own || !is_product_of(row, space)) continue;
+    products.push_back({std::get<GemmShape>(row.work.shape), row.measured_us});
+  }
+  const auto rows = tiles::calibration_rows(space, products, report.gpu);
+  if (!rows) return Unexpected{rows.error()};
+  if (table->has_launch_cost) {
+    report.warnings.emplace_back(
+        "times of the table are taken as those of kernels alone: it does not say \"# timing: "
+        "graph replay, no launch cost\"");
+  }
+  const auto range = tiles::kept_out_range(*rows);
+  GemmCalibration made;
+  made.rows = rows->size();
+  made.left_out = table->rows.size() - rows->size();
+  made.errors = tiles::kept_out_errors(*rows);
+  const auto best =
+      tiles::rank_tiles(tiles::tile_space(space), space, report.shape, true, report.gpu);
+  if (!best) return Unexpected{best.error()};
+  made.library_us = tiles::TileCalibration::fit(*rows).library_us(report.shape, best->front());
+  made.low_us = made.library_us * range.low;
+  made.high_us = made.library_us * range.high;
+  return made;
+}
 
 Result<GemmReport> rank_gemm(const GemmArguments& arguments) {
   const auto data = find_data_folder();
@@ -71,7 +125,12 @@ Result<GemmReport> rank_gemm(const GemmArguments& arguments) {
       gemm_work(report.shape, matrix_units ? DType::kFloat16 : DType::kFloat32, matrix_units),
       report.gpu);
   if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
-  if (!report.library.in_range) {
+  if (!arguments.calibrate.empty()) {
+    auto calibration = calibrate_gemm(arguments.calibrate, *space, *data, report);
+    if (!calibration) return Unexpected{calibration.error()};
+    report.calibration = *calibration;
+  }
+  if (!report.library.in_range && !report.calibration) {
     report.warnings.emplace_back(
         "the library's kernel lies outside the range that its model was fitted or checked on");
   }
@@ -107,26 +166,36 @@ Json tile_json(const tiles::RankedTile& one, bool explain) {
 Json gemm_json(const GemmReport& report) {
   const GemmArguments& arguments = *report.arguments;
   Json json = document(schemas::kGemm);
-  json.update(
-      {{"gpu", report.gpu.name},
-       {"m", arguments.m},
-       {"n", arguments.n},
-       {"k", arguments.k},
-       {"batch", arguments.batch},
-       {"space", arguments.space},
-       {"dtype", report.dtype},
-       {"double_buffer", arguments.double_buffer == "on"},
-       {"raw_schedules", report.raw},
-       {"valid_schedules", report.ranked.size()},
-       {"best", tile_json(report.ranked.front(), true)},
-       {"library",
-        {{"time_us", rounded(report.library.time.count())},
-         {"low_us", rounded(report.library.low.count())},
-         {"high_us", rounded(report.library.high.count())},
-         {"model", report.library.model},
-         {"in_range", report.library.in_range}}},
-       {"choice", report.ranked.front().time.time_us < report.library.time.count() ? "schedule"
+  json.update({{"gpu", report.gpu.name},
+               {"m", arguments.m},
+               {"n", arguments.n},
+               {"k", arguments.k},
+               {"batch", arguments.batch},
+               {"space", arguments.space},
+               {"dtype", report.dtype},
+               {"double_buffer", arguments.double_buffer == "on"},
+               {"raw_schedules", report.raw},
+               {"valid_schedules", report.ranked.size()},
+               {"best", tile_json(report.ranked.front(), true)},
+               {"library",
+                {{"time_us", rounded(report.library.time.count())},
+                 {"low_us", rounded(report.library.low.count())},
+                 {"high_us", rounded(report.library.high.count())},
+                 {"model", report.library.model},
+                 {"in_range", report.library.in_range}}},
+               {"choice", report.ranked.front().time.time_us < report.library_us() ? "schedule"
                                                                                    : "library"}});
+  if (report.calibration) {
+    const GemmCalibration& made = *report.calibration;
+    json["library"]["calibrated_us"] = rounded(made.library_us);
+    json["library"]["calibrated_low_us"] = rounded(made.low_us);
+    json["library"]["calibrated_high_us"] = rounded(made.high_us);
+    json["calibration"] = {{"rows", made.rows},
+                           {"rows_left_out", made.left_out},
+                           {"kept_out_error", six_digits(made.errors.calibrated)},
+                           {"constant_ratio_error", six_digits(made.errors.constant)},
+                           {"schedule_error", six_digits(made.errors.schedule)}};
+  }
   if (arguments.explain) {
     json["schedules"] = Json::array();
     for (const tiles::RankedTile& one : report.ranked) {
@@ -150,10 +219,19 @@ std::string gemm_text(const GemmReport& report, bool bold) {
   list.row("library", fmt::format("{:.4g} us ({:.4g} to {:.4g}), {}", report.library.time.count(),
                                   report.library.low.count(), report.library.high.count(),
                                   report.library.model));
+  if (report.calibration) {
+    const GemmCalibration& made = *report.calibration;
+    list.row("calibrated",
+             fmt::format("{:.4g} us ({:.4g} to {:.4g}), by {} of this GPU", made.library_us,
+                         made.low_us, made.high_us, counted(made.rows, "measured product")));
+    list.row("  kept-out error",
+             fmt::format("{:.1f} %; a constant ratio {:.1f} %, the schedules as they are {:.1f} %",
+                         100 * made.errors.calibrated, 100 * made.errors.constant,
+                         100 * made.errors.schedule));
+  }
   const tiles::RankedTile& best = report.ranked.front();
-  list.row("best schedule",
-           fmt::format("{:.4g} us, {} of the library's time", best.time.time_us,
-                       percent_of(best.time.time_us, report.library.time.count(), 0)));
+  list.row("best schedule", fmt::format("{:.4g} us, {} of the library's time", best.time.time_us,
+                                        percent_of(best.time.time_us, report.library_us(), 0)));
   if (arguments.explain) {
     const tiles::TileTime& time = best.time;
     list.row(
@@ -216,6 +294,10 @@ Command gemm_command(CLI::App& parent) {
       ->capture_default_str()
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("{on,off}");
+  app->add_option("--calibrate", arguments->calibrate,
+                  "Measured products of this GPU (.csv or .csv.gz), 10 or more: they tell the "
+                  "library's time where its model does not know the product")
+      ->type_name("ROWS");
   add_models_option(*app, arguments->models);
   app->add_flag("--explain", arguments->explain, "All schedules with the terms of their time");
   app->add_flag("--json", arguments->json, "Print one JSON document");

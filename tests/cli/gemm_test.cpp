@@ -69,6 +69,44 @@ TEST(GemmCommand, DoubleBuffersPay) {
   EXPECT_LE(best_us("off"), 2 * best_us("on"));
 }
 
+// A library that takes 1.3 times the fastest schedule of every product.
+fs::path measured_products(int count) {
+  const fs::path file = scratch() / ("measured" + std::to_string(count) + ".csv");
+  std::ofstream rows(file);
+  rows << "# timing: made, no launch cost\ngpu,op,dtype,b,m,n,k,time_us\n";
+  for (int i = 0; i < count; ++i) {
+    const std::string m = std::to_string(64 << (i % 4)), k = std::to_string(128 << (i % 3));
+    const Json json =
+        gemm({m, "256", k, "--batch", "8", "--gpu", "a100-sxm-80gb", "--space", "mma"});
+    rows << "a100-sxm-80gb,bmm,bf16,8," << m << ",256," << k << ","
+         << 1.3 * json["best"]["time_us"].get<double>() << "\n";
+  }
+  rows << "h100-sxm-80gb,bmm,bf16,8,64,256,128,999\n";  // another GPU's
+  return file;
+}
+
+TEST(GemmCommand, MeasuredProductsTellTheLibrarysTime) {
+  const Words product = {"512",   "256",           "512",     "--batch", "8",
+                         "--gpu", "a100-sxm-80gb", "--space", "mma",     "--calibrate"};
+  Words words = product;
+  words.push_back(measured_products(12).string());
+  const Json json = gemm(words);
+  const double us = 1.3 * json["best"]["time_us"].get<double>();
+  EXPECT_NEAR(json["library"]["calibrated_us"].get<double>(), us, 0.03 * us);
+  EXPECT_EQ(json["calibration"]["rows"], 12);
+  EXPECT_EQ(json["calibration"]["rows_left_out"], 1);
+  EXPECT_LT(json["calibration"]["kept_out_error"], 0.05);
+  EXPECT_NEAR(json["calibration"]["schedule_error"].get<double>(), 1 - 1 / 1.3, 1e-3);
+  EXPECT_EQ(json["choice"], "schedule");
+  words.back() = measured_products(3).string();
+  words.insert(words.begin(), "gemm");
+  const Outcome few = run(words);
+  EXPECT_EQ(few.status, 1);
+  EXPECT_THAT(few.err, HasSubstr("expected at least 10 measured products of a100-sxm-80gb in fp16 "
+                                 "or bf16, found 3"));
+  EXPECT_EQ(std::count(few.err.begin(), few.err.end(), '\n'), 1) << few.err;
+}
+
 TEST(GemmCommand, BadInputIsOneLine) {
   const std::vector<std::pair<Words, std::string>> bad = {
       {{"64", "64", "64", "--gpu", "v100-sxm2-32gb", "--space", "mma"}, "sm_80 or later"},

@@ -11,6 +11,7 @@
 #include "graph_copy.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "recurrent_cells.hpp"
+#include "recurrent_stacks.hpp"
 
 namespace perfmodel {
 namespace {
@@ -83,22 +84,10 @@ class CellFusionWriter {
                      outputs, sequence_of(cell));
   }
 
-  // No library has one: a generated kernel.
   void write_plain(const UnfusedCell& cell) {
-    builder_.begin_plain(fmt::format("triton_poi_fused_add_{}_0", cell.activation), {},
-                         sequence_of(cell));
-    const TensorRef hidden = tensor(cell.hidden);
-    const auto [begin, count] =
-        builder_.append({tensor(cell.x_gates), tensor_or_none(cell.h_gates), numel(cell.hidden)});
-    const auto [made_begin, made_count] = builder_.append({hidden});
-    ExecutionGraph& made = builder_.graph_being_made();
-    Node& op = made.nodes.back();
-    op.kernel_backend = made.names.intern("triton");
-    op.inputs_begin = begin;
-    op.inputs_count = count;
-    op.outputs_begin = made_begin;
-    op.outputs_count = made_count;
-    builder_.close();
+    write_generated(builder_, cell.activation,
+                    {tensor(cell.x_gates), tensor_or_none(cell.h_gates), numel(cell.hidden)},
+                    tensor(cell.hidden), sequence_of(cell));
   }
 
   // What the rest of the pass hands to the cell and takes from it.
@@ -250,15 +239,42 @@ Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph) {
   return graph;
 }
 
-Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph) {
+namespace {
+
+void note_broken(const UnfusedCells& found, ExecutionGraph& made) {
+  if (found.broken.empty()) return;
+  made.warnings.push_back(fmt::format("lstm: {} cells are fused, others are none: {}",
+                                      found.cells.size(), found.broken));
+}
+
+// Cells that are in no layer, each for itself.
+ExecutionGraph fuse_alone(const ExecutionGraph& graph, const Error& why) {
+  const BackwardPass pass = backward_pass(graph);
+  const UnfusedCells found = find_unfused_cells(graph, pass);
+  ExecutionGraph made = CellFusionWriter(graph, pass, found.cells).write();
+  made.warnings.push_back(
+      fmt::format("{}; products of {} cells stay one per step", why.message, found.cells.size()));
+  return made;
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph,
+                                               RecurrentLayout layout) {
   const BackwardPass pass = backward_pass(graph);
   const auto found = unfused_cells_of(graph, pass);
   if (!found) return Unexpected{found.error()};
-  ExecutionGraph made = CellFusionWriter(graph, pass, found->cells).write();
-  if (!found->broken.empty()) {
-    made.warnings.push_back(fmt::format("lstm: {} cells are fused, others are none: {}",
-                                        found->cells.size(), found->broken));
+  auto layers = find_stacks_of_layers(graph, *found);
+  Result<ExecutionGraph> made =
+      layers ? write_fused_layers(graph, pass, *found, std::move(layers->stacks), layout)
+             : Unexpected{layers.error()};
+  if (!made && layout == RecurrentLayout::kHiddenMajor) return made;
+  if (!made) {
+    made = fuse_alone(graph, made.error());
+  } else if (layers->left) {
+    made = fuse_alone(*made, *layers->left);
   }
+  note_broken(*found, *made);
   return made;
 }
 

@@ -41,6 +41,8 @@ struct Recipe {
   /// Log ratios count as at most this far from 0: a few rows whose library chose a wrong kernel
   /// must not bend the trees.
   double most_log_ratio = std::numeric_limits<double>::infinity();
+  /// Of a row at the campaign's launch floor, which says "at most" alone.
+  double floor_weight = 0.05;
 };
 
 /// Convolutions need more and finer trees: libraries change between three algorithms. Experts need

@@ -52,6 +52,11 @@ Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 /// Chains of pointwise ops that are left become kernels as `rewrite_elementwise_fusion` makes them.
 Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& graph);
 
+/// How states and gates of layers lie in memory: a sample's numbers side by side, so that products
+/// have the batch as m, or (EcoRNN) a number's samples, so that the gates are m. The latter turns
+/// the sequence in front of the layers and their result behind, and both gradients.
+enum class RecurrentLayout { kBatchMajor, kHiddenMajor };
+
 /// What if each step of a recurrent layer had one pointwise kernel forward and one backward, as
 /// cuDNN's and EcoRNN's cells have (Zheng et al., arXiv 1805.08899)?
 ///
@@ -59,13 +64,18 @@ Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& grap
 /// one tensor (of two, for a GRU), activations, products, sums, in any order of operands and in
 /// place or not. Their ops become `aten::_thnn_fused_lstm_cell` or `aten::_thnn_fused_gru_cell`,
 /// their backward functions one call of its gradient; plain cells, which no library fuses, one
-/// generated kernel forward. Products, their biases and gradients stay. What is kept for the
-/// backward pass shrinks to the gates and the state.
+/// generated kernel forward. What is kept for the backward pass shrinks to the gates and the state.
+///
+/// Layers whose inputs are there before the first step (a sequence, or the layer below) run one
+/// behind the other: one product of the inputs of all steps, one per step of the state; in the
+/// backward pass one product per step and one per weight over all steps. Products of other cells
+/// stay one per step, with a warning of the graph.
 ///
 /// Errors: no such cell (the error names the op that broke the nearest one; layer norms inside do),
-/// cells that are fused or a library's already, cells on a CPU. Other cells beside recognised ones
-/// stay, with a warning of the graph.
-Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph);
+/// cells that are fused or a library's already, cells on a CPU; in the hidden-major layout no such
+/// layer. Other cells beside recognised ones stay, with a warning of the graph.
+Result<ExecutionGraph> rewrite_recurrent_cells(
+    const ExecutionGraph& graph, RecurrentLayout layout = RecurrentLayout::kBatchMajor);
 
 /// What all steps of such layers become: a call of cuDNN, layer after layer, or one whose layers
 /// run side by side, each on streams of its own (EcoRNN's wavefront).
