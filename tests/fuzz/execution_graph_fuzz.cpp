@@ -1,28 +1,10 @@
 // PyTorch execution graphs: what is read can be written, and read again as the same.
 #include "fuzz.hpp"
+#include "graph_indices.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 using namespace perfmodel;
-
-namespace {
-
-void check_indices(const ExecutionGraph& graph) {
-  const auto nodes = static_cast<std::int32_t>(graph.nodes.size());
-  for (const Node& node : graph.nodes) {
-    PERFMODEL_CHECK(node.parent >= -1 && node.parent < nodes);
-    PERFMODEL_CHECK(std::size_t{node.inputs_begin} + node.inputs_count <= graph.arguments.size());
-    PERFMODEL_CHECK(std::size_t{node.outputs_begin} + node.outputs_count <= graph.arguments.size());
-    for (const std::int32_t child : graph.children(node)) {
-      PERFMODEL_CHECK(child >= 0 && child < nodes);
-    }
-    for_each_tensor(graph, graph.inputs(node), [&graph](const Tensor& tensor) {
-      PERFMODEL_CHECK(tensor.shape_begin + std::size_t{tensor.rank} <= graph.shape_pool.size());
-    });
-  }
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = fuzz::text_of(data, size);
@@ -35,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   fuzz::check_lines(graph->warnings);
-  check_indices(*graph);
+  fuzz::check_indices(*graph);
   const std::string written = execution_graph_json(*graph);
   const auto again = parse_execution_graph(written, "written");
   PERFMODEL_CHECK(again.has_value());

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
+#include <set>
 
 namespace perfmodel::fuzz {
 namespace {
@@ -14,18 +15,21 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestLine = 8192;
 
-// The links in the build folder, /input.csv and so on, lead to this descriptor of whoever follows
-// them: names with an extension, without a file per process.
+// The links in the build folder, /input0.csv and so on, lead to these descriptors of whoever
+// follows them: names with an extension, without a file per process.
 constexpr int kDescriptor = PERFMODEL_FUZZ_DESCRIPTOR;
+constexpr int kFiles = 3;
 
-int memory_file() {
-  static const int descriptor = [] {
+int memory_file(int number) {
+  PERFMODEL_CHECK(number >= 0 && number < kFiles);
+  static std::array<bool, kFiles> is_open = {};
+  if (!is_open[static_cast<std::size_t>(number)]) {
     const int made = memfd_create("input", MFD_CLOEXEC);
-    PERFMODEL_CHECK(made >= 0 && dup2(made, kDescriptor) == kDescriptor);
+    PERFMODEL_CHECK(made >= 0 && dup2(made, kDescriptor + number) == kDescriptor + number);
     close(made);
-    return kDescriptor;
-  }();
-  return descriptor;
+    is_open[static_cast<std::size_t>(number)] = true;
+  }
+  return kDescriptor + number;
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
@@ -57,18 +61,14 @@ void check_lines(std::span<const std::string> lines) {
   for (const std::string& line : lines) check_line(line);
 }
 
-const fs::path& file_with(std::string_view text, std::string_view extension) {
-  const int descriptor = memory_file();
+const fs::path& file_with(std::string_view text, std::string_view extension, int number) {
+  const int descriptor = memory_file(number);
   PERFMODEL_CHECK(ftruncate(descriptor, 0) == 0);
   PERFMODEL_CHECK(pwrite(descriptor, text.data(), text.size(), 0) ==
                   static_cast<ssize_t>(text.size()));
-  static std::map<std::string, fs::path, std::less<>> names;
-  auto name = names.find(extension);
-  if (name == names.end()) {
-    const std::string made(extension);
-    name = names.emplace(made, PERFMODEL_FUZZ_INPUT + made).first;
-  }
-  return name->second;
+  static std::set<fs::path> names;
+  return *names.insert(PERFMODEL_FUZZ_INPUT + std::to_string(number) + std::string(extension))
+              .first;
 }
 
 WrittenText::WrittenText() {

@@ -34,8 +34,9 @@ void check_error(const Error& error);
 void check_lines(std::span<const std::string> lines);
 
 /// Lets a reader of files read text from memory. The file's name ends in `extension`, one of "",
-/// ".json" and ".csv". Writing the next text empties it; there is one per process.
-const std::filesystem::path& file_with(std::string_view text, std::string_view extension = {});
+/// ".json", ".csv" and ".npy". Writing the next text empties it; there are three per process.
+const std::filesystem::path& file_with(std::string_view text, std::string_view extension = {},
+                                       int number = 0);
 
 /// Takes what a writer of files writes, up to 1 MiB, without a file: hand `file()` to the writer,
 /// then ask for the `text()`.

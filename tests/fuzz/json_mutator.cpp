@@ -1,5 +1,5 @@
 // Changes inputs that are JSON as documents: bytes changed at random are hardly ever JSON again,
-// and then nothing behind the parser is tried.
+// and then nothing behind the parser is tried. Documents with graphs are mostly changed as graphs.
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fuzz.hpp"
+#include "graph_changes.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
@@ -20,6 +21,7 @@ class DocumentMutator {
   explicit DocumentMutator(unsigned seed) : random_(seed) {}
 
   void change(Json& document) {
+    if (below(4) && perfmodel::fuzz::change_graph(document, random_)) return;
     std::vector<Json*> values = {&document};
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (!values[i]->is_structured()) continue;

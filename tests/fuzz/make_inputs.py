@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "data"
 MOST_WORDS = 400
 GPUS = ("a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "t4", "v100-pcie-32gb", "v100-sxm2-32gb")
+TOPOLOGIES = ("dgx-a100", "dgx1-v100", "hgx-h100", "pcie")
 DEPTH, LENGTH = 30_000, 100_000
 
 
@@ -236,6 +237,147 @@ REWRITES = {
 } | {base: {"graph": base} for base in ("mlp_gpu", "mlp_cpu", "dlrm_gpu", "dlrm_cpu", "bert_gpu", "bert_cpu")}
 
 
+# Graphs with what `memory` is asked about them, and with every rewrite.
+BASES = [f"{model}_{device}" for model in ("mlp", "dlrm", "bert", "lstm", "gru", "resnet") for device in ("gpu", "cpu")]
+MEMORY = {base: {"graph": base, "memory": {"world": 1 + 7 * (i % 2), "zero": i % 4, "expandable": i % 3}} for i, base in enumerate(BASES)}
+EACH = {base: {"graph": base, "changes": [{"node": 20 + i, "swap": 30}]} for i, base in enumerate(BASES)}
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "attention_bias": False, "hidden_act": "silu", "hidden_size": 512, "intermediate_size": 1376,
+         "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 8, "num_hidden_layers": 4, "num_key_value_heads": 2,
+         "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "vocab_size": 32000}
+CONFIGS = {
+    "llama": LLAMA, "qwen2": LLAMA | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_window": False},
+    "mistral": LLAMA | {"model_type": "mistral", "sliding_window": 1024, "head_dim": 64},
+    "mixtral": LLAMA | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02},
+    "qwen3_moe": LLAMA | {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+                          "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True, "head_dim": 64},
+    "deepseek": LLAMA | {"model_type": "deepseek_v3", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+                         "moe_intermediate_size": 256, "first_k_dense_replace": 1, "kv_lora_rank": 64, "q_lora_rank": 128,
+                         "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "num_nextn_predict_layers": 1},
+    "gpt2": {"model_type": "gpt2", "n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 512, "n_ctx": 512, "vocab_size": 1000},
+    "neox": {"model_type": "gpt_neox", "hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 2,
+             "max_position_embeddings": 512, "vocab_size": 1000, "hidden_act": "gelu"},
+    "opt": {"model_type": "opt", "hidden_size": 256, "ffn_dim": 1024, "num_attention_heads": 4, "num_hidden_layers": 2,
+            "max_position_embeddings": 512, "vocab_size": 1000, "word_embed_proj_dim": 256, "activation_function": "relu"},
+}
+MACHINE_COLUMNS = ["layers", "hidden", "heads", "kv_heads", "feed_forward", "gated", "vocabulary", "tied", "positions", "sequence",
+                   "global_batch", "dp", "tp", "pp", "vp", "zero", "micro_batch", "recompute", "sequence_parallel", "precision",
+                   "schedule", "software", "step_ms"]
+MACHINE_ROWS = [["4", "512", "8", "8", "1376", "1", "32000", "0", "0", "512", "16", "4", "2", "1", "1", "none", "1", "none", "1",
+                 "bf16", "1f1b", "megatron", ms] for ms in ("90", "80.5")]
+MACHINE = {"schema": "perfmodel-measured-machine", "version": 1, "program": {}, "name": "machine", "gpu": "a100-sxm-80gb",
+           "topology": "dgx-a100", "attention": "flash", "optimizer": "adamw", "grad_dtype": "fp32", "dropout": 0.0, "host_scale": 1.0,
+           "source": "a table", "fit": {"steps": 2}, "columns": MACHINE_COLUMNS, "rows": MACHINE_ROWS}
+LAYOUT_TABLES = {
+    "machine": ",".join(MACHINE_COLUMNS) + "\n" + "".join(",".join(row) + "\n" for row in MACHINE_ROWS),
+    "asked": "tp,dp,micro_batch,step_ms,compute_ms\n2,4,1,80,60\n4,2,1,70,\n",
+    "speed": "layers,hidden,heads,vocabulary,sequence,global_batch,gpus,tp,pp,schedule,recompute,tokens_per_s_per_gpu\n"
+             "4,256,4,1000,512,16,8,2,2,gpipe,full,9000\n4,256,4,1000,512,16,8,1,4,zb-h1,none,8000\n",
+    "experts": "layers,hidden,heads,feed_forward,vocabulary,experts,top_k,expert_hidden,sequence,global_batch,gpus,ep,etp,tp,zero,step_ms\n"
+               "4,256,4,512,1000,8,2,256,512,16,8,4,1,2,1,50\n",
+    "context": "layers,hidden,heads,vocabulary,sequence,global_batch,gpus,cp,zero,precision,note\n4,256,4,1000,512,16,8,2,fsdp,fp8,\"a, b\"\n",
+}
+SYNC_FILES = {
+    "cases": {"what": "two", "cases": [
+        {"id": "a", "scheme": "bsp", "step_time": [1, 2], "commit_time": [0.5, 0.25], "rounds": 4},
+        {"id": "b", "scheme": "ssp", "step_time": [1.0, 3], "commit_time": [0.5, 0], "s": 3, "horizon": 30},
+        {"id": "c", "scheme": "adsp", "step_time": [1.0], "commit_time": [0.5], "check_period": 10, "commits_per_period": [2], "horizon": 50},
+        {"id": "d", "scheme": "local_sgd", "step_time": [1.0], "commit_time": [0.5], "tau": 4, "rounds": 3}]},
+    "measured": {"cases": [
+        {"id": "m", "scheme": "BSP", "wall_s": 400, "total_steps": 300, "compute_s_per_worker_group": [100, 120, 90], "avg_blocked_s": 50},
+        {"id": "n", "scheme": "SSP(s=3)", "wall_s": 300, "total_steps": 300, "compute_s_per_worker_group": [100, 120, 90], "avg_blocked_s": 5}]},
+    "workers": {"schema": "perfmodel-sync-workers", "version": 1, "exchange": "servers", "servers": {"count": 2, "nic_gb_per_s": 1.25},
+                "model_bytes": 1.0e8, "workers": [
+                    {"name": "a", "count": 6, "step_us": 5000, "link_gb_per_s": 12.5},
+                    {"name": "b", "step_us": 7000, "host_scale": 2, "link_gb_per_s": 1.25, "straggler": "pause:0.01:5"},
+                    {"name": "c", "step_us": 9000, "commit_us": 400}]},
+    "ring": {"schema": "perfmodel-sync-workers", "version": 1, "exchange": "all-reduce", "model_bytes": 1e6,
+             "workers": [{"name": "a", "count": 4, "step_us": 10, "link_gb_per_s": 1, "straggler": "lognormal:0.2"}]},
+    "loss": {"schema": "perfmodel-loss-model", "version": 1, "steps_to_target": 5420, "tau_cost": 0.0141, "staleness_cost": 0.0141,
+             "first_loss": 1, "target_loss": 0.1, "limit_loss": 0, "source": "nowhere"},
+}
+SNAPSHOT = {
+    "segments": [
+        {"device": 0, "address": 4096, "total_size": 2097152, "blocks": [
+            {"size": 1024, "requested_size": 1000, "address": 4096, "state": "active_allocated",
+             "frames": [{"name": "load", "filename": "/home/x/model.py", "line": 12}]},
+            {"size": 2096128, "address": 5120, "state": "inactive"}]},
+        {"device": 0, "address": 8388608, "total_size": 20971520, "blocks": [{"size": 20971520, "address": 8388608, "state": "inactive"}]}],
+    "device_traces": [[
+        {"action": "segment_alloc", "addr": 4096, "size": 2097152, "time_us": 1000},
+        {"action": "alloc", "addr": 4096, "size": 1000, "time_us": 1001},
+        {"action": "segment_alloc", "addr": 8388608, "size": 20971520, "time_us": 1010},
+        {"action": "alloc", "addr": 8388608, "size": 10000000, "time_us": 1011, "frames": [{"name": "forward", "filename": "m.py", "line": 40}]},
+        {"action": "free_requested", "addr": 8388608, "size": 10000000, "time_us": 1020},
+        {"action": "free_completed", "addr": 8388608, "size": 10000000, "time_us": 1021},
+        {"action": "snapshot", "addr": 0, "size": 0, "time_us": 1030}]]}
+ANONYMOUS = {
+    "homes": "/home/alice/run/x.py\nC:\\Users\\bob\\a.txt ~carol/x /Users/dora\nalice and bob on ip-10-0-0-1\nroot@/root/ubuntu",
+    "hosts": "node7.cluster.local_123.456.pt.trace.json\nhost=gpu-3 hostname: gpu-4, \"HOSTNAME\":\"gpu-5\"\n10.0.0.1 fe80::1 00:1b:44:11:3a:b7\n",
+    "mails": "mail a.b+c@d-e.org, x@y\nA@B.C@D\nqvzkuser@qvzkuser.qvzkuser /home/qvzkuser\n",
+}
+
+
+def npy(kind: str, values: list, shape: str) -> bytes:
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" % (kind, shape)
+    head = head.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + b"".join(struct.pack(
+        "<q" if kind.endswith("8") else "<i", value) for value in values)
+
+
+INDICES = {
+    "npy": npy("<i8", [0, 3, 3, 9, 1], "5,"), "npy32": npy("<i4", [5, 5, 2, 0], "2, 2"), "csv": b"index\n0\n4\n4\n17\n",
+    "histogram": b"reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,4,0.3,0.3\n4,,0.1,0.5\n",
+    "tables": b"table,reuse_gt,reuse_le,frac_unique_rows,frac_lookups\na,0,1,0.6,0.2\na,1,,0.4,0.8\nb,0,,1,1\n",
+}
+# What commands print with --json, as far as `report` draws it.
+DOCUMENTS = {
+    "whatif": {"schema": "perfmodel-whatif", "version": 1, "rows": [
+        {"name": "</script><script>alert(1)</script>", "gpu": "a100", "e2e_us": 12.5, "fits": True}, {"name": "<!--", "gpu": "h100", "e2e_us": 7}]},
+    "layout": {"schema": "perfmodel-layout", "version": 1, "layouts": [{"dp": 8, "tp": 1, "predicted_step_ms": 90, "low_ms": 80, "high_ms": 99, "fits": False}]},
+    "memory": {"schema": "perfmodel-memory", "version": 1, "peak_bytes": 5, "largest": [{"made_by": "\u0000\"'><img src=x>", "bytes": 5}]},
+}
+REQUESTED = {
+    "layout": {"command": "layout", "arguments": ["llama2-7b"], "options": {"gpu": "a100-sxm-80gb", "world": 8, "global_batch": 16, "dp": [4], "tp": [2]}},
+    "layout_eval": {"command": "layout eval", "options": {"table": "@0.csv", "gpu": "a100-sxm-80gb", "measured": "@1.json", "output": "@out"}},
+    "layout_config": {"command": "layout eval", "arguments": ["@0.json"], "options": {"gpu": "a100-sxm-80gb", "topology": "dgx-a100", "world": 8,
+                      "global_batch": 16, "lora": 8, "precision": "bf16", "collectives": "@1.json"}},
+    "memory": {"command": "memory", "arguments": ["@0.json"], "options": {"gpu": "a100-sxm-80gb", "world": 8, "zero": 2, "max_batch": True}},
+    "sync": {"command": "sync", "options": {"workers": "@0.json", "target_updates": 50, "scheme": ["bsp", "ssp"], "loss_model": "@1.json"}},
+    "sync_list": {"command": "sync", "options": {"workers": "a:3:5000:200,b:1:9000", "straggler": "lognormal:0.2", "tau": 4, "slowest": [1, 2]}},
+    "gemm": {"command": "gemm", "arguments": [512, 384, 64], "options": {"gpu": "t4", "space": "simt2", "batch": 2, "explain": True, "models": "heuristic"}},
+    "gpus": {"command": "gpus", "arguments": ["t4"]},
+    "trace": {"command": "trace", "arguments": ["@0.json"], "options": {"anonymize": True, "salvage": True}},
+    "analyze": {"command": "analyze", "arguments": ["@0.json"], "options": {"gpu": "a100-sxm-80gb", "models": "heuristic", "full": True}},
+    "report": {"command": "report", "arguments": ["@0.json"], "options": {"output": "@out.html", "title": "<b>", "gpu": "t4"}},
+    "rewrite": {"command": "rewrite", "arguments": ["@0.json"], "options": {"batch": "6", "optimizer": "adam/fused", "output": "@out"}},
+    "predict": {"command": "predict", "arguments": ["@0.json"], "options": {"gpu": "h100-sxm-80gb", "world": 2, "strategy": "ddp", "full": True}},
+    "whatif": {"command": "whatif", "arguments": ["@0.json"], "options": {"gpus": ["t4", "p4"], "batch": ["same", 8], "max_batch": True}},
+    "optimize": {"command": "optimize", "arguments": ["@0.json"], "options": {"gpu": "t4", "time_budget": 0.2, "allow": ["precision", "optimizer"]}},
+    "overheads": {"command": "overheads", "arguments": ["@0.json"], "options": {"output": "@out"}},
+    "replay": {"command": "replay", "arguments": ["@0.json"]},
+    "kernels": {"command": "kernels", "arguments": ["@0.csv"], "options": {"gpu": "t4", "output": "@out"}},
+    "build": {"command": "build mlp", "options": {"batch": 4, "hidden": 8, "output": "@out"}},
+    "shard": {"command": "shard eval", "arguments": ["@0.json"], "options": {"plan": "@1.json"}},
+    "suite": {"command": "suite", "arguments": ["list"]}, "sweep": {"command": "sweep", "arguments": ["@0.json"], "options": {"output": "x"}},
+    "help": {"command": "layout rank", "options": {"help": True}}, "odd": {"command": "predict\tx", "arguments": [None, 1.5, [True]], "options": []},
+}
+
+
+def ask_inputs(graph, trace) -> dict:
+    table, machine = LAYOUT_TABLES["machine"], MACHINE
+    files = {"layout_eval": [table, machine], "layout_config": [LLAMA, NETWORK], "sync": [SYNC_FILES["ring"], SYNC_FILES["loss"]],
+             "kernels": [KERNEL_TABLES["gemm"]], "shard": [PLAIN, TORCHREC_PLANS["columns"]], "sweep": [SWEEPS["least"]],
+             "report": [DOCUMENTS["whatif"]]} | {name: [trace] for name in ("trace", "overheads", "replay")}
+    files |= {name: [graph] for name in ("memory", "analyze", "rewrite", "predict", "whatif", "optimize")}
+    whole = {name: {"request": request} | ({"files": files[name]} if name in files else {}) for name, request in REQUESTED.items()}
+    return whole | {"bare": REQUESTED["gemm"], "report_trace": {"request": REQUESTED["report"], "files": [trace]},
+                    "list": [1, {"command": []}], "text": "predict"}
+
+
+NETWORK = json.loads((HERE.parent.parent / "examples/collectives/astra-sim-h100.json").read_text())
+
+
 def part(*members: str) -> bytes:
     return b"".join(gzip.compress(m.encode(), mtime=0) for m in members)
 
@@ -259,7 +401,13 @@ def inputs(samples: Path) -> dict:
     as_bytes = lambda documents: {name: text(document) for name, document in documents.items()}
     encoded = lambda texts: {name: t.encode() for name, t in texts.items()}
     files = lambda folder: {f.stem: f.read_bytes() for f in sorted((DATA / folder).glob("*.json"))}
+    one_graph, one_trace = (json.loads((samples / name).read_text()) for name in ("et_three_steps.json", "kineto_launch_ahead.json"))
     return {
+        "anonymize": encoded(ANONYMOUS), "sync_files": as_bytes(SYNC_FILES), "allocator_snapshot": as_bytes({"whole": SNAPSHOT}),
+        "index_statistics": INDICES, "layout_table": encoded(LAYOUT_TABLES), "calibration": encoded(KERNEL_TABLES),
+        "layout_files": as_bytes(CONFIGS | {"machine": MACHINE, "network": NETWORK}) | files("frameworks"),
+        "report": as_bytes(DOCUMENTS) | {n: d for n, d in traces.items() if n.startswith("kineto_")},
+        "ask": as_bytes(ask_inputs(one_graph, one_trace)), "memory": as_bytes(MEMORY), "each_rewrite": as_bytes(EACH),
         "execution_graph": graphs, "predict": {n: d for n, d in graphs.items() if n.startswith("et_")},
         "trace": traces, "replay": {n: d for n, d in traces.items() if n.startswith("kineto_")},
         "chakra": chakra_inputs(), "gpu": files("gpus"), "architecture": files("architectures"), "topology": files("topologies"),
@@ -350,6 +498,10 @@ def main() -> None:
     out = Path(sys.argv[2])
     fill(out / "data/architectures", {f.name: f.read_bytes() for f in (DATA / "architectures").glob("*.json")})
     fill(out / "data/gpus", {f"{gpu}.json": (DATA / f"gpus/{gpu}.json").read_bytes() for gpu in GPUS})
+    for folder in ("frameworks", "overheads", "suites"):
+        fill(out / "data" / folder, {f.name: f.read_bytes() for f in (DATA / folder).glob("*.json")})
+    fill(out / "data/topologies", {f"{name}.json": (DATA / f"topologies/{name}.json").read_bytes() for name in TOPOLOGIES})
+    (out / "data/fitted.json").write_bytes(small_model(DATA / "models/gemm-float32.json"))
     all_hostile = fill(out / "hostile/texts", hostile_texts())
     for target, seeds in inputs(Path(sys.argv[1])).items():
         files = fill(out / target, seeds) + fill(out / "hostile" / target, odd_values(min(seeds.values(), key=len)))

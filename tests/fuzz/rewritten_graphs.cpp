@@ -1,0 +1,240 @@
+#include "rewritten_graphs.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "fuzz.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrite_options.hpp"
+
+namespace perfmodel::fuzz {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostChanges = 64;
+
+// Small enough to be rewritten hundreds of times a second.
+std::map<std::string, ExecutionGraph> make_bases() {
+  std::map<std::string, ExecutionGraph> bases;
+  for (const bool on_gpu : {true, false}) {
+    TrainingOptions training;
+    if (!on_gpu) training.pytorch.device = {.kind = Device::Kind::kCpu};
+    const std::string device = on_gpu ? "_gpu" : "_cpu";
+
+    MlpConfig mlp{.widths = {8, 16, 4}, .batch = 2, .training = training};
+    bases["mlp" + device] = build_mlp(mlp).value();
+
+    DlrmConfig dlrm{.bottom_mlp = {4, 8},
+                    .top_mlp = {11, 1},
+                    .tables = {{100, 8, 2}, {50, 8, 1}},
+                    .batch = 2,
+                    .table_batched = false,
+                    .training = training};
+    bases["dlrm" + device] = build_dlrm(dlrm).value();
+
+    BertConfig bert = bert_preset("bert-base").value();
+    bert.layers = 2;
+    bert.hidden = 8;
+    bert.heads = 2;
+    bert.feed_forward = 16;
+    bert.vocabulary = 50;
+    bert.batch = 2;
+    bert.sequence = 4;
+    bert.training.pytorch = training.pytorch;
+    bases["bert" + device] = build_bert(bert).value();
+
+    for (const RecurrentCell cell : {RecurrentCell::kLstm, RecurrentCell::kGru}) {
+      const LstmConfig recurrent{.cell = cell,
+                                 .form = RecurrentForm::kUnfused,
+                                 .vocabulary = 6,
+                                 .embedding = 4,
+                                 .hidden = 4,
+                                 .layers = 1,
+                                 .dropout = 0,
+                                 .batch = 2,
+                                 .steps = 2,
+                                 .training = training};
+      bases[(cell == RecurrentCell::kLstm ? "lstm" : "gru") + device] =
+          build_lstm(recurrent).value();
+    }
+
+    ResnetConfig resnet = resnet_preset("resnet18").value();
+    resnet.batch = 1;
+    resnet.training.pytorch = training.pytorch;
+    bases["resnet" + device] = build_resnet(resnet).value();
+  }
+  return bases;
+}
+
+std::optional<std::int64_t> integer(const Json& document, const char* key) {
+  const auto at = document.find(key);
+  if (at == document.end() || !at->is_number()) return {};
+  return at->is_number_integer() ? at->get<std::int64_t>() : 0;
+}
+
+void change_tensors(ExecutionGraph& graph, const Node& node, const Json& change) {
+  const auto note = [&](const Tensor& of_node) {
+    Tensor& tensor = graph.tensors[static_cast<std::size_t>(&of_node - graph.tensors.data())];
+    if (const auto rank = integer(change, "rank")) {
+      tensor.rank = static_cast<std::uint16_t>(std::clamp<std::int64_t>(*rank, 0, tensor.rank));
+    }
+    if (const auto dtype = integer(change, "dtype")) {
+      tensor.dtype = static_cast<DType>(std::clamp<std::int64_t>(*dtype, 0, 14));
+    }
+    if (const auto device = integer(change, "device")) {
+      tensor.device.kind = static_cast<Device::Kind>(std::clamp<std::int64_t>(*device, 0, 3));
+    }
+    if (const auto id = integer(change, "tensor")) tensor.id = *id;
+    if (const auto storage = integer(change, "storage")) tensor.storage_id = *storage;
+    const auto size = integer(change, "size");
+    if (!size || tensor.rank == 0) return;
+    graph.shape_pool[tensor.shape_begin] = *size;
+    tensor.numel = 1;
+    for (std::int64_t n : graph.shape(tensor)) {
+      if (n < 0 || (n > 0 && tensor.numel > (std::int64_t{1} << 40) / n)) return;
+      tensor.numel *= n;
+    }
+  };
+  for_each_tensor(graph, graph.inputs(node), note);
+  for_each_tensor(graph, graph.outputs(node), note);
+}
+
+void change_node(ExecutionGraph& graph, const Json& change) {
+  const auto node_at = [&](const char* key) -> Node* {
+    const auto index = integer(change, key);
+    if (!index) return nullptr;
+    const auto count = static_cast<std::uint64_t>(graph.nodes.size());
+    return &graph.nodes[static_cast<std::uint64_t>(*index) % count];
+  };
+  Node* node = node_at("node");
+  if (!node) return;
+  if (const Node* parent = node_at("parent")) node->parent_id = parent->id;
+  if (const auto id = integer(change, "parent_id")) node->parent_id = *id;
+  if (Node* other = node_at("swap")) std::swap(node->id, other->id);
+  if (const Node* other = node_at("name")) node->name = other->name;
+  if (const Node* other = node_at("arguments")) {
+    node->inputs_begin = other->inputs_begin;
+    node->inputs_count = other->inputs_count;
+  }
+  if (const auto thread = integer(change, "thread")) {
+    node->thread = static_cast<std::int32_t>(*thread);
+  }
+  if (const auto sequence = integer(change, "sequence")) node->seq_id = *sequence;
+  if (const auto scope = integer(change, "scope")) node->scope = static_cast<Scope>(*scope & 0xFF);
+  if (const auto partner = integer(change, "fw_parent")) node->fw_parent = *partner;
+  if (const auto count = integer(change, "inputs")) {
+    node->inputs_count =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count, 0, node->inputs_count));
+  }
+  if (const auto count = integer(change, "outputs")) {
+    node->outputs_count =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count, 0, node->outputs_count));
+  }
+  change_tensors(graph, *node, change);
+}
+
+constexpr const char* kEach[] = {"--batch 6",
+                                 "--sequence 6",
+                                 "--precision bf16",
+                                 "--precision bf16-o2",
+                                 "--precision fp16-scaled",
+                                 "--precision fp8",
+                                 "--precision nvfp4",
+                                 "--precision fp16",
+                                 "--checkpoint 1",
+                                 "--checkpoint 1,masks",
+                                 "--recompute selective",
+                                 "--recompute dropout",
+                                 "--recompute scoring",
+                                 "--in-place gelu,layernorm",
+                                 "--offload-activations",
+                                 "--grad-dtype bf16",
+                                 "--accumulate 2",
+                                 "--optimizer adam",
+                                 "--optimizer fused",
+                                 "--data-parallel 8",
+                                 "--tensor-parallel 2",
+                                 "--tensor-parallel 2,sequence",
+                                 "--cuda-graphs",
+                                 "--compiled",
+                                 "--retarget nvidia",
+                                 "--retarget amd",
+                                 "--fuse-tables sgd",
+                                 "--fuse-elementwise",
+                                 "--fuse post-scheduling",
+                                 "--lstm fused",
+                                 "--lstm fused-wavefront",
+                                 "--lstm unfused",
+                                 "--lstm library",
+                                 "--hash-weights aten::linear:compression=2",
+                                 "--hash-weights *:compression=2:scheme=hashednet",
+                                 "--index-skew 1.05",
+                                 "--subgraph aten::*",
+                                 "--remove aten::t",
+                                 "--kernel-time aten::mm=3",
+                                 "--scale-kernel aten::*=0.5"};
+
+}  // namespace
+
+std::optional<ExecutionGraph> graph_of(const Json& document, std::string_view text) {
+  static const std::map<std::string, ExecutionGraph> bases = make_bases();
+  std::string file(text);
+  if (const auto graph = document.find("graph"); graph != document.end()) {
+    const auto base = graph->is_string() ? bases.find(graph->get<std::string>()) : bases.end();
+    if (base == bases.end()) {
+      file = graph->dump(-1, ' ', false, Json::error_handler_t::replace);
+    } else {
+      ExecutionGraph changed = base->second;
+      const Json changes = document.value("changes", Json::array());
+      for (std::size_t i = 0; i < std::min(changes.size(), kMostChanges); ++i) {
+        if (changes.is_array()) change_node(changed, changes[i]);
+      }
+      index_graph(changed);
+      file = execution_graph_json(changed);
+    }
+  }
+  auto read = parse_execution_graph(file, "input");
+  if (!read) return {};  // execution_graph looks at those
+  return std::move(*read);
+}
+
+std::optional<NamedRewrite> rewrite_of(const std::string& text) {
+  const std::size_t space = text.find(' ');
+  const cli::RewriteOption* option = cli::find_rewrite_option(text.substr(0, space));
+  if (!option) return {};
+  auto rewrite =
+      cli::named_rewrite(*option, space == text.npos ? std::string() : text.substr(space + 1));
+  if (!rewrite) {
+    check_error(rewrite.error());
+    return {};
+  }
+  return std::move(*rewrite);
+}
+
+const std::vector<NamedRewrite>& each_rewrite() {
+  static const std::vector<NamedRewrite> made = [] {
+    std::vector<NamedRewrite> rewrites;
+    for (const char* text : kEach) rewrites.push_back(rewrite_of(text).value());
+    for (const cli::RewriteOption& option : cli::rewrite_options()) {
+      PERFMODEL_CHECK(std::ranges::any_of(rewrites, [&](const NamedRewrite& rewrite) {
+        return rewrite.name.starts_with(option.flag);
+      }));
+    }
+    return rewrites;
+  }();
+  return made;
+}
+
+void check_written(const ExecutionGraph& graph) {
+  const std::string written = execution_graph_json(graph);
+  const auto read = parse_execution_graph(written, "written");
+  PERFMODEL_CHECK(read.has_value());
+  PERFMODEL_CHECK(execution_graph_json(*read) == written);
+}
+
+}  // namespace perfmodel::fuzz
