@@ -44,8 +44,8 @@ def recording(folder):
 def snapshot(folder):
     """What the CUDA allocator holds: the calls that allocated it, with the files that they stand in."""
     block = {"size": 1024, "state": "active_allocated", "address": 1000,
-             "frames": [{"name": "forward", "filename": "/home/wilhelmina/net.py", "line": 7}]}
-    file = folder / "gpubox17_4711.1700000000.json"
+             "frames": [{"name": "run /home/wilhelmina/net.py", "filename": "net.py", "line": 7}]}
+    file = folder / "wilhelmina_snapshot.json"
     file.write_text(json.dumps({"segments": [{"device": 0, "address": 1000, "total_size": 2097152, "blocks": [
         block, {"size": 2096128, "state": "inactive", "address": 2024, "frames": []}]}], "device_traces": []}))
     return file

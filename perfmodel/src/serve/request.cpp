@@ -299,7 +299,14 @@ class LineReader {
                           wanted == json_type::array ? "a list" : "an object"));
       return simdjson::SUCCESS;
     }
-    return value.raw_json().get(to);
+    if (wanted == json_type::array) {
+      ondemand::array list;
+      if (auto code = value.get_array().get(list)) return code;
+      return list.raw_json().get(to);
+    }
+    ondemand::object object;
+    if (auto code = value.get_object().get(object)) return code;
+    return object.raw_json().get(to);
   }
 
   simdjson::error_code share(std::string_view key, ondemand::value& value, double& to) {
