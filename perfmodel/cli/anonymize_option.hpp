@@ -2,6 +2,7 @@
 
 #include <CLI/App.hpp>
 #include <memory>
+#include <string>
 
 #include "base/anonymize.hpp"
 
@@ -13,6 +14,13 @@ inline CLI::Option* add_anonymize(CLI::App& app, std::shared_ptr<Anonymizer>& an
       "--anonymize",
       [&anonymizer] { anonymizer = std::make_shared<Anonymizer>(Anonymizer::of_this_machine()); },
       "Pseudonyms for the names of users, hosts, addresses and mails in names, labels and files");
+}
+
+/// With pseudonyms where the command was given `--anonymize`.
+inline std::string with_pseudonyms(std::string text,
+                                   const std::shared_ptr<Anonymizer>& anonymizer) {
+  if (anonymizer) anonymizer->replace(text);
+  return text;
 }
 
 }  // namespace perfmodel::cli

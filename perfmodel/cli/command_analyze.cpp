@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "analyzed_inputs.hpp"
+#include "anonymize_option.hpp"
 #include "command.hpp"
 #include "findings_report.hpp"
 
@@ -34,7 +35,11 @@ Result<void> run_analyze(const AnalyzeArguments& arguments) {
     }
   }
   FindingsReport report{.gpu = inputs->gpu_title(), .found = std::move(*found)};
-  for (const std::string& file : arguments.inputs.files) report.files.push_back(file_name(file));
+  const auto& anonymizer = arguments.inputs.anonymizer;
+  for (std::string& warning : report.found.warnings) warning = with_pseudonyms(warning, anonymizer);
+  for (const std::string& file : arguments.inputs.files) {
+    report.files.push_back(with_pseudonyms(file_name(file), anonymizer));
+  }
   if (!arguments.json) return print_report(findings_text(report, arguments.full));
   Json json = document(schemas::kAnalyze);
   json.update(findings_keys(report));

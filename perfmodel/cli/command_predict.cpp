@@ -130,8 +130,7 @@ class Run {
   }
 
   std::string shown_name(const std::string& file) const {
-    const std::string name = file_name(file);
-    return arguments_.anonymizer ? arguments_.anonymizer->replaced(name) : name;
+    return with_pseudonyms(file_name(file), arguments_.anonymizer);
   }
 
   // A trace is read once if all graphs share it.
@@ -349,6 +348,7 @@ class Run {
   }
 
   void warn(std::string warning) {
+    warning = with_pseudonyms(std::move(warning), arguments_.anonymizer);
     if (std::ranges::find(report_.warnings, warning) == report_.warnings.end()) {
       report_.warnings.push_back(std::move(warning));
     }

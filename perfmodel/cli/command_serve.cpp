@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "client_command.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "overheads_option.hpp"
@@ -25,7 +26,8 @@ struct ServeArguments {
   serve::ServiceOptions service;
   serve::ServerOptions server;
   double timeout_ms = 0;
-  std::size_t max_graph_mib = 4096;
+  std::size_t max_graph_mib = 4096, max_command_mib = 4096;
+  bool answers_command = false;  // the process of one command of a client
 };
 
 // What a signal handler may look at.
@@ -53,6 +55,7 @@ void stop_on_signals(serve::Server& server, const std::string& socket) {
 }
 
 Result<void> run_serve(ServeArguments& arguments) {
+  if (arguments.answers_command) return answer_client_command();
   if (!arguments.files.empty() && !std::filesystem::is_directory(arguments.files)) {
     return Unexpected{Error{.code = ErrorCode::kIo,
                             .message = "expected a folder for --allow-files, found none",
@@ -65,6 +68,10 @@ Result<void> run_serve(ServeArguments& arguments) {
   arguments.service.max_graph_bytes = arguments.max_graph_mib << 20;
   arguments.service.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout_ms));
+  const ClientCommandLimits limits{.memory_bytes = arguments.max_command_mib << 20};
+  arguments.service.run_command = [limits](const serve::CommandQuestion& question) {
+    return run_client_command(question, limits);
+  };
   auto predictor = Predictor::load(arguments.config);
   if (!predictor) return Unexpected{predictor.error()};
   serve::Service service(std::move(*predictor), arguments.service);
@@ -95,7 +102,8 @@ Command serve_command(CLI::App& parent) {
       ->check(between(0, 1024))
       ->capture_default_str();
   app->add_option("--costly-threads", arguments->server.costly_threads,
-                  "Threads beside these for what takes long (build, load, searches, large graphs), "
+                  "Threads beside these for what takes long (build, load, searches, commands, "
+                  "large graphs), "
                   "at low priority, clients taking turns (default: half as many; none beside one)")
       ->type_name("N")
       ->check(between(0, 1024));
@@ -120,6 +128,12 @@ Command serve_command(CLI::App& parent) {
       ->type_name("MIB")
       ->check(between(1, 1 << 20))
       ->capture_default_str();
+  app->add_option("--max-command-mib", arguments->max_command_mib,
+                  "Memory of one command that a client asks for (ask), in MiB")
+      ->type_name("MIB")
+      ->check(between(64, 1 << 20))
+      ->capture_default_str();
+  app->add_flag("--answer-command", arguments->answers_command)->group("");
   app->add_option("--gpus", arguments->config.gpus, "GPUs to load; default: all")
       ->type_name("GPU,...")
       ->delimiter(',');

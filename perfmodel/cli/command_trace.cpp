@@ -34,6 +34,20 @@ struct TraceArguments {
 
 constexpr std::size_t kRowsOfScreen = 8, kRowsOfFullTables = 25;
 
+// Calls of Python name files.
+void anonymize_snapshot(AllocatorSnapshot& snapshot, Anonymizer& anonymizer) {
+  const auto visit = [&snapshot](const auto& change) {
+    change(snapshot.source);
+    for (std::string& warning : snapshot.warnings) change(warning);
+    for (SnapshotDevice& device : snapshot.devices) {
+      for (SnapshotDevice::Block& block : device.largest) change(block.frame);
+      change(device.memory.peak_op);
+    }
+  };
+  visit([&](const std::string& text) { anonymizer.learn(text); });
+  visit([&](std::string& text) { anonymizer.replace(text); });
+}
+
 Result<void> run_snapshot(SnapshotKind kind, const TraceArguments& arguments) {
   if (kind == SnapshotKind::kPickle) {
     return Unexpected{Error{.code = ErrorCode::kFormat,
@@ -48,8 +62,9 @@ Result<void> run_snapshot(SnapshotKind kind, const TraceArguments& arguments) {
                                        "allocator, which has none",
                             .file = arguments.traces.front()}};
   }
-  const auto snapshot = read_allocator_snapshot(arguments.traces.front());
+  auto snapshot = read_allocator_snapshot(arguments.traces.front());
   if (!snapshot) return Unexpected{snapshot.error()};
+  if (arguments.anonymizer) anonymize_snapshot(*snapshot, *arguments.anonymizer);
   if (!arguments.memory_curve.empty()) {
     auto written = write_memory_curves(curves(*snapshot), snapshot->source, arguments.memory_curve);
     if (!written) return written;
@@ -93,8 +108,9 @@ Result<void> run_comparison(const TraceArguments& arguments) {
   auto comparison =
       compare({found[0].report, found[0].analysis}, {found[1].report, found[1].analysis});
   if (!comparison) return Unexpected{comparison.error()};
-  const std::string before = file_name(arguments.traces.front()),
-                    after = file_name(arguments.compare);
+  const std::string before =
+                        with_pseudonyms(file_name(arguments.traces.front()), arguments.anonymizer),
+                    after = with_pseudonyms(file_name(arguments.compare), arguments.anonymizer);
   if (arguments.json) return print_document(comparison_json(*comparison, before, after));
   return print_report(comparison_text(*comparison, before, after,
                                       arguments.top.value_or(kRowsOfScreen), bold_allowed()));

@@ -3,8 +3,8 @@
 
     anonymize_test.py PERFPREDICT SAMPLE      a Kineto trace
 
-Names of a user, a host, a mail and addresses are put into ops, labels and the name of the file; tables, timelines and
-pages must not hold them, unless asked to.
+Names of a user, a host, a mail and addresses are put into ops, labels and the name of the file; tables, timelines,
+pages, exported traces and what commands print must not hold them, unless asked to.
 """
 import json
 import pathlib
@@ -41,6 +41,39 @@ def recording(folder):
     return file
 
 
+def snapshot(folder):
+    """What the CUDA allocator holds: the calls that allocated it, with the files that they stand in."""
+    block = {"size": 1024, "state": "active_allocated", "address": 1000,
+             "frames": [{"name": "run /home/wilhelmina/net.py", "filename": "net.py", "line": 7}]}
+    file = folder / "wilhelmina_snapshot.json"
+    file.write_text(json.dumps({"segments": [{"device": 0, "address": 1000, "total_size": 2097152, "blocks": [
+        block, {"size": 2096128, "state": "inactive", "address": 2024, "frames": []}]}], "device_traces": []}))
+    return file
+
+
+def printed(trace, folder):
+    """What commands print and export of it, with pseudonyms; each must hold some."""
+    other = folder / "gpubox17_4712.1700000001.pt.trace.json"
+    other.write_bytes(trace.read_bytes())
+    yield "trace", run("trace", trace, "--full", "--anonymize")
+    yield "trace --json", run("trace", trace, "--json", "--anonymize")
+    yield "trace --compare", run("trace", trace, "--compare", other, "--json", "--anonymize")
+    yield "analyze", run("analyze", trace, "--json", "--anonymize")
+    yield "analyze of a prediction", run("analyze", trace, "--gpu", "t4", "--json", "--anonymize")
+    yield "replay", run("replay", trace, "--json", "--anonymize")
+    yield "predict", run("predict", trace, "--gpu", "t4", "--full", "--anonymize")
+    yield "a snapshot", run("trace", snapshot(folder), "--json", "--anonymize")
+    run("trace", trace, "--csv", folder / "tables", "--anonymize")
+    yield "trace --csv", "".join(file.read_text() for file in (folder / "tables").iterdir())
+    run("predict", trace, "--gpu", "t4", "--chakra", folder / "step", "--anonymize")
+    yield "predict --chakra", (folder / "step.0.et").read_bytes().decode("latin-1")
+    page = [folder / name for name in ("page.html", "page.speedscope.json", "page.csv", "page.svg", "page.trace.json")]
+    run("report", trace, "-o", page[0], "--speedscope", page[1], "--csv", page[2], "--picture", page[3], "--timeline",
+        page[4], "--anonymize")
+    for file in page:
+        yield f"report: {file.name}", file.read_text()
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -60,6 +93,11 @@ def main():
             text = file.read_text()
             found = [word for word in PRIVATE if word in text]
             assert found == [], f"{file.name} holds {found}"
+        for way, text in printed(trace, folder):
+            found = [word for word in PRIVATE if word in text]
+            assert found == [], f"{way} holds {found}: {text[text.index(found[0]) - 60:][:120]!r}"
+            # CSV and SVG hold kernels, whose names tell nothing.
+            assert "user-1" in text or "host-1" in text or way.endswith((".csv", ".svg")), f"{way} holds no pseudonym"
         table = json.loads(files["table"].read_text())
         assert table["sources"] == ["host-1_4711.1700000000.pt.trace.json"], table["sources"]
         names = " ".join(table["ops"])

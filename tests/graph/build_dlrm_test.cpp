@@ -552,7 +552,7 @@ TEST(BuildDlrm, BadConfigsAreRefusedByName) {
             "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
             "nn.EmbeddingBag per table");
   EXPECT_EQ(message([](DlrmConfig& c) { c.cross = {.layers = 2, .rank = 0}; }),
-            "cross: expected 0 to 1000 layers of rank 1 to 2^30, found 2 of rank 0");
+            "cross: expected 0 to 1024 layers of rank 1 to 2^30, found 2 of rank 0");
   // Tables of any dim are fine where vectors only stand side by side.
   EXPECT_EQ(message([](DlrmConfig& c) {
               c.tables[1].dim = 4;

@@ -80,7 +80,7 @@ TEST_F(RecordedCollective, LeavesNothingToFsdp) {
 
 TEST_F(RecordedCollective, NeedsAWorld) {
   EXPECT_FALSE(scale_out({.world = 0}));
-  EXPECT_FALSE(scale_out({.world = (std::int64_t{1} << 24) + 1}));
+  EXPECT_FALSE(scale_out({.world = (std::int64_t{1} << 20) + 1}));
   EXPECT_FALSE(scale_out({.world = 2, .interference = 0.9}));
 }
 

@@ -103,6 +103,49 @@ TEST_F(ServiceTest, SaysWhatIsWrong) {
   EXPECT_TRUE(ask(R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})").contains("result"));
 }
 
+TEST_F(ServiceTest, CommandsAreRunByWhoOffersIt) {
+  expect_error(R"({"op": "ask", "command": "gpus"})", "impossible", "expected a server with");
+  std::vector<std::string> files;
+  Json request;
+  Result<CommandAnswer> answer = CommandAnswer{.document = "{\n \"a\": \"b\\nc\"\n}\n",
+                                               .messages = {"m"},
+                                               .error = {},
+                                               .is_bad_request = false};
+  const auto run = [&](const CommandQuestion& question) {
+    for (const auto& file : std::filesystem::directory_iterator(question.folder)) {
+      files.push_back(file.path().filename().string());
+    }
+    request = Json::parse(question.request);
+    return answer;
+  };
+  Service service(predictor(), {.run_command = run});
+  service.answer(R"({"op": "build", "name": "d", "family": "mlp"})", {});
+  const auto ask = [&](const std::string& more) {
+    const std::string line =
+        service.answer(R"({"op": "ask", "command": "memory")" + more + "}", {});
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    return Json::parse(line);
+  };
+  Json made =
+      ask(R"(, "arguments": ["d"], "files": {"t": "x", "u": {"v": 1}}, "options": {"g": 1})");
+  EXPECT_EQ(made["result"]["document"]["a"], "b\nc");
+  EXPECT_EQ(made["result"]["messages"][0], "m");
+  EXPECT_THAT(files, testing::UnorderedElementsAre("d", "t", "u"));
+  EXPECT_EQ(request["arguments"][0], "d");
+  EXPECT_EQ(request["options"]["g"], 1);
+  // What leads out of the folder; a graph that was asked for and not written; what the command
+  // says.
+  for (const char* more :
+       {R"(, "arguments": ["/etc/passwd"])", R"(, "options": {"gpu": "a/../../b"})",
+        R"(, "files": {"../t": ""})", R"(, "name": "a/b")", R"(, "name": "n")"}) {
+    EXPECT_EQ(ask(more)["error"]["code"], "impossible") << more;
+  }
+  answer->error = Error{.code = ErrorCode::kIo, .message = "no"};
+  EXPECT_EQ(ask("")["error"]["code"], "io");
+  answer->is_bad_request = true;
+  EXPECT_EQ(ask("")["error"]["code"], "bad_request");
+}
+
 TEST_F(ServiceTest, AnswersAreThePredictorsToTheBit) {
   build();
   const auto graph = build_model({.family = "dlrm"});
@@ -180,6 +223,10 @@ TEST_F(ServiceTest, SaysWhatIsWrongWithALayout) {
   expect_error(layout_line("layout", R"("zero": "4")"), "unknown_name", "zero: expected one of");
   expect_error(layout_line("layout", R"("tied": 1)"), "bad_request", "/tied: expected true");
   expect_error(layout_line("layout", R"("dropout": 1)"), "bad_request", "/dropout");
+  expect_error(layout_line("layout", R"("expert_imbalance": 101)"), "impossible", "0 to 100");
+  expect_error(layout_line("layout", R"("expert_capacity": "2")"), "bad_request", "a number");
+  expect_error(layout_line("layout", R"("context_balanced": 1)"), "bad_request", "true or false");
+  expect_error(layout_line("layout", R"("overlap_experts": 1)"), "bad_request", "true or false");
   expect_error(layout_line("layout", R"("top": 3)"), "bad_request", "/top: expected no such key");
   expect_error(layout_line("layout_rank", R"("top": 3)"), "bad_request", "/world: expected one");
   expect_error(layout_line("layout_rank", R"("world": 7, "tp": 7)"), "impossible", "7 GPUs");

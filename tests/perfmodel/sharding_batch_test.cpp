@@ -571,8 +571,8 @@ TEST(ShardingBatch, RefusesWhatCannotBe) {
   EXPECT_EQ(message(study),
             "dense part: expected float32, tf32, float16 or bfloat16, found float7");
   study = small_study();
-  study.dense->cross_layers = 1001;
-  EXPECT_EQ(message(study), "dense part: expected 1 to 1000 cross layers, found 1001");
+  study.dense->cross_layers = 1025;
+  EXPECT_EQ(message(study), "dense part: expected 1 to 1024 cross layers, found 1025");
   study = small_study();
   study.dense->pool_stride = 0;
   EXPECT_EQ(message(study), "dense part: expected 1 to 16777216 elements per pool, found 0");

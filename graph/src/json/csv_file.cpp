@@ -26,6 +26,9 @@ Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
 constexpr std::size_t kInflatedTableFloor = std::size_t{64} << 20,
                       kMostTableBytes = std::size_t{4} << 30;
 
+// Each name of a header is compared with all before it.
+constexpr std::size_t kMostColumns = 4096;
+
 /// The text of a table, inflated where it is gzip.
 class InflatedFile {
  public:
@@ -84,6 +87,14 @@ class InflatedFile {
 };
 
 Result<std::string> read_inflated(const std::filesystem::path& file) {
+  // Not read to be refused. What is compressed grows where it does not stay as it is.
+  std::error_code no_size;
+  const std::uintmax_t on_disk = std::filesystem::file_size(file, no_size);
+  if (!no_size && on_disk > kMostTableBytes) {
+    return unreadable_table(file, ErrorCode::kSyntax,
+                            fmt::format("expected a table of at most {} GiB, found {} bytes",
+                                        kMostTableBytes >> 30, on_disk));
+  }
   InflatedFile source(file);
   std::string text;
   constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -253,6 +264,11 @@ Result<CsvFile> CsvFile::of_text(const std::filesystem::path& file, std::string 
     return unreadable_table(file, ErrorCode::kFormat, "expected a header, found an empty file");
   }
   csv.header_line_ = csv.line_;
+  if (csv.cells_.size() > kMostColumns) {
+    return Unexpected{csv.at(
+        csv.cells_[kMostColumns].offset,
+        fmt::format("expected at most {} columns, found {}", kMostColumns, csv.cells_.size()))};
+  }
   for (const Cell& cell : csv.cells_) {
     if (cell.text.empty()) {
       return Unexpected{csv.at(cell.offset, "expected the name of a column, found nothing")};

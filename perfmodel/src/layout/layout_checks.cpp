@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/size_limits.hpp"
 #include "layer_kinds.hpp"
 #include "layout_work.hpp"
 
@@ -15,8 +16,7 @@ namespace perfmodel {
 namespace {
 
 // What counts and sums of them still hold.
-constexpr std::int64_t kMostLayers = 1024, kMostWidth = 1 << 24,
-                       kMostTokens = std::int64_t{1} << 32;
+constexpr std::int64_t kMostWidth = 1 << 24, kMostTokens = std::int64_t{1} << 32;
 constexpr double kMostParameters = 1e15, kMostElements = 1e17;
 
 Unexpected impossible_layout(std::string message) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/size_limits.hpp"
 #include "fsdp_program.hpp"
 #include "given_times.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -15,14 +16,13 @@ namespace perfmodel {
 namespace {
 
 Result<void> check(const ScaleOut& how) {
-  constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
   if (how.world < 1) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected at least 1 rank, found {}", how.world));
   }
-  if (how.world > kMostRanks) {
+  if (how.world > kMostJobRanks) {
     return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} ranks, found {}", kMostRanks, how.world));
+                fmt::format("expected at most {} ranks, found {}", kMostJobRanks, how.world));
   }
   if (!(how.interference >= 1 && how.interference < std::numeric_limits<double>::infinity())) {
     return fail(ErrorCode::kImpossible,

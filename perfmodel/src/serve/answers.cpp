@@ -1,5 +1,7 @@
 #include "answers.hpp"
 
+#include <fmt/format.h>
+
 #include "base/secrets.hpp"
 #include "layout/layout_json.hpp"
 
@@ -129,9 +131,13 @@ Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>
   return json;
 }
 
+std::string result_line(const std::string& id, std::string_view result) {
+  return fmt::format("{{\"id\":{},\"result\":{}}}", id, result);
+}
+
 std::string result_line(const std::string& id, const Json& result) {
-  return "{\"id\":" + id +
-         ",\"result\":" + result.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+  return result_line(id,
+                     std::string_view(result.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 std::string error_line(const std::string& id, const std::string& code, const std::string& message) {

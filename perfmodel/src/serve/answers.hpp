@@ -23,6 +23,8 @@ Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>
 
 /// One line without newline, in UTF-8 whatever the strings hold.
 std::string result_line(const std::string& id, const Json& result);
+/// The same of a result in JSON text without newlines.
+std::string result_line(const std::string& id, std::string_view result);
 /// The message is plain text without secrets, whatever the request or a file held.
 std::string error_line(const std::string& id, const std::string& code, const std::string& message);
 /// The same of a request that nobody has read: `"id":null`.

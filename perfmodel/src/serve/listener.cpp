@@ -65,7 +65,8 @@ Result<Listener> Listener::open(const std::filesystem::path& path) {
   if (!bound) return io_error(path, "expected a folder for the socket, found: " + reason());
   made.path_ = path;
   made.inode_ = inode_of(path.c_str());
-  if (listen(made.descriptor_, 64) != 0) {
+  // Crowds that come at once wait for `accept`, as many as the system lets them.
+  if (listen(made.descriptor_, SOMAXCONN) != 0) {
     return io_error(path, "expected a socket to listen on, found: " + reason());
   }
   return made;

@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "base/secrets.hpp"
+#include "base/size_limits.hpp"
 
 namespace perfmodel::serve {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
+using ondemand::json_type;
 
 constexpr std::size_t kMaxId = 256, kMaxText = 4096;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxLayers = 1000, kMaxWorld = 1 << 20, kMostLayouts = 1000;
+constexpr std::int64_t kMostLayouts = 1000;
 
 // What a layout is asked about, whether one is named or searched for.
 const std::vector<std::string_view>& layout_keys() {
@@ -66,7 +68,11 @@ const std::vector<std::string_view>& layout_keys() {
                                                      "next_tokens",
                                                      "lora",
                                                      "lora_on",
-                                                     "frozen_bits"};
+                                                     "frozen_bits",
+                                                     "expert_imbalance",
+                                                     "expert_capacity",
+                                                     "context_balanced",
+                                                     "overlap_experts"};
   return keys;
 }
 std::vector<std::string_view> layout_rank_keys() {
@@ -108,7 +114,8 @@ const std::vector<OpRow>& ops() {
        Op::kOptimize,
        {"graph", "gpu", "world", "topology", "host_scale", "interference", "allow", "objective",
         "memory_limit_gb", "time_budget_s"},
-       {"graph", "gpu"}}};
+       {"graph", "gpu"}},
+      {"ask", Op::kAsk, {"command", "arguments", "options", "files", "name"}, {"command"}}};
   return rows;
 }
 
@@ -176,8 +183,8 @@ class LineReader {
     if (key == "optimizer") return text(key, value, request_.model.optimizer);
     if (key == "batch") return integer(key, value, kMaxSize, request_.model.batch);
     if (key == "sequence") return integer(key, value, kMaxSize, request_.model.sequence);
-    if (key == "layers") return integer(key, value, kMaxLayers, request_.model.layers);
-    if (key == "world") return integer(key, value, kMaxWorld, request_.world);
+    if (key == "layers") return integer(key, value, kMostLayers, request_.model.layers);
+    if (key == "world") return integer(key, value, kMostJobRanks, request_.world);
     if (key == "strategy") return strategy(value);
     if (key == "interference") return factor(key, value, request_.interference);
     if (key == "host_scale") return factor(key, value, request_.host_scale);
@@ -188,6 +195,12 @@ class LineReader {
     if (auto* to = layout_count(key)) return integer(key, value, kMaxSize, *to);
     if (auto* to = layout_text(key)) return text(key, value, *to);
     if (auto* to = layout_flag(key)) return flag(key, value, *to);
+    if (key == "command") return text(key, value, request_.asked.command);
+    if (key == "arguments") return raw(key, value, json_type::array, request_.asked.arguments);
+    if (key == "options") return raw(key, value, json_type::object, request_.asked.options);
+    if (key == "files") return raw(key, value, json_type::object, request_.asked.files);
+    if (key == "expert_imbalance") return amount(key, value, request_.job.expert_imbalance);
+    if (key == "expert_capacity") return amount(key, value, request_.job.expert_capacity);
     if (key == "dropout") return share(key, value, request_.job.dropout);
     if (key == "top") return integer(key, value, kMostLayouts, request_.top);
     if (key == "keep_ops") {
@@ -249,6 +262,8 @@ class LineReader {
     if (key == "gated") return &request_.job.gated;
     if (key == "tied") return &request_.job.tied;
     if (key == "sequence_parallel") return &request_.parts.sequence_parallel;
+    if (key == "context_balanced") return &request_.parts.context_balanced;
+    if (key == "overlap_experts") return &request_.parts.overlap_experts;
     return nullptr;
   }
 
@@ -260,6 +275,38 @@ class LineReader {
       to = found;
     }
     return simdjson::SUCCESS;
+  }
+
+  // Bounded by what it is for, which the layout's checks know.
+  simdjson::error_code amount(std::string_view key, ondemand::value& value,
+                              std::optional<double>& to) {
+    double found = 0;
+    if (value.get_double().get(found)) {
+      problem(fmt::format("/{}: expected a number", key));
+    } else {
+      to = found;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  // The text of a list or an object, as it stands in the line.
+  simdjson::error_code raw(std::string_view key, ondemand::value& value, json_type wanted,
+                           std::string_view& to) {
+    json_type found;
+    if (auto code = value.type().get(found)) return code;
+    if (found != wanted) {
+      problem(fmt::format("/{}: expected {}, found something else", key,
+                          wanted == json_type::array ? "a list" : "an object"));
+      return simdjson::SUCCESS;
+    }
+    if (wanted == json_type::array) {
+      ondemand::array list;
+      if (auto code = value.get_array().get(list)) return code;
+      return list.raw_json().get(to);
+    }
+    ondemand::object object;
+    if (auto code = value.get_object().get(object)) return code;
+    return object.raw_json().get(to);
   }
 
   simdjson::error_code share(std::string_view key, ondemand::value& value, double& to) {

@@ -23,7 +23,8 @@ enum class Op {
   kExplain,
   kLayout,
   kLayoutRank,
-  kOptimize
+  kOptimize,
+  kAsk
 };
 
 /// What is wrong with a request, beside errors of the library.
@@ -32,7 +33,14 @@ struct Problem {
   std::string message;
 };
 
-/// One request, its text copied but for `inline_graph`.
+/// A command of perfpredict. Lists and objects are JSON text within the line; empty: none.
+struct AskedCommand {
+  std::string command;  ///< "whatif", "shard rank"
+  std::string_view arguments, options;
+  std::string_view files;  ///< by name, to be found by the command
+};
+
+/// One request, its text copied but for `inline_graph` and the parts of `asked`.
 struct Request {
   std::string id = "null";  ///< as JSON, to be repeated in the answer
   Op op = Op::kPing;
@@ -51,6 +59,7 @@ struct Request {
   std::string allow, objective;  ///< of optimize: "precision,fusion"; "step"
   double memory_limit_gb = 0;    ///< 0: what the GPU has
   double time_budget_s = 60;
+  AskedCommand asked;  ///< `name`: what the graph that the command writes is kept as
 };
 
 /// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "answers.hpp"
+#include "ask_command.hpp"
 #include "deadlines.hpp"
 #include "graph_store.hpp"
 #include "latencies.hpp"
@@ -99,7 +100,8 @@ std::uint64_t resident_bytes() {
 }
 
 bool makes_or_searches(Op op) {
-  return op == Op::kLoad || op == Op::kBuild || op == Op::kLayoutRank || op == Op::kOptimize;
+  return op == Op::kLoad || op == Op::kBuild || op == Op::kLayoutRank || op == Op::kOptimize ||
+         op == Op::kAsk;
 }
 
 // Everything that an answer to `predict` or `explain` depends on beside the graph.
@@ -159,6 +161,8 @@ struct Service::State {
   Result<Json> layout(const Request& request);
   Result<Json> layout_rank(const Request& request, std::stop_token cancel);
   Result<Json> optimize(const Request& request, std::stop_token cancel);
+  Result<std::string> ask(const Request& request, const Caller& caller, std::stop_token cancel,
+                          bool& bad_request);
   Json stats() const;
   bool is_costly(const Request& request) const;
   std::string answer(std::string& line, const Caller& caller, Clock::time_point arrived);
@@ -329,6 +333,36 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
   return advice_json(*advice, [](double value) { return Json(value); });
 }
 
+// The text of the result. `bad_request`: the error is how the command was asked for.
+Result<std::string> Service::State::ask(const Request& request, const Caller& caller,
+                                        std::stop_token cancel, bool& bad_request) {
+  if (!options.run_command) {
+    return fail(ErrorCode::kImpossible, "expected a server with commands, found one without");
+  }
+  const auto prepared = prepare_command(
+      request, caller, [this](const std::string& name) { return graphs.find(name); }, cancel);
+  if (!prepared) return Unexpected{prepared.error()};
+  if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
+  const auto answered = options.run_command(prepared->question);
+  if (!answered) return Unexpected{answered.error()};
+  bad_request = answered->is_bad_request;
+  if (answered->error) return Unexpected{*answered->error};
+  Json kept;
+  if (!request.name.empty()) {
+    if (!prepared->folder.has(request.name)) {
+      return fail(ErrorCode::kImpossible,
+                  "/name: expected a command that writes a graph, found one that wrote none");
+    }
+    const Caller own{.folder = prepared->folder.path()};
+    const auto file = allowed_file(request.name, own, options.max_file_bytes);
+    if (!file) return Unexpected{file.error()};
+    auto done = keep(request.name, read_recorded_program(*file), cancel);
+    if (!done) return Unexpected{done.error()};
+    kept = std::move(*done);
+  }
+  return command_result(*answered, kept);
+}
+
 Json Service::State::stats() const {
   const auto cache = predictor.cache_report();
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - began;
@@ -384,6 +418,8 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
       return layout_rank(request, std::move(cancel));
     case Op::kOptimize:
       return optimize(request, std::move(cancel));
+    case Op::kAsk:
+      break;  // answers with text
   }
   return fail(ErrorCode::kImpossible, "expected an operation");
 }
@@ -420,14 +456,20 @@ std::string Service::State::answer(std::string& line, const Caller& caller,
     if (deadlines) {
       deadline.emplace(*deadlines, Deadlines::Clock::now() + options.timeout, source);
     }
-    const auto result = run(request, caller, source.get_token());
-    if (result) return timed(result_line(request.id, *result));
-    const bool late = result.error().code == ErrorCode::kCancelled && !caller.gone.stop_requested();
-    if (late) {
-      return refuse("timeout", fmt::format("expected an answer within {} ms, found none",
-                                           options.timeout.count()));
+    bool bad_request = false;
+    const auto failed = [&](const Error& error) {
+      if (error.code == ErrorCode::kCancelled && !caller.gone.stop_requested()) {
+        return refuse("timeout", fmt::format("expected an answer within {} ms, found none",
+                                             options.timeout.count()));
+      }
+      return refuse(bad_request ? "bad_request" : code_of(error.code), to_string(error));
+    };
+    if (request.op == Op::kAsk) {
+      const auto text = ask(request, caller, source.get_token(), bad_request);
+      return text ? timed(result_line(request.id, std::string_view(*text))) : failed(text.error());
     }
-    return refuse(code_of(result.error().code), to_string(result.error()));
+    const auto result = run(request, caller, source.get_token());
+    return result ? timed(result_line(request.id, *result)) : failed(result.error());
   } catch (const std::bad_alloc&) {
     return refuse("out_of_memory", "out of memory");
   } catch (const std::exception& error) {

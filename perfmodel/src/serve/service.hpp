@@ -10,6 +10,7 @@
 #include <string>
 
 #include "perfmodel/predictor.hpp"
+#include "run_command.hpp"
 
 namespace perfmodel::serve {
 
@@ -20,6 +21,7 @@ struct ServiceOptions {
   std::size_t max_graph_bytes = std::size_t{4} << 30;       ///< of all of them together, estimated
   std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< of a file to load, as it lies there
   std::chrono::milliseconds timeout{0};                     ///< of one request; 0: none
+  RunCommand run_command = {};                              ///< of `ask`; none: it is refused
 };
 
 /// Requests that wait for a thread, as `stats` and `health` tell.

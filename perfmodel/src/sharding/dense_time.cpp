@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/size_limits.hpp"
 #include "price/kernel_work.hpp"
 
 namespace perfmodel::sharding {
@@ -140,7 +141,7 @@ class Layers {
   double activation_bytes_ = 0;
 };
 
-constexpr std::int64_t kWidest = 1 << 24, kMostLayers = 1000, kMostSamples = 1 << 30;
+constexpr std::int64_t kWidest = 1 << 24, kMostSamples = 1 << 30;
 
 Result<void> check(const DensePart& dense, std::int64_t samples) {
   struct Range {

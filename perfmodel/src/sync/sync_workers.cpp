@@ -43,7 +43,9 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 Result<WorkerGroup> parse_group(std::string_view text) {
   const auto parts = split(text, ':');
   const auto refuse = [&] {
-    return impossible("workers as name:count[:step_us[:commit_us]], times above 0",
+    return impossible(fmt::format("workers as name:count[:step_us[:commit_us]], at most {} of "
+                                  "them, times above 0",
+                                  kMostWorkers),
                       fmt::format("\"{}\"", text));
   };
   if (parts.size() > 4 || parts[0].empty()) return refuse();

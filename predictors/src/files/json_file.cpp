@@ -434,19 +434,24 @@ Result<std::string> read_json_text(const std::filesystem::path& file, const std:
                             .file = file}};
   }
   const std::uint64_t most = json_document_limit();
+  const auto too_large = [&] {
+    return Unexpected{
+        Error{.code = ErrorCode::kFormat,
+              .message = "expected " + with_article(what) + " of at most " + std::to_string(most) +
+                         " bytes, found more (perfpredict --json-limit SIZE COMMAND raises it)",
+              .file = file}};
+  };
+  // Not read to be refused; what is no file has no size.
+  if (const auto size = std::filesystem::file_size(file, ignored); !ignored && size > most) {
+    return too_large();
+  }
   std::string text;
   constexpr std::size_t kBlock = 1 << 16;
   for (std::size_t size = 0; stream; size += static_cast<std::size_t>(stream.gcount())) {
     text.resize(size + kBlock);
     stream.read(text.data() + size, kBlock);
     text.resize(size + static_cast<std::size_t>(stream.gcount()));
-    if (text.size() > most) {
-      return Unexpected{Error{
-          .code = ErrorCode::kFormat,
-          .message = "expected " + with_article(what) + " of at most " + std::to_string(most) +
-                     " bytes, found more (perfpredict --json-limit SIZE COMMAND raises it)",
-          .file = file}};
-    }
+    if (text.size() > most) return too_large();
     if (!text.empty() && text.front() == '\0') break;  // no JSON, and perhaps a device without end
   }
   return text;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/size_limits.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -28,8 +29,7 @@ Unexpected unknown_preset(std::string_view what, std::string_view found,
                           const std::vector<std::string_view>& known);
 /// "hidden: expected at least 1, found 0".
 Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int64_t found);
-/// From 1 to kMostLayers: each layer is some hundred nodes, whoever asks for it.
-inline constexpr std::int64_t kMostLayers = 1000;
+/// From 1 to kMostLayers.
 Result<void> expect_layers(std::string_view what, std::int64_t found);
 Result<void> expect_probability(std::string_view what, double found);
 /// Refuses a tensor of 2^60 elements or more.

@@ -146,11 +146,11 @@ Result<void> check(const DlrmConfig& config) {
   if (auto good = check_widths("top MLP", config.top_mlp); !good) return good;
   if (auto good = check_tables(config); !good) return good;
   if (auto good = check_optimizers(config); !good) return good;
-  if (config.cross.layers < 0 || config.cross.layers > 1000 || config.cross.rank < 1 ||
+  if (config.cross.layers < 0 || config.cross.layers > kMostLayers || config.cross.rank < 1 ||
       config.cross.rank > kMostElements >> 30) {
     return bad_config(
-        fmt::format("cross: expected 0 to 1000 layers of rank 1 to 2^30, found {} of rank {}",
-                    config.cross.layers, config.cross.rank));
+        fmt::format("cross: expected 0 to {} layers of rank 1 to 2^30, found {} of rank {}",
+                    kMostLayers, config.cross.layers, config.cross.rank));
   }
   // The largest activation; batch times width must stay countable.
   for (const auto& widths : {config.bottom_mlp, config.top_mlp, {interaction_width(config)}}) {

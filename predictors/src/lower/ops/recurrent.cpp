@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/size_limits.hpp"
 #include "families.hpp"
 #include "price/kernel_work.hpp"
 #include "rule_support.hpp"
@@ -65,7 +66,7 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
   const std::int64_t layers = scalar("num_layers", 9, 1);
   const bool batch_first = flag("batch_first", 10);
   const std::int64_t directions = flag("bidirectional", 13) ? 2 : 1;
-  if (hidden <= 0 || layers <= 0 || layers > 1000) return false;
+  if (hidden <= 0 || layers <= 0 || layers > kMostLayers) return false;
   const std::int64_t gates = mode == 2 ? 4 : mode == 3 ? 3 : 1;
   const std::int64_t features = dim(op, *input, -1);
   const std::int64_t steps = input->rank == 3 ? dim(op, *input, batch_first ? 1 : 0) : 1;

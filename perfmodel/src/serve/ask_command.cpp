@@ -1,0 +1,164 @@
+#include "ask_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/secrets.hpp"
+
+namespace perfmodel::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether brackets stand in more than so many others. What walks over the values recurses.
+bool nests_beyond(std::string_view text, int most) {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\') {
+      ++i;  // nowhere but in texts
+    } else if (c == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (c == '[' || c == '{')) {
+      if (++depth > most) return true;
+    } else if (!in_text && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// Whether the line is JSON throughout is not known before.
+Result<Json> parsed(std::string_view key, std::string_view text, Json empty) {
+  constexpr int kMostNesting = 128;
+  if (text.empty()) return empty;
+  if (nests_beyond(text, kMostNesting)) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("/{}: expected at most {} brackets within brackets", key, kMostNesting));
+  }
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    return fail(ErrorCode::kImpossible, fmt::format("/{}: expected JSON, found none", key));
+  }
+  return json;
+}
+
+void add_words(const Json& value, std::vector<std::string>& words) {
+  if (value.is_string()) words.push_back(value.get<std::string>());
+  if (!value.is_structured()) return;
+  for (const Json& item : value) add_words(item, words);
+}
+
+// Lists of files are parted by commas.
+std::vector<std::string> parts_of(const std::string& word) {
+  std::vector<std::string> parts = {word};
+  for (std::size_t begin = 0; word.find(',') != std::string::npos && begin <= word.size();) {
+    const std::size_t end = std::min(word.find(',', begin), word.size());
+    parts.push_back(word.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool leaves_folder(const fs::path& file) {
+  return file.is_absolute() || std::ranges::find(file, fs::path("..")) != file.end();
+}
+
+// Beside what keeps the process from opening files: whether one is elsewhere is not even told.
+Result<void> check_word(const std::string& word, const Caller& caller) {
+  if (caller.any_file || !leaves_folder(word)) return {};
+  if (!caller.folder.empty()) {
+    std::error_code failure;
+    const fs::path folder = fs::canonical(caller.folder, failure);
+    const fs::path file = failure ? fs::path() : fs::weakly_canonical(word, failure);
+    const auto [end, ignored] = std::ranges::mismatch(folder, file);
+    if (!failure && end == folder.end()) return {};
+  }
+  return fail(ErrorCode::kImpossible,
+              "expected names of graphs, of \"files\" of the request or of files below the allowed "
+              "folder, found \"" +
+                  shown_text(word, 40) + '"');
+}
+
+Result<void> add_files(std::string_view text, CommandFolder& folder) {
+  const auto files = parsed("files", text, Json::object());
+  if (!files) return Unexpected{files.error()};
+  for (const auto& [name, content] : files->items()) {
+    auto added =
+        content.is_string()
+            ? folder.add(name, content.get_ref<const std::string&>())
+            : folder.add(name, content.dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (!added) return added;
+  }
+  return {};
+}
+
+Result<void> add_graphs(const std::vector<std::string>& words, const FindGraph& find_graph,
+                        CommandFolder& folder) {
+  for (const std::string& word : words) {
+    for (const std::string& name : parts_of(word)) {
+      if (!is_file_name(name) || folder.has(name)) continue;
+      const auto graph = find_graph(name);
+      if (!graph) continue;
+      if (auto added = folder.add(name, graph->graph()); !added) return added;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
+                                        const FindGraph& find_graph, std::stop_token cancel) {
+  const AskedCommand& asked = request.asked;
+  auto options = parsed("options", asked.options, Json::object());
+  if (!options) return Unexpected{options.error()};
+  const auto arguments = parsed("arguments", asked.arguments, Json::array());
+  if (!arguments) return Unexpected{arguments.error()};
+  std::vector<std::string> words;
+  add_words(*arguments, words);
+  add_words(*options, words);
+  for (const std::string& word : words) {
+    if (auto good = check_word(word, caller); !good) return Unexpected{good.error()};
+  }
+  auto folder = CommandFolder::make();
+  if (!folder) return Unexpected{folder.error()};
+  if (auto added = add_files(asked.files, *folder); !added) return Unexpected{added.error()};
+  if (auto added = add_graphs(words, find_graph, *folder); !added) return Unexpected{added.error()};
+  if (!request.name.empty()) {
+    if (!is_file_name(request.name) || folder->has(request.name)) {
+      return fail(ErrorCode::kImpossible,
+                  "/name: expected the name of a graph to write, without a folder, that is none of "
+                  "the inputs'");
+    }
+    (*options)["output"] = request.name;
+  }
+  const Json words_of_request = {
+      {"command", asked.command}, {"arguments", *arguments}, {"options", *options}};
+  CommandQuestion question{
+      .request = words_of_request.dump(-1, ' ', false, Json::error_handler_t::replace),
+      .folder = folder->path(),
+      .any_file = caller.any_file,
+      .files = caller.folder,
+      .cancel = std::move(cancel)};
+  return PreparedCommand{std::move(*folder), std::move(question)};
+}
+
+std::string command_result(const CommandAnswer& answer, const Json& graph) {
+  const Json messages = answer.messages;
+  std::string text = "{\"document\":" + answer.document;
+  while (text.ends_with('\n')) text.pop_back();
+  std::ranges::replace(text, '\n', ' ');  // between values alone: in texts it is \n
+  text += ",\"messages\":" + messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!graph.is_null()) {
+    text += ",\"graph\":" + graph.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return text + '}';
+}
+
+}  // namespace perfmodel::serve

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "answers.hpp"
+#include "command_folder.hpp"
+#include "perfmodel/predictor.hpp"
+#include "request.hpp"
+#include "run_command.hpp"
+#include "service.hpp"
+
+namespace perfmodel::serve {
+
+/// A command of a client with the folder in which it runs: the files that the request holds, and
+/// the loaded graphs that its words name, each under its name.
+struct PreparedCommand {
+  CommandFolder folder;
+  CommandQuestion question;
+};
+
+using FindGraph = std::function<std::shared_ptr<const PreparedGraph>(const std::string& name)>;
+
+/// Errors: kImpossible where the request cannot be such (names of files with folders, words that
+/// name files that the caller may not open, a name that no written graph can have).
+Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
+                                        const FindGraph& find_graph, std::stop_token cancel);
+
+/// The text of the result, without newlines. `graph`: what is told of the graph that was kept;
+/// null: none was asked to be.
+std::string command_result(const CommandAnswer& answer, const Json& graph);
+
+}  // namespace perfmodel::serve
