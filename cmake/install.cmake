@@ -30,27 +30,52 @@ install(DIRECTORY
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "perfmodel.h"
   PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
 install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR}
-  PATTERN "measurements" EXCLUDE)  # raw rows; what was fitted to them is in models/
+  PATTERN "measurements" EXCLUDE  # raw rows; what was fitted to them is in models/
+  PATTERN "*.sh" EXCLUDE)  # made the files, from what is not installed
 install_if_built(kernels_bench)
 foreach(backend IN ITEMS cuda hip)
   install_if_built(kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
 endforeach()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
-install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Manual page and completions: the program writes them out of its own parser.
-if(NOT CMAKE_CROSSCOMPILING)
+# Manual pages and completions: the programs write them out of their own parsers.
+find_program(PERFMODEL_GZIP gzip)
+mark_as_advanced(PERFMODEL_GZIP)
+function(install_pages program)
   set(pages ${PROJECT_BINARY_DIR}/pages)
+  set(page ${pages}/${program}.1)
+  set(pack)
+  if(PERFMODEL_GZIP)
+    set(pack COMMAND ${PERFMODEL_GZIP} -9nf ${page})
+    set(page ${page}.gz)
+  endif()
   file(MAKE_DIRECTORY ${pages})
-  add_custom_command(OUTPUT ${pages}/perfpredict.1.gz ${pages}/perfpredict ${pages}/_perfpredict
-    COMMAND perfpredict man -o ${pages}/perfpredict.1.gz
-    COMMAND perfpredict completion bash -o ${pages}/perfpredict
-    COMMAND perfpredict completion zsh -o ${pages}/_perfpredict
-    DEPENDS perfpredict VERBATIM)
-  add_custom_target(perfpredict_pages ALL DEPENDS ${pages}/perfpredict.1.gz)
-  install(FILES ${pages}/perfpredict.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${pages}/perfpredict DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${pages}/_perfpredict DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  add_custom_command(OUTPUT ${page} ${pages}/${program} ${pages}/_${program}
+    COMMAND ${program} completion bash -o ${pages}/${program}
+    COMMAND ${program} completion zsh -o ${pages}/_${program}
+    COMMAND ${program} man -o ${pages}/${program}.1
+    ${pack}
+    DEPENDS ${program} VERBATIM)
+  add_custom_target(${program}_pages ALL DEPENDS ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 ${ARGN})
+  install(FILES ${pages}/${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions ${ARGN})
+  install(FILES ${pages}/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions ${ARGN})
+endfunction()
+if(NOT CMAKE_CROSSCOMPILING)
+  install_pages(perfpredict)
+  if(TARGET kernels_bench)
+    install_pages(kernels_bench OPTIONAL)  # where it was built
+  endif()
+  # The commands of perfpredict-train are those of perfpredict, which starts it.
+  if(TARGET perfpredict-train)
+    file(WRITE ${PROJECT_BINARY_DIR}/pages/perfpredict-train.1 ".so man1/perfpredict.1\n")
+    set(page ${PROJECT_BINARY_DIR}/pages/perfpredict-train.1)
+    if(PERFMODEL_GZIP)
+      execute_process(COMMAND ${PERFMODEL_GZIP} -9nf ${page} COMMAND_ERROR_IS_FATAL ANY)
+      set(page ${page}.gz)
+    endif()
+    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
 endif()
 
 # pkg-config. Relative folders only, so that the prefix may be moved.

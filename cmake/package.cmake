@@ -3,10 +3,26 @@
 # What was found decides what it depends on: -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON keeps Open MPI out, which
 # `sweep` needs under mpirun alone.
 set(doc_folder ${PROJECT_BINARY_DIR}/debian)
+set(source_date "$ENV{SOURCE_DATE_EPOCH}")
+set(ENV{SOURCE_DATE_EPOCH} ${PERFMODEL_RELEASE_TIME})  # what string(TIMESTAMP) takes for now
+string(TIMESTAMP PERFMODEL_RELEASE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
+set(ENV{SOURCE_DATE_EPOCH} "${source_date}")
 configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
-file(ARCHIVE_CREATE OUTPUT ${doc_folder}/changelog.Debian.gz PATHS ${doc_folder}/changelog
-  FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9 MTIME "2026-11-22")
-install(FILES cmake/debian/copyright ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES cmake/debian/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Compressed without a time and a name, which CMake's own archives have.
+if(PERFMODEL_GZIP)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS CHANGELOG.md)
+  execute_process(COMMAND ${PERFMODEL_GZIP} -9nc ${doc_folder}/changelog
+    OUTPUT_FILE ${doc_folder}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${PERFMODEL_GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+    OUTPUT_FILE ${doc_folder}/changelog.gz COMMAND_ERROR_IS_FATAL ANY)
+  install(FILES ${doc_folder}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(FILES ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(FILES ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/python3-perfmodel
+    COMPONENT python)
+else()
+  install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
 install(FILES cmake/debian/perfpredict.service DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # What it is made of, as SPDX, written when the package is packed; needs Python, which nothing else of the build does.
@@ -38,6 +54,7 @@ for C++ and C, and data sheets of GPUs.")
 # What the programs load; what a program needs that is built with the headers is a suggestion.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
   "libexpected-dev, libfmt-dev, libsimdjson-dev, nlohmann-json3-dev, zlib1g-dev, pkg-config")
 # Two packages: all that is installed without a component, and the Python package.

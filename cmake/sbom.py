@@ -5,7 +5,7 @@
 
 Debian packages whose headers were compiled in (as Ninja knows them), whose shared libraries are loaded (readelf), and
 d3, which `report` puts into its pages; with versions and, where the package says it in machine-readable form, licences.
-The same build gives the same bytes: no time but SOURCE_DATE_EPOCH (default: 2026-11-22), no folder of the machine.
+The same build gives the same bytes: no time but SOURCE_DATE_EPOCH, no folder of the machine.
 """
 import datetime
 import json
@@ -17,7 +17,6 @@ import sys
 
 BUILD, VERSION, OUT = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
 NINJA = sys.argv[4] if len(sys.argv) > 4 else "ninja"
-RELEASE = 1795348800  # 2026-11-22
 SHIPPED = ["bin/perfpredict", "bin/perfpredict-train", "bin/libperfpredict_mpi.so", "bin/kernels_bench",
            "bin/libkernels_bench_cuda.so", "bin/libkernels_bench_hip.so", "perfmodel/libperfmodel_c.so"]
 
@@ -83,7 +82,7 @@ def main():
     loaded = owners(libraries())
     if not loaded:
         sys.exit(f"error: expected programs in {BUILD}, found none")
-    moment = int(os.environ.get("SOURCE_DATE_EPOCH", RELEASE))
+    moment = int(os.environ["SOURCE_DATE_EPOCH"])
     parts = [package(name, " and ".join(text for names, text in ((compiled, "compiled in"), (loaded, "loaded at run time")) if name in names))
              for name in sorted(compiled | loaded)]
     own = {"SPDXID": "SPDXRef-perfmodel", "name": "perfmodel", "versionInfo": VERSION, "supplier": "Organization: perfmodel developers",

@@ -23,10 +23,10 @@ declare -A what=(
   [asan]="all but accuracy, speed and installation under AddressSanitizer and UBSan, and a short run of each fuzz target"
   [asan-accuracy]="the tests of accuracy under AddressSanitizer and UBSan"
   [fuzz]="each fuzz target for FUZZ_SECONDS"
-  [scale]="traces of 100 MB to 2 GB, memory and speed"
+  [scale]="traces of 100 MB to 2 GB, memory and speed; sweeps on 1, 2 and 4 ranks"
   [serve]="SERVE_REQUESTS requests of careless clients"
   [browser]="pages of reports in Chromium"
-  [package]="the Debian package"
+  [package]="the Debian packages, twice, and what lintian says of them"
   [bare-root]="the package, then the first command of the README, on a bare Debian 12"
   [coverage]="lines that the tests run"
 )
@@ -89,6 +89,11 @@ stage_scale() {
   trap 'rm -rf "$folder"' EXIT
   python3 tests/scale/large_traces.py table build/release/bin/perfpredict "$trace" --sizes 100 400 2000 --folder "$folder"
   python3 tests/scale/large_traces.py check build/release/bin/perfpredict "$trace" --sizes 400
+  if command -v mpirun >/dev/null && [[ -e build/release/bin/libperfpredict_mpi.so ]]; then
+    python3 tests/scale/sweep_ranks.py build/release/bin/perfpredict
+  else
+    echo "left out of this stage: ranks of sweeps (no Open MPI)"
+  fi
 }
 
 stage_serve() {
@@ -110,9 +115,8 @@ stage_package() {
   need dpkg-shlibdeps
   need_release
   cmake --build build/release --target package --parallel "$jobs"
-  bash tests/install/reproducible_deb.sh
-  dpkg-deb --info "$(package)"
-  if command -v lintian >/dev/null; then lintian "$(package)" || true; fi
+  bash tests/install/reproducible_deb.sh --rebuild
+  bash tests/install/lintian.sh "$(package)"
 }
 
 stage_bare-root() {

@@ -22,6 +22,9 @@ Command run_command(CLI::App& parent, std::string command_line, const StopFlag& 
 Command plan_command(CLI::App& parent);
 Command bench_command(CLI::App& parent);
 Command device_command(CLI::App& parent);
+/// Not in --help: what packages install beside the program.
+Command man_command(CLI::App& parent);
+Command completion_command(CLI::App& parent);
 
 /// Families, and the backends of this build with their devices.
 perfmodel::Result<void> print_list();

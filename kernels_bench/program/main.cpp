@@ -49,8 +49,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer("Exit status: 0 success, 1 bad input or impossible request, 2 bad usage.");
   const std::vector<Command> commands = {run_command(app, joined(argc, argv), stop),
-                                         plan_command(app), bench_command(app),
-                                         device_command(app)};
+                                         plan_command(app),
+                                         bench_command(app),
+                                         device_command(app),
+                                         man_command(app),
+                                         completion_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

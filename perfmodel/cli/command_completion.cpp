@@ -6,15 +6,6 @@
 #include "output.hpp"
 
 namespace perfmodel::cli {
-namespace {
-
-// zsh reads what is written for bash.
-constexpr std::string_view kZshHead =
-    "#compdef perfpredict\n"
-    "autoload -U +X bashcompinit && bashcompinit\n";
-
-}  // namespace
-
 Command completion_command(CLI::App& parent) {
   auto shell = std::make_shared<std::string>();
   auto output = std::make_shared<std::string>();
@@ -25,9 +16,8 @@ Command completion_command(CLI::App& parent) {
       ->check(CLI::IsMember({"bash", "zsh"}));
   app->add_option("-o,--output", *output, "File to write")->type_name("FILE");
   return {app, [&parent, shell, output] {
-            const std::string script = bash_completion(command_tree(parent));
-            return print_or_write(*shell == "zsh" ? std::string(kZshHead) + script : script,
-                                  *output);
+            const auto write = *shell == "zsh" ? zsh_completion : bash_completion;
+            return print_or_write(write(command_tree(parent), "perfpredict"), *output);
           }};
 }
 

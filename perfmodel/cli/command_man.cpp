@@ -12,8 +12,11 @@ Command man_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("man", "Print the manual page");
   app->group("");
   app->add_option("-o,--output", *output, "File to write (.gz compresses)")->type_name("FILE");
-  return {app,
-          [&parent, output] { return print_or_write(man_page(command_tree(parent)), *output); }};
+  return {app, [&parent, output] {
+            return print_or_write(man_page(command_tree(parent), "perfpredict",
+                                           "predicts the time of a training batch on a GPU"),
+                                  *output);
+          }};
 }
 
 }  // namespace perfmodel::cli

@@ -82,9 +82,8 @@ std::string option_entry(const OptionText& option) {
   return fmt::format(".TP\n{}\n{}{}\n", head, escaped(option.help), notes);
 }
 
-std::string command_section(const CommandText& command) {
-  std::string text =
-      fmt::format(".SS {}\n.B perfpredict {}\n", escaped(command.path), escaped(command.path));
+std::string command_section(const CommandText& command, std::string_view program) {
+  std::string text = fmt::format(".SS {0}\n.B {1} {0}\n", escaped(command.path), program);
   if (!command.commands.empty()) text += ".I COMMAND\n";
   for (const OptionText& option : command.positionals) text += positional(option) + "\n";
   if (command.commands.empty()) text += "[" + italic("OPTION") + " ...]\n";
@@ -98,19 +97,22 @@ std::string command_section(const CommandText& command) {
 
 }  // namespace
 
-std::string man_page(const std::vector<CommandText>& tree) {
-  const CommandText& program = tree.front();
-  std::string text = fmt::format(".TH PERFPREDICT 1 \"\" \"perfpredict {}\" \"User Commands\"\n",
+std::string man_page(const std::vector<CommandText>& tree, std::string_view program,
+                     std::string_view purpose) {
+  const CommandText& whole = tree.front();
+  std::string title(program);
+  for (char& c : title) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  std::string text = fmt::format(".TH {} 1 \"\" \"{} {}\" \"User Commands\"\n", title, program,
                                  escaped(program_version()));
-  text += ".SH NAME\nperfpredict \\- predicts the time of a training batch on a GPU\n";
-  text += ".SH SYNOPSIS\n.B perfpredict\n.I COMMAND\n[\\fIARGUMENT\\fR ...]\n";
-  text += fmt::format(".SH DESCRIPTION\n{}\n", escaped(program.help));
-  text += as_laid_out(program.footer);
+  text += fmt::format(".SH NAME\n{} \\- {}\n", program, escaped(purpose));
+  text += fmt::format(".SH SYNOPSIS\n.B {}\n.I COMMAND\n[\\fIARGUMENT\\fR ...]\n", program);
+  text += fmt::format(".SH DESCRIPTION\n{}\n", escaped(whole.help));
+  text += as_laid_out(whole.footer);
   text += ".SH OPTIONS\n";
-  for (const OptionText& option : program.options) text += option_entry(option);
+  for (const OptionText& option : whole.options) text += option_entry(option);
   text += ".SH COMMANDS\n";
   for (const CommandText& command : tree) {
-    if (!command.path.empty()) text += command_section(command);
+    if (!command.path.empty()) text += command_section(command, program);
   }
   return text + std::string(kEnd);
 }

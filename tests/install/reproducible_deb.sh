@@ -3,8 +3,8 @@
 #
 #   bash tests/install/reproducible_deb.sh [BUILD] [--rebuild]     default: build/release
 #
-# --rebuild compiles everything anew between the two, in the same folder (what differs then is what the compiler does not
-# repeat); without it what is packed is the same, at another time.
+# --rebuild configures and compiles everything that is packed anew between the two, in another folder and with the same
+# options; without it what is packed is the same, at another time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=build/release rebuild=no
@@ -15,11 +15,19 @@ export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 cpack --config "$build/CPackConfig.cmake" -B "$folder/first" >/dev/null
+again="$build"
 if [[ "$rebuild" == yes ]]; then
-  cmake --build "$build" --clean-first --parallel "$(nproc)" >/dev/null
+  again="$folder/build"
+  # As the first was configured, without what is not packed.
+  mapfile -t options < <(sed -nE 's/^((PERFMODEL_[A-Z_0-9]+|CMAKE_BUILD_TYPE|CMAKE_CXX_FLAGS|CMAKE_CUDA_ARCHITECTURES|CMAKE_INSTALL_PREFIX):[A-Z]+=.*)/-D\1/p' \
+    "$build/CMakeCache.txt" | grep -vE '^-DPERFMODEL_(BUILD_TESTS|BUILD_EXAMPLES|BUILD_BENCHMARKS|TEST_)')
+  cmake -S . -B "$again" -G Ninja "${options[@]}" -DPERFMODEL_BUILD_TESTS=OFF -DPERFMODEL_BUILD_EXAMPLES=OFF \
+    -DPERFMODEL_BUILD_BENCHMARKS=OFF >/dev/null
+  cmake --build "$again" --parallel "$(nproc)" >/dev/null
+else
+  sleep 2  # another second in every time stamp
 fi
-sleep 2  # another second in every time stamp
-cpack --config "$build/CPackConfig.cmake" -B "$folder/second" >/dev/null
+cpack --config "$again/CPackConfig.cmake" -B "$folder/second" >/dev/null
 for first in "$folder"/first/*.deb; do
   second="$folder/second/$(basename "$first")"
   if ! cmp "$first" "$second"; then

@@ -211,9 +211,9 @@ TEST_F(ModelFiles, AnotherSchemaOrVersion) {
   EXPECT_EQ(error_of_text(file.dump()),
             "broken.json:1:47: /version: expected version 3, found 4, which needs a newer program");
   file["version"] = 2;  // intervals of chips seen and unseen
-  EXPECT_EQ(
-      error_of_text(file.dump()),
-      "broken.json:1:47: /version: expected version 3, found 2, which an older program wrote");
+  EXPECT_EQ(error_of_text(file.dump()),
+            "broken.json:1:47: /version: expected version 3, found 2, which an older program "
+            "wrote: fit it anew, `perfpredict train`");
   file["version"] = "2";
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
   file.erase("version");

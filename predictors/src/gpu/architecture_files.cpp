@@ -594,7 +594,13 @@ bool ArchitectureFiles::has(std::string_view name) const {
 
 std::string ArchitectureFiles::nearest(std::string_view name) const {
   const auto files = json_files(folder_, "architecture files");
-  if (!files || files->empty()) return "; none is known in " + folder_.string();
+  if (!files || files->empty()) {
+    std::error_code ignored;
+    const bool is_missing = !fs::exists(folder_, ignored);
+    return "; none is known in " + folder_.string() +
+           (is_missing ? " (data of version 0.1.0 has no such folder: take that of this version)"
+                       : "");
+  }
   const std::string wanted = lower_case(name);
   std::vector<std::pair<std::size_t, std::string>> scored;
   for (const fs::path& file : *files) {

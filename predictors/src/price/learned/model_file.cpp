@@ -402,7 +402,9 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     root.fail("schema", fmt::format("\"{}\"", schemas::kKernelModels.name));
   if (!error) {
     const std::int64_t version = root.member("version").integer(0, 1'000'000);
-    const std::string problem = version_problem(schemas::kKernelModels, version);
+    std::string problem = version_problem(schemas::kKernelModels, version);
+    // Trees divide by what the heuristics of their program said, so they cannot be brought along.
+    if (version < schemas::kKernelModels.version) problem += ": fit it anew, `perfpredict train`";
     if (!problem.empty() && !error) {
       error = Error{.code = ErrorCode::kFormat, .message = problem, .json_pointer = "/version"};
     }

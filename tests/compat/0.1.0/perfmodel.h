@@ -1,0 +1,314 @@
+/* perfmodel: predicts the time of a training step on a GPU. The C interface, libperfmodel_c.
+ *
+ *   perfmodel_predictor* predictor = NULL;
+ *   perfmodel_graph* graph = NULL;
+ *   perfmodel_totals totals = {.struct_size = sizeof totals};
+ *   perfmodel_error error;
+ *   if (perfmodel_predictor_load(PERFMODEL_C_API_VERSION, NULL, &predictor, &error) ||
+ *       perfmodel_graph_read("dlrm.json.gz", &graph, &error) ||
+ *       perfmodel_predict(predictor, graph, "h100-sxm-80gb", NULL, &totals, &error))
+ *     fprintf(stderr, "%s\n", error.message);
+ *   else
+ *     printf("%.1f us\n", totals.e2e_us);
+ *   perfmodel_graph_free(graph);
+ *   perfmodel_predictor_free(predictor);
+ *
+ * What holds for all functions
+ *
+ * Errors. Functions that can fail return a perfmodel_status, 0 for success. The last parameter,
+ * `perfmodel_error* error`, is memory of the caller's for a message; NULL: none wanted. It is
+ * written on failure, and emptied on success. Nothing is kept by thread or process, and no memory
+ * is needed to fail: PERFMODEL_ERROR_OUT_OF_MEMORY leaves every handle as it was. No C++ exception
+ * gets out. A failed function sets its results (`*out`) to NULL.
+ *
+ * NULL. Any pointer may be NULL without a crash: optional ones say so, others give
+ * PERFMODEL_ERROR_ARGUMENT, free functions do nothing. Freed handles must not be used again.
+ *
+ * Structs that callers fill begin with `size_t struct_size`: set it to sizeof of the struct and all
+ * else to zero; zero is the default of every field. Later versions add fields at the end, so that
+ * callers compiled with an older header keep working. A size that this library does not know is
+ * PERFMODEL_ERROR_VERSION.
+ *
+ * Text is UTF-8 with a NUL at its end, copied if it is kept. Text that comes out belongs to its
+ * handle and lives as long.
+ *
+ * Threads. Handles never change after they were made (but for perfmodel_cancel, which may be asked
+ * for from any thread), so any number of threads may use one at once. Each is freed once, after
+ * its last use. A handle does not need the ones it was made from: they may be freed in any order.
+ *
+ * Units. Microseconds (`_us`), of one training step in steady state.
+ */
+#ifndef PERFMODEL_H
+#define PERFMODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PERFMODEL_C_API __attribute__((visibility("default")))
+#else
+#define PERFMODEL_C_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this header. It grows when a function or field is added; the soname of the library
+ * changes when one is taken away. */
+#define PERFMODEL_C_API_VERSION 2
+
+/* Version of the library that runs: at least that of the header it was compiled with. */
+PERFMODEL_C_API int perfmodel_c_api_version(void);
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+typedef enum perfmodel_status {
+  PERFMODEL_OK = 0,
+  PERFMODEL_ERROR_ARGUMENT = 1,      /* a NULL where none may be, an empty list */
+  PERFMODEL_ERROR_VERSION = 2,       /* a version or struct size that this library does not know */
+  PERFMODEL_ERROR_IO = 3,            /* a file cannot be opened or read */
+  PERFMODEL_ERROR_SYNTAX = 4,        /* text that is no JSON, or compressed data that is broken */
+  PERFMODEL_ERROR_FORMAT = 5,        /* JSON that is not what the format asks for */
+  PERFMODEL_ERROR_UNKNOWN_NAME = 6,  /* a GPU, topology, family or preset that nobody knows */
+  PERFMODEL_ERROR_IMPOSSIBLE = 7,    /* a request that the input cannot answer */
+  PERFMODEL_ERROR_OUT_OF_MEMORY = 8, /* an allocation failed; nothing is held back */
+  PERFMODEL_ERROR_CANCELLED = 9,     /* whoever asked said stop */
+  PERFMODEL_ERROR_INTERNAL = 10      /* a bug of the library */
+} perfmodel_status;
+
+/* "out of memory", ...; of a number that is no status "unknown status". Never NULL. */
+PERFMODEL_C_API const char* perfmodel_status_text(perfmodel_status status);
+
+#define PERFMODEL_MESSAGE_SIZE 1024
+
+/* One line: what was expected, what was found, where ("file:line:column: /pointer: message").
+ * Longer ones end in "...". */
+typedef struct perfmodel_error {
+  char message[PERFMODEL_MESSAGE_SIZE];
+} perfmodel_error;
+
+/* ---- Predictor ------------------------------------------------------------------------------- */
+
+/* GPUs, kernel models and host overheads, loaded once. */
+typedef struct perfmodel_predictor perfmodel_predictor;
+
+typedef struct perfmodel_config {
+  size_t struct_size;
+  const char* data_folder; /* NULL: $PERFMODEL_DATA, else share/perfmodel/data beside the library
+                              or the program, else where the library was built */
+  const char* const* gpus; /* names, aliases or files; NULL: all of the data folder */
+  size_t gpu_count;
+  const char* models;    /* "learned" (NULL), "heuristic", "roofline" or a model file */
+  const char* overheads; /* "reference" (NULL: one host for every GPU), "measured" (the table
+                            recorded beside each GPU) or the file of a table */
+  /* Kernel prices remembered per GPU (192 bytes each), allocated with the first question about it.
+   * 0: 65,536. Negative: none. */
+  int64_t cached_prices;
+} perfmodel_config;
+
+/* Reads all files now (some 10 ms). `version` is PERFMODEL_C_API_VERSION of the caller's header;
+ * `config` may be NULL. The result belongs to the caller. */
+PERFMODEL_C_API perfmodel_status perfmodel_predictor_load(int version,
+                                                          const perfmodel_config* config,
+                                                          perfmodel_predictor** out,
+                                                          perfmodel_error* error);
+PERFMODEL_C_API void perfmodel_predictor_free(perfmodel_predictor* predictor);
+
+/* GPUs that were loaded, sorted by name. 0 and NULL for a NULL predictor; NULL beyond the last. */
+PERFMODEL_C_API size_t perfmodel_gpu_count(const perfmodel_predictor* predictor);
+PERFMODEL_C_API const char* perfmodel_gpu_name(const perfmodel_predictor* predictor, size_t index);
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+/* The ops of one training step of one rank. */
+typedef struct perfmodel_graph perfmodel_graph;
+
+/* An execution graph of PyTorch, .json or .json.gz. */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
+                                                      perfmodel_error* error);
+
+/* The same of `size` bytes of JSON text in memory (not compressed, no NUL needed). */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_parse(const char* text, size_t size,
+                                                       perfmodel_graph** out,
+                                                       perfmodel_error* error);
+
+typedef struct perfmodel_model {
+  size_t struct_size;
+  const char* family;    /* bert, dlrm, gpt, inception, llama, mlp, opt, resnet, t5 or vgg */
+  const char* preset;    /* "mlperf", "gpt2-xl", ...; NULL: a small usual one */
+  int64_t batch;         /* samples per step; 0: the preset's. So for the others */
+  int64_t sequence;      /* tokens per sample; transformers alone */
+  int64_t layers;        /* transformers alone */
+  const char* optimizer; /* none, sgd, momentum, adagrad, adam, adamw; DLRM: sgd, adagrad,
+                            rowwise_adagrad, adam; NULL: the preset's */
+} perfmodel_model;
+
+/* The graph of a model that nobody recorded, as `perfpredict build` makes it. */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_build(const perfmodel_model* model,
+                                                       perfmodel_graph** out,
+                                                       perfmodel_error* error);
+
+/* A copy of `graph` for which everything that answers share has been worked out: for graphs about
+ * which more than a few questions come. It answers questions to this predictor alone. */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_prepare(const perfmodel_predictor* predictor,
+                                                         const perfmodel_graph* graph,
+                                                         perfmodel_graph** out,
+                                                         perfmodel_error* error);
+PERFMODEL_C_API void perfmodel_graph_free(perfmodel_graph* graph);
+
+/* Samples per step as the graph has them. PERFMODEL_ERROR_IMPOSSIBLE where its inputs do not tell;
+ * `*batch` is 0 then. */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_batch(const perfmodel_graph* graph, int64_t* batch,
+                                                       perfmodel_error* error);
+
+/* Nodes of the graph; 0 for NULL. */
+PERFMODEL_C_API size_t perfmodel_graph_node_count(const perfmodel_graph* graph);
+
+/* ---- Cancelling ------------------------------------------------------------------------------ */
+
+typedef struct perfmodel_cancel perfmodel_cancel;
+
+PERFMODEL_C_API perfmodel_status perfmodel_cancel_create(perfmodel_cancel** out,
+                                                         perfmodel_error* error);
+/* Ends all predictions that were given `cancel`, now and later, with PERFMODEL_ERROR_CANCELLED.
+ * From any thread, any number of times; takes no locks that wait. NULL: does nothing. */
+PERFMODEL_C_API void perfmodel_cancel_request(perfmodel_cancel* cancel);
+/* Not before the calls that were given it have returned. */
+PERFMODEL_C_API void perfmodel_cancel_free(perfmodel_cancel* cancel);
+
+/* ---- Predictions ----------------------------------------------------------------------------- */
+
+typedef struct perfmodel_options {
+  size_t struct_size;
+  int64_t batch;        /* samples per step instead of the graph's; 0: as it is */
+  int64_t sequence;     /* tokens per sample instead of the graph's; 0: as it is */
+  int64_t world;        /* ranks, for `strategy` and for collectives of no recorded size */
+  const char* topology; /* a name; NULL: what the GPU usually sits in */
+  const char*
+      strategy;        /* "ddp" or "fsdp": run the graph of one rank on `world` ranks. NULL: none */
+  double interference; /* collectives' time on the wire is multiplied by it; 0 is 1 */
+  int keep_ops;        /* not 0: the prediction holds ops, kernels and the critical path (slower);
+                          only of use with perfmodel_predict_full */
+  const perfmodel_cancel* cancel; /* NULL: none */
+  double host_scale; /* the host's own time is multiplied by it, above 1 is slower; 0 is 1 */
+} perfmodel_options;
+
+/* Figures of one step. `struct_size` is the caller's and stays. */
+typedef struct perfmodel_totals {
+  size_t struct_size;
+  double e2e_us;            /* host wall time of the step */
+  double gpu_active_us;     /* union of all device work */
+  double gpu_idle_us;       /* e2e_us - gpu_active_us, at least 0 */
+  double cpu_us;            /* host busy */
+  double wait_us;           /* host waiting for the device */
+  double kernel_sum_us;     /* compute_kernel_us + comm_kernel_us; streams overlap */
+  double compute_kernel_us; /* copies and sets included */
+  double comm_kernel_us;
+  double exposed_comm_us; /* collectives beside which no other device work runs */
+  /* Host overheads, sums by term: T1 between ops, T2 before and T3 after the device calls of an op,
+   * T4 the calls, T5 between calls, TX ops without device calls. */
+  double t1_us, t2_us, t3_us, t4_us, t5_us, tx_us;
+  double modelled_time_fraction; /* 0 to 1: of the time that lies in ops with models */
+  int64_t iterations;            /* steps that the graph holds; figures are their mean */
+  int64_t warning_count;
+  /* Since version 2. Samples of the whole job per second: those of one step of one GPU, times the
+   * GPUs (`world` with a strategy, else the largest group of the graph's collectives). 0: the
+   * graph's inputs do not tell the batch. */
+  double samples_per_s;
+  double samples_per_s_per_gpu;
+  int64_t gpus;
+  /* GPU memory that one rank holds however large its batch is: parameters, tables, gradients,
+   * optimizer state. Above device_bytes the step cannot run; a warning says so. */
+  double static_bytes;
+  double device_bytes;
+} perfmodel_totals;
+
+/* The time of one step of `graph` on `gpu` (name, alias or title, any case). `options` may be NULL;
+ * `totals` is the caller's and all zeros (but for struct_size) on failure. */
+PERFMODEL_C_API perfmodel_status perfmodel_predict(const perfmodel_predictor* predictor,
+                                                   const perfmodel_graph* graph, const char* gpu,
+                                                   const perfmodel_options* options,
+                                                   perfmodel_totals* totals,
+                                                   perfmodel_error* error);
+
+/* One of many questions. */
+typedef struct perfmodel_question {
+  size_t struct_size;
+  const perfmodel_graph* graph;
+  const char* gpu;
+  const perfmodel_options* options; /* NULL: defaults */
+} perfmodel_question;
+
+/* totals[i], statuses[i] and errors[i] answer questions[i]; all are arrays of `count` of the
+ * caller's, `errors` may be NULL. struct_size of the first question and of the first total hold for
+ * their arrays. `threads` 0: as many as the machine runs at once. `cancel` may be NULL; it ends the
+ * call, and what was not answered has status PERFMODEL_ERROR_CANCELLED.
+ *
+ * The call fails as a whole, and answers nothing, for NULLs, an empty array (count 0) and sizes.
+ * Errors of single questions stand in their status alone. */
+PERFMODEL_C_API perfmodel_status perfmodel_predict_many(
+    const perfmodel_predictor* predictor, const perfmodel_question* questions, size_t count,
+    size_t threads, const perfmodel_cancel* cancel, perfmodel_totals* totals,
+    perfmodel_status* statuses, perfmodel_error* errors, perfmodel_error* error);
+
+/* ---- Predictions in full --------------------------------------------------------------------- */
+
+typedef struct perfmodel_prediction perfmodel_prediction;
+
+/* As perfmodel_predict, all of the answer. The result belongs to the caller. */
+PERFMODEL_C_API perfmodel_status perfmodel_predict_full(
+    const perfmodel_predictor* predictor, const perfmodel_graph* graph, const char* gpu,
+    const perfmodel_options* options, perfmodel_prediction** out, perfmodel_error* error);
+PERFMODEL_C_API void perfmodel_prediction_free(perfmodel_prediction* prediction);
+
+PERFMODEL_C_API perfmodel_status perfmodel_prediction_totals(const perfmodel_prediction* prediction,
+                                                             perfmodel_totals* totals,
+                                                             perfmodel_error* error);
+
+/* 0 for NULL; NULL beyond the last. */
+PERFMODEL_C_API size_t perfmodel_warning_count(const perfmodel_prediction* prediction);
+PERFMODEL_C_API const char* perfmodel_warning(const perfmodel_prediction* prediction, size_t index);
+
+/* A few sentences: what bounds the step. NULL for NULL. */
+PERFMODEL_C_API const char* perfmodel_explanation(const perfmodel_prediction* prediction);
+/* "host", "gemm", "collective", ... and for how much of the step it works, 0 to 1. NULL, 0 for
+ * NULL. */
+PERFMODEL_C_API const char* perfmodel_bound(const perfmodel_prediction* prediction);
+PERFMODEL_C_API double perfmodel_bound_share(const perfmodel_prediction* prediction);
+
+typedef struct perfmodel_op {
+  size_t struct_size;
+  int64_t id;       /* node id in the graph */
+  const char* name; /* lives as long as the prediction */
+  int32_t thread;
+  double start_us, host_us, wait_us;
+  size_t kernel_count;
+} perfmodel_op;
+
+typedef struct perfmodel_kernel {
+  size_t struct_size;
+  const char* name;   /* lives as long as the prediction; so do the others */
+  const char* family; /* "gemm", "embedding", ... */
+  const char* model;  /* that priced it */
+  int32_t stream;     /* 0: the main compute stream */
+  int32_t in_range;   /* 0: out of what its model was checked on */
+  double start_us, time_us, low_us, high_us, waiting_us;
+} perfmodel_kernel;
+
+/* Ops in the order in which the host runs them, and the kernels of each; none without `keep_ops`.
+ * PERFMODEL_ERROR_ARGUMENT beyond the last. */
+PERFMODEL_C_API size_t perfmodel_op_count(const perfmodel_prediction* prediction);
+PERFMODEL_C_API perfmodel_status perfmodel_op_at(const perfmodel_prediction* prediction,
+                                                 size_t index, perfmodel_op* op,
+                                                 perfmodel_error* error);
+PERFMODEL_C_API perfmodel_status perfmodel_kernel_at(const perfmodel_prediction* prediction,
+                                                     size_t op_index, size_t kernel_index,
+                                                     perfmodel_kernel* kernel,
+                                                     perfmodel_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PERFMODEL_H */
