@@ -153,7 +153,7 @@ TEST(TracesAsGraphs, KernelsOfTheH200WithoutValuesOfArguments) {
                                            .models = &accuracy::learned_models(),
                                            .keep_ops = false})
                                       .value();
-    const double predicted = prediction.compute_kernel_us + prediction.comm_kernel_us;
+    const double predicted = prediction.kernel_sum_us;
     const double error = predicted / measured_kernels_us(*program->trace) - 1;
     std::printf("%-30s %+6.1f %%\n", name, 100 * error);
     EXPECT_GT(prediction.coverage.traced_kernels, 0U) << name;
