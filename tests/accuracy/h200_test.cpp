@@ -149,7 +149,9 @@ TEST(MeasuredOnH200, WholeStepsByDefault) {
     active_sum += active;
     active_errors.push_back(active);
     // Steps of recurrent layers were chosen on the program that is marked as `train`.
-    if (step.key == "lstm-512x2-b32") EXPECT_LE(active, 0.15);
+    if (step.key == "lstm-512x2-b32") {
+      EXPECT_LE(active, 0.15);
+    }
     inside += step.wall_us >= ours->e2e_low_us && step.wall_us <= ours->e2e_high_us ? 1 : 0;
   }
   const double count = static_cast<double>(steps.size());

@@ -173,7 +173,7 @@ TEST(ResultSizes, ByHand) {
                 .list({0, 0})
                 .flag(true)
                 .results(),
-            "float[1 8 3 4 ] ");
+            "float32[1 8 3 4 ] ");
   // (5 - 1) 2 - 2 + 2 + 1 + 1 = 10, and 16 x 2 channels.
   EXPECT_EQ(Call("aten::cudnn_convolution_transpose")
                 .tensor({4, 8, 5, 5})
@@ -184,13 +184,13 @@ TEST(ResultSizes, ByHand) {
                 .list({1, 1})
                 .number(2)
                 .results(),
-            "float[4 32 10 10 ] ");
-  EXPECT_EQ(Call("aten::argmax").tensor({4, 5}).number(-1).flag(true).results(), "long[4 1 ] ");
-  EXPECT_EQ(Call("aten::sum").tensor({4, 5}).none().results(), "float[] ");
+            "float32[4 32 10 10 ] ");
+  EXPECT_EQ(Call("aten::argmax").tensor({4, 5}).number(-1).flag(true).results(), "int64[4 1 ] ");
+  EXPECT_EQ(Call("aten::sum").tensor({4, 5}).none().results(), "float32[] ");
   EXPECT_EQ(Call("aten::constant_pad_nd").tensor({2, 3, 4}).list({1, 2, 0, 1}).results(),
-            "float[2 4 7 ] ");
+            "float32[2 4 7 ] ");
   EXPECT_EQ(Call("aten::eq").tensor({4, 1}).tensor({3}).results(), "bool[4 3 ] ");
-  EXPECT_EQ(Call("aten::add").tensor({4}, DType::kBFloat16).tensor({4}).results(), "float[4 ] ");
+  EXPECT_EQ(Call("aten::add").tensor({4}, DType::kBFloat16).tensor({4}).results(), "float32[4 ] ");
 }
 
 TEST(ResultSizes, AreNoneWhereArgumentsDoNotSayThem) {

@@ -225,6 +225,9 @@ Results pointwise(const CallArguments& call) {
   const std::string_view name = call.name();
   if (gives_truth(name)) return one(DType::kBool, std::move(shape));
   if (name == "aten::native_dropout") return {{tensors[0]->dtype, shape}, {DType::kBool, shape}};
+  if (name == "aten::log_sigmoid_forward") {  // its buffer is for CPUs
+    return {{tensors[0]->dtype, std::move(shape)}, {tensors[0]->dtype, {0}}};
+  }
   if (name == "aten::_fused_dropout") return {{tensors[0]->dtype, shape}, {DType::kUInt8, shape}};
   if (name == "aten::where" || name == "aten::_s_where") tensors.erase(tensors.begin());
   // Masks and targets stand behind what they choose from.
