@@ -250,6 +250,32 @@ TEST(ShardCommand, ComparesHashedArrays) {
   EXPECT_THAT(text.out, HasSubstr("Hashed array"));
 }
 
+// MLPerf's tables of Criteo (96.1 GB in fp32), a thousandth of them hashed, beside the best sharded
+// plan on 1 to 64 A100: one GPU cannot hold the tables; within a node exchanging vectors is
+// cheaper than keeping the array alike everywhere, over several nodes it is not.
+TEST(ShardCommand, CrossoverOfCriteosTablesOnOneTo64Gpus) {
+  const std::string graph = (scratch() / "criteo.json").string();
+  ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "--batch", "2048", "-o", graph}).status, 0);
+  const auto outcome = run({"shard", graph, "--gpu", "a100-sxm-80gb", "--world", "64", "--compress",
+                            "robe:ratio=1000,Z=32,kernel=chunked", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json compression = Json::parse(outcome.out)["compression"];
+  EXPECT_NEAR(4e-9 * compression["table_elements"].get<double>(), 96.1, 0.1);
+  EXPECT_NEAR(compression["factor"].get<double>(), 1000, 0.01);
+  EXPECT_EQ(compression["hashed_fits_from"], 1);
+  EXPECT_EQ(compression["sharded_fits_from"], 2);
+  std::vector<int> hashed_wins;
+  int world = 1;
+  for (const Json& row : compression["rows"]) {
+    EXPECT_EQ(row["world"], world);
+    world *= 2;
+    if (row["faster"] == "hashed") hashed_wins.push_back(row["world"]);
+  }
+  EXPECT_EQ(world, 128);
+  EXPECT_TRUE(compression["rows"][0]["sharded_us"].is_null());
+  EXPECT_EQ(hashed_wins, (std::vector{1, 16, 32, 64}));
+}
+
 TEST(ShardCommand, DrawsLoadAndMemory) {
   const std::string svg = (scratch() / "plan.svg").string();
   ASSERT_EQ(run(searching({"shard", study(), "--plot", svg})).status, 0);
