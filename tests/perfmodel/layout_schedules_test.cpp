@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
@@ -364,6 +367,26 @@ TEST(Frameworks, EveryFileIsRead) {
   const auto unknown = find_framework("megatorn", test_support::source_data());
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("nanotron"), std::string::npos);
+}
+
+TEST(Frameworks, NumbersStayInTheirRange) {
+  const auto file = std::filesystem::path(testing::TempDir()) / "framework_range.json";
+  const auto message_with = [&](const char* key, const nlohmann::json& value) {
+    std::ifstream known(test_support::source_data() / "frameworks/megatron.json");
+    auto json = nlohmann::json::parse(known);
+    json[key] = value;
+    std::ofstream(file) << json;
+    const auto read = read_framework(file);
+    return read ? "none" : read.error().message;
+  };
+  EXPECT_EQ(message_with("network_share", 0.5), "none");
+  EXPECT_EQ(message_with("network_share", 1.5), "expected a share above 0, at most 1, found 1.5");
+  EXPECT_EQ(message_with("network_share", 0), "expected a number above 0, found 0");
+  EXPECT_EQ(message_with("tensor_overlap", 1), "none");
+  EXPECT_EQ(message_with("tensor_overlap", 1.01), "expected a share from 0 to 1, found 1.01");
+  EXPECT_EQ(message_with("pipeline_exponent", 300), "expected an exponent from 0 to 10, found 300");
+  EXPECT_EQ(message_with("high_share", 0.9), "expected a number of at least 1, found 0.9");
+  EXPECT_NE(message_with("step_by_nodes_us", {{1e300, 1}}), "none");
 }
 
 TEST(Frameworks, TablesByNodesAreLinearOverTheLogarithm) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "base/schema.hpp"
 #include "files/json_file.hpp"
@@ -13,9 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// What a number may be.
+enum class FrameworkRange : std::uint8_t {
+  kNumber,         ///< at least 0
+  kShare,          ///< 0 to 1
+  kPositiveShare,  ///< above 0, to 1: something is divided by it
+  kExponent,       ///< 0 to 10: of ranks, of which there are up to a million
+  kAtLeastOne,
+};
+
 struct NumberField {
   const char* key;
   double Framework::*member;
+  FrameworkRange range = FrameworkRange::kNumber;
 };
 constexpr NumberField kNumbers[] = {
     {"host_scale", &Framework::host_scale},
@@ -24,30 +36,30 @@ constexpr NumberField kNumbers[] = {
     {"microbatch_host_us", &Framework::microbatch_host_us},
     {"layer_factor", &Framework::layer_factor},
     {"attention_factor", &Framework::attention_factor},
-    {"tensor_overlap", &Framework::tensor_overlap},
+    {"tensor_overlap", &Framework::tensor_overlap, FrameworkRange::kShare},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},
     {"interference", &Framework::interference},
     {"gather_us", &Framework::gather_us},
-    {"network_share", &Framework::network_share},
+    {"network_share", &Framework::network_share, FrameworkRange::kPositiveShare},
     {"rank_collective_us", &Framework::rank_collective_us},
     {"node_collective_us", &Framework::node_collective_us},
     {"pipeline_collective_us", &Framework::pipeline_collective_us},
-    {"pipeline_exponent", &Framework::pipeline_exponent},
+    {"pipeline_exponent", &Framework::pipeline_exponent, FrameworkRange::kExponent},
     {"accumulation_bytes", &Framework::accumulation_bytes},
     {"optimizer_bytes", &Framework::optimizer_bytes},
     {"tensor_activation_share", &Framework::tensor_activation_share},
-    {"reserved_share", &Framework::reserved_share},
+    {"reserved_share", &Framework::reserved_share, FrameworkRange::kShare},
     {"outside_bytes", &Framework::outside_bytes},
     {"fixed_bytes", &Framework::fixed_bytes},
-    {"low_share", &Framework::low_share},
-    {"high_share", &Framework::high_share},
+    {"low_share", &Framework::low_share, FrameworkRange::kShare},
+    {"high_share", &Framework::high_share, FrameworkRange::kAtLeastOne},
 };
 
 // Files of before there were experts do not have them.
 constexpr NumberField kLaterNumbers[] = {
     {"expert_factor", &Framework::expert_factor},
-    {"expert_overlap", &Framework::expert_overlap},
+    {"expert_overlap", &Framework::expert_overlap, FrameworkRange::kShare},
     {"state_factor", &Framework::state_factor},
     {"expert_launch_us", &Framework::expert_launch_us},
     {"expert_host_us", &Framework::expert_host_us},
@@ -67,6 +79,29 @@ constexpr FlagField kFlags[] = {
 
 constexpr double kMostNumber = 1e13;
 
+double number_of(ObjectReader& reader, const NumberField& field) {
+  const double beyond_one = std::nextafter(1.0, 2.0);
+  switch (field.range) {
+    case FrameworkRange::kShare:
+      return reader.number_below(field.key, beyond_one, "a share from 0 to 1");
+    case FrameworkRange::kPositiveShare: {
+      const double share = reader.positive(field.key);
+      if (share > 1) reader.reject(field.key, "a share above 0, at most 1");
+      return share;
+    }
+    case FrameworkRange::kExponent:
+      return reader.number_below(field.key, std::nextafter(10.0, 11.0), "an exponent from 0 to 10");
+    case FrameworkRange::kAtLeastOne: {
+      const double value = reader.number_below(field.key, kMostNumber, "a number of at least 1");
+      if (value < 1) reader.reject(field.key, "a number of at least 1");
+      return value;
+    }
+    case FrameworkRange::kNumber:
+      break;
+  }
+  return reader.number_below(field.key, kMostNumber, "a number of at least 0");
+}
+
 // [[nodes, us], ...] by nodes, ascending.
 std::vector<std::pair<double, double>> nodes_table(ObjectReader& reader, const char* key) {
   std::vector<std::pair<double, double>> table;
@@ -75,7 +110,8 @@ std::vector<std::pair<double, double>> nodes_table(ObjectReader& reader, const c
   for (const Json& row : *list) {
     const bool pair = row.is_array() && row.size() == 2 && row[0].is_number() && row[1].is_number();
     const double nodes = pair ? row[0].get<double>() : 0, us = pair ? row[1].get<double>() : -1;
-    if (nodes < 1 || us < 0 || (!table.empty() && nodes <= table.back().first)) {
+    if (nodes < 1 || us < 0 || std::max(nodes, us) > kMostNumber ||
+        (!table.empty() && nodes <= table.back().first)) {
       reader.reject(key, "pairs of nodes, ascending, and microseconds");
       return {};
     }
@@ -91,11 +127,11 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
   made.name = root.plain_name("name");
   made.title = root.string("title");
   for (const NumberField& field : kNumbers) {
-    made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
+    made.*field.member = number_of(root, field);
   }
   for (const NumberField& field : kLaterNumbers) {
     if (!root.has(field.key)) continue;
-    made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
+    made.*field.member = number_of(root, field);
   }
   if (root.has("rows_once_per_rank")) made.rows_once_per_rank = root.boolean("rows_once_per_rank");
   for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);

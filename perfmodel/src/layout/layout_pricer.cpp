@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "framework.hpp"
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
@@ -335,6 +336,7 @@ Result<LayoutPricer::State::TimedStep> LayoutPricer::State::timed(const LayoutJo
 
 Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
                                                const ParallelLayout& layout) const {
+  stop_point();
   auto timed = state_->timed(job, layout);
   if (!timed) return Unexpected{timed.error()};
   const StepQuestion& question = timed->asked.question;

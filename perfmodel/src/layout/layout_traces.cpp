@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "sharded_step.hpp"
 #include "staged_step.hpp"
 #include "step_tasks.hpp"
@@ -206,6 +207,7 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
     const ChakraTrace& trace = stages[static_cast<std::size_t>(stage)];
     const std::int64_t replicas = every_rank ? layout.dp : 1, parts = every_rank ? layout.tp : 1;
     for (std::int64_t data = 0; data < replicas; ++data) {
+      stop_point();
       for (std::int64_t tensor = 0; tensor < parts; ++tensor) {
         made.ranks.push_back(trace_of_rank(trace, {tensor, data, stage}, groups));
       }

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/stop_point.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -49,6 +51,7 @@ std::vector<double> shares_of(const PartTimes& times, const std::vector<StepEffe
 /// Cholesky's factor of a symmetric matrix, in place, lower triangle row by row.
 void factorize(std::vector<double>& matrix, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
+    stop_point();
     for (std::size_t j = 0; j <= i; ++j) {
       double sum = matrix[i * n + j];
       for (std::size_t k = 0; k < j; ++k) sum -= matrix[i * n + k] * matrix[j * n + k];
@@ -79,6 +82,7 @@ std::vector<double> solve(const std::vector<double>& factor, std::vector<double>
 std::vector<double> inverse_diagonal(const std::vector<double>& factor, std::size_t n) {
   std::vector<double> diagonal(n);
   for (std::size_t i = 0; i < n; ++i) {
+    stop_point();
     std::vector<double> unit(n);
     unit[i] = 1;
     solve_lower(factor, unit);

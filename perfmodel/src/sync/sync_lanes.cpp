@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/stop_point.hpp"
 #include "sync/straggler_draws.hpp"
 
 namespace perfmodel::sync {
@@ -21,6 +22,7 @@ std::int64_t fewest(const std::vector<WorkerRun>& totals) {
 }
 
 void commit_ended(SyncState& state, std::size_t index, double now_us) {
+  stop_point();
   SyncState::Progress& worker = state.progress[index];
   WorkerRun& totals = state.totals[index];
   const auto stale = state.joint() ? 0 : static_cast<std::size_t>(state.version - worker.version);
