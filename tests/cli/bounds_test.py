@@ -169,7 +169,7 @@ def sizes(folder):
     yield ("variants of whatif", "1,000,000", None,
            ["whatif", graph, "--gpus", "t4", "--batch", ",".join(map(str, range(1, 1011))),
             "--accumulate", ",".join(map(str, range(1, 1001)))], "1000000")
-    yield ("workers of sync", "100,000", ["sync", "--workers", "w:100000:1:1", "--scheme", "bsp", "--target-updates", "1"],
+    yield ("workers of sync", "100,000", None,
            ["sync", "--workers", "w:101000:1:1", "--scheme", "bsp", "--target-updates", "1"], "100000")
     spec = lambda batches: ["sweep", rows_of_sweep(folder / f"sweep{batches}.json", batches), "--dry-run", "-o",
                             folder / "rows.csv"]
@@ -182,7 +182,7 @@ def sizes(folder):
     yield ("columns of a CSV table", "4,096", ["kernels", table(folder / "at.csv", 4096), "--gpu", "t4"],
            ["kernels", table(folder / "past.csv", past(4096)), "--gpu", "t4"], "at most 4096 columns")
     yield ("bytes of a CSV table", "4 GiB", None,
-           ["layout", "eval", sparse(folder / "sparse.csv", past(4 * GIB)), "--gpu", "h100-sxm-80gb"], "at most 4 GiB")
+           ["shard", sparse(folder / "sparse.csv", past(4 * GIB)), "--gpu", "t4", "--world", 2], "at most 4 GiB")
     whole = sparse(folder / "sparse.json", past(GIB))
     for name, words in (("--gpu", ["predict", graph, "--gpu", whole]), ("sweep", ["sweep", whole, "-o", folder / "x.csv"]),
                         ("--overheads", ["predict", graph, "--gpu", "t4", "--overheads", whole]),
@@ -214,7 +214,7 @@ def large(folder):
         return folder / name
 
     yield ("inflation of a CSV table", "250 times", None,
-           ["layout", "eval", zeros("zeros.csv.gz", 66 * MIB, "csv"), "--gpu", "h100-sxm-80gb"], "inflates to at most 250")
+           ["shard", zeros("zeros.csv.gz", 66 * MIB, "csv"), "--gpu", "t4", "--world", 2], "inflates to at most 250")
     yield ("a row of kernels", "64 MiB", None,
            ["kernels", padded("m,n,k,dtype\n64,64,64,float32", past(64 * MIB), folder / "row.csv"), "--gpu", "t4"], "")
     lists = folder / "list.json"

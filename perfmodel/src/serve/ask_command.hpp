@@ -6,11 +6,11 @@
 #include <string>
 
 #include "answers.hpp"
+#include "caller.hpp"
 #include "command_folder.hpp"
 #include "perfmodel/predictor.hpp"
 #include "request.hpp"
 #include "run_command.hpp"
-#include "service.hpp"
 
 namespace perfmodel::serve {
 

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 
+#include "caller.hpp"
 #include "perfmodel/predictor.hpp"
 #include "run_command.hpp"
 
@@ -27,13 +28,6 @@ struct ServiceOptions {
 /// Requests that wait for a thread, as `stats` and `health` tell.
 struct Backlog {
   std::atomic<std::size_t> quick = 0, costly = 0;
-};
-
-/// Who asks, and what for: which files `load` may open.
-struct Caller {
-  bool any_file = false;              ///< whoever started the program, on its standard input
-  std::filesystem::path folder = {};  ///< else files below it; empty: none
-  std::stop_token gone = {};          ///< nobody waits for the answer any more
 };
 
 /// Answers requests of the protocol in docs/serve.md: one JSON object in, one out. Knows nothing of
