@@ -3,11 +3,11 @@
 namespace kernels_bench::gpu {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kHelperThreads = 256;
 
 std::int64_t blocks_for(std::int64_t items) {
   constexpr std::int64_t kMost = 65536;  // more items: threads loop
-  const std::int64_t blocks = (items + kThreads - 1) / kThreads;
+  const std::int64_t blocks = (items + kHelperThreads - 1) / kHelperThreads;
   return blocks < 1 ? 1 : blocks > kMost ? kMost : blocks;
 }
 
@@ -72,9 +72,9 @@ __global__ void spin_kernel(std::int64_t cycles) {
 
 /// Sum over the block's threads, in thread 0.
 __device__ double block_sum(double mine) {
-  __shared__ double partial[kThreads];
+  __shared__ double partial[kHelperThreads];
   partial[threadIdx.x] = mine;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (int half = kHelperThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < half) partial[threadIdx.x] += partial[threadIdx.x + half];
   }
@@ -89,7 +89,7 @@ __device__ std::int64_t sampled_element(std::int64_t count) {
 
 __global__ void gemm_samples_kernel(GemmCase g, GemmBuffers buffers, Samples* samples) {
   const std::int64_t element = sampled_element(g.batch * g.m * g.n);
-  const double sum = block_sum(gemm_sum(g, buffers, element, threadIdx.x, kThreads));
+  const double sum = block_sum(gemm_sum(g, buffers, element, threadIdx.x, kHelperThreads));
   if (threadIdx.x == 0) {
     samples->reference[blockIdx.x] = sum;
     samples->found[blockIdx.x] = load_number(buffers.c, g.dtype, element);
@@ -98,7 +98,7 @@ __global__ void gemm_samples_kernel(GemmCase g, GemmBuffers buffers, Samples* sa
 
 __global__ void convolution_samples_kernel(ConvolutionTensors t, Samples* samples) {
   const std::int64_t element = sampled_element(t.result_count());
-  const double sum = block_sum(convolution_sum(t, element, threadIdx.x, kThreads));
+  const double sum = block_sum(convolution_sum(t, element, threadIdx.x, kHelperThreads));
   if (threadIdx.x == 0) {
     samples->reference[blockIdx.x] = sum;
     samples->found[blockIdx.x] = load_number(t.result(), t.point.dtype, element);
@@ -109,7 +109,7 @@ __global__ void convolution_samples_kernel(ConvolutionTensors t, Samples* sample
 
 Status launch_fill_uniform(void* data, DType dtype, std::int64_t count, float low, float high,
                            std::uint64_t key, Stream stream) {
-  fill_uniform_kernel<<<blocks_for(count), kThreads, 0, stream>>>(data, dtype, count, low, high,
+  fill_uniform_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(data, dtype, count, low, high,
                                                                   key);
   return GPU(GetLastError)();
 }
@@ -117,17 +117,17 @@ Status launch_fill_uniform(void* data, DType dtype, std::int64_t count, float lo
 Status launch_fill_indices(std::int64_t* indices, std::int64_t count, std::int64_t rows,
                            double zipf_exponent, std::uint64_t key, Stream stream) {
   if (zipf_exponent > 0) {
-    fill_zipf_kernel<<<blocks_for(count), kThreads, 0, stream>>>(
+    fill_zipf_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(
         indices, count, rows, make_zipf_sampler(zipf_exponent, rows), key);
   } else {
-    fill_indices_kernel<<<blocks_for(count), kThreads, 0, stream>>>(indices, count, rows, key);
+    fill_indices_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(indices, count, rows, key);
   }
   return GPU(GetLastError)();
 }
 
 Status launch_flush(void* scratch, std::int64_t bytes, Stream stream) {
   const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(uint4));
-  flush_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<uint4*>(scratch), count);
+  flush_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(static_cast<uint4*>(scratch), count);
   return GPU(GetLastError)();
 }
 
@@ -143,13 +143,13 @@ Status launch_spin(std::int64_t cycles, Stream stream) {
 
 Status launch_gemm_samples(const GemmCase& point, const GemmBuffers& buffers, Samples* samples,
                            Stream stream) {
-  gemm_samples_kernel<<<Samples::kCount, kThreads, 0, stream>>>(point, buffers, samples);
+  gemm_samples_kernel<<<Samples::kCount, kHelperThreads, 0, stream>>>(point, buffers, samples);
   return GPU(GetLastError)();
 }
 
 Status launch_convolution_samples(const ConvolutionCase& point, const ConvolutionBuffers& buffers,
                                   Samples* samples, Stream stream) {
-  convolution_samples_kernel<<<Samples::kCount, kThreads, 0, stream>>>({point, buffers}, samples);
+  convolution_samples_kernel<<<Samples::kCount, kHelperThreads, 0, stream>>>({point, buffers}, samples);
   return GPU(GetLastError)();
 }
 

@@ -24,7 +24,6 @@ constexpr double kWorstError = 3;                        // where signed errors 
 constexpr double kCounts = 18;  // room for the numbers of rows above the bins
 constexpr std::size_t kRowsPerBox = 5;
 constexpr std::size_t kSlices = 8;  // of each group, drawn in turns so that none hides the others
-constexpr std::size_t kMostLines = 2 * kColours.size();
 
 /// 999, 1.2k, 12k, 3.4M.
 std::string compact(std::size_t number) {

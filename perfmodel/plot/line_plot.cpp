@@ -13,7 +13,6 @@ using namespace svg;  // elements, axes and colours
 
 namespace {
 
-constexpr std::size_t kMostLines = 2 * kColours.size();
 constexpr double kBandOpacity = 0.15;
 
 struct Range {

@@ -17,6 +17,7 @@ namespace perfmodel::svg {
 inline constexpr std::array<std::string_view, 10> kColours = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
     "#56b4e9", "#882255", "#999933", "#332288", "#7f5539"};
+inline constexpr std::size_t kMostLines = 2 * kColours.size();  // solid, then dashed
 inline constexpr std::string_view kOtherColour = "#8a94a0";
 inline constexpr std::string_view kInk = "#1f2933", kMuted = "#5f6b7a", kFrame = "#9aa5b1";
 inline constexpr std::string_view kGrid = "#dde2e8", kFineGrid = "#eff2f5", kBand = "#7b8794";

@@ -56,11 +56,11 @@ void command(benchmark::State& state, const std::vector<std::string>& words) {
   }
 }
 
-void predict_built(benchmark::State& state) {
+void predict_by_command(benchmark::State& state) {
   command(state, {PERFPREDICT_PROGRAM, "predict", built_graph_file("mlperf").string(), "--gpu",
                   "a100-sxm-40gb"});
 }
-BENCHMARK(predict_built)
+BENCHMARK(predict_by_command)
     ->Name("command/predict_mlperf")
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);

@@ -14,19 +14,19 @@ void report_size(benchmark::State& state, std::size_t bytes, std::size_t nodes) 
   state.counters["nodes"] = static_cast<double>(nodes);
 }
 
-void read_file(benchmark::State& state, const std::filesystem::path& file) {
+void read_graph_file(benchmark::State& state, const std::filesystem::path& file) {
   std::size_t nodes = 0;
   for (auto _ : state) nodes = value_of(read_execution_graph(file)).nodes.size();
   report_size(state, std::filesystem::file_size(file), nodes);
 }
 
-void read_graph_built(benchmark::State& state) { read_file(state, built_graph_file("mlperf")); }
+void read_graph_built(benchmark::State& state) { read_graph_file(state, built_graph_file("mlperf")); }
 BENCHMARK(read_graph_built)->Name("read_graph/mlperf")->Unit(benchmark::kMillisecond);
 
 // Bytes are those of the compressed file.
-[[maybe_unused]] const bool kPublic = [] {
+[[maybe_unused]] const bool kPublicGraphs = [] {
   if (const auto file = public_file("traces/dlrm_v100_rank0of8_et.json.gz")) {
-    benchmark::RegisterBenchmark("read_graph/public_dlrm_gz", read_file, *file)
+    benchmark::RegisterBenchmark("read_graph/public_dlrm_gz", read_graph_file, *file)
         ->Unit(benchmark::kMillisecond);
   }
   return true;

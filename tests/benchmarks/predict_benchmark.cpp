@@ -65,7 +65,7 @@ void extract(benchmark::State& state, const std::filesystem::path& graph_file,
   }
 }
 
-[[maybe_unused]] const bool kPublic = [] {
+[[maybe_unused]] const bool kPublicPredictions = [] {
   const auto graph = public_file("traces/dlrm_v100_rank0of8_et.json.gz");
   const auto trace = public_file("traces/dlrm_v100_rank0of8_kineto.json.gz");
   if (graph && trace) {

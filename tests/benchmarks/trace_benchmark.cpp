@@ -8,7 +8,7 @@
 namespace perfmodel::benchmarks {
 namespace {
 
-void read_file(benchmark::State& state, const std::filesystem::path& file) {
+void read_trace_file(benchmark::State& state, const std::filesystem::path& file) {
   std::uint64_t bytes = 0;
   std::size_t events = 0;
   for (auto _ : state) {
@@ -21,7 +21,7 @@ void read_file(benchmark::State& state, const std::filesystem::path& file) {
 }
 
 void read_made_up(benchmark::State& state, std::size_t megabytes) {
-  read_file(state, made_up_trace(megabytes));
+  read_trace_file(state, made_up_trace(megabytes));
 }
 BENCHMARK_CAPTURE(read_made_up, small, 1)
     ->Name("read_trace/made_up/small")
@@ -30,9 +30,9 @@ BENCHMARK_CAPTURE(read_made_up, large, 50)
     ->Name("read_trace/made_up/large")
     ->Unit(benchmark::kMillisecond);
 
-[[maybe_unused]] const bool kPublic = [] {
+[[maybe_unused]] const bool kPublicTraces = [] {
   if (const auto file = public_file("traces/resnet18_kineto.json.gz")) {
-    benchmark::RegisterBenchmark("read_trace/public_resnet18_gz/large", read_file, *file)
+    benchmark::RegisterBenchmark("read_trace/public_resnet18_gz/large", read_trace_file, *file)
         ->Unit(benchmark::kMillisecond);
   }
   return true;
