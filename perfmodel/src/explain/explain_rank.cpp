@@ -343,36 +343,44 @@ class RankExplanation {
       warnings.push_back(
           fmt::format("{} kernels lie outside the range that their model was checked on", count));
     }
-    if (const std::size_t count = made_.coverage.traced_kernels; count > 0) {
-      warnings.push_back(traced_kernels(count));
-    }
-    if (!made_.coverage.unmodelled_ops.empty()) {
+    if (made_.coverage.traced_kernels > 0) {
+      warnings.insert(warnings.begin(), traced_kernels());
+    } else if (!made_.coverage.unmodelled_ops.empty()) {
       warnings.insert(warnings.begin(), unmodelled_ops());
     }
     const auto& lacking = made_.coverage.lacking_units;
     warnings.insert(warnings.begin(), lacking.begin(), lacking.end());
   }
 
-  std::string unmodelled_ops() const {
+  std::string names_of_unmodelled_ops() const {
     constexpr std::size_t kShown = 5;
     const auto& ops = made_.coverage.unmodelled_ops;
     std::string names;
     for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
       names += (i > 0 ? ", " : "") + ops[i].op;
     }
-    const bool traced = made_.coverage.traced_kernels > 0;
-    return fmt::format("{} without a kernel model for their types and shapes{}: {}{}",
-                       ops.size() == 1 ? "1 op name" : fmt::format("{} op names", ops.size()),
-                       traced ? "" : ", left out of the device's time", names,
-                       ops.size() > kShown ? ", ..." : "");
+    return names + (ops.size() > kShown ? ", ..." : "");
   }
 
-  std::string traced_kernels(std::size_t count) const {
-    const std::string& gpu = options_.kernel_times->scaled_gpu;
+  std::string unmodelled_ops() const {
+    const std::size_t count = made_.coverage.unmodelled_ops.size();
     return fmt::format(
-        "{} of unknown work {} the time that the trace measured{}",
-        count == 1 ? "1 kernel" : fmt::format("{} kernels", count), count == 1 ? "takes" : "take",
-        gpu.empty() ? "" : " on " + gpu + ", scaled by family with peaks and bandwidths");
+        "{} without a kernel model for their types and shapes, left out of the device's time: {}",
+        count == 1 ? "1 op name" : fmt::format("{} op names", count), names_of_unmodelled_ops());
+  }
+
+  // Ops over lists have a model and nothing that it could be asked for.
+  std::string traced_kernels() const {
+    const std::size_t count = made_.coverage.traced_kernels;
+    const std::string& gpu = options_.kernel_times->scaled_gpu;
+    std::string text = fmt::format("{} of unknown work {} the time that the trace measured",
+                                   count == 1 ? "1 kernel" : fmt::format("{} kernels", count),
+                                   count == 1 ? "takes" : "take");
+    if (!gpu.empty()) {
+      text += " on " + gpu + ", scaled by family with peaks and bandwidths; no range is known";
+    }
+    const std::string names = names_of_unmodelled_ops();
+    return names.empty() ? text : text + "; without a kernel model: " + names;
   }
 
   const ScheduledRank& rank_;
