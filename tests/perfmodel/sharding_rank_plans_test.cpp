@@ -162,8 +162,9 @@ TEST(RankPlans, ChoosesSettingsOfTablesByTheOnePrice) {
   }
   study.world = 1;  // nothing is exchanged
   study.tables.resize(2);
-  for (const TablePlacement& one :
-       rank_plans(model_of(study), {.time_budget_s = 5})->plans.front().placements) {
+  const auto alone = rank_plans(model_of(study), {.time_budget_s = 5});
+  ASSERT_TRUE(alone) << alone.error().message;
+  for (const TablePlacement& one : alone->plans.front().placements) {
     EXPECT_FALSE(one.settings.any());
   }
 }
