@@ -222,9 +222,9 @@ def large(folder):
     yield ("a list of embedding tables", "64 MiB", None, ["build", "dlrm", "--tables", lists, "--bottom", "64-16", "--top",
                                                          "16-1", "--batch", 8, "-o", out], "67108864")
     packed, ratio = chakra(folder / "trace.et.gz")
-    yield ("Chakra: inflation", f"--limit inflation={ratio - 1} (250)",
-           ["replay", packed, "--limit", f"inflation={ratio + 1}", "--salvage"],
-           ["replay", packed, "--limit", f"inflation={int(ratio / 1.01)}", "--salvage"], "inflation")
+    yield ("Chakra: inflation", f"--limit inflation={int(ratio / 1.01)} (250)",
+           ["replay", packed, "--limit", f"inflation={ratio + 1}"],
+           ["replay", packed, "--limit", f"inflation={int(ratio / 1.01)}"], "inflation")
 
 
 def varint(value):
@@ -453,12 +453,12 @@ def main():
         folder = pathlib.Path(name)
         rows += by_command_line(cases(folder), bad)
         rows += by_command_line(sizes(folder), bad)
-        if options.nightly:
-            rows += by_command_line(large(folder), bad)
         rows += by_serve(folder, bad)
         if options.library:
             rows += by_library(folder, bad)
         rows += without_end(folder, bad)
+        if options.nightly:  # last: a process begins to count with the memory of who starts it, and these texts are large
+            rows += by_command_line(large(folder), bad)
     for kind, limit, by, seconds, memory in rows:
         print(f"| {kind} | {limit} | {by} | {seconds:.2f} | {memory:.0f} |")
         if "PERFMODEL_SANITIZED" not in os.environ and (seconds > MOST_SECONDS or memory > MOST_MIB):
