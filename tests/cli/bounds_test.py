@@ -216,7 +216,8 @@ def large(folder):
     yield ("inflation of a CSV table", "250 times", None,
            ["shard", zeros("zeros.csv.gz", 66 * MIB, "csv"), "--gpu", "t4", "--world", 2], "inflates to at most 250")
     yield ("a row of kernels", "64 MiB", None,
-           ["kernels", padded("m,n,k,dtype\n64,64,64,float32", past(64 * MIB), folder / "row.csv"), "--gpu", "t4"], "")
+           ["kernels", padded("m,n,k,dtype\n64,64,64,float32", past(64 * MIB), folder / "row.csv"), "--gpu", "t4"],
+           "a row of at most 64 MiB")
     lists = folder / "list.json"
     lists.write_text("[" + " " * past(64 * MIB) + "]")
     yield ("a list of embedding tables", "64 MiB", None, ["build", "dlrm", "--tables", lists, "--bottom", "64-16", "--top",
