@@ -216,15 +216,16 @@ def large(folder):
     yield ("inflation of a CSV table", "250 times", None,
            ["shard", zeros("zeros.csv.gz", 66 * MIB, "csv"), "--gpu", "t4", "--world", 2], "inflates to at most 250")
     yield ("a row of kernels", "64 MiB", None,
-           ["kernels", padded("m,n,k,dtype\n64,64,64,float32", past(64 * MIB), folder / "row.csv"), "--gpu", "t4"], "")
+           ["kernels", padded("m,n,k,dtype\n64,64,64,float32", past(64 * MIB), folder / "row.csv"), "--gpu", "t4"],
+           "a row of at most 64 MiB")
     lists = folder / "list.json"
     lists.write_text("[" + " " * past(64 * MIB) + "]")
     yield ("a list of embedding tables", "64 MiB", None, ["build", "dlrm", "--tables", lists, "--bottom", "64-16", "--top",
                                                          "16-1", "--batch", 8, "-o", out], "67108864")
     packed, ratio = chakra(folder / "trace.et.gz")
-    yield ("Chakra: inflation", f"--limit inflation={ratio - 1} (250)",
-           ["replay", packed, "--limit", f"inflation={ratio + 1}", "--salvage"],
-           ["replay", packed, "--limit", f"inflation={int(ratio / 1.01)}", "--salvage"], "inflation")
+    yield ("Chakra: inflation", f"--limit inflation={int(ratio / 1.01)} (250)",
+           ["replay", packed, "--limit", f"inflation={ratio + 1}"],
+           ["replay", packed, "--limit", f"inflation={int(ratio / 1.01)}"], "inflation")
 
 
 def varint(value):
@@ -453,12 +454,12 @@ def main():
         folder = pathlib.Path(name)
         rows += by_command_line(cases(folder), bad)
         rows += by_command_line(sizes(folder), bad)
-        if options.nightly:
-            rows += by_command_line(large(folder), bad)
         rows += by_serve(folder, bad)
         if options.library:
             rows += by_library(folder, bad)
         rows += without_end(folder, bad)
+        if options.nightly:  # last: a process begins to count with the memory of who starts it, and these texts are large
+            rows += by_command_line(large(folder), bad)
     for kind, limit, by, seconds, memory in rows:
         print(f"| {kind} | {limit} | {by} | {seconds:.2f} | {memory:.0f} |")
         if "PERFMODEL_SANITIZED" not in os.environ and (seconds > MOST_SECONDS or memory > MOST_MIB):
