@@ -109,8 +109,8 @@ __global__ void convolution_samples_kernel(ConvolutionTensors t, Samples* sample
 
 Status launch_fill_uniform(void* data, DType dtype, std::int64_t count, float low, float high,
                            std::uint64_t key, Stream stream) {
-  fill_uniform_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(data, dtype, count, low, high,
-                                                                  key);
+  fill_uniform_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(data, dtype, count, low,
+                                                                        high, key);
   return GPU(GetLastError)();
 }
 
@@ -120,14 +120,16 @@ Status launch_fill_indices(std::int64_t* indices, std::int64_t count, std::int64
     fill_zipf_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(
         indices, count, rows, make_zipf_sampler(zipf_exponent, rows), key);
   } else {
-    fill_indices_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(indices, count, rows, key);
+    fill_indices_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(indices, count, rows,
+                                                                          key);
   }
   return GPU(GetLastError)();
 }
 
 Status launch_flush(void* scratch, std::int64_t bytes, Stream stream) {
   const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(uint4));
-  flush_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(static_cast<uint4*>(scratch), count);
+  flush_kernel<<<blocks_for(count), kHelperThreads, 0, stream>>>(static_cast<uint4*>(scratch),
+                                                                 count);
   return GPU(GetLastError)();
 }
 
@@ -149,7 +151,8 @@ Status launch_gemm_samples(const GemmCase& point, const GemmBuffers& buffers, Sa
 
 Status launch_convolution_samples(const ConvolutionCase& point, const ConvolutionBuffers& buffers,
                                   Samples* samples, Stream stream) {
-  convolution_samples_kernel<<<Samples::kCount, kHelperThreads, 0, stream>>>({point, buffers}, samples);
+  convolution_samples_kernel<<<Samples::kCount, kHelperThreads, 0, stream>>>({point, buffers},
+                                                                             samples);
   return GPU(GetLastError)();
 }
 

@@ -20,7 +20,9 @@ void read_graph_file(benchmark::State& state, const std::filesystem::path& file)
   report_size(state, std::filesystem::file_size(file), nodes);
 }
 
-void read_graph_built(benchmark::State& state) { read_graph_file(state, built_graph_file("mlperf")); }
+void read_graph_built(benchmark::State& state) {
+  read_graph_file(state, built_graph_file("mlperf"));
+}
 BENCHMARK(read_graph_built)->Name("read_graph/mlperf")->Unit(benchmark::kMillisecond);
 
 // Bytes are those of the compressed file.
