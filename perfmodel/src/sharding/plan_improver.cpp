@@ -104,13 +104,14 @@ class BatchModel::Improver {
     const std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes.reset(); },
                                         [](TableSettings& s) { s.deduplicated.reset(); },
                                         [](TableSettings& s) { s.hot_rows.reset(); }};
-    constexpr std::size_t kMostTables = 200;
+    constexpr std::size_t kMostRanks = 3200;
+    const std::size_t most_tables = std::max<std::size_t>(16, kMostRanks / batch_.ranks.size());
     for (const Wanted& change : wanted) {
       const auto left = change_all(change, true);
       if (!left) return Unexpected{left.error()};
       if (*left) continue;
       std::size_t tried = 0;
-      for (std::size_t t = 0; t < plan_.size() && tried < kMostTables && goes_on(); ++t) {
+      for (std::size_t t = 0; t < plan_.size() && tried < most_tables && goes_on(); ++t) {
         auto to = with_settings(t, plan_[t], change);
         if (!to) continue;
         ++tried;
@@ -368,8 +369,10 @@ class BatchModel::Improver {
     const std::size_t rank = slow_rank();
     const std::size_t table = pick_table(rank);
     if (!is_free(table)) return false;
-    const std::uint64_t kind = random_.below(may_choose() ? 4 : 3);
-    if (kind == 3) return other_settings(table);
+    // Most settings touch what every rank does at home: of many ranks fewer of them are tried.
+    const std::uint64_t seldom = std::max<std::uint64_t>(4, batch_.ranks.size() / 4);
+    if (may_choose() && random_.below(seldom) == 0) return other_settings(table);
+    const std::uint64_t kind = random_.below(3);
     if (kind == 0) return other_way(table);
     if (plan_[table].ranks.empty()) return other_way(table);
     return kind == 1 ? move(table, rank) : swap(table, rank);
