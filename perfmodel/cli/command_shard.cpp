@@ -40,10 +40,12 @@ Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arg
   return print_report(shard_text(report, bold_allowed()));
 }
 
-// Graphs of ranks hold tables as they say.
+// A plan that is written holds what its format has a place for: graphs of ranks never settings of
+// single tables, other formats than TorchRec's only against a warning, where --choose asks.
 Result<LoadedStudy> load_for(const ShardCommandArguments& arguments) {
   auto loaded = load_study(arguments.study);
-  if (loaded && !arguments.output.empty() && arguments.format == "graphs") {
+  if (!loaded || arguments.output.empty() || arguments.format == "torchrec") return loaded;
+  if (arguments.format == "graphs" || arguments.study.choose.empty()) {
     loaded->study.searched = {};
   }
   return loaded;

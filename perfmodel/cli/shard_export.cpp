@@ -72,7 +72,8 @@ Result<void> export_plan(const LoadedStudy& loaded, const std::vector<TablePlace
   const std::vector<ShardedTable>& tables = loaded.study.tables;
   const std::int64_t world = *loaded.study.world, local_world = *loaded.study.local_world;
   // Neither format has a place for them.
-  for (std::size_t t = 0; format.starts_with("hugectr") && t < placements.size(); ++t) {
+  const bool has_no_place = format.starts_with("hugectr") || format == "csv";
+  for (std::size_t t = 0; has_no_place && t < placements.size(); ++t) {
     if (!used_settings(placements[t]).any()) continue;
     warn(
         fmt::format("{} has no place for what was chosen for tables ({}: {}); --choose none plans "

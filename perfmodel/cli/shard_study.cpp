@@ -112,9 +112,11 @@ constexpr SettingName kSettingNames[] = {{"deduplication", &SearchedSettings::de
                                          {"cache", &SearchedSettings::cache_share},
                                          {"wire", &SearchedSettings::wire}};
 
-// What a search may choose for each table: what its software has, or what --choose says.
+// What a search may choose for each table: what its software has, or what --choose says. Rounded
+// vectors are other numbers, which nobody gets unasked.
 SearchedSettings searched_settings(const ShardArguments& arguments, LoadedStudy& loaded) {
   SearchedSettings searched = loaded.study.network.settings;
+  searched.wire = false;
   if (!arguments.choose.empty()) {
     searched = {};
     for (const SettingName& setting : kSettingNames) {
@@ -532,7 +534,7 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
   app.add_option("--choose", arguments.choose,
                  "What the search may choose for each table that leaves it open: deduplication, "
                  "cache (share of rows), wire (2 bytes per element), or none (default: what the "
-                 "software of --network has for single tables)")
+                 "software of --network has for single tables, but for wire)")
       ->delimiter(',')
       ->check(CLI::IsMember({"deduplication", "cache", "wire", "none"}))
       ->type_name("SETTING,...");

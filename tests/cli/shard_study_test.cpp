@@ -77,8 +77,9 @@ TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
                                    "b,2000000,128,30,1.1\nc,8000000,128,20,1.1\n");
   const Words machine = {"--gpu", "h100-sxm-80gb", "--world", "16", "--batch-per-gpu", "4096"};
   const std::string plan = (scratch() / "chosen_plan.json").string();
-  const auto found =
-      run(with({"shard", tables, "--hot-rows", "auto", "-o", plan, "--json"}, machine));
+  const auto found = run(with({"shard", tables, "--hot-rows", "auto", "--choose",
+                               "deduplication,cache,wire", "-o", plan, "--json"},
+                              machine));
   ASSERT_EQ(found.status, 0) << found.err;
   const Json best = Json::parse(found.out)["plans"][0];
   EXPECT_THAT(best["placement"].dump(), HasSubstr("wire_bytes"));
@@ -86,8 +87,12 @@ TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
   const auto judged = run(with({"shard", "eval", tables, "--plan", plan, "--json"}, machine));
   ASSERT_EQ(judged.status, 0) << judged.err;
   EXPECT_EQ(Json::parse(judged.out)["plans"][0]["predicted_us"], best["predicted_us"]);
-  const auto shown = run(with({"shard", tables}, machine));
+  const auto shown = run(with({"shard", tables, "--choose", "deduplication,cache,wire"}, machine));
   EXPECT_THAT(shown.out, HasSubstr("(--choose none leaves tables as they are)"));
+  // Nobody gets rounded vectors unasked.
+  const auto unasked = run(with({"shard", tables, "--json"}, machine));
+  EXPECT_THAT(Json::parse(unasked.out)["plans"][0]["placement"].dump(),
+              Not(HasSubstr("wire_bytes")));
   const auto none = run(with({"shard", tables, "--choose", "none", "--json"}, machine));
   const Json plain = Json::parse(none.out)["plans"][0];
   EXPECT_THAT(plain["placement"].dump(), Not(HasSubstr("wire_bytes")));
