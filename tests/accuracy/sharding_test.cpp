@@ -256,8 +256,8 @@ std::vector<const Row*> others_than(const std::vector<Row>& rows, const Row& jud
   return others;
 }
 
-/// Each row judged by constants of all others of its class, or of those of other GPU types. Rows with
-/// a network have an error of their own, which is none of their GPU's or release's.
+/// Each row judged by constants of all others of its class, or of those of other GPU types. Rows
+/// with a network have an error of their own, which is none of their GPU's or release's.
 Errors one_host_errors(const std::vector<Row>& rows, const Predict& predict, bool with_software,
                        bool whole_gpu = false) {
   std::vector<double> errors;
