@@ -492,11 +492,7 @@ Results gathered(const CallArguments& call) {
   const Tensor* x = call.tensor(0);
   if (!x) return {};
   if (name == "aten::index" || name == "aten::_unsafe_index") return indexed(call);
-  if (name == "aten::take") {
-    const Tensor* index = call.tensor(1);
-    return index ? one(x->dtype, call.shape(*index)) : Results{};
-  }
-  if (name == "aten::take_along_dim") {
+  if (name == "aten::take" || name == "aten::take_along_dim") {
     const Tensor* index = call.tensor(1);
     return index ? one(x->dtype, call.shape(*index)) : Results{};
   }
