@@ -14,7 +14,9 @@ deepbench="Baidu DeepBench (commit da81ba7), Apache-2.0 licence"
 pipeweave="zksainx/pipeweave (commit 55e0317), Apache-2.0 licence"
 aiconfigurator="ai-dynamo/aiconfigurator (commit 095f58a), Apache-2.0 licence"
 aiter="ROCm/aiter (commit e404860), MIT licence"
-own="data/measurements/h200-sxm-141gb (PyTorch 2.11, CUDA 13.0, cuDNN 9.19)"
+own="data/measurements (PyTorch 2.11, CUDA 13.0, cuDNN 9.19)"
+boards="h100-sxm-80gb h200-sxm-141gb"  # that we measured
+declare -A folder=([h100-sxm-80gb]=h100-sxm-80gb+h800 [h200-sxm-141gb]=h200-sxm-141gb)
 
 fit() {  # family file note data...
   local family=$1 file=$2 note=$3
@@ -26,20 +28,27 @@ fit() {  # family file note data...
 }
 
 [[ -z $reports ]] || mkdir -p "$reports"
-mkdir -p "$out/h200-sxm-141gb"
+for board in $boards; do mkdir -p "$out/${folder[$board]}" ${reports:+"$reports/${folder[$board]}"}; done
 tables=$(mktemp -d)
 trap 'rm -r "$tables"' EXIT
 
-# Rows of one family and type of the ops of PyTorch: of attention those of its own kernel; of elementwise ops
-# none across a transposed tensor, whose strides a query cannot tell from those of a slice.
-ops() {  # family dtype
-  zcat "$out/../measurements/h200-sxm-141gb/ops.csv.gz" | awk -F, -v family="$1" -v dtype="$2" '
+# Rows of one family and type of the ops of PyTorch on a board: of attention those of its own kernel; of elementwise ops
+# none across a transposed tensor, whose strides a query cannot tell from those of a slice; of images those that lie as
+# PyTorch makes them (NCHW) where it matters, since a query does not tell.
+ops_of() {  # board family dtype
+  zcat "$out/../measurements/$1/ops.csv.gz" | awk -F, -v family="$2" -v dtype="$3" '
     /^# timing/ { print; next }
     /^#/ { next }
     !header { for (i = 1; i <= NF; ++i) at[$i] = i; header = 1; print; next }
     $at["family"] == family && $at["dtype"] == dtype && $at["time_us"] != "" &&
-      (family != "attention" || $at["library"] == "flash") && $at["name"] !~ /_across$/' >"$tables/$1-$2.csv"
-  echo "$tables/$1-$2.csv"
+      (family != "attention" || $at["library"] == "flash") &&
+      $at["name"] !~ /_across$/ &&
+      ($at["memory_format"] != "channels_last" || (family == "convolution" && dtype != "bf16"))' >"$tables/$1-$2-$3.csv"
+  echo "$tables/$1-$2-$3.csv"
+}
+ops() {  # family dtype: of all boards
+  local board
+  for board in $boards; do ops_of "$board" "$@"; done
 }
 
 fit gemm gemm-float32 "$neusight" \
@@ -51,23 +60,26 @@ fit convolution convolution-float32 "$neusight; $deepbench" \
   "$public/neusight/kernels_conv2d.csv.gz" "$public/deepbench/conv.csv.gz"
 fit gemm gemm-bfloat16 "$aiconfigurator" "$public/silicon/gemm_bf16.csv.gz" "$public/silicon/bmm_bf16.csv.gz"
 fit attention attention-bfloat16 "$aiconfigurator" "$public/silicon/attention.csv.gz"
-# Kinds that nobody has published, from one board: its chip has them whole, others of NVIDIA's by half.
-fit gemm gemm-tf32 "$own" "$(ops product tf32)"
+# Kinds that nobody has published, from boards with one chip: that chip has them whole, others of NVIDIA's by half.
+fit gemm gemm-tf32 "$own" $(ops product tf32)
 for family in softmax norm convolution; do
-  fit $family $family-bfloat16 "$own" "$(ops $family bf16)"
+  fit $family $family-bfloat16 "$own" $(ops $family bf16)
 done
 for family in reduction dropout; do
-  fit $family $family-float32 "$own" "$(ops $family fp32)"
-  fit $family $family-bfloat16 "$own" "$(ops $family bf16)"
+  fit $family $family-float32 "$own" $(ops $family fp32)
+  fit $family $family-bfloat16 "$own" $(ops $family bf16)
 done
-fit convolution convolution-tf32 "$own" "$(ops convolution tf32)"
-# Kinds of which the shared files, or rates of the architecture, know other boards: models of this board alone.
-fit elementwise h200-sxm-141gb/elementwise-bfloat16 "$own" "$(ops elementwise bf16)"
-for family in elementwise softmax norm convolution; do
-  fit $family h200-sxm-141gb/$family-float32 "$own" "$(ops $family fp32)"
+fit convolution convolution-tf32 "$own" $(ops convolution tf32)
+fit gemm gemm-float16 "$own" $(ops product fp16)
+# Kinds of which the shared files, or rates of the architecture, know other boards: models of each board alone.
+for board in $boards; do
+  fit elementwise ${folder[$board]}/elementwise-bfloat16 "$own" "$(ops_of $board elementwise bf16)"
+  for family in elementwise softmax norm convolution; do
+    fit $family ${folder[$board]}/$family-float32 "$own" "$(ops_of $board $family fp32)"
+  done
+  fit gemm ${folder[$board]}/gemm-float32 "$own" "$(ops_of $board product fp32)"
+  fit attention ${folder[$board]}/attention-bfloat16 "$own" "$(ops_of $board attention bf16)"
 done
-fit gemm h200-sxm-141gb/gemm-float32 "$own" "$(ops product fp32)"
-fit attention h200-sxm-141gb/attention-bfloat16 "$own" "$(ops attention bf16)"
 fit experts experts-bfloat16 "$aiconfigurator" "$public/silicon/moe_bf16.csv.gz"
 
 # A file holds one type; tables of layers say neither how numbers are scaled nor that each time holds

@@ -99,10 +99,20 @@ class Predictor:
     def shared(self):
         return self.overheads("shared", [p for p in self.points if p["split"] != "test" and "kineto" in p["files"]])
 
+    def _graph(self, point):
+        """The execution graph, which does not say whether products ran in TF32: then one that does."""
+        recorded = self.folder / point["files"]["et"]
+        if not point.get("precision", {}).get("matmul_tf32"):
+            return recorded
+        marked = self.scratch / f"{point['key']}.tf32.json"
+        if not marked.exists():
+            self._run("rewrite", recorded, "--precision", "tf32", "-o", marked)
+        return marked
+
     def predict(self, point, table, models=None):
         if table is None:
             return None
-        command = ["predict", self.folder / point["files"]["et"], "--gpu", self.gpu, "--overheads", table, "--json"]
+        command = ["predict", self._graph(point), "--gpu", self.gpu, "--overheads", table, "--json"]
         output = self._run(*command, *(["--models", models] if models else []))
         return json.loads(output) if output else None
 

@@ -147,14 +147,18 @@ Result<CommandWords> command_words(const Json& request) {
   const std::vector<Command> commands = make_commands(app, made.words.front());
   const CLI::App& command = named_command(app, made.words);
   const Json options = request.value("options", Json::object());
+  const Json help = options.value("help", Json(false));
+  if (!help.is_boolean() && !help.is_null()) {
+    return wrong("/options/help",
+                 fmt::format("expected true or false, found {}", help.type_name()));
+  }
   for (const auto& [key, value] : options.items()) {
     if (key == "json") continue;  // always
     if (auto added = add_option_words(command, key, value, made.words); !added) {
       return Unexpected{added.error()};
     }
   }
-  const bool asks_help = options.value("help", Json(false)) == Json(true);
-  made.document = command.get_option_no_throw("--json") != nullptr && !asks_help;
+  made.document = command.get_option_no_throw("--json") != nullptr && help != Json(true);
   if (made.document) made.words.emplace_back("--json");
   return made;
 }

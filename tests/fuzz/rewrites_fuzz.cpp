@@ -2,7 +2,7 @@
 // graph that can be written, read again and predicted.
 //
 // An input has {"rewrites": [...]} beside its graph, each a flag of `perfpredict rewrite` with its
-// value, "--batch 6". On a document without them every rewrite is tried.
+// value, "--batch 6". On a document without them one of all rewrites is tried.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -52,7 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto graph = fuzz::graph_of(document, text);
   if (!graph) return 0;
   if (!document.contains("rewrites")) {
-    for (const NamedRewrite& each : fuzz::each_rewrite()) try_rewrites(*graph, {each});
+    const auto& rewrites = fuzz::each_rewrite();  // all of them on one graph: `each_rewrite`
+    try_rewrites(*graph, {rewrites[hash_text(text) % rewrites.size()]});
     return 0;
   }
   std::vector<NamedRewrite> rewrites;

@@ -83,13 +83,14 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
   } else if (std::holds_alternative<E>(work.shape)) {
     vary_shape(static_cast<E*>(nullptr), &E::batch, &E::num_tables, &E::num_rows, &E::dim,
                &E::pooling_factor, &E::weight_bytes, &E::index_bytes, &E::output_bytes,
-               &E::optimizer_bytes_per_row, &E::zipf_exponent, &E::zipf_shift);
+               &E::optimizer_bytes_per_row, &E::zipf_exponent, &E::zipf_shift, &E::is_serial);
   } else if (std::holds_alternative<CopyShape>(work.shape)) {
     vary_shape(static_cast<CopyShape*>(nullptr), &CopyShape::kind, &CopyShape::pageable,
                &CopyShape::run_bytes);
   } else if (std::holds_alternative<RowShape>(work.shape)) {
     vary_shape(static_cast<RowShape*>(nullptr), &RowShape::rows, &RowShape::cols,
-               &RowShape::is_strided, &RowShape::table_rows, &RowShape::batch);
+               &RowShape::is_strided, &RowShape::table_rows, &RowShape::batch, &RowShape::access,
+               &RowShape::zipf_exponent);
   } else if (std::holds_alternative<A>(work.shape)) {
     vary_shape(static_cast<A*>(nullptr), &A::method, &A::pass, &A::batch, &A::heads, &A::seq_q,
                &A::seq_k, &A::head_dim, &A::causal, &A::kv_heads, &A::writes_cache, &A::kernel);

@@ -32,6 +32,7 @@ std::span<const Op> indexing_ops() {
        {.price = "index.gather",
         .size = "index_select",
         .retarget = "index_select",
+        .calls = "aten::gather",
         .constants = {2},
         .keeps_inputs = {2}}},
       {"aten::gather",

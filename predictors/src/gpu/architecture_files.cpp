@@ -413,6 +413,21 @@ void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Erro
   rates.finish();
 }
 
+void read_index_rates(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e6;
+  const char* wanted = "a number from 0.001 to 1e6";
+  const Json* set = fact.object(kValue);
+  if (!set) return;
+  ObjectReader rates(*set, fact.pointer(kValue), error);
+  IndexRates& to = made.index_rates;
+  to.adds = number_in(rates, "adds", kLeast, kMost, wanted);
+  to.half_adds = number_in(rates, "half_adds", kLeast, kMost, wanted);
+  to.hot_row = number_in(rates, "hot_row", kLeast, kMost, wanted);
+  to.sorted_warp = number_in(rates, "sorted_warp", kLeast, kMost, wanted);
+  to.block = number_in(rates, "block", kLeast, kMost, wanted);
+  rates.finish();
+}
+
 void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
   made.max_blocks_per_sm = fact.positive_integer(kValue);
   if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
@@ -467,6 +482,8 @@ constexpr Fact kFacts[] = {
     {"quantize", read_quantize, [](const A& from, A& to) { to.quantize = from.quantize; }},
     {"elementwise_rates", read_elementwise,
      [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},
+    {"index_rates", read_index_rates,
+     [](const A& from, A& to) { to.index_rates = from.index_rates; }},
     number_or_none<&A::norm_row_clocks>("norm_row_clocks"),
     number_or_none<&A::half_norm_row_clocks>("half_norm_row_clocks"),
     number_or_none<&A::channel_element_clocks>("channel_element_clocks"),

@@ -139,8 +139,9 @@ bool launches_collective(const LaunchTemplate& calls) {
 
 void skew_lookups(std::span<KernelWork> kernels, double exponent) {
   for (KernelWork& work : kernels) {
-    auto* shape = std::get_if<EmbeddingShape>(&work.shape);
-    if (shape) shape->zipf_exponent = exponent;
+    if (auto* lookups = std::get_if<EmbeddingShape>(&work.shape)) lookups->zipf_exponent = exponent;
+    auto* rows = std::get_if<RowShape>(&work.shape);
+    if (rows && work.family == KernelFamily::kIndex) rows->zipf_exponent = exponent;
   }
 }
 

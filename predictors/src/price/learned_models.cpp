@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include "files/json_file.hpp"
 #include "price/kernels/hashed_product.hpp"
@@ -348,7 +349,9 @@ Result<LearnedModels> LearnedModels::open(const std::filesystem::path& folder) {
     if (!std::filesystem::is_directory(entry, unknown)) continue;
     const auto own = json_files(entry, "kernel-model files");
     if (!own) return Unexpected{own.error()};
-    any |= state->add_files(*own, entry.filename().string());
+    // Boards that differ in their links alone share a folder.
+    std::istringstream names(entry.filename().string());
+    for (std::string gpu; std::getline(names, gpu, '+');) any |= state->add_files(*own, gpu);
   }
   if (failure) {
     return Unexpected{

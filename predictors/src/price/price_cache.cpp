@@ -87,8 +87,10 @@ bool PriceCache::Key::set(const KernelWork& work) {
               static_cast<std::uint32_t>(gemm->scaling) << 3 | gemm->quantizes_a << 5;
   } else if (const auto* rows = std::get_if<RowShape>(&work.shape)) {
     add(rows->rows, rows->cols, rows->table_rows, rows->batch);
+    if (rows->zipf_exponent > 0) add(rows->zipf_exponent);
     details = std::uint32_t{rows->is_strided} | std::uint32_t{rows->is_channel} << 1 |
-              std::uint32_t{rows->is_rms} << 2 | static_cast<std::uint32_t>(rows->scaling) << 3;
+              std::uint32_t{rows->is_rms} << 2 | static_cast<std::uint32_t>(rows->scaling) << 3 |
+              static_cast<std::uint32_t>(rows->access) << 5;
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
     add(c->n, c->c, c->h, c->w, c->k, c->r, c->s, c->p, c->q, c->groups, c->stride);
     details = static_cast<std::uint32_t>(c->pass);
@@ -97,6 +99,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
         e->zipf_exponent, e->zipf_shift,
         std::int64_t{e->weight_bytes} << 32 | static_cast<std::uint32_t>(e->index_bytes),
         std::int64_t{e->output_bytes});
+    details = std::uint32_t{e->is_serial};
   } else if (const auto* copy = std::get_if<CopyShape>(&work.shape)) {
     add(copy->run_bytes);
     details = static_cast<std::uint32_t>(copy->kind) | std::uint32_t{copy->pageable} << 4;

@@ -98,6 +98,9 @@ struct EmbeddingShape {
   /// probability proportional to (k + zipf_shift)^-zipf_exponent; 0 is uniform. Raises cache hits,
   /// lowers the distinct rows.
   double zipf_exponent = 0, zipf_shift = 0;
+  /// PyTorch's own bags: a warp walks 32 elements of a bag, one row after the other. Else several
+  /// rows are in flight, as in FBGEMM.
+  bool is_serial = false;
 };
 
 /// Scaled dot-product attention: q [batch, heads, seq_q, head_dim], k and v [batch, heads, seq_k,
@@ -177,6 +180,13 @@ struct CollectiveShape {
   std::vector<std::int64_t> ranks = {};
 };
 
+/// What a kernel does with the rows that indices find.
+enum class RowAccess : std::uint8_t {
+  kRead,       ///< a gather
+  kAdd,        ///< a scatter by atomic adds
+  kSortedAdd,  ///< indices are sorted first; a warp adds what goes to the same row
+};
+
 /// Independent rows of a reduction, softmax or norm: few rows leave SMs idle.
 struct RowShape {
   std::int64_t rows = 0;  ///< results, or rows that are normalised separately
@@ -186,7 +196,9 @@ struct RowShape {
   bool is_channel = false;      ///< batch norm: rows are channels, one block for each at worst
   bool is_rms = false;          ///< a norm of mean squares in one kernel
   std::int64_t table_rows = 0;  ///< gather, scatter: rows of the whole table; 0: not known
-  std::int64_t batch = 1;       ///< transpose: matrices that `rows` counts the rows of
+  RowAccess access = RowAccess::kRead;
+  double zipf_exponent = 0;  ///< gather, scatter: skew of the indices (`ZipfLaw`); 0: uniform
+  std::int64_t batch = 1;    ///< transpose: matrices that `rows` counts the rows of
   Scaling scaling = Scaling::kTensor;  ///< quantise: tensors whose scale is known take one pass
 };
 

@@ -21,8 +21,9 @@ KernelWork lookup_work(KernelFamily family, const EmbeddingShape& shape, DType d
 }
 
 bool lower_bag(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const auto shape = read_bag(op);
+  auto shape = read_bag(op);
   if (!shape) return false;
+  shape->is_serial = true;
   const Tensor& weight = *op.tensor_input(0);
   const double lookups = static_cast<double>(op.tensor_input(1)->numel);
   if (shape->batch == 0) return lookups == 0;

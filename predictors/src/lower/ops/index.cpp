@@ -37,6 +37,19 @@ std::optional<RowShape> rows_found(const OpView& op, const Tensor& table, std::i
   return RowShape{.rows = count, .cols = cols, .table_rows = table.numel / cols};
 }
 
+/// gather(self, 0, index, sparse_grad, out) as index_select calls it: `index` is expanded along the
+/// rows, so that whole rows are copied.
+std::optional<RowShape> rows_of_expanded_gather(const OpView& op) {
+  constexpr std::size_t kInputs = 5;
+  if (op.name() != "aten::gather" || op.inputs().size() != kInputs) return std::nullopt;
+  const Tensor* source = op.tensor_input(0);
+  const Tensor* index = op.tensor_input(2);
+  if (!source || !index || source->rank != 2 || index->rank != 2) return std::nullopt;
+  const std::int64_t cols = dim(op, *source, 1);
+  if (int_input(op, 1, 0) != 0 || cols == 0 || dim(op, *index, 1) != cols) return std::nullopt;
+  return RowShape{.rows = dim(op, *index, 0), .cols = cols, .table_rows = dim(op, *source, 0)};
+}
+
 /// index(self, indices[]), index_select(self, dim, index), gather(self, dim, index), take(self,
 /// index): reads what it writes.
 bool lower_gather(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
@@ -46,9 +59,15 @@ bool lower_gather(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   if (output->numel == 0) return true;
   double indices = index_bytes(op);
   if (!is_floating_point(source->dtype)) indices -= std::min(indices, bytes(*source));
+  auto rows = rows_of_expanded_gather(op);
+  if (rows) {
+    indices = static_cast<double>(rows->rows) * op.tensor_input(2)->item_size;
+  } else {
+    rows = rows_found(op, *source, output->numel);
+  }
   kernels.push_back(
       make_work(KernelFamily::kIndex, source->dtype, bytes(*output) + indices, bytes(*output)));
-  if (const auto rows = rows_found(op, *source, output->numel)) kernels.back().shape = *rows;
+  if (rows) kernels.back().shape = *rows;
   return true;
 }
 
@@ -79,7 +98,10 @@ bool lower_scatter(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
                               bytes(*indices) + moved + (adds ? moved : 0), moved,
                               adds ? moved / 4 : 0));
   if (updates) {
-    if (const auto rows = rows_found(op, *self, updates->numel)) kernels.back().shape = *rows;
+    if (auto rows = rows_found(op, *self, updates->numel)) {
+      rows->access = adds ? RowAccess::kAdd : RowAccess::kRead;
+      kernels.back().shape = *rows;
+    }
   }
   if (!name.ends_with('_') && !has_child(op, "aten::copy_") && !has_child(op, "aten::clone")) {
     // Out of place: self is copied first.
@@ -88,6 +110,20 @@ bool lower_scatter(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
     kernels[kernels.size() - 2].shape = CopyShape{.kind = CopyKind::kDeviceToDevice};
   }
   return true;
+}
+
+/// Targets of index_put: the axes behind the last list of indices lie together and are added as one
+/// row, those before the first are further rows for each index.
+RowShape sorted_rows(const OpView& op, const Tensor& self, std::int64_t elements) {
+  std::int64_t cols = 1;
+  const auto shape = op.shape(self);
+  const std::size_t lists = op.inputs()[1].count;
+  for (std::size_t axis = lists; axis < shape.size(); ++axis) cols *= shape[axis];
+  if (cols <= 0 || elements % cols != 0) cols = 1;
+  return {.rows = elements / cols,
+          .cols = cols,
+          .table_rows = self.numel / cols,
+          .access = RowAccess::kSortedAdd};
 }
 
 /// _index_put_impl_(self, indices[], values, accumulate, unsafe). Accumulating sorts the linear
@@ -112,6 +148,9 @@ bool lower_index_put(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   const double moved = bytes(*values);
   kernels.push_back(make_work(KernelFamily::kIndex, self->dtype,
                               indices + moved + (accumulate ? moved : 0), moved));
+  if (accumulate) {
+    kernels.back().shape = sorted_rows(op, *self, values->numel);
+  }
   return true;
 }
 

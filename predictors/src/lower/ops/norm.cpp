@@ -38,16 +38,17 @@ bool lower_fused_batch_norm_backward(const OpView& op, const Gpu&,
   return true;
 }
 
-/// native_batch_norm(input, weight, bias, running_mean, running_var, training, ...): statistics,
-/// running averages, transform.
+/// native_batch_norm(input, weight, bias, running_mean, running_var, training, ...): statistics and
+/// transform, which are priced as one since they were measured so, and running averages.
 bool lower_native_batch_norm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(0);
   if (!x || x->rank < 2) return false;
   const int at = parameter_index(op, "training");
   const bool training = bool_input(op, at >= 0 ? static_cast<std::size_t>(at) : 5, true);
   if (training) {
-    kernels.push_back(norm_work(*x, 1, 0, dim(op, *x, 1)));
+    kernels.push_back(norm_work(*x, 2, 1, dim(op, *x, 1)));
     kernels.push_back(small_work());
+    return true;
   }
   KernelWork transform = make_work(KernelFamily::kElementwise, x->dtype, bytes(*x), bytes(*x),
                                    4 * static_cast<double>(x->numel));
@@ -55,14 +56,13 @@ bool lower_native_batch_norm(const OpView& op, const Gpu&, std::vector<KernelWor
   return true;
 }
 
-/// native_batch_norm_backward(grad_out, input, ...): reduce both, then transform.
+/// native_batch_norm_backward(grad_out, input, ...): one block per channel sums both, then
+/// transforms them.
 bool lower_native_batch_norm_backward(const OpView& op, const Gpu&,
                                       std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(1);
   if (!x || x->rank < 2) return false;
-  kernels.push_back(norm_work(*x, 2, 0, dim(op, *x, 1)));
-  kernels.push_back(make_work(KernelFamily::kElementwise, x->dtype, 2 * bytes(*x), bytes(*x),
-                              6 * static_cast<double>(x->numel)));
+  kernels.push_back(norm_work(*x, 4, 1, dim(op, *x, 1)));
   return true;
 }
 

@@ -29,8 +29,9 @@ KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype, std::i
 
 KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype,
                             std::int64_t table_rows) {
-  return index_work({.rows = rows, .cols = cols, .table_rows = table_rows}, 2,
-                    static_cast<double>(rows) * static_cast<double>(cols), dtype);
+  return index_work(
+      {.rows = rows, .cols = cols, .table_rows = table_rows, .access = RowAccess::kAdd}, 2,
+      static_cast<double>(rows) * static_cast<double>(cols), dtype);
 }
 
 }  // namespace perfmodel

@@ -34,12 +34,19 @@ constexpr double kTile = 128;
 
 /// Share of the sustained peak of the SMs that work. FlashAttention-2 reports 50-73 % of an A100's
 /// peak forward and less backward, most at head size 128 (Dao 2023; recalled, not re-read); other
-/// architectures are relative to that. The fp32 kernels on vector units are estimates.
+/// architectures are relative to that.
+///
+/// fp32: of the vector units' peak. PyTorch's memory-efficient kernels sum three TF32 products
+/// where there are units for them; their shares were chosen on 99 calls on an H100
+/// (data/measurements, first draw; 20 % off, the second draw forward 14, backward 23). On other
+/// GPUs they are estimates.
 double peak_share(const AttentionShape& s, bool matrix_units, const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   double share = forward ? kForwardShare : kBackwardShare;
   if (!matrix_units) {
-    share = forward ? 0.40 : 0.30;
+    const bool has_tf32 = gpu.vendor == "nvidia" && gpu.peak(DType::kFloat32, true).value >
+                                                        gpu.peak(DType::kFloat32, false).value;
+    share = has_tf32 ? (forward ? 0.65 : 0.53) : (forward ? 0.40 : 0.30);
   } else {
     share *= gpu.architecture.attention_share;
   }

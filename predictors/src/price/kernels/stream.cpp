@@ -122,12 +122,6 @@ const KernelModel& pooling_model() {
   return model;
 }
 
-/// Rows are contiguous but scattered: partly used sectors and an index load before each data load.
-const KernelModel& index_model() {
-  static const Stream model({"index-heuristic", 0.7, 3, 0, 0.5});
-  return model;
-}
-
 /// Reference model of DLRM: 0.79 of the DRAM peak for concatenation; a table of pointers is read
 /// first.
 const KernelModel& concat_model() {

@@ -156,6 +156,14 @@ struct ElementwiseRates {
   double broadcast = 0, strided = 0, mixed_types = 0, upsample_3d = 0;
 };
 
+/// Kernels that find rows by index, in boost clocks.
+struct IndexRates {
+  double adds = 0, half_adds = 0;  ///< elements added atomically per clock and SM; of half types
+  double hot_row = 0;              ///< from one add to a row to the next to the same
+  double sorted_warp = 0;          ///< of an SM, for a warp that adds a sorted run
+  double block = 0;                ///< from one block's start to the next, on the whole GPU
+};
+
 /// Boards on which the heuristic of some kernels was fitted or checked. On an architecture without
 /// any, their ranges are wider.
 struct MeasuredKernels {
@@ -210,6 +218,7 @@ struct Architecture {
   QuantizeKernels quantize;
 
   ElementwiseRates elementwise_rates;
+  IndexRates index_rates;
   // Norms, in clocks of one SM. 0: bound by their bytes alone.
   double norm_row_clocks = 0, half_norm_row_clocks = 0;  ///< of a row; of half types
   double channel_element_clocks = 0;  ///< of an element of a batch norm's channel, one block each
