@@ -28,6 +28,11 @@ constexpr Exception kExceptions[] = {
     {"experts-bfloat16-learned", "board", "b200-sxm-180gb", 0.85, 0.97},
     {"experts-bfloat16-learned", "board", "gb200", 0.85, 0.97},
     {"experts-bfloat16-learned", "board", "rtx-pro-6000-server", 0.85, 0.98},
+    // A few tens of rows kept out: one of them is 2 to 6 points.
+    {"dropout-bfloat16-learned", "board", "h200-sxm-141gb", 0.8, 0.95},
+    {"dropout-learned", "board", "h100-sxm-80gb", 0.85, 0.96},
+    {"reduction-learned", "board", "h200-sxm-141gb", 0.84, 0.95},
+    {"convolution-bfloat16-learned", "board", "h100-sxm-80gb", 0.85, 0.965},
     // Its layers lie beyond what H800's products fitted, where ranges are not moved apart.
     {"gemm-float8-learned", "chip", "h100-sxm-80gb", 0.83, 1},
 };
