@@ -62,5 +62,23 @@ TEST(MeasuredOnH100, LibraryLayersByDefault) {
   EXPECT_EQ(seen["test"], 3);
 }
 
+// Two kernels per layer and step forward, three backward, each started by a call of the host's. The
+// libraries of 2016 are priced with what their host adds.
+TEST(MeasuredOnH100, TheHostStartsTheKernelsOfSteps) {
+  const auto predictor =
+      Predictor::load({.data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data"});
+  ASSERT_TRUE(predictor.has_value());
+  const auto graph = read_execution_graph(kFolder / "lstm-512x2-b32.et.json.gz");
+  ASSERT_TRUE(graph.has_value());
+  const auto calls_us = [&](const char* gpu) {
+    return predictor->predict(*graph, gpu)->terms_us[static_cast<std::size_t>(Term::kT4)];
+  };
+  const auto host = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data/overheads/reference.json";
+  const double launch_us = read_overheads(host)->call_us("cudaLaunchKernel").us;
+  // Two layers of 35 steps, less the one launch of each pass that stood for them, one per layer.
+  EXPECT_NEAR((calls_us("h100-sxm-80gb") - calls_us("titan-x-maxwell")) / launch_us,
+              2 * 35 * (2 + 3) - 4, 1e-6);
+}
+
 }  // namespace recurrent_hopper_test
 }  // namespace perfmodel

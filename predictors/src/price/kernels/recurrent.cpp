@@ -158,7 +158,8 @@ class Recurrent final : public KernelModel {
     return 0;
   }
 
-  Terms library_steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, bool is_backward) const {
+  Terms library_steps(const RecurrentShape& s, DType dtype, const Gpu& gpu,
+                      bool is_backward) const {
     const LibraryStep step = library_step(s, is_backward, product_rate(gpu, dtype), gpu);
     const double n = static_cast<double>(s.timesteps), layers = static_cast<double>(s.layers);
     const double weights = layers * weight_elements(s) * size_in_bytes(dtype);

@@ -18,7 +18,7 @@ struct LibraryStep {
 /// holds a tile of e x e results (e = 32, 64 or 128), an SM one block at a time:
 ///
 ///   tiles = ceil(m / e) ceil(n / e)
-///   parts = of k, where that fills SMs: SMs / tiles, none shorter than 200 elements; one forward
+///   parts = backward min(SMs / tiles, 7, k / 200), whole and at least one; forward one
 ///   walk  = ceil(tiles parts / SMs) k / parts (d / clock + 2 e e / (P / SMs))   least over e
 ///
 /// d: cycles per element of k beside its sums, which nothing hides: loads that the next wait for.
