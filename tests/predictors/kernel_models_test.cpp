@@ -392,8 +392,9 @@ TEST(Heuristic, RecurrentStepsAddUp) {
 
 TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
   // H 512, B 128 on 100 SMs of 1.5 GHz and 10 TFLOP/s, cuDNN's cycles on Hopper. Forward 64 tiles
-  // of 64 x 64 walk 512 elements, 28 cycles and 2 x 64 x 64 FLOP each; backward 16 tiles in 6 parts
-  // walk 2048 / 6, 50 cycles and the same FLOP each. 12,500 and 18,900 cycles beside the product.
+  // of 64 x 64 walk 512 elements, 28 cycles and 2 x 64 x 64 FLOP each; backward 16 tiles in 6.25
+  // parts walk 2048 / 6.25, 50 cycles and the same FLOP each. 12,500 and 18,900 cycles beside the
+  // product.
   Gpu hopper = round_gpu();
   hopper.architecture = test_support::architecture("hopper");
   RecurrentShape shape{.hidden = 512, .batch = 128, .timesteps = 35};
@@ -401,7 +402,7 @@ TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
   const double step = 512 * (28.0 / 1500 + sums) + 12500.0 / 1500;
   EXPECT_NEAR(recurrent(shape, hopper), 1.6 + 35 * step, 0.1);
   shape.pass = RecurrentShape::Pass::kBackwardData;
-  const double back = 2048.0 / 6 * (50.0 / 1500 + sums) + 18900.0 / 1500;
+  const double back = 2048.0 / 6.25 * (50.0 / 1500 + sums) + 18900.0 / 1500;
   EXPECT_NEAR(recurrent(shape, hopper), 1.6 + 35 * back, 0.1);
   shape.pass = RecurrentShape::Pass::kForward;
   const auto price = [&](const Gpu& gpu) {

@@ -27,9 +27,10 @@ double walk_us(double m, double n, double k, bool splits, double depth_us, doubl
   double least = std::numeric_limits<double>::infinity();
   for (const double edge : {32.0, 64.0, 128.0}) {
     const double tiles = std::ceil(m / edge) * std::ceil(n / edge);
-    const double most = std::floor(std::min({kMostParts, sms / tiles, k / kShortestPart}));
+    // Not whole, so that a larger product never takes less time.
+    const double most = std::min({kMostParts, sms / tiles, k / kShortestPart});
     const double parts = splits ? std::max(1.0, most) : 1;
-    const double waves = std::ceil(tiles * parts / sms);
+    const double waves = parts > 1 ? 1 : std::ceil(tiles / sms);
     const double sums_us = 2 * edge * edge / (flop_per_us / sms);
     least = std::min(least, waves * k / parts * (depth_us + sums_us));
   }

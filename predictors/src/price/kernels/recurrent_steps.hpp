@@ -18,8 +18,8 @@ struct LibraryStep {
 /// holds a tile of e x e results (e = 32, 64 or 128), an SM one block at a time:
 ///
 ///   tiles = ceil(m / e) ceil(n / e)
-///   parts = backward min(SMs / tiles, 7, k / 200), whole and at least one; forward one
-///   walk  = ceil(tiles parts / SMs) k / parts (d / clock + 2 e e / (P / SMs))   least over e
+///   parts = backward min(SMs / tiles, 7, k / 200), at least one; forward one
+///   walk  = ceil(tiles / SMs) k / parts (d / clock + 2 e e / (P / SMs))   least over e
 ///
 /// d: cycles per element of k beside its sums, which nothing hides: loads that the next wait for.
 /// P: peak of the type's products [FLOP/us]. Two blocks on an SM take 0.7 to 1 times as long as one
