@@ -32,13 +32,14 @@ LibraryStep library_step(const RecurrentShape& shape, bool is_backward, double f
 ///
 ///   path     (T + (L - 1) ceil(T / 9)) step alone
 ///   device   T L (walk + kernels): SMs that one product fills have no room for the next
-///   host     T L launches 8.7 us, at most T L steps alone: one thread starts all kernels, so that
-///            layers lie side by side only as far as it runs ahead
+///   host     T L kernels 8.7 us, at most T L steps alone: one thread starts all kernels, two per
+///            step forward, three backward, so that layers lie side by side only as far as it runs
+///            ahead
 ///   t        the largest
 double library_steps_us(const RecurrentShape& shape, bool is_backward, const LibraryStep& step);
 
-/// Kernels that a library starts per layer and time step: the product, the adding up of its parts
-/// (backward), the pointwise kernel. One in all where the weights stay in registers.
+/// Calls by which a library starts all work of its layers, products of inputs and resets of memory
+/// too. One where the weights stay in registers.
 double launches_of_steps(const RecurrentShape& shape);
 
 }  // namespace perfmodel::kernels
