@@ -391,13 +391,20 @@ TEST(Heuristic, RecurrentStepsAddUp) {
 }
 
 TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
-  // H 512, B 128, H200's library: 10,400 cycles of the cell and 36.2 x 512 before the sums end, at
-  // 1.5 GHz; 2 x 4 x 512^2 x 128 FLOP at 0.755 of 10 TFLOP/s.
+  // H 512, B 128 on 100 SMs of 1.5 GHz and 10 TFLOP/s, cuDNN's cycles on Hopper. Forward 64 tiles
+  // of 64 x 64 walk 512 elements, 28 cycles and 2 x 64 x 64 FLOP each; backward 16 tiles in 6.25
+  // parts walk 2048 / 6.25, 50 cycles and the same FLOP each. 12,500 and 18,900 cycles beside the
+  // product.
   Gpu hopper = round_gpu();
   hopper.architecture = test_support::architecture("hopper");
-  const RecurrentShape shape{.hidden = 512, .batch = 128, .timesteps = 35};
-  const double step = (10400 + 36.2 * 512) / 1500 + 268435456.0 / 7.55e6;
+  RecurrentShape shape{.hidden = 512, .batch = 128, .timesteps = 35};
+  const double sums = 8192 / 1e5;
+  const double step = 512 * (28.0 / 1500 + sums) + 12500.0 / 1500;
   EXPECT_NEAR(recurrent(shape, hopper), 1.6 + 35 * step, 0.1);
+  shape.pass = RecurrentShape::Pass::kBackwardData;
+  const double back = 2048.0 / 6.25 * (50.0 / 1500 + sums) + 18900.0 / 1500;
+  EXPECT_NEAR(recurrent(shape, hopper), 1.6 + 35 * back, 0.1);
+  shape.pass = RecurrentShape::Pass::kForward;
   const auto price = [&](const Gpu& gpu) {
     return KernelModels::heuristic().price(recurrent_work(shape, DType::kFloat32), gpu);
   };
@@ -405,6 +412,22 @@ TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
   EXPECT_DOUBLE_EQ(price(round_gpu()).time.count(), price(hopper).time.count());
   EXPECT_GE(price(round_gpu()).high.count(), recurrent(shape));
   EXPECT_FALSE(price(round_gpu()).in_range);
+}
+
+TEST(Heuristic, LayersOfTodaysLibrariesLieSideBySide) {
+  Gpu hopper = round_gpu();
+  hopper.architecture = test_support::architecture("hopper");
+  // Large products (51.5 us each) fill the SMs one after the other, and of 8.33 us beside them 0.42
+  // is kernels; what is left hides behind other layers.
+  RecurrentShape four{.hidden = 512, .batch = 128, .timesteps = 35, .layers = 4};
+  const double walk = 512 * (28.0 / 1500 + 8192 / 1e5);
+  EXPECT_NEAR(recurrent(four, hopper), 1.6 + 140 * (walk + 0.42 * 12500 / 1500), 0.5);
+  // Of small ones (10.8 us a step) one thread starts two kernels in 17.4 us: nothing lies side by
+  // side.
+  RecurrentShape small{.hidden = 64, .batch = 8, .timesteps = 100};
+  const double one = recurrent(small, hopper) - 1.6;
+  small.layers = 4;
+  EXPECT_NEAR(recurrent(small, hopper), 1.6 + 4 * one, 0.01);
 }
 
 TEST(Heuristic, LayersOfAWavefrontShareTheirPath) {

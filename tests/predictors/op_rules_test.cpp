@@ -708,26 +708,36 @@ TEST_F(OpRules, DropoutIsItsOwnFamily) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 500);
 }
 
-TEST_F(OpRules, LibraryLstmIsAnInputProductAndASequencePerLayer) {
+TEST_F(OpRules, LibraryLstmIsInputProductsAndSequencesOfSteps) {
   // 25 steps, batch 16, 32 features, H 64, two layers: input products [400, 256, 32 and 64]
-  const auto rnn = [&](const char* name) {
-    const auto lowered =
-        f.lower(f.node(name, {f.tensor({25, 16, 32}), f.none(), f.integer(4), f.none(), f.none(),
-                              f.none(), f.integer(2), f.integer(64), f.integer(0), f.integer(2),
-                              f.boolean(false), f.real(0), f.boolean(true), f.boolean(false)}),
-                gpu);
+  const auto rnn = [&](const char* name, const Gpu& on, bool bidirectional = false) {
+    const auto lowered = f.lower(
+        f.node(name, {f.tensor({25, 16, 32}), f.none(), f.integer(4), f.none(), f.none(), f.none(),
+                      f.integer(2), f.integer(64), f.integer(0), f.integer(2), f.boolean(false),
+                      f.real(0), f.boolean(true), f.boolean(bidirectional)}),
+        on);
     EXPECT_TRUE(lowered.ok);
     return lowered.kernels;
   };
-  const auto forward = rnn("aten::_cudnn_rnn");
+  Gpu old = gpu;
+  old.architecture = test_support::architecture("pascal");
+  // One layer after the other.
+  const auto forward = rnn("aten::_cudnn_rnn", old);
   ASSERT_EQ(forward.size(), 4u);
   EXPECT_DOUBLE_EQ(forward[0].flop.value, 2.0 * 400 * 256 * 32);
   EXPECT_DOUBLE_EQ(forward[2].flop.value, 2.0 * 400 * 256 * 64);
   EXPECT_EQ(forward[1].family, KernelFamily::kRecurrent);
   EXPECT_DOUBLE_EQ(forward[1].flop.value, 2.0 * 4 * 64 * 64 * 16 * 25);
-  const auto backward = rnn("aten::_cudnn_rnn_backward");
+  const auto backward = rnn("aten::_cudnn_rnn_backward", old);
   ASSERT_EQ(backward.size(), 6u);
   EXPECT_DOUBLE_EQ(backward[2].flop.value, 2 * forward[1].flop.value);
+  // Today's libraries run layers side by side, unless two directions lie between them.
+  const auto beside = rnn("aten::_cudnn_rnn", gpu);
+  ASSERT_EQ(beside.size(), 3u);
+  EXPECT_EQ(std::get<RecurrentShape>(beside[2].shape).layers, 2);
+  EXPECT_DOUBLE_EQ(beside[2].flop.value, 2 * forward[1].flop.value);
+  EXPECT_EQ(rnn("aten::_cudnn_rnn_backward", gpu).size(), 5u);
+  EXPECT_EQ(rnn("aten::_cudnn_rnn", gpu, true).size(), 8u);
 }
 
 TEST_F(OpRules, PersistentLstmIsWhatPyTorchAsksFor) {
@@ -742,7 +752,7 @@ TEST_F(OpRules, PersistentLstmIsWhatPyTorchAsksFor) {
                 f.none(), f.integer(mode), f.integer(512), f.integer(0), f.integer(layers),
                 f.boolean(false), f.real(0), f.boolean(true), f.boolean(false)}),
         on);
-    return std::get<RecurrentShape>(lowered.kernels.at(1).shape).persistent;
+    return std::get<RecurrentShape>(lowered.kernels.back().shape).persistent;
   };
   EXPECT_TRUE(persistent(DType::kFloat16, 64, 2, 1, "ampere"));
   EXPECT_FALSE(persistent(DType::kFloat32, 64, 2, 1, "ampere"));

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "price/kernels/recurrent_steps.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -58,6 +60,11 @@ LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const Lo
     shape->pageable = call.pageable;
   }
   return made;
+}
+
+double launches_of_library(const KernelWork& work, const Gpu& gpu) {
+  const auto* steps = std::get_if<RecurrentShape>(&work.shape);
+  return steps && gpu.architecture.recurrent_cycles ? kernels::launches_of_steps(*steps) : 1;
 }
 
 std::string work_name(const TemplateCall& call, const KernelWork& work) {

@@ -31,6 +31,10 @@ struct LaunchedWork {
 LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const LoweredCall& call,
                            LoweredOp& op, std::int64_t world);
 
+/// Kernels that the host starts for `work`: several where it stands for the steps of recurrent
+/// layers, as today's libraries run them.
+double launches_of_library(const KernelWork& work, const Gpu& gpu);
+
 /// Of work that no template names: copies and collectives as recordings call them.
 std::string work_name(const TemplateCall& call, const KernelWork& work);
 

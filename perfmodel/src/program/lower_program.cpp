@@ -162,6 +162,18 @@ bool is_aside(const KernelWork& work) {
   return copy && copy->aside;
 }
 
+// Of a library that starts the kernels of many steps, which one piece of work stands for. They run
+// beside the host's further calls, so these follow the first one. Templates know each call.
+void add_further_launches(Writing& to, const LoweredCall& lowered, const OverheadTerm::Found& own,
+                          std::int32_t thread) {
+  if (!lowered.call->kernel.empty()) return;
+  const double launches = launches_of_library(to.made.questions.back().work, to.gpu);
+  if (launches <= 1) return;
+  const double us = (launches - 1) * own.us;
+  note_level(to, own.level, us);
+  add(to, thread, HostWork{.term = Term::kT4, .us = us});
+}
+
 void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
   for (std::int32_t copy : to.copies.take_awaited(lowered)) {
@@ -193,6 +205,7 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   if (noted) made.record = lowered.node;
   made.latency_us = launch_latency_us(call, made.term, to.table);
   add(to, thread, std::move(made));
+  add_further_launches(to, lowered, own, thread);
 }
 
 void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {

@@ -48,6 +48,8 @@ bool is_persistent(const RecurrentShape& s, std::int64_t features, std::int64_t 
 /// num_layers, batch_first, dropout, train, bidirectional, ...); mode 0 relu, 1 tanh, 2 lstm, 3
 /// gru. miopen_rnn: same without proj_size. recurrent::wavefront has the arguments of _cudnn_rnn:
 /// the steps of all layers run side by side on streams of their own, products of the inputs before.
+/// So do today's libraries (`recurrent_cycles`) of themselves where layers have one direction: the
+/// reverse one begins with what the layer below ends with.
 bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* input = op.tensor_input(0);
   if (!input || input->rank < 2) return false;
@@ -82,7 +84,9 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
       .batch = batch,
       .timesteps = steps};
   shape.persistent = is_persistent(shape, features, layers, directions, input->dtype, gpu);
-  const bool is_wavefront = op.name().find("wavefront") != std::string_view::npos;
+  const bool lies_side_by_side =
+      op.name().find("wavefront") != std::string_view::npos ||
+      (gpu.architecture.recurrent_cycles && directions == 1 && !shape.persistent);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::int64_t in = layer == 0 ? features : directions * hidden;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
@@ -90,10 +94,10 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
       for (int product = 0; product < (is_backward ? 2 : 1); ++product) {
         kernels.push_back(gemm_work(1, steps * batch, gates * hidden, in, *input, gpu));
       }
-      if (!is_wavefront) kernels.push_back(recurrent_work(shape, input->dtype));
+      if (!lies_side_by_side) kernels.push_back(recurrent_work(shape, input->dtype));
     }
   }
-  if (is_wavefront) {
+  if (lies_side_by_side) {
     shape.layers = layers;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
       kernels.push_back(recurrent_work(shape, input->dtype));

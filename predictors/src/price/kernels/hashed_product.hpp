@@ -37,7 +37,9 @@ KernelWork stored_product(const HashedProductShape& shape, DType dtype, bool mat
 /// and for the weight gradient, which adds its tiles to the array by atomics, the lookups twice (a
 /// read and a write at L2) and the adds to one element one after the other, k n / elements clocks.
 /// Sources: the public code of ROAST (its Triton product: tiles, group, warps); the integer rate is
-/// 64 lanes per SM and clock. Nothing of it was timed: out of range, whatever the GPU.
+/// 64 lanes per SM and clock. None of that code was timed; the kernels of kernels_bench, which do
+/// not load ahead, take 2 to 10 times as long (docs/kernel_models.md): out of range, whatever the
+/// GPU.
 Price hashed_product_price(const HashedProductShape& shape, const KernelWork& work, const Gpu& gpu);
 
 /// The price of a hashed product where another model knows the stored product better: what the hash

@@ -2,6 +2,7 @@
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
+#include "recurrent_steps.hpp"
 #include "terms.hpp"
 
 namespace perfmodel::kernels {
@@ -45,16 +46,6 @@ double product_rate(const Gpu& gpu, DType dtype) {
   return terms::sustained_flop_per_us(gpu, half ? DType::kFloat32 : dtype, false);
 }
 
-/// What a step of the model is made of: constants of DeepBench's libraries, or the architecture's
-/// own cycles, which are those of one kernel for the products and one for the cell, whatever cell.
-RecurrentStep step_of(const RecurrentStep& chosen, const RecurrentStepCycles* own) {
-  if (!own) return chosen;
-  RecurrentStep step = chosen;
-  step.cell_cycles = step.gru_cycles = step.plain_cycles = own->cell;
-  step.depth_cycles = step.odd_batch_cycles = own->depth;
-  return step;
-}
-
 /// Library LSTM, GRU and plain layers, g gates, hidden size H, batch B, T steps:
 ///
 ///   t = t_empty + T (f / clock + max(d depth / clock + 2 g H H B / (e P), weights / (m B_mem)))
@@ -62,16 +53,21 @@ RecurrentStep step_of(const RecurrentStep& chosen, const RecurrentStepCycles* ow
 ///
 /// f: of the cell, LSTM or GRU. depth: length of the summed axis (H forward, g H for NVIDIA's
 /// backward data), which blocks walk one after the other; with few results per step nothing hides
-/// it. f and d are DeepBench's on the architectures that it has, else the architecture's own
-/// (`recurrent_cycles`: on Hopper measured, elsewhere another one's, and then the range reaches to
-/// what DeepBench's libraries would take). The weights are read at every step, beside the sums:
-/// rows with persistent kernels (weights kept in registers) do not stand out in the data, except
-/// 256 hidden units at batch 16 on some Pascal cards (2-3 times faster than this). On Pascal
-/// batches of 17 to 32 take backward kernels that are slower than those of batch 64: a choice of
-/// CUDA 8's library. GPUs after 2018, their libraries and half types are not in the data: out of
-/// range. DeepBench's rows include what the host adds between the kernels of a step.
+/// it. The weights are read at every step, beside the sums: rows with persistent kernels (weights
+/// kept in registers) do not stand out in the data, except 256 hidden units at batch 16 on some
+/// Pascal cards (2-3 times faster than this). On Pascal batches of 17 to 32 take backward kernels
+/// that are slower than those of batch 64: a choice of CUDA 8's library. GPUs after 2018, their
+/// libraries and half types are not in the data: out of range. DeepBench's rows include what the
+/// host adds between the kernels of a step.
 ///
-/// L layers of one size as a wavefront, two streams each: max((L + T - 1) steps, L T products).
+/// Where the architecture has `recurrent_cycles` (on Hopper measured, elsewhere another one's, and
+/// then the range reaches to what DeepBench's libraries would take), a step is a product in waves
+/// of tiles, its pointwise kernel and gaps, and layers lie side by side (`recurrent_steps.hpp`):
+///
+///   t = t_empty + max(steps of all layers, T L weights / (m B_mem))
+///
+/// On the others L layers of one size as a wavefront, two streams each:
+/// max((L + T - 1) steps, L T products).
 ///
 /// Persistent kernels (where `lower/ops/recurrent.cpp` finds that PyTorch asks for them): weights
 /// come once, a step is its sums and a barrier of all blocks, two round trips to L2. Not measured.
@@ -92,7 +88,7 @@ class Recurrent final : public KernelModel {
     }
     using Pass = RecurrentShape::Pass;
     const std::optional<RecurrentCycles>& own = gpu.architecture.recurrent_cycles;
-    Price price = priced(terms_of(*s, work, gpu, own ? &*own : nullptr));
+    Price price = priced(terms_of(*s, work, gpu, own.has_value()));
     const bool split_on_amd = gpu.vendor == "amd" &&
                               (s->pass == Pass::kBackwardData || s->pass == Pass::kBackwardWeights);
     price.in_range = work.dtype == DType::kFloat32 && gpu.architecture.recurrent_measured &&
@@ -100,7 +96,7 @@ class Recurrent final : public KernelModel {
                      s->hidden <= 4096 && s->batch >= 8 && s->batch <= 128;
     terms::set_range(price, price.in_range ? 0.4 : 0.6);
     if (own && !own->measured) {
-      price.high = std::max(price.high, priced(terms_of(*s, work, gpu, nullptr)).time);
+      price.high = std::max(price.high, priced(terms_of(*s, work, gpu, false)).time);
     }
     return price;
   }
@@ -115,18 +111,16 @@ class Recurrent final : public KernelModel {
     return terms::make_price(t.compute, t.memory, t.latency, kName);
   }
 
-  Terms terms_of(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu,
-                 const RecurrentCycles* own) const {
+  Terms terms_of(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu, bool own) const {
     using Pass = RecurrentShape::Pass;
     const bool amd = gpu.vendor == "amd";
     const auto forward = [&] {
-      const RecurrentStep& chosen = amd ? chosen_.forward_amd : chosen_.forward;
-      return steps(s, work.dtype, gpu, step_of(chosen, own ? &own->forward : nullptr), 1, 1);
+      if (own && !s.persistent) return library_steps(s, work.dtype, gpu, false);
+      return steps(s, work.dtype, gpu, amd ? chosen_.forward_amd : chosen_.forward, 1, 1);
     };
     const auto backward_data = [&] {
-      return steps(s, work.dtype, gpu,
-                   step_of(chosen_.backward_data, own ? &own->backward_data : nullptr), 1,
-                   gates_of(s.cell));
+      if (own && !s.persistent) return library_steps(s, work.dtype, gpu, true);
+      return steps(s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s.cell));
     };
     switch (s.pass) {
       case Pass::kForward:
@@ -162,6 +156,18 @@ class Recurrent final : public KernelModel {
         return c.plain_cycles;
     }
     return 0;
+  }
+
+  Terms library_steps(const RecurrentShape& s, DType dtype, const Gpu& gpu,
+                      bool is_backward) const {
+    const LibraryStep step = library_step(s, is_backward, product_rate(gpu, dtype), gpu);
+    const double n = static_cast<double>(s.timesteps), layers = static_cast<double>(s.layers);
+    const double weights = layers * weight_elements(s) * size_in_bytes(dtype);
+    const double share = (is_backward ? chosen_.backward_data : chosen_.forward).memory_share;
+    // Alone, what is no product is latency; side by side the products of other layers hide it.
+    const double beside = n * (step.kernels_us + step.gaps_us);
+    return {library_steps_us(s, is_backward, step) - beside,
+            n * terms::stream_time(gpu, weights, share), terms::empty_kernel_us(gpu) + beside};
   }
 
   /// `products` per step; `depth` in units of H.
