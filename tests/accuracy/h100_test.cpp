@@ -1,6 +1,7 @@
 // An H100 with PyTorch 2.11 (data/measurements). Execution graphs are those of the H200 where both
 // boards ran a program and only one was kept.
 #include "measured_board.hpp"
+#include "price/kernel_work.hpp"
 
 namespace perfmodel {
 namespace h100_test {
@@ -10,23 +11,97 @@ using namespace measured_board;
 const std::string kGpu = "h100-sxm-80gb";
 
 TEST(MeasuredOnH100, OpsOfAnotherDraw) {
-  const std::map<std::string, double> limits = {
-      {"gemm float32", 11},         {"gemm tf32", 12.5},           {"gemm bfloat16", 22.5},
-      {"gemm float16", 14.5},       {"convolution float32", 37},   {"convolution tf32", 35},
-      {"convolution bfloat16", 35}, {"elementwise float32", 13.5}, {"elementwise bfloat16", 15.5},
-      {"reduction float32", 28},    {"reduction bfloat16", 26},    {"softmax float32", 23},
-      {"softmax bfloat16", 26},     {"norm float32", 26},          {"norm bfloat16", 19},
-      {"dropout float32", 10},      {"dropout bfloat16", 7}};
+  const std::map<std::string, double> limits = {{"convolution bfloat16 channels last", 78},
+                                                {"norm bfloat16 channels last", 78},
+                                                {"norm float32 channels last", 57},
+                                                {"gemm float32", 11},
+                                                {"gemm tf32", 12.5},
+                                                {"gemm bfloat16", 22.5},
+                                                {"gemm float16", 14.5},
+                                                {"convolution float32", 37},
+                                                {"convolution tf32", 35},
+                                                {"convolution bfloat16", 26},
+                                                {"elementwise float32", 13.5},
+                                                {"elementwise bfloat16", 15.5},
+                                                {"reduction float32", 28},
+                                                {"reduction bfloat16", 26},
+                                                {"softmax float32", 23},
+                                                {"softmax bfloat16", 26},
+                                                {"norm float32", 21.5},
+                                                {"norm bfloat16", 13.5},
+                                                {"dropout float32", 10},
+                                                {"dropout bfloat16", 7}};
   expect_ops_of_another_draw(kGpu, limits);
+}
+
+// PyTorch's own bags; the table does not tell them from others.
+TEST(MeasuredOnH100, BagsOfAnotherDraw) {
+  const auto file = folder_of(kGpu) / "ops_second_draw.csv.gz";
+  const std::set<int> bags = lines_with(file, ",aten::_embedding_bag,");
+  const auto gpus = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
+  const KernelTable table =
+      read_kernel_table(file, {.gpu_folder = gpus, .needs_time = true}).value();
+  std::vector<double> ours, batched;
+  for (const KernelRow& row : table.rows) {
+    if (!bags.contains(row.line)) continue;
+    const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
+    const auto ratio = [&](bool is_serial) {
+      KernelWork work = row.work;
+      std::get<EmbeddingShape>(work.shape).is_serial = is_serial;
+      return KernelModels::heuristic().price(work, gpu).time.count() / row.measured_us;
+    };
+    ours.push_back(ratio(true));
+    batched.push_back(ratio(false));
+  }
+  ASSERT_EQ(ours.size(), 33u);
+  std::printf("%.1f %% off, as table-batched bags %.1f\n", Errors::mean(ours),
+              Errors::mean(batched));
+  EXPECT_LE(Errors::mean(ours), 13);
+  EXPECT_GE(Errors::mean(batched), 2 * Errors::mean(ours));
+}
+
+// Kernels of training steps (KEY.kernels.json.gz) by the sizes of their ops.
+TEST(MeasuredOnH100, KernelsThatFindRowsByIndex) {
+  const Gpu gpu = accuracy::gpu(kGpu);
+  constexpr DType kFp32 = DType::kFloat32;
+  const auto sorted = [](std::int64_t elements) {
+    KernelWork work = scatter_add_work(elements, 1, kFp32, elements);
+    std::get<RowShape>(work.shape).access = RowAccess::kSortedAdd;
+    return work;
+  };
+  const auto skewed = [](std::int64_t rows, std::int64_t table_rows, double exponent) {
+    KernelWork work = scatter_add_work(rows, 64, kFp32, table_rows);
+    std::get<RowShape>(work.shape).zipf_exponent = exponent;
+    return work;
+  };
+  const std::pair<KernelWork, double> measured[] = {
+      {gather_work(204'800, 64, kFp32, 2048), 124.8},        // DLRM default, 2,048
+      {gather_work(2'242'560, 64, kFp32, 204'800), 1349.7},  // 100 tables in one
+      {gather_work(16'384, 64, kFp32, 2048), 11.5},          // one of 50 tables
+      {scatter_add_work(204'800, 64, kFp32, 1'000'000), 109.2},
+      {skewed(2048 * 44, 194'133, 1.3), 122.8},  // of 50 tables
+      {skewed(2048 * 17, 1'621'212, 1.3), 48.2},
+      {skewed(2048 * 44, 226'112, 1.1), 72.2},  // of 100 tables
+      {skewed(2048 * 24, 45'661, 0.9), 26.0},   // of 26 tables
+      {sorted(2048 * 1275), 562.9},             // lower triangles: 51 features,
+      {sorted(2048 * 5050), 2497.4},            // 101,
+      {sorted(2048 * 351), 147.5},              // 27,
+      {sorted(2048 * 36), 17.0},                // and 9
+  };
+  for (const auto& [work, us] : measured) {
+    const double ours = KernelModels::heuristic().price(work, gpu).time.count();
+    std::printf("%8.1f us, predicted %8.1f\n", us, ours);
+    EXPECT_NEAR(ours / us, 1, 0.2);
+  }
 }
 
 TEST(MeasuredOnH100, WholeStepsByDefault) {
   const std::vector<Step> steps = traced_steps(kGpu, "h200-sxm-141gb");
   ASSERT_EQ(steps.size(), 56u);
   const StepErrors errors = predict_steps(kGpu, steps);
-  EXPECT_LE(errors.step, 0.265);
-  EXPECT_LE(errors.active, 0.08);
-  EXPECT_LE(errors.median_active, 0.065);
+  EXPECT_LE(errors.step, 0.25);
+  EXPECT_LE(errors.active, 0.063);
+  EXPECT_LE(errors.median_active, 0.04);
   EXPECT_GE(errors.inside, 0.75);
 }
 

@@ -9,13 +9,26 @@ using namespace measured_board;
 const std::string kGpu = "h200-sxm-141gb";
 
 TEST(MeasuredOnH200, OpsOfAnotherDraw) {
-  const std::map<std::string, double> limits = {
-      {"gemm float32", 14},         {"gemm tf32", 14},           {"gemm bfloat16", 21},
-      {"gemm float16", 28},         {"convolution float32", 43}, {"convolution tf32", 43},
-      {"convolution bfloat16", 42}, {"elementwise float32", 19}, {"elementwise bfloat16", 17},
-      {"reduction float32", 23},    {"reduction bfloat16", 20},  {"softmax float32", 17},
-      {"softmax bfloat16", 21},     {"norm float32", 21},        {"norm bfloat16", 19},
-      {"dropout float32", 6},       {"dropout bfloat16", 6}};
+  const std::map<std::string, double> limits = {{"convolution bfloat16 channels last", 98},
+                                                {"norm bfloat16 channels last", 62},
+                                                {"norm float32 channels last", 58},
+                                                {"gemm float32", 14},
+                                                {"gemm tf32", 14},
+                                                {"gemm bfloat16", 21},
+                                                {"gemm float16", 28},
+                                                {"convolution float32", 43},
+                                                {"convolution tf32", 43},
+                                                {"convolution bfloat16", 28},
+                                                {"elementwise float32", 19},
+                                                {"elementwise bfloat16", 17},
+                                                {"reduction float32", 23},
+                                                {"reduction bfloat16", 20},
+                                                {"softmax float32", 17},
+                                                {"softmax bfloat16", 21},
+                                                {"norm float32", 17.5},
+                                                {"norm bfloat16", 12},
+                                                {"dropout float32", 6},
+                                                {"dropout bfloat16", 6}};
   expect_ops_of_another_draw(kGpu, limits);
 }
 
@@ -23,11 +36,11 @@ TEST(MeasuredOnH200, WholeStepsByDefault) {
   const std::vector<Step> steps = traced_steps(kGpu);
   ASSERT_EQ(steps.size(), 33u);
   const StepErrors errors = predict_steps(kGpu, steps);
-  // Steps of recurrent layers were chosen on the program that is marked as `train`.
+  // Steps of recurrent layers follow from an H100's (`recurrent_hopper_test.cpp`).
   EXPECT_LE(std::abs(errors.active_of.at("lstm-512x2-b32")), 0.15);
-  EXPECT_LE(errors.step, 0.21);
-  EXPECT_LE(errors.active, 0.14);
-  EXPECT_LE(errors.median_active, 0.13);
+  EXPECT_LE(errors.step, 0.18);
+  EXPECT_LE(errors.active, 0.08);
+  EXPECT_LE(errors.median_active, 0.076);
   EXPECT_GE(errors.inside, 0.85);
 }
 

@@ -42,14 +42,13 @@ struct Errors {
   }
 };
 
-/// Lines of a table, 1-based, whose images lie in another order than PyTorch makes them, which no
-/// query tells.
-inline std::set<int> channels_last_lines(const std::filesystem::path& file) {
+/// Lines of a table, 1-based, with a text.
+inline std::set<int> lines_with(const std::filesystem::path& file, std::string_view text) {
   std::set<int> lines;
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> table(gzopen(file.c_str(), "rb"), gzclose);
   std::array<char, 4096> line;
   for (int number = 1; gzgets(table.get(), line.data(), line.size()); ++number) {
-    if (std::string_view(line.data()).find(",channels_last,") != std::string_view::npos) {
+    if (std::string_view(line.data()).find(text) != std::string_view::npos) {
       lines.insert(number);
     }
   }
@@ -63,14 +62,19 @@ inline std::map<std::string, Errors> judge(
   const auto gpus = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
   const KernelTable table =
       read_kernel_table(file, {.gpu_folder = gpus, .needs_time = true}).value();
-  const std::set<int> channels_last = channels_last_lines(file);
+  // No query tells that images lie in another order than PyTorch makes them.
+  const std::set<int> channels_last = lines_with(file, ",channels_last,");
   std::map<std::string, Errors> groups;
   for (const KernelRow& row : table.rows) {
     const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
     const KernelWork work = for_gpu(row.work, gpu);
     std::string group = group_of(work);
     if (group.empty()) continue;
-    if (channels_last.contains(row.line)) group += " channels last";
+    // Models of these were fitted to images as PyTorch makes them.
+    const bool knows_order =
+        work.family == KernelFamily::kNorm ||
+        (work.family == KernelFamily::kConvolution && size_in_bytes(work.dtype) == 2);
+    if (knows_order && channels_last.contains(row.line)) group += " channels last";
     Errors& own = groups[group];
     const Price price = accuracy::learned_models().price(work, gpu);
     const double us = row.measured_us;
@@ -114,7 +118,10 @@ inline void expect_ops_of_another_draw(const std::string& gpu,
         "%5.1f %% inside\n",
         name.c_str(), errors.ours.size(), ours, Errors::mean(errors.heuristic),
         errors.best_roofline(), 100 * errors.inside / static_cast<double>(errors.ours.size()));
-    ASSERT_TRUE(limits.contains(name)) << name;
+    if (!limits.contains(name)) {
+      ADD_FAILURE() << name;
+      continue;
+    }
     EXPECT_LE(ours, limits.at(name)) << name;
     if (!name.ends_with("channels last")) EXPECT_LT(ours, errors.best_roofline()) << name;
   }

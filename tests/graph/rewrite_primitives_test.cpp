@@ -156,6 +156,24 @@ TEST(IndexSkew, IsKeptInTheFileAndGoesAway) {
   EXPECT_EQ(execution_graph_json(set_index_skew(*read, 0).value()), execution_graph_json(dlrm()));
 }
 
+TEST(IndexSkew, ReachesTheUpdatesOfTablesAndNoOtherSums) {
+  DlrmConfig config{.bottom_mlp = {4, 8},
+                    .top_mlp = {11, 1},
+                    .tables = {{100, 8, 2}, {50, 8, 1}},
+                    .batch = 2};
+  config.table_batched = false;
+  const ExecutionGraph skewed = set_index_skew(build_dlrm(config).value(), 1.2).value();
+  std::size_t updates = 0;
+  for (const Node& node : skewed.nodes) {
+    if (skewed.name(node) != "aten::index_add_") continue;
+    const auto target = skewed.shape(skewed.tensors[skewed.inputs(node)[0].index]);
+    const bool is_table = target.size() == 2;  // else starts of bags
+    EXPECT_EQ(node.index_zipf_exponent, is_table ? 1.2 : 0);
+    updates += is_table ? 1 : 0;
+  }
+  EXPECT_EQ(updates, 2U);
+}
+
 TEST(IndexSkew, RefusesWithAReason) {
   EXPECT_EQ(set_index_skew(dlrm(), -1).error().message,
             "expected an exponent from 0 to 10, found -1");

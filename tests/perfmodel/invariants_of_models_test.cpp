@@ -392,7 +392,7 @@ constexpr Exception kExceptions[] = {
     // The learned model of convolutions gives small ones on more SMs less of the peak.
     {"titan-xp", "gtx-1080-ti", 1.02},
     // Its own models price one, half of those of its chip the other.
-    {"h200-sxm-141gb", "h100-nvl", 1.08},
+    {"h200-sxm-141gb", "h100-nvl", 1.1},
     // No convolution was measured on its chip; T4's ratios stand in.
     {"rtx-2080-ti", "gtx-1080-ti", 1.08},
 };

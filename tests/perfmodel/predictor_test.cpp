@@ -386,7 +386,7 @@ TEST_F(PredictorTest, GraphsOutliveNothingTheyNeed) {
 
 TEST_F(PredictorTest, Explains) {
   const auto detailed =
-      predictor_.predict(prepared_[0], "a100-sxm-40gb", {.keep_ops = true}).value();
+      predictor_.predict(prepared_[0], "a100-sxm-40gb", {.batch = 512, .keep_ops = true}).value();
   const Explanation explained = predictor_.explain(detailed).value();
   EXPECT_TRUE(explained.from_critical_path);
   EXPECT_EQ(explained.bound, "host");
@@ -397,7 +397,7 @@ TEST_F(PredictorTest, Explains) {
   EXPECT_NEAR(kernels, detailed.kernel_sum_us, 1e-6 * detailed.kernel_sum_us);
   EXPECT_THAT(explained.text, HasSubstr("of the critical path is the host"));
 
-  const auto brief = predictor_.predict(prepared_[0], "a100-sxm-40gb").value();
+  const auto brief = predictor_.predict(prepared_[0], "a100-sxm-40gb", {.batch = 512}).value();
   const Explanation guessed = predictor_.explain(brief).value();
   EXPECT_FALSE(guessed.from_critical_path);
   EXPECT_EQ(guessed.bound, "host");

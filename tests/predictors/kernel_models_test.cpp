@@ -299,9 +299,9 @@ TEST(Heuristic, FlashAttentionRunsInWavesOfBlocks) {
 }
 
 TEST(Heuristic, SmallHeadsAndVectorUnitsReachLessOfThePeak) {
-  const auto share = [](const AttentionShape& shape, DType dtype, bool matrix) {
+  Gpu gpu = gpu_without_attention_kernels();
+  const auto share = [&](const AttentionShape& shape, DType dtype, bool matrix) {
     const KernelWork work = attention_work(shape, dtype, matrix);
-    const Gpu gpu = gpu_without_attention_kernels();
     return work.flop.value / heuristic(work, gpu) / (gpu.peak(dtype, matrix).value * 1e-6);
   };
   constexpr DType kHalf = DType::kFloat16;
@@ -309,6 +309,9 @@ TEST(Heuristic, SmallHeadsAndVectorUnitsReachLessOfThePeak) {
   EXPECT_NEAR(share(attention(1000, 4096, 64), kHalf, true), 0.68 * 0.85, 0.01);
   EXPECT_NEAR(share(attention(1000, 4096, 32), kHalf, true), 0.68 * 0.6, 0.01);
   EXPECT_NEAR(share(attention(1000, 4096, 256), kHalf, true), 0.68 * 0.8, 0.01);
+  // Three products in TF32 for one in fp32, where there are units for them.
+  EXPECT_NEAR(share(attention(1000, 4096, 128), DType::kFloat32, false), 0.65, 0.01);
+  gpu.peak_tflop_per_s.tf32_matrix.reset();
   EXPECT_NEAR(share(attention(1000, 4096, 128), DType::kFloat32, false), 0.40, 0.01);
 }
 

@@ -612,6 +612,46 @@ TEST_F(OpRules, GathersKnowTheirRowsWhereRowsAreFound) {
             0);
 }
 
+TEST_F(OpRules, AnIndexSelectThatCallsAGatherLeavesTheRowsToIt) {
+  const Argument source = f.tensor({2048, 64}), output = f.tensor({204800, 64});
+  const Argument expanded = f.tensor({204800, 64}, DType::kInt64);
+  const KernelWork gather = one(
+      f.node("aten::gather", {source, f.integer(0), expanded, f.boolean(false), output}, {output}));
+  const auto& rows = std::get<RowShape>(gather.shape);
+  EXPECT_EQ(rows.rows, 204800);
+  EXPECT_EQ(rows.cols, 64);
+  EXPECT_EQ(rows.table_rows, 2048);
+  EXPECT_DOUBLE_EQ(gather.bytes_read.value, 204800.0 * (64 * 4 + 8));  // an index per row
+  // Called by a program: an index for each element.
+  const KernelWork each =
+      one(f.node("aten::gather", {source, f.integer(0), expanded, f.boolean(false)}, {output}));
+  EXPECT_DOUBLE_EQ(each.bytes_read.value, 204800.0 * 64 * (4 + 8));
+}
+
+TEST_F(OpRules, SumsIntoRowsSayHow) {
+  const Argument table = f.tensor({1000, 64}), indices = f.tensor({500}, DType::kInt64);
+  const KernelWork add = one(f.node(
+      "aten::index_add_", {table, f.integer(0), indices, f.tensor({500, 64}), f.real(1)}, {table}));
+  EXPECT_EQ(std::get<RowShape>(add.shape).access, RowAccess::kAdd);
+  EXPECT_EQ(std::get<RowShape>(add.shape).rows, 500);
+  // The lower triangle of a batch: an element per index and matrix.
+  const Argument pairs = f.tensor({36}, DType::kInt64), square = f.tensor({2048, 9, 9});
+  const auto sorted_of = [&](const Argument& self, const Argument& list, const Argument& values) {
+    const int node = f.node("aten::_index_put_impl_",
+                            {self, list, values, f.boolean(true), f.boolean(true)}, {self});
+    const KernelWork last = f.lower(node, gpu).kernels.back();
+    return std::get<RowShape>(last.shape);
+  };
+  const RowShape triangle =
+      sorted_of(square, f.list({f.none(), pairs, pairs}), f.tensor({2048, 36}));
+  EXPECT_EQ(triangle.access, RowAccess::kSortedAdd);
+  EXPECT_EQ(triangle.rows, 2048 * 36);
+  EXPECT_EQ(triangle.cols, 1);
+  const RowShape whole = sorted_of(table, f.list({indices}), f.tensor({500, 64}));
+  EXPECT_EQ(whole.rows, 500);
+  EXPECT_EQ(whole.cols, 64);
+}
+
 TEST_F(OpRules, SumsOverOuterAxesAreStridedWhereShapesTell) {
   const auto strided = [&](const std::vector<std::int64_t>& input,
                            const std::vector<std::int64_t>& output) {
