@@ -472,6 +472,8 @@ static void check_ask(void) {
   CHECK_FAILS(ask("{\"command\": ", NULL, &answer, &place), PERFMODEL_ERROR_SYNTAX, "JSON");
   CHECK_FAILS(ask("{\"command\": \"gemm\", \"more\": 1}", NULL, &answer, &place),
               PERFMODEL_ERROR_FORMAT, "/more");
+  CHECK_FAILS(ask("{\"command\": \"gemm\", \"options\": {\"help\": 1}}", NULL, &answer, &place),
+              PERFMODEL_ERROR_FORMAT, "/options/help");
   CHECK_FAILS(ask("{\"command\": \"serve\"}", NULL, &answer, &place), PERFMODEL_ERROR_FORMAT,
               "serve");
   CHECK_FAILS(ask("{\"command\": \"trace\", \"arguments\": [\"-\"]}", NULL, &answer, &place),
