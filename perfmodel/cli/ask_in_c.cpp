@@ -80,8 +80,9 @@ perfmodel_status perfmodel_ask(const char* request, size_t size,
     if (outcome.status != cli::kOk) {
       write_place(outcome.error, place);
       return failed(error, status_of_outcome(outcome),
-                    outcome.error.code == ErrorCode::kOutOfMemory ? "out of memory"
-                                                                  : to_string(outcome.error));
+                    outcome.error.code == ErrorCode::kOutOfMemory
+                        ? "out of memory"
+                        : plain_text(to_string(outcome.error)));
     }
     *out = made.release();
     return PERFMODEL_OK;

@@ -36,6 +36,10 @@ Result<Json> read_request(std::string_view request) {
     return Unexpected{Error{
         .code = ErrorCode::kSyntax,
         .message = fmt::format("expected a request in JSON, found none: byte {}", error.byte)}};
+  } catch (const Json::out_of_range&) {
+    return Unexpected{Error{.code = ErrorCode::kSyntax,
+                            .message = "expected a request in JSON, found a number that is too "
+                                       "large"}};
   }
   if (!json.is_object()) return wrong("", "expected an object");
   for (const auto& [key, value] : json.items()) {

@@ -469,6 +469,10 @@ static void check_ask(void) {
   CHECK_FAILS(ask("{\"command\": \"gemm\", \"options\": {\"gpuu\": 3}}", NULL, &answer, &place),
               PERFMODEL_ERROR_ARGUMENT, "--gpu");
   CHECK(strcmp(place.pointer, "/options/gpuu") == 0);
+  // Whatever text comes back: one line that can be printed.
+  CHECK_FAILS(ask("{\"command\": \"gpus\", \"arguments\": [\"\\u0014t4\"]}", NULL, &answer, &place),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "?t4");
+  CHECK_FAILS(ask("-1e+309", NULL, &answer, &place), PERFMODEL_ERROR_SYNTAX, "too large");
   CHECK_FAILS(ask("{\"command\": ", NULL, &answer, &place), PERFMODEL_ERROR_SYNTAX, "JSON");
   CHECK_FAILS(ask("{\"command\": \"gemm\", \"more\": 1}", NULL, &answer, &place),
               PERFMODEL_ERROR_FORMAT, "/more");

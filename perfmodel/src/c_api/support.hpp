@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/plain_text.hpp"
 #include "base/stop_point.hpp"
 #include "perfmodel.h"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -102,7 +103,7 @@ inline perfmodel_status failed(perfmodel_error* error, const Error& what) {
   if (what.code == ErrorCode::kOutOfMemory) {
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
   }
-  return failed(error, status_of(what.code), to_string(what));
+  return failed(error, status_of(what.code), plain_text(to_string(what)));
 }
 
 // Runs `work`, which returns a status; what it throws becomes one.
@@ -193,8 +194,8 @@ inline void write_place(const Error& from, perfmodel_place* place) {
   made.line = from.line;
   made.column = from.column;
   write_text(from.file.string(), made.file);
-  write_text(from.json_pointer, made.pointer);
-  write_text(from.message, made.message);
+  write_text(plain_text(from.json_pointer), made.pointer);
+  write_text(plain_text(from.message), made.message);
   write_struct(made, place);
 }
 
