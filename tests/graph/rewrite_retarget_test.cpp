@@ -198,6 +198,30 @@ TEST(Retarget, KnowsTheLibrariesOfBothVendors) {
   }
 }
 
+TEST(Retarget, LeavesAGradientOfLookupsThatHasOtherSizes) {
+  LstmConfig config{.vocabulary = 6, .embedding = 4, .hidden = 4, .layers = 1, .batch = 2};
+  config.steps = 3;
+  config.training = training_on(kNew, false);
+  ExecutionGraph graph = build_lstm(config).value();
+  std::size_t changed = 0;
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) != "aten::embedding_dense_backward") continue;
+    Tensor& indices = graph.tensors[graph.inputs(node)[1].index];
+    ++graph.shape_pool[indices.shape_begin];  // a row more than the gradient has
+    indices.numel = 1;
+    for (std::int64_t size : graph.shape(indices)) indices.numel *= size;
+    ++changed;
+  }
+  ASSERT_EQ(changed, 1U);
+  const auto made = retarget(graph, {.vendor = Vendor::kNvidia});
+  ASSERT_TRUE(made) << made.error().message;
+  std::size_t left = 0;
+  for (const Node& node : made->nodes) {
+    left += made->name(node) == "aten::embedding_dense_backward" ? 1 : 0;
+  }
+  EXPECT_EQ(left, 1U);
+}
+
 TEST(Retarget, RefusesAGraphOfAGpu) {
   const auto made = retarget(mlp(kNew, true));
   ASSERT_FALSE(made);

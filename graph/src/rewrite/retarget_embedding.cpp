@@ -23,9 +23,18 @@ void index_select(Retargeter& rewrite, std::int32_t node) {
   resize_to(rewrite.graph(), rewrite.output_tensor(unsized, 0), rewrite.output_tensor(node, 0));
 }
 
+// Whether the first input has a row for each element of the second, as gradients of lookups have.
+bool has_row_per_index(Retargeter& rewrite, std::int32_t node) {
+  const Tensor* gradient = rewrite.input_entry(node, 0);
+  const Tensor* indices = rewrite.input_entry(node, 1);
+  if (!gradient || !indices || gradient->rank == 0) return false;
+  const std::int64_t cols = rewrite.graph().shape(rewrite.input_tensor(node, 0)).back();
+  return cols > 0 && gradient->numel % cols == 0 && gradient->numel / cols == indices->numel;
+}
+
 // embedding_dense_backward(gradient, indices, rows, padding, scale by frequency)
 void embedding_gradient(Retargeter& rewrite, std::int32_t node) {
-  if (rewrite.integer(node, 4) != 0) return rewrite.copy(node);
+  if (rewrite.integer(node, 4) != 0 || !has_row_per_index(rewrite, node)) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
