@@ -213,6 +213,11 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   if (!seeds) return Unexpected{seeds.error()};
   seeds->now = wanted;
   const std::int64_t was = seeds->was;
+  if (was < 1) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected a {} of at least 1 in the graph, found {}", word(symbol), was));
+  }
   if (seeds->was == seeds->now) return graph;
   Tracker tracker(graph, rules_of(graph), std::move(*seeds), scout.externals());
   if (auto tracked = tracker.run(); !tracked) {
