@@ -69,7 +69,7 @@ class FusionFinder {
     const auto in = graph_.inputs(op), out = graph_.outputs(op);
     const auto is_tensor = [](const Argument& a) { return a.kind == Kind::kTensor; };
     if (in.size() < 8 || out.empty() || !std::all_of(in.begin(), in.begin() + 3, is_tensor) ||
-        !is_tensor(out[0])) {
+        !is_tensor(out[0]) || tensor(out[0].index).rank == 0) {
       return refuse_table_fusion(fmt::format(
           "expected an embedding_bag of weights, indices and offsets, found node {}", op.id));
     }
@@ -316,6 +316,10 @@ class FusionFinder {
     const std::int32_t cat = function_of(node(fusion_.cat).seq_id);
     if (cat < 0) return refuse_table_fusion("expected CatBackward0 of the vectors, found none");
     fusion_.cat_function = backward_.functions[static_cast<std::size_t>(cat)].function;
+    const auto in = graph_.inputs(node(fusion_.cat_function));
+    if (in.empty() || in[0].kind != Kind::kTensor || tensor(in[0].index).rank != 2) {
+      return refuse_table_fusion("expected a matrix of gradients into CatBackward0, found none");
+    }
     return find_narrows();
   }
 
