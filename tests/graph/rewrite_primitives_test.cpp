@@ -157,10 +157,8 @@ TEST(IndexSkew, IsKeptInTheFileAndGoesAway) {
 }
 
 TEST(IndexSkew, ReachesTheUpdatesOfTablesAndNoOtherSums) {
-  DlrmConfig config{.bottom_mlp = {4, 8},
-                    .top_mlp = {11, 1},
-                    .tables = {{100, 8, 2}, {50, 8, 1}},
-                    .batch = 2};
+  DlrmConfig config{
+      .bottom_mlp = {4, 8}, .top_mlp = {11, 1}, .tables = {{100, 8, 2}, {50, 8, 1}}, .batch = 2};
   config.table_batched = false;
   const ExecutionGraph skewed = set_index_skew(build_dlrm(config).value(), 1.2).value();
   std::size_t updates = 0;
