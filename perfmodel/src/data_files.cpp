@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 namespace perfmodel {
@@ -15,19 +16,16 @@ bool holds_data(const fs::path& folder) {
   return fs::is_directory(folder / "gpus", ignored);
 }
 
-// Seen from a shared library that this is part of: PREFIX/lib or PREFIX/lib/ARCHITECTURE, or its
-// folder in a build tree inside the sources. Nothing where this is part of the program.
-std::vector<fs::path> beside_library() {
+// The folder of the shared library that this is part of; none where this is part of the program.
+std::optional<fs::path> folder_of_library() {
   Dl_info found;
   std::error_code ignored;
   if (dladdr(reinterpret_cast<const void*>(&find_data_folder), &found) == 0 ||
       fs::equivalent(found.dli_fname, "/proc/self/exe", ignored) ||
       !fs::path(found.dli_fname).has_parent_path()) {
-    return {};
+    return std::nullopt;
   }
-  const fs::path folder = fs::path(found.dli_fname).parent_path();
-  return {folder / "../share/perfmodel/data", folder / "../../share/perfmodel/data",
-          folder / "../../../data"};
+  return fs::path(found.dli_fname).parent_path();
 }
 
 }  // namespace
@@ -40,23 +38,26 @@ Result<fs::path> find_data_folder() {
                                        "found none",
                             .file = given}};
   }
-  std::vector<fs::path> candidates = beside_library();
+  std::vector<fs::path> candidates;
+  // PREFIX/bin and PREFIX/lib, or a folder in them: PREFIX/lib/ARCHITECTURE.
+  const auto add_prefixes_of = [&](const fs::path& folder) {
+    candidates.push_back(folder / "../share/perfmodel/data");
+    candidates.push_back(folder / "../../share/perfmodel/data");
+  };
+  if (const auto folder = folder_of_library()) add_prefixes_of(*folder);
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    // The installed one first: seen from /usr/bin, the other is /data, anybody's folder.
-    candidates.push_back(program.parent_path() / "../share/perfmodel/data");
-    candidates.push_back(program.parent_path() / "../../../data");
-  }
+  if (!error) add_prefixes_of(program.parent_path());
 #ifdef PERFMODEL_SOURCE_DATA
   candidates.push_back(PERFMODEL_SOURCE_DATA);
 #endif
   for (const fs::path& folder : candidates) {
-    if (holds_data(folder)) return folder.lexically_normal();
+    if (holds_data(folder)) return fs::canonical(folder, error);  // a build tree has a link
   }
-  return fail(ErrorCode::kIo,
-              "expected the data folder beside the program or in the sources, found none: set "
-              "PERFMODEL_DATA");
+  return fail(
+      ErrorCode::kIo,
+      "expected the data folder in share/perfmodel of the program's prefix, found none: set "
+      "PERFMODEL_DATA");
 }
 
 }  // namespace perfmodel

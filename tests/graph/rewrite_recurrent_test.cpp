@@ -334,6 +334,22 @@ TEST(RecurrentLayersAsCalls, SayWhatTheyCannotTake) {
   EXPECT_THAT(step.error().message, HasSubstr("two steps or more"));
 }
 
+// A gradient that is none of the result: layers cannot be joined, cells can.
+TEST(RecurrentLayersAsCalls, GradientsHaveTheSizesOfTheirTensors) {
+  ExecutionGraph graph = build(RecurrentCell::kGru, RecurrentForm::kUnfused, 1, 8, 32);
+  const auto function = std::ranges::find_if(
+      graph.nodes, [&](const Node& node) { return graph.name(node) == "StackBackward0"; });
+  ASSERT_NE(function, graph.nodes.end());
+  graph.tensors[graph.inputs(*function)[0].index].rank = 2;
+  const auto layers = rewrite_recurrent_layers(graph, RecurrentCall::kLibrary);
+  ASSERT_FALSE(layers.has_value());
+  EXPECT_THAT(layers.error().message, HasSubstr("expected a gradient of the sizes of its tensor, "
+                                                "found another at aten::stack"));
+  const ExecutionGraph cells = fused(graph);
+  ASSERT_EQ(cells.warnings.size(), 1U);
+  EXPECT_THAT(cells.warnings[0], HasSubstr("cells stay one per step"));
+}
+
 // Ops on [8, 32] tensors, with their names as written.
 using Ops = std::function<void(GraphBuilder&, TensorRef gates, TensorRef memory)>;
 ExecutionGraph make(const Ops& ops) {

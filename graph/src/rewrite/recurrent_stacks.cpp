@@ -203,21 +203,32 @@ class LayerFinder {
     return check_shapes(stack);
   }
 
-  // [T, B, I] or [B, T, I] in, states [B, H], one tensor out.
+  // [T, B, I] or [B, T, I] in, states [B, H], [T, B, H] or [B, T, H] out.
   Result<void> check_shapes(const StackOfLayers& stack) const {
-    const auto is_tensor = [&](std::span<const Argument> arguments, int rank) {
-      return !arguments.empty() && arguments[0].kind == Argument::Kind::kTensor &&
-             (rank < 0 || graph_.tensors[arguments[0].index].rank == rank);
+    const auto state = graph_.shape(graph_.tensors[stack.first().hidden]);
+    const auto sequence = tensor_at(graph_.inputs(node(stack.sequence)), 0),
+               result = tensor_at(graph_.outputs(node(stack.joined)), 0);
+    if (!sequence || !result || state.size() != 2) return odd_shapes(stack);
+    const std::int64_t steps = std::ssize(stack.layers.front().cells);
+    const auto is_sequence = [&](std::uint32_t entry, std::int64_t steps_along) {
+      const auto shape = graph_.shape(graph_.tensors[entry]);
+      return shape.size() == 3 && (steps_along == 0 || steps_along == 1) &&
+             shape[static_cast<std::size_t>(steps_along)] == steps &&
+             shape[static_cast<std::size_t>(1 - steps_along)] == state[0];
     };
-    if (!is_tensor(graph_.inputs(node(stack.sequence)), 3) ||
-        !is_tensor(graph_.outputs(node(stack.joined)), -1) ||
-        graph_.tensors[stack.first().hidden].rank != 2 || steps_along(stack.sequence) > 1 ||
-        steps_along(stack.joined) > 1) {
-      return no_layers(
-          fmt::format("expected a sequence of three dimensions and states of two at {}",
-                      named(stack.sequence)));
+    if (!is_sequence(*sequence, steps_along(stack.sequence)) ||
+        !is_sequence(*result, steps_along(stack.joined)) ||
+        graph_.shape(graph_.tensors[*result]).back() != state[1]) {
+      return odd_shapes(stack);
     }
     return {};
+  }
+
+  Unexpected odd_shapes(const StackOfLayers& stack) const {
+    return no_layers(
+        fmt::format("expected a sequence of three dimensions, states of two and the states of all "
+                    "steps as result at {}",
+                    named(stack.sequence)));
   }
 
   static bool is_inside(const StackOfLayers& stack, std::size_t at, std::int32_t reader) {
@@ -369,6 +380,30 @@ Result<void> StackCopy::add_functions(std::size_t index) {
   }
   for (const std::size_t function : stack.functions) gone_.insert(at(function).evaluate);
   backward_at_[at(last).evaluate] = index;
+  return check_gradients(stack);
+}
+
+// A gradient has the sizes of what it is the gradient of; those of weights may be turned.
+Result<void> StackCopy::check_gradients(const StackOfLayers& stack) const {
+  const auto have_one_shape = [&](std::uint32_t a, std::optional<std::uint32_t> b) {
+    return b && std::ranges::equal(source_.shape(source_.tensors[a]),
+                                   source_.shape(source_.tensors[*b]));
+  };
+  const auto odd = [&](std::int32_t of) {
+    return no_layers(
+        fmt::format("expected a gradient of the sizes of its tensor, found another at {} (node {})",
+                    source_.name(node(of)), node(of).id));
+  };
+  if (const auto taken = incoming(stack);
+      taken && !have_one_shape(*taken, tensor_at(source_.outputs(node(stack.joined)), 0))) {
+    return odd(stack.joined);
+  }
+  for (const Leaving& one : leaving(stack)) {
+    if (one.of == stack.sequence &&
+        !have_one_shape(one.tensor, tensor_at(source_.inputs(node(stack.sequence)), 0))) {
+      return odd(one.of);
+    }
+  }
   return {};
 }
 

@@ -91,6 +91,7 @@ class StackCopy {
   std::int32_t gone_above(std::int32_t index) const;
   bool belongs_to(const StackOfLayers& stack, std::int32_t root) const;
   Result<void> add_functions(std::size_t index);
+  Result<void> check_gradients(const StackOfLayers& stack) const;
   const BackwardFunction& at(std::size_t function) const { return pass_.functions[function]; }
 
   const ExecutionGraph& source_;

@@ -8,10 +8,10 @@ namespace perfmodel {
 
 /// The folder with `gpus/`, `overheads/` and the other data files.
 ///
-/// The environment variable PERFMODEL_DATA if it is set (then nothing else is tried); else, where
-/// this is part of a shared library, `share/perfmodel/data` of its prefix; else, seen from the
-/// folder of the running program, `../../../data` (a build tree inside the sources) or
-/// `../share/perfmodel/data` (installed); else the sources that the library was built from.
+/// The environment variable PERFMODEL_DATA if it is set (then nothing else is tried); else
+/// `share/perfmodel/data` of the prefix, or build tree, of the shared library that this is part of
+/// or of the running program; else, in a project that builds this one as a part of itself, that of
+/// the sources.
 Result<std::filesystem::path> find_data_folder();
 
 }  // namespace perfmodel
