@@ -1,7 +1,7 @@
 #include "helper_kernels.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace helper_kernels_cu {
 
 constexpr int kHelperThreads = 256;
 
@@ -105,7 +105,7 @@ __global__ void convolution_samples_kernel(ConvolutionTensors t, Samples* sample
   }
 }
 
-}  // namespace
+}  // namespace helper_kernels_cu
 
 Status launch_fill_uniform(void* data, DType dtype, std::int64_t count, float low, float high,
                            std::uint64_t key, Stream stream) {

@@ -67,6 +67,13 @@ MachineFile parse_machine(const perfmodel::Json& document, std::optional<Error>&
   made.attention = root.string("attention");
   made.optimizer = root.string("optimizer");
   made.grad_dtype = root.string("grad_dtype");
+  if (!parse_layout_attention(made.attention)) root.reject("attention", "flash or eager");
+  if (!parse_layout_optimizer(made.optimizer)) {
+    root.reject("optimizer", "adamw, adamw-8bit or sgd");
+  }
+  if (made.grad_dtype != "fp32" && made.grad_dtype != "bf16") {
+    root.reject("grad_dtype", "fp32 or bf16");
+  }
   made.dropout = root.number_below("dropout", 1, "a probability");
   made.host_scale = root.positive("host_scale");
   root.string("source");

@@ -142,7 +142,7 @@ LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments,
   job.sequence = row.count("sequence", sequence);
   job.global_batch = row.count("global_batch", arguments.global_batch);
   job.precision = row.name("precision", arguments.precision, parse_layout_precision);
-  job.attention = parse_layout_attention(arguments.attention).value();  // checked by the option
+  job.attention = parse_layout_attention(arguments.attention).value();  // as its option or file was
   job.optimizer = parse_layout_optimizer(arguments.optimizer).value();
   job.fp32_gradients = arguments.grad_dtype == "fp32";
   job.dropout = arguments.dropout;

@@ -319,6 +319,13 @@ TEST(LayoutMeasured, RefusesStepsOfAnotherModelAndOfAnotherGpu) {
   Words words = layout("eval", {"--world", "8", "--measured", machine});
   std::ranges::replace(words, std::string("h100-sxm-80gb"), std::string("a100-sxm-80gb"));
   expect_refused(words, "expected a machine measured on a100-sxm-80gb");
+  for (const std::string key : {"attention", "optimizer", "grad_dtype"}) {
+    Json changed = Json::parse(read(machine));
+    changed[key] = "adam";
+    const std::string file = (scratch() / ("machine-" + key + ".json")).string();
+    std::ofstream(file) << changed;
+    expect_refused(layout("eval", {"--world", "8", "--measured", file}), "/" + key + ": expected ");
+  }
 }
 
 TEST(LayoutMeasured, TakesATraceOfOneStep) {

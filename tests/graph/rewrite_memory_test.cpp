@@ -282,6 +282,25 @@ TEST(MasterWeights, TakeSixteenBytesPerParameterWithAdam) {
   EXPECT_TRUE(storage_lifetimes(made).without_sizes.empty());
 }
 
+// As files may have it: ids tell the order, and parents may have any.
+TEST(StorageLifetimes, AParentThatComesLaterIsNone) {
+  const ExecutionGraph graph = bert();
+  const auto lifetimes_with_parent = [&](std::int32_t parent) {
+    ExecutionGraph changed = graph;
+    for (std::size_t i = 10; i < changed.nodes.size(); i += 10) {
+      if (!changed.nodes[i].is_structural) changed.nodes[i].parent = parent;
+    }
+    return storage_lifetimes(changed);
+  };
+  const StorageLifetimes none = lifetimes_with_parent(-1),
+                         last = lifetimes_with_parent(std::ssize(graph.nodes) - 1);
+  ASSERT_EQ(last.storages.size(), none.storages.size());
+  for (std::size_t i = 0; i < none.storages.size(); ++i) {
+    EXPECT_EQ(last.storages[i].made_by, none.storages[i].made_by);
+    EXPECT_EQ(last.storages[i].freed_after, none.storages[i].freed_after);
+  }
+}
+
 TEST(MasterWeights, RefuseWithAReason) {
   const auto of = [](const PrecisionOptions& options) {
     return NamedRewrite{"precision", [options](const ExecutionGraph& graph) {

@@ -180,6 +180,20 @@ TEST(LayoutPricer, RefusesSizesThatNothingCanCount) {
   EXPECT_FALSE(pricer().predict(job, {}));
   job = small_job();
   ParallelLayout layout;
+  const auto refused = [&](const char* message) {
+    const auto odd = pricer().predict(job, {});
+    ASSERT_FALSE(odd);
+    EXPECT_EQ(odd.error().message, message);
+    job = small_job();
+  };
+  job.model.head_width = std::int64_t{1} << 53;
+  refused("head_width: expected at most 16777216, found 9007199254740992");
+  job.model.head_width = 1 << 23;
+  refused("heads times their width: expected at most 16777216, found 67108864");
+  job.model.kv_heads = 3;
+  refused("heads: expected a multiple of kv_heads = 3, found 8");
+  job.model.latent.value_width = -1;
+  refused("value_width: expected at least 0, found -1");
   layout.dp = layout.tp = layout.pp = 1 << 20;
   const auto made = pricer().predict(job, layout);
   ASSERT_FALSE(made);

@@ -248,6 +248,14 @@ TEST_F(RewrittenPrediction, ElementTypesWithoutAModelAreTheFirstWarning) {
   EXPECT_EQ(after.warnings[0],
             "1 op name without a kernel model for their types and shapes, left out of the device's "
             "time: aten::addmm");
+
+  const NameId strange = nonsense.names.intern("own::addmm\n\x1b[2J");
+  for (Node& node : nonsense.nodes) {
+    if (nonsense.name(node) == "aten::addmm") node.name = strange;
+  }
+  const Prediction again = predicted(nonsense);
+  ASSERT_FALSE(again.warnings.empty());
+  EXPECT_TRUE(again.warnings[0].ends_with("time: own::addmm??[2J")) << again.warnings[0];
 }
 
 TEST_F(RewrittenPrediction, OfTheFileIsThatOfTheGraph) {

@@ -265,6 +265,8 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
        [](Json& m) { m["chip_cells"] = Json::array(); }},
       {"/chip_devices: expected one list", [](Json& m) { m["chip_devices"] = Json::array(); }},
       {"/chip_devices/0: expected 6 numbers", [](Json& m) { m["chip_devices"][0].erase(0); }},
+      {"/chip_devices/0: expected numbers of at most 3.4e+38",
+       [](Json& m) { m["chip_devices"][0][1] = -1e60; }},
       {"/common_cells/0: expected", [](Json& m) { m["common_cells"][0].erase(0); }},
       {"/common_cells/0/1: expected an integer", [](Json& m) { m["common_cells"][0][1] = 200; }},
       {"/intervals/board/any: expected 3 intervals",

@@ -113,6 +113,12 @@ class LifetimeReader {
     return graph_.nodes[static_cast<std::size_t>(index)];
   }
 
+  // The node around this one, of the same step; -1: none. A file may say that it comes later.
+  std::int32_t parent_of(std::int32_t node) const {
+    const std::int32_t parent = node_at(node).parent;
+    return parent >= begin_ && parent < node ? parent : -1;
+  }
+
   void find_places() {
     made_.forward_end = made_.optimizer_begin = made_.step.end;
     for (std::int32_t i = begin_; i < made_.step.end; ++i) {
@@ -120,8 +126,8 @@ class LifetimeReader {
       const std::string_view name = graph_.name(node);
       Place& here = place(i);
       here.end = i;
-      if (node.parent >= begin_) {
-        const Place& above = place(node.parent);
+      if (const std::int32_t parent = parent_of(i); parent >= 0) {
+        const Place& above = place(parent);
         here.function = above.function;
         here.in_lookup = above.in_lookup;
         here.in_collective = above.in_collective;
@@ -131,8 +137,8 @@ class LifetimeReader {
       note_name(node, name, here, i);
     }
     for (std::int32_t i = made_.step.end; i-- > begin_;) {
-      const std::int32_t parent = node_at(i).parent;
-      if (parent >= begin_) place(parent).end = std::max(place(parent).end, place(i).end);
+      const std::int32_t parent = parent_of(i);
+      if (parent >= 0) place(parent).end = std::max(place(parent).end, place(i).end);
     }
     for (std::int32_t i = begin_; i < made_.step.end; ++i) {
       Place& last = place(place(i).end);
@@ -225,8 +231,8 @@ class LifetimeReader {
     // What leaves for the host is an activation until it is gone.
     const Phase phase = name.starts_with("offload::") ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
-    const std::int32_t parent = node_at(node).parent;
-    const bool part = parent >= begin_ && place(parent).in_lookup;
+    const std::int32_t parent = parent_of(node);
+    const bool part = parent >= 0 && place(parent).in_lookup;
     for_each_tensor(graph_, graph_.inputs(node_at(node)), [&](const Tensor& tensor) {
       if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
         note_read(storage, phase, may_be_table);
@@ -284,8 +290,7 @@ class LifetimeReader {
   // none.
   std::int32_t maker_above(const Tensor& tensor, std::int32_t node, std::int32_t storage) {
     const std::int32_t seen = storage < 0 ? -1 : notes_[static_cast<std::size_t>(storage)].seen;
-    for (std::int32_t at = node_at(node).parent; at >= begin_ && at > seen;
-         at = node_at(at).parent) {
+    for (std::int32_t at = parent_of(node); at >= 0 && at > seen; at = parent_of(at)) {
       bool gives = false;
       for_each_tensor(graph_, graph_.outputs(node_at(at)), [&](const Tensor& result) {
         gives |= result.storage_id == tensor.storage_id;
@@ -384,7 +389,7 @@ class LifetimeReader {
     return tensor.rank > 0 || !tensor.on_cpu() || tensor.dtype != DType::kFloat64;
   }
   bool is_numbered(std::int32_t node) const {
-    for (; node >= begin_; node = node_at(node).parent) {
+    for (; node >= 0; node = parent_of(node)) {
       if (node_at(node).seq_id >= 0) return true;
     }
     return false;

@@ -546,7 +546,8 @@ class ExecutionGraphReader {
           break;
       }
     }
-    bool odd = made.numel < 0 || made.numel > kMostTensorElements || made.item_size < 0 ||
+    bool odd = made.numel < 0 || made.numel > kMostTensorElements || made.offset < 0 ||
+               made.offset > kMostTensorElements - made.numel || made.item_size < 0 ||
                made.item_size > kMostItemBytes;
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
     dom::array sizes;
@@ -562,7 +563,7 @@ class ExecutionGraphReader {
       }
     }
     if (odd) {
-      made.numel = made.item_size = 0;
+      made.offset = made.numel = made.item_size = 0;
       std::fill(graph_.shape_pool.begin() + made.shape_begin, graph_.shape_pool.end(), 0);
       ++odd_sizes_;
     }

@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace batch_norm_cu {
 
 /// Numbers of the buffers; forward passes have no gradient (size 0).
 enum : int {
@@ -163,7 +163,7 @@ class BatchNormWorkload final : public BufferedWorkload {
   std::int64_t parts_ = 1, part_vectors_ = 0;
 };
 
-}  // namespace
+}  // namespace batch_norm_cu
 
 std::unique_ptr<Workload> make_batch_norm(const BatchNormCase& point) {
   return std::make_unique<BatchNormWorkload>(point);

@@ -6,7 +6,7 @@
 #include "../../kernels/portability.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace buffers_cu {
 
 constexpr std::int64_t kSampledElements = std::int64_t{1} << 18;
 constexpr std::int64_t kSampledRows = 128;
@@ -30,7 +30,7 @@ double element(const char* data, DType dtype, std::int64_t index) {
   }
 }
 
-}  // namespace
+}  // namespace buffers_cu
 
 std::int64_t Buffer::bytes() const {
   switch (content) {

@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace concat_cu {
 
 class ConcatWorkload final : public BufferedWorkload {
  public:
@@ -56,7 +56,7 @@ class ConcatWorkload final : public BufferedWorkload {
   ConcatCase point_;
 };
 
-}  // namespace
+}  // namespace concat_cu
 
 std::unique_ptr<Workload> make_concat(const ConcatCase& point) {
   return std::make_unique<ConcatWorkload>(point);

@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace dropout_cu {
 
 constexpr std::uint64_t kSeed = 0x5eed;
 
@@ -73,7 +73,7 @@ class DropoutWorkload final : public BufferedWorkload {
   DropoutCase point_;
 };
 
-}  // namespace
+}  // namespace dropout_cu
 
 std::unique_ptr<Workload> make_dropout(const DropoutCase& point) {
   return std::make_unique<DropoutWorkload>(point);

@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace elementwise_cu {
 
 using Op = ElementwiseCase::Op;
 
@@ -92,7 +92,7 @@ class ElementwiseWorkload final : public BufferedWorkload {
   ElementwiseCase point_;
 };
 
-}  // namespace
+}  // namespace elementwise_cu
 
 std::unique_ptr<Workload> make_elementwise(const ElementwiseCase& point) {
   return std::make_unique<ElementwiseWorkload>(point);

@@ -8,7 +8,7 @@
 #include "sort_pairs.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace embedding_cu {
 
 constexpr float kLearningRate = 0.01F;
 constexpr kernels::RowWiseAdagrad kAdagrad = {kLearningRate, 1e-8F};
@@ -292,7 +292,7 @@ class AdagradWorkload final : public EmbeddingWorkload {
   std::size_t sort_bytes_ = 0;
 };
 
-}  // namespace
+}  // namespace embedding_cu
 
 std::unique_ptr<Workload> make_embedding(const EmbeddingCase& point) {
   if (point.pass == Pass::kForward) return std::make_unique<ForwardWorkload>(point);

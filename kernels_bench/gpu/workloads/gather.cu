@@ -7,7 +7,7 @@
 #include "row_sums.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace gather_cu {
 
 /// Buffers: table, indices, block.
 class GatherWorkload final : public BufferedWorkload {
@@ -108,7 +108,7 @@ class GatherWorkload final : public BufferedWorkload {
   GatherCase point_;
 };
 
-}  // namespace
+}  // namespace gather_cu
 
 std::unique_ptr<Workload> make_gather(const GatherCase& point) {
   return std::make_unique<GatherWorkload>(point);

@@ -7,7 +7,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace hashed_product_cu {
 
 /// Buffers: x [m, k], the gradient of y [m, n], the array, y.
 class HashedProductWorkload final : public BufferedWorkload {
@@ -130,7 +130,7 @@ class HashedProductWorkload final : public BufferedWorkload {
   HashedProductCase point_;
 };
 
-}  // namespace
+}  // namespace hashed_product_cu
 
 std::unique_ptr<Workload> make_hashed_product(const HashedProductCase& point) {
   return std::make_unique<HashedProductWorkload>(point);

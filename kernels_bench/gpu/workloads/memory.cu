@@ -5,7 +5,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace memory_cu {
 
 using Kind = MemoryCase::Kind;
 
@@ -217,7 +217,7 @@ class StridedCopyWorkload final : public BufferedWorkload {
   MemoryCase point_;
 };
 
-}  // namespace
+}  // namespace memory_cu
 
 std::unique_ptr<Workload> make_memory(const MemoryCase& point) {
   using How = DeviceCopyWorkload::How;

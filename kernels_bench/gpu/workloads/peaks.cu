@@ -7,7 +7,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace peaks_cu {
 
 /// Plain reference of ReadSum: adds all words to `sum`, modulo 2^32.
 __global__ void sum_words(const std::uint32_t* words, std::int64_t count, std::uint32_t* sum) {
@@ -149,7 +149,7 @@ class MultiplyAddWorkload final : public BufferedWorkload {
   std::int64_t blocks_;
 };
 
-}  // namespace
+}  // namespace peaks_cu
 
 std::unique_ptr<Workload> make_read_bandwidth(const PeakCase& point) {
   return std::make_unique<ReadWorkload>(point);

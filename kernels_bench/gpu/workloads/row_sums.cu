@@ -3,7 +3,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace row_sums_cu {
 
 constexpr std::int64_t kSampledLookups = 62;
 constexpr unsigned kReferenceBlocks = 1024;
@@ -72,7 +72,7 @@ Outcome<std::vector<std::int64_t>> choose_rows(Context& context, const std::int6
   return rows;
 }
 
-}  // namespace
+}  // namespace row_sums_cu
 
 Outcome<RowSums> sum_sampled_rows(Context& context, const std::int64_t* indices,
                                   const float* gradient, const kernels::EmbeddingShape& shape) {

@@ -5,7 +5,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace rows_cu {
 
 /// Enough parts of each task to fill the device, each of at least `least` of the task's units.
 std::int64_t parts_for(std::int64_t tasks, std::int64_t blocks, std::int64_t units,
@@ -303,7 +303,7 @@ class NormalisingWorkload final : public BufferedWorkload {
   kernels::RowPlan plan_;
 };
 
-}  // namespace
+}  // namespace rows_cu
 
 std::unique_ptr<Workload> make_rows(const RowCase& point) {
   if (point.op == RowCase::Op::kSum || point.op == RowCase::Op::kMax) {

@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace transpose_cu {
 
 class TransposeWorkload final : public BufferedWorkload {
  public:
@@ -69,7 +69,7 @@ class TransposeWorkload final : public BufferedWorkload {
   TransposeCase point_;
 };
 
-}  // namespace
+}  // namespace transpose_cu
 
 std::unique_ptr<Workload> make_transpose(const TransposeCase& point) {
   return std::make_unique<TransposeWorkload>(point);

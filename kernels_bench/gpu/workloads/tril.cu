@@ -4,7 +4,7 @@
 #include "launch.hpp"
 
 namespace kernels_bench::gpu {
-namespace {
+inline namespace tril_cu {
 
 /// Divisors of an empty tensor's shape are never used, but must not be zero.
 kernels::Divider divider(std::int64_t divisor, std::int64_t limit) {
@@ -81,7 +81,7 @@ class TrilWorkload final : public BufferedWorkload {
   std::int64_t triangle_, square_;
 };
 
-}  // namespace
+}  // namespace tril_cu
 
 std::unique_ptr<Workload> make_tril(const TrilCase& point) {
   return std::make_unique<TrilWorkload>(point);

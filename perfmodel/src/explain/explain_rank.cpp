@@ -8,6 +8,8 @@
 #include <map>
 #include <span>
 
+#include "base/secrets.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -353,11 +355,11 @@ class RankExplanation {
   }
 
   std::string names_of_unmodelled_ops() const {
-    constexpr std::size_t kShown = 5;
+    constexpr std::size_t kShown = 5, kLongestName = 200;
     const auto& ops = made_.coverage.unmodelled_ops;
     std::string names;
     for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
-      names += (i > 0 ? ", " : "") + ops[i].op;
+      names += (i > 0 ? ", " : "") + shown_text(ops[i].op, kLongestName);
     }
     return names + (ops.size() > kShown ? ", ..." : "");
   }

@@ -35,10 +35,11 @@ struct NamedSize {
   std::int64_t size, most;
 };
 
-Result<void> check_sizes(std::span<const NamedSize> sizes) {
+Result<void> check_sizes(std::int64_t least, std::span<const NamedSize> sizes) {
   for (const auto& [name, size, most] : sizes) {
-    if (size < 1) {
-      return impossible_layout(fmt::format("{}: expected at least 1, found {}", name, size));
+    if (size < least) {
+      return impossible_layout(
+          fmt::format("{}: expected at least {}, found {}", name, least, size));
     }
     if (size > most) {
       return impossible_layout(fmt::format("{}: expected at most {}, found {}", name, most, size));
@@ -53,7 +54,7 @@ Result<void> check_degrees(const ParallelLayout& layout) {
       {"pp", layout.pp, kMostGpus},   {"vp", layout.vp, kMostLayers},
       {"cp", layout.cp, kMostGpus},   {"ep", layout.ep, kMostGpus},
       {"etp", layout.etp, kMostGpus}, {"micro_batch", layout.micro_batch, kMostTokens}};
-  if (auto good = check_sizes(sizes); !good) return good;
+  if (auto good = check_sizes(1, sizes); !good) return good;
   const double gpus = static_cast<double>(layout.dp) * static_cast<double>(layout.tp) *
                       static_cast<double>(layout.pp) * static_cast<double>(layout.cp);
   if (gpus > static_cast<double>(kMostGpus)) {
@@ -212,6 +213,46 @@ Result<void> check_tensors(const LayoutJob& job, const ParallelLayout& layout) {
                   kMostElements, elements));
 }
 
+// Sizes whose 0 stands for another one, or for none of it; heads that lie side by side.
+Result<void> check_optional_sizes(const DecoderModel& model) {
+  const DecoderExperts& experts = model.experts;
+  const LatentAttentionSizes& latent = model.latent;
+  const StateSpaceSizes& states = model.states;
+  const NamedSize sizes[] = {{"kv_heads", model.kv_heads, kMostWidth},
+                             {"head_width", model.head_width, kMostWidth},
+                             {"positions", model.positions, kMostTokens},
+                             {"window", model.window, kMostTokens},
+                             {"windowed_layers", model.windowed_layers, kMostLayers},
+                             {"state_layers", model.state_layers, kMostLayers},
+                             {"attention_layers", model.attention_layers, kMostLayers},
+                             {"next_tokens", model.next_tokens, kMostLayers},
+                             {"experts", experts.experts, kMostWidth},
+                             {"top_k", experts.top_k, kMostWidth},
+                             {"expert_hidden", experts.hidden, kMostWidth},
+                             {"shared_hidden", experts.shared, kMostWidth},
+                             {"expert_input", experts.input, kMostWidth},
+                             {"dense_layers", experts.dense_layers, kMostLayers},
+                             {"query_rank", latent.query_rank, kMostWidth},
+                             {"key_value_rank", latent.key_value_rank, kMostWidth},
+                             {"plain_width", latent.plain_width, kMostWidth},
+                             {"rotary_width", latent.rotary_width, kMostWidth},
+                             {"value_width", latent.value_width, kMostWidth},
+                             {"state_heads", states.heads, kMostWidth},
+                             {"state_head_width", states.head_width, kMostWidth},
+                             {"state_groups", states.groups, kMostWidth},
+                             {"state", states.state, kMostWidth},
+                             {"chunk", states.chunk, kMostTokens}};
+  if (auto good = check_sizes(0, sizes); !good) return good;
+  const std::int64_t widest = std::max(
+      {head_width_of(model), latent.plain_width + latent.rotary_width, latent.value_width});
+  const NamedSize products[] = {
+      {"heads times their width", model.heads * widest, kMostWidth},
+      {"state_heads times their width", states.heads * states.head_width, kMostWidth},
+      {"state_groups times state", states.groups * states.state, kMostWidth}};
+  if (auto good = check_sizes(0, products); !good) return good;
+  return expect_divides("heads", model.heads, "kv_heads", kv_heads_of(model));
+}
+
 }  // namespace
 
 Result<void> check_layout_job(const LayoutJob& job) {
@@ -223,13 +264,10 @@ Result<void> check_layout_job(const LayoutJob& job) {
                              {"vocabulary", model.vocabulary, kMostTokens},
                              {"sequence", job.sequence, kMostTokens},
                              {"global_batch", job.global_batch, kMostTokens}};
-  if (auto good = check_sizes(sizes); !good) return good;
+  if (auto good = check_sizes(1, sizes); !good) return good;
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  if (auto good = check_optional_sizes(model); !good) return good;
   const DecoderExperts& experts = model.experts;
-  const auto bad = [](const char* what, std::int64_t value) {
-    return impossible_layout(fmt::format("{}: expected at least 0, found {}", what, value));
-  };
-  if (experts.experts < 0) return bad("experts", experts.experts);
   if (experts.experts > 0 && (experts.top_k < 1 || experts.top_k > experts.experts)) {
     return impossible_layout(fmt::format("top_k: expected 1 to the {} experts, found {}",
                                          experts.experts, experts.top_k));
@@ -239,7 +277,8 @@ Result<void> check_layout_job(const LayoutJob& job) {
     return impossible_layout(fmt::format(
         "layers: expected at least those of all kinds together, found {}", model.layers));
   }
-  if (job.lora_rank < 0) return bad("lora", job.lora_rank);
+  const NamedSize adapters[] = {{"lora", job.lora_rank, kMostWidth}};
+  if (auto good = check_sizes(0, adapters); !good) return good;
   if (job.frozen_bits != 16 && (job.frozen_bits != 4 || job.lora_rank == 0)) {
     return impossible_layout(
         fmt::format("frozen_bits: expected 16, or 4 with adapters, found {}", job.frozen_bits));

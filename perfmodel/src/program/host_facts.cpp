@@ -34,11 +34,7 @@ class FactsWriter {
       made_.steps = {made_.steps.begin() + static_cast<std::ptrdiff_t>(first),
                      made_.steps.begin() + static_cast<std::ptrdiff_t>(last)};
     }
-    if (made_.steps.empty()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected at least one op, found none",
-                              .file = graph_.source}};
-    }
+    if (made_.steps.empty()) return no_op();
     made_.lowering = LoweringFacts::of(graph_, &table_.templates);
     made_.awaited = awaited_collectives(graph_);
     made_.reduces_gradients = reduces_gradients(graph_, made_.lowering);
@@ -49,12 +45,19 @@ class FactsWriter {
     made_.own_program = knows_program();
     made_.memory = std::make_shared<const MemoryPlan>(memory_plan(graph_));
     collect_items();
+    if (made_.items.empty()) return no_op();  // all lie in ops outside the steps
     name_phases();
     price_host();
     return std::move(made_);
   }
 
  private:
+  Unexpected no_op() const {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected at least one op, found none",
+                            .file = graph_.source}};
+  }
+
   // Asked before the items are collected, since calls of labels belong to one program.
   bool knows_program() const {
     constexpr double kLeastGaps = 0.75, kLeastOps = 0.95;

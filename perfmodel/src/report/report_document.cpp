@@ -191,12 +191,16 @@ Result<Json> document_data(const std::filesystem::path& file) {
   const auto text = read_json_text(file, "JSON document of a command");
   if (!text) return Unexpected{text.error()};
   const Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) {
-    return Unexpected{Error{.code = ErrorCode::kFormat,
-                            .message = "expected a JSON document of a command, found no whole one",
-                            .file = file}};
-  }
-  const std::string schema = document.value("schema", "");
+  const auto refused = [&](const char* found) {
+    return Unexpected{
+        Error{.code = ErrorCode::kFormat,
+              .message = std::string("expected a JSON document of a command, ") + found,
+              .file = file}};
+  };
+  if (!document.is_object()) return refused("found no whole one");
+  const auto named = document.find("schema");
+  if (named == document.end() || !named->is_string()) return refused("found one without a schema");
+  const auto schema = named->get<std::string>();
   const DocumentKind* kind = kind_of(schema);
   Json made = {{"title", kind ? std::string(kind->title) : schema.substr(schema.find('-') + 1)},
                {"summary", ""},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -258,6 +259,11 @@ LearnedModel read_model(const Reader& object) {
     const std::vector<double> device = item.numbers();
     if (device.size() != kDeviceFeatures) {
       item.fail("", fmt::format("{} numbers", kDeviceFeatures));
+      return;
+    }
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    if (std::ranges::any_of(device, [](double x) { return std::abs(x) > kLargest; })) {
+      item.fail("", fmt::format("numbers of at most {:.3g}", kLargest));
       return;
     }
     std::ranges::transform(device, model.chip_devices.emplace_back().begin(),
