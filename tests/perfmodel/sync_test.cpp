@@ -279,6 +279,10 @@ TEST(Sync, ImpossibleJobsAreErrors) {
   EXPECT_THAT(message({}, rounds), HasSubstr("a step above 0 of worker \"2\""));
   job.workers.clear();
   EXPECT_THAT(message({}, rounds), HasSubstr("at least one worker"));
+  job = good;
+  job.exchange = Exchange::kServers;
+  job.servers.count = std::int64_t{1} << 40;
+  EXPECT_THAT(message({}, rounds), HasSubstr("1 to 100000 servers, found 1099511627776"));
 }
 
 // --- public cases ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ namespace {
 using Phase = SyncState::Progress::Phase;
 
 constexpr double kMostUs = 1e15, kMostCount = 1e12;
+constexpr std::int64_t kMostServers = 100'000;
 
 Result<void> check_workers(const SyncJob& job) {
   if (job.workers.empty()) return impossible("at least one worker", "none");
@@ -29,7 +30,9 @@ Result<void> check_workers(const SyncJob& job) {
     }
   }
   if (job.exchange != Exchange::kServers) return {};
-  if (job.servers.count < 1) return impossible("at least one server", job.servers.count);
+  if (job.servers.count < 1 || job.servers.count > kMostServers) {
+    return impossible(fmt::format("1 to {} servers", kMostServers), job.servers.count);
+  }
   if (!(job.servers.commit_us >= 0 && job.servers.commit_us < kMostUs)) {
     return impossible("a server's commit of at least 0", job.servers.commit_us);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/impossible.hpp"
+#include "base/secrets.hpp"
 #include "files/json_file.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
@@ -69,7 +70,7 @@ Result<WorkerGroup> parse_group(std::string_view text) {
 WorkerGroup parse_group_object(const Json& object, const std::string& pointer,
                                std::optional<Error>& error) {
   ObjectReader reader(object, pointer, error);
-  WorkerGroup group{.name = reader.string("name")};
+  WorkerGroup group{.name = shown_text(reader.string("name"))};
   if (reader.has("count")) group.count = reader.whole_number("count", 1);
   if (group.count > kMostWorkers) reader.reject("count", "at most 100,000 workers");
   if (reader.has("gpu")) group.gpu = reader.string("gpu");
