@@ -1,3 +1,5 @@
+#include <array>
+
 #include "build/emit/embedding.hpp"
 #include "build/emit/embedding_lookup.hpp"
 #include "build/emit/index.hpp"
@@ -74,13 +76,24 @@ void embedding_bag(Retargeter& rewrite, std::int32_t node) {
   rewrite.bags[rewrite.node(inner).seq_id] = bag;
 }
 
+// Whether a matrix of gradients, a list of indices and one of the bags' starts are given.
+bool has_bags(Retargeter& rewrite, std::int32_t node) {
+  constexpr std::array<std::int64_t, 3> kRanks = {2, 1, 1};
+  for (std::size_t i = 0; i < kRanks.size(); ++i) {
+    const Tensor* given = rewrite.input_entry(node, i);
+    if (!given || given->rank != kRanks[i]) return false;
+  }
+  return rewrite.graph().shape(rewrite.input_tensor(node, 0)).back() > 0 &&
+         rewrite.input_entry(node, 2)->numel > 0;
+}
+
 // _embedding_bag_backward(gradient, indices, offsets, offset2bag, bag_size, maximum_indices, rows,
 // scale by frequency, mode, sparse, per_sample_weights, padding)
 void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
   constexpr std::size_t kRows = 6, kScale = 7, kMode = 8, kSparse = 9, kWeights = 10, kPadding = 11;
   const std::int32_t function = rewrite.node(node).parent;
   const auto found = rewrite.bags.find(function < 0 ? -1 : rewrite.node(function).seq_id);
-  if (found == rewrite.bags.end()) return rewrite.copy(node);
+  if (found == rewrite.bags.end() || !has_bags(rewrite, node)) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
