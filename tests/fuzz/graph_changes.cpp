@@ -114,7 +114,7 @@ class NodeChanger {
         break;
       case 3:
         nodes_.push_back(Json(node));
-        if (!choice_.one_in(4)) nodes_.back()["id"] = choice_.size() + 100;
+        if (!choice_.one_in(4)) nodes_.back()["id"] = choice_.size() / 2 + 100;
         break;
       case 4:
         if (nodes_.size() > 1) {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -350,7 +350,7 @@ TEST(SyncCases, SixSchemesOfManyWorkersTakeASecondAtMost) {
   for (int i = 0; i < 64; ++i) {
     job.workers.push_back({.name = std::to_string(i), .step_us = 1000.0 + 37 * i, .commit_us = 50});
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone, however busy the machine is
   for (std::size_t s = 0; s < scheme_names().size(); ++s) {
     const SyncRun ran = run(job,
                             {.scheme = static_cast<Scheme>(s),
@@ -361,7 +361,7 @@ TEST(SyncCases, SixSchemesOfManyWorkersTakeASecondAtMost) {
                             {.commits = 64'000});
     EXPECT_GE(ran.commits(), 64'000);
   }
-  EXPECT_LE(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1);
+  EXPECT_LE(std::clock() - start, CLOCKS_PER_SEC);
 }
 
 // --- time to the target ------------------------------------------------------------------------
