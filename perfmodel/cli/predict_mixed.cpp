@@ -100,6 +100,7 @@ class MixedRun {
     if (auto done = predict(); !done) return Unexpected{done.error()};
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
     report();
+    report_.mixed_graphs = std::move(graphs_);
     return std::move(report_);
   }
 

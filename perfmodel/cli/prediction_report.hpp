@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +48,7 @@ struct PredictionReport {
   std::vector<std::string> model_files;           ///< read for it, in data/models
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
+  std::deque<ExecutionGraph> mixed_graphs;        ///< of unlike ranks: their ops' names are these
   std::optional<JobReport> job;                   ///< with several ranks
   StepWork work;                                  ///< of the slowest graph
   std::optional<sync::DrawnSteps> drawn;          ///< with stragglers

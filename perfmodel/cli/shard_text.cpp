@@ -160,7 +160,7 @@ std::string search_text(const ShardReport& report) {
   const std::string seconds =
       search.seconds >= kWorthTelling ? fmt::format(" in {:.0f} s", search.seconds) : "";
   return fmt::format("{}; {} moves{}{}.\n", text, grouped(static_cast<std::size_t>(search.moves)),
-                     seconds, search.stopped ? ", stopped before the search was done" : "");
+                     seconds, search.stopped ? ", then stopped" : "");
 }
 
 struct RankRow {

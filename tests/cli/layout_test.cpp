@@ -338,7 +338,7 @@ TEST(LayoutMeasured, TakesATraceOfOneStep) {
         {"tid", stream}, {"ts", us},
         {"dur", length}, {"args", Json{{"device", 0}, {"stream", stream}, {"correlation", us}}}};
   };
-  Json events = {event("user_annotation", "ProfilerStep#1", 0, 70000, 0)};
+  Json events = Json::array({event("user_annotation", "ProfilerStep#1", 0, 70000, 0)});
   for (const auto& [name, us, length] : {std::tuple("gemm", 100, 30000),
                                          {"gemm", 30200, 30000},
                                          {"ncclDevKernel_AllReduce", 60300, 5000}}) {
