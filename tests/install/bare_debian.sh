@@ -19,6 +19,7 @@ bare_debian() {
   root="${1:-}"
   if [[ -z "$root" ]]; then
     root="$(mktemp -d)"
+    chmod 755 "$root"  # other users have to get in
     trap 'umount -q -R "$root/dev" "$root/proc" "$root"/mnt/* || true; rm -rf --one-file-system "$root"' EXIT
   fi
   if [[ ! -e "$root/etc/debian_version" ]]; then
