@@ -7,7 +7,7 @@
 # where what it needs is missing, and says what. Exit 1 if a stage failed.
 #
 #   PERFMODEL_PUBLIC_DATA  folder of the public measurements
-#   FUZZ_SECONDS           of each fuzz target (600)
+#   FUZZ_SECONDS           of each fuzz target, with sanitizers and without (300)
 #   SERVE_REQUESTS         of the stage serve (1,000,000)
 #   DEBIAN_ROOT            folder with a bare Debian 12 (default: a temporary one, by debootstrap)
 set -euo pipefail
@@ -22,7 +22,7 @@ declare -A what=(
   [tsan]="what has threads under ThreadSanitizer"
   [asan]="all but accuracy, speed and installation under AddressSanitizer and UBSan, and a short run of each fuzz target"
   [asan-accuracy]="the tests of accuracy under AddressSanitizer and UBSan"
-  [fuzz]="each fuzz target for FUZZ_SECONDS"
+  [fuzz]="each fuzz target for FUZZ_SECONDS with sanitizers, then as long without them"
   [scale]="traces of 100 MB to 2 GB, memory and speed; sweeps on 1, 2 and 4 ranks"
   [serve]="SERVE_REQUESTS requests of careless clients"
   [browser]="pages of reports in Chromium"
@@ -76,10 +76,14 @@ stage_asan-accuracy() {
 
 stage_fuzz() {
   need clang++
-  # The targets of the stage asan, for longer: the preset fuzz learns more from an input, in a build of its own.
-  cmake --preset asan -DPERFMODEL_BUILD_TESTS=ON "${sanitizer_options[@]}"
-  cmake --build --preset asan --parallel "$jobs" --target perfmodel_fuzz_targets
-  BUILD=build/asan bash tests/fuzz/run.sh "${FUZZ_SECONDS:-600}" "$jobs"
+  local preset status=0
+  # The targets of the stage asan: the preset fuzz learns more from an input, in a build of its own.
+  for preset in asan fuzz-fast; do
+    cmake --preset "$preset" -DPERFMODEL_BUILD_TESTS=ON "${sanitizer_options[@]}"
+    cmake --build --preset "$preset" --parallel "$jobs" --target perfmodel_fuzz_targets
+    BUILD="build/$preset" bash tests/fuzz/run.sh "${FUZZ_SECONDS:-300}" "$jobs" || status=1
+  done
+  return "$status"
 }
 
 stage_scale() {
