@@ -330,6 +330,16 @@ TEST_F(ReadExecutionGraph, StepsAreCutAtTheirMarksAndEmptyOnesDropped) {
   EXPECT_EQ(steps[1].end, 6);  // the empty step begins there
 }
 
+TEST_F(ReadExecutionGraph, AStepWhoseOpsLieInThoseOfAnotherIsNone) {
+  const std::string label = R"(, "scope": 7)";
+  const auto graph =
+      good(flat(small_node(2, 1, "ProfilerStep#4", label) + "," + small_node(3, 2) + "," +
+                small_node(4, 1, "ProfilerStep#5", label) + "," + small_node(5, 3)));
+  const auto steps = iterations(graph);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].name, "ProfilerStep#4");
+}
+
 TEST_F(ReadExecutionGraph, PartnersShareTheSequenceNumberAndTheHighestIdWins) {
   const auto graph =
       good(flat(small_node(2, 1, "aten::conv2d", R"(, "seq_id": 9)") + "," +

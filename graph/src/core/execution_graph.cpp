@@ -164,8 +164,9 @@ std::vector<GraphIteration> iterations(const ExecutionGraph& graph) {
     found.push_back({std::string(graph.name(node)), i, count});
   }
   const auto has_no_op = [&](const GraphIteration& iteration) {
-    return std::none_of(graph.nodes.begin() + iteration.begin, graph.nodes.begin() + iteration.end,
-                        [](const Node& node) { return !node.is_label; });
+    return std::none_of(
+        graph.nodes.begin() + iteration.begin, graph.nodes.begin() + iteration.end,
+        [&](const Node& node) { return !node.is_label && !has_op_ancestor(graph, node); });
   };
   std::erase_if(found, has_no_op);
   if (found.empty() && !top_level_ops(graph).empty()) found.push_back({"iteration", 0, count});

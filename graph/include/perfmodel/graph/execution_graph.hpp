@@ -189,7 +189,7 @@ struct GraphIteration {
   std::int32_t begin = 0, end = 0;  ///< node indices
 };
 
-/// Steps that hold at least one op. A graph without ProfilerStep nodes is one iteration.
+/// Steps that hold at least one top-level op. A graph without ProfilerStep nodes is one iteration.
 std::vector<GraphIteration> iterations(const ExecutionGraph& graph);
 
 /// For every node: index of the forward op whose gradient it computes, or -1. Matches scope-1 nodes
