@@ -350,6 +350,21 @@ TEST(RecurrentLayersAsCalls, GradientsHaveTheSizesOfTheirTensors) {
   EXPECT_THAT(cells.warnings[0], HasSubstr("cells stay one per step"));
 }
 
+TEST(RecurrentLayersAsCalls, NeedTheGradientOfTheirResult) {
+  ExecutionGraph graph = build(RecurrentCell::kGru, RecurrentForm::kUnfused, 1, 8, 32);
+  const auto function = std::ranges::find_if(
+      graph.nodes, [&](const Node& node) { return graph.name(node) == "StackBackward0"; });
+  ASSERT_NE(function, graph.nodes.end());
+  graph.arguments[function->inputs_begin].kind = Argument::Kind::kNone;
+  for (const auto call : {RecurrentCall::kLibrary, RecurrentCall::kWavefront}) {
+    const auto layers = rewrite_recurrent_layers(graph, call);
+    ASSERT_FALSE(layers.has_value());
+    EXPECT_THAT(layers.error().message, HasSubstr("expected the gradient of the layers' result, "
+                                                  "found none at aten::stack"));
+  }
+  EXPECT_THAT(fused(graph).warnings, testing::ElementsAre(HasSubstr("cells stay one per step")));
+}
+
 // Ops on [8, 32] tensors, with their names as written.
 using Ops = std::function<void(GraphBuilder&, TensorRef gates, TensorRef memory)>;
 ExecutionGraph make(const Ops& ops) {

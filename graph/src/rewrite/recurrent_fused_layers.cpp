@@ -343,14 +343,10 @@ class FusedLayersWriter {
     const StackOfLayers& stack = copy_.stacks()[index];
     const WrittenStack& made = written_[index];
     const StackGradients wants = wanted(stack);
-    const auto incoming = copy_.incoming(stack);
-    TensorRef gradient;
-    if (incoming) {
-      begin_function("RecurrentLayersResultBackward", {tensor(*incoming)},
-                     copy_.node(stack.joined).seq_id);
-      gradient = columns_of(tensor(*incoming), copy_.output_dimension(stack));
-      end_function();
-    }
+    const TensorRef incoming = tensor(*copy_.incoming(stack));
+    begin_function("RecurrentLayersResultBackward", {incoming}, copy_.node(stack.joined).seq_id);
+    TensorRef gradient = columns_of(incoming, copy_.output_dimension(stack));
+    end_function();
     for (std::size_t layer = made.layers.size(); layer-- > 0;) {
       const bool hands_on = layer > 0 || wants.sequence.has_value();
       const TensorRef result = layer == 0 && wants.sequence && !has_copy_in_front(stack)
@@ -394,10 +390,8 @@ class FusedLayersWriter {
       };
       const Step& step = layer.steps[static_cast<std::size_t>(i)];
       begin_function(name_of_cell(stack), {gradient}, step.cell_sequence);
-      TensorRef own = gradient.exists() ? part(gradient) : builder_.undefined();
-      if (of_hidden.exists()) {
-        own = gradient.exists() ? add(builder_, own, of_hidden) : of_hidden;
-      }
+      TensorRef own = part(gradient);
+      if (of_hidden.exists()) own = add(builder_, own, of_hidden);
       const TensorRef own_gates = part(gates), own_h_gates = gru ? part(h_gates) : own_gates;
       const TensorRef through =
           write_cell_backward(stack, layer, i, own, of_memory, own_gates, own_h_gates);

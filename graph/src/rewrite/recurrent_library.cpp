@@ -94,8 +94,7 @@ class LibraryWriter {
   void backward(std::size_t index) {
     const StackOfLayers& stack = copy_.stacks()[index];
     Call& call = calls_[index];
-    const auto incoming = copy_.incoming(stack);
-    const TensorRef gradient = incoming ? tensor(*incoming) : builder_.undefined();
+    const TensorRef gradient = tensor(*copy_.incoming(stack));
     std::vector<TensorRef> weights;
     TensorRef x_gradient = builder_.undefined();
     for (const StackCopy::Leaving& one : copy_.leaving(stack)) {

@@ -394,8 +394,13 @@ Result<void> StackCopy::check_gradients(const StackOfLayers& stack) const {
         fmt::format("expected a gradient of the sizes of its tensor, found another at {} (node {})",
                     source_.name(node(of)), node(of).id));
   };
-  if (const auto taken = incoming(stack);
-      taken && !have_one_shape(*taken, tensor_at(source_.outputs(node(stack.joined)), 0))) {
+  const auto taken = incoming(stack);
+  if (!taken) {
+    return no_layers(
+        fmt::format("expected the gradient of the layers' result, found none at {} (node {})",
+                    source_.name(node(stack.joined)), node(stack.joined).id));
+  }
+  if (!have_one_shape(*taken, tensor_at(source_.outputs(node(stack.joined)), 0))) {
     return odd(stack.joined);
   }
   for (const Leaving& one : leaving(stack)) {

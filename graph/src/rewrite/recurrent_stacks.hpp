@@ -73,7 +73,7 @@ class StackCopy {
   std::int64_t input_dimension(const StackOfLayers& stack) const;
   std::int64_t output_dimension(const StackOfLayers& stack) const;
 
-  /// The gradient that the stack takes.
+  /// The gradient that the stack takes; there is one wherever its functions go.
   std::optional<std::uint32_t> incoming(const StackOfLayers& stack) const;
 
   /// A gradient that the rest of the pass takes from the functions that are gone, sums included.
