@@ -231,6 +231,9 @@ TEST_F(ReadExecutionGraph, FieldErrorsHavePlaceAndPointer) {
   // The second node starts on line 3.
   EXPECT_EQ(error(flat(small_node(2, 1, "a", R"(, "rf_id": "nine")"))),
             "3:1: /nodes/1/rf_id: expected an integer, found a string");
+  EXPECT_EQ(
+      error(flat(small_node(2, 1, "a", R"(, "seq_id": 1099511627777)"))),
+      "3:1: /nodes/1/seq_id: expected an integer of at most 1099511627776, found 1099511627777");
   EXPECT_EQ(error(flat(R"({"name": "a", "id": 2})")),
             "3:1: /nodes/1: expected key \"parent\" or \"ctrl_deps\", found neither");
   EXPECT_EQ(error(flat(R"({"id": 2, "parent": 1})")),

@@ -233,6 +233,19 @@ TEST(RewriteCheckpointing, TheSameFunctionsRun) {
   }
 }
 
+// A process that has run for long counts from where it stands.
+TEST(RewriteCheckpointing, NumbersOfAutogradMayBeAsLargeAsReadersTake) {
+  for (const Model& model : models()) {
+    SCOPED_TRACE(model.name);
+    ExecutionGraph late = model.graph;
+    constexpr std::int64_t kRun = std::int64_t{1} << 39;
+    for (Node& node : late.nodes) node.seq_id += node.seq_id >= 0 ? kRun : 0;
+    const GraphComparison comparison =
+        compare_graphs(checkpointed(model.graph), checkpointed(late));
+    EXPECT_TRUE(comparison.same()) << comparison;
+  }
+}
+
 TEST(RewriteCheckpointing, CommutesWithTheBatchSize) {
   for (const Model& model : models()) {
     SCOPED_TRACE(model.name);

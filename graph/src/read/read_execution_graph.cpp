@@ -16,6 +16,7 @@
 #include "json/json_stream.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "trace_numbers.hpp"
 
 namespace perfmodel {
 namespace {
@@ -358,7 +359,11 @@ class ExecutionGraphReader {
     };
     if (key == "rf_id") return integer(node.rf_id);
     if (key == "fw_parent") return integer(node.fw_parent);
-    if (key == "seq_id") return integer(node.seq_id);
+    if (key == "seq_id") {
+      if (to_integer(value, node.seq_id) && node.seq_id <= kMostAutogradNumber) return {};
+      return expected(fmt::format("an integer of at most {}", kMostAutogradNumber), value,
+                      fmt::format("{}{}", where, key));
+    }
     if (key == "tid") return integer(node.thread);
     if (key == "fw_tid") return integer(node.fw_thread);
     if (key == "op_schema") return text(node.op_schema);

@@ -435,19 +435,20 @@ class TraceReader {
                     : category == TraceCategory::kAnnotation ? HostKind::kAnnotation
                     : label == 1                             ? HostKind::kAnnotation
                                                              : HostKind::kOp;
-    trace_.host.push_back({.start_ns = start,
-                           .duration_ns = duration,
-                           .name = name,
-                           .thread = thread_index(event),
-                           .kind = kind,
-                           .file_order = static_cast<std::uint32_t>(trace_.host.size()),
-                           .event_index = event.event_index,
-                           .correlation = event.correlation,
-                           .record_function_id = event.record_function_id,
-                           .external_id = event.external_id,
-                           .sequence = event.autograd_sequence,
-                           .arguments = arguments_of(event),
-                           .has_forward_thread = event.forward_thread > 0});
+    trace_.host.push_back(
+        {.start_ns = start,
+         .duration_ns = duration,
+         .name = name,
+         .thread = thread_index(event),
+         .kind = kind,
+         .file_order = static_cast<std::uint32_t>(trace_.host.size()),
+         .event_index = event.event_index,
+         .correlation = event.correlation,
+         .record_function_id = event.record_function_id,
+         .external_id = event.external_id,
+         .sequence = event.autograd_sequence <= kMostAutogradNumber ? event.autograd_sequence : -1,
+         .arguments = arguments_of(event),
+         .has_forward_thread = event.forward_thread > 0});
     if (const std::int32_t note = note_collective(event); note >= 0) {
       trace_.host.back().collective = note;
       note_owners_.emplace_back(trace_.host.back().file_order, note);

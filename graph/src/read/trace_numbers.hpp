@@ -10,6 +10,8 @@ namespace perfmodel {
 constexpr std::int64_t kMostStamp = 4'500'000'000'000'000'000;
 constexpr std::int64_t kMostDuration = std::int64_t{1} << 60;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+/// Autograd counts the ops of a process; graphs that are many passes long multiply their numbers.
+constexpr std::int64_t kMostAutogradNumber = std::int64_t{1} << 40;
 
 /// Microseconds as text ("1694103001123456.789", "12", "1.5e3") to nanoseconds, without rounding
 /// through a double. Quotes around the number are accepted. Digits below 1 ns are cut off.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -25,10 +26,9 @@ class SegmentFinder {
     // Where the forward pass ends: what follows the first function is the optimizer's.
     const auto first = std::find(pass.in_backward.begin(), pass.in_backward.end(), true);
     forward_end_ = static_cast<std::int32_t>(first - pass.in_backward.begin());
-    uses_.resize(static_cast<std::size_t>(pass.last_sequence + 1));
     for (std::int32_t i = 0; i < forward_end_; ++i) {
       for_each_produced(i, [&](const Tensor& tensor, std::int64_t producer) {
-        uses_[static_cast<std::size_t>(producer)].push_back({.node = i, .tensor = entry(tensor)});
+        uses_[producer].push_back({.node = i, .tensor = entry(tensor)});
       });
     }
     edges_to_.resize(pass.functions.size());
@@ -318,8 +318,9 @@ class SegmentFinder {
                       about(made), graph_.name(node(writes)), node(writes).id));
     }
     std::vector<std::uint32_t> outputs;
-    for (std::int64_t number = made.first; number < made.behind; ++number) {
-      for (const Use& use : uses_[static_cast<std::size_t>(number)]) {
+    const auto behind = uses_.lower_bound(made.behind);
+    for (auto at = uses_.lower_bound(made.first); at != behind; ++at) {
+      for (const Use& use : at->second) {
         const bool is_new = std::none_of(outputs.begin(), outputs.end(), [&](std::uint32_t other) {
           return graph_.tensors[other].id == graph_.tensors[use.tensor].id;
         });
@@ -357,9 +358,8 @@ class SegmentFinder {
   // Those of the segment's ops and of its parameters, which must have run one after the other.
   Result<void> find_functions(Segment& made) const {
     std::int32_t begin = -1, end = -1;
-    for (std::int64_t number = made.first; number < made.behind; ++number) {
-      const auto at = by_sequence_.find(number);
-      if (at == by_sequence_.end()) continue;
+    const auto behind = by_sequence_.lower_bound(made.behind);
+    for (auto at = by_sequence_.lower_bound(made.first); at != behind; ++at) {
       begin = begin < 0 ? at->second : std::min(begin, at->second);
       end = std::max(end, at->second + 1);
     }
@@ -440,10 +440,10 @@ class SegmentFinder {
   const ExecutionGraph& graph_;
   const BackwardPass& pass_;
   std::int32_t forward_end_ = 0;
-  std::vector<std::vector<Use>> uses_;  // by number of the op that made the tensor
+  std::map<std::int64_t, std::vector<Use>> uses_;  // by number of the op that made the tensor
   std::vector<std::vector<GradientEdge>> edges_to_;
-  std::vector<std::vector<std::int32_t>> takers_;               // of what a function makes
-  std::unordered_map<std::int64_t, std::int32_t> by_sequence_;  // functions
+  std::vector<std::vector<std::int32_t>> takers_;     // of what a function makes
+  std::map<std::int64_t, std::int32_t> by_sequence_;  // functions
 };
 
 }  // namespace
