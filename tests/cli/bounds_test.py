@@ -144,6 +144,16 @@ def rows_of_sweep(path, batches):
 LAYOUT = ["--heads", 16, "--vocabulary", 32000, "--world", 8, "--gpu", "h100-sxm-80gb"]
 
 
+def numbered(graph, number):
+    """The graph with such a sequence number at its first node of autograd."""
+    document = json.loads(graph.read_text())
+    next(attribute for node in document["nodes"] for attribute in node["attrs"]
+         if attribute["name"] == "seq_id" and attribute["value"] >= 0)["value"] = number
+    file = graph.with_name(f"numbered-{number}.json")
+    file.write_text(json.dumps(document))
+    return file
+
+
 def sizes(folder):
     """What is asked for by number: input, limit, words within it (none: too costly), words beyond it, text."""
     graph = folder / "graph.json"
@@ -161,6 +171,8 @@ def sizes(folder):
            ["build", "mlp", "--widths", "64-64", "--batch", past(1 << 54), "-o", out], "2^60")
     yield ("batch of a graph", "2^40", ["rewrite", graph, "--batch", BATCH, "-o", out],
            ["rewrite", graph, "--batch", past(BATCH), "-o", out], "2^40")
+    yield ("number of autograd in a graph", "2^40", ["rewrite", numbered(graph, 1 << 40), "--batch", 8, "-o", out],
+           ["rewrite", numbered(graph, past(1 << 40)), "--batch", 8, "-o", out], "1099511627776")
     ranks = lambda command, world: [command, graph, "--gpu", "t4", "--world", world, "--strategy", "ddp"]
     yield ("ranks of a prediction", "2^20", ranks("predict", RANKS), ranks("predict", past(RANKS)), "1048576")
     yield ("ranks of --tensor-parallel", "2^20", None, ["rewrite", graph, "--tensor-parallel", past(RANKS), "-o", out],

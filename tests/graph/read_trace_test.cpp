@@ -238,10 +238,12 @@ TEST_F(ReadTrace, EventsWithoutCategoryAreOpsAsTheOldCpuProfilerMeantThem) {
 
 TEST_F(ReadTrace, HugeIntegersAndNestedArgumentsDoNoHarm) {
   const auto trace = good("[" + op("1", "2", R"(, "args": {"Comms Id": 18446744073709551615,
-      "huge": 10000000000000000000000000000000000000000, "Input Dims": [[1, [2]], []], "correlation": 4294967296})") +
+      "huge": 10000000000000000000000000000000000000000, "Input Dims": [[1, [2]], []], "correlation": 4294967296,
+      "Sequence number": 1099511627777})") +
                           "]");
   ASSERT_EQ(trace.host.size(), 1u);
   EXPECT_EQ(trace.host[0].correlation, 4'294'967'296);
+  EXPECT_EQ(trace.host[0].sequence, -1);
 }
 
 TEST_F(ReadTrace, OldGpuLanesAreReadFromTheThread) {
