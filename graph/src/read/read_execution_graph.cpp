@@ -360,9 +360,11 @@ class ExecutionGraphReader {
     if (key == "rf_id") return integer(node.rf_id);
     if (key == "fw_parent") return integer(node.fw_parent);
     if (key == "seq_id") {
-      if (to_integer(value, node.seq_id) && node.seq_id <= kMostAutogradNumber) return {};
-      return expected(fmt::format("an integer of at most {}", kMostAutogradNumber), value,
-                      fmt::format("{}{}", where, key));
+      if (auto problem = integer(node.seq_id)) return problem;
+      if (node.seq_id <= kMostAutogradNumber) return {};
+      return FieldError{fmt::format("{}{}", where, key),
+                        fmt::format("expected an integer of at most {}, found {}",
+                                    kMostAutogradNumber, node.seq_id)};
     }
     if (key == "tid") return integer(node.thread);
     if (key == "fw_tid") return integer(node.fw_thread);
