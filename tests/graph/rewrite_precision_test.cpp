@@ -213,6 +213,16 @@ TEST(RewritePrecision, ScalerScalesTheLossAndChecksTheGradients) {
             graph.tensors[graph.inputs(scale)[0].index].id);
 }
 
+// What makes the first gradient has no tensor that could be the loss.
+TEST(RewritePrecision, NoLossIsScaledWhereNoneIsKnown) {
+  ExecutionGraph source = small_dlrm();
+  const Node& ones = *first(source, "aten::ones_like");
+  source.arguments[ones.inputs_begin].kind = Argument::Kind::kNone;
+  const ExecutionGraph graph = rewritten(source, Precision::kFp16, true);
+  EXPECT_EQ(first(graph, "MulBackward0"), nullptr);
+  EXPECT_NE(first(graph, "aten::ones_like"), nullptr);
+}
+
 TEST(RewritePrecision, RefusesWithAReason) {
   const ExecutionGraph dlrm = small_dlrm();
   EXPECT_EQ(refusal(rewritten(dlrm, Precision::kBf16), Precision::kFp16),

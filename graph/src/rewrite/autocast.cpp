@@ -184,7 +184,8 @@ class Autocast {
         const auto maker =
             inputs.empty() ? makers.end() : makers.find(source_.tensors[inputs.front()].id);
         if (maker != makers.end()) first_gradients_[maker->second] = roots[i];
-      } else if (!pass_.in_backward[i] && !n.is_label && source_.name(n) == "aten::ones_like") {
+      } else if (!pass_.in_backward[i] && !n.is_label && source_.name(n) == "aten::ones_like" &&
+                 !entries(source_, source_.inputs(n)).empty()) {
         for_each_tensor(source_, source_.outputs(n), [&](const Tensor& tensor) {
           makers[tensor.id] = static_cast<std::int32_t>(i);
         });
@@ -553,7 +554,9 @@ class Autocast {
     const bool softmax = name.ends_with("softmax");
     if (softmax && half_ == DType::kBFloat16) {
       const auto inputs = entries(source_, source_.inputs(n));
-      cast(index, source_.tensors[inputs.front()], 0, DType::kFloat32, changes, Style::kLayout);
+      if (!inputs.empty()) {
+        cast(index, source_.tensors[inputs.front()], 0, DType::kFloat32, changes, Style::kLayout);
+      }
     }
     half_to_float_ = softmax && half_ == DType::kFloat16;
     for (std::int32_t child : source_.children(n)) {
