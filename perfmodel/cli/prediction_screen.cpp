@@ -19,6 +19,7 @@ constexpr std::size_t kScreenLines = 40;
 constexpr std::size_t kVersionLines = 2;  // what print_report() adds
 constexpr std::size_t kMostRows = 5, kMostWarnings = 4, kLinesOfWarning = 2;
 constexpr std::size_t kValueWidth = 85;  // beside the longest name of a fact
+constexpr double kLeastWritten = 0.001;  // that is written: TFLOP/s, GiB
 
 // The rank that is shown, and how.
 struct View {
@@ -148,9 +149,9 @@ std::string tokens(const View& view) {
 std::string tflop(const View& view) {
   const auto rate = view.report.tflop_per_s();
   if (!rate) return "";
-  constexpr double kLeast = 0.001;
-  std::string text = (*rate < kLeast ? fmt::format("below {}", kLeast) : rate_text(*rate)) +
-                     (view.p.ranks > 1 ? " per GPU" : "");
+  std::string text =
+      (*rate < kLeastWritten ? fmt::format("below {}", kLeastWritten) : rate_text(*rate)) +
+      (view.p.ranks > 1 ? " per GPU" : "");
   if (const auto mfu = view.report.mfu()) {
     text += fmt::format(", MFU {} of the dense peak of {:.4g} ({})", percent(*mfu),
                         view.report.work.peak.value / 1e12, view.report.work.peak_name);
@@ -159,11 +160,15 @@ std::string tflop(const View& view) {
 }
 
 std::string memory(const PredictedMemory& memory) {
-  constexpr double kGiB = 1 << 30;
   if (!(memory.peak_allocated_bytes > 0)) return "";
-  return fmt::format("{:.3g} GiB of {:.4g} GiB: {:.3g} whatever the batch, {:.3g} activations{}",
-                     memory.needed_bytes() / kGiB, memory.device_bytes / kGiB,
-                     memory.static_bytes() / kGiB, memory.activation_bytes / kGiB,
+  const auto gib = [](double bytes) {
+    const double value = bytes / (1 << 30);
+    return value > 0 && value < kLeastWritten ? fmt::format("below {}", kLeastWritten)
+                                              : fmt::format("{:.3g}", value);
+  };
+  return fmt::format("{} GiB of {:.4g} GiB: {} whatever the batch, {} activations{}",
+                     gib(memory.needed_bytes()), memory.device_bytes / (1 << 30),
+                     gib(memory.static_bytes()), gib(memory.activation_bytes),
                      memory.fits() ? "" : "; it does not fit");
 }
 

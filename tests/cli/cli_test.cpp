@@ -597,6 +597,23 @@ TEST(PredictCommand, TellsThroughputAndMemoryOfTheJob) {
   EXPECT_THAT(run(words).out, ::testing::HasSubstr(" of 15.77 GiB: weights "));
 }
 
+TEST(PredictCommand, TellsOfATinyGraphInWholeWords) {
+  const std::string graph = written(
+      "tiny.json",
+      R"({"schema": "1.0.1", "nodes": [
+        {"id": 1, "name": "[pytorch|profiler|execution_graph|thread]", "parent": 1},
+        {"id": 2, "name": "aten::relu", "parent": 1,
+         "op_schema": "aten::relu(Tensor self) -> Tensor",
+         "inputs": [[1, 1, 0, 100, 4, "cuda:0"]], "input_shapes": [[10, 10]],
+         "input_types": ["Tensor(float)"],
+         "outputs": [[2, 2, 0, 100, 4, "cuda:0"]], "output_shapes": [[10, 10]],
+         "output_types": ["Tensor(float)"]}]
+})");
+  const std::string text = run(predict_words(graph)).out;
+EXPECT_THAT(text, ::testing::HasSubstr(" GiB: below 0.001 whatever the batch, 0 activations\n"));
+EXPECT_THAT(text, ::testing::HasSubstr("- 1 kernel lies outside the range "));
+}
+
 TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {
   const Json p = json_of(predict_words(built_graph()));
   expect_consistent(p);

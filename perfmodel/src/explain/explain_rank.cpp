@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 
+#include "base/number_text.hpp"
 #include "base/secrets.hpp"
 
 namespace perfmodel {
@@ -342,8 +343,8 @@ class RankExplanation {
                       100 * vague / total));
     }
     if (const std::size_t count = made_.coverage.kernels_out_of_range; count > 0) {
-      warnings.push_back(
-          fmt::format("{} kernels lie outside the range that their model was checked on", count));
+      warnings.push_back(fmt::format("{} {} outside the range that their model was checked on",
+                                     counted(count, "kernel"), count == 1 ? "lies" : "lie"));
     }
     if (made_.coverage.traced_kernels > 0) {
       warnings.insert(warnings.begin(), traced_kernels());

@@ -1,0 +1,127 @@
+#include "whole_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace perfmodel {
+namespace {
+
+// Recorded ids lie close together: a bit for each is faster than to sort them.
+bool surely_differ(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return true;
+  const auto [least, largest] = std::ranges::minmax(ids);
+  const std::uint64_t range =
+      static_cast<std::uint64_t>(largest) - static_cast<std::uint64_t>(least);
+  if (range / 64 >= ids.size()) return false;
+  std::vector<bool> seen(range + 1);
+  return std::ranges::none_of(ids, [&, first = least](std::int64_t id) {
+    const auto at = static_cast<std::size_t>(id - first);
+    const bool is_known = seen[at];
+    seen[at] = true;
+    return is_known;
+  });
+}
+
+// What comes behind the reader may recurse from a node to its children: no further than `depth`.
+Result<void> check_depths(const ExecutionGraph& graph, const std::filesystem::path& file,
+                          std::size_t depth) {
+  const auto& nodes = graph.nodes;
+  constexpr std::size_t kUnknown = 0, kOnThisWalk = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> depths(nodes.size(), kUnknown);
+  std::vector<std::size_t> walk;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    std::size_t above = 0;
+    for (auto at = static_cast<std::int32_t>(i); at >= 0;) {
+      const auto node = static_cast<std::size_t>(at);
+      if (depths[node] == kOnThisWalk) {
+        return format_error(
+            file, "/nodes",
+            fmt::format("expected a tree, found a cycle of parents through id {}", nodes[node].id));
+      }
+      if (depths[node] != kUnknown) {
+        above = depths[node];
+        break;
+      }
+      depths[node] = kOnThisWalk;
+      walk.push_back(node);
+      at = nodes[node].parent;
+    }
+    for (; !walk.empty(); walk.pop_back()) depths[walk.back()] = ++above;
+    if (above > depth) {
+      return format_error(file, "/nodes",
+                          fmt::format("expected at most {} nodes within nodes, found more around "
+                                      "id {} (limit depth; --limit depth=N raises it)",
+                                      depth, nodes[i].id));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Unexpected format_error(const std::filesystem::path& file, std::string pointer,
+                        std::string message) {
+  return Unexpected{Error{.code = ErrorCode::kFormat,
+                          .message = std::move(message),
+                          .file = file,
+                          .json_pointer = std::move(pointer)}};
+}
+
+Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path& file) {
+  std::vector<std::int64_t> ids;
+  ids.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) ids.push_back(node.id);
+  if (surely_differ(ids)) return {};
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return {};
+  bool seen = false;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].id != *twice) continue;
+    if (seen) {
+      return format_error(file, fmt::format("/nodes/{}", i),
+                          fmt::format("expected unique ids, found id {} twice", *twice));
+    }
+    seen = true;
+  }
+  return {};
+}
+
+void drop_repeated_ids(ExecutionGraph& graph) {
+  std::unordered_set<std::int64_t> seen;
+  const std::size_t before = graph.nodes.size();
+  std::optional<std::int64_t> first;
+  std::erase_if(graph.nodes, [&](const Node& node) {
+    if (seen.insert(node.id).second) return false;
+    if (!first) first = node.id;
+    return true;
+  });
+  if (graph.nodes.size() == before) return;
+  graph.warnings.push_back(
+      fmt::format("{} nodes were left out because a node before them has their id, the first one "
+                  "id {}",
+                  before - graph.nodes.size(), *first));
+}
+
+Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
+                             std::size_t depth, bool salvaged) {
+  if (auto sound = check_depths(graph, file, depth); !sound) return sound;
+  const auto& nodes = graph.nodes;
+  std::size_t orphans = 0;
+  for (const Node& node : nodes) orphans += node.is_orphan;
+  if (orphans > 0) {
+    graph.warnings.push_back(
+        fmt::format("{} of {} nodes have a parent that is not in the file (ops still open when "
+                    "recording stopped{})",
+                    orphans, nodes.size(), salvaged ? ", or left out here" : ""));
+  }
+  return {};
+}
+
+}  // namespace perfmodel
