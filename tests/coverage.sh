@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which lines the tests run: builds the preset `coverage`, runs all tests but those of speed, and prints
-# the share of lines per folder. Fails below 90 % of the lines of graph, predictors or perfmodel.
+# Which lines the tests run: builds the preset `coverage`, runs the unit tests that are no night's work, and prints the
+# share of lines per folder. Fails below 90 % of the lines of graph, predictors or perfmodel.
 #
 #   bash tests/coverage.sh [--no-tests]      --no-tests: only counts what an earlier run has left
 set -euo pipefail
@@ -13,8 +13,8 @@ if [[ "${1:-}" != --no-tests ]]; then
     -DPERFMODEL_BUILD_BENCHMARKS=OFF >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   cmake --build --preset coverage >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   find "$folder" -name '*.gcda' -delete
-  # faults: where files may not grow, the files with the counts fail, too.
-  ctest --test-dir "$folder" --parallel "$(nproc)" --label-exclude 'gpu|install' --exclude-regex '^faults$' \
+  # Not those of accuracy: what they run others run, too. Nor faults: where files may not grow, the counts' fail, too.
+  ctest --test-dir "$folder" --parallel "$(nproc)" --label-regex unit --label-exclude 'gpu|nightly' --exclude-regex '^faults$' \
     >build/coverage_tests.log 2>&1 ||
     echo "note: some tests failed: build/coverage_tests.log" >&2
 fi
