@@ -598,20 +598,18 @@ TEST(PredictCommand, TellsThroughputAndMemoryOfTheJob) {
 }
 
 TEST(PredictCommand, TellsOfATinyGraphInWholeWords) {
-  const std::string graph = written(
-      "tiny.json",
-      R"({"schema": "1.0.1", "nodes": [
-        {"id": 1, "name": "[pytorch|profiler|execution_graph|thread]", "parent": 1},
-        {"id": 2, "name": "aten::relu", "parent": 1,
-         "op_schema": "aten::relu(Tensor self) -> Tensor",
-         "inputs": [[1, 1, 0, 100, 4, "cuda:0"]], "input_shapes": [[10, 10]],
-         "input_types": ["Tensor(float)"],
-         "outputs": [[2, 2, 0, 100, 4, "cuda:0"]], "output_shapes": [[10, 10]],
-         "output_types": ["Tensor(float)"]}]
-})");
+  const std::string graph = written("tiny.json",
+                                    R"JSON({"schema": "1.0.1", "nodes": [
+    {"id": 1, "name": "[pytorch|profiler|execution_graph|thread]", "parent": 1},
+    {"id": 2, "name": "aten::relu", "parent": 1,
+     "op_schema": "aten::relu(Tensor self) -> Tensor",
+     "inputs": [[1, 1, 0, 100, 4, "cuda:0"]], "input_shapes": [[10, 10]],
+     "input_types": ["Tensor(float)"],
+     "outputs": [[2, 2, 0, 100, 4, "cuda:0"]], "output_shapes": [[10, 10]],
+     "output_types": ["Tensor(float)"]}]})JSON");
   const std::string text = run(predict_words(graph)).out;
-EXPECT_THAT(text, ::testing::HasSubstr(" GiB: below 0.001 whatever the batch, 0 activations\n"));
-EXPECT_THAT(text, ::testing::HasSubstr("- 1 kernel lies outside the range "));
+  EXPECT_THAT(text, ::testing::HasSubstr(" GiB: below 0.001 whatever the batch, 0 activations\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("- 1 kernel lies outside the range "));
 }
 
 TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {
