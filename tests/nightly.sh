@@ -87,10 +87,10 @@ stage_fuzz() {
 }
 
 stage_scale() {
-  local trace="${PERFMODEL_PUBLIC_DATA:-}/traces/resnet50_ddp_2gpu_a100_kineto.json.gz" folder
+  local trace="${PERFMODEL_PUBLIC_DATA:-}/traces/resnet50_ddp_2gpu_a100_kineto.json.gz"
   [[ -f "$trace" ]] || leave_out "PERFMODEL_PUBLIC_DATA has no trace $(basename "$trace")"
   need_release
-  folder="$(mktemp -d)"
+  folder="$(mktemp -d)"  # not local: the trap needs it after the function
   trap 'rm -rf "$folder"' EXIT
   python3 tests/scale/large_traces.py table build/release/bin/perfpredict "$trace" --sizes 100 400 2000 --folder "$folder"
   python3 tests/scale/large_traces.py check build/release/bin/perfpredict "$trace" --sizes 400
