@@ -16,6 +16,6 @@ if [[ "${1:-}" != --no-tests ]]; then
   # Not those of accuracy: what they run others run, too. Nor faults: where files may not grow, the counts' fail, too.
   ctest --test-dir "$folder" --parallel "$(nproc)" --label-regex unit --label-exclude 'gpu|nightly' --exclude-regex '^faults$' \
     >build/coverage_tests.log 2>&1 ||
-    echo "note: some tests failed: build/coverage_tests.log" >&2
+    { echo "note: some tests failed (build/coverage_tests.log)" >&2; sed -n '/tests FAILED/,$p' build/coverage_tests.log >&2; }
 fi
 python3 tests/coverage.py "$folder" --floor "$floor"

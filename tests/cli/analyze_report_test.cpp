@@ -14,14 +14,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string small_gpt() {
-  static const std::string file = [] {
-    const std::string made = (scratch() / "report_gpt.json").string();
-    EXPECT_EQ(run({"build", "gpt", "--layers", "2", "--hidden", "512", "--heads", "8", "--sequence",
-                   "256", "--batch", "16", "-o", made})
-                  .status,
-              0);
-    return made;
-  }();
+  static const std::string file =
+      built("report_gpt.json", {"gpt", "--layers", "2", "--hidden", "512", "--heads", "8",
+                                "--sequence", "256", "--batch", "16"});
   return file;
 }
 

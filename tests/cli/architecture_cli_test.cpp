@@ -37,31 +37,16 @@ std::string r100_like_hopper() {
 }
 
 const std::string& graph() {
-  static const std::string file = [] {
-    std::string name = (scratch() / "mlp.json").string();
-    EXPECT_EQ(run({"build", "mlp", "-o", name}).status, 0);
-    return name;
-  }();
+  static const std::string file = built("mlp.json", {"mlp"});
   return file;
-}
-
-Json json_of(Words words, const std::string& before = "") {
-  words.push_back("--json");
-  const Outcome outcome = run(words, before);
-  EXPECT_EQ(outcome.status, 0) << shown(words) << outcome.err;
-  return outcome.status == 0 ? Json::parse(outcome.out) : Json();
 }
 
 TEST(UnknownArchitecture, IsRefusedInOneLine) {
   const std::string file = write(scratch() / "r100.json", r100());
   for (const Words& words : {Words{"gpus", file}, Words{"predict", graph(), "--gpu", file}}) {
-    const Outcome outcome = run(words);
-    EXPECT_EQ(outcome.status, 1);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1);
     for (const char* part : {"r100.json:", "/architecture: expected a known architecture",
                              "architectures/rubin.json", "\"like\""}) {
-      EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+      expect_error(words, 1, part);
     }
   }
 }

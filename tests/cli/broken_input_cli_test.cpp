@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "base/plain_text.hpp"
@@ -15,35 +13,6 @@
 namespace broken_input_cli_test {
 
 using namespace perfmodel::test_support;
-
-std::string sample(const std::string& name) {
-  return (fs::path(PERFMODEL_SAMPLES) / name).string();
-}
-
-std::string write(const std::string& name, const std::string& text) {
-  const fs::path file = scratch() / name;
-  std::ofstream(file, std::ios::binary) << text;
-  return file.string();
-}
-
-// As it stands on standard output; the error stream is empty.
-std::string output_of(const Words& words, const std::string& before = "") {
-  SCOPED_TRACE(shown(words));
-  const Outcome outcome = run(words, before);
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.err, "");
-  return outcome.out;
-}
-
-void expect_error(const Words& words, int status, const std::string& part,
-                  const std::string& before = "") {
-  SCOPED_TRACE(shown(words));
-  const Outcome outcome = run(words, before);
-  EXPECT_EQ(outcome.status, status);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
-}
 
 const std::string kTrace = "kineto_plain_2023.json", kGraph = "et_plain_2023.json";
 
@@ -81,8 +50,8 @@ TEST(SalvageFlag, SaysWhatWasLeftOutInEveryCommand) {
   std::string trace = read(sample(kTrace)), graph = read(sample(kGraph));
   trace.insert(trace.find("{\"ph\"", trace.size() / 2), "{\"ph\" oops, ");
   graph.insert(graph.find("{\"", graph.find('}', graph.size() / 2)), "{\"id\": 7, \"name\": \"lo");
-  const std::string broken_trace = write("broken_trace.json", trace);
-  const std::string broken_graph = write("broken_graph.json", graph);
+  const std::string broken_trace = written("broken_trace.json", trace);
+  const std::string broken_graph = written("broken_graph.json", graph);
   for (const Words& words : {Words{"trace", broken_trace},
                              {"replay", broken_trace},
                              {"overheads", broken_trace},
@@ -103,8 +72,8 @@ TEST(SalvageFlag, SaysWhatWasLeftOutInEveryCommand) {
 
 TEST(LimitFlag, RaisesWhatItsErrorsName) {
   const std::string deep =
-      write("deep.json", "[{\"ph\":\"X\",\"name\":\"a\",\"args\":" + std::string(200, '[') +
-                             std::string(200, ']') + "}]");
+      written("deep.json", "[{\"ph\":\"X\",\"name\":\"a\",\"args\":" + std::string(200, '[') +
+                               std::string(200, ']') + "}]");
   expect_error({"trace", deep}, 1, "(limit nesting; --limit nesting=N raises it)");
   output_of({"trace", deep, "--limit", "nesting=300"});
   output_of({"trace", "--limit", "nesting=300", "--limit", "elements=5", deep});
@@ -116,10 +85,10 @@ TEST(LimitFlag, RaisesWhatItsErrorsName) {
 }
 
 TEST(Hostile, DeepAndLongInputsEndWithAnError) {
-  expect_error({"trace", write("open.json", std::string(1'000'000, '['))}, 1, "limit nesting");
-  expect_error({"trace", write("string.json", "[{\"a\": \"" + std::string(1'000'000, 'x'))}, 1,
+  expect_error({"trace", written("open.json", std::string(1'000'000, '['))}, 1, "limit nesting");
+  expect_error({"trace", written("string.json", "[{\"a\": \"" + std::string(1'000'000, 'x'))}, 1,
                "expected the rest of an element, found the end of the file");
-  expect_error({"shard", write("tables.json", "[" + std::string(1'000'000, '[')), "--world", "2"},
+  expect_error({"shard", written("tables.json", "[" + std::string(1'000'000, '[')), "--world", "2"},
                1, "");
 }
 
@@ -135,7 +104,7 @@ std::string chain(int nodes) {
     graph += chained_node(id);
     graph += id < nodes ? ",\n" : "]}";
   }
-  return write("chain_" + std::to_string(nodes) + ".json", graph);
+  return written("chain_" + std::to_string(nodes) + ".json", graph);
 }
 
 TEST(Hostile, AChainOfParentsNeedsNoStack) {
@@ -194,7 +163,7 @@ std::string planted_trace() {
                                   {"pid", 1},
                                   {"tid", 1},
                                   {"args", {{"name", planted("main")}}}});
-  return write("secret_trace.json", trace.dump());
+  return written("secret_trace.json", trace.dump());
 }
 
 std::string planted_graph() {
@@ -205,7 +174,7 @@ std::string planted_graph() {
     if (name.starts_with("aten::") && !name.starts_with("aten::mm")) node["name"] = planted(name);
     node["op_schema"] = planted("schema");
   }
-  return write("secret_graph.json", graph.dump());
+  return written("secret_graph.json", graph.dump());
 }
 
 TEST(Secrets, OfTracesReachNoOutput) {
@@ -243,7 +212,7 @@ TEST(Secrets, InBrokenFilesReachNoError) {
         "{\"" + secret + "\" 1}", "{\"nodes\":[{\"" + secret + "\":tru}]}",
         "{\"nodes\":[{\"id\":1,\"name\":\"" + secret + "\",}]}",
         "{\"nodes\":[{\"id\":\"" + secret + "\"}]}", "[" + event + secret + "}]"}) {
-    const std::string file = write("secret_broken.json", text);
+    const std::string file = written("secret_broken.json", text);
     for (Words words : {Words{"trace", file}, predict(file)}) {
       expect_no_secret(words, 1);
       words.push_back("--salvage");
@@ -252,10 +221,11 @@ TEST(Secrets, InBrokenFilesReachNoError) {
     }
   }
   expect_no_secret(
-      {"shard", write("tables.csv", "rows,dim,pooling\n" + secret + ",4,1\n"), "--world", "2"}, 1);
-  expect_no_secret(
-      {"kernels", write("kernels.csv", "device,op,m,n,k,dtype\nt4,gemm," + secret + ",2,3,fp16\n")},
+      {"shard", written("tables.csv", "rows,dim,pooling\n" + secret + ",4,1\n"), "--world", "2"},
       1);
+  expect_no_secret({"kernels", written("kernels.csv",
+                                       "device,op,m,n,k,dtype\nt4,gemm," + secret + ",2,3,fp16\n")},
+                   1);
 }
 
 // A GPU file in which one value is another.
@@ -263,7 +233,7 @@ std::string gpu_file(const std::string& key, const std::string& value) {
   const fs::path known = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus" / "t4.json";
   Json gpu = Json::parse(read(known));
   gpu[key] = value;
-  return write("own_gpu.json", gpu.dump());
+  return written("own_gpu.json", gpu.dump());
 }
 
 TEST(Secrets, OfGpuFilesReachNoError) {
@@ -299,20 +269,20 @@ TEST(Nasty, ArgumentsAndFileNames) {
   expect_plain({"predict", "--gpu=" + kNasty, "--" + kNasty}, 2);
   expect_plain({"predict", kNasty, "--gpu", "t4"}, 1);
   expect_plain({"gpus", kNasty + "\xff"}, 1);
-  expect_plain({"kernels", write("k" + kNasty + ".csv", "m\n1\n"), "--gpu", "t4"}, 1);
-  const std::string graph = write("g" + kNasty + ".json", read(sample(kGraph)));
+  expect_plain({"kernels", written("k" + kNasty + ".csv", "m\n1\n"), "--gpu", "t4"}, 1);
+  const std::string graph = written("g" + kNasty + ".json", read(sample(kGraph)));
   expect_plain(predict(graph), 0);
   expect_error({"predict", "é日.json", "--gpu", "t4"}, 1, "é日.json: ");  // what is plain stays
 }
 
 TEST(Nasty, TextOfFilesInErrors) {
   for (const std::string& nasty : {kNasty, std::string("a\xff\x80\xc2")}) {
-    expect_plain({"kernels", write("n.csv", "device,op\n\"" + nasty + "\",gemm\n")}, 1);
-    expect_plain({"kernels", write("n.csv", "device," + nasty + "\n1\n")}, 1);
-    expect_plain({"kernels", write("n.csv", "op,m,n,k,dtype\ngemm,\"" + nasty + "\",1,1,fp16\n"),
+    expect_plain({"kernels", written("n.csv", "device,op\n\"" + nasty + "\",gemm\n")}, 1);
+    expect_plain({"kernels", written("n.csv", "device," + nasty + "\n1\n")}, 1);
+    expect_plain({"kernels", written("n.csv", "op,m,n,k,dtype\ngemm,\"" + nasty + "\",1,1,fp16\n"),
                   "--gpu", "t4"},
                  1);
-    expect_plain({"shard", write("n.csv", "rows,dim,pooling\n\"" + nasty + "\",4,1\n")}, 1);
+    expect_plain({"shard", written("n.csv", "rows,dim,pooling\n\"" + nasty + "\",4,1\n")}, 1);
   }
   expect_plain({"gpus", gpu_file("vendor", kNasty)}, 1);
   expect_plain({"gpus", gpu_file(kNasty, "1")}, 1);
@@ -326,12 +296,12 @@ TEST(Nasty, NamesInReports) {
     const std::string name = node["name"];
     if (name.starts_with("aten::") && !name.starts_with("aten::mm")) node["name"] = name + kNasty;
   }
-  expect_plain(predict(write("nasty_graph.json", graph.dump())), 0);
+  expect_plain(predict(written("nasty_graph.json", graph.dump())), 0);
   Json trace = Json::parse(read(sample(kTrace)));
   for (Json& event : trace["traceEvents"]) {
     if (event.value("cat", "") == "kernel") event["name"] = "k" + kNasty;
   }
-  const std::string traced = write("nasty_trace.json", trace.dump());
+  const std::string traced = written("nasty_trace.json", trace.dump());
   expect_plain({"trace", traced}, 0);
   expect_plain({"replay", traced}, 0);
   const Json study = {
@@ -342,18 +312,18 @@ TEST(Nasty, NamesInReports) {
       {"world", 2},
       {"batch_per_rank", 64},
       {"tables", {{{"name", "t" + kNasty}, {"rows", 1000}, {"dim", 64}, {"pooling", 1}}}}};
-  expect_plain({"shard", write("nasty_study.json", study.dump()), "--time-budget", "0.1"}, 0);
+  expect_plain({"shard", written("nasty_study.json", study.dump()), "--time-budget", "0.1"}, 0);
 }
 
 // The table of prices on standard output has them as they are, so there are none.
 TEST(Nasty, IdsOfKernelsAreRefused) {
   for (const char* id : {"a\x1b[2J", "a\nb", "a\xc2\x9b", "a\xff"}) {
     const std::string file =
-        write("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"" + std::string(id) + "\"\n");
+        written("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"" + std::string(id) + "\"\n");
     expect_error({"kernels", file, "--gpu", "t4"}, 1,
                  "ids.csv:2:17: id: expected one line of plain text, found \"a?");
   }
-  const std::string fine = write("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"é,\"\"日\"\n");
+  const std::string fine = written("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"é,\"\"日\"\n");
   EXPECT_NE(run({"kernels", fine, "--gpu", "t4"}).out.find("\"é,\"\"日\","), std::string::npos);
 }
 
@@ -364,7 +334,7 @@ TEST(NamesInFiles, OpenNoOtherFile) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // who opens it waits for good
   for (const std::string& path : {gpu, pipe}) {
     const std::string table =
-        write("paths.csv", "op,m,n,k,dtype,device\ngemm,1,1,1,fp16," + path + "\n");
+        written("paths.csv", "op,m,n,k,dtype,device\ngemm,1,1,1,fp16," + path + "\n");
     expect_error({"kernels", table}, 1, "paths.csv:2:17: device: expected the name of a known GPU");
     Json study = {{"schema", "perfmodel-sharding-study"},
                   {"version", 1},
@@ -372,16 +342,16 @@ TEST(NamesInFiles, OpenNoOtherFile) {
                   {"batch_per_rank", 64},
                   {"tables", {{{"name", "t"}, {"rows", 1000}, {"dim", 64}, {"pooling", 1}}}}};
     study["gpu"] = path;
-    expect_error({"shard", write("paths.json", study.dump())}, 1,
+    expect_error({"shard", written("paths.json", study.dump())}, 1,
                  "paths.json: /gpu: expected the name of a known GPU");
     study["gpu"] = "t4";
     study["topology"] = path;
-    expect_error({"shard", write("paths.json", study.dump())}, 1,
+    expect_error({"shard", written("paths.json", study.dump())}, 1,
                  "paths.json: /topology: expected");
   }
-  EXPECT_EQ(
-      run({"kernels", write("own.csv", "op,m,n,k,dtype\ngemm,1,1,1,fp16\n"), "--gpu", gpu}).status,
-      0);  // a flag may
+  EXPECT_EQ(run({"kernels", written("own.csv", "op,m,n,k,dtype\ngemm,1,1,1,fp16\n"), "--gpu", gpu})
+                .status,
+            0);  // a flag may
 }
 
 TEST(NamesInFiles, OfGpusLeadToNoOtherFolder) {

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include "program.hpp"
@@ -12,28 +11,12 @@ namespace build_rewrite_test {
 
 using ::testing::HasSubstr;
 
-std::string file(const std::string& name) { return (scratch() / name).string(); }
-
 // One line on standard error, nothing on standard output, no file.
 void expect_refusal(Words words, int status, const std::string& text) {
-  const std::string output = file("refused.json");
+  const std::string output = scratch_file("refused.json");
   words.insert(words.end(), {"-o", output});
-  SCOPED_TRACE(shown(words));
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, status) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr(text));
+  expect_error(words, status, text);
   EXPECT_FALSE(fs::exists(output));
-}
-
-std::string built(const std::string& name, Words words) {
-  const std::string output = file(name);
-  words.insert(words.begin(), "build");
-  words.insert(words.end(), {"-o", output});
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << shown(words) << outcome.err;
-  return output;
 }
 
 std::string gpt() {
@@ -43,8 +26,9 @@ std::string gpt() {
 }
 
 TEST(BuildCommand, SaysWhatRewroteTheGraph) {
-  const Words words = {"build",       "gpt",  "--layers",     "2", "--batch", "8",
-                       "--precision", "bf16", "--checkpoint", "0", "-o",      file("said.json")};
+  const Words words = {"build",        "gpt", "--layers",    "2",
+                       "--batch",      "8",   "--precision", "bf16",
+                       "--checkpoint", "0",   "-o",          scratch_file("said.json")};
   const Outcome text = run(words);
   EXPECT_THAT(text.out, HasSubstr("--precision bf16 --checkpoint 0"));
   EXPECT_THAT(text.out, HasSubstr(" TFLOP in matrix products"));
@@ -113,13 +97,14 @@ TEST(BuildCommand, APresetWhereAFamilyStandsIsToldToWhich) {
 
 TEST(BuildCommand, GptTakesMoreTokensThanItsPresetHasPositions) {
   const Outcome long_one = run({"build", "gpt", "--layers", "1", "--sequence", "4096", "-o",
-                                file("long_gpt.json"), "--json"});
+                                scratch_file("long_gpt.json"), "--json"});
   ASSERT_EQ(long_one.status, 0) << long_one.err;
   const Json json = Json::parse(long_one.out);
   EXPECT_EQ(json["positions"], 4096);
   EXPECT_EQ(json["activation"], "gelu_new");
-  const Outcome text = run({"build", "gpt", "--layers", "1", "--sequence", "64", "--positions",
-                            "512", "--activation", "gelu_tanh", "-o", file("short_gpt.json")});
+  const Outcome text =
+      run({"build", "gpt", "--layers", "1", "--sequence", "64", "--positions", "512",
+           "--activation", "gelu_tanh", "-o", scratch_file("short_gpt.json")});
   EXPECT_THAT(text.out, HasSubstr("gelu_tanh"));
   EXPECT_THAT(text.out, HasSubstr("512"));
   expect_refusal({"build", "gpt", "--sequence", "2048", "--positions", "1024"}, 1,
@@ -140,8 +125,8 @@ TEST(BuildCommand, ImpossibleSizesAreNamed) {
 
 TEST(RewriteCommand, TheInputIsNeverTheOutput) {
   const std::string graph = gpt(), before = read(graph);
-  fs::create_symlink(graph, file("link.json"));
-  const std::string link = file("link.json"), rows = file("rows");
+  fs::create_symlink(graph, scratch_file("link.json"));
+  const std::string link = scratch_file("link.json"), rows = scratch_file("rows");
   const std::string input = "expected an output other than the input, found the same file";
   // Of every command, by whatever flag and path the files are named.
   for (const auto& [words, message] : std::vector<std::pair<Words, std::string>>{
@@ -161,15 +146,17 @@ TEST(RewriteCommand, TheInputIsNeverTheOutput) {
 
 TEST(RewriteCommand, SaysWhatSalvageLeftOut) {
   const std::string text = read(gpt());
-  std::ofstream(file("cut.json")) << text.substr(0, text.size() / 2);
-  const Words words = {"rewrite", file("cut.json"), "--salvage", "-o", file("saved.json")};
+  std::ofstream(scratch_file("cut.json")) << text.substr(0, text.size() / 2);
+  const Words words = {"rewrite", scratch_file("cut.json"), "--salvage", "-o",
+                       scratch_file("saved.json")};
   const Outcome lines = run(words);
   EXPECT_EQ(lines.status, 0) << lines.err;
   EXPECT_THAT(lines.out, HasSubstr("warning: the file breaks off in line "));
   Words json = words;
   json.push_back("--json");
   EXPECT_THAT(Json::parse(run(json).out)["warnings"][0], HasSubstr("the file breaks off in line "));
-  const Outcome asked = run({"whatif", file("cut.json"), "--salvage", "--gpu", "t4", "--json"});
+  const Outcome asked =
+      run({"whatif", scratch_file("cut.json"), "--salvage", "--gpu", "t4", "--json"});
   EXPECT_THAT(Json::parse(asked.out)["warnings"].dump(), HasSubstr("the file breaks off in line "));
 }
 
@@ -195,7 +182,7 @@ TEST(RewriteCommand, ValuesThatNoGraphCouldMeanAreBadUsage) {
 }
 
 TEST(RewriteCommand, SaysWhatChangedAndWhatDidNot) {
-  const std::string output = file("rewritten.json");
+  const std::string output = scratch_file("rewritten.json");
   const Outcome outcome = run({"rewrite", gpt(), "--batch", "4", "--batch", "8", "--scale-kernel",
                                "aten::mm=0.5", "-o", output, "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -213,7 +200,7 @@ TEST(RewriteCommand, TheIdentityGivesTheSameBytesButForItsCommand) {
     json.erase("generator");
     return json;
   };
-  const std::string output = file("identity.json");
+  const std::string output = scratch_file("identity.json");
   ASSERT_EQ(run({"rewrite", gpt(), "--batch", "4", "-o", output}).status, 0);
   EXPECT_EQ(graph_of(output), graph_of(gpt()));
   ASSERT_EQ(run({"rewrite", gpt(), "-o", output}).status, 0);
@@ -231,7 +218,7 @@ TEST(RewriteCommand, DataParallelIsTheStrategy) {
     return Json({json["e2e_us"], json["gpu_active_us"], json["communication"]["collectives"]});
   };
   for (const char* ranks : {"2", "64"}) {
-    const std::string output = file(std::string("ranks") + ranks + ".json");
+    const std::string output = scratch_file(std::string("ranks") + ranks + ".json");
     EXPECT_EQ(run({"rewrite", gpt(), "--data-parallel", ranks, "-o", output}).status, 0);
     EXPECT_EQ(figures({gpt(), "--world", ranks, "--strategy", "ddp"}), figures({output}));
     EXPECT_EQ(figures({output, "--world", ranks}), figures({output}));
@@ -243,7 +230,7 @@ TEST(RewriteCommand, DataParallelIsTheStrategy) {
 }
 
 TEST(RewriteCommand, GivenKernelTimesArePredicted) {
-  const std::string output = file("given.json");
+  const std::string output = scratch_file("given.json");
   ASSERT_EQ(run({"rewrite", gpt(), "--kernel-time", "aten::addmm=50", "-o", output}).status, 0);
   const auto kernels_of = [](const std::string& graph) {
     const Outcome outcome = run({"predict", graph, "--gpu", "a100-sxm-80gb", "--json"});

@@ -15,9 +15,7 @@ Words gpt(const std::string& file, const Words& more = {}) {
 }
 
 Json prediction(const std::string& file) {
-  const Outcome outcome = run({"predict", file, "--gpu", "a100-sxm-40gb", "--json"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out, nullptr, false);
+  return json_of({"predict", file, "--gpu", "a100-sxm-40gb"});
 }
 
 TEST(Checkpoint, BuiltOrRewrittenIsTheSameStep) {

@@ -8,14 +8,6 @@ namespace fusion_test {
 
 using ::testing::HasSubstr;
 
-std::string built(const std::string& name, Words arguments) {
-  const std::string file = (scratch() / (name + ".json")).string();
-  arguments.insert(arguments.begin(), "build");
-  arguments.insert(arguments.end(), {"-o", file});
-  EXPECT_EQ(run(arguments).status, 0) << shown(arguments);
-  return file;
-}
-
 Outcome rewrite(const std::string& file, Words flags) {
   flags.insert(flags.begin(), {"rewrite", file, "-o", (scratch() / "rewritten.json").string()});
   return run(flags);
@@ -23,7 +15,7 @@ Outcome rewrite(const std::string& file, Words flags) {
 
 TEST(FusionCommand, FusesTables) {
   const std::string bags =
-      built("bags", {"dlrm", "--preset", "ddp", "--batch", "512", "--no-table-batched"});
+      built("bags.json", {"dlrm", "--preset", "ddp", "--batch", "512", "--no-table-batched"});
   const auto fused = rewrite(bags, {"--fuse-tables", "sgd", "--json"});
   ASSERT_EQ(fused.status, 0) << fused.err;
   const Json added = Json::parse(fused.out)["rewrites"][0]["added"];
@@ -37,7 +29,8 @@ TEST(FusionCommand, FusesTables) {
 }
 
 TEST(FusionCommand, FusesPointwiseOps) {
-  const std::string resnet = built("resnet", {"resnet", "--preset", "resnet18", "--batch", "2"});
+  const std::string resnet =
+      built("resnet.json", {"resnet", "--preset", "resnet18", "--batch", "2"});
   const auto fused = rewrite(resnet, {"--fuse-elementwise", "--fuse-elementwise", "--json"});
   ASSERT_EQ(fused.status, 0) << fused.err;
   const Json rewrites = Json::parse(fused.out)["rewrites"];

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -17,10 +16,7 @@ using ::testing::HasSubstr;
 
 Json gemm(Words words) {
   words.insert(words.begin(), "gemm");
-  words.emplace_back("--json");
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out);
+  return json_of(words);
 }
 
 TEST(GemmCommand, CountsRanksAndAsksTheLibrary) {
@@ -100,11 +96,8 @@ TEST(GemmCommand, MeasuredProductsTellTheLibrarysTime) {
   EXPECT_EQ(json["choice"], "schedule");
   words.back() = measured_products(3).string();
   words.insert(words.begin(), "gemm");
-  const Outcome few = run(words);
-  EXPECT_EQ(few.status, 1);
-  EXPECT_THAT(few.err, HasSubstr("expected at least 10 measured products of a100-sxm-80gb in fp16 "
-                                 "or bf16, found 3"));
-  EXPECT_EQ(std::count(few.err.begin(), few.err.end(), '\n'), 1) << few.err;
+  expect_error(words, 1,
+               "expected at least 10 measured products of a100-sxm-80gb in fp16 or bf16, found 3");
 }
 
 TEST(GemmCommand, BadInputIsOneLine) {
@@ -114,12 +107,7 @@ TEST(GemmCommand, BadInputIsOneLine) {
       {{"64", "64", "64", "--gpu", "a100-sxm-80gb", "--space", "simt3"}, "simt1, simt2, mma"},
       {{"64", "64", "64", "--gpu", "a101"}, "a101"}};
   for (const auto& [words, message] : bad) {
-    Words all = {"gemm"};
-    all.insert(all.end(), words.begin(), words.end());
-    const Outcome outcome = run(all);
-    EXPECT_EQ(outcome.status, 1) << shown(all);
-    EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(all);
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    expect_error(with({"gemm"}, words), 1, message);
   }
   EXPECT_EQ(run({"gemm", "0", "64", "64", "--gpu", "a100-sxm-80gb"}).status, 2);
   EXPECT_EQ(run({"gemm", "64", "64", "--gpu", "a100-sxm-80gb"}).status, 2);

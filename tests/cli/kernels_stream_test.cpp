@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "program.hpp"
@@ -86,11 +85,7 @@ TEST(LongTables, AMistakeInTheLastRowLeavesNothing) {
   to_file.insert(to_file.end(), {"-o", target});
   json.push_back("--json");
   for (const Words& words : {kernels(file), to_file, json}) {
-    const Outcome outcome = run(words);
-    EXPECT_EQ(outcome.status, 1);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_NE(outcome.err.find(place), std::string::npos) << outcome.err;
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1);
+    expect_error(words, 1, place);
   }
   EXPECT_FALSE(fs::exists(target));
   const Outcome piped = run(kernels("/dev/stdin"), "cat '" + file + "' |");

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -28,23 +27,12 @@ Words layout(const std::string& command, const Words& more = {}) {
   return words;
 }
 
-Json document_of(Words words) {
-  words.push_back("--json");
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out, nullptr, false);
-}
-
 void expect_refused(const Words& words, const std::string& message) {
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 1) << shown(words);
-  EXPECT_THAT(outcome.err, HasSubstr(message));
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  expect_error(words, 1, message);
 }
 
 TEST(LayoutCommand, RanksWhatFits) {
-  const Json json = document_of(layout("rank", {"--world", "8", "--micro-batch", "1,2"}));
+  const Json json = json_of(layout("rank", {"--world", "8", "--micro-batch", "1,2"}));
   ASSERT_EQ(json["layouts"].size(), 10u);
   double before = 0;
   for (const Json& one : json["layouts"]) {
@@ -58,13 +46,12 @@ TEST(LayoutCommand, RanksWhatFits) {
     }
   }
   // `rank` is what `layout` alone does, and --dp keeps to what it names.
-  const Json two = document_of(layout("rank", {"--world", "8", "--dp", "2"}));
+  const Json two = json_of(layout("rank", {"--world", "8", "--dp", "2"}));
   for (const Json& one : two["layouts"]) EXPECT_EQ(one["dp"], 2);
 }
 
 TEST(LayoutCommand, EvaluatesOne) {
-  const Json json =
-      document_of(layout("eval", {"--dp", "2", "--tp", "2", "--pp", "2", "--zero", "1"}));
+  const Json json = json_of(layout("eval", {"--dp", "2", "--tp", "2", "--pp", "2", "--zero", "1"}));
   ASSERT_EQ(json["layouts"].size(), 1u);
   const Json& one = json["layouts"][0];
   double sum = 0;
@@ -78,7 +65,7 @@ TEST(LayoutCommand, EvaluatesOne) {
 
 TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
   const fs::path prefix = scratch() / "exported";
-  const Json json = document_of(
+  const Json json = json_of(
       layout("export", {"--world", "8", "--tp", "2", "--pp", "2", "--every-rank", "-o",
                         prefix.string(), "--timeline", (scratch() / "timeline.json").string()}));
   EXPECT_EQ(json["exported"]["ranks"], 8);
@@ -86,7 +73,7 @@ TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
   for (int rank = 0; rank < 8; ++rank) {
     words.push_back(prefix.string() + "." + std::to_string(rank) + ".et");
   }
-  const Json replayed = document_of(words);
+  const Json replayed = json_of(words);
   const double predicted_us = json["layouts"][0]["predicted_step_ms"].get<double>() * 1e3;
   for (const Json& iteration : replayed["iterations"]) {
     EXPECT_NEAR(iteration["replayed_us"].get<double>(), predicted_us, 0.01 * predicted_us);
@@ -95,7 +82,7 @@ TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
   EXPECT_GT(timeline["traceEvents"].size(), 100u);
   EXPECT_TRUE(fs::exists(prefix.string() + ".groups.json"));
   // One file per stage.
-  const Json stages = document_of(
+  const Json stages = json_of(
       layout("export", {"--world", "8", "--pp", "4", "-o", (scratch() / "stages").string()}));
   EXPECT_EQ(stages["exported"]["ranks"], 4);
   EXPECT_EQ(stages["exported"]["ranks_per_file"], 2);
@@ -200,9 +187,8 @@ TEST(LayoutTable, AddsWhatItPromises) {
   EXPECT_NE(row.at("limit"), "");
   // The row is what the command says of its layout run by the program that H100 runs are nearest
   // to.
-  const Json json =
-      document_of(layout("eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1",
-                                  "--micro-batch", "2", "--software", "nanotron"}));
+  const Json json = json_of(layout("eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1",
+                                            "--micro-batch", "2", "--software", "nanotron"}));
   EXPECT_NEAR(std::stod(row.at("predicted_step_ms")),
               json["layouts"][0]["predicted_step_ms"].get<double>(), 1e-3);
 }
@@ -272,7 +258,7 @@ std::string steps_table(const std::string& name, const std::string& model, doubl
                                       "global_batch,") +
                      std::string("dp,tp,micro_batch,step_ms\n");
   for (const int tp : {1, 2, 4}) {
-    const Json one = document_of(layout("eval", {"--world", "8", "--tp", std::to_string(tp)}));
+    const Json one = json_of(layout("eval", {"--world", "8", "--tp", std::to_string(tp)}));
     const double ms = one["layouts"][0]["predicted_step_ms"].get<double>() * factor;
     text += model + std::to_string(8 / tp) + "," + std::to_string(tp) + ",1," + std::to_string(ms) +
             "\n";
@@ -285,7 +271,7 @@ std::string steps_table(const std::string& name, const std::string& model, doubl
 double step_of(const Words& more) {
   Words all = {"--world", "8", "--tp", "2", "--micro-batch", "2"};
   all.insert(all.end(), more.begin(), more.end());
-  return document_of(layout("eval", all))["layouts"][0]["predicted_step_ms"].get<double>();
+  return json_of(layout("eval", all))["layouts"][0]["predicted_step_ms"].get<double>();
 }
 
 TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
@@ -300,7 +286,7 @@ TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
   EXPECT_EQ(file["gpu"], "h100-sxm-80gb");
   EXPECT_EQ(file["source"], table);
   EXPECT_EQ(file["fit"]["steps"], 3);
-  const Json json = document_of(layout("eval", {"--world", "8", "--measured", machine}));
+  const Json json = json_of(layout("eval", {"--world", "8", "--measured", machine}));
   EXPECT_EQ(json["measured"]["steps"], 3);
   EXPECT_GT(json["worth_measuring"].size(), 1u);
 }
@@ -356,7 +342,7 @@ TEST(LayoutMeasured, TakesATraceOfOneStep) {
 
 TEST(LayoutSchedules, ZeroBubbleWaitsLessAndSaysWhatItNeeds) {
   const auto of = [](const std::string& schedule) {
-    return document_of(
+    return json_of(
         layout("eval", {"--world", "4", "--pp", "4", "--schedule", schedule}))["layouts"][0];
   };
   const Json plain = of("1f1b"), h1 = of("zb-h1"), v = of("zb-v");
@@ -376,14 +362,13 @@ TEST(LayoutSchedules, ZeroBubbleWaitsLessAndSaysWhatItNeeds) {
       layout("eval", {"--world", "4", "--pp", "4", "--micro-batch", "8", "--schedule", "dualpipe"}),
       "at least 2 pp = 8");
   const Json found =
-      document_of(layout("rank", {"--world", "8", "--pp", "4", "--schedule", "1f1b,zb-h1,zb-v"}));
+      json_of(layout("rank", {"--world", "8", "--pp", "4", "--schedule", "1f1b,zb-h1,zb-v"}));
   EXPECT_NE(found["layouts"][0]["schedule"], "1f1b");
 }
 
 TEST(LayoutSchedules, SearchedStagesAreNotSlower) {
   const auto of = [](const std::string& stages) {
-    return document_of(
-        layout("eval", {"--world", "4", "--pp", "4", "--stages", stages}))["layouts"][0];
+    return json_of(layout("eval", {"--world", "4", "--pp", "4", "--stages", stages}))["layouts"][0];
   };
   const Json equal = of("equal"), searched = of("searched");
   EXPECT_LE(searched["predicted_step_ms"].get<double>(), equal["predicted_step_ms"].get<double>());
@@ -397,8 +382,8 @@ TEST(LayoutCollectives, AreThoseOfTheFile) {
   const fs::path example =
       fs::path(PERFMODEL_SOURCE_DIR) / "examples" / "collectives" / "astra-sim-h100.json";
   const auto traffic = [](const std::string& file) {
-    return document_of(layout("eval", {"--world", "8", "--tp", "8", "--collectives",
-                                       file}))["layouts"][0]["terms_ms"]["tensor_parallel"]
+    return json_of(layout("eval", {"--world", "8", "--tp", "8", "--collectives",
+                                   file}))["layouts"][0]["terms_ms"]["tensor_parallel"]
         .get<double>();
   };
   Json network = Json::parse(read(example));
@@ -414,8 +399,8 @@ TEST(LayoutCollectives, AreThoseOfTheFile) {
 }
 
 TEST(LayoutSweep, NamesTheBestOfEachValue) {
-  const Json json = document_of(
-      layout("sweep", {"--axis", "world", "--values", "8,11,16", "--micro-batch", "1"}));
+  const Json json =
+      json_of(layout("sweep", {"--axis", "world", "--values", "8,11,16", "--micro-batch", "1"}));
   ASSERT_EQ(json["rows"].size(), 3u);
   EXPECT_TRUE(json["rows"][0]["error"].is_null());
   EXPECT_TRUE(json["rows"][1]["best"].is_null());

@@ -11,8 +11,6 @@ namespace memory_options_test {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string file(const std::string& name) { return (scratch() / name).string(); }
-
 Words bert(const std::string& output, const Words& more = {}) {
   Words words = {"build", "bert",    "--layers", "2",          "--hidden", "256", "--heads",
                  "4",     "--batch", "8",        "--sequence", "128",      "-o",  output};
@@ -22,13 +20,11 @@ Words bert(const std::string& output, const Words& more = {}) {
 
 // Of the graph that `build` writes with these flags.
 double kernels_us(const Words& flags) {
-  const std::string graph = file("memory.json");
+  const std::string graph = scratch_file("memory.json");
   const Outcome built = run(bert(graph, flags));
   EXPECT_EQ(built.status, 0) << built.err;
-  const Outcome outcome = run({"predict", graph, "--gpu", "a100-sxm-40gb", "--json"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const Json prediction = Json::parse(outcome.out, nullptr, false);
-  EXPECT_TRUE(prediction["coverage"]["unmodelled_ops"].empty()) << outcome.out;
+  const Json prediction = json_of({"predict", graph, "--gpu", "a100-sxm-40gb"});
+  EXPECT_TRUE(prediction["coverage"]["unmodelled_ops"].empty()) << prediction["coverage"];
   return prediction["kernel_sum_us"];
 }
 
@@ -60,7 +56,7 @@ TEST(MemoryOptions, InPlaceOpsTakeAboutAsLong) {
 
 // Scores of many narrow heads take long to copy and little to compute.
 TEST(MemoryOptions, OffloadThatLosesIsShownAsALoss) {
-  const std::string graph = file("narrow_heads.json");
+  const std::string graph = scratch_file("narrow_heads.json");
   const Outcome built = run({"build", "bert", "--layers", "4", "--hidden", "256", "--heads", "16",
                              "--batch", "16", "--sequence", "512", "-o", graph});
   ASSERT_EQ(built.status, 0) << built.err;
@@ -75,7 +71,7 @@ TEST(MemoryOptions, OffloadThatLosesIsShownAsALoss) {
 }
 
 TEST(MemoryOptions, OptimizerAndGradientsOfRewriteWhatifAndMemory) {
-  const std::string graph = file("adam.json");
+  const std::string graph = scratch_file("adam.json");
   ASSERT_EQ(run(bert(graph)).status, 0);
   const auto needed = [&](const Words& flags) {
     Words words = {"memory", graph, "--gpu", "a100-sxm-40gb", "--json"};
@@ -93,16 +89,16 @@ TEST(MemoryOptions, OptimizerAndGradientsOfRewriteWhatifAndMemory) {
   EXPECT_EQ(asked.status, 0) << asked.err;
   EXPECT_THAT(asked.out, Not(HasSubstr("\"error\": \"")));
   EXPECT_EQ(run({"rewrite", graph, "--optimizer", "8bit", "--grad-dtype", "fp16", "-o",
-                 file("rewritten.json")})
+                 scratch_file("rewritten.json")})
                 .status,
             0);
 }
 
 TEST(MemoryOptions, OfRewriteAndWhatif) {
-  const std::string graph = file("plain.json");
+  const std::string graph = scratch_file("plain.json");
   ASSERT_EQ(run(bert(graph)).status, 0);
   const Outcome rewritten = run({"rewrite", graph, "--in-place", "gelu:1,layernorm", "--recompute",
-                                 "selective:1", "-o", file("rewritten.json")});
+                                 "selective:1", "-o", scratch_file("rewritten.json")});
   EXPECT_EQ(rewritten.status, 0) << rewritten.err;
   EXPECT_THAT(rewritten.out, HasSubstr("1 tempo::gelu added"));
   // A comma parts values there.
@@ -115,10 +111,10 @@ TEST(MemoryOptions, OfRewriteAndWhatif) {
 
 TEST(MemoryOptions, RefuseWithAReason) {
   const auto refused = [](const Words& flags, int status, const std::string& text) {
-    const Outcome outcome = run(bert(file("refused.json"), flags));
+    const Outcome outcome = run(bert(scratch_file("refused.json"), flags));
     EXPECT_EQ(outcome.status, status) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(text));
-    EXPECT_FALSE(fs::exists(file("refused.json")));
+    EXPECT_FALSE(fs::exists(scratch_file("refused.json")));
   };
   refused({"--in-place", "relu"}, 2, "expected gelu, layernorm or both, found \"relu\"");
   refused({"--in-place", "gelu,gelu"}, 2, "expected gelu once, found it again");

@@ -15,24 +15,15 @@ namespace memory_test {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string scratch_file(const char* name) { return (scratch() / name).string(); }
-
 const std::string& two_layers_of_gpt2() {
-  static const std::string file = [] {
-    const std::string made = scratch_file("memory_gpt.json");
-    const Outcome outcome = run({"build", "gpt", "--layers", "2", "--batch", "4", "--sequence",
-                                 "128", "--optimizer", "adamw", "-o", made});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return made;
-  }();
+  static const std::string file =
+      built("memory_gpt.json",
+            {"gpt", "--layers", "2", "--batch", "4", "--sequence", "128", "--optimizer", "adamw"});
   return file;
 }
 
-Json memory_of(Words words) {
-  words.insert(words.begin(), {"memory", two_layers_of_gpt2(), "--json"});
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out);
+Json memory_of(const Words& words) {
+  return json_of(with({"memory", two_layers_of_gpt2()}, words));
 }
 
 TEST(MemoryCommand, TheDocumentAddsUp) {

@@ -11,14 +11,6 @@ namespace optimize_cli_test {
 
 using ::testing::HasSubstr;
 
-std::string built(const std::string& name, Words words) {
-  const std::string file = (scratch() / name).string();
-  words.insert(words.begin(), "build");
-  words.insert(words.end(), {"-o", file});
-  EXPECT_EQ(run(words).status, 0) << shown(words);
-  return file;
-}
-
 std::string small_gpt() {
   static const std::string file =
       built("advice_gpt.json", {"gpt", "--layers", "2", "--hidden", "256", "--heads", "4",
@@ -51,14 +43,7 @@ double step_of_command(std::string command) {
   return json.is_discarded() ? 0 : json["e2e_us"].get<double>();
 }
 
-Json advice(const Words& more) {
-  Words words = {"optimize"};
-  words.insert(words.end(), more.begin(), more.end());
-  words.push_back("--json");
-  const auto outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out);
-}
+Json advice(const Words& more) { return json_of(with({"optimize"}, more)); }
 
 TEST(OptimizeCommand, HasTheKeysOfTheContract) {
   const Json json = advice({small_gpt(), "--gpu", "a100-sxm-40gb"});
@@ -107,21 +92,10 @@ TEST(OptimizeCommand, PrintsItsTables) {
 }
 
 TEST(OptimizeCommand, RefusesInOneLine) {
-  const auto refused = [](Words words) {
-    words.insert(words.begin(), {"optimize", small_gpt(), "--gpu", "a100-sxm-40gb"});
-    const auto outcome = run(words);
-    EXPECT_NE(outcome.status, 0) << shown(words);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-    return outcome;
-  };
-  const auto contradiction = refused({"--allow", "batch"});
-  EXPECT_EQ(contradiction.status, 1);
-  EXPECT_THAT(contradiction.err, HasSubstr("objective step"));
-  const auto memory = refused({"--memory-limit", "0.01"});
-  EXPECT_EQ(memory.status, 1);
-  EXPECT_THAT(memory.err, HasSubstr("the least needs"));
-  EXPECT_EQ(refused({"--allow", "magic"}).status, 1);
+  const Words words = {"optimize", small_gpt(), "--gpu", "a100-sxm-40gb"};
+  expect_error(with(words, {"--allow", "batch"}), 1, "objective step");
+  expect_error(with(words, {"--memory-limit", "0.01"}), 1, "the least needs");
+  expect_error(with(words, {"--allow", "magic"}), 1, "magic");
 }
 
 }  // namespace optimize_cli_test

@@ -27,25 +27,15 @@ std::size_t width(const std::string& line) {
       line, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
 }
 
-std::string built(const std::string& name, const Words& flags) {
-  const std::string file = (scratch() / name).string();
-  if (fs::exists(file)) return file;
-  Words words = {"build"};
-  words.insert(words.end(), flags.begin(), flags.end());
-  words.insert(words.end(), {"-o", file});
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return file;
+std::string built_once(const std::string& name, const Words& words) {
+  return fs::exists(scratch() / name) ? scratch_file(name) : built(name, words);
 }
 
 std::string gpt(const std::string& batch = "2") {
-  return built("gpt" + batch + ".json", {"gpt", "--layers", "2", "--hidden", "64", "--heads", "4",
-                                         "--sequence", "32", "--batch", batch});
+  return built_once("gpt" + batch + ".json", {"gpt", "--layers", "2", "--hidden", "64", "--heads",
+                                              "4", "--sequence", "32", "--batch", batch});
 }
-std::string dlrm() { return built("dlrm.json", {"dlrm", "--preset", "mlperf"}); }
-std::string sample(const std::string& name) {
-  return (fs::path(PERFMODEL_SAMPLES) / name).string();
-}
+std::string dlrm() { return built_once("dlrm.json", {"dlrm", "--preset", "mlperf"}); }
 
 std::string text_of(Words words, const Words& more = {}) {
   words.insert(words.begin(), "predict");

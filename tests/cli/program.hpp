@@ -1,8 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +13,7 @@
 #include <string>
 #include <vector>
 
-/// Runs perfpredict in a shell, as its users do.
+/// Runs perfpredict in a shell, as its users do, and what every test asks of it.
 namespace perfmodel::test_support {
 
 using Json = nlohmann::json;
@@ -59,6 +61,66 @@ inline std::string shown(const Words& arguments) {
   std::string text;
   for (const std::string& argument : arguments) text += argument + " ";
   return text;
+}
+
+inline Words with(Words first, const Words& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+inline std::string scratch_file(const std::string& name) { return (scratch() / name).string(); }
+
+inline std::string written(const std::string& name, const std::string& text) {
+  std::ofstream(scratch() / name, std::ios::binary) << text;
+  return scratch_file(name);
+}
+
+// Of tests/make_samples.py.
+inline std::string sample(const std::string& name) {
+  return (fs::path(PERFMODEL_SAMPLES) / name).string();
+}
+
+// Standard output of a command that succeeds and says nothing on standard error.
+inline std::string output_of(const Words& arguments, const std::string& before = "") {
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments, before);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  return outcome.out;
+}
+
+// The one document on standard output, which says what wrote it.
+inline Json json_of(Words arguments, const std::string& before = "") {
+  arguments.emplace_back("--json");
+  SCOPED_TRACE(shown(arguments));
+  const std::string text = output_of(arguments, before);
+  Json document = Json::parse(text, nullptr, false);
+  EXPECT_TRUE(document.is_object()) << text.substr(0, 200);
+  if (!document.is_object()) return Json::object();
+  EXPECT_TRUE(document["schema"].is_string());
+  EXPECT_TRUE(document["version"].is_number_integer());
+  EXPECT_TRUE(document["minor_version"].is_number_integer());
+  EXPECT_TRUE(document["program"]["version"].is_string());
+  EXPECT_TRUE(document["program"]["git"].is_string());
+  return document;
+}
+
+// Standard error is one line that holds `part`, standard output is empty.
+inline void expect_error(const Words& arguments, int status, const std::string& part,
+                         const std::string& before = "") {
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments, before);
+  EXPECT_EQ(outcome.status, status);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.ends_with('\n'));
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+// The graph that `build` writes with these words.
+inline std::string built(const std::string& name, const Words& words) {
+  output_of(with(with({"build"}, words), {"-o", scratch_file(name)}));
+  return scratch_file(name);
 }
 
 }  // namespace perfmodel::test_support

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -29,16 +30,10 @@ std::vector<Json> lines_of(const std::string& text) {
   return lines;
 }
 
-fs::path written(const std::string& text) {
-  const fs::path file = scratch() / "requests";
-  std::ofstream(file, std::ios::binary) << text;
-  return file;
-}
-
 Outcome serve(const std::string& input, Words more = {}) {
   Words arguments = {"serve", "--gpus", "h100-sxm-80gb"};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return run(arguments, "", "<'" + written(input).string() + "'");
+  return run(arguments, "", "<'" + written("requests", input) + "'");
 }
 
 TEST(ServeOnInput, AnswersInOrderAndEnds) {
@@ -104,7 +99,7 @@ TEST(ServeOnInput, NoInputIsNoError) {
 
 TEST(ServeOnInput, AFullDiskIsAnError) {
   const Outcome outcome = run({"serve", "--gpus", "h100-sxm-80gb"}, "",
-                              "<'" + written("{\"op\":\"ping\"}\n").string() + "' >/dev/full");
+                              "<'" + written("requests", "{\"op\":\"ping\"}\n") + "' >/dev/full");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("expected a writable standard output"));
 }
@@ -120,7 +115,7 @@ TEST(ServeCommand, SaysWhatIsWrong) {
   EXPECT_THAT(outcome.err, HasSubstr("/nonexistent/folder/socket: expected a folder"));
   outcome = run({"serve", "--gpus", "h100", "--socket", std::string(200, 's')});
   EXPECT_THAT(outcome.err, HasSubstr("expected a path of at most 107 bytes"));
-  outcome = run({"serve", "--gpus", "h100", "--socket", written("precious").string()});
+  outcome = run({"serve", "--gpus", "h100", "--socket", written("requests", "precious")});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("expected a socket or nothing"));
   EXPECT_EQ(read(scratch() / "requests"), "precious");

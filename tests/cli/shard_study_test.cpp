@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "program.hpp"
 
 namespace perfmodel::test_support {
@@ -11,12 +9,6 @@ namespace shard_study_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string write(const std::string& name, const std::string& text) {
-  const fs::path file = scratch() / name;
-  std::ofstream(file) << text;
-  return file.string();
-}
 
 // TorchRec's list: ten tables of which the last fits no GPU whole.
 std::string list() {
@@ -32,18 +24,13 @@ std::string list() {
                         {"pooling", "SUM"}});
       constraints[name] = {{"pooling_factors", {1 + t % 4}}};
     }
-    return write("torchrec_list.json",
-                 Json{{"tables", tables}, {"constraints", constraints}}.dump());
+    return written("torchrec_list.json",
+                   Json{{"tables", tables}, {"constraints", constraints}}.dump());
   }();
   return file;
 }
 
 const Words kMachine = {"--gpu", "h100-sxm-80gb", "--world", "4", "--batch-per-gpu", "1024"};
-
-Words with(Words first, const Words& more) {
-  first.insert(first.end(), more.begin(), more.end());
-  return first;
-}
 
 TEST(ShardStudy, AnswersInOnePageAndDrawings) {
   const fs::path page = scratch() / "study.html", plots = scratch() / "plots",
@@ -72,9 +59,9 @@ TEST(ShardStudy, AnswersInOnePageAndDrawings) {
 
 // What the search chose for tables is said, written into the plan and priced the same from there.
 TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
-  const std::string tables = write("skewed.csv",
-                                   "table,rows,dim,pooling,zipf_exponent\na,4000000,128,40,1.1\n"
-                                   "b,2000000,128,30,1.1\nc,8000000,128,20,1.1\n");
+  const std::string tables = written("skewed.csv",
+                                     "table,rows,dim,pooling,zipf_exponent\na,4000000,128,40,1.1\n"
+                                     "b,2000000,128,30,1.1\nc,8000000,128,20,1.1\n");
   const Words machine = {"--gpu", "h100-sxm-80gb", "--world", "16", "--batch-per-gpu", "4096"};
   const std::string plan = (scratch() / "chosen_plan.json").string();
   const auto found = run(with({"shard", tables, "--hot-rows", "auto", "--choose",
@@ -101,7 +88,7 @@ TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
 
 // The graph of a plan, predicted, and the plan, evaluated: within a tenth.
 TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
-  const std::string study = write("eager.json", R"({"schema": "perfmodel-sharding-study",
+  const std::string study = written("eager.json", R"({"schema": "perfmodel-sharding-study",
   "version": 1, "gpu": "h100-sxm-80gb", "world": 8, "batch_per_rank": 1024, "launch": "eager",
   "dense": {"bottom_mlp": [13, 512, 256, 64], "top_mlp": [512, 256, 1]},
   "tables": [{"name": "w", "rows": 100000, "dim": 64, "pooling": 5, "count": 8,
@@ -130,7 +117,7 @@ TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
 
 // Under autocast: products in half types.
 TEST(ShardStudy, GraphsKeepTheTypeOfTheDensePart) {
-  const std::string study = write("half.json", R"({"schema": "perfmodel-sharding-study",
+  const std::string study = written("half.json", R"({"schema": "perfmodel-sharding-study",
   "version": 1, "gpu": "h100-sxm-80gb", "world": 2, "batch_per_rank": 256,
   "dense": {"bottom_mlp": [13, 64], "top_mlp": [32, 1], "dtype": "float16"},
   "tables": [{"name": "w", "rows": 1000, "dim": 64, "pooling": 5, "count": 4,
@@ -140,38 +127,32 @@ TEST(ShardStudy, GraphsKeepTheTypeOfTheDensePart) {
   EXPECT_THAT(read((folder / "rank_0.json").string()), HasSubstr("c10::Half"));
 }
 
-// One line, exit status 1, nothing on stdout.
-void refuses(const Words& arguments, const std::string& message) {
-  const auto outcome = run(arguments);
-  EXPECT_EQ(outcome.status, 1) << shown(arguments);
-  EXPECT_TRUE(outcome.out.empty()) << outcome.out;
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(arguments);
-}
-
 TEST(ShardStudy, SaysWhatIsWrong) {
-  refuses(with({"shard", list(), "--network", "hugectl"}, kMachine), "--network: expected plain");
-  refuses(with({"shard", list(), "--host", "none.json"}, kMachine), "none.json");
-  refuses(with({"shard", write("batches.json", R"({"schema": "perfmodel-sharding-study",
+  expect_error(with({"shard", list(), "--network", "hugectl"}, kMachine), 1,
+               "--network: expected plain");
+  expect_error(with({"shard", list(), "--host", "none.json"}, kMachine), 1, "none.json");
+  expect_error(with({"shard", written("batches.json", R"({"schema": "perfmodel-sharding-study",
   "version": 1, "tables": [{"name": "t", "rows": 10, "dim": 64,
   "features": [{"pooling": 1, "batch": [8, 8]}]}]})")},
-               kMachine),
-          "table t: expected a batch of each of 4 ranks, found 2");
-  refuses(with({"shard", list(), "--indices", "t0"}, kMachine), "--indices: expected TABLE=FILE");
-  const std::string access = write(
+                    kMachine),
+               1, "table t: expected a batch of each of 4 ranks, found 2");
+  expect_error(with({"shard", list(), "--indices", "t0"}, kMachine), 1,
+               "--indices: expected TABLE=FILE");
+  const std::string access = written(
       "access.csv", "reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,,0.4,0.5\n");
-  refuses(with({"shard", list(), "--access", access}, kMachine), "sum of 0.7");
+  expect_error(with({"shard", list(), "--access", access}, kMachine), 1, "sum of 0.7");
   const std::string widths =
-      write("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
-  refuses(with({"shard", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), "dot products");
-  refuses(with({"shard", "study", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine),
-          "dot products");
+      written("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
+  expect_error(with({"shard", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), 1,
+               "dot products");
+  expect_error(with({"shard", "study", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), 1,
+               "dot products");
   EXPECT_EQ(run(with({"shard", widths, "--bottom", "13-64", "--top", "8-1", "--interaction", "cat"},
                      kMachine))
                 .status,
             0);
-  refuses(with({"shard", "study", list(), "--global-batch", "1001"}, kMachine),
-          "expected a multiple of 4 GPUs, found 1001");
+  expect_error(with({"shard", "study", list(), "--global-batch", "1001"}, kMachine), 1,
+               "expected a multiple of 4 GPUs, found 1001");
 }
 
 }  // namespace shard_study_test

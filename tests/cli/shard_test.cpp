@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "program.hpp"
@@ -11,12 +12,6 @@ namespace shard_test {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string write(const std::string& name, const std::string& text) {
-  const fs::path file = scratch() / name;
-  std::ofstream(file) << text;
-  return file.string();
-}
-
 // Twelve made-up tables.
 std::string tables() {
   static const std::string file = [] {
@@ -25,25 +20,20 @@ std::string tables() {
       text += "user_" + std::to_string(t) + "," + std::to_string(1000 << t) + ",64," +
               std::to_string(1 + t % 5) + "\n";
     }
-    return write("tables.csv", text);
+    return written("tables.csv", text);
   }();
   return file;
 }
 
 std::string study() {
-  static const std::string file =
-      write("study.json", R"({"schema": "perfmodel-sharding-study", "version": 1, "name": "made up",
+  static const std::string file = written(
+      "study.json", R"({"schema": "perfmodel-sharding-study", "version": 1, "name": "made up",
   "gpu": "a100-sxm-80gb", "world": 4, "batch_per_rank": 1024,
   "dense": {"bottom_mlp": [13, 512, 64], "top_mlp": [512, 256, 1]},
   "tables": [{"name": "items", "rows": 4000000, "dim": 64, "pooling": 20},
              {"name": "users", "rows": 2000000, "dim": 64, "pooling": 1, "count": 3},
              {"name": "countries", "rows": 200, "dim": 64, "pooling": 1}]})");
   return file;
-}
-
-Words with(Words first, const Words& more) {
-  first.insert(first.end(), more.begin(), more.end());
-  return first;
 }
 
 // What searches for plans: sanitizers, which slow it down twenty times, get the best of a second.
@@ -133,7 +123,7 @@ TEST(ShardCommand, RatesAsTorchrecDoes) {
 // One table on one rank, by hand: (ids + rows + vectors) over HBM's bandwidth, vectors over the
 // link.
 TEST(ShardCommand, TakesTorchrecsMachine) {
-  const std::string machine = write("torchrec.json", R"({"schema": "perfmodel-sharding-study",
+  const std::string machine = written("torchrec.json", R"({"schema": "perfmodel-sharding-study",
   "version": 1, "gpu": "a100-sxm-80gb", "world": 2, "batch_per_rank": 1000,
   "torchrec": {"hbm_mem_bw": 1e9, "intra_host_bw": 1e8, "hbm_cap": 1000000000000},
   "tables": [{"name": "t", "rows": 1000000, "dim": 128, "pooling": 10,
@@ -147,7 +137,7 @@ TEST(ShardCommand, TakesTorchrecsMachine) {
 }
 
 TEST(ShardCommand, SaysWhatItDoesNotUse) {
-  const std::string cached = write("cached.json", R"({"schema": "perfmodel-sharding-study",
+  const std::string cached = written("cached.json", R"({"schema": "perfmodel-sharding-study",
   "version": 1, "gpu": "a100-sxm-80gb", "world": 2, "batch_per_rank": 1000,
   "tables": [{"name": "t", "rows": 1000, "dim": 128, "pooling": 10,
               "cache": {"expected_lookups": 500, "distances": [3, 2, 1]}}]})");
@@ -282,47 +272,42 @@ TEST(ShardCommand, DrawsLoadAndMemory) {
   EXPECT_THAT(read(svg), HasSubstr("Memory of each GPU"));
 }
 
-// One line, exit status 1, nothing on stdout.
-void refuses(const Words& arguments, const std::string& message) {
-  const auto outcome = run(arguments);
-  EXPECT_EQ(outcome.status, 1) << shown(arguments);
-  EXPECT_TRUE(outcome.out.empty()) << outcome.out;
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(arguments);
-}
-
 TEST(ShardCommand, SaysWhatIsWrong) {
-  refuses({"shard", tables(), "--gpu", "a100-sxm-80gb"}, "expected a number of GPUs (--world)");
-  refuses({"shard", tables(), "--gpu", "a100-sxm-80gb", "--world", "4"},
-          "expected a batch (--batch-per-gpu), found none");
-  refuses({"shard", tables(), "--world", "4", "--batch-per-gpu", "1"}, "expected a GPU (--gpu)");
-  refuses(with({"shard", tables(), "--topology", "ring-of-fire"}, kMachine), "ring-of-fire");
-  refuses(with({"shard", tables()}, {"--gpu", "h900", "--world", "4", "--batch-per-gpu", "1"}),
-          "h900");
-  refuses(
-      with({"shard", write("twice.csv", "table,rows,dim,pooling\na,5,8,1\na,6,8,1\n")}, kMachine),
-      "twice.csv:3");
-  refuses(with({"shard", write("negative.csv", "table,rows,dim,pooling\na,-5,8,1\n")}, kMachine),
-          "negative.csv:2");
-  refuses({"shard", write("huge.csv", "table,rows,dim,pooling\nbig,900000000,128,1\n"), "--gpu",
-           "a100-sxm-80gb", "--world", "2", "--batch-per-gpu", "16"},
-          "short. What would help: ");
-  refuses({"shard", study(), "--world", "8", "--gpus-per-host", "3"}, "3 per host");
+  expect_error({"shard", tables(), "--gpu", "a100-sxm-80gb"}, 1,
+               "expected a number of GPUs (--world)");
+  expect_error({"shard", tables(), "--gpu", "a100-sxm-80gb", "--world", "4"}, 1,
+               "expected a batch (--batch-per-gpu), found none");
+  expect_error({"shard", tables(), "--world", "4", "--batch-per-gpu", "1"}, 1,
+               "expected a GPU (--gpu)");
+  expect_error(with({"shard", tables(), "--topology", "ring-of-fire"}, kMachine), 1,
+               "ring-of-fire");
+  expect_error(with({"shard", tables()}, {"--gpu", "h900", "--world", "4", "--batch-per-gpu", "1"}),
+               1, "h900");
+  expect_error(
+      with({"shard", written("twice.csv", "table,rows,dim,pooling\na,5,8,1\na,6,8,1\n")}, kMachine),
+      1, "twice.csv:3");
+  expect_error(
+      with({"shard", written("negative.csv", "table,rows,dim,pooling\na,-5,8,1\n")}, kMachine), 1,
+      "negative.csv:2");
+  expect_error({"shard", written("huge.csv", "table,rows,dim,pooling\nbig,900000000,128,1\n"),
+                "--gpu", "a100-sxm-80gb", "--world", "2", "--batch-per-gpu", "16"},
+               1, "short. What would help: ");
+  expect_error({"shard", study(), "--world", "8", "--gpus-per-host", "3"}, 1, "3 per host");
   const std::string plan = (scratch() / "other.json").string();
   ASSERT_EQ(run(searching({"shard", study(), "--types", "table_wise", "-o", plan})).status, 0);
-  refuses(with({"shard", "eval", tables(), "--plan", plan}, kMachine), "items");
+  expect_error(with({"shard", "eval", tables(), "--plan", plan}, kMachine), 1, "items");
   const std::string rows = (scratch() / "four.json").string();
   ASSERT_EQ(run(searching({"shard", study(), "--types", "row_wise", "-o", rows})).status, 0);
-  refuses({"shard", "eval", study(), "--plan", rows, "--world", "8"},
-          "four.json: expected a plan for 8 GPUs, found one for 4");
-  refuses({"shard", study(), "--types", "data_parallel", "--kernels", "fused"},
-          "expected a type and a kernel that go together");
-  refuses({"shard", study(), "--compress", "robe:Z=3"}, "expected robe:m=ELEMENTS");
-  refuses({"shard", study(), "--compress", "robe:m=5,tables=nobody"}, "nobody");
-  refuses({"shard", "sweep", study(), "--axis", "world", "--values", "4,x"},
-          "expected values of world, found x");
-  refuses({"shard", (scratch() / "missing.json").string(), "--gpu", "h100-sxm-80gb"},
-          "missing.json");
+  expect_error({"shard", "eval", study(), "--plan", rows, "--world", "8"}, 1,
+               "four.json: expected a plan for 8 GPUs, found one for 4");
+  expect_error({"shard", study(), "--types", "data_parallel", "--kernels", "fused"}, 1,
+               "expected a type and a kernel that go together");
+  expect_error({"shard", study(), "--compress", "robe:Z=3"}, 1, "expected robe:m=ELEMENTS");
+  expect_error({"shard", study(), "--compress", "robe:m=5,tables=nobody"}, 1, "nobody");
+  expect_error({"shard", "sweep", study(), "--axis", "world", "--values", "4,x"}, 1,
+               "expected values of world, found x");
+  expect_error({"shard", (scratch() / "missing.json").string(), "--gpu", "h100-sxm-80gb"}, 1,
+               "missing.json");
 }
 
 TEST(ShardCommand, BadUsageIsStatusTwo) {
@@ -342,7 +327,7 @@ TEST(ShardCommand, AnInterruptedSearchPrintsWhatItHas) {
     text += "t" + std::to_string(t) + "," + std::to_string(1000 + 977 * t) + ",64," +
             std::to_string(1 + t % 19) + "\n";
   }
-  const std::string many = write("many.csv", text);
+  const std::string many = written("many.csv", text);
   const auto outcome = run(with({"shard", many, "--time-budget", "60", "--world", "64", "--json"},
                                 {"--gpu", "h100-sxm-80gb", "--batch-per-gpu", "512"}),
                            "timeout --foreground --preserve-status -s INT 3");

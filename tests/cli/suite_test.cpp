@@ -26,11 +26,7 @@ std::vector<std::string> keys(const Json& object) {
 }
 
 const Json& tbd() {
-  static const Json document = [] {
-    const Outcome outcome = run({"suite", "tbd", "--json"});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return Json::parse(outcome.out);
-  }();
+  static const Json document = json_of({"suite", "tbd"});
   return document;
 }
 
@@ -222,17 +218,11 @@ TEST(SuiteCommand, WritesRowsAndADrawing) {
 }
 
 TEST(SuiteCommand, BadInputIsOneLineAndOne) {
-  const auto refused = [](const Words& words, const std::string& line) {
-    const Outcome outcome = run(words);
-    EXPECT_EQ(outcome.status, 1) << shown(words);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, HasSubstr(line));
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  };
-  refused({"suite", "tdb"}, "expected a suite (tbd) or a file that ends in .json, found \"tdb\"");
-  refused({"suite", "tbd", "--gpu", "titan-xq"}, "expected the name of a known GPU");
-  refused({"suite", "tbd", "--only", "resnet"}, "expected a model of tbd (resnet-50, ");
-  refused({"suite", "no_such_file.json"}, "no_such_file.json: expected a readable suite");
+  expect_error({"suite", "tdb"}, 1,
+               "expected a suite (tbd) or a file that ends in .json, found \"tdb\"");
+  expect_error({"suite", "tbd", "--gpu", "titan-xq"}, 1, "expected the name of a known GPU");
+  expect_error({"suite", "tbd", "--only", "resnet"}, 1, "expected a model of tbd (resnet-50, ");
+  expect_error({"suite", "no_such_file.json"}, 1, "no_such_file.json: expected a readable suite");
   const std::string file = (scratch() / "own.json").string();
   const auto own = [&](const std::string& graph) {
     std::ofstream(file) << R"({"schema": "perfmodel-suite", "version": 1, "name": "own",
@@ -241,13 +231,14 @@ TEST(SuiteCommand, BadInputIsOneLineAndOne) {
                         << graph << "]}]}";
     return file;
   };
-  refused({"suite", own(R"({"build": "resnt"})")},
-          "/models/0/graphs/0/build: expected a builder, found \"resnt\" (nearest: \"resnet\")");
-  refused({"suite", own(R"({"build": "mlp", "options": {"prest": "mnist"}})")},
-          "/models/0/graphs/0/options/prest: expected an option of `perfpredict build mlp`");
-  refused({"suite", own(R"({"build": "mlp", "options": {"preset": "mnst"}})")},
-          "/models/0/graphs/0/options: expected");
-  refused({"suite", own(R"({"build": "mlp", "count": 2})")}, "/models/0/graphs/0/count");
+  expect_error(
+      {"suite", own(R"({"build": "resnt"})")}, 1,
+      "/models/0/graphs/0/build: expected a builder, found \"resnt\" (nearest: \"resnet\")");
+  expect_error({"suite", own(R"({"build": "mlp", "options": {"prest": "mnist"}})")}, 1,
+               "/models/0/graphs/0/options/prest: expected an option of `perfpredict build mlp`");
+  expect_error({"suite", own(R"({"build": "mlp", "options": {"preset": "mnst"}})")}, 1,
+               "/models/0/graphs/0/options: expected");
+  expect_error({"suite", own(R"({"build": "mlp", "count": 2})")}, 1, "/models/0/graphs/0/count");
   const Outcome good = run({"suite", own(R"({"build": "mlp", "options": {"preset": "mnist"}})")});
   EXPECT_EQ(good.status, 0) << good.err;
   EXPECT_EQ(run({"suite"}).status, 2);

@@ -35,12 +35,6 @@ std::vector<std::string> lines(const std::string& text) {
   return all;
 }
 
-std::string spec(const std::string& name, const std::string& text) {
-  const fs::path file = scratch() / name;
-  std::ofstream(file) << text;
-  return file.string();
-}
-
 // 2 graphs x batches x 2 x 3 GPUs x 2 rows.
 std::string crossing(const std::string& batches) {
   return R"({"schema": "perfmodel-sweep", "version": 1,
@@ -52,25 +46,16 @@ std::string crossing(const std::string& batches) {
     "strategies": [{"strategy": "none"}, {"strategy": "ddp", "world": 8}]})";
 }
 
-std::string small_spec() { return spec("small.json", crossing("64, 128")); }  // 48 rows
+std::string small_spec() { return written("small.json", crossing("64, 128")); }  // 48 rows
 
 // More than is done before somebody can stop it.
 std::string large_spec(int batches) {
   std::string list = "16";
   for (int i = 2; i <= batches; ++i) list += ", " + std::to_string(16 * i);
-  return spec("large.json", crossing(list));
+  return written("large.json", crossing(list));
 }
 
-std::string out(const std::string& name) { return (scratch() / name).string(); }
-
-Json swept(const Words& more) {
-  Words words = {"sweep"};
-  words.insert(words.end(), more.begin(), more.end());
-  words.push_back("--json");
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return outcome.status == 0 ? Json::parse(outcome.out) : Json();
-}
+Json swept(const Words& more) { return json_of(with({"sweep"}, more)); }
 
 // A process that the test can stop.
 class Started {
@@ -117,18 +102,18 @@ void wait_for_rows(const fs::path& folder, int parts) {
 }
 
 TEST(SweepCommand, PredictsWhatPredictSays) {
-  const Json report = swept({small_spec(), "-o", out("a.csv.gz")});
+  const Json report = swept({small_spec(), "-o", scratch_file("a.csv.gz")});
   EXPECT_EQ(report["schema"], "perfmodel-sweep-report");
   EXPECT_EQ(report["rows"], 48);
   EXPECT_EQ(report["predicted"], 48);
   EXPECT_EQ(report["missing"], 0);
   EXPECT_EQ(report["merged"], true);
   EXPECT_EQ(report["output"], "a.csv.gz");
-  EXPECT_FALSE(fs::exists(out("a.csv.gz.parts")));
-  const auto rows = lines(inflated(out("a.csv.gz")));
+  EXPECT_FALSE(fs::exists(scratch_file("a.csv.gz.parts")));
+  const auto rows = lines(inflated(scratch_file("a.csv.gz")));
   ASSERT_EQ(rows.size(), 49U);
   EXPECT_THAT(rows[0], StartsWith("key,graph,batch,precision,gpu,topology,strategy,world,e2e_us,"));
-  const std::string graph = out("dlrm.json"), changed = out("changed.json");
+  const std::string graph = scratch_file("dlrm.json"), changed = scratch_file("changed.json");
   ASSERT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "512", "-o", graph}).status, 0);
   ASSERT_EQ(run({"rewrite", graph, "--batch", "64", "--precision", "bf16", "-o", changed}).status,
             0);
@@ -143,55 +128,56 @@ TEST(SweepCommand, PredictsWhatPredictSays) {
 }
 
 TEST(SweepCommand, ThreadsAndShardsGiveTheSameFile) {
-  swept({small_spec(), "-o", out("one.csv.gz"), "--threads", "1"});
-  const std::string expected = read(out("one.csv.gz"));
+  swept({small_spec(), "-o", scratch_file("one.csv.gz"), "--threads", "1"});
+  const std::string expected = read(scratch_file("one.csv.gz"));
   ASSERT_FALSE(expected.empty());
-  swept({small_spec(), "-o", out("three.csv.gz"), "--threads", "3", "--chunk", "5"});
-  EXPECT_EQ(read(out("three.csv.gz")), expected);
+  swept({small_spec(), "-o", scratch_file("three.csv.gz"), "--threads", "3", "--chunk", "5"});
+  EXPECT_EQ(read(scratch_file("three.csv.gz")), expected);
   const Json first =
-      swept({small_spec(), "-o", out("shards.csv.gz"), "--shard", "2/2", "--chunk", "7"});
+      swept({small_spec(), "-o", scratch_file("shards.csv.gz"), "--shard", "2/2", "--chunk", "7"});
   EXPECT_EQ(first["merged"], false);
   EXPECT_EQ(first["missing_shards"], Json({1}));
-  const Json dry = swept({small_spec(), "-o", out("shards.csv.gz"), "--dry-run"});
+  const Json dry = swept({small_spec(), "-o", scratch_file("shards.csv.gz"), "--dry-run"});
   EXPECT_EQ(dry["missing"], first["missing"]);
-  const auto second =
-      run({"sweep", small_spec(), "-o", out("shards.csv.gz"), "--shard", "1/2", "--chunk", "7"});
+  const auto second = run({"sweep", small_spec(), "-o", scratch_file("shards.csv.gz"), "--shard",
+                           "1/2", "--chunk", "7"});
   EXPECT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("shards.csv.gz"));
-  EXPECT_EQ(read(out("shards.csv.gz")), expected);
+  EXPECT_EQ(read(scratch_file("shards.csv.gz")), expected);
 }
 
 TEST(SweepCommand, AKilledProcessLosesAtMostItsChunk) {
   const std::string file = large_spec(40);  // 960 rows
-  swept({file, "-o", out("whole.csv.gz")});
-  Started process({PERFPREDICT_PROGRAM, "sweep", file, "-o", out("killed.csv.gz"), "--threads", "1",
-                   "--chunk", "6"});
-  wait_for_rows(out("killed.csv.gz.parts"), 1);
+  swept({file, "-o", scratch_file("whole.csv.gz")});
+  Started process({PERFPREDICT_PROGRAM, "sweep", file, "-o", scratch_file("killed.csv.gz"),
+                   "--threads", "1", "--chunk", "6"});
+  wait_for_rows(scratch_file("killed.csv.gz.parts"), 1);
   kill(process.pid(), SIGKILL);
   process.wait();
-  ASSERT_FALSE(fs::exists(out("killed.csv.gz")));
-  const Json report = swept({file, "-o", out("killed.csv.gz")});
+  ASSERT_FALSE(fs::exists(scratch_file("killed.csv.gz")));
+  const Json report = swept({file, "-o", scratch_file("killed.csv.gz")});
   EXPECT_GT(report["finished_before"].get<int>(), 0);
   EXPECT_EQ(report["predicted"].get<int>() + report["finished_before"].get<int>(), 960);
   EXPECT_EQ(report["made_twice"], 0);
-  EXPECT_EQ(read(out("killed.csv.gz")), read(out("whole.csv.gz")));
+  EXPECT_EQ(read(scratch_file("killed.csv.gz")), read(scratch_file("whole.csv.gz")));
 }
 
 TEST(SweepCommand, StopsWhenItIsAsked) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const std::string file = large_spec(2000);  // 48,000 rows
-    const std::string errors = out("errors.txt");
-    fs::remove_all(out("stopped.csv.parts"));
-    Started process({PERFPREDICT_PROGRAM, "sweep", file, "-o", out("stopped.csv"), "--chunk", "6"},
-                    errors);
-    wait_for_rows(out("stopped.csv.parts"), 1);
+    const std::string errors = scratch_file("errors.txt");
+    fs::remove_all(scratch_file("stopped.csv.parts"));
+    Started process(
+        {PERFPREDICT_PROGRAM, "sweep", file, "-o", scratch_file("stopped.csv"), "--chunk", "6"},
+        errors);
+    wait_for_rows(scratch_file("stopped.csv.parts"), 1);
     kill(process.pid(), signal);
     const int status = process.wait();
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 1);
     EXPECT_THAT(read(errors), HasSubstr("of 48000 rows finished: the same command goes on"));
     EXPECT_EQ(lines(read(errors)).size(), 1U);
-    const Json later = swept({file, "-o", out("stopped.csv"), "--dry-run"});
+    const Json later = swept({file, "-o", scratch_file("stopped.csv"), "--dry-run"});
     EXPECT_GT(later["finished_before"].get<int>(), 0);
     EXPECT_EQ(later["torn_bytes"], 0);
   }
@@ -199,50 +185,44 @@ TEST(SweepCommand, StopsWhenItIsAsked) {
 
 TEST(SweepCommand, TheExampleIsAPossibleSweep) {
   const std::string example = PERFMODEL_SOURCE_DIR "/examples/sweep.json";
-  const Json report = swept({example, "-o", out("example.csv.gz"), "--dry-run"});
+  const Json report = swept({example, "-o", scratch_file("example.csv.gz"), "--dry-run"});
   EXPECT_EQ(report["rows"], 2 * 4 * 2 * 3 * 3);
 }
 
 TEST(SweepCommand, FilesAmongTheOptionsBelongToTheSpec) {
   std::ofstream(scratch() / "tables.csv") << "rows,dim,pooling\n1000,16,2\n2000,16,1\n";
-  const std::string file = spec("tables.json", R"({"schema": "perfmodel-sweep", "version": 1,
+  const std::string file = written("tables.json", R"({"schema": "perfmodel-sweep", "version": 1,
     "graphs": [{"name": "mine", "build": "dlrm", "options": {"tables": "tables.csv",
       "bottom": "13-32-16", "top": "32-1", "batch": 64, "table-batched": false}}],
     "gpus": ["t4"]})");
-  swept({file, "-o", out("tables.csv.out.csv")});
-  const std::string first = read(out("tables.csv.out.csv"));
+  swept({file, "-o", scratch_file("tables.csv.out.csv")});
+  const std::string first = read(scratch_file("tables.csv.out.csv"));
   std::ofstream(scratch() / "tables.csv") << "rows,dim,pooling\n1000,16,2\n3000,16,1\n";
-  swept({file, "-o", out("tables.csv.out.csv")});
-  const std::string second = read(out("tables.csv.out.csv"));
+  swept({file, "-o", scratch_file("tables.csv.out.csv")});
+  const std::string second = read(scratch_file("tables.csv.out.csv"));
   const auto key = [](const std::string& text) { return lines(text).at(1).substr(0, 20); };
   EXPECT_THAT(key(first), StartsWith("graph=mine@"));
   EXPECT_NE(key(first), key(second));
 }
 
 TEST(SweepCommand, MistakesAreOneLine) {
-  const auto one_line = [](const Words& words, int status, const std::string& text,
-                           const std::string& before = "") {
-    const Outcome outcome = run(words, before);
-    EXPECT_EQ(outcome.status, status) << outcome.err;
-    EXPECT_EQ(lines(outcome.err).size(), 1U) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(text));
-  };
   const std::string good = small_spec();
-  one_line({"sweep", good}, 2, "--output");
-  one_line({"sweep", good, "-o", out("x.txt")}, 2, "ends in .csv or .csv.gz, found");
+  expect_error({"sweep", good}, 2, "--output");
+  expect_error({"sweep", good, "-o", scratch_file("x.txt")}, 2, "ends in .csv or .csv.gz, found");
   for (const char* shard : {"0/2", "3/2", "1", "1/", "/2", "1/2x", "-1/2"}) {
-    one_line({"sweep", good, "-o", out("x.csv"), std::string("--shard=") + shard}, 2,
-             "expected I/N");
+    expect_error({"sweep", good, "-o", scratch_file("x.csv"), std::string("--shard=") + shard}, 2,
+                 "expected I/N");
   }
-  one_line({"sweep", good, "-o", out("x.csv"), "--chunk", "0"}, 2, "--chunk");
-  one_line({"sweep", out("none.json"), "-o", out("x.csv")}, 1, "expected a readable sweep spec");
+  expect_error({"sweep", good, "-o", scratch_file("x.csv"), "--chunk", "0"}, 2, "--chunk");
+  expect_error({"sweep", scratch_file("none.json"), "-o", scratch_file("x.csv")}, 1,
+               "expected a readable sweep spec");
   const auto wrong = [&](const std::string& change, const std::string& into,
                          const std::string& text) {
     std::string changed = crossing("64");
     const auto place = changed.find(change);
     ASSERT_NE(place, std::string::npos) << change;
     changed.replace(place, change.size(), into);
-    one_line({"sweep", spec("wrong.json", changed), "-o", out("x.csv")}, 1, text);
+    expect_error({"sweep", written("wrong.json", changed), "-o", scratch_file("x.csv")}, 1, text);
   };
   wrong("\"ddp\"", "\"dpp\"", "wrong.json:2:");  // a preset
   wrong("\"build\": \"mlp\"", "\"build\": \"mlpp\"",
@@ -256,14 +236,15 @@ TEST(SweepCommand, MistakesAreOneLine) {
   wrong("\"batch\": [64]", "\"batch\": [\"many\"]",
         "/rewrites/0/batch/0: expected a size of at least 1");
   wrong("\"bf16\"", "\"bf61\"", "/rewrites/1/precision/1: ");
-  EXPECT_FALSE(fs::exists(out("x.csv.parts")));
+  EXPECT_FALSE(fs::exists(scratch_file("x.csv.parts")));
   // Started by mpirun, without the module beside the program.
   fs::create_directories(scratch() / "a/b/c");
   const fs::path alone = scratch() / "a/b/c/perfpredict";
   fs::copy_file(PERFPREDICT_PROGRAM, alone, fs::copy_options::overwrite_existing);
-  const std::string errors = out("errors.txt");
+  const std::string errors = scratch_file("errors.txt");
   setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-  const int status = Started({alone.string(), "sweep", good, "-o", out("x.csv")}, errors).wait();
+  const int status =
+      Started({alone.string(), "sweep", good, "-o", scratch_file("x.csv")}, errors).wait();
   unsetenv("OMPI_COMM_WORLD_SIZE");
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_THAT(read(errors), StartsWith("expected to talk to the other ranks of this job (4), found "
@@ -294,22 +275,22 @@ std::vector<pid_t> children(pid_t parent) {
 }
 
 TEST(SweepMpi, RanksGiveTheSameFile) {
-  swept({small_spec(), "-o", out("alone.csv.gz")});
+  swept({small_spec(), "-o", scratch_file("alone.csv.gz")});
   for (const int ranks : {1, 4}) {
-    const std::string file = out("ranks.csv.gz"), errors = out("errors.txt");
+    const std::string file = scratch_file("ranks.csv.gz"), errors = scratch_file("errors.txt");
     fs::remove(file);
     const int status =
         Started(mpirun(ranks, {"sweep", small_spec(), "-o", file, "--chunk", "5"}), errors).wait();
     ASSERT_EQ(WEXITSTATUS(status), 0) << read(errors);
-    EXPECT_EQ(read(file), read(out("alone.csv.gz"))) << ranks;
+    EXPECT_EQ(read(file), read(scratch_file("alone.csv.gz"))) << ranks;
     EXPECT_FALSE(fs::exists(file + ".parts"));
   }
 }
 
 TEST(SweepMpi, AKilledRankEndsTheJobAndARestartGoesOn) {
   const std::string file = large_spec(60);  // 1,440 rows
-  swept({file, "-o", out("alone.csv.gz")});
-  const std::string output = out("killed_rank.csv.gz");
+  swept({file, "-o", scratch_file("alone.csv.gz")});
+  const std::string output = scratch_file("killed_rank.csv.gz");
   const Started job(mpirun(3, {"sweep", file, "-o", output, "--chunk", "6"}));
   wait_for_rows(output + ".parts", 3);
   const auto ranks = children(job.pid());
@@ -321,13 +302,14 @@ TEST(SweepMpi, AKilledRankEndsTheJobAndARestartGoesOn) {
   EXPECT_GT(before["finished_before"].get<int>(), 0);
   const int status = Started(mpirun(2, {"sweep", file, "-o", output})).wait();
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(read(output), read(out("alone.csv.gz")));
+  EXPECT_EQ(read(output), read(scratch_file("alone.csv.gz")));
 }
 
 TEST(SweepMpi, WhatIsWrongIsSaidOnce) {
-  const std::string errors = out("errors.txt");
+  const std::string errors = scratch_file("errors.txt");
   const int status =
-      Started(mpirun(3, {"sweep", out("none.json"), "-o", out("y.csv")}), errors).wait();
+      Started(mpirun(3, {"sweep", scratch_file("none.json"), "-o", scratch_file("y.csv")}), errors)
+          .wait();
   EXPECT_NE(status, 0);
   const auto said = lines(read(errors));
   EXPECT_EQ(std::ranges::count_if(said,

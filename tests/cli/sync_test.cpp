@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -14,12 +12,6 @@ namespace perfmodel::test_support {
 namespace sync_cli_test {
 
 using ::testing::HasSubstr;
-
-std::string written(const std::string& name, const std::string& text) {
-  const fs::path file = scratch() / name;
-  std::ofstream(file) << text;
-  return file.string();
-}
 
 TEST(SyncCommand, AnswersCasesWithTheKeysOfTheirFile) {
   const std::string file = written("cases.json", R"({"what": "two cases", "cases": [
@@ -131,13 +123,7 @@ TEST(SyncCommand, BadInputIsOneLine) {
       {{case_of(R"("scheme": "bsp", "step_time": [1], "commit_time": [1])")},
        "expected rounds or horizon, found none"}};
   for (const auto& [words, message] : bad) {
-    Words all = {"sync"};
-    all.insert(all.end(), words.begin(), words.end());
-    const Outcome outcome = run(all);
-    EXPECT_EQ(outcome.status, 1) << shown(all);
-    EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(all);
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
+    expect_error(with({"sync"}, words), 1, message);
   }
   EXPECT_EQ(run({"sync"}).status, 2);
   EXPECT_EQ(run({"sync", "--workers", "a:1:5", "--gpu", "p4"}).status, 2);

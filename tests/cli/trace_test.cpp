@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "program.hpp"
+#include "samples.hpp"
 
 namespace perfmodel::test_support {
 namespace trace_test {
@@ -56,17 +56,55 @@ std::string traced(const std::string& name, const Program& program) {
   return file;
 }
 
-Json of(const Words& words) {
-  Words all = words;
-  all.emplace_back("--json");
-  const auto done = run(all);
-  EXPECT_EQ(done.status, 0) << done.err;
-  return Json::parse(done.out);
+TEST(TraceCommand, CountsWhatTheSamplesHold) {
+  std::size_t checked = 0;
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures["kind"] != "kineto") continue;
+    SCOPED_TRACE(name);
+    const Json report = json_of({"trace", sample(name)});
+    EXPECT_EQ(report["events"], figures["events"]);
+    EXPECT_EQ(report["kernels_total"], figures["kernels_total"]);
+    EXPECT_EQ(report["memcpy_total"], figures["memcpy"]);
+    EXPECT_EQ(report["memset_total"], figures["memset"]);
+    EXPECT_EQ(report["gpu_without_launch"], figures["gpu_without_launch"]);
+    EXPECT_NEAR(report["gpu_busy_us"], figures["gpu_busy_us"], 0.01);
+    EXPECT_TRUE(report["gpu"].is_string());
+    EXPECT_EQ(report["streams"], report["stream_list"].size());
+    double kernels = sum_of(report["top_kernels"], "count");
+    EXPECT_EQ(kernels, report["kernels_total"]);
+    ASSERT_EQ(report["iterations"].size(), figures["iterations"].size());
+    for (std::size_t i = 0; i < report["iterations"].size(); ++i) {
+      const Json &own = report["iterations"][i], &other = figures["iterations"][i];
+      EXPECT_EQ(own["name"], other["name"]);
+      EXPECT_EQ(own["kernels"], other["kernels"]);
+      EXPECT_NEAR(own["wall_us"], other["wall_us"], 0.01);
+      EXPECT_NEAR(own["gpu_busy_us"], other["gpu_busy_us"], 0.01);
+    }
+    EXPECT_EQ(run({"trace", sample(name)}).status, 0);
+    ++checked;
+  }
+  EXPECT_GT(checked, 20U);
+}
+
+TEST(TraceCommand, AWindowHoldsOnlyItsIterations) {
+  const Json all = json_of({"trace", sample("kineto_plain_2023.json")});
+  const Json second = json_of({"trace", sample("kineto_plain_2023.json"), "--iterations", "1:2"});
+  ASSERT_EQ(second["iterations"].size(), 1U);
+  EXPECT_EQ(second["iterations"][0], all["iterations"][1]);
+  EXPECT_EQ(second["kernels_total"], second["iterations"][0]["kernels"]);
+  EXPECT_EQ(second["events"], all["events"]);
+}
+
+TEST(TraceCommand, SalvageKeepsWhatIsComplete) {
+  const std::string broken = sample("bad_cut_off_between.json");
+  expect_error({"trace", broken}, 1, "expected");
+  const Json report = json_of({"trace", broken, "--salvage"});
+  EXPECT_FALSE(report["warnings"].empty());
 }
 
 TEST(TraceAnalysisCommand, FlopOverTimeByHand) {
   // 2 * 256^3 FLOP in 40 us: 0.839 TFLOP/s; 3 matrices of 256 KiB: 19.7 GB/s.
-  const Json json = of({"trace", traced("flop", {})});
+  const Json json = json_of({"trace", traced("flop", {})});
   const Json& mm = json["ops"][0];
   EXPECT_EQ(mm["name"], "aten::mm");
   EXPECT_EQ(mm["category"], "gemm");
@@ -80,12 +118,12 @@ TEST(TraceAnalysisCommand, FlopOverTimeByHand) {
 
 TEST(TraceAnalysisCommand, CompareNamesTheOpAndTheAmount) {
   const std::string before = traced("before", {}), after = traced("after", {.mm_us = 80});
-  const Json same = of({"trace", before, "--compare", before});
+  const Json same = json_of({"trace", before, "--compare", before});
   EXPECT_EQ(same["schema"], "perfmodel-trace-comparison");
   EXPECT_TRUE(same["ops"].empty());
   EXPECT_TRUE(same["kernels"].empty());
   EXPECT_EQ(same["change_us"], 0.0);
-  const Json changed = of({"trace", before, "--compare", after});
+  const Json changed = json_of({"trace", before, "--compare", after});
   ASSERT_EQ(changed["ops"].size(), 1U);
   EXPECT_EQ(changed["ops"][0]["op"], "aten::mm");
   EXPECT_EQ(changed["ops"][0]["change_us"], 40.0);
@@ -122,18 +160,12 @@ TEST(TraceAnalysisCommand, WhatIsMissingIsSaid) {
   EXPECT_EQ(run({"trace", mm, traced("mm2", {}), "--compare", mm}).status, 2);
 }
 
-double sum_of(const Json& rows, const char* key) {
-  double sum = 0;
-  for (const Json& row : rows) sum += row[key].get<double>();
-  return sum;
-}
-
 // Each step: 10 us, an op of 30 us (5 us to its call of 5 us), a kernel of 40 us, 960 us of
 // nothing.
 TEST(PredictionAgainstATrace, TermsByHandAndSums) {
   const std::string file = traced("against", {});
-  const Json json =
-      of({"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", file});
+  const Json json = json_of(
+      {"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", file});
   ASSERT_EQ(json["against"].size(), 1U);
   const Json& against = json["against"][0];
   EXPECT_EQ(against["trace"], "against.json");
@@ -169,8 +201,8 @@ TEST(PredictionAgainstATrace, TermsByHandAndSums) {
 
 TEST(PredictionAgainstATrace, SlowerKernelsAreThatFamilyAndThatAmount) {
   const std::string file = traced("fast", {}), slower = traced("slower", {.mm_us = 100});
-  const Json json =
-      of({"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", slower});
+  const Json json = json_of(
+      {"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", slower});
   const Json& against = json["against"][0];
   EXPECT_EQ(against["families"][0]["change_us"], -60.0);
   EXPECT_EQ(against["ops"][0]["op"], "aten::mm");
@@ -189,10 +221,10 @@ TEST(PredictionAgainstATrace, OtherJobsAndOtherGpusAreSaid) {
                          traced("idle_job", {.device = false})});
   EXPECT_EQ(idle.status, 1);
   EXPECT_THAT(idle.err, HasSubstr("expected device work to compare, found none"));
-  EXPECT_THAT(
-      of({"predict", file, "--gpu", "a100-sxm-40gb", "--against", file})["against"][0]["warnings"]
-          .dump(),
-      HasSubstr("another GPU than was asked for: Tesla V100"));
+  EXPECT_THAT(json_of({"predict", file, "--gpu", "a100-sxm-40gb", "--against",
+                       file})["against"][0]["warnings"]
+                  .dump(),
+              HasSubstr("another GPU than was asked for: Tesla V100"));
   EXPECT_EQ(run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against", file, file}).status, 2);
   EXPECT_EQ(run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against", file,
                  "--against-iterations", "1:3"})
@@ -202,7 +234,7 @@ TEST(PredictionAgainstATrace, OtherJobsAndOtherGpusAreSaid) {
 
 TEST(TraceInPlaceOfAGraph, IsPredictedWithItsOwnHost) {
   const std::string file = traced("as_graph", {});
-  const Json json = of({"predict", file, "--gpu", "v100-sxm2-32gb"});
+  const Json json = json_of({"predict", file, "--gpu", "v100-sxm2-32gb"});
   EXPECT_EQ(json["provenance"]["overheads"]["file"], "as_graph.json");
   EXPECT_EQ(json["ops"][0]["name"], "aten::mm");
   EXPECT_EQ(json["ops"][0]["kernels"][0]["family"], "gemm");
@@ -210,11 +242,11 @@ TEST(TraceInPlaceOfAGraph, IsPredictedWithItsOwnHost) {
 
 TEST(TraceInPlaceOfAGraph, WithoutShapesKernelsKeepTheirTime) {
   const std::string file = traced("no_sizes", {.shapes = false});
-  const Json same = of({"predict", file, "--gpu", "v100-sxm2-32gb"});
+  const Json same = json_of({"predict", file, "--gpu", "v100-sxm2-32gb"});
   EXPECT_NEAR(same["kernel_sum_us"].get<double>(), 40, 1e-3);
   EXPECT_THAT(same["warnings"].dump(), HasSubstr("the trace has no shapes"));
   // Products by the peaks: 15.7 to 19.5 TFLOP/s.
-  const Json other = of({"predict", file, "--gpu", "a100-sxm-40gb"});
+  const Json other = json_of({"predict", file, "--gpu", "a100-sxm-40gb"});
   EXPECT_NEAR(other["kernel_sum_us"].get<double>(), 40 * 15.7 / 19.5, 0.05);
 }
 
@@ -235,7 +267,7 @@ TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
   for (const bool shapes : {true, false}) {
     const char* refusal = shapes ? "name its size: --batch OLD=NEW" : "record_shapes=True";
     const std::string file = traced(shapes ? "asked" : "asked_bare", {.shapes = shapes});
-    const double step = of({"predict", file, "--gpu", "a100-sxm-40gb"})["e2e_us"];
+    const double step = json_of({"predict", file, "--gpu", "a100-sxm-40gb"})["e2e_us"];
     const auto requests = scratch() / "requests";
     std::ofstream(requests)
         << Json{{"op", "load"}, {"name", "t"}, {"file", file}} << "\n"
@@ -288,7 +320,7 @@ TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {
       << R"({"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 15, "args": {"Bytes": 1024,
              "Addr": 1, "Total Allocated": 4294967296, "Total Reserved": 8589934592,
              "Device Type": 1, "Device Id": 0}}]})";
-  const Json json = of({"memory", file, "--gpu", "t4"});
+  const Json json = json_of({"memory", file, "--gpu", "t4"});
   EXPECT_EQ(json["peak_allocated_bytes"], 4294967296);
   EXPECT_EQ(json["peak_reserved_bytes"], 8589934592);
   EXPECT_EQ(json["fits"], true);
@@ -303,7 +335,7 @@ TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {
 TEST(TraceInPlaceOfAGraph, KeepsWhatItLacksWhenItIsWritten) {
   const std::string graph = (scratch() / "written.json").string();
   ASSERT_EQ(run({"rewrite", traced("written_trace", {}), "-o", graph}).status, 0);
-  EXPECT_EQ(of({"predict", graph, "--gpu", "t4"})["ops"][0]["name"], "aten::mm");
+  EXPECT_EQ(json_of({"predict", graph, "--gpu", "t4"})["ops"][0]["name"], "aten::mm");
   const auto done = run({"predict", graph, "--gpu", "t4", "--world", "8", "--strategy", "ddp"});
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.err, HasSubstr("expected an execution graph for a strategy, found a trace"));

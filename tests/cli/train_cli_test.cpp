@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -21,42 +20,11 @@ namespace train_cli_test {
 
 using namespace perfmodel::test_support;
 
-std::string written(const std::string& name, const std::string& text) {
-  std::ofstream(scratch() / name, std::ios::binary) << text;
-  return (scratch() / name).string();
-}
-std::string path(const std::string& name) { return (scratch() / name).string(); }
-
-// stderr is one line that holds `part`, stdout is empty.
-void expect_complaint(const Words& arguments, int status, const std::string& part) {
-  SCOPED_TRACE(shown(arguments));
-  const Outcome outcome = run(arguments);
-  EXPECT_EQ(outcome.status, status);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
-}
-
 void expect_success(const Words& arguments) {
   const Outcome outcome = run(arguments);
   EXPECT_EQ(outcome.status, 0) << shown(arguments) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   EXPECT_NE(outcome.out, "");
-}
-
-Json json_of(Words arguments) {
-  arguments.push_back("--json");
-  SCOPED_TRACE(shown(arguments));
-  const Outcome outcome = run(arguments);
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.err, "");
-  Json document = Json::parse(outcome.out, nullptr, false);
-  EXPECT_FALSE(document.is_discarded()) << outcome.out.substr(0, 200);
-  if (document.is_discarded()) return Json::object();
-  EXPECT_TRUE(document["schema"].is_string());
-  EXPECT_TRUE(document["version"].is_number_integer());
-  EXPECT_TRUE(document["program"]["git"].is_string());
-  return document;
 }
 
 // Measurements of two GPUs and a model of them, made once.
@@ -67,8 +35,8 @@ const std::string& data() {
 }
 const std::string& model() {
   static const std::string file = [] {
-    expect_success({"train", data(), "-o", path("model.json"), "--no-validation"});
-    return path("model.json");
+    expect_success({"train", data(), "-o", scratch_file("model.json"), "--no-validation"});
+    return scratch_file("model.json");
   }();
   return file;
 }
@@ -121,27 +89,28 @@ TEST(TrainUsage, TheMainProgramKnowsBothCommands) {
 }
 
 TEST(TrainUsage, MistakesExitWithTwoAndOneLine) {
-  expect_complaint({"train"}, 2, "DATA");
-  expect_complaint({"train", data()}, 2, "--output");
-  expect_complaint({"train", data(), "-o", path("x.json"), "--rows", "some"}, 2, "--rows");
-  expect_complaint({"train", data(), "-o", path("x.json"), "--seed", "one"}, 2, "--seed");
-  expect_complaint({"train", "--calibrate", data(), "-o", path("x.json")}, 2, "--model");
-  expect_complaint({"train", data(), "--model", "m.json", "-o", path("x.json")}, 2, "--calibrate");
-  expect_complaint(
-      {"train", data(), "--calibrate", data(), "--model", model(), "-o", path("x.json")}, 2,
+  expect_error({"train"}, 2, "DATA");
+  expect_error({"train", data()}, 2, "--output");
+  expect_error({"train", data(), "-o", scratch_file("x.json"), "--rows", "some"}, 2, "--rows");
+  expect_error({"train", data(), "-o", scratch_file("x.json"), "--seed", "one"}, 2, "--seed");
+  expect_error({"train", "--calibrate", data(), "-o", scratch_file("x.json")}, 2, "--model");
+  expect_error({"train", data(), "--model", "m.json", "-o", scratch_file("x.json")}, 2,
+               "--calibrate");
+  expect_error(
+      {"train", data(), "--calibrate", data(), "--model", model(), "-o", scratch_file("x.json")}, 2,
       "DATA");
-  expect_complaint({"train", data(), "-o", path("x.json"), "--rounds", "7"}, 2, "--rounds");
-  expect_complaint({"eval"}, 2, "FILES");
-  expect_complaint({"eval", data()}, 2, "--model");
-  expect_complaint({"eval", data(), "--graphs"}, 2, "OPGRAPHS GRAPHS E2E");
-  expect_complaint({"eval", data(), "--model", model(), "--shapes", "big"}, 2, "--shapes");
-  EXPECT_FALSE(fs::exists(path("x.json")));
+  expect_error({"train", data(), "-o", scratch_file("x.json"), "--rounds", "7"}, 2, "--rounds");
+  expect_error({"eval"}, 2, "FILES");
+  expect_error({"eval", data()}, 2, "--model");
+  expect_error({"eval", data(), "--graphs"}, 2, "OPGRAPHS GRAPHS E2E");
+  expect_error({"eval", data(), "--model", model(), "--shapes", "big"}, 2, "--shapes");
+  EXPECT_FALSE(fs::exists(scratch_file("x.json")));
 }
 
 // ---- train -------------------------------------------------------------------------------------
 
 TEST(TrainCommand, ReportsKeptOutErrorsAndPlots) {
-  const std::string file = path("judged.json"), plots = path("plots");
+  const std::string file = scratch_file("judged.json"), plots = scratch_file("plots");
   const Json json = json_of({"train", data(), "-o", file, "--report", plots, "--note", "made up"});
   EXPECT_EQ(json["schema"], "perfmodel-train");
   EXPECT_EQ(json["model"], "judged.json");
@@ -170,7 +139,7 @@ TEST(TrainCommand, ReportsKeptOutErrorsAndPlots) {
 }
 
 TEST(TrainCommand, TablesFitAHundredColumnsWithoutEscapes) {
-  const Outcome outcome = run({"train", data(), "-o", path("text.json")});
+  const Outcome outcome = run({"train", data(), "-o", scratch_file("text.json")});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");  // no progress bar in a pipe
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
@@ -185,7 +154,7 @@ TEST(TrainCommand, TablesFitAHundredColumnsWithoutEscapes) {
 }
 
 TEST(TrainCommand, EqualRunsGiveEqualBytes) {
-  const std::string again = path("again.json"), other = path("other.json");
+  const std::string again = scratch_file("again.json"), other = scratch_file("other.json");
   expect_success({"train", data(), "-o", again, "--no-validation"});
   EXPECT_EQ(read(again), read(model()));
   expect_success({"train", data(), "-o", other, "--no-validation", "--seed", "2"});
@@ -196,7 +165,7 @@ TEST(TrainCommand, CalibratesForANewGpu) {
   const perfmodel::test_support::Campaign slow{.seed = 4, .slowness = 1.5};
   const std::string few = written("few.csv", kAddHead + add_rows("P100", 10, slow)),
                     all = written("all.csv", kAddHead + add_rows("P100", 60, {.slowness = 1.5})),
-                    file = path("p100.json");
+                    file = scratch_file("p100.json");
   const Json json = json_of({"train", "--calibrate", few, "--model", model(), "-o", file});
   EXPECT_EQ(json["rows"], 10);
   const Json before = json_of({"eval", all, "--model", model()});
@@ -210,7 +179,7 @@ TEST(TrainCommand, FewShotStudy) {
       written("three.csv", kAddHead + add_rows("A100-PCIE-40GB", 60) + add_rows("V100", 60) +
                                add_rows("P100", 250, {.slowness = 1.5}));
   const Json json = json_of({"train", file, "--few-shot", "P100-PCIE-16GB", "--report",
-                             path("study")});  // under any of its names
+                             scratch_file("study")});  // under any of its names
   EXPECT_EQ(json["gpu"], "p100-pcie-16gb");
   for (const char* sampling : {"random", "k-means"}) {
     const Json& points = json[sampling];
@@ -221,17 +190,17 @@ TEST(TrainCommand, FewShotStudy) {
       EXPECT_LE(point["mape"], point["high"].get<double>() + 1e-9);
     }
   }
-  EXPECT_GT(elements_of(read(path("study/few-shot-p100-pcie-16gb.svg"))), 20);
-  expect_complaint({"train", file, "--few-shot", "p101"}, 1, "p100-pcie-16gb");
-  expect_complaint({"train", file, "--few-shot", "h100"}, 1, "rows of GPU h100-sxm-80gb");
+  EXPECT_GT(elements_of(read(scratch_file("study/few-shot-p100-pcie-16gb.svg"))), 20);
+  expect_error({"train", file, "--few-shot", "p101"}, 1, "p100-pcie-16gb");
+  expect_error({"train", file, "--few-shot", "h100"}, 1, "rows of GPU h100-sxm-80gb");
 }
 
 TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {
   const std::string target = written("kept.json", "old");
   const auto refused = [&](const std::string& text, const std::string& part) {
     const std::string file = written("bad.csv", text);
-    expect_complaint({"train", file, "-o", target}, 1, part);
-    expect_complaint({"eval", file, "--model", model()}, 1, part);
+    expect_error({"train", file, "-o", target}, 1, part);
+    expect_error({"eval", file, "--model", model()}, 1, part);
     EXPECT_EQ(read(target), "old");
   };
   const std::string head = "device,op,dtype,rows,cols,time_us\n";
@@ -248,15 +217,15 @@ TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {
   refused("", "expected a header, found an empty file");
   refused(head, "only a header");
   refused(head + "t4,adam,fp32,8,8,5\n", "expected");
-  expect_complaint({"train", path("none.csv"), "-o", target}, 1, "none.csv");
-  expect_complaint({"train", data(), "-o", target, "--family", "gem"}, 1, "gemm");
-  expect_complaint({"train", data(), "-o", target, "--family", "gemm"}, 1, "expected rows");
+  expect_error({"train", scratch_file("none.csv"), "-o", target}, 1, "none.csv");
+  expect_error({"train", data(), "-o", target, "--family", "gem"}, 1, "gemm");
+  expect_error({"train", data(), "-o", target, "--family", "gemm"}, 1, "expected rows");
   EXPECT_EQ(read(target), "old");
   // Told before all is fitted.
-  const std::string nowhere = path("no/such.json");
-  expect_complaint({"train", data(), "-o", nowhere}, 1, nowhere);
-  expect_complaint({"train", data(), "-o", data() + "/"}, 1, data());
-  EXPECT_FALSE(fs::exists(path("no")));
+  const std::string nowhere = scratch_file("no/such.json");
+  expect_error({"train", data(), "-o", nowhere}, 1, nowhere);
+  expect_error({"train", data(), "-o", data() + "/"}, 1, data());
+  EXPECT_FALSE(fs::exists(scratch_file("no")));
 }
 
 // ---- a campaign of one GPU ---------------------------------------------------------------------
@@ -286,7 +255,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 
 TEST(TrainFolder, WritesOneFilePerFamilyAndOneTable) {
-  const std::string out = path("models/h100-sxm-80gb/");  // is made
+  const std::string out = scratch_file("models/h100-sxm-80gb/");  // is made
   const Outcome outcome = run({"train", campaign(), "-o", out});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
@@ -327,7 +296,7 @@ TEST(TrainFolder, SaysWhatWasNotFitted) {
     }
     return rows + half + "t4,adam,fp32,64,64,train,1,9\n";
   }());
-  const std::string out = path("few_models");
+  const std::string out = scratch_file("few_models");
   fs::create_directories(out);  // a folder without a slash at its end
   const Json json = json_of({"train", few, "-o", out, "--no-validation"});
   EXPECT_EQ(names_in(out), std::vector<std::string>{"elementwise-float32.json"});
@@ -346,15 +315,15 @@ TEST(TrainFolder, SaysWhatWasNotFitted) {
 }
 
 TEST(TrainFolder, BadFoldersAreOneLine) {
-  const std::string empty = path("empty"), out = path("nothing/");
+  const std::string empty = scratch_file("empty"), out = scratch_file("nothing/");
   fs::create_directories(empty);
-  expect_complaint({"train", empty, "-o", out}, 1, "expected tables of kernels");
+  expect_error({"train", empty, "-o", out}, 1, "expected tables of kernels");
   EXPECT_FALSE(fs::exists(out));
   std::ofstream(fs::path(empty) / "gemm.csv") << "op\n";
   std::ofstream(fs::path(empty) / "gemm.csv.gz") << "op\n";
-  expect_complaint({"train", empty, "-o", out}, 1, "expected each table once");
+  expect_error({"train", empty, "-o", out}, 1, "expected each table once");
   const std::string few = written("too_few.csv", kAddHead + add_rows("t4", 20));
-  expect_complaint({"train", few, "-o", out}, 1, "expected at least 50 rows");
+  expect_error({"train", few, "-o", out}, 1, "expected at least 50 rows");
   EXPECT_TRUE(names_in(out).empty());
 }
 
@@ -373,12 +342,12 @@ TEST(ModelFilesOfUsers, BrokenOnesAreOneLine) {
            {text.substr(0, text.size() / 2), ": expected a whole JSON document"},
            {"", "broken.json:1:1: expected a whole JSON document"}}) {
     const std::string file = written("broken.json", content);
-    expect_complaint({"eval", data(), "--model", file}, 1, part);
-    expect_complaint({"kernels", kernels, "--gpu", "t4", "--models", file}, 1, part);
-    expect_complaint({"train", "--calibrate", data(), "--model", file, "-o", target}, 1, part);
+    expect_error({"eval", data(), "--model", file}, 1, part);
+    expect_error({"kernels", kernels, "--gpu", "t4", "--models", file}, 1, part);
+    expect_error({"train", "--calibrate", data(), "--model", file, "-o", target}, 1, part);
     EXPECT_EQ(read(target), "old");
   }
-  expect_complaint({"eval", data(), "--model", path("none.json")}, 1, "none.json");
+  expect_error({"eval", data(), "--model", scratch_file("none.json")}, 1, "none.json");
 }
 
 TEST(ModelFilesOfUsers, PriceKernels) {
@@ -421,7 +390,7 @@ TEST(EvalCommand, GivesErrorsByDeviceAndOp) {
   EXPECT_EQ(json_of({"eval", file, "--model", model(), "--shapes", "llm"})["rows"], 30);
   EXPECT_EQ(json_of({"eval", file, "--model", model(), "--shapes", "train"})["rows"], 40);
   EXPECT_EQ(json_of({"eval", file, file, "--model", model()})["rows"], 140);
-  expect_complaint({"eval", file, "--model", model(), "--min-us", "1e9"}, 1, "expected measured");
+  expect_error({"eval", file, "--model", model(), "--min-us", "1e9"}, 1, "expected measured");
   const Outcome table = run({"eval", file, "--model", model()});
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("v100-sxm2-16gb"), std::string::npos) << table.out;
@@ -466,17 +435,17 @@ TEST(EvalCommand, JudgesWholeModels) {
                with = gaps["graphs"][0]["predicted_ms"];
   EXPECT_EQ(json["graphs"][0]["graph"], "g");
   EXPECT_NEAR(with - without, 5, 1e-6);
-  expect_complaint({"eval", ops, "--model", model(), "--kernel-gap", "1"}, 2, "--kernel-gap");
+  expect_error({"eval", ops, "--model", model(), "--kernel-gap", "1"}, 2, "--kernel-gap");
   // Elementwise kernels by the model file, the rest by the heuristic.
   const Json own = json_of({"eval", "--graphs", ops, graphs, e2e, "--model", model()});
   EXPECT_NE(own["graphs"][0]["predicted_ms"], own["graphs"][0]["heuristic_ms"]);
   const Outcome table = run({"eval", "--graphs", ops, graphs, e2e, "--model", model()});
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_NE(table.out.find("v100-sxm2-16gb"), std::string::npos);
-  expect_complaint(
+  expect_error(
       {"eval", "--graphs", ops, graphs, written("bad_e2e.csv", head + "T4,m,inf,none,i,2\n")}, 1,
       "\"i\"");
-  expect_complaint({"eval", "--graphs", ops, graphs, path("none.csv")}, 1, "none.csv");
+  expect_error({"eval", "--graphs", ops, graphs, scratch_file("none.csv")}, 1, "none.csv");
 }
 
 }  // namespace train_cli_test

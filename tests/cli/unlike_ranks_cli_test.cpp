@@ -1,10 +1,8 @@
 // Jobs of unlike ranks, searches that several processes share, as users call them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
 
-#include <fstream>
 #include <string>
 
 #include "program.hpp"
@@ -12,31 +10,19 @@
 namespace perfmodel::test_support {
 namespace unlike_ranks_test {
 
-using ::testing::HasSubstr;
-
 std::string mlp() {
-  static const std::string file = [] {
-    const std::string made = (scratch() / "unlike_mlp.json").string();
-    EXPECT_EQ(run({"build", "mlp", "--batch", "512", "-o", made}).status, 0);
-    return made;
-  }();
+  static const std::string file = built("unlike_mlp.json", {"mlp", "--batch", "512"});
   return file;
 }
 
 Json predicted(Words words) {
   words.insert(words.begin(), {"predict", mlp()});
-  words.push_back("--json");
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return Json::parse(outcome.out, nullptr, false);
+  return json_of(words);
 }
 
 void expect_refused(Words words, int status, const std::string& message) {
   words.insert(words.begin(), {"predict", mlp()});
-  const Outcome outcome = run(words);
-  EXPECT_EQ(outcome.status, status) << shown(words);
-  EXPECT_THAT(outcome.err, HasSubstr(message));
-  EXPECT_EQ(outcome.out, "");
+  expect_error(words, status, message);
 }
 
 TEST(UnlikeRanks, KindsAndStragglersAreReported) {

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <sstream>
 
 #include "program.hpp"
@@ -14,11 +13,7 @@ using ::testing::Not;
 
 // A DLRM as the command builds it.
 std::string dlrm() {
-  static const std::string file = [] {
-    const std::string name = (scratch() / "dlrm.json").string();
-    EXPECT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "512", "-o", name}).status, 0);
-    return name;
-  }();
+  static const std::string file = built("dlrm.json", {"dlrm", "--preset", "ddp", "--batch", "512"});
   return file;
 }
 
@@ -149,20 +144,15 @@ TEST(WhatIfCommand, RefusalsAreNumberedOnceBelowTheTable) {
 }
 
 TEST(WhatIfCommand, MistakesAreOneLine) {
-  const auto one_line = [](const Outcome& outcome, int status, const std::string& text) {
-    EXPECT_EQ(outcome.status, status) << outcome.err;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(text));
-  };
-  one_line(run({"whatif", dlrm()}), 2, "--gpu");
-  one_line(run({"whatif", dlrm(), "--gpu", "a100-sxm-40", "--batch", "8"}), 1, "a100-sxm-40gb");
-  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--batch", "none"}), 2, "--batch");
-  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--batch", "8", "--batch", "16"}), 2,
-           "found twice");
-  one_line(run({"whatif", "nowhere.json", "--gpu", "t4"}), 1, "nowhere.json");
+  expect_error({"whatif", dlrm()}, 2, "--gpu");
+  expect_error({"whatif", dlrm(), "--gpu", "a100-sxm-40", "--batch", "8"}, 1, "a100-sxm-40gb");
+  expect_error({"whatif", dlrm(), "--gpu", "t4", "--batch", "none"}, 2, "--batch");
+  expect_error({"whatif", dlrm(), "--gpu", "t4", "--batch", "8", "--batch", "16"}, 2,
+               "found twice");
+  expect_error({"whatif", "nowhere.json", "--gpu", "t4"}, 1, "nowhere.json");
   // Every variant refused: nothing is written.
   const std::string csv = (scratch() / "refused_variants.csv").string();
-  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--sequence", "7", "--csv", csv}), 1, "sequence");
+  expect_error({"whatif", dlrm(), "--gpu", "t4", "--sequence", "7", "--csv", csv}, 1, "sequence");
   EXPECT_FALSE(fs::exists(csv));
 }
 
