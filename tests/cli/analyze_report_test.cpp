@@ -67,10 +67,10 @@ TEST(AnalyzeCli, SaysWhatItNeeds) {
 }
 
 TEST(ReportCli, OneFileThatHoldsThePredictionAndNothingOfTheNetwork) {
-  const std::string file = (scratch() / "gpt.html").string();
-  const std::string speedscope = (scratch() / "gpt.speedscope.json").string();
+  const std::string file = scratch_file("gpt.html");
+  const std::string speedscope = scratch_file("gpt.speedscope.json");
   const auto outcome = run({"report", small_gpt(), "--gpu", "a100-sxm-40gb", "-o", file,
-                            "--speedscope", speedscope, "--csv", (scratch() / "gpt.csv").string()});
+                            "--speedscope", speedscope, "--csv", scratch_file("gpt.csv")});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, file + "\n");
   const std::string page = read(file);
@@ -99,7 +99,7 @@ TEST(ReportCli, OneFileThatHoldsThePredictionAndNothingOfTheNetwork) {
   EXPECT_NEAR(path, one["step_us"].get<double>(), 2e-3 * path);
 
   // Fewer slices than events: the sums stay, and the page says what it leaves out.
-  const std::string few = (scratch() / "few.html").string();
+  const std::string few = scratch_file("few.html");
   ASSERT_EQ(
       run({"report", small_gpt(), "--gpu", "a100-sxm-40gb", "-o", few, "--slices", "10"}).status,
       0);
@@ -135,14 +135,14 @@ TEST(ReportCli, OneFileThatHoldsThePredictionAndNothingOfTheNetwork) {
 }
 
 TEST(ReportCli, NamesWithMarkupStayNames) {
-  const std::string trace = (scratch() / "markup.json").string();
+  const std::string trace = scratch_file("markup.json");
   std::ofstream(trace)
       << R"({"deviceProperties": [{"id": 0, "name": "Tesla V100"}], "traceEvents": [)"
       << R"({"ph":"X","cat":"cpu_op","name":"</script><script>alert(1)</script>","pid":1,"tid":1,"ts":0,"dur":50,"args":{}},)"
       << R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":5,"dur":5,"args":{"correlation":1}},)"
       << R"({"ph":"X","cat":"kernel","name":"<img src=x onerror=alert(1)>","pid":0,"tid":7,"ts":12,"dur":30,)"
       << R"("args":{"device":0,"stream":7,"correlation":1}}]})";
-  const std::string file = (scratch() / "markup.html").string();
+  const std::string file = scratch_file("markup.html");
   const auto outcome = run({"report", trace, "-o", file, "--title", "<b>bold</b>"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string page = read(file);
@@ -160,10 +160,10 @@ TEST(ReportCli, NamesWithMarkupStayNames) {
 }
 
 TEST(ReportCli, DocumentsOfOtherCommands) {
-  const std::string document = (scratch() / "whatif.json").string();
+  const std::string document = scratch_file("whatif.json");
   std::ofstream(document)
       << run({"whatif", small_gpt(), "--gpus", "t4,a100-sxm-40gb", "--batch", "8", "--json"}).out;
-  const std::string file = (scratch() / "whatif.html").string();
+  const std::string file = scratch_file("whatif.html");
   ASSERT_EQ(run({"report", document, "-o", file}).status, 0);
   const Json data = data_of(read(file));
   const Json rows = Json::parse(read(document))["rows"];

@@ -70,11 +70,11 @@ TEST(UnknownArchitecture, LikeAnotherIsSaidFirstAndOutOfRange) {
 
   EXPECT_EQ(json_of({"whatif", graph(), "--gpu", gpu, "--batch", "128"})["warnings"][0], kStandsIn);
   std::ofstream(scratch() / "gemms.csv") << "op,m,n,k,dtype\ngemm,512,512,512,fp32\n";
-  const Json kernels_table = json_of({"kernels", (scratch() / "gemms.csv").string(), "--gpu", gpu});
+  const Json kernels_table = json_of({"kernels", scratch_file("gemms.csv"), "--gpu", gpu});
   EXPECT_EQ(kernels_table["warnings"][0], kStandsIn);
   EXPECT_EQ(kernels_table["kernels"][0]["in_range"], false);
   std::ofstream(scratch() / "tables.csv") << "table,rows,dim,pooling\na,1000000,64,10\n";
-  EXPECT_EQ(json_of({"shard", (scratch() / "tables.csv").string(), "--gpu", gpu, "--world", "2",
+  EXPECT_EQ(json_of({"shard", scratch_file("tables.csv"), "--gpu", gpu, "--world", "2",
                      "--batch-per-gpu", "256"})["warnings"][0],
             kStandsIn);
 
@@ -82,7 +82,7 @@ TEST(UnknownArchitecture, LikeAnotherIsSaidFirstAndOutOfRange) {
                                                             {"version", 1},
                                                             {"graphs", {{{"build", "mlp"}}}},
                                                             {"gpus", {gpu, "t4"}}});
-  const std::string table = (scratch() / "sweep.csv").string();
+  const std::string table = scratch_file("sweep.csv");
   EXPECT_EQ(json_of({"sweep", spec, "-o", table})["warnings"], Json({kStandsIn}));
   fs::remove(table);
   EXPECT_NE(run({"sweep", spec, "-o", table}).out.find("architecture rubin"), std::string::npos);

@@ -33,7 +33,7 @@ TEST(StandardInput, StandsForAnyGraphOrTrace) {
   words.push_back("--json");
   const double step = Json::parse(output_of(words, graph))["e2e_us"];
   EXPECT_GT(step, 0);
-  const std::string made = (scratch() / "rewritten.json").string();
+  const std::string made = scratch_file("rewritten.json");
   output_of({"rewrite", "-", "--batch", "8", "-o", made}, "cat '" + sample(kGraph) + "' |");
 }
 
@@ -108,7 +108,7 @@ std::string chain(int nodes) {
 }
 
 TEST(Hostile, AChainOfParentsNeedsNoStack) {
-  const std::string made = (scratch() / "chain_out.json").string();
+  const std::string made = scratch_file("chain_out.json");
   const std::string endless = chain(200'000), longest = chain(4000);
   for (Words words : {predict(endless), Words{"rewrite", endless, "--batch", "2", "-o", made}}) {
     expect_error(words, 1, "expected at most 1000 nodes within nodes, found more around id 1001");
@@ -179,7 +179,7 @@ std::string planted_graph() {
 
 TEST(Secrets, OfTracesReachNoOutput) {
   const std::string trace = planted_trace();
-  const std::string timeline = (scratch() / "replayed.json").string();
+  const std::string timeline = scratch_file("replayed.json");
   expect_no_secret({"trace", trace}, 0);
   expect_no_secret({"trace", trace, "--json"}, 0);
   expect_no_secret({"replay", trace, "--timeline", timeline}, 0, {timeline});
@@ -192,8 +192,8 @@ TEST(Secrets, OfTracesReachNoOutput) {
 
 TEST(Secrets, OfGraphsReachNoOutput) {
   const std::string graph = planted_graph();
-  const std::string timeline = (scratch() / "predicted.json").string();
-  const std::string rewritten = (scratch() / "secret_rewritten.json").string();
+  const std::string timeline = scratch_file("predicted.json");
+  const std::string rewritten = scratch_file("secret_rewritten.json");
   Words words = predict(graph);
   words.insert(words.end(), {"--timeline", timeline});
   expect_no_secret(words, 0, {timeline});
@@ -330,7 +330,7 @@ TEST(Nasty, IdsOfKernelsAreRefused) {
 // ---- files that other files name ---------------------------------------------------------------
 
 TEST(NamesInFiles, OpenNoOtherFile) {
-  const std::string gpu = gpu_file("name", "t4"), pipe = (scratch() / "pipe.json").string();
+  const std::string gpu = gpu_file("name", "t4"), pipe = scratch_file("pipe.json");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // who opens it waits for good
   for (const std::string& path : {gpu, pipe}) {
     const std::string table =

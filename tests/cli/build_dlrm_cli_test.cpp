@@ -23,7 +23,7 @@ struct Built {
 };
 
 Built build(const Words& flags) {
-  const std::string file = (scratch() / "built.json").string();
+  const std::string file = scratch_file("built.json");
   Words words = {"build", "dlrm", "-o", file, "--json"};
   words.insert(words.end(), flags.begin(), flags.end());
   const Outcome outcome = run(words);
@@ -32,7 +32,7 @@ Built build(const Words& flags) {
 }
 
 std::string complaint(const Words& flags, int status) {
-  const std::string file = (scratch() / "never.json").string();
+  const std::string file = scratch_file("never.json");
   Words words = {"build", "dlrm", "-o", file};
   words.insert(words.end(), flags.begin(), flags.end());
   const Outcome outcome = run(words);
@@ -104,7 +104,7 @@ TEST(BuildDlrmCommand, CrossNetworkAndSeparateOptimizer) {
 }
 
 TEST(BuildDlrmCommand, EveryOpOfEveryKindIsPriced) {
-  const std::string file = (scratch() / "priced.json").string();
+  const std::string file = scratch_file("priced.json");
   for (const Words& flags :
        {Words{"--optimizer", "adam"}, Words{"--optimizer", "adagrad", "--interaction", "dcnv2"},
         Words{"--no-table-batched"}, Words{"--no-table-batched", "--torch", "1.13"},
@@ -126,7 +126,7 @@ TEST(BuildDlrmCommand, MistakesAreNamed) {
   EXPECT_THAT(complaint({"--preset", "ddp", "--no-table-batched", "--optimizer", "adam"}, 1),
               HasSubstr("or dense gradients for Adam"));
   const Outcome torchrec =
-      run({"build", "torchrec", "--preset", "v100", "-o", (scratch() / "never.json").string()});
+      run({"build", "torchrec", "--preset", "v100", "-o", scratch_file("never.json")});
   EXPECT_EQ(torchrec.status, 1);
   EXPECT_THAT(torchrec.err, HasSubstr("expected a TorchRec preset (v100-8), found \"v100\""));
 }

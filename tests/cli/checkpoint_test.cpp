@@ -19,9 +19,9 @@ Json prediction(const std::string& file) {
 }
 
 TEST(Checkpoint, BuiltOrRewrittenIsTheSameStep) {
-  const std::string plain = (scratch() / "plain.json").string();
-  const std::string rewritten = (scratch() / "rewritten.json").string();
-  const std::string built = (scratch() / "built.json").string();
+  const std::string plain = scratch_file("plain.json");
+  const std::string rewritten = scratch_file("rewritten.json");
+  const std::string built = scratch_file("built.json");
   ASSERT_EQ(run(gpt(plain)).status, 0);
   ASSERT_EQ(run(gpt(built, {"--checkpoint", "2"})).status, 0);
   ASSERT_EQ(run({"rewrite", plain, "--checkpoint", "2", "-o", rewritten}).status, 0);
@@ -36,8 +36,8 @@ TEST(Checkpoint, BuiltOrRewrittenIsTheSameStep) {
 }
 
 TEST(Checkpoint, TakesGraphsWithFlashAttention) {
-  const std::string plain = (scratch() / "flash.json").string();
-  const std::string rewritten = (scratch() / "flash_checkpointed.json").string();
+  const std::string plain = scratch_file("flash.json");
+  const std::string rewritten = scratch_file("flash_checkpointed.json");
   ASSERT_EQ(run(gpt(plain, {"--attention", "flash"})).status, 0);
   const Outcome outcome = run({"rewrite", plain, "--checkpoint", "2", "-o", rewritten});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -47,7 +47,7 @@ TEST(Checkpoint, TakesGraphsWithFlashAttention) {
 }
 
 TEST(Checkpoint, RefusesWithAReason) {
-  const std::string file = (scratch() / "refused.json").string();
+  const std::string file = scratch_file("refused.json");
   Outcome outcome = run(gpt(file, {"--checkpoint", "my layer"}));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.err.find("--checkpoint my layer: checkpointing: expected a region of the "

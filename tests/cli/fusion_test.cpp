@@ -9,7 +9,7 @@ namespace fusion_test {
 using ::testing::HasSubstr;
 
 Outcome rewrite(const std::string& file, Words flags) {
-  flags.insert(flags.begin(), {"rewrite", file, "-o", (scratch() / "rewritten.json").string()});
+  flags.insert(flags.begin(), {"rewrite", file, "-o", scratch_file("rewritten.json")});
   return run(flags);
 }
 

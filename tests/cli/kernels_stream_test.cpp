@@ -50,7 +50,7 @@ TEST(LongTables, PricesComeInOrder) {
   EXPECT_EQ(seen.status, 0) << seen.err;
   expect_in_order(seen.out, kLong);
 
-  const std::string target = (scratch() / "long_prices.csv").string();
+  const std::string target = scratch_file("long_prices.csv");
   Words to_file = kernels(file);
   to_file.insert(to_file.end(), {"-o", target});
   EXPECT_EQ(run(to_file).status, 0);
@@ -80,7 +80,7 @@ TEST(LongTables, AMistakeInTheLastRowLeavesNothing) {
   const std::string file = table_of(kLong, "last,relu,fp32,0,1024");
   const std::string place =
       "long_" + std::to_string(kLong) + ".csv:" + std::to_string(kLong + 2) + ":16: rows: expected";
-  const std::string target = (scratch() / "mistake.csv").string();
+  const std::string target = scratch_file("mistake.csv");
   Words to_file = kernels(file), json = kernels(file);
   to_file.insert(to_file.end(), {"-o", target});
   json.push_back("--json");
@@ -106,7 +106,7 @@ TEST(LongTables, NoRoomAsideIsAnError) {
 #if !defined(PERFMODEL_SANITIZED)
 /// Of the command alone, in KiB.
 long peak_memory(const std::string& file) {
-  const std::string target = (scratch() / "peak.csv").string();
+  const std::string target = scratch_file("peak.csv");
   const pid_t child = fork();
   if (child == 0) {
     const int null = open("/dev/null", O_WRONLY);

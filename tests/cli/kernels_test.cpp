@@ -41,7 +41,7 @@ TEST(KernelsCommand, WritesAWholeFileOrNone) {
   const std::string file = written("queries2.csv", "m,n,k\n64,64,64\n8,8,8\n");
   const Words words = {"kernels", file, "--gpu", "t4", "--dtype", "fp32"};
   Words to_file = words;
-  const std::string target = (scratch() / "prices.csv").string();
+  const std::string target = scratch_file("prices.csv");
   to_file.insert(to_file.end(), {"-o", target});
   const Outcome outcome = run(to_file);
   EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -65,9 +65,9 @@ TEST(LayoutCommand, EvaluatesOne) {
 
 TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
   const fs::path prefix = scratch() / "exported";
-  const Json json = json_of(
-      layout("export", {"--world", "8", "--tp", "2", "--pp", "2", "--every-rank", "-o",
-                        prefix.string(), "--timeline", (scratch() / "timeline.json").string()}));
+  const Json json =
+      json_of(layout("export", {"--world", "8", "--tp", "2", "--pp", "2", "--every-rank", "-o",
+                                prefix.string(), "--timeline", scratch_file("timeline.json")}));
   EXPECT_EQ(json["exported"]["ranks"], 8);
   Words words = {"replay"};
   for (int rank = 0; rank < 8; ++rank) {
@@ -82,8 +82,8 @@ TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
   EXPECT_GT(timeline["traceEvents"].size(), 100u);
   EXPECT_TRUE(fs::exists(prefix.string() + ".groups.json"));
   // One file per stage.
-  const Json stages = json_of(
-      layout("export", {"--world", "8", "--pp", "4", "-o", (scratch() / "stages").string()}));
+  const Json stages =
+      json_of(layout("export", {"--world", "8", "--pp", "4", "-o", scratch_file("stages")}));
   EXPECT_EQ(stages["exported"]["ranks"], 4);
   EXPECT_EQ(stages["exported"]["ranks_per_file"], 2);
 }
@@ -107,7 +107,7 @@ TEST(LayoutCommand, SaysWhatIsImpossible) {
   Json alone = Json::parse(read(fs::path(PERFMODEL_SOURCE_DIR) / "data/topologies/hgx-h100.json"));
   alone["nic"] = nullptr;
   alone["default_for"] = Json::array();
-  const std::string file = (scratch() / "hgx-h100-alone.json").string();
+  const std::string file = scratch_file("hgx-h100-alone.json");
   std::ofstream(file) << alone;
   expect_refused(layout("eval", {"--world", "16", "--topology", file}),
                  "world: expected at most the 8 GPUs of a");
@@ -243,7 +243,7 @@ TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {
 
 TEST(LayoutTable, FlagsOfOneLayoutAreNotIgnored) {
   std::ofstream(scratch() / "layouts.csv") << kHead << "\n";
-  const std::string table = (scratch() / "layouts.csv").string();
+  const std::string table = scratch_file("layouts.csv");
   expect_refused({"layout", "eval", "--table", table, "--gpu", "h100-sxm-80gb", "--tp", "2"},
                  "found --tp beside --table");
   expect_refused({"layout", "eval", "gpt2", "--table", table, "--gpu", "h100-sxm-80gb"},
@@ -277,7 +277,7 @@ double step_of(const Words& more) {
 TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
   const std::string table = steps_table("steps.csv", "", 1.2);
   EXPECT_NEAR(step_of({"--measured", table}) / step_of({}), 1.2, 0.05);
-  const std::string machine = (scratch() / "machine.json").string();
+  const std::string machine = scratch_file("machine.json");
   const Outcome written = run(layout("calibrate", {"--measured", table, "-o", machine}));
   EXPECT_EQ(written.status, 0) << written.err;
   EXPECT_THAT(written.out, HasSubstr("each by the others"));
@@ -297,10 +297,10 @@ TEST(LayoutMeasured, RefusesStepsOfAnotherModelAndOfAnotherGpu) {
                  "expected some of the given sizes (layers of hidden 1024");
   expect_refused(layout("rank", {"--world", "8", "--measured", "h100-of-ours"}), "h100-of-ours");
   expect_refused(layout("calibrate"), "expected --measured");
-  const std::string bare = (scratch() / "bare.csv").string();
+  const std::string bare = scratch_file("bare.csv");
   std::ofstream(bare) << "tp,micro_batch\n1,1\n";
   expect_refused(layout("eval", {"--world", "8", "--measured", bare}), "expected a column step_ms");
-  const std::string machine = (scratch() / "machine-h100.json").string();
+  const std::string machine = scratch_file("machine-h100.json");
   run(layout("calibrate", {"--measured", steps_table("own.csv", "", 1), "-o", machine}));
   Words words = layout("eval", {"--world", "8", "--measured", machine});
   std::ranges::replace(words, std::string("h100-sxm-80gb"), std::string("a100-sxm-80gb"));
@@ -308,7 +308,7 @@ TEST(LayoutMeasured, RefusesStepsOfAnotherModelAndOfAnotherGpu) {
   for (const std::string key : {"attention", "optimizer", "grad_dtype"}) {
     Json changed = Json::parse(read(machine));
     changed[key] = "adam";
-    const std::string file = (scratch() / ("machine-" + key + ".json")).string();
+    const std::string file = scratch_file("machine-" + key + ".json");
     std::ofstream(file) << changed;
     expect_refused(layout("eval", {"--world", "8", "--measured", file}), "/" + key + ": expected ");
   }

@@ -111,7 +111,7 @@ TEST(PredictionScreen, FitsWithLongNames) {
     const std::string name = node["name"];
     if (name.starts_with("aten::")) node["name"] = name + std::string(300, 'x');
   }
-  const std::string file = (scratch() / (std::string(200, 'y') + ".json")).string();
+  const std::string file = scratch_file(std::string(200, 'y') + ".json");
   std::ofstream(file) << graph.dump();
   expect_screen(Words{file, "--gpu", "t4"});
 }

@@ -46,8 +46,8 @@ TEST(PredictorAndCommand, AgreeToThePrintedDigit) {
       Predictor::load({.data = fs::path(PERFMODEL_SOURCE_DIR) / "data",
                        .gpus = {"h100-sxm-80gb", "t4", "a100-sxm-40gb", "mi250"}});
   ASSERT_TRUE(predictor);
-  const std::string built = (scratch() / "built.json").string();
-  const std::string changed = (scratch() / "changed.json").string();
+  const std::string built = scratch_file("built.json");
+  const std::string changed = scratch_file("changed.json");
   for (const Case& one : cases) {
     Words build = {"build"};
     build.insert(build.end(), one.build.begin(), one.build.end());

@@ -101,19 +101,19 @@ TEST(ReplayCommand, WindowsAndMistakes) {
   const std::string rank = rank_trace(0, 1000);
   expect_error({"replay", rank, rank}, 1, "found this one a second time");
   expect_error({"replay", rank, rank_trace(1, 1500, 4)}, 1, "a world of 4 ranks");
-  const std::string whole = read(rank), broken = (scratch() / "replay_broken.json").string();
+  const std::string whole = read(rank), broken = scratch_file("replay_broken.json");
   std::ofstream(broken) << whole.substr(0, whole.rfind("cudaStreamSynchronize"));
   expect_error({"replay", broken}, 1, "expected");
   EXPECT_TRUE(warns(json_of({"replay", broken, "--salvage"}), "4 complete events were kept"));
 }
 
 TEST(ReplayCommand, DeviceBoundStepsComeBackFromChakraFilesAsPredicted) {
-  const std::string graph = (scratch() / "gpt.json").string();
+  const std::string graph = scratch_file("gpt.json");
   run({"build", "gpt", "--layers", "2", "--hidden", "256", "--heads", "4", "--feed-forward", "1024",
        "--vocabulary", "5000", "--batch", "16", "--sequence", "256", "-o", graph});
   for (const std::string strategy : {"ddp", "fsdp"}) {
     SCOPED_TRACE(strategy);
-    const std::string prefix = (scratch() / ("job_" + strategy)).string();
+    const std::string prefix = scratch_file("job_" + strategy);
     const Json p = json_of({"predict", graph, "--gpu", "p4", "--world", "4", "--strategy", strategy,
                             "--topology", "pcie", "--chakra", prefix});
     EXPECT_GT(p["gpu_active_us"], 0.95 * p["e2e_us"].get<double>());
@@ -132,7 +132,7 @@ TEST(ReplayCommand, DeviceBoundStepsComeBackFromChakraFilesAsPredicted) {
 
 TEST(ReplayCommand, ChakraFilesNeedTheSizesOfCollectives) {
   const std::string trace = rank_trace(0, 1000, 1);
-  expect_error({"replay", trace, "--chakra", (scratch() / "sizes").string()}, 1,
+  expect_error({"replay", trace, "--chakra", scratch_file("sizes")}, 1,
                "expected the sizes of all collectives for a Chakra trace, found none of 1");
   EXPECT_FALSE(fs::exists(scratch() / "sizes.0.et"));
   expect_error({"replay", trace, "--graph", sample("et_plain_2023.json")}, 1,

@@ -19,11 +19,9 @@ inline const Json& expected_samples() {
 // A table learned from a made-up run, and a built graph: made once.
 inline const std::string& table() {
   static const std::string file = [] {
-    const std::string made = (scratch() / "table.json").string();
-    const Outcome outcome = run({"overheads", sample("kineto_plain_2023.json"), "--graph",
-                                 sample("et_plain_2023.json"), "-o", made});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return made;
+    output_of({"overheads", sample("kineto_plain_2023.json"), "--graph",
+               sample("et_plain_2023.json"), "-o", scratch_file("table.json")});
+    return scratch_file("table.json");
   }();
   return file;
 }

@@ -124,7 +124,7 @@ TEST(ServeCommand, SaysWhatIsWrong) {
 // A server in the background. Its socket is there when the constructor returns.
 class Background {
  public:
-  explicit Background(Words more = {}) : socket_((scratch() / "socket").string()) {
+  explicit Background(Words more = {}) : socket_(scratch_file("socket")) {
     Words arguments = {PERFPREDICT_PROGRAM, "serve",    "--gpus",
                        "h100-sxm-80gb",     "--socket", socket_};
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -63,7 +63,7 @@ TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
                                      "table,rows,dim,pooling,zipf_exponent\na,4000000,128,40,1.1\n"
                                      "b,2000000,128,30,1.1\nc,8000000,128,20,1.1\n");
   const Words machine = {"--gpu", "h100-sxm-80gb", "--world", "16", "--batch-per-gpu", "4096"};
-  const std::string plan = (scratch() / "chosen_plan.json").string();
+  const std::string plan = scratch_file("chosen_plan.json");
   const auto found = run(with({"shard", tables, "--hot-rows", "auto", "--choose",
                                "deduplication,cache,wire", "-o", plan, "--json"},
                               machine));
@@ -97,7 +97,7 @@ TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
               "types": ["row_wise"]},
              {"name": "d", "rows": 1000, "dim": 64, "pooling": 1, "count": 3,
               "types": ["data_parallel"]}]})");
-  const std::string plan = (scratch() / "eager_plan.json").string();
+  const std::string plan = scratch_file("eager_plan.json");
   const fs::path folder = scratch() / "eager_ranks";
   ASSERT_EQ(run({"shard", study, "-o", plan}).status, 0);
   const auto judged = run({"shard", "eval", study, "--plan", plan, "--json"});

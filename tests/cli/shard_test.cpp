@@ -150,7 +150,7 @@ TEST(ShardCommand, SaysWhatItDoesNotUse) {
 
 TEST(ShardCommand, PlansRoundTrip) {
   for (const char* format : {"torchrec", "hugectr"}) {
-    const std::string plan = (scratch() / (std::string(format) + "_plan.json")).string();
+    const std::string plan = scratch_file(std::string(format) + "_plan.json");
     const auto searched = run(searching({"shard", study(), "--types", "table_wise,data_parallel",
                                          "-o", plan, "--format", format, "--json"}));
     ASSERT_EQ(searched.status, 0) << searched.err;
@@ -169,7 +169,7 @@ TEST(ShardCommand, PlansRoundTrip) {
 }
 
 TEST(ShardCommand, ComparesPlans) {
-  const std::string plan = (scratch() / "rows.json").string();
+  const std::string plan = scratch_file("rows.json");
   ASSERT_EQ(run(searching({"shard", study(), "--types", "row_wise", "-o", plan})).status, 0);
   const auto outcome = run(searching({"shard", "compare", study(), "--plan", plan}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -181,8 +181,7 @@ TEST(ShardCommand, ComparesPlans) {
 }
 
 TEST(ShardCommand, SweepsOneInput) {
-  const std::string csv = (scratch() / "sweep.csv").string(),
-                    svg = (scratch() / "sweep.svg").string();
+  const std::string csv = scratch_file("sweep.csv"), svg = scratch_file("sweep.svg");
   const auto outcome =
       run(searching({"shard", "sweep", study(), "--axis", "batch-per-gpu", "--values",
                      "256,1024,4096", "--csv", csv, "--plot", svg, "--json"}));
@@ -219,7 +218,7 @@ TEST(ShardCommand, WritesAGraphPerGpu) {
 }
 
 TEST(ShardCommand, TakesTablesFromAGraph) {
-  const std::string graph = (scratch() / "dlrm.json").string();
+  const std::string graph = scratch_file("dlrm.json");
   ASSERT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "512", "-o", graph}).status, 0);
   const auto outcome = run({"shard", graph, "--gpu", "a100-sxm-80gb", "--world", "4", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -244,7 +243,7 @@ TEST(ShardCommand, ComparesHashedArrays) {
 // plan on 1 to 64 A100: one GPU cannot hold the tables; within a node exchanging vectors is
 // cheaper than keeping the array alike everywhere, over several nodes it is not.
 TEST(ShardCommand, CrossoverOfCriteosTablesOnOneTo64Gpus) {
-  const std::string graph = (scratch() / "criteo.json").string();
+  const std::string graph = scratch_file("criteo.json");
   ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "--batch", "2048", "-o", graph}).status, 0);
   const auto outcome = run({"shard", graph, "--gpu", "a100-sxm-80gb", "--world", "64", "--compress",
                             "robe:ratio=1000,Z=32,kernel=chunked", "--json"});
@@ -267,7 +266,7 @@ TEST(ShardCommand, CrossoverOfCriteosTablesOnOneTo64Gpus) {
 }
 
 TEST(ShardCommand, DrawsLoadAndMemory) {
-  const std::string svg = (scratch() / "plan.svg").string();
+  const std::string svg = scratch_file("plan.svg");
   ASSERT_EQ(run(searching({"shard", study(), "--plot", svg})).status, 0);
   EXPECT_THAT(read(svg), HasSubstr("Memory of each GPU"));
 }
@@ -293,10 +292,10 @@ TEST(ShardCommand, SaysWhatIsWrong) {
                 "--gpu", "a100-sxm-80gb", "--world", "2", "--batch-per-gpu", "16"},
                1, "short. What would help: ");
   expect_error({"shard", study(), "--world", "8", "--gpus-per-host", "3"}, 1, "3 per host");
-  const std::string plan = (scratch() / "other.json").string();
+  const std::string plan = scratch_file("other.json");
   ASSERT_EQ(run(searching({"shard", study(), "--types", "table_wise", "-o", plan})).status, 0);
   expect_error(with({"shard", "eval", tables(), "--plan", plan}, kMachine), 1, "items");
-  const std::string rows = (scratch() / "four.json").string();
+  const std::string rows = scratch_file("four.json");
   ASSERT_EQ(run(searching({"shard", study(), "--types", "row_wise", "-o", rows})).status, 0);
   expect_error({"shard", "eval", study(), "--plan", rows, "--world", "8"}, 1,
                "four.json: expected a plan for 8 GPUs, found one for 4");
@@ -306,7 +305,7 @@ TEST(ShardCommand, SaysWhatIsWrong) {
   expect_error({"shard", study(), "--compress", "robe:m=5,tables=nobody"}, 1, "nobody");
   expect_error({"shard", "sweep", study(), "--axis", "world", "--values", "4,x"}, 1,
                "expected values of world, found x");
-  expect_error({"shard", (scratch() / "missing.json").string(), "--gpu", "h100-sxm-80gb"}, 1,
+  expect_error({"shard", scratch_file("missing.json"), "--gpu", "h100-sxm-80gb"}, 1,
                "missing.json");
 }
 

@@ -105,7 +105,7 @@ TEST(SuiteCommand, ThroughputGrowsOrSaturates) {
 TEST(SuiteCommand, GraphsComeFromTheFlagsOfBuild) {
   double sum = 0;
   for (const auto& [step, times] : {std::pair<std::string, int>{"critic", 5}, {"generator", 1}}) {
-    const std::string file = (scratch() / "wgan.json").string();
+    const std::string file = scratch_file("wgan.json");
     ASSERT_EQ(run({"build", "wgan", "--preset", "wgan", "--step", step, "--optimizer", "adam",
                    "--batch", "16", "-o", file})
                   .status,
@@ -200,8 +200,8 @@ TEST(SuiteCommand, ListsWhatThereIs) {
 }
 
 TEST(SuiteCommand, WritesRowsAndADrawing) {
-  const std::string csv = (scratch() / "tbd.csv").string();
-  const std::string folder = (scratch() / "drawn").string();
+  const std::string csv = scratch_file("tbd.csv");
+  const std::string folder = scratch_file("drawn");
   fs::create_directory(folder);
   const Outcome outcome = run({"suite", "tbd", "--csv", csv, "--plot", folder});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -223,7 +223,7 @@ TEST(SuiteCommand, BadInputIsOneLineAndOne) {
   expect_error({"suite", "tbd", "--gpu", "titan-xq"}, 1, "expected the name of a known GPU");
   expect_error({"suite", "tbd", "--only", "resnet"}, 1, "expected a model of tbd (resnet-50, ");
   expect_error({"suite", "no_such_file.json"}, 1, "no_such_file.json: expected a readable suite");
-  const std::string file = (scratch() / "own.json").string();
+  const std::string file = scratch_file("own.json");
   const auto own = [&](const std::string& graph) {
     std::ofstream(file) << R"({"schema": "perfmodel-suite", "version": 1, "name": "own",
       "title": "Own", "gpu": "t4", "sources": [], "models": [{"name": "a", "title": "A",

@@ -74,8 +74,8 @@ TEST(Timeline, CanBeReadAndReplayedAsATrace) {
   // Once bound by the host, and once by the device, which then lags behind by more than a step.
   for (const std::string slower : {"1", "300"}) {
     SCOPED_TRACE(slower);
-    const std::string graph = (scratch() / ("timed_" + slower + ".json")).string();
-    const std::string file = (scratch() / "as_trace.json").string();
+    const std::string graph = scratch_file("timed_" + slower + ".json");
+    const std::string file = scratch_file("as_trace.json");
     run({"rewrite", built_graph(), "--scale-kernel", "aten::*=" + slower, "-o", graph});
     Words words = predict_words(graph);
     words.insert(words.end(), {"--timeline", file});

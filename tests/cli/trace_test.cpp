@@ -31,7 +31,7 @@ struct Program {
 
 // Two steps of one product of 256 x 256 matrices and one copy to the host.
 std::string traced(const std::string& name, const Program& program) {
-  const std::string file = (scratch() / (name + ".json")).string();
+  const std::string file = scratch_file(name + ".json");
   std::ofstream out(file);
   out << "{\"deviceProperties\": [{\"id\": 0, \"name\": \"" << program.gpu
       << "\"}], \"traceEvents\": [";
@@ -313,7 +313,7 @@ TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {
   const auto none = run({"memory", traced("no_memory", {})});
   EXPECT_EQ(none.status, 1);
   EXPECT_THAT(none.err, HasSubstr("profile_memory=True"));
-  const std::string file = (scratch() / "memory.json").string();
+  const std::string file = scratch_file("memory.json");
   std::ofstream(file)
       << "{\"deviceProperties\": [{\"id\": 0, \"name\": \"Tesla T4\"}], \"traceEvents\": ["
       << event("cpu_op", "aten::mm", "1", 10, 30, "") << ",\n"
@@ -333,20 +333,20 @@ TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {
 }
 
 TEST(TraceInPlaceOfAGraph, KeepsWhatItLacksWhenItIsWritten) {
-  const std::string graph = (scratch() / "written.json").string();
+  const std::string graph = scratch_file("written.json");
   ASSERT_EQ(run({"rewrite", traced("written_trace", {}), "-o", graph}).status, 0);
   EXPECT_EQ(json_of({"predict", graph, "--gpu", "t4"})["ops"][0]["name"], "aten::mm");
   const auto done = run({"predict", graph, "--gpu", "t4", "--world", "8", "--strategy", "ddp"});
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.err, HasSubstr("expected an execution graph for a strategy, found a trace"));
-  const std::string other = (scratch() / "rewritten_again.json").string();
+  const std::string other = scratch_file("rewritten_again.json");
   EXPECT_EQ(run({"rewrite", graph, "--batch", "8", "-o", other}).status, 1);
   EXPECT_EQ(run({"rewrite", graph, "--scale-kernel", "aten::mm=2", "-o", other}).status, 0);
 }
 
 TEST(TraceInPlaceOfAGraph, RewritesThatFollowTensorsRefuse) {
-  const auto done = run({"rewrite", traced("rewritten", {}), "--sequence", "8", "-o",
-                         (scratch() / "out.json").string()});
+  const auto done =
+      run({"rewrite", traced("rewritten", {}), "--sequence", "8", "-o", scratch_file("out.json")});
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.err, HasSubstr("expected an execution graph for --sequence, found a trace"));
 }

@@ -62,7 +62,7 @@ TEST(LayoutMpi, ProcessesGiveTheSameAnswer) {
       " layout rank --gpu h100-sxm-80gb --layers 8 --hidden 1024 --heads 8 --feed-forward 4096 "
       "--vocabulary 32000 --sequence 1024 --global-batch 32 --world 16 --json";
   const auto answer = [&](const std::string& front) {
-    const std::string file = (scratch() / "layout_mpi.json").string();
+    const std::string file = scratch_file("layout_mpi.json");
     const int status =
         std::system((front + PERFPREDICT_PROGRAM + question + " > " + file + " 2>&1").c_str());
     EXPECT_EQ(WEXITSTATUS(status), 0) << read(file);

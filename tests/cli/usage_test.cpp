@@ -147,9 +147,9 @@ TEST(BadInput, RequestsThatTheFilesCannotAnswer) {
       expect_error({"overheads", sample(name)}, 1, "device activity");
     }
   }
-  expect_error({"build", "dlrm", "--preset", "ddp", "--batch", "0", "-o",
-                (scratch() / "none.json").string()},
-               1, "batch");
+  expect_error(
+      {"build", "dlrm", "--preset", "ddp", "--batch", "0", "-o", scratch_file("none.json")}, 1,
+      "batch");
   EXPECT_FALSE(fs::exists(scratch() / "none.json"));
 }
 
@@ -195,7 +195,7 @@ TEST(Files, AnOldFileSurvivesAFailedRun) {
 }
 
 TEST(Files, OverheadsOnStandardOutputAreThoseOfTheFile) {
-  const std::string file = (scratch() / "same.json").string();
+  const std::string file = scratch_file("same.json");
   const Outcome outcome =
       run({"overheads", sample("kineto_plain_2023.json"), "-o", file, "--json"});
   EXPECT_EQ(outcome.status, 0);
@@ -203,7 +203,7 @@ TEST(Files, OverheadsOnStandardOutputAreThoseOfTheFile) {
 }
 
 TEST(Files, EqualBuildsGiveEqualBytes) {
-  const std::string again = (scratch() / "again.json").string();
+  const std::string again = scratch_file("again.json");
   EXPECT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "64", "-o", again}).status, 0);
   EXPECT_EQ(read(again), read(built_graph()));
   EXPECT_NE(read(again).find("perfpredict build dlrm --preset ddp --batch 64"), std::string::npos);

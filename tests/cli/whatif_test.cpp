@@ -63,7 +63,7 @@ TEST(WhatIfCommand, SamplesAreThoseOfTheWholeJob) {
 }
 
 TEST(WhatIfCommand, StepsThatCannotFitAreMarked) {
-  const std::string large = (scratch() / "large_dlrm.json").string();
+  const std::string large = scratch_file("large_dlrm.json");
   ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "-o", large}).status, 0);
   const Outcome text = run({"whatif", large, "--gpus", "t4,a100-sxm-40gb"});
   EXPECT_THAT(text.out, HasSubstr("% [1]\n"));
@@ -104,8 +104,7 @@ TEST(WhatIfCommand, SameLeavesAPropertyAlone) {
 }
 
 TEST(WhatIfCommand, WritesCsvAndPlots) {
-  const std::string csv = (scratch() / "rows.csv").string(),
-                    svg = (scratch() / "plot.svg").string();
+  const std::string csv = scratch_file("rows.csv"), svg = scratch_file("plot.svg");
   const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--batch",
                             "1024,2048,4096", "--csv", csv, "--plot", svg});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -151,7 +150,7 @@ TEST(WhatIfCommand, MistakesAreOneLine) {
                "found twice");
   expect_error({"whatif", "nowhere.json", "--gpu", "t4"}, 1, "nowhere.json");
   // Every variant refused: nothing is written.
-  const std::string csv = (scratch() / "refused_variants.csv").string();
+  const std::string csv = scratch_file("refused_variants.csv");
   expect_error({"whatif", dlrm(), "--gpu", "t4", "--sequence", "7", "--csv", csv}, 1, "sequence");
   EXPECT_FALSE(fs::exists(csv));
 }
