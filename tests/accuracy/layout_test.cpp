@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "../scratch.hpp"
 #include "accuracy_support.hpp"
 #include "json/csv_file.hpp"
 #include "perfmodel/layout.hpp"
@@ -440,7 +441,7 @@ TEST(VtrainRuns, MultiNode) {
   const auto rows = measured_rows("vtrain_a100_multi_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   // vTrain states 800 Gb/s per node: four NICs of the DGX A100.
-  const auto four_nics = std::filesystem::temp_directory_path() / "layout-test-dgx-a100.json";
+  const auto four_nics = test_support::scratch() / "layout-test-dgx-a100.json";
   auto topology = nlohmann::json::parse(std::ifstream(std::filesystem::path(PERFMODEL_SOURCE_DIR) /
                                                       "data" / "topologies" / "dgx-a100.json"));
   topology["nic"]["count"] = 4;

@@ -1,7 +1,6 @@
 // perfmodel_ask from many threads at once, as Python asks: every answer is the one that a thread
 // alone gets, and a search that somebody cancels ends.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "perfmodel.h"
 
 namespace {
@@ -72,8 +72,7 @@ class AskThreads : public testing::Test {
   }
 
  private:
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
-                                  ("perfmodel_ask_threads_" + std::to_string(getpid()));
+  std::filesystem::path folder_ = perfmodel::test_support::scratch() / "ask_threads";
   std::string graph_;
 };
 

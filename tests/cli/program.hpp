@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
+
 /// Runs perfpredict in a shell, as its users do, and what every test asks of it.
 namespace perfmodel::test_support {
 
@@ -23,22 +25,6 @@ using Words = std::vector<std::string>;
 inline std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// A folder of its own for every test process.
-inline const fs::path& scratch() {
-  static const struct Folder {
-    Folder() {
-      std::string name = (fs::temp_directory_path() / "perfmodel_cli_XXXXXX").string();
-      path = mkdtemp(name.data());
-    }
-    ~Folder() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-    fs::path path;
-  } folder;
-  return folder.path;
 }
 
 struct Outcome {
@@ -67,8 +53,6 @@ inline Words with(Words first, const Words& more) {
   first.insert(first.end(), more.begin(), more.end());
   return first;
 }
-
-inline std::string scratch_file(const std::string& name) { return (scratch() / name).string(); }
 
 inline std::string written(const std::string& name, const std::string& text) {
   std::ofstream(scratch() / name, std::ios::binary) << text;

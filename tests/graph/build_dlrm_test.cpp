@@ -1,7 +1,6 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
@@ -92,10 +92,7 @@ std::int64_t gemm_flop(const ExecutionGraph& graph, int thread) {
   return flop;
 }
 
-std::filesystem::path scratch_folder() {
-  return std::filesystem::temp_directory_path() /
-         ("perfmodel_build_dlrm_" + std::to_string(getpid()));
-}
+std::filesystem::path scratch_folder() { return test_support::scratch() / "build_dlrm"; }
 
 std::filesystem::path scratch(const std::string& name) {
   std::filesystem::create_directories(scratch_folder());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/model_size.hpp"
@@ -196,7 +197,7 @@ TEST(BuiltExperts, AutocastLowersTheirProducts) {
 
 TEST(BuiltExperts, WrittenAndReadBackAreTheSame) {
   const ExecutionGraph graph = build_llama(llama({.experts = 5, .balance_loss = 0.01})).value();
-  const std::string file = testing::TempDir() + "built_experts.json";
+  const std::string file = test_support::scratch_file("built_experts.json");
   ASSERT_TRUE(write_execution_graph(graph, file, {.generator = "test"}));
   const auto read = read_execution_graph(file);
   ASSERT_TRUE(read) << to_string(read.error());

@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -125,7 +126,7 @@ TEST(BuildTorchrecDlrm, WithoutReplicatedTablesOneReducerIsLeft) {
 
 TEST(BuildTorchrecDlrm, CollectivesSurviveWritingAndReading) {
   const ExecutionGraph built = build(small_config(2));
-  const auto file = std::filesystem::path(testing::TempDir()) / "torchrec_rank.json";
+  const auto file = test_support::scratch() / "torchrec_rank.json";
   ASSERT_TRUE(write_execution_graph(built, file));
   const auto read = read_execution_graph(file);
   ASSERT_TRUE(read) << to_string(read.error());

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "../scratch.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -322,7 +323,7 @@ TEST(TorchrecShards, GroupsOfRanksAreDescribed) {
   }
   EXPECT_EQ(names.size(), 1 + 2 + 4U);
 
-  const auto file = std::filesystem::path(::testing::TempDir()) / "torchrec_shards_rank.json";
+  const auto file = test_support::scratch() / "torchrec_shards_rank.json";
   ASSERT_TRUE(write_execution_graph(graph, file));
   const auto read = read_execution_graph(file);
   ASSERT_TRUE(read) << to_string(read.error());

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
@@ -445,7 +446,7 @@ TEST(BuiltTransformers, WrittenAndReadBackAreTheSame) {
     for (const auto& built :
          {build_gpt(gpt), build_llama(llama), build_bert(bert), build_opt(opt), build_t5(t5)}) {
       ASSERT_TRUE(built) << to_string(built.error());
-      const std::string file = testing::TempDir() + "built_transformer.json";
+      const std::string file = test_support::scratch_file("built_transformer.json");
       ASSERT_TRUE(write_execution_graph(*built, file, {.generator = "test"}));
       const auto read = read_execution_graph(file);
       ASSERT_TRUE(read) << to_string(read.error());

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "gzip_text.hpp"
 
 namespace perfmodel {
@@ -21,8 +22,7 @@ using test_support::gzip;
 class ByteSourceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("perfmodel_byte_source_" + std::to_string(::getpid()));
+    folder_ = test_support::scratch() / "byte_source";
     std::filesystem::create_directories(folder_);
     file_ = folder_ / "in";
   }

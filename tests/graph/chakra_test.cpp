@@ -1,4 +1,5 @@
 #include "perfmodel/graph/chakra.hpp"
+#include "../scratch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +57,7 @@ std::string attribute(const std::string& name, const std::string& value) {
 class Chakra : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("perfmodel_chakra_" + std::to_string(::getpid()));
+    folder_ = test_support::scratch() / "chakra";
     fs::create_directories(folder_);
     file_ = folder_ / "job.0.et";
   }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <random>
 
+#include "../scratch.hpp"
 #include "json/csv_file.hpp"
 
 namespace perfmodel {
@@ -56,8 +57,7 @@ class CsvInBlocks : public testing::Test {
     }
   }
 
-  std::filesystem::path file_ = std::filesystem::temp_directory_path() /
-                                ("csv_blocks_" + std::to_string(::getpid()) + ".csv");
+  std::filesystem::path file_ = test_support::scratch() / "csv_blocks.csv";
 };
 
 TEST_F(CsvInBlocks, QuotesMayHoldLineBreaks) {

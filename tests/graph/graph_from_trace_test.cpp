@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/graph/detail/op_kinds.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -25,9 +26,7 @@ std::string event(const std::string& category, const std::string& name, const st
 }
 
 TraceGraph graph_of(const std::vector<std::string>& events) {
-  const auto file = std::filesystem::temp_directory_path() /
-                    (std::string("graph_from_trace_") +
-                     ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".json");
+  const auto file = test_support::scratch() / "graph_from_trace.json";
   std::ofstream out(file);
   out << "{\"traceEvents\": [";
   for (std::size_t i = 0; i < events.size(); ++i) out << (i ? ",\n" : "") << events[i];

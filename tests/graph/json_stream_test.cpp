@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "gzip_text.hpp"
 
 namespace perfmodel {
@@ -31,8 +32,7 @@ struct Walk {
 class JsonStreamTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("perfmodel_json_stream_" + std::to_string(::getpid()));
+    folder_ = test_support::scratch() / "json_stream";
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

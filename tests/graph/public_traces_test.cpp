@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "core/call_waits.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/link.hpp"
@@ -459,8 +460,7 @@ std::size_t peak_of_reading(const path& file, std::size_t expected_events) {
 }
 
 TEST(TraceMemory, IsAtMostHalfTheTextPlus100Megabytes) {
-  const path folder =
-      std::filesystem::temp_directory_path() / ("perfmodel_memory_" + std::to_string(::getpid()));
+  const path folder = test_support::scratch() / "memory";
   std::filesystem::create_directories(folder);
   const path plain = folder / "trace.json", packed = folder / "trace.json.gz";
   constexpr std::size_t kBytes = 200'000'000;

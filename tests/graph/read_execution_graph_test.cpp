@@ -1,4 +1,5 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "../scratch.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,10 +16,7 @@ using std::filesystem::path;
 
 class ReadExecutionGraph : public testing::Test {
  protected:
-  void SetUp() override {
-    file_ = std::filesystem::temp_directory_path() /
-            ("perfmodel_graph_" + std::to_string(::getpid()) + ".json");
-  }
+  void SetUp() override { file_ = test_support::scratch() / "graph.json"; }
   void TearDown() override { std::filesystem::remove(file_); }
 
   Result<ExecutionGraph> read(const std::string& text, bool salvage = false) {

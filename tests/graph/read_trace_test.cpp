@@ -1,3 +1,4 @@
+#include "../scratch.hpp"
 #include "perfmodel/graph/trace.hpp"
 
 #include <gtest/gtest.h>
@@ -15,10 +16,7 @@ using std::filesystem::path;
 
 class ReadTrace : public testing::Test {
  protected:
-  void SetUp() override {
-    file_ = std::filesystem::temp_directory_path() /
-            ("perfmodel_trace_" + std::to_string(::getpid()) + ".json");
-  }
+  void SetUp() override { file_ = test_support::scratch() / "trace.json"; }
   void TearDown() override { std::filesystem::remove(file_); }
 
   Result<Trace> read(const std::string& text, bool salvage = false) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
@@ -169,7 +170,7 @@ TEST(Composition, TheModelOfDataParallelBeginsWithItsFirstOp) {
 }
 
 TEST(Composition, WrittenAndReadAgainAllOfThemAreTheSame) {
-  const auto file = std::filesystem::path(testing::TempDir()) / "rewritten.json.gz";
+  const auto file = test_support::scratch() / "rewritten.json.gz";
   for (const Model& model : models()) {
     SCOPED_TRACE(model.name);
     const auto made = apply_rewrites(

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "../scratch.hpp"
 #include "build/emit/activation.hpp"
 #include "build/emit/in_place.hpp"
 #include "build/emit/loss.hpp"
@@ -386,8 +386,7 @@ TEST_P(FusionOfModels, LeavesNothingOutThatIsRead) {
 }
 
 TEST_P(FusionOfModels, ReadsAsItWasWritten) {
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("elementwise_fusion_test_" + std::to_string(getpid()) + ".json.gz");
+  const auto file = test_support::scratch() / "elementwise_fusion_test.json.gz";
   const ExecutionGraph made = fused(GetParam()());
   ASSERT_TRUE(write_execution_graph(made, file));
   const ExecutionGraph read = value(read_execution_graph(file));

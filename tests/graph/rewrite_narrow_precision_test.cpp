@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
@@ -294,7 +295,7 @@ TEST(NarrowPrecision, AnotherBatchIsThatOfTheModelBuiltWithIt) {
 TEST(NarrowPrecision, WrittenAndReadBackAreTheSame) {
   for (const PrecisionOptions& options : {kFp8, kFp4}) {
     const ExecutionGraph graph = rewritten(llama(4, 8), options);
-    const std::string file = testing::TempDir() + "narrow.json";
+    const std::string file = test_support::scratch_file("narrow.json");
     ASSERT_TRUE(write_execution_graph(graph, file, {.generator = "test"}));
     const auto read = read_execution_graph(file);
     ASSERT_TRUE(read) << to_string(read.error());

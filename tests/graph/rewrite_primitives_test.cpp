@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "../scratch.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -103,7 +104,7 @@ TEST(KernelTime, IsKeptInTheFile) {
   ASSERT_TRUE(given) << given.error().message;
   const auto scaled = scale_kernel_time(*given, {.pattern = "aten::mm", .value = 0.25});
   ASSERT_TRUE(scaled) << scaled.error().message;
-  const auto file = std::filesystem::path(testing::TempDir()) / "kernel_times.json";
+  const auto file = test_support::scratch() / "kernel_times.json";
   ASSERT_TRUE(write_execution_graph(*scaled, file));
   const auto read = read_execution_graph(file);
   ASSERT_TRUE(read) << to_string(read.error());
@@ -145,7 +146,7 @@ TEST(KernelTime, FactorsMultiplyAndAGivenTimeReplacesThem) {
 TEST(IndexSkew, IsKeptInTheFileAndGoesAway) {
   const auto skewed = set_index_skew(dlrm(), 1.05);
   ASSERT_TRUE(skewed) << skewed.error().message;
-  const auto file = std::filesystem::path(testing::TempDir()) / "index_skew.json";
+  const auto file = test_support::scratch() / "index_skew.json";
   ASSERT_TRUE(write_execution_graph(*skewed, file));
   const auto read = read_execution_graph(file);
   ASSERT_TRUE(read) << to_string(read.error());

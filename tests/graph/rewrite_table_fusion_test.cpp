@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "../scratch.hpp"
 #include "build/emit/activation.hpp"
 #include "build/emit/concat.hpp"
 #include "build/emit/embedding.hpp"
@@ -111,8 +111,7 @@ TEST(TableFusion, MayTrainTablesByRowwiseAdagrad) {
 }
 
 TEST(TableFusion, ReadsAsItWasWritten) {
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("table_fusion_test_" + std::to_string(getpid()) + ".json.gz");
+  const auto file = test_support::scratch() / "table_fusion_test.json.gz";
   const ExecutionGraph made = fused(value(build_dlrm(dlrm("ddp", false))));
   ASSERT_TRUE(write_execution_graph(made, file));
   const auto comparison = compare_graphs(made, value(read_execution_graph(file)));

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "gzip_text.hpp"
 #include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -25,8 +26,7 @@ using test_support::gzip;
 class Salvage : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("perfmodel_salvage_" + std::to_string(::getpid()));
+    folder_ = test_support::scratch() / "salvage";
     std::filesystem::create_directories(folder_);
     file_ = folder_ / "in.json";
   }

@@ -2,7 +2,6 @@
 // in their expected.json, which plain Python took from the finished files.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "core/call_waits.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/link.hpp"
@@ -386,8 +386,7 @@ TEST(BadSamples, EveryGoodFileReadAsTheOtherKindIsAnErrorNotACrash) {
 // Any byte may be anything: an error or a graph, never a crash. Fixed seed.
 TEST(BadSamples, RandomDamageNeverCrashes) {
   std::mt19937 random(17);
-  const path damaged = std::filesystem::temp_directory_path() /
-                       ("perfmodel_damaged_" + std::to_string(::getpid()) + ".json");
+  const path damaged = test_support::scratch() / "damaged.json";
   for (const auto& [name, figures] : expected()["files"].items()) {
     std::ifstream in(samples() / name, std::ios::binary);
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

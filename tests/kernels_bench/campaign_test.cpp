@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "../scratch.hpp"
 #include "kernels_bench/analytic/analytic_device.hpp"
 #include "kernels_bench/core/case_cells.hpp"
 #include "kernels_bench/program/gpu_of.hpp"
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 fs::path new_folder(const std::string& name) {
-  const fs::path folder = fs::path(::testing::TempDir()) / ("kernels_bench_" + name);
+  const fs::path folder = perfmodel::test_support::scratch() / ("kernels_bench_" + name);
   fs::remove_all(folder);
   return folder;
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "../scratch.hpp"
 #include "kernels_bench/core/case_cells.hpp"
 #include "kernels_bench/core/case_work.hpp"
 #include "kernels_bench/families/family.hpp"
@@ -160,8 +161,7 @@ std::string join(const Words& words, std::string_view comma) {
 
 /// The points of a sweep as `kernels_bench plan -o` writes them.
 std::filesystem::path write_points(const Family& family, const std::vector<Case>& points) {
-  const auto file =
-      std::filesystem::path(::testing::TempDir()) / fmt::format("points_{}.csv", family.name);
+  const auto file = perfmodel::test_support::scratch() / fmt::format("points_{}.csv", family.name);
   std::ofstream output(file);
   output << join(family.columns, ",") << '\n';
   for (const Case& point : points) {

@@ -1,5 +1,6 @@
 // Known decoders and config.json files.
 #include "perfmodel/detail/decoder_models.hpp"
+#include "../scratch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,10 +35,7 @@ TEST(DecoderNames, UnknownOnesNameTheNearest) {
 
 class DecoderConfigFile : public testing::Test {
  protected:
-  DecoderConfigFile()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("decoder_config_" +
-                 std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  DecoderConfigFile() : folder_(test_support::scratch() / "decoder_config") {
     std::filesystem::create_directories(folder_);
   }
   ~DecoderConfigFile() override {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <set>
 #include <string>
 
+#include "../scratch.hpp"
 #include "overheads/pool_overheads.hpp"
 #include "overheads/term_samples.hpp"
 #include "perfmodel/prediction.hpp"
@@ -72,8 +72,7 @@ TEST(HostTerms, HaveFiguresOfTheirOwn) {
 }
 
 TEST(HostTerms, AreWrittenAndRead) {
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("host_terms_test." + std::to_string(getpid()) + ".json");
+  const auto file = test_support::scratch() / "host_terms_test.json";
   ASSERT_TRUE(write_overheads(table_of_all_terms(), file));
   const auto table = read_overheads(file);
   std::filesystem::remove(file);

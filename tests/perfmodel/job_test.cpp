@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "../scratch.hpp"
 #include "literal_case.hpp"
 #include "perfmodel/detail/timeline.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
@@ -26,8 +27,7 @@ constexpr double kNear = 1e-6;
 class Scratch {
  public:
   Scratch() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) / (std::string("perfmodel_job_") + test->name());
+    folder_ = test_support::scratch() / "job";
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

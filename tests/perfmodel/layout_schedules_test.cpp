@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "layout/framework.hpp"
 #include "layout/pipeline_sweep.hpp"
 #include "layout/sharded_timeline.hpp"
@@ -370,7 +371,7 @@ TEST(Frameworks, EveryFileIsRead) {
 }
 
 TEST(Frameworks, NumbersStayInTheirRange) {
-  const auto file = std::filesystem::path(testing::TempDir()) / "framework_range.json";
+  const auto file = test_support::scratch() / "framework_range.json";
   const auto message_with = [&](const char* key, const nlohmann::json& value) {
     std::ifstream known(test_support::source_data() / "frameworks/megatron.json");
     auto json = nlohmann::json::parse(known);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "perfmodel/graph/trace.hpp"
 
 namespace perfmodel::test_support {
@@ -205,8 +206,7 @@ class MadeTrace {
 
   Trace trace(const std::string& name = "made.json", const ReadOptions& options = {}) const {
     static int made = 0;
-    const auto folder = std::filesystem::path(::testing::TempDir()) /
-                        fmt::format("made_trace_{}_{}", static_cast<const void*>(&made), ++made);
+    const auto folder = test_support::scratch() / fmt::format("made_trace_{}", ++made);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / name) << text();
     auto read = read_trace(folder / name, options);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "perfmodel/detail/allocator_snapshot.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 
@@ -22,10 +23,7 @@ namespace measured_memory_test {
 
 class MeasuredMemoryTest : public testing::Test {
  protected:
-  void SetUp() override {
-    file_ = std::filesystem::temp_directory_path() /
-            ("perfmodel_measured_memory_" + std::to_string(::getpid()) + ".json");
-  }
+  void SetUp() override { file_ = test_support::scratch() / "measured_memory.json"; }
   void TearDown() override { std::filesystem::remove(file_); }
 
   void write(const std::string& text) const { std::ofstream(file_, std::ios::binary) << text; }

@@ -1,13 +1,13 @@
 #include "perfmodel/overheads.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
 #include "tiny_run.hpp"
 
 namespace perfmodel {
@@ -512,10 +512,7 @@ TEST(LinOverheads, GapsInsideAnOpLoseTheCostOfTheEventsInThem) {
 
 class OverheadFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    file_ = std::filesystem::temp_directory_path() /
-            ("perfmodel_overheads_" + std::to_string(::getpid()) + ".json");
-  }
+  void SetUp() override { file_ = test_support::scratch() / "overheads.json"; }
   void TearDown() override { std::filesystem::remove(file_); }
 
   std::string error(const std::string& text) {
@@ -638,7 +635,7 @@ TEST_F(OverheadFile, BadFilesAreErrorsWithFileAndPointer) {
   EXPECT_NE(error("{}").find(file_.string()), std::string::npos);
   std::filesystem::remove(file_);
   EXPECT_FALSE(read_overheads(file_));
-  EXPECT_FALSE(read_overheads(std::filesystem::temp_directory_path()));
+  EXPECT_FALSE(read_overheads(test_support::scratch()));
 }
 
 // A whole table, but for what the arguments replace.

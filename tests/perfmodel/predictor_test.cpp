@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "../scratch.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
@@ -179,8 +180,7 @@ TEST_F(PredictorTest, SaysFirstThatNobodyKnowsTheArchitecture) {
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const std::string known = "\"architecture\": \"hopper\"";
   text.replace(text.find(known), known.size(), "\"architecture\": \"rubin\", \"like\": \"hopper\"");
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("perfmodel-like-" + std::to_string(::getpid()) + ".json");
+  const auto file = test_support::scratch() / "like.json";
   std::ofstream(file) << text;
   const auto predictor =
       Predictor::load({.data = test_support::source_data(), .gpus = {file.string()}}).value();
@@ -249,8 +249,7 @@ TEST_F(PredictorTest, RefusesWhatItCannotAnswer) {
 // a silent step back to the heuristic.
 TEST_F(PredictorTest, ABrokenModelFileIsAnErrorOnceItIsNeeded) {
   namespace fs = std::filesystem;
-  const fs::path data =
-      fs::temp_directory_path() / ("predictor_models_" + std::to_string(::getpid()));
+  const fs::path data = test_support::scratch() / "predictor_models";
   fs::create_directories(data / "models");
   for (const char* part : {"gpus", "architectures", "overheads", "topologies"}) {
     fs::create_directory_symlink(test_support::source_data() / part, data / part);

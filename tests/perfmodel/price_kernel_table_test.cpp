@@ -1,4 +1,5 @@
 #include "kernels/price_kernel_table.hpp"
+#include "../scratch.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -54,7 +55,7 @@ class PricedTables : public testing::Test {
                               threads);
   }
 
-  fs::path file_ = fs::temp_directory_path() / ("priced_" + std::to_string(::getpid()) + ".csv");
+  fs::path file_ = test_support::scratch() / "priced.csv";
 };
 
 TEST_F(PricedTables, AnyNumberOfThreadsGivesTheSameText) {

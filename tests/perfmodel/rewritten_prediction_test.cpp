@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -259,7 +260,7 @@ TEST_F(RewrittenPrediction, ElementTypesWithoutAModelAreTheFirstWarning) {
 }
 
 TEST_F(RewrittenPrediction, OfTheFileIsThatOfTheGraph) {
-  const auto file = std::filesystem::path(testing::TempDir()) / "predicted_again.json.gz";
+  const auto file = test_support::scratch() / "predicted_again.json.gz";
   const std::vector<NamedRewrite> rewrites = {
       {"--batch", [](const auto& graph) { return set_batch_size(graph, {.batch = 100}); }},
       {"--precision",

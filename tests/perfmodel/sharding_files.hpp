@@ -1,12 +1,11 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::sharding {
@@ -14,9 +13,7 @@ namespace perfmodel::sharding {
 /// A folder for the files of one test.
 class FileFolder {
  public:
-  explicit FileFolder(const std::string& name)
-      : folder_(std::filesystem::temp_directory_path() /
-                (name + "_" + std::to_string(::getpid()))) {
+  explicit FileFolder(const std::string& name) : folder_(test_support::scratch() / name) {
     std::filesystem::create_directories(folder_);
   }
   FileFolder(const FileFolder&) = delete;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../graph/torchrec_plans.hpp"
+#include "../scratch.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predict.hpp"
@@ -97,7 +98,7 @@ TEST_F(RankGraphs, ArePredictedAlikeFromFiles) {
   const JobPrediction built = predict_all(test_support::every_sharding(0));
   std::vector<ExecutionGraph> read;
   for (const ExecutionGraph& graph : graphs_) {
-    const auto file = std::filesystem::path(::testing::TempDir()) / "sharding_rank_graph.json.gz";
+    const auto file = test_support::scratch() / "sharding_rank_graph.json.gz";
     ASSERT_TRUE(write_execution_graph(graph, file));
     read.push_back(read_execution_graph(file).value());
   }

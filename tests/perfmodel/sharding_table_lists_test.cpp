@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 
+#include "../scratch.hpp"
 #include "sharding/index_statistics.hpp"
 #include "sharding/study_file.hpp"
 #include "sharding/table_lists.hpp"
@@ -17,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::filesystem::path written(const std::string& name, const std::string& text) {
-  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / name;
+  const std::filesystem::path file = test_support::scratch() / name;
   std::ofstream(file, std::ios::binary) << text;
   return file;
 }

@@ -1,13 +1,13 @@
 // Training benchmarks: how a suite is read, and how rows follow from predictions.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/model_size.hpp"
@@ -26,8 +26,7 @@ constexpr const char* kModel = R"({"name": "a", "title": "A", "domain": "d", "un
              {"build": "mlp", "options": {"widths": "64-10"}}]})";
 
 fs::path suite_file(const std::string& models, const std::string& more = "") {
-  const fs::path file =
-      fs::path(testing::TempDir()) / ("made_suite_" + std::to_string(::getpid()) + ".json");
+  const fs::path file = test_support::scratch() / "made_suite.json";
   std::ofstream(file) << R"({"schema": "perfmodel-suite", "version": 1, "name": "made",
     "title": "Made up", "gpu": "titan-xp", "sources": ["none"], )"
                       << more << R"("models": [)" << models << "]}";

@@ -1,8 +1,8 @@
 #include "explain/timeline_events.hpp"
+#include "../scratch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 class Timeline : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("perfmodel_timeline_" + std::to_string(::getpid()));
+    folder_ = test_support::scratch() / "timeline";
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "../scratch.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_ranks.hpp"
@@ -48,9 +49,7 @@ class Events {
   }
 
   Trace read() const {
-    const auto file = std::filesystem::temp_directory_path() /
-                      fmt::format("trace_analysis_{}.json",
-                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    const auto file = test_support::scratch() / "trace_analysis.json";
     std::ofstream(file) << "{\"deviceProperties\": [{\"id\": 0, \"name\": \"Tesla V100\"}], "
                            "\"traceEvents\": [" +
                                text_ + "]}";
@@ -366,7 +365,7 @@ TEST(TraceAnalysis, RanksOnOneTimeline) {
       Events().launch(1, 100, 5).kernel("ncclAllReduce", 1, 7, 112, 18, note).read()};
   const auto ranks = compare_ranks(traces, {});
   ASSERT_TRUE(ranks) << ranks.error().message;
-  const auto file = std::filesystem::temp_directory_path() / "ranks_on_one_timeline.json";
+  const auto file = test_support::scratch() / "ranks_on_one_timeline.json";
   ASSERT_TRUE(write_ranks_timeline(traces, *ranks, file));
   const auto merged = read_trace(file);
   std::filesystem::remove(file);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "../scratch.hpp"
 #include "graph_fixture.hpp"
 #include "price/kernel_work.hpp"
 
@@ -30,8 +31,7 @@ Json json_of(const fs::path& file) {
 class DataFolder {
  public:
   DataFolder() {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    path_ = fs::temp_directory_path() / ("perfmodel-architecture-" + std::string(info->name()));
+    path_ = test_support::scratch() / "architecture";
     fs::remove_all(path_);
     fs::create_directories(path_ / "gpus");
     fs::copy(kData / "architectures", path_ / "architectures");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "../scratch.hpp"
 #include "graph_fixture.hpp"
 
 #ifndef PERFMODEL_SOURCE_DIR
@@ -25,8 +26,7 @@ class GpuFile {
  public:
   explicit GpuFile(const std::function<void(Json&)>& change,
                    const std::string& name = "v100-sxm2-32gb") {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    data_ = fs::temp_directory_path() / ("perfmodel-gpu-" + std::string(info->name()));
+    data_ = test_support::scratch() / "gpu";
     folder_ = data_ / "gpus";
     fs::remove_all(data_);
     fs::create_directories(folder_);

@@ -1,4 +1,5 @@
 #include "price/graph_latency.hpp"
+#include "../scratch.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ class GraphLatencies : public testing::Test {
     return latencies ? latencies->at(0) : GraphLatency{};
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("graph_latency_" + std::to_string(::getpid()));
+  fs::path folder_ = test_support::scratch() / "graph_latency";
 };
 
 TEST_F(GraphLatencies, SumsRepeatedNodesOfThePhase) {

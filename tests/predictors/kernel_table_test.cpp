@@ -1,4 +1,5 @@
 #include "tables/kernel_table.hpp"
+#include "../scratch.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ class KernelTables : public testing::Test {
     return at == std::string::npos ? message : message.substr(at);
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("kernel_table_" + std::to_string(::getpid()));
+  fs::path folder_ = test_support::scratch() / "kernel_table";
 };
 
 template <class Shape>

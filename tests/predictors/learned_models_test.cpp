@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "../scratch.hpp"
 #include "perfmodel/predictors/detail/price_cache.hpp"
 #include "price/kernel_work.hpp"
 #include "price/learned/model_file.hpp"
@@ -100,7 +101,7 @@ class Learned : public ::testing::Test {
     EXPECT_EQ(price.model.find("learned"), std::string_view::npos) << price.model;
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("learned_models_" + std::to_string(::getpid()));
+  fs::path folder_ = test_support::scratch() / "learned_models";
   const Gpu a100_ = gpu_of("a100-pcie-40gb"), v100_ = gpu_of("v100-pcie-16gb");
 };
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "../scratch.hpp"
 #include "kernel_mix.hpp"
 #include "price/learned/tree_text.hpp"
 #include "price_matchers.hpp"
@@ -78,7 +79,7 @@ class ModelFiles : public ::testing::Test {
     return error_of_text(file.dump());
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("model_file_" + std::to_string(::getpid()));
+  fs::path folder_ = test_support::scratch() / "model_file";
   std::string good_ = [this] {
     fs::create_directories(folder_);
     return read_text(write({gemm_model()}));

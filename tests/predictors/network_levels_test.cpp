@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "../scratch.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 
@@ -117,7 +118,7 @@ Result<Topology> changed_example(const std::function<void(Json&)>& change) {
   std::ifstream in(source / "hgx-h100-rails.json");
   Json document = Json::parse(in);
   change(document);
-  const auto file = std::filesystem::temp_directory_path() / "perfmodel-network-levels.json";
+  const auto file = test_support::scratch() / "network_levels.json";
   std::ofstream(file) << document.dump();
   auto made = read_topology(file);
   std::filesystem::remove(file);

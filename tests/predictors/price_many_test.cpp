@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <thread>
 
+#include "../scratch.hpp"
 #include "graph_fixture.hpp"
 #include "kernel_mix.hpp"
 #include "perfmodel/predictors/detail/learned_models.hpp"
@@ -61,10 +61,7 @@ class ModelFolder {
   ModelFolder(const ModelFolder&) = delete;
   ModelFolder& operator=(const ModelFolder&) = delete;
 
-  const fs::path path =
-      fs::temp_directory_path() / (std::string("perfmodel-price-many-") +
-                                   ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                                   std::to_string(::getpid()));
+  const fs::path path = test_support::scratch() / "price_many";
 };
 
 TEST(PriceMany, HeuristicEqualsOneByOne) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "../scratch.hpp"
 #include "graph_fixture.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 
@@ -23,8 +24,7 @@ class TopologyFile {
  public:
   explicit TopologyFile(const std::function<void(Json&)>& change,
                         const std::string& name = "dgx1-v100") {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / ("perfmodel-topology-" + std::string(info->name()));
+    folder_ = test_support::scratch() / "topology";
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     std::ifstream in(source_data() / "topologies" / "dgx1-v100.json");

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "../scratch.hpp"
 #include "made_campaign.hpp"
 #include "made_kernels.hpp"
 #include "perfmodel/predictors/detail/learned_models.hpp"
@@ -111,7 +112,7 @@ class Training : public ::testing::Test {
     return made;
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("train_" + std::to_string(::getpid()));
+  fs::path folder_ = test_support::scratch() / "train";
 };
 
 // ---- accuracy ----------------------------------------------------------------------------------

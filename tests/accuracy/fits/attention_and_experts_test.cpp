@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "../../scratch.hpp"
 #include "../accuracy_support.hpp"
 #include "base/accuracy.hpp"
 #include "training/train.hpp"
@@ -29,8 +30,8 @@ KernelTable silicon(const char* file) {
 ModelReport fit_table(KernelTable table, KernelFamily family) {
   std::vector<KernelTable> tables;
   tables.push_back(std::move(table));
-  const auto file = std::filesystem::path(testing::TempDir()) /
-                    ("kept-out-" + std::string(to_string(family)) + ".json");
+  const auto file =
+      test_support::scratch() / ("kept-out-" + std::string(to_string(family)) + ".json");
   return training::train(tables, {.family = family}, file).value().models.at(0);
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "../../scratch.hpp"
 #include "../accuracy_support.hpp"
 
 /// Kernel models fitted anew by the shipped recipe, judged on rows that were kept out.
@@ -28,7 +29,7 @@ KernelTable table_of(const char* file, const char* dtype = "") {
 }
 
 std::filesystem::path model_file(const std::string& name) {
-  return std::filesystem::path(testing::TempDir()) / (name + ".json");
+  return test_support::scratch() / (name + ".json");
 }
 
 ModelReport fit_family(const std::vector<KernelTable>& tables, KernelFamily family, RowChoice rows,

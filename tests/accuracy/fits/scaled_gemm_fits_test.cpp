@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <set>
 
+#include "../../scratch.hpp"
 #include "../scaled_tables.hpp"
 #include "training/train.hpp"
 
@@ -27,7 +28,7 @@ KernelTable third_of(KernelTable table) {
 
 training::ModelReport fit(const std::vector<KernelTable>& tables) {
   return training::train(tables, {.family = KernelFamily::kGemm},
-                         std::filesystem::path(testing::TempDir()) / "scaled.json")
+                         test_support::scratch() / "scaled.json")
       .value()
       .models.at(0);
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "../../scratch.hpp"
 #include "../accuracy_support.hpp"
 #include "price/graph_latency.hpp"
 #include "training/train.hpp"
@@ -54,7 +55,7 @@ std::vector<KernelTable> without(const std::string& gpu, std::vector<KernelTable
 
 /// Models of all families that saw no row of the GPU.
 LearnedModels models_without(const std::string& gpu, const std::vector<FamilyRows>& families) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / ("without-" + gpu);
+  const auto folder = test_support::scratch() / ("without-" + gpu);
   std::filesystem::create_directories(folder);
   for (const FamilyRows& measured : families) {
     const auto file = folder / (std::string(to_string(measured.family)) + "-float32.json");
