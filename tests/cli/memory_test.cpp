@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "program.hpp"
@@ -120,6 +122,44 @@ TEST(MemoryCommand, OneSampleMoreNeedsLittleMore) {
   const Json next = memory_of({"--gpu", "t4", "--batch", std::to_string(most + 1)});
   EXPECT_GT(next["needed_bytes"], next["device_bytes"]);
   EXPECT_LT(next["needed_bytes"].get<double>(), 1.05 * next["device_bytes"].get<double>());
+}
+
+TEST(MemoryCommand, TimelineIsATableAndAChart) {
+  const std::string csv = scratch_file("step.csv"), svg = scratch_file("step.svg");
+  const Json json = memory_of({"--gpu", "t4", "--timeline", csv});
+  std::istringstream rows(read(csv));
+  std::string row, head;
+  std::getline(rows, head);
+  EXPECT_EQ(head,
+            "node,op,start_us,weights,gradients,optimizer,activations,temporaries,workspace,"
+            "communication,reserve");
+  double peak = 0, before = 0;
+  while (std::getline(rows, row)) {
+    std::istringstream cells(row);
+    std::string cell;
+    for (int skipped = 0; skipped < 2; ++skipped) std::getline(cells, cell, ',');
+    std::getline(cells, cell, ',');
+    EXPECT_GE(std::stod(cell), before);
+    before = std::stod(cell);
+    double sum = 0;
+    for (int purpose = 0; purpose < 7; ++purpose) {  // not the reserve
+      std::getline(cells, cell, ',');
+      sum += std::stod(cell);
+    }
+    peak = std::max(peak, sum);
+  }
+  double purposes = 0;
+  for (const auto& [purpose, bytes] : json["by_purpose"].items()) {
+    if (purpose != "reserve") purposes += bytes.get<double>();
+  }
+  EXPECT_NEAR(peak, purposes, 8);
+  memory_of({"--gpu", "t4", "--timeline", svg});
+  const std::string chart = read(svg);
+  for (const char* part : {"<polygon", "weights", "activations", "gradients"}) {
+    EXPECT_THAT(chart, HasSubstr(part));
+  }
+  expect_error({"memory", two_layers_of_gpt2(), "--timeline", scratch_file("step.txt")}, 1,
+               "expected a name that ends in .svg or .csv, found");
 }
 
 TEST(MemoryCommand, RefusesBadUsage) {

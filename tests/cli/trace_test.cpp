@@ -95,6 +95,38 @@ TEST(TraceCommand, AWindowHoldsOnlyItsIterations) {
   EXPECT_EQ(second["events"], all["events"]);
 }
 
+std::string record_of_memory(int at, long long allocated, long long reserved) {
+  return fmt::format(
+      R"({{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 2,
+      "ts": {}, "args": {{"Total Reserved": {}, "Total Allocated": {}, "Bytes": 1, "Addr": 4096,
+      "Device Id": 0, "Device Type": 1}}}})",
+      at, reserved, allocated);
+}
+
+TEST(TraceCommand, MemoryCurveIsATableAndAChart) {
+  constexpr long long kMiB = 1 << 20;
+  const std::string trace =
+      written("recorded_memory.json", "[" + event("cpu_op", "aten::mm", "2", 0, 100, "") + ",\n" +
+                                          record_of_memory(10, 300 * kMiB, 512 * kMiB) + ",\n" +
+                                          event("cpu_op", "aten::relu", "2", 120, 50, "") + ",\n" +
+                                          record_of_memory(130, 600 * kMiB, 1024 * kMiB) + ",\n" +
+                                          record_of_memory(160, 300 * kMiB, 1024 * kMiB) + "]");
+  const std::string csv = scratch_file("curve.csv"), svg = scratch_file("curve.svg");
+  EXPECT_THAT(output_of({"trace", trace, "--memory-curve", csv}),
+              HasSubstr("cuda:0            629,145,600  600 MiB  0.130  aten::relu"));
+  EXPECT_EQ(read(csv),
+            "device,time_us,allocated_bytes,reserved_bytes\n"
+            "cuda:0,10.000,314572800,536870912\n"
+            "cuda:0,130.000,629145600,1073741824\n"
+            "cuda:0,160.000,314572800,1073741824\n");
+  output_of({"trace", trace, "--memory-curve", svg});
+  for (const char* part :
+       {"cuda:0: peak 600 MiB allocated, 1 GiB reserved", "reserved, not allocated", "<polygon"}) {
+    EXPECT_THAT(read(svg), HasSubstr(part));
+  }
+  expect_error({"trace", traced("no_memory", {}), "--memory-curve", csv}, 1, "memory");
+}
+
 TEST(TraceCommand, SalvageKeepsWhatIsComplete) {
   const std::string broken = sample("bad_cut_off_between.json");
   expect_error({"trace", broken}, 1, "expected");
