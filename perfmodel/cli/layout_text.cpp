@@ -96,9 +96,8 @@ std::vector<std::string> layout_cells(const ParallelLayout& layout) {
 }
 
 std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
-  TextTable table{"#",    "dp",           "tp",    "pp",        "cp",
-                  "ep",   "vp",           "micro", "zero",      "recompute",
-                  "step", "tokens/s/GPU", "MFU",   "memory GB", "<limited by"};
+  TextTable table{"#",    "dp",        "tp",   "pp",        "cp",  "ep", "vp",         "micro",
+                  "zero", "recompute", "step", "tok/s/GPU", "MFU", "GB", "<limited by"};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const LayoutPrediction& made = layouts[i].prediction;
     std::vector<std::string> cells = {std::to_string(i + 1)};
@@ -202,13 +201,15 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
 
 std::string first_line(const RankedLayout& best) {
   const LayoutPrediction& made = best.prediction;
-  return fmt::format(
-      "\n  {} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}: {}{}\n",
-      step_words(made.step_ms), step_words(made.low_ms), step_words(made.high_ms),
-      made.tokens_per_s_per_gpu, percents(made.mfu), layout_words(best.layout),
-      made.fits ? ""
-                : fmt::format("; does not fit, {} GB of {}", gigabytes(made.reserved_bytes),
-                              gigabytes(made.device_bytes)));
+  return "\n" + wrapped(fmt::format("{} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}: {}{}",
+                                    step_words(made.step_ms), step_words(made.low_ms),
+                                    step_words(made.high_ms), made.tokens_per_s_per_gpu,
+                                    percents(made.mfu), layout_words(best.layout),
+                                    made.fits ? ""
+                                              : fmt::format("; does not fit, {} GB of {}",
+                                                            gigabytes(made.reserved_bytes),
+                                                            gigabytes(made.device_bytes))),
+                        "  ", 2);
 }
 
 }  // namespace

@@ -56,6 +56,30 @@ TEST(AnalyzeCli, APredictionInFp32OnAGpuWithMatrixUnits) {
               2e-3 * json["step_us"].get<double>());
 }
 
+TEST(AnalyzeCli, PrintsFindingsThatGainEnough) {
+  const Words words = {"analyze", small_gpt(), "--gpu", "a100-sxm-40gb"};
+  const std::string text = output_of(words), full = output_of(with(words, {"--full"}));
+  expect_narrow(text);
+  expect_narrow(full);
+  const Json json = json_of(words);
+  EXPECT_THAT(text, HasSubstr("GPU    NVIDIA A100-SXM4-40GB (a100-sxm-40gb)"));
+  std::size_t folded = 0;
+  for (const Json& finding : json["findings"]) {
+    const std::string rule = " [" + finding["rule"].get<std::string>() + "]";
+    if (finding["folded"].get<bool>()) {
+      ++folded;
+    } else {
+      EXPECT_THAT(text, HasSubstr(finding["rule"].get<std::string>()));
+    }
+    EXPECT_THAT(full, HasSubstr(finding["rule"].get<std::string>()));
+  }
+  if (folded > 0) {
+    EXPECT_THAT(text,
+                HasSubstr("\n  " + std::to_string(folded) + " more, each gains less than 2 %"));
+  }
+  EXPECT_THAT(full, Not(HasSubstr("gains less than 2 %")));
+}
+
 TEST(AnalyzeCli, SaysWhatItNeeds) {
   const auto graph = run({"analyze", small_gpt()});
   EXPECT_EQ(graph.status, 1);

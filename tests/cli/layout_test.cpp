@@ -1,4 +1,5 @@
 // perfpredict layout, as its users call it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,9 @@
 namespace perfmodel::test_support {
 namespace layout_test {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A model whose layers are priced in milliseconds.
 Words layout(const std::string& command, const Words& more = {}) {
@@ -48,6 +51,39 @@ TEST(LayoutCommand, RanksWhatFits) {
   // `rank` is what `layout` alone does, and --dp keeps to what it names.
   const Json two = json_of(layout("rank", {"--world", "8", "--dp", "2"}));
   for (const Json& one : two["layouts"]) EXPECT_EQ(one["dp"], 2);
+}
+
+// The tables that people see: ten layouts at most, what the first consists of, and less memory.
+TEST(LayoutCommand, PrintsItsRanking) {
+  const std::string text = output_of(layout("rank", {"--world", "8"}));
+  expect_narrow(text);
+  const Json best = json_of(layout("rank", {"--world", "8"}))["layouts"][0];
+  for (const std::string& part :
+       {fmt::format("\n  {:.1f} ms per step (", best["predicted_step_ms"].get<double>()),
+        fmt::format("MFU {:.1f} %: dp {}", 100 * best["mfu"].get<double>(), best["dp"].get<int>()),
+        std::string("machine   8 x NVIDIA H100 80GB HBM3 (SXM5), hgx-h100"),
+        std::string("job       32 sequences of 1024 tokens per step, bf16, flash attention"),
+        std::string("\n  10  "), std::string("\n  Less memory for more time"),
+        std::string("nobody says whose program runs the job (--software)")}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\n  11  ")));
+}
+
+TEST(LayoutCommand, PrintsTheDifferenceOfTwo) {
+  const Words two = layout("compare", {"--world", "8", "--layout", "micro_batch=4,zero=1",
+                                       "--layout", "tp=2,micro_batch=4"});
+  const std::string text = output_of(two);
+  expect_narrow(text);
+  const Json layouts = json_of(two)["layouts"];
+  const double first = layouts[0]["predicted_step_ms"], second = layouts[1]["predicted_step_ms"];
+  EXPECT_THAT(text, HasSubstr(fmt::format("The second takes {:+.1f} % of the first's time and ",
+                                          100 * (second / first - 1))));
+  EXPECT_THAT(text, HasSubstr("\n  first   dp 8 micro-batch 4 ZeRO-1\n"));
+  EXPECT_THAT(text, HasSubstr("\n  second  dp 4 tp 2 micro-batch 4\n"));
+  // Half of the weights each; a layout without tensor parallelism has none of its traffic.
+  EXPECT_THAT(text, ContainsRegex("\n  weights  +0\\.4 +0\\.2 +-0\\.2\n"));
+  EXPECT_THAT(text, ContainsRegex("\n  tp traffic +0\\.00 +([0-9.]+) +\\+[0-9.]+\n"));
 }
 
 TEST(LayoutCommand, EvaluatesOne) {

@@ -25,7 +25,7 @@ std::string small_dlrm() {
 }
 
 // As a user pastes it, with the program under test in the place of the installed one.
-double step_of_command(std::string command) {
+Json document_of(std::string command) {
   const std::string name = "perfpredict ", program = "'" PERFPREDICT_PROGRAM "' ";
   for (std::size_t at = command.find(name); at != std::string::npos;
        at = command.find(name, at + program.size())) {
@@ -40,7 +40,11 @@ double step_of_command(std::string command) {
   if (begin != std::string::npos) text.erase(0, begin);
   const Json json = Json::parse(text, nullptr, false);
   EXPECT_FALSE(json.is_discarded()) << text.substr(0, 400);
-  return json.is_discarded() ? 0 : json["e2e_us"].get<double>();
+  return json.is_discarded() ? Json::object() : json;
+}
+
+double step_of_command(const std::string& command) {
+  return document_of(command).value("e2e_us", 0.0);
 }
 
 Json advice(const Words& more) { return json_of(with({"optimize"}, more)); }
@@ -80,6 +84,30 @@ TEST(OptimizeCommand, ItsCommandsReproduceItsSteps) {
           << step["command"];
     }
   }
+}
+
+// What `layout` and `shard` answer, where several GPUs run the graph.
+TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
+  const Words decoder = {small_gpt(), "--gpu", "a100-sxm-40gb", "--world", "8"};
+  const Json plan = advice(with(decoder, {"--allow", "layout"}))["layout_plan"];
+  const Json layouts = document_of(plan["command"]);
+  EXPECT_NEAR(plan["step_us"].get<double>(),
+              1000 * layouts["layouts"][0]["predicted_step_ms"].get<double>(), 2);
+  EXPECT_LE(plan["step_us"], plan["replicated_us"]);
+  EXPECT_TRUE(plan["replicated_fits"].get<bool>());
+  EXPECT_THAT(output_of(with({"optimize"}, with(decoder, {"--allow", "layout"}))),
+              HasSubstr(plan["layout"].get<std::string>()));
+
+  const Words tables = {small_dlrm(), "--gpu",   "a100-sxm-40gb", "--world",
+                        "8",          "--allow", "sharding"};
+  const Json sharded = advice(tables)["table_plan"];
+  const Json plans = document_of(sharded["command"]);
+  EXPECT_NEAR(sharded["plan_us"].get<double>(), plans["plans"][0]["predicted_us"].get<double>(),
+              0.01 * sharded["plan_us"].get<double>());
+  EXPECT_LT(sharded["plan_us"], sharded["replicated_us"]);
+  const std::string text = output_of(with({"optimize"}, tables));
+  expect_narrow(text);
+  EXPECT_THAT(text, HasSubstr("Plan of embedding tables\n  tables alone"));
 }
 
 TEST(OptimizeCommand, PrintsItsTables) {

@@ -22,11 +22,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::size_t width(const std::string& line) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      line, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
-}
-
 std::string built_once(const std::string& name, const Words& words) {
   return fs::exists(scratch() / name) ? scratch_file(name) : built(name, words);
 }

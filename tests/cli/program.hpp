@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,22 @@ inline void expect_error(const Words& arguments, int status, const std::string& 
   EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
   EXPECT_TRUE(outcome.err.ends_with('\n'));
   EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+// Characters, not bytes.
+inline std::size_t width(const std::string& line) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      line, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+}
+
+// Lines of at most 100 columns, but for commands to be pasted; no escapes, no blanks at ends.
+inline void expect_narrow(const std::string& text) {
+  EXPECT_EQ(text.find('\033'), std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("  perfpredict ")) EXPECT_LE(width(line), 100U) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
 }
 
 // The graph that `build` writes with these words.

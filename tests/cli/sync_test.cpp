@@ -86,6 +86,79 @@ TEST(SyncCommand, RanksHaveGpusHostsAndLinksOfTheirOwn) {
               0.01);
 }
 
+Words workers_in(const std::string& text) {
+  return {"sync", "--workers", written("workers.json", text)};
+}
+
+std::string workers(const std::string& list, const std::string& more = "") {
+  return R"({"schema": "perfmodel-sync-workers", "version": 1, )" + more + R"("workers": [)" +
+         list + "]}";
+}
+
+TEST(SyncCommand, AFileOfWorkersIsTheSameAsTheirList) {
+  const Json file =
+      json_of(workers_in(workers(R"({"name": "a", "count": 2, "step_us": 10000, "commit_us": 400},
+                 {"name": "b", "step_us": 20000, "commit_us": 500, "straggler": "uniform:0.1"})")));
+  const Json list = json_of({"sync", "--workers", "a:2:10000:400,b:1:20000:500"});
+  ASSERT_EQ(file["schemes"].size(), list["schemes"].size());
+  const Json &one = file["schemes"][0]["workers"], &other = list["schemes"][0]["workers"];
+  ASSERT_EQ(one.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const char* key : {"name", "step_us", "commit_own_us"})
+      EXPECT_EQ(one[i][key], other[i][key]);
+  }
+  // Drawn from +-10 %, and the slowest of three sets the pace.
+  EXPECT_EQ(list["schemes"][0]["step_mean_us"], 20500);
+  EXPECT_NEAR(file["schemes"][0]["step_mean_us"].get<double>(), 20500, 0.1 * 20000);
+  EXPECT_NE(file["schemes"][0]["step_mean_us"], 20500);
+}
+
+// Two servers move half a model of 100 MB each, in and out, at 1.25 GB/s: 80 ms per commit, one
+// after the other.
+TEST(SyncCommand, ServersServeOneCommitAfterTheOther) {
+  Words words = workers_in(workers(
+      R"({"name": "a", "count": 2, "step_us": 10000, "link_gb_per_s": 12.5},
+         {"name": "b", "step_us": 20000, "link_gb_per_s": 12.5})",
+      R"("exchange": "servers", "servers": {"count": 2, "nic_gb_per_s": 1.25},
+         "model_bytes": 1.0e8, )"));
+  const std::string loss = written("loss.json", R"({"schema": "perfmodel-loss-model", "version": 1,
+    "steps_to_target": 1000, "tau_cost": 0.01, "staleness_cost": 0.02, "first_loss": 2,
+    "target_loss": 0.2, "limit_loss": 0.1, "source": "a made-up job"})");
+  words.insert(words.end(), {"--scheme", "bsp", "--loss-model", loss});
+  const Json json = json_of(words);
+  const Json& bsp = json["schemes"][0];
+  EXPECT_GE(bsp["step_mean_us"], 3 * 80'000);
+  EXPECT_LE(bsp["step_mean_us"], 3 * 80'000 + 20'000 + 16'000);
+  EXPECT_EQ(json["loss_model"]["source"], "a made-up job");
+  EXPECT_NEAR(bsp["time_to_target_us"].get<double>(),
+              1000 / bsp["updates_per_s"].get<double>() * 1e6, 1e3);
+  words.push_back("--full");
+  const std::string text = output_of(words);
+  expect_narrow(text);
+  EXPECT_THAT(text, HasSubstr("servers (2 servers, 160 ms per commit)"));
+}
+
+TEST(SyncCommand, WrongFilesSayWhere) {
+  const auto refused = [](const std::string& text, const std::string& message) {
+    expect_error(workers_in(text), 1, message);
+  };
+  const std::string good = R"({"name": "a", "step_us": 10})";
+  refused(workers(""), "/workers: expected at least one worker");
+  refused(workers(R"({"name": "a", "step_us": 10, "count": 0})"), "/workers/0/count: expected");
+  refused(workers(R"({"name": "a", "step_us": 10, "count": 100001})"), "at most 100,000 workers");
+  refused(workers(good + R"(, {"name": "b", "step_us": -1})"), "/workers/1/step_us: expected");
+  refused(workers(R"({"name": "a", "step_us": 10, "commit_us": -1})"), "/workers/0/commit_us");
+  refused(workers(R"({"name": "a", "step": 10})"), "/workers/0/step");
+  refused(workers(R"({"name": "a", "step_us": 10, "straggler": "gauss:1"})"),
+          "/workers/0/straggler: expected a distribution");
+  refused(workers(good, R"("exchange": "gossip", )"), "/exchange: expected one of direct, servers");
+  refused(workers(good, R"("servers": {"count": 0}, )"), "/servers/count");
+  const std::string losses = written("losses.json", R"({"schema": "perfmodel-loss-model",
+    "version": 1, "steps_to_target": 10, "tau_cost": 0, "staleness_cost": 0, "first_loss": 0.1})");
+  expect_error({"sync", "--workers", "a:1:10", "--loss-model", losses}, 1,
+               "first_loss above target_loss above limit_loss");
+}
+
 TEST(SyncCommand, DrawsTheSweep) {
   const fs::path plot = scratch() / "sync.svg";
   const Outcome outcome = run({"sync", "--workers", "fast:3:1000:100,slow:1:2000:100",
