@@ -113,7 +113,9 @@ inline void expect_narrow(const std::string& text) {
   EXPECT_EQ(text.find('\033'), std::string::npos);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("  perfpredict ")) EXPECT_LE(width(line), 100U) << line;
+    if (!line.starts_with("  perfpredict ")) {
+      EXPECT_LE(width(line), 100U) << line;
+    }
     EXPECT_FALSE(line.ends_with(' ')) << line;
   }
 }
