@@ -29,6 +29,7 @@ std::string command_of(const LayoutJob& job, const LayoutAdviceQuestion& questio
       question.machine_flags, question.world, job.global_batch, job.sequence,
       to_string(job.precision), flash ? "flash" : "eager", optimizer);
   if (job.dropout > 0) command += fmt::format(" --dropout {:g}", job.dropout);
+  if (question.host_scale != 1) command += fmt::format(" --scale-host {:g}", question.host_scale);
   return command;
 }
 

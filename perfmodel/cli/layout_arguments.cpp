@@ -60,7 +60,8 @@ void add_model_options(CLI::App& app, LayoutArguments& arguments) {
   add_count(app, "--vocabulary", arguments.vocabulary, "Words");
   app.add_option("--positions", arguments.positions, "Rows of learned positions (0: rotary)")
       ->type_name("N");
-  add_choice(app, "--gated,!--no-gated", arguments.gated, "Three products per feed-forward layer");
+  add_choice(app, "--gated,!--no-gated", arguments.gated,
+             "Three products per feed-forward layer; two alone: a GPT, unless --positions 0");
   add_choice(app, "--tied,!--no-tied", arguments.tied, "The output layer shares the embedding");
   add_count(app, "--head-width", arguments.head_width, "Numbers of a head (hidden / heads)");
   add_count(app, "--experts", arguments.experts, "Experts of a layer");

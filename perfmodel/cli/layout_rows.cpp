@@ -49,12 +49,7 @@ DecoderModel model_of(LayoutRowReader& row) {
   model.gated = row.flag("gated");
   model.tied = row.flag("tied");
   take_experts(row, model);
-  if (model.gated) return model;
-  // Two products: a GPT with learned positions, biases and layer norms.
-  model.positions = row.count("sequence", {});
-  model.biases = true;
-  model.rms_norm = false;
-  model.activation = DecoderModel::Activation::kGelu;
+  if (!model.gated) make_gpt(model, row.count("sequence", {}));
   return model;
 }
 

@@ -201,15 +201,15 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
 
 std::string first_line(const RankedLayout& best) {
   const LayoutPrediction& made = best.prediction;
-  return "\n" + wrapped(fmt::format("{} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}: {}{}",
-                                    step_words(made.step_ms), step_words(made.low_ms),
-                                    step_words(made.high_ms), made.tokens_per_s_per_gpu,
-                                    percents(made.mfu), layout_words(best.layout),
-                                    made.fits ? ""
-                                              : fmt::format("; does not fit, {} GB of {}",
-                                                            gigabytes(made.reserved_bytes),
-                                                            gigabytes(made.device_bytes))),
-                        "  ", 2);
+  std::string text =
+      fmt::format("\n  {} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}\n  {}\n",
+                  step_words(made.step_ms), step_words(made.low_ms), step_words(made.high_ms),
+                  made.tokens_per_s_per_gpu, percents(made.mfu), layout_words(best.layout));
+  if (!made.fits) {
+    text += fmt::format("  does not fit: {} GB of {}\n", gigabytes(made.reserved_bytes),
+                        gigabytes(made.device_bytes));
+  }
+  return text;
 }
 
 }  // namespace

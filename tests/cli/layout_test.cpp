@@ -60,7 +60,8 @@ TEST(LayoutCommand, PrintsItsRanking) {
   const Json best = json_of(layout("rank", {"--world", "8"}))["layouts"][0];
   for (const std::string& part :
        {fmt::format("\n  {:.1f} ms per step (", best["predicted_step_ms"].get<double>()),
-        fmt::format("MFU {:.1f} %: dp {}", 100 * best["mfu"].get<double>(), best["dp"].get<int>()),
+        fmt::format("MFU {:.1f} %\n  dp {} ", 100 * best["mfu"].get<double>(),
+                    best["dp"].get<int>()),
         std::string("machine   8 x NVIDIA H100 80GB HBM3 (SXM5), hgx-h100"),
         std::string("job       32 sequences of 1024 tokens per step, bf16, flash attention"),
         std::string("\n  10  "), std::string("\n  Less memory for more time"),

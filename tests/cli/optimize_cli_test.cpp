@@ -88,7 +88,8 @@ TEST(OptimizeCommand, ItsCommandsReproduceItsSteps) {
 
 // What `layout` and `shard` answer, where several GPUs run the graph.
 TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
-  const Words decoder = {small_gpt(), "--gpu", "a100-sxm-40gb", "--world", "8"};
+  const Words decoder = {small_gpt(),    "--gpu", "a100-sxm-40gb", "--world", "8",
+                         "--scale-host", "1.5"};
   const Json plan = advice(with(decoder, {"--allow", "layout"}))["layout_plan"];
   const Json layouts = document_of(plan["command"]);
   EXPECT_NEAR(plan["step_us"].get<double>(),
@@ -98,8 +99,13 @@ TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
   EXPECT_THAT(output_of(with({"optimize"}, with(decoder, {"--allow", "layout"}))),
               HasSubstr(plan["layout"].get<std::string>()));
 
-  const Words tables = {small_dlrm(), "--gpu",   "a100-sxm-40gb", "--world",
-                        "8",          "--allow", "sharding"};
+  const Words tables = {built("advice_batched.json", {"dlrm", "--preset", "ddp", "--batch", "256"}),
+                        "--gpu",
+                        "a100-sxm-40gb",
+                        "--world",
+                        "8",
+                        "--allow",
+                        "sharding"};
   const Json sharded = advice(tables)["table_plan"];
   const Json plans = document_of(sharded["command"]);
   EXPECT_NEAR(sharded["plan_us"].get<double>(), plans["plans"][0]["predicted_us"].get<double>(),

@@ -154,14 +154,11 @@ DecoderModel decoder_of(const DecoderSize& size) {
   model.vocabulary = size.vocabulary;
   model.tied = size.tied;
   if (size.style == DecoderStyle::kLlama) return model;
-  model.gated = false;
-  model.biases = true;
-  model.rms_norm = false;
-  model.activation = size.style == DecoderStyle::kOpt ? DecoderModel::Activation::kRelu
-                                                      : DecoderModel::Activation::kGelu;
-  if (size.style == DecoderStyle::kGpt) model.positions = size.sequence;
   constexpr std::int64_t kFirstPositionOfOpt = 2;
-  if (size.style == DecoderStyle::kOpt) model.positions = size.sequence + kFirstPositionOfOpt;
+  make_gpt(model, size.style == DecoderStyle::kGpt   ? size.sequence
+                  : size.style == DecoderStyle::kOpt ? size.sequence + kFirstPositionOfOpt
+                                                     : 0);
+  if (size.style == DecoderStyle::kOpt) model.activation = DecoderModel::Activation::kRelu;
   return model;
 }
 
@@ -182,6 +179,14 @@ DecoderModel decoder_of(const ExpertDecoder& known) {
 }
 
 }  // namespace
+
+void make_gpt(DecoderModel& model, std::int64_t positions) {
+  model.positions = positions;
+  model.gated = false;
+  model.biases = true;
+  model.rms_norm = false;
+  model.activation = DecoderModel::Activation::kGelu;
+}
 
 std::vector<std::string_view> decoder_names() {
   std::vector<std::string_view> names;

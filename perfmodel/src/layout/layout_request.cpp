@@ -219,6 +219,10 @@ Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
   if (!request.global_batch) {
     return bad_request("global_batch: expected sequences per optimizer step, found none");
   }
+  // By sizes alone, as in a table; rotary positions are no GPT's.
+  if (request.model.empty() && !job.model.gated && request.positions != 0) {
+    make_gpt(job.model, request.positions.value_or(job.sequence));
+  }
   // A longer table of positions, as programs that train on longer sequences have it.
   if (job.model.positions > 0 && job.model.positions < job.sequence) {
     job.model.positions = job.sequence;

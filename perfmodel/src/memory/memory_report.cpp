@@ -66,6 +66,15 @@ std::vector<MemoryPoint> curve_of(const MemoryPlan& plan, const std::vector<std:
   return curve;
 }
 
+// Workspaces of libraries and what a rank gathers, which no op of the graph allocates.
+void add_held_throughout(const MemoryByPurpose& step, const MemoryByPurpose& graph,
+                         std::vector<MemoryPoint>& curve) {
+  for (const MemoryPurpose purpose : {MemoryPurpose::kWorkspace, MemoryPurpose::kCommunication}) {
+    const double held = at(step, purpose) - at(graph, purpose);
+    for (MemoryPoint& point : curve) at(point.bytes, purpose) += held;
+  }
+}
+
 }  // namespace
 
 MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
@@ -88,7 +97,10 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
     report.peak_node = node.id;
   }
   report.largest = largest_at(plan, graph, bytes, made.peak_node, options.largest);
-  if (options.curve) report.curve = curve_of(plan, bytes);
+  if (options.curve) {
+    report.curve = curve_of(plan, bytes);
+    add_held_throughout(report.memory.by_purpose, made.at_peak, report.curve);
+  }
   return report;
 }
 

@@ -27,6 +27,10 @@ std::vector<std::string_view> decoder_names();
 /// Errors: an unknown name (names the nearest).
 Result<NamedDecoder> find_decoder(std::string_view name);
 
+/// Makes the layers GPT's: two products in feed-forward layers, GELU between them, biases, layer
+/// norms and so many learned positions.
+void make_gpt(DecoderModel& model, std::int64_t positions);
+
 /// Reads a `config.json` with the fields of Llama, Mistral, Qwen2, Qwen3, GPT-2, GPT-NeoX or OPT,
 /// or with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, GPT-OSS, DeepSeek-V2, DeepSeek-V3 or Kimi-K2.
 ///
