@@ -88,16 +88,24 @@ TEST(OptimizeCommand, ItsCommandsReproduceItsSteps) {
 
 // What `layout` and `shard` answer, where several GPUs run the graph.
 TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
-  const Words decoder = {small_gpt(),    "--gpu", "a100-sxm-40gb", "--world", "8",
-                         "--scale-host", "1.5"};
-  const Json plan = advice(with(decoder, {"--allow", "layout"}))["layout_plan"];
-  const Json layouts = document_of(plan["command"]);
-  EXPECT_NEAR(plan["step_us"].get<double>(),
-              1000 * layouts["layouts"][0]["predicted_step_ms"].get<double>(), 2);
-  EXPECT_LE(plan["step_us"], plan["replicated_us"]);
-  EXPECT_TRUE(plan["replicated_fits"].get<bool>());
-  EXPECT_THAT(output_of(with({"optimize"}, with(decoder, {"--allow", "layout"}))),
-              HasSubstr(plan["layout"].get<std::string>()));
+  const std::string opt =
+      built("advice_opt.json", {"opt", "--layers", "2", "--hidden", "256", "--heads", "4",
+                                "--sequence", "64", "--batch", "8"});
+  const std::string cast = scratch_file("advice_cast.json");
+  output_of({"rewrite", small_gpt(), "--precision", "bf16", "-o", cast});
+  for (const std::string& graph : {small_gpt(), cast, opt}) {
+    SCOPED_TRACE(graph);
+    const Words asked = {graph,          "--gpu", "a100-sxm-40gb", "--world", "8",
+                         "--scale-host", "1.5",   "--allow",       "layout"};
+    const Json plan = advice(asked)["layout_plan"];
+    ASSERT_TRUE(plan.is_object()) << plan;
+    const Json layouts = document_of(plan["command"]);
+    EXPECT_NEAR(plan["step_us"].get<double>(),
+                1000 * layouts["layouts"][0]["predicted_step_ms"].get<double>(), 2);
+    EXPECT_LE(plan["step_us"], plan["replicated_us"]);
+    EXPECT_TRUE(plan["replicated_fits"].get<bool>());
+    EXPECT_THAT(output_of(with({"optimize"}, asked)), HasSubstr(plan["layout"].get<std::string>()));
+  }
 
   const Words tables = {built("advice_batched.json", {"dlrm", "--preset", "ddp", "--batch", "256"}),
                         "--gpu",

@@ -110,6 +110,37 @@ TEST(AdviceMoves, SamplesPerSecondGrowBeyondTheMemory) {
   EXPECT_LE(advice->best_bytes, limit);
 }
 
+// Autocast casts within softmax, and gives shared words a copy of their own.
+TEST(AdviceMoves, DecodersUnderAutocastAreTheSame) {
+  const auto plain = decoder_in_graph(small_gpt(4));
+  const auto cast = decoder_in_graph(
+      rewrite_precision(small_gpt(4), {.precision = PrecisionOptions::Precision::kBf16}).value());
+  ASSERT_TRUE(plain) << to_string(plain.error());
+  ASSERT_TRUE(cast) << to_string(cast.error());
+  EXPECT_EQ(cast->model.layers, 2);
+  EXPECT_TRUE(cast->model.tied);
+  EXPECT_EQ(parameter_count(cast->model), parameter_count(plain->model));
+  EXPECT_EQ(cast->precision, LayoutJob::Precision::kBf16);
+}
+
+TEST(AdviceMoves, HeadsOfOptLieBesideItsSamples) {
+  OptConfig config = opt_preset("opt-1.3b").value();
+  config.layers = 3;
+  config.hidden = 128;
+  config.heads = 8;
+  config.feed_forward = 512;
+  config.vocabulary = 500;
+  config.batch = 2;
+  config.sequence = 64;
+  const ExecutionGraph graph = build_opt(config).value();
+  const auto found = decoder_in_graph(graph);
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_EQ(found->model.layers, 3);
+  EXPECT_EQ(found->model.heads, 8);
+  EXPECT_EQ(found->model.activation, DecoderModel::Activation::kRelu);
+  EXPECT_EQ(parameter_count(found->model), model_size(graph).parameters);
+}
+
 TEST(AdviceMoves, DecodersAreKnownByTheirProducts) {
   const auto gpt = decoder_in_graph(small_gpt(4));
   ASSERT_TRUE(gpt) << to_string(gpt.error());

@@ -60,7 +60,7 @@ class ForwardReader {
   void take(const Node& node, std::string_view name) {
     if (name == "aten::embedding") return take_embedding(node);
     if (name == "aten::mm" || name == "aten::addmm") return take_product(node, name);
-    if (name == "aten::softmax") return take_softmax(node);
+    if (name == "aten::_softmax") return take_softmax(node);
     if (name == "aten::scaled_dot_product_attention") return take_attention(node);
     facts_.layer_norm |= name == "aten::native_layer_norm";
     facts_.dropout |= name == "aten::native_dropout";
@@ -96,10 +96,14 @@ class ForwardReader {
     ++facts_.weights[{in, out}];
   }
 
+  // Scores are [batch, heads, tokens, tokens] or, as OPT has them, [batch heads, tokens, tokens].
   void take_softmax(const Node& node) {
     const Tensor* scores = tensor(node, 0);
-    if (!scores || scores->rank != 4) return;
-    note_core(graph_.shape(*scores)[1], graph_.shape(*scores)[1]);
+    if (!scores || facts_.batch == 0 || (scores->rank != 4 && scores->rank != 3)) return;
+    const auto shape = graph_.shape(*scores);
+    if (scores->rank == 3 && shape[0] % facts_.batch != 0) return;
+    const std::int64_t heads = scores->rank == 4 ? shape[1] : shape[0] / facts_.batch;
+    note_core(heads, heads);
   }
   void take_attention(const Node& node) {
     const Tensor *query = tensor(node, 0), *key = tensor(node, 1);
@@ -164,7 +168,12 @@ Result<LayoutJob> decoder_in_graph(const ExecutionGraph& graph) {
   model.tied = std::ranges::find(facts.output_storages, facts.words->storage_id) !=
                facts.output_storages.end();
   const std::int64_t parameters = model_size(graph).parameters;
-  if (parameter_count(model) != parameters) {
+  const auto has_all = [&] { return parameter_count(model) == parameters; };
+  if (!has_all() && !model.tied) {
+    model.tied = true;  // by way of autocast's copy, which has a storage of its own
+    model.tied = has_all();
+  }
+  if (!has_all()) {
     return no_decoder(fmt::format("{} parameters ({} layers of width {}, {} in feed-forward, {} "
                                   "heads, {} words)",
                                   parameter_count(model), model.layers, model.hidden,
