@@ -45,7 +45,7 @@ class ForwardReader {
       forward &= node.scope != Scope::kBackward;
       facts_.adam |= name.starts_with("Optimizer.step#Adam");
       facts_.eight_bit |= name.starts_with("bitsandbytes::");
-      if (forward) take(node, name);
+      if (forward && !is_cast_again(node, name)) take(node, name);
     }
     return std::move(facts_);
   }
@@ -55,6 +55,18 @@ class ForwardReader {
     const auto inputs = graph_.inputs(node);
     if (index >= inputs.size() || inputs[index].kind != Argument::Kind::kTensor) return nullptr;
     return &graph_.tensors[inputs[index].index];
+  }
+
+  // Under autocast an op stands twice: with the arguments of the program, and within it with cast
+  // ones, which are those of the product.
+  bool is_cast_again(const Node& node, std::string_view name) {
+    if (node.parent < 0) return false;
+    if (graph_.name(graph_.nodes[static_cast<std::size_t>(node.parent)]) != name) return false;
+    if (name == "aten::mm" || name == "aten::addmm") {
+      const Tensor* weight = tensor(node, name == "aten::addmm" ? 2 : 1);
+      if (weight) facts_.products = weight->dtype;
+    }
+    return true;
   }
 
   void take(const Node& node, std::string_view name) {
