@@ -10,7 +10,7 @@
 namespace perfmodel::cli {
 namespace {
 
-// The flags of `layout rank` that ask the same.
+// The flags of `layout rank` that ask the same, but for activations, which none names.
 std::string command_of(const LayoutJob& job, const LayoutAdviceQuestion& question) {
   const DecoderModel& model = job.model;
   std::string command = fmt::format(
