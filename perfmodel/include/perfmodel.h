@@ -362,9 +362,10 @@ typedef struct perfmodel_layout_job {
   const char* model; /* "llama3-70b", ...; NULL: the sizes below */
   /* 0: the model's. Without a model all but kv_heads (as many as heads) are needed. */
   int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary;
-  int gated;        /* three products per feed-forward layer: 1 yes, -1 no (of sizes alone: a GPT), 0 the model's (yes) */
-  int tied;         /* the output layer shares the embedding: the same (0: no) */
-  int64_t sequence; /* tokens per sequence; 0: the model's */
+  int gated; /* three products per feed-forward layer: 1 yes, -1 no (of sizes alone: a GPT), 0 the
+                model's (yes) */
+  int tied;  /* the output layer shares the embedding: the same (0: no) */
+  int64_t sequence;       /* tokens per sequence; 0: the model's */
   int64_t global_batch;   /* sequences per optimizer step */
   const char* precision;  /* bf16 (NULL), fp16, fp8, fp32 */
   const char* attention;  /* flash (NULL), eager */

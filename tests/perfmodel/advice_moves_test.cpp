@@ -110,6 +110,19 @@ TEST(AdviceMoves, SamplesPerSecondGrowBeyondTheMemory) {
   EXPECT_LE(advice->best_bytes, limit);
 }
 
+// A model of these sizes, whatever its layers are.
+template <class Config>
+Config small(Config config) {
+  config.layers = 3;
+  config.hidden = 128;
+  config.heads = 4;
+  config.feed_forward = 352;
+  config.vocabulary = 500;
+  config.batch = 2;
+  config.sequence = 64;
+  return config;
+}
+
 // Autocast casts within softmax, and gives shared words a copy of their own.
 TEST(AdviceMoves, DecodersUnderAutocastAreTheSame) {
   const auto plain = decoder_in_graph(small_gpt(4));
@@ -124,19 +137,11 @@ TEST(AdviceMoves, DecodersUnderAutocastAreTheSame) {
 }
 
 TEST(AdviceMoves, HeadsOfOptLieBesideItsSamples) {
-  OptConfig config = opt_preset("opt-1.3b").value();
-  config.layers = 3;
-  config.hidden = 128;
-  config.heads = 8;
-  config.feed_forward = 512;
-  config.vocabulary = 500;
-  config.batch = 2;
-  config.sequence = 64;
-  const ExecutionGraph graph = build_opt(config).value();
+  const ExecutionGraph graph = build_opt(small(opt_preset("opt-1.3b").value())).value();
   const auto found = decoder_in_graph(graph);
   ASSERT_TRUE(found) << to_string(found.error());
   EXPECT_EQ(found->model.layers, 3);
-  EXPECT_EQ(found->model.heads, 8);
+  EXPECT_EQ(found->model.heads, 4);
   EXPECT_EQ(found->model.activation, DecoderModel::Activation::kRelu);
   EXPECT_EQ(parameter_count(found->model), model_size(graph).parameters);
 }
@@ -155,15 +160,8 @@ TEST(AdviceMoves, DecodersAreKnownByTheirProducts) {
   EXPECT_EQ(gpt->optimizer, LayoutJob::Optimizer::kAdamW);
   EXPECT_EQ(gpt->precision, LayoutJob::Precision::kFp32);
 
-  LlamaConfig config = llama_preset("llama-7b").value();
-  config.layers = 2;
-  config.hidden = 128;
-  config.heads = 4;
+  LlamaConfig config = small(llama_preset("llama-7b").value());
   config.kv_heads = 2;
-  config.feed_forward = 352;
-  config.vocabulary = 500;
-  config.batch = 2;
-  config.sequence = 64;
   const ExecutionGraph llama = build_llama(config).value();
   const auto found = decoder_in_graph(llama);
   ASSERT_TRUE(found) << to_string(found.error());
