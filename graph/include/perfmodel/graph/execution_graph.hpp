@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/graph/detail/recording.hpp"
 #include "perfmodel/graph/detail/string_pool.hpp"
 
 namespace perfmodel {
@@ -143,6 +144,7 @@ struct ExecutionGraph {
   std::vector<std::int64_t> shape_pool;
   std::vector<CommRecord> comm_records;
   std::vector<ProcessGroup> process_groups;
+  Recording recording;  ///< of the trace that the graph was made of
   std::vector<std::string> warnings;
 
   std::string_view name(const Node& node) const { return names.text(node.name); }

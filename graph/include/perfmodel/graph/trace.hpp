@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "perfmodel/graph/detail/read_options.hpp"
+#include "perfmodel/graph/detail/recording.hpp"
 #include "perfmodel/graph/detail/string_pool.hpp"
 #include "perfmodel/result.hpp"
 
@@ -35,6 +36,10 @@ struct HostEvent {
   std::int32_t arguments = -1;      ///< into Trace::arguments; -1: none recorded
   std::int32_t collective = -1;     ///< ops only, into Trace::collectives; -1: none recorded
   bool has_forward_thread = false;  ///< "Fwd thread id" is not 0: runs in the backward pass
+  /// Calls only: gave work to the device. Device work with its correlation says so, whatever the
+  /// call's name; without such work (a kernel that was not recorded) the name decides. Of calls
+  /// within each other only the outermost one counts.
+  bool launches = false;
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -140,6 +145,7 @@ struct Trace {
   std::uint64_t text_bytes = 0;             ///< inflated size of the file
   bool has_python_frames = false;           ///< calls of Python were recorded too
   std::string unread;  ///< categories of events that are not read, with counts; empty: none
+  Recording recording;  ///< what the check of the recording found; `warnings` begin with it
   std::vector<std::string> warnings;
 
   std::string_view name(const HostEvent& event) const { return names.text(event.name); }

@@ -28,7 +28,9 @@ enum class SyncKind { kNone, kStream, kDevice, kEvent };
 /// A call that waits for the device.
 SyncKind sync_kind(std::string_view name);
 
-/// A kernel that moves data between ranks (NCCL, RCCL).
+/// A kernel that moves data between ranks: NCCL's, RCCL's, oneCCL's, HCCL's, and those of libraries
+/// without a collective library below them (DeepEP, NVSHMEM, custom all-reduces, ...). A kernel that
+/// a compiler generated and named after the ops around it is none.
 bool is_collective_kernel(std::string_view name);
 
 /// Prefix match on "ProfilerStep#".

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace perfmodel {
+
+/// Something that cannot have happened as a recording tells it, and what the reader made of it.
+struct RecordingFinding {
+  std::string kind;        ///< stable name for programs: "overlap_on_stream", "stamp_far_off", ...
+  std::size_t count = 0;   ///< events (or steps) that it concerns
+  std::string sentence;    ///< for people, with the count
+};
+
+/// What the check of a recording found. Empty: nothing was odd.
+struct Recording {
+  std::vector<RecordingFinding> findings;
+
+  /// Adds a finding unless `count` is 0.
+  void say(std::string kind, std::size_t count, std::string sentence) {
+    if (count > 0) findings.push_back({std::move(kind), count, std::move(sentence)});
+  }
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,5 @@
+"""Recordings of ."""
+
+from cases import Case, Recording, Refuses, Says
+
+CASES = []
