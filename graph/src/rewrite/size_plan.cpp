@@ -11,20 +11,18 @@
 
 namespace perfmodel {
 
-using resize::Recording;
-
 struct SizePlan::Recorded {
   ExecutionGraph graph;
   resize::Symbol symbol = resize::Symbol::kBatch;
   std::int64_t given = 0, current = 0;
-  std::vector<Recording> recordings;     // the first one: of the graph as it is
+  std::vector<resize::Recording> recordings;  // the first one: of the graph as it is
   std::vector<std::uint32_t> lists;      // arguments and tensors that one of them gives a list or a
   std::vector<std::uint32_t> shapes;     // shape of their own
   std::vector<std::uint32_t> exchanges;  // nodes with the record of a collective
 
   void record(resize::Seeds seeds, const std::vector<resize::External>& externals);
-  const Recording* find(std::int64_t size, std::vector<std::int64_t>& numbers) const;
-  void write(const Recording& recording, const std::vector<std::int64_t>& numbers,
+  const resize::Recording* find(std::int64_t size, std::vector<std::int64_t>& numbers) const;
+  void write(const resize::Recording& recording, const std::vector<std::int64_t>& numbers,
              ExecutionGraph& copy) const;
 };
 
@@ -39,12 +37,12 @@ void SizePlan::Recorded::record(resize::Seeds seeds,
        {2 * most + 15, most / 2 + 1, std::int64_t{1}, std::int64_t{2}, 1024 * most + 15}) {
     if (find(size, numbers)) continue;
     seeds.now = size;
-    if (auto made = Recording::make(graph, seeds, externals)) {
+    if (auto made = resize::Recording::make(graph, seeds, externals)) {
       recordings.push_back(std::move(*made));
     }
   }
-  Recording::finish(recordings, graph);
-  for (const Recording& recording : recordings) {
+  resize::Recording::finish(recordings, graph);
+  for (const resize::Recording& recording : recordings) {
     for (const auto& list : recording.edits().lists) lists.push_back(list.at);
     for (const auto& shape : recording.edits().shapes) shapes.push_back(shape.tensor);
   }
@@ -53,8 +51,8 @@ void SizePlan::Recorded::record(resize::Seeds seeds,
   }
 }
 
-const Recording* SizePlan::Recorded::find(std::int64_t size,
-                                          std::vector<std::int64_t>& numbers) const {
+const resize::Recording* SizePlan::Recorded::find(std::int64_t size,
+                                                  std::vector<std::int64_t>& numbers) const {
   if (recordings.empty() || size < 1 || size > resize::kLargestSize) return nullptr;
   const bool stays = size == current;
   for (std::size_t i = stays ? 0 : 1; i < (stays ? 1 : recordings.size()); ++i) {
@@ -63,7 +61,8 @@ const Recording* SizePlan::Recorded::find(std::int64_t size,
   return nullptr;
 }
 
-void SizePlan::Recorded::write(const Recording& recording, const std::vector<std::int64_t>& numbers,
+void SizePlan::Recorded::write(const resize::Recording& recording,
+                               const std::vector<std::int64_t>& numbers,
                                ExecutionGraph& copy) const {
   copy.shape_pool.resize(graph.shape_pool.size());
   copy.arguments.resize(graph.arguments.size());
@@ -121,7 +120,7 @@ bool SizePlan::recorded(std::int64_t size) const {
 }
 
 Result<void> SizePlan::apply(std::int64_t size, Scratch& scratch) const {
-  const Recording* recording = recorded_->find(size, scratch.numbers_);
+  const resize::Recording* recording = recorded_->find(size, scratch.numbers_);
   if (!recording) {
     auto made = resize::resized(graph(), recorded_->symbol, recorded_->given, size);
     if (!made) return Unexpected{made.error()};
