@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/byte_source.hpp"
+#include "base/python_text.hpp"
 #include "base/secrets.hpp"
 #include "core/chakra_format.hpp"
 
@@ -403,7 +404,7 @@ class KnownAttribute {
         return small(-kMost32 - 1, kMost32, node.comm_priority);
       case Known::kProcessGroup:
         if (attribute_.type != ChakraValueType::kString) return wrong("a string");
-        node.pg_name = std::get<std::string>(attribute_.value);
+        node.pg_name = process_group_name(std::get<std::string>(attribute_.value));
         return true;
       case Known::kInvolvedDim:
         if (attribute_.type != ChakraValueType::kBoolList) return wrong("a list of bool");

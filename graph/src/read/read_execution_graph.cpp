@@ -10,6 +10,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/python_text.hpp"
 #include "base/secrets.hpp"
 #include "base/stop_point.hpp"
 #include "json/json_kind.hpp"
@@ -647,28 +648,35 @@ class ExecutionGraphReader {
     for (const Argument& argument : graph_.inputs(node)) {
       if (argument.kind != Argument::Kind::kString) continue;
       dom::parser inner;
-      dom::array list;
-      const std::string text(graph_.names.text(argument.index));
-      if (checked(inner.parse(text).get(list))) {
-        graph_.warnings.emplace_back("the process_group:init text is no JSON; groups unknown");
+      dom::element groups;
+      if (checked(inner.parse(json_of_python(graph_.names.text(argument.index))).get(groups))) {
+        graph_.warnings.emplace_back(
+            "the process_group:init text is neither JSON nor Python; groups unknown");
         continue;
       }
-      for (dom::element entry : list) {
-        ProcessGroup group;
-        std::string_view string;
-        if (entry["pg_name"].get(string) == simdjson::SUCCESS) group.name = string;
-        if (entry["pg_desc"].get(string) == simdjson::SUCCESS) group.description = string;
-        if (entry["backend_config"].get(string) == simdjson::SUCCESS) group.backend = string;
-        dom::element number;
-        if (entry["group_size"].get(number) == simdjson::SUCCESS) to_integer(number, group.size);
-        dom::array ranks;
-        if (entry["ranks"].get(ranks) == simdjson::SUCCESS) {
-          for (dom::element rank : ranks) {
-            std::int64_t value = 0;
-            if (to_integer(rank, value)) group.ranks.push_back(value);
-          }
-        }
-        graph_.process_groups.push_back(std::move(group));
+      dom::array list;
+      if (groups.get(list) == simdjson::SUCCESS) {
+        for (dom::element entry : list) process_group(entry);
+      } else {
+        process_group(groups);
+      }
+    }
+  }
+
+  void process_group(dom::element entry) {
+    if (!entry.is_object()) return;
+    ProcessGroup group;
+    std::string_view string;
+    dom::element number;
+    if (entry["pg_name"].get(string) == simdjson::SUCCESS) group.name = string;
+    if (entry["pg_desc"].get(string) == simdjson::SUCCESS) group.description = string;
+    if (entry["backend_config"].get(string) == simdjson::SUCCESS) group.backend = string;
+    if (entry["group_size"].get(number) == simdjson::SUCCESS) to_integer(number, group.size);
+    dom::array ranks;
+    if (entry["ranks"].get(ranks) == simdjson::SUCCESS) {
+      for (dom::element rank : ranks) {
+        std::int64_t value = 0;
+        if (to_integer(rank, value)) group.ranks.push_back(value);
       }
     }
   }
@@ -678,6 +686,7 @@ class ExecutionGraphReader {
   bool salvage_;
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;
+    graph_.process_groups.push_back(std::move(group));
   std::size_t odd_sizes_ = 0;
   dom::parser parser_;
   Block values_[2];

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
+#include "base/secrets.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/replay.hpp"
@@ -16,6 +20,58 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
+/// "job.3.et" and "job.3.et.gz" belong to rank 3.
+std::optional<std::int32_t> rank_in_name(std::string_view file) {
+  if (file.ends_with(".gz")) file.remove_suffix(3);
+  if (file.ends_with(".et")) file.remove_suffix(3);
+  const std::size_t dot = file.find_last_of('.');
+  if (dot == file.npos) return {};
+  std::int32_t rank = -1;
+  const auto [end, error] = std::from_chars(file.data() + dot + 1, file.data() + file.size(), rank);
+  if (error != std::errc() || end != file.data() + file.size() || rank < 0) return {};
+  return rank;
+}
+
+/// The ranks of the files by their names, if these are all different; else their order counts.
+std::vector<std::int32_t> ranks_of_files(std::span<const std::string> files) {
+  std::vector<std::int32_t> ranks;
+  std::set<std::int32_t> seen;
+  for (const std::string& file : files) {
+    const auto rank = rank_in_name(file);
+    if (rank && seen.insert(*rank).second) ranks.push_back(*rank);
+  }
+  if (ranks.size() == files.size()) return ranks;
+  ranks.clear();
+  for (std::size_t r = 0; r < files.size(); ++r) ranks.push_back(static_cast<std::int32_t>(r));
+  return ranks;
+}
+
+bool is_kernel(const ChakraNode& node) {
+  return node.type == ChakraNodeType::kCompute && !node.is_cpu_op;
+}
+
+/// Nodes of one kind, and those without a duration among them.
+struct Timed {
+  std::size_t all = 0, untimed = 0;
+  std::vector<std::string> names;  // of the first untimed ones
+
+  void add(const ChakraNode& node) {
+    constexpr std::size_t kShown = 4;
+    ++all;
+    if (node.duration_us > 0) return;
+    ++untimed;
+    const std::string name = shown_text(node.name);
+    if (names.size() < kShown && std::ranges::find(names, name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+
+  std::string text(std::string_view kind) const {
+    return fmt::format("{} of {} {} have no duration and take no time here: {}", untimed, all, kind,
+                       fmt::join(names, ", "));
+  }
+};
+
 // A node is a task that waits for its data_deps alone. Files written here hold the order of threads
 // and streams there too; the ctrl_deps of others name callers, which wait for their callees in
 // turn.
@@ -23,7 +79,7 @@ class ChakraReplayer {
  public:
   ChakraReplayer(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
                  const ReplayOptions& options)
-      : traces_(traces), sources_(sources), options_(options) {}
+      : traces_(traces), sources_(sources), options_(options), ranks_(ranks_of_files(sources)) {}
 
   Result<Replay> run() {
     if (options_.iterations && *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
@@ -39,6 +95,8 @@ class ChakraReplayer {
       }
       if (auto added = add_rank(r); !added) return Unexpected{added.error()};
     }
+    if (auto timed = check_durations(); !timed) return Unexpected{timed.error()};
+    check_kernels();
     if (auto met = meet(); !met) return Unexpected{met.error()};
     auto schedule = run_schedule(graph_);
     if (!schedule) return Unexpected{schedule.error()};
@@ -64,6 +122,7 @@ class ChakraReplayer {
     std::size_t rank = 0;
     TaskId task = -1;
   };
+  using Transfer = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // from, to, tag
   static constexpr std::size_t kMostPaths = 16;
 
   // A caller that waits for its callee, which waits for it: the caller begins.
@@ -109,12 +168,89 @@ class ChakraReplayer {
     return {};
   }
 
+  // Workloads for simulators say FLOP and bytes alone. Short nodes of recordings are rounded to
+  // 0 us: they have no `num_ops` here.
+  Result<void> check_durations() {
+    Timed nodes, compute, collectives;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      Timed own;
+      for (const ChakraNode& node : traces_[r].nodes) {
+        own.add(node);
+        const bool computes = node.type == ChakraNodeType::kCompute && node.num_ops.value_or(0) > 0;
+        if (computes) compute.add(node);
+        if (node.type == ChakraNodeType::kCollective) collectives.add(node);
+      }
+      nodes.all += own.all;
+      nodes.untimed += own.untimed;
+      if (own.untimed == own.all) {
+        replay_.warnings.push_back(
+            fmt::format("{}: none of {} nodes has a duration",
+                        std::filesystem::path(sources_[r]).filename().string(), own.all));
+      }
+    }
+    if (nodes.untimed == nodes.all) {
+      return Unexpected{
+          Error{.code = ErrorCode::kImpossible,
+                .message = fmt::format("expected durations (duration_micros), found none in {} "
+                                       "nodes: FLOP and bytes are for a simulator to time",
+                                       nodes.all),
+                .file = sources_[0]}};
+    }
+    if (collectives.untimed > 0) replay_.warnings.push_back(collectives.text("collectives"));
+    if (compute.untimed > 0) replay_.warnings.push_back(compute.text("compute nodes with FLOP"));
+    return {};
+  }
+
+  // Converters lose what waits for a kernel: its collective would begin at once.
+  void check_kernels() {
+    std::vector<std::vector<TaskId>> followers(graph_.size());
+    for (const TaskGraph::Edge& edge : graph_.edge_list()) {
+      followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+    }
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      for (std::size_t i = 0; i < begins_[r].size(); ++i) {  // a collective that will meet others
+        if (begins_[r][i] == ends_[r][i]) continue;
+        followers[static_cast<std::size_t>(begins_[r][i])].push_back(ends_[r][i]);
+      }
+    }
+    std::vector<bool> behind_kernel(graph_.size());
+    std::vector<TaskId> open;
+    for (std::size_t task = 0; task < placed_.size(); ++task) {
+      if (is_kernel(*placed_[task].node)) open.push_back(static_cast<TaskId>(task));
+    }
+    while (!open.empty()) {
+      const auto task = static_cast<std::size_t>(open.back());
+      open.pop_back();
+      for (const TaskId next : followers[task]) {
+        if (behind_kernel[static_cast<std::size_t>(next)]) continue;
+        behind_kernel[static_cast<std::size_t>(next)] = true;
+        open.push_back(next);
+      }
+    }
+    std::size_t kernels = 0, early = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      std::size_t lost = 0, early_here = 0;
+      for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
+        const ChakraNode& node = traces_[r].nodes[i];
+        const auto begin = static_cast<std::size_t>(begins_[r][i]);
+        lost += is_kernel(node) && node.duration_us > 0 && followers[begin].empty();
+        early_here += node.type == ChakraNodeType::kCollective && !behind_kernel[begin] && lost > 0;
+      }
+      early += early_here;
+      if (early_here > 0) kernels += lost;
+    }
+    if (early == 0) return;
+    replay_.warnings.push_back(
+        fmt::format("nothing waits for {} kernels: {} collectives behind them start too early",
+                    kernels, early));
+  }
+
   // Collectives meet by their order within a process group; a receive waits for its send.
   Result<void> meet() {
     if (traces_.size() == 1) return {};
     arrival_edges_.resize(traces_.size());
     std::map<std::string, std::vector<std::vector<std::size_t>>> groups;  // per rank: positions
-    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<TaskId>> sends;
+    std::map<Transfer, std::vector<TaskId>> sends;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
         const ChakraNode& node = traces_[r].nodes[i];
@@ -123,8 +259,7 @@ class ChakraReplayer {
           group.resize(traces_.size());
           group[r].push_back(i);
         } else if (node.type == ChakraNodeType::kSend) {
-          sends[{node.comm_src.value_or(-1), node.comm_dst.value_or(-1), node.comm_tag.value_or(0)}]
-              .push_back(ends_[r][i]);
+          sends[transfer(r, node)].push_back(ends_[r][i]);
         }
       }
     }
@@ -132,6 +267,10 @@ class ChakraReplayer {
       if (auto done = meet_group(name, group); !done) return done;
     }
     for (std::size_t r = 0; r < traces_.size(); ++r) receive(r, sends);
+    if (replay_.collectives_unmatched > 0) {
+      replay_.warnings.push_back(
+          fmt::format("{} receives have no send", replay_.collectives_unmatched));
+    }
     return {};
   }
 
@@ -175,14 +314,19 @@ class ChakraReplayer {
     return {};
   }
 
-  void receive(std::size_t r, const std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>,
-                                             std::vector<TaskId>>& sends) {
-    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::size_t> next;
+  // The side that a node does not name is its own file's rank.
+  Transfer transfer(std::size_t r, const ChakraNode& node) const {
+    const bool sends = node.type == ChakraNodeType::kSend;
+    return {node.comm_src.value_or(sends ? ranks_[r] : -1),
+            node.comm_dst.value_or(sends ? -1 : ranks_[r]), node.comm_tag.value_or(0)};
+  }
+
+  void receive(std::size_t r, const std::map<Transfer, std::vector<TaskId>>& sends) {
+    std::map<Transfer, std::size_t> next;
     for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
       const ChakraNode& node = traces_[r].nodes[i];
       if (node.type != ChakraNodeType::kReceive) continue;
-      const std::tuple key(node.comm_src.value_or(-1), node.comm_dst.value_or(-1),
-                           node.comm_tag.value_or(0));
+      const Transfer key = transfer(r, node);
       const auto sent = sends.find(key);
       const std::size_t position = next[key]++;
       if (sent == sends.end() || position >= sent->second.size()) {
@@ -196,7 +340,7 @@ class ChakraReplayer {
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
 
   void report(std::size_t r) {
-    Replay::Rank rank{.source = sources_[r], .rank = static_cast<std::int64_t>(r)};
+    Replay::Rank rank{.source = sources_[r], .rank = ranks_[r]};
     Replay::Iteration whole{.name = "whole trace"};
     TaskId last = -1;
     std::vector<std::pair<double, double>> device, other;  // busy; with other than collectives
@@ -338,15 +482,12 @@ class ChakraReplayer {
                             [](const auto& rank) { return rank.iterations[0].measured_us <= 0; })) {
       replay_.warnings.push_back("no starts in the files: nothing says what was measured");
     }
-    if (replay_.collectives_unmatched > 0) {
-      replay_.warnings.push_back(
-          fmt::format("{} receives have no send", replay_.collectives_unmatched));
-    }
   }
 
   std::span<const ChakraTrace> traces_;
   std::span<const std::string> sources_;
   const ReplayOptions& options_;
+  const std::vector<std::int32_t> ranks_;  // per file
   TaskGraph graph_;
   Schedule schedule_;
   std::vector<Placed> placed_;                            // per task
