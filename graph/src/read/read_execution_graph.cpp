@@ -745,6 +745,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {
     return Unexpected{sound.error()};
   }
+  number_nodes_without_id(graph);
   return graph;
 }
 

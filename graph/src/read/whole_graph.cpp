@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/detail/event_names.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -91,6 +93,21 @@ Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path&
     seen = true;
   }
   return {};
+}
+
+void number_nodes_without_id(ExecutionGraph& graph) {
+  auto& nodes = graph.nodes;
+  const auto count = std::ranges::count(nodes, 0, &Node::id);
+  const std::int64_t largest = std::ranges::max(nodes, {}, &Node::id).id;
+  if (count < 2 || largest > std::numeric_limits<std::int64_t>::max() - count) return;
+  std::int64_t next = largest;
+  for (Node& node : nodes) {
+    if (node.id == 0 && !is_structural_name(graph.name(node))) node.id = ++next;
+  }
+  graph.warnings.push_back(
+      fmt::format("{} nodes have id 0, as ops with nested tensors do: they are kept as the last "
+                  "calls of their parents, and calls below them have none",
+                  next - largest));
 }
 
 void drop_repeated_ids(ExecutionGraph& graph) {

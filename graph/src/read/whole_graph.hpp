@@ -13,6 +13,11 @@ namespace perfmodel {
 Unexpected format_error(const std::filesystem::path& file, std::string pointer,
                         std::string message);
 
+/// PyTorch leaves the id of an op with nested tensors at 0, and calls below it name that as their
+/// parent. Of several such nodes each gets an id behind all others, so that it counts as the last
+/// call of its parent; a warning tells.
+void number_nodes_without_id(ExecutionGraph& graph);
+
 /// Salvage: of several nodes with one id the first one in the file stays; a warning tells.
 void drop_repeated_ids(ExecutionGraph& graph);
 
