@@ -86,7 +86,10 @@ class RankTables {
       made_.ranks[r].waiting_us += waited;
       if (r != last) made_.ranks[last].caused_us += waited;
     }
-    add_row(at(present.front(), members[present.front()]), start(last) - first_start,
+    // Ranks may hold buffers of different sizes; the largest one sets the pace.
+    const std::size_t largest = *std::ranges::max_element(
+        present, {}, [&](std::size_t r) { return at(r, members[r]).largest_bytes(); });
+    add_row(at(largest, members[largest]), start(last) - first_start,
             std::max(0.0, first_end - start(last)));
   }
 
