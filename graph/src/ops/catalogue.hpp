@@ -54,22 +54,22 @@ enum class AutocastPolicy : std::uint8_t {
 
 /// Positions among the arguments of an op, from 0.
 struct Positions {
-  std::uint16_t bits = 0;
+  std::uint32_t bits = 0;
 
   constexpr Positions() = default;
   constexpr Positions(std::initializer_list<int> positions) {
     for (int position : positions) add(static_cast<std::size_t>(position));
   }
   constexpr void add(std::size_t position) {
-    bits = static_cast<std::uint16_t>(bits | 1u << position);
+    bits |= 1u << position;
   }
   constexpr Positions without(Positions others) const {
     Positions rest;
-    rest.bits = static_cast<std::uint16_t>(bits & ~others.bits);
+    rest.bits = bits & ~others.bits;
     return rest;
   }
   constexpr bool has(std::size_t position) const {
-    return position < 16 && (bits >> position & 1u) != 0;
+    return position < 32 && (bits >> position & 1u) != 0;
   }
 };
 

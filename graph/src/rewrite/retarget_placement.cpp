@@ -32,6 +32,11 @@ bool is_weight_argument(std::string_view name, std::size_t position) {
   return op && (op->weights.has(position) || op->constants.has(position));
 }
 
+bool is_parameter(std::string_view name, std::size_t position) {
+  const Op* op = find_op(name);
+  return op && op->weights.has(position);
+}
+
 bool is_data_argument(std::string_view name, std::size_t position) {
   const Op* op = find_op(name);
   return op && op->data.has(position);
@@ -255,7 +260,21 @@ class Placer {
     return false;
   }
 
+  // A fused op without a row takes parameters that the ops below it name as such.
+  std::unordered_set<std::int64_t> find_parameters() const {
+    std::unordered_set<std::int64_t> parameters;
+    for (std::int32_t i = 0; i < count(); ++i) {
+      if (node(i).is_structural) continue;
+      for (const Use& use : uses_of(graph_, graph_.inputs(node(i)))) {
+        if (!is_parameter(graph_.name(node(i)), use.position)) continue;
+        parameters.insert(graph_.tensors[use.tensor].storage_id);
+      }
+    }
+    return parameters;
+  }
+
   void find_inputs() {
+    const std::unordered_set<std::int64_t> parameters = find_parameters();
     std::unordered_set<std::int64_t> seen;
     std::vector<StepInput> unclear;
     std::unordered_set<std::int64_t> batches;
@@ -271,7 +290,8 @@ class Placer {
         if (is_data_argument(name, use.position)) {
           placed_.inputs.push_back({use.tensor, i});
           batches.insert(graph_.shape(tensor).front());
-        } else if (!is_weight_argument(name, use.position)) {
+        } else if (!is_weight_argument(name, use.position) &&
+                   !parameters.contains(tensor.storage_id)) {
           unclear.push_back({use.tensor, i});
         }
       }
