@@ -11,23 +11,28 @@
 namespace perfmodel {
 
 // Strategies follow gradients and parameters by their tensors. What a machine without a GPU
-// recorded has no kernels to price. Graphs that do not say where their tensors lie, and those that
-// only communicate, say nothing against a GPU.
+// recorded has no kernels to price, nor has what an NPU, XPU or HPU recorded kernels of CUDA or
+// HIP. Graphs that do not say where their tensors lie say nothing against a GPU.
 Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& options) {
   if (options.scale_out) {
     if (auto known = check_tensors_known(graph, "a strategy"); !known) return known;
   }
-  bool on_cpu = false;
+  bool on_cpu = false, on_other = false;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.on_gpu()) return {};
     on_cpu |= tensor.on_cpu();
+    on_other |= tensor.device.kind == Device::Kind::kOther;
   }
-  if (!on_cpu || !graph.comm_records.empty()) return {};
-  return Unexpected{Error{
-      .code = ErrorCode::kImpossible,
-      .message = "expected tensors on a GPU, found a graph of a machine without one: `perfpredict "
-                 "rewrite --retarget` gives the graph of the same program on a GPU",
-      .file = graph.source}};
+  if (!on_cpu && !on_other) return {};
+  constexpr std::string_view kExpected = "expected tensors on a GPU, found ";
+  return Unexpected{
+      Error{.code = ErrorCode::kImpossible,
+            .message = std::string(kExpected) +
+                       (on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
+                                   "HIP devices have kernel models"
+                                 : "a graph of a machine without one: `perfpredict rewrite "
+                                   "--retarget` gives the graph of the same program on a GPU"),
+            .file = graph.source}};
 }
 
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
