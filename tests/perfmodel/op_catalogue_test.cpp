@@ -20,6 +20,7 @@
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/detail/op_rules.hpp"
 #include "rewrite/resize/call.hpp"
 
@@ -364,6 +365,42 @@ TEST(OpCatalogue, KeepsWhatTheBackwardPassReads) {
   }
   EXPECT_THAT(wrong, IsEmpty());
   EXPECT_GT(read, 50u);
+}
+
+// The names of ops that launch kernels themselves, and of those that the lowering lists as having
+// no model.
+struct Launching {
+  std::set<std::string> names, unmodelled;
+};
+
+Launching lowered(const ExecutionGraph& graph, const Gpu& gpu) {
+  Launching made;
+  Lowering lowering(graph, gpu, nullptr);
+  const auto name = [&](std::int32_t node) {
+    return std::string(graph.name(graph.nodes[static_cast<std::size_t>(node)]));
+  };
+  for (const std::int32_t op : top_level_ops(graph)) {
+    for (const LoweredCall& call : lowering.lower(op).calls) {
+      if (call.call->kind != TemplateCall::Kind::kSync) made.names.insert(name(call.node));
+    }
+  }
+  for (const std::int32_t node : lowering.stats().unmodelled) made.unmodelled.insert(name(node));
+  return made;
+}
+
+TEST(OpCatalogue, RenamedOpsThatLaunchKernelsAreNamed) {
+  const Gpu gpu = find_gpu("a100-sxm-80gb", *find_data_folder() / "gpus").value();
+  std::size_t named = 0;
+  for (const ExecutionGraph& graph : models()) {
+    const Launching known = lowered(graph, gpu);
+    EXPECT_THAT(known.unmodelled, IsEmpty());
+    for (const std::string& name : known.names) {
+      const std::string other = "library::" + name.substr(name.rfind(':') + 1) + "_of_mine";
+      EXPECT_THAT(lowered(renamed(graph, name, other), gpu).unmodelled, Contains(other)) << name;
+      ++named;
+    }
+  }
+  EXPECT_GT(named, 60u);
 }
 
 }  // namespace op_catalogue_test

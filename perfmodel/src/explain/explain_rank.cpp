@@ -219,12 +219,12 @@ class RankExplanation {
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       if (!program_.items[i].is_label) item_of[program_.items[i].node] = i;
     }
-    std::map<std::string_view, Prediction::Unmodelled> ops;
+    std::map<std::string, Prediction::Unmodelled> ops;
     std::vector<bool> counted(program_.items.size(), false);
     double unmodelled = 0, host = 0;
     for (double us : item_host) host += us;
     for (std::int32_t node : stats.unmodelled) {
-      auto& entry = ops[graph_.name(graph_.nodes[static_cast<std::size_t>(node)])];
+      auto& entry = ops[name_in_coverage(graph_.nodes[static_cast<std::size_t>(node)])];
       ++entry.count;
       std::int32_t top = node;
       while (top >= 0 && !item_of.contains(top))
@@ -241,6 +241,13 @@ class RankExplanation {
     std::sort(coverage.unmodelled_ops.begin(), coverage.unmodelled_ops.end(),
               [](const auto& a, const auto& b) { return a.host_us > b.host_us; });
     if (host + device > 0) coverage.modelled_time_fraction = 1 - unmodelled / (host + device);
+  }
+
+  // All records of collectives have one name.
+  std::string name_in_coverage(const Node& node) const {
+    const std::string name(graph_.name(node));
+    if (node.comm < 0) return name;
+    return name + "(" + graph_.comm_records[static_cast<std::size_t>(node.comm)].collective + ")";
   }
 
   const ProgramItem& item_of(TaskId task) const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "overheads/statistics.hpp"
+#include "perfmodel/graph/detail/collective_name.hpp"
 
 namespace perfmodel {
 namespace {
@@ -431,27 +432,8 @@ Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollec
 }
 
 std::string canonical_collective(std::string_view name) {
-  std::string plain;  // "_allgather_base" and "ncclDevKernel_AllGather_RING" alike
-  for (char c : name.substr(0, name.find('('))) {
-    if (c != '_') plain += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  }
-  constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
-      {"allreduce", "all_reduce"},
-      {"allgather", "all_gather"},
-      {"reducescatter", "reduce_scatter"},
-      {"alltoall", "all_to_all"},
-      {"sendrecv", "all_to_all"},
-      {"broadcast", "broadcast"},
-      {"barrier", "all_reduce"},
-      {"send", "send"},
-      {"recv", "recv"},
-      {"reduce", "reduce"},
-      {"gather", "gather"},
-      {"scatter", "scatter"}};
-  for (const auto& [text, kind] : kKinds) {
-    if (plain.find(text) != std::string::npos) return std::string(kind);
-  }
-  return "collective";
+  const std::string_view kind = collective_in_name(name);
+  return std::string(kind.empty() ? "collective" : kind);
 }
 
 }  // namespace perfmodel

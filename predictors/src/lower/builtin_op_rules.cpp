@@ -63,6 +63,7 @@ const OpRuleRegistry& OpRuleRegistry::builtin() {
       result.add(std::move(names), ops::make_rule(rule->second, op.calls));
     }
     result.set_autograd(ops::make_rule(lower_nothing));
+    result.set_collectives(ops::make_rule(rules.at("collective.by_name")));
     return result;
   }();
   return registry;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "lower/fused_anchor.hpp"
 #include "lower/ops/families.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -188,6 +190,15 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
   const auto partners = forward_partners(graph);
   std::vector<std::optional<const OpRule*>> rule_by_name(graph.names.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+// The node and all nodes above it.
+void mark_path(const ExecutionGraph& graph, std::int32_t node,
+               std::vector<LoweringFacts::Node>& facts) {
+  while (node >= 0 && !facts[static_cast<std::size_t>(node)].reaches_gpu) {
+    facts[static_cast<std::size_t>(node)].reaches_gpu = true;
+    node = graph.nodes[static_cast<std::size_t>(node)].parent;
+  }
+}
+
     const perfmodel::Node& node = graph.nodes[i];
     Node& facts = made.nodes[i];
     facts.partner = partners[i];
@@ -196,6 +207,7 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
     for_each_tensor(graph, graph.outputs(node), look);
     if (!node.is_label && facts.touches_gpu) {
       if (graph.names.text(node.kernel_backend) == "triton") {
+  std::vector<std::optional<bool>> known_by_name(graph.names.size());
         facts.rule = rules.find("triton");
       } else {
         auto& rule = rule_by_name[node.name];
@@ -217,6 +229,10 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
 }
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
+    auto& known = known_by_name[node.name];
+    if (!known) known = rules.find(graph.name(node)) || find_op(graph.name(node));
+    facts.is_known = *known || facts.rule || node.is_label;
+    if (facts.touches_gpu) mark_path(graph, static_cast<std::int32_t>(i), made.nodes);
                    const OpRuleRegistry& rules, TemplateUse use)
     : graph_(graph),
       gpu_(gpu),
@@ -249,7 +265,8 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
     return;
   }
   std::vector<LoweredCall> own;
-  own_calls(index, op, own);
+  const bool is_told = own_calls(index, op, own);
+  const std::size_t first = op.calls.size(), unmodelled = stats_.unmodelled.size();
   std::size_t next = 0;
   for (std::size_t child = 0; child <= children.size(); ++child) {
     for (; next < own.size() && (own[next].after_children <= child || child == children.size());
@@ -267,6 +284,38 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   const Node& whole = graph_.nodes[static_cast<std::size_t>(index)];
   std::optional<FusedAnchor> fused;
   if (whole.kernel_backend != 0) {
+  if (!is_told && unmodelled == stats_.unmodelled.size() &&
+      is_blind(index, std::span(op.calls).subspan(first))) {
+    stats_.unmodelled.push_back(index);
+  }
+}
+
+// An op that is in no table and starts kernels that no child accounts for, as functions of
+// libraries do around an aten::empty: nothing below computes, or nothing below writes a result.
+bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) const {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  std::unordered_set<std::int64_t> unwritten;  // storages
+  const auto written = [&](const Tensor& tensor) { unwritten.erase(tensor.storage_id); };
+  for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
+    const bool counts = tensor.on_gpu() && tensor.storage_id != 0 && tensor.numel > 0;
+    if (counts) unwritten.insert(tensor.storage_id);
+  });
+  for_each_tensor(graph_, graph_.inputs(node), written);
+  bool computes = false;
+  for (const LoweredCall& call : below) {
+    const Node* at = &graph_.nodes[static_cast<std::size_t>(call.node)];
+    const Op* row = find_op(graph_.name(*at));
+    if (!is_kernel_like(*call.call) || (row && row->kind == OpKind::kFill)) continue;
+    computes = true;
+    for (; at != &node && !unwritten.empty();
+         at = &graph_.nodes[static_cast<std::size_t>(at->parent)]) {
+      for_each_tensor(graph_, graph_.inputs(*at), written);
+      for_each_tensor(graph_, graph_.outputs(*at), written);
+    }
+    if (unwritten.empty()) return false;
+  }
+  return !unwritten.empty() ||
+         (!computes && facts_.nodes[static_cast<std::size_t>(index)].reaches_gpu);
     fused = FusedAnchor::parse(graph_.names.text(whole.kernel_backend));
   }
   Node trimmed;
@@ -319,15 +368,15 @@ std::int32_t Lowering::label_that_launches(const Node& record) const {
   return -1;
 }
 
-void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
+bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
   const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
   bool rule_spoke = ask_rule(index, facts);
   LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   if (use_ == TemplateUse::kCalls) {
-    if (found.calls && calls_of_another_program(index, found, rule_spoke, op, calls)) return;
+    if (found.calls && calls_of_another_program(index, found, rule_spoke, op, calls)) return true;
     found.calls = nullptr;
-  } else if (node.comm >= 0 && !kernels_.empty()) {
+  } else if (!kernels_.empty() && kernels_.front().family == KernelFamily::kCollective) {
     launching_label_ = label_that_launches(node);
     const bool by_label = launching_label_ >= 0;
     if (found.calls && launches_collective(*found.calls) == by_label) found.calls = nullptr;
@@ -347,15 +396,15 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
     }
     ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
     calls_of_template(index, *found.calls, rule_spoke, op, calls);
-    return;
+    return true;
   }
   if (rule_spoke) {
     ++stats_.nodes_by_rule;
     calls_of_rule(index, op, calls);
-    return;
+    return true;
   }
-  // Composite ops do their work through children; only a leaf on GPU tensors is a gap in our
-  // knowledge.
+  // Composite ops that the catalogue knows do their work through children; so do others if the
+  // children show it.
   if (facts.touches_gpu && !node.is_label && node.children_count == 0) {
     stats_.unmodelled.push_back(index);
   }
@@ -368,6 +417,7 @@ bool Lowering::calls_of_another_program(std::int32_t index, const LaunchTemplate
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   const std::size_t first = calls.size();
   if (rule_spoke) {
+  return facts.is_known;
     calls_of_rule(index, op, calls);
     const auto made = std::span(calls).subspan(first);
     const auto launches = std::ranges::count_if(*found.calls, is_kernel_like);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "perfmodel/graph/detail/collective_name.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -73,11 +74,17 @@ void OpRuleRegistry::set_autograd(std::unique_ptr<OpRule> rule) {
   rules_.push_back(std::move(rule));
 }
 
+void OpRuleRegistry::set_collectives(std::unique_ptr<OpRule> rule) {
+  collectives_ = rule.get();
+  rules_.push_back(std::move(rule));
+}
+
 const OpRule* OpRuleRegistry::find(std::string_view op_name) const {
   if (const auto it = by_name_.find(op_name); it != by_name_.end()) return it->second;
   for (const auto& [prefix, rule] : by_prefix_) {
     if (op_name.starts_with(prefix)) return rule;
   }
+  if (!collective_of_op(op_name).empty()) return collectives_;
   return is_derivative(op_name) ? autograd_ : nullptr;
 }
 

@@ -3,36 +3,24 @@
 #include <utility>
 
 #include "families.hpp"
+#include "ops/catalogue.hpp"
+#include "perfmodel/graph/detail/collective_name.hpp"
 
 /// record_param_comms: the node that launches a collective. bytes_read is what this rank puts in,
 /// bytes_written what it gets; splits, where recorded, replace the tensor sizes of an all-to-all,
 /// and the larger side sets the pace. Which ranks take part is told where the graph describes the
-/// process group. Waits, barriers without data and set-up records launch
-/// nothing.
+/// process group. Waits, barriers without data and set-up records launch nothing.
+///
+/// Ops of libraries without such a record (symmetric memory, custom all-reduces) are the collective
+/// in their name; without a group whose size the graph tells they have no price.
 namespace perfmodel::ops {
 namespace {
 
-/// Recorded name -> kind. Longest prefix first where one name begins another.
-constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
-    {"allreduce", "all_reduce"},
-    {"all_reduce", "all_reduce"},
-    {"all_to_all", "all_to_all"},
-    {"alltoall", "all_to_all"},
-    {"_allgather_base", "all_gather"},
-    {"allgather", "all_gather"},
-    {"all_gather", "all_gather"},
-    {"_reduce_scatter_base", "reduce_scatter"},
-    {"reduce_scatter", "reduce_scatter"},
-    {"broadcast", "broadcast"},
-    {"_broadcast", "broadcast"},
-    {"reduce", "reduce"},
-    {"gather", "gather"},
-    {"scatter", "scatter"},
-    {"send", "send"},
-    {"recv", "recv"},
-    {"ALLREDUCE", "all_reduce"},
-    {"barrier", "all_reduce"},
-};
+/// Records that launch nothing: "wait", "init", "end", "startCoalescing", ...
+bool marks_only(std::string_view record) {
+  return record.empty() || record == "wait" || record == "init" || record == "end" ||
+         record.ends_with("Coalescing");
+}
 
 const ProcessGroup* group_of(const OpView& op, const CommRecord& record) {
   const auto& groups = op.graph.process_groups;
@@ -47,15 +35,8 @@ double split_elements(const std::vector<std::int64_t>& splits) {
 bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   if (op.node.comm < 0) return false;
   const CommRecord& record = op.graph.comm_records[static_cast<std::size_t>(op.node.comm)];
-  const std::string_view name = record.collective;
-  std::string_view kind;
-  for (const auto& [recorded, canonical] : kKinds) {
-    if (name.starts_with(recorded)) {
-      kind = canonical;
-      break;
-    }
-  }
-  if (kind.empty()) return true;  // wait, init, end, ...
+  if (marks_only(record.collective)) return true;
+  const std::string_view kind = collective_in_name(record.collective);
 
   double in = 0, out = 0;
   DType dtype = DType::kUnknown;
@@ -73,6 +54,7 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
     note(tensor);
   });
   if (dtype == DType::kUnknown) return true;  // no data on this GPU
+  if (kind.empty()) return false;
   if (out == 0) out = in;
   std::int64_t world_size = record.group_size;
   if (world_size <= 0) world_size = static_cast<std::int64_t>(record.in_splits.size());
@@ -103,11 +85,88 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
+bool launches_collective(const ExecutionGraph& graph, const Node& node) {
+  return std::ranges::any_of(graph.children(node), [&](std::int32_t index) {
+    const Node& child = graph.nodes[static_cast<std::size_t>(index)];
+    if (child.comm >= 0) return true;
+    const Op* row = find_op(graph.name(child));
+    const bool named = row ? price_rule(*row) == "collective.by_name"
+                           : !collective_of_op(graph.name(child)).empty();
+    return named || launches_collective(graph, child);
+  });
+}
+
+/// The group that an argument names, else the only one.
+const ProcessGroup* group_of_arguments(const OpView& op) {
+  const auto& groups = op.graph.process_groups;
+  for (const Argument& argument : op.inputs()) {
+    if (argument.kind != Argument::Kind::kString) continue;
+    const std::string_view text = op.graph.names.text(argument.index);
+    const auto named = std::ranges::find(groups, text, &ProcessGroup::name);
+    if (named != groups.end()) return &*named;
+  }
+  return groups.size() == 1 ? &groups.front() : nullptr;
+}
+
+std::int64_t size_of(const OpView& op, const ProcessGroup* group) {
+  for (const std::string_view parameter : {"group_size", "world_size"}) {
+    const int position = parameter_index(op, parameter);
+    const auto size = position < 0 ? 0 : int_input(op, static_cast<std::size_t>(position), 0);
+    if (size > 0) return size;
+  }
+  if (!group) return 0;
+  return group->size > 0 ? group->size : static_cast<std::int64_t>(group->ranks.size());
+}
+
+/// Of the first argument with tensors on the GPU.
+double bytes_of_first(const OpView& op, std::span<const Argument> arguments, DType& dtype) {
+  for (const Argument& argument : arguments) {
+    double size = 0;
+    for_each_gpu_tensor(op, std::span(&argument, 1), [&](const Tensor& tensor) {
+      size += bytes(tensor);
+      dtype = tensor.dtype;
+    });
+    if (size > 0) return size;
+  }
+  return 0;
+}
+
+bool lower_by_name(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  if (launches_collective(op.graph, op.node)) return true;
+  const std::string_view name = op.name(), kind = collective_in_name(name);
+  const ProcessGroup* group = group_of_arguments(op);
+  const std::int64_t world_size = size_of(op, group);
+  const bool fused = name.find("matmul") != name.npos || name.find("_mm") != name.npos;
+  if (kind.empty() || world_size <= 0 || (fused && op.node.children_count == 0)) return false;
+  const auto ranks = static_cast<double>(world_size);
+  const bool result_first = name.starts_with("c10d::");
+  DType dtype = DType::kUnknown;
+  double in = bytes_of_first(op, op.inputs(), dtype), out = in;
+  if (kind == "all_gather") {
+    if (result_first) in /= ranks;
+    out = in * ranks;
+  } else if (kind == "reduce_scatter") {
+    if (fused) in = ranks * bytes_of_first(op, op.outputs(), dtype);
+    if (result_first) in *= ranks;
+    out = in / ranks;
+  }
+  if (dtype == DType::kUnknown) return false;
+  KernelWork work = make_work(KernelFamily::kCollective, dtype, in, out);
+  CollectiveShape shape{.kind = std::string(kind), .world_size = world_size};
+  if (group && static_cast<std::int64_t>(group->ranks.size()) == world_size) {
+    shape.ranks = group->ranks;
+  }
+  work.shape = std::move(shape);
+  kernels.push_back(std::move(work));
+  return true;
+}
+
 }  // namespace
 
 std::span<const NamedLower> collective_rules() {
   static constexpr NamedLower kRules[] = {
       {"collective", lower_collective},
+      {"collective.by_name", lower_by_name},
   };
   return kRules;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,7 +43,8 @@ struct LoweringStats {
   std::array<std::size_t, kTemplateLevels> nodes_by_level{};
   std::size_t nodes_by_rule = 0;  ///< no template, the op's rule gave the calls
   std::size_t disagreements = 0;  ///< template and rule give different numbers of kernels
-  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments.
+  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments; of
+  /// those with children, the ones that no children's kernels explain.
   std::vector<std::int32_t> unmodelled;
 };
 
@@ -53,8 +55,10 @@ struct LoweringFacts {
     const OpRule* rule = nullptr;  ///< of ops that touch GPU memory
     std::int32_t partner = -1;     ///< see forward_partners
     bool touches_gpu = false;
-    std::uint64_t devices_key = 0;                              ///< of TemplateLevel::kDevices
-    LaunchTemplates::Found found;                               ///< on the levels without shapes
+    bool reaches_gpu = false;       ///< it or a node below it touches GPU memory
+    bool is_known = false;          ///< has a rule, a row of the op catalogue, or is a label
+    std::uint64_t devices_key = 0;  ///< of TemplateLevel::kDevices
+    LaunchTemplates::Found found;   ///< on the levels without shapes
     const std::vector<std::string_view>* parameters = nullptr;  ///< of nodes with a rule
   };
   LoweringFacts() = default;
@@ -94,7 +98,9 @@ class Lowering {
 
  private:
   void add_node(std::int32_t index, LoweredOp& op);
-  void own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  /// False: nothing says what the node itself launches.
+  bool own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  bool is_blind(std::int32_t index, std::span<const LoweredCall> below) const;
   bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
   LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
                                        bool rule_spoke) const;

@@ -61,6 +61,9 @@ class OpRuleRegistry {
   /// For the nodes of PyTorch's own derivatives, "MulBackward0"; asked last.
   void set_autograd(std::unique_ptr<OpRule> rule);
 
+  /// For ops of libraries whose names tell a collective, "vllm::all_reduce".
+  void set_collectives(std::unique_ptr<OpRule> rule);
+
   /// nullptr for an op without a rule. `aten::foo.out` and in-place `aten::foo_` are looked up as
   /// written: a rule lists the spellings that it covers. Triton kernels, whose names mean nothing,
   /// are looked up as "triton".
@@ -75,6 +78,7 @@ class OpRuleRegistry {
   std::unordered_map<std::string_view, const OpRule*> by_name_;
   std::vector<std::pair<std::string, const OpRule*>> by_prefix_;
   const OpRule* autograd_ = nullptr;
+  const OpRule* collectives_ = nullptr;
 };
 
 }  // namespace perfmodel
