@@ -642,8 +642,8 @@ class ExecutionGraphReader {
     for (const Argument& size : graph_.elements(inputs[at])) out.push_back(size.integer);
   }
 
-  // The one string argument is itself JSON: [{pg_name, pg_desc, backend_config, ranks,
-  // group_size}].
+  // The one string argument is itself JSON or Python: [{pg_name, pg_desc, backend_config, ranks,
+  // group_size}], or one such entry.
   void process_groups(const Node& node) {
     for (const Argument& argument : graph_.inputs(node)) {
       if (argument.kind != Argument::Kind::kString) continue;
@@ -679,6 +679,7 @@ class ExecutionGraphReader {
         if (to_integer(rank, value)) group.ranks.push_back(value);
       }
     }
+    graph_.process_groups.push_back(std::move(group));
   }
 
   ExecutionGraph& graph_;
@@ -686,7 +687,6 @@ class ExecutionGraphReader {
   bool salvage_;
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;
-    graph_.process_groups.push_back(std::move(group));
   std::size_t odd_sizes_ = 0;
   dom::parser parser_;
   Block values_[2];
@@ -736,6 +736,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
     graph.warnings.push_back(stream.cut_text(graph.nodes.size(), "nodes"));
   }
   stream.salvage_log().report("nodes", graph.warnings);
+  number_nodes_without_id(graph);
   if (options.salvage) drop_repeated_ids(graph);
   if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
   const bool salvaged = stream.cut_off() || stream.salvage_log().dropped > 0;
@@ -745,7 +746,6 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {
     return Unexpected{sound.error()};
   }
-  number_nodes_without_id(graph);
   return graph;
 }
 

@@ -181,15 +181,6 @@ void add_calls(std::int32_t node, const LaunchTemplate& list, std::vector<Lowere
   }
 }
 
-}  // namespace
-
-LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplates* templates,
-                                const OpRuleRegistry& rules) {
-  LoweringFacts made;
-  made.nodes.resize(graph.nodes.size());
-  const auto partners = forward_partners(graph);
-  std::vector<std::optional<const OpRule*>> rule_by_name(graph.names.size());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
 // The node and all nodes above it.
 void mark_path(const ExecutionGraph& graph, std::int32_t node,
                std::vector<LoweringFacts::Node>& facts) {
@@ -199,6 +190,16 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
   }
 }
 
+}  // namespace
+
+LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplates* templates,
+                                const OpRuleRegistry& rules) {
+  LoweringFacts made;
+  made.nodes.resize(graph.nodes.size());
+  const auto partners = forward_partners(graph);
+  std::vector<std::optional<const OpRule*>> rule_by_name(graph.names.size());
+  std::vector<std::optional<bool>> known_by_name(graph.names.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const perfmodel::Node& node = graph.nodes[i];
     Node& facts = made.nodes[i];
     facts.partner = partners[i];
@@ -207,7 +208,6 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
     for_each_tensor(graph, graph.outputs(node), look);
     if (!node.is_label && facts.touches_gpu) {
       if (graph.names.text(node.kernel_backend) == "triton") {
-  std::vector<std::optional<bool>> known_by_name(graph.names.size());
         facts.rule = rules.find("triton");
       } else {
         auto& rule = rule_by_name[node.name];
@@ -220,6 +220,10 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
       if (added) schema->second = parameter_names(graph.names.text(node.op_schema));
       facts.parameters = &schema->second;  // stays where it is, whatever comes
     }
+    auto& known = known_by_name[node.name];
+    if (!known) known = rules.find(graph.name(node)) || find_op(graph.name(node));
+    facts.is_known = *known || facts.rule || node.is_label;
+    if (facts.touches_gpu) mark_path(graph, static_cast<std::int32_t>(i), made.nodes);
     if (!templates) continue;
     TemplateKeys keys = template_keys(graph, node);
     facts.devices_key = keys[static_cast<std::size_t>(TemplateLevel::kDevices)];
@@ -229,10 +233,6 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
 }
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
-    auto& known = known_by_name[node.name];
-    if (!known) known = rules.find(graph.name(node)) || find_op(graph.name(node));
-    facts.is_known = *known || facts.rule || node.is_label;
-    if (facts.touches_gpu) mark_path(graph, static_cast<std::int32_t>(i), made.nodes);
                    const OpRuleRegistry& rules, TemplateUse use)
     : graph_(graph),
       gpu_(gpu),
@@ -275,15 +275,6 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
     }
     if (child < children.size()) add_node(children[child], op);
   }
-}
-
-// Fills `kernels_`. False: there is no rule, or the arguments are not those that it expects.
-bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
-  kernels_.clear();
-  if (!facts.rule) return false;
-  const Node& whole = graph_.nodes[static_cast<std::size_t>(index)];
-  std::optional<FusedAnchor> fused;
-  if (whole.kernel_backend != 0) {
   if (!is_told && unmodelled == stats_.unmodelled.size() &&
       is_blind(index, std::span(op.calls).subspan(first))) {
     stats_.unmodelled.push_back(index);
@@ -316,6 +307,15 @@ bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) 
   }
   return !unwritten.empty() ||
          (!computes && facts_.nodes[static_cast<std::size_t>(index)].reaches_gpu);
+}
+
+// Fills `kernels_`. False: there is no rule, or the arguments are not those that it expects.
+bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
+  kernels_.clear();
+  if (!facts.rule) return false;
+  const Node& whole = graph_.nodes[static_cast<std::size_t>(index)];
+  std::optional<FusedAnchor> fused;
+  if (whole.kernel_backend != 0) {
     fused = FusedAnchor::parse(graph_.names.text(whole.kernel_backend));
   }
   Node trimmed;
@@ -408,6 +408,7 @@ bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   if (facts.touches_gpu && !node.is_label && node.children_count == 0) {
     stats_.unmodelled.push_back(index);
   }
+  return facts.is_known;
 }
 
 // False: the template says nothing that may be used here.
@@ -417,7 +418,6 @@ bool Lowering::calls_of_another_program(std::int32_t index, const LaunchTemplate
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   const std::size_t first = calls.size();
   if (rule_spoke) {
-  return facts.is_known;
     calls_of_rule(index, op, calls);
     const auto made = std::span(calls).subspan(first);
     const auto launches = std::ranges::count_if(*found.calls, is_kernel_like);
