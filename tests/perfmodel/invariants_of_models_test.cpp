@@ -393,6 +393,9 @@ constexpr Exception kExceptions[] = {
     {"titan-xp", "gtx-1080-ti", 1.02},
     // Its own models price one, half of those of its chip the other.
     {"h200-sxm-141gb", "h100-nvl", 1.1},
+    {"h200-sxm-141gb", "h200-nvl", 1.19},
+    // P4's measurements price one, which has the same chip; nothing was measured on the other's.
+    {"p100-pcie-16gb", "gtx-1080", 1.14},
     // No convolution was measured on its chip; T4's ratios stand in.
     {"rtx-2080-ti", "gtx-1080-ti", 1.08},
 };
