@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -181,6 +182,85 @@ void add_calls(std::int32_t node, const LaunchTemplate& list, std::vector<Lowere
   }
 }
 
+OpKind kind_of(const ExecutionGraph& graph, const Node& node) {
+  const Op* row = find_op(graph.name(node));
+  return row ? row->kind : OpKind::kComposite;
+}
+
+// What the launches below an op do to its results and to the buffers that it allocates.
+class WrittenStorages {
+ public:
+  WrittenStorages(const ExecutionGraph& graph, const Node& op) : graph_(graph), op_(op) {
+    const auto outputs = graph.outputs(op), inputs = graph.inputs(op);
+    const bool in_place = graph.name(op).ends_with('_');
+    watch(outputs, State::kNew);
+    for_each_tensor(graph, inputs, [this](const Tensor& t) { open_.erase(t.storage_id); });
+    if (in_place && !inputs.empty()) watch(inputs.first(1), State::kFilled);
+    for (const std::int32_t child : graph.children(op)) {
+      const Node& made = graph.nodes[static_cast<std::size_t>(child)];
+      if (kind_of(graph, made) == OpKind::kAllocation) watch(graph.outputs(made), State::kBuffer);
+    }
+  }
+
+  /// False: it only fills memory.
+  bool launch(const Node& launcher) {
+    const bool fills = kind_of(graph_, launcher) == OpKind::kFill;
+    if (!fills) find_early_reads(launcher);
+    for (const Node* at = &launcher; at != &op_ && !open_.empty();
+         at = &graph_.nodes[static_cast<std::size_t>(at->parent)]) {
+      const auto touch = [&](const Tensor& tensor) {
+        const auto found = open_.find(tensor.storage_id);
+        if (found == open_.end()) return;
+        if (!fills || found->second == State::kBuffer) {
+          open_.erase(found);
+        } else {
+          found->second = State::kFilled;
+        }
+      };
+      for_each_tensor(graph_, graph_.inputs(*at), touch);
+      for_each_tensor(graph_, graph_.outputs(*at), touch);
+    }
+    return !fills;
+  }
+
+  bool all_written() const { return open_.empty(); }
+  bool read_too_early() const { return read_too_early_; }
+
+ private:
+  enum class State { kNew, kBuffer, kFilled };
+
+  void watch(std::span<const Argument> tensors, State state) {
+    for_each_tensor(graph_, tensors, [&](const Tensor& tensor) {
+      const bool counts = tensor.on_gpu() && tensor.storage_id != 0 && tensor.numel > 0;
+      if (counts) open_.try_emplace(tensor.storage_id, state);
+    });
+  }
+
+  // Ops without results write to their arguments.
+  void find_early_reads(const Node& reader) {
+    const auto inputs = graph_.inputs(reader), outputs = graph_.outputs(reader);
+    const OpKind kind = kind_of(graph_, reader);
+    const bool writes_arguments =
+        reader.comm >= 0 || outputs.empty() ||
+        graph_.names.text(reader.op_schema).find("!)") != std::string::npos;
+    const bool overwrites = kind == OpKind::kCopy || kind == OpKind::kRandom;
+    const bool in_place = graph_.name(reader).ends_with('_');
+    if (in_place ? overwrites : writes_arguments) return;
+    std::unordered_set<std::int64_t> results;
+    for_each_tensor(graph_, outputs, [&](const Tensor& t) { results.insert(t.storage_id); });
+    for_each_tensor(graph_, inputs, [&](const Tensor& tensor) {
+      const auto found = open_.find(tensor.storage_id);
+      if (found == open_.end() || found->second == State::kFilled) return;
+      read_too_early_ |= in_place || !results.contains(tensor.storage_id);
+    });
+  }
+
+  const ExecutionGraph& graph_;
+  const Node& op_;
+  std::unordered_map<std::int64_t, State> open_;
+  bool read_too_early_ = false;
+};
+
 // The node and all nodes above it.
 void mark_path(const ExecutionGraph& graph, std::int32_t node,
                std::vector<LoweringFacts::Node>& facts) {
@@ -282,30 +362,19 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
 }
 
 // An op that is in no table and starts kernels that no child accounts for, as functions of
-// libraries do around an aten::empty: nothing below computes, or nothing below writes a result.
+// libraries do around an aten::empty: nothing below computes, a result or a buffer is never
+// written, or is read before.
 bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) const {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  std::unordered_set<std::int64_t> unwritten;  // storages
-  const auto written = [&](const Tensor& tensor) { unwritten.erase(tensor.storage_id); };
-  for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
-    const bool counts = tensor.on_gpu() && tensor.storage_id != 0 && tensor.numel > 0;
-    if (counts) unwritten.insert(tensor.storage_id);
-  });
-  for_each_tensor(graph_, graph_.inputs(node), written);
+  WrittenStorages storages(graph_, node);
   bool computes = false;
   for (const LoweredCall& call : below) {
-    const Node* at = &graph_.nodes[static_cast<std::size_t>(call.node)];
-    const Op* row = find_op(graph_.name(*at));
-    if (!is_kernel_like(*call.call) || (row && row->kind == OpKind::kFill)) continue;
-    computes = true;
-    for (; at != &node && !unwritten.empty();
-         at = &graph_.nodes[static_cast<std::size_t>(at->parent)]) {
-      for_each_tensor(graph_, graph_.inputs(*at), written);
-      for_each_tensor(graph_, graph_.outputs(*at), written);
-    }
-    if (unwritten.empty()) return false;
+    if (!is_kernel_like(*call.call)) continue;
+    computes |= storages.launch(graph_.nodes[static_cast<std::size_t>(call.node)]);
+    if (storages.read_too_early()) return true;
+    if (computes && storages.all_written()) return false;
   }
-  return !unwritten.empty() ||
+  return !storages.all_written() ||
          (!computes && facts_.nodes[static_cast<std::size_t>(index)].reaches_gpu);
 }
 
