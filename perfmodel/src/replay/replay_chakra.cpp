@@ -168,9 +168,10 @@ class ChakraReplayer {
     return {};
   }
 
-  // Workloads for simulators say FLOP and bytes alone. Short nodes of recordings are rounded to
-  // 0 us: they have no `num_ops` here.
+  // Workloads for simulators say FLOP and bytes alone. Short nodes of our own files are rounded to
+  // 0 us: host work and kernels without `num_ops`, collectives of one number.
   Result<void> check_durations() {
+    constexpr std::int64_t kOneNumber = 8;  // bytes
     Timed nodes, compute, collectives;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       Timed own;
@@ -178,7 +179,9 @@ class ChakraReplayer {
         own.add(node);
         const bool computes = node.type == ChakraNodeType::kCompute && node.num_ops.value_or(0) > 0;
         if (computes) compute.add(node);
-        if (node.type == ChakraNodeType::kCollective) collectives.add(node);
+        const bool moves = node.type == ChakraNodeType::kCollective &&
+                           (!node.comm_size || *node.comm_size > kOneNumber);
+        if (moves) collectives.add(node);
       }
       nodes.all += own.all;
       nodes.untimed += own.untimed;
