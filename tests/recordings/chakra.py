@@ -114,7 +114,7 @@ CHAKRA = [
     Case("k12", "collectives without durations", [ranks_take(150, 150, said=["2 of 4 collectives", "all_reduce"])],
          mixture),
     Case("k12", "kernels without durations",
-         [ranks_take(50, 50, said=["2 of 2 compute nodes with FLOP have no duration", "work1"])],
+         [ranks_take(50, 50, said=["2 of 2 compute nodes with work have no duration", "work1"])],
          lambda folder: write_ranks(folder, *[[work(1, 0, num_ops=5), collective(2, 50, [1])] for _ in range(2)])),
     Case("k12", "one file of two without durations", [ranks_take(150, 100, said=["job.1.et: none of 2 nodes"])],
          lambda folder: write_ranks(folder, [work(1), collective(2, 50, [1])], [work(1, 0), collective(2, 0, [1])])),

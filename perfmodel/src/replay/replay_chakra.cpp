@@ -169,7 +169,7 @@ class ChakraReplayer {
   }
 
   // Workloads for simulators say FLOP and bytes alone. Short nodes of our own files are rounded to
-  // 0 us: host work and kernels without `num_ops`, collectives of one number.
+  // 0 us: host work and kernels, which say no work here, and collectives of one number.
   Result<void> check_durations() {
     constexpr std::int64_t kOneNumber = 8;  // bytes
     Timed nodes, compute, collectives;
@@ -177,7 +177,8 @@ class ChakraReplayer {
       Timed own;
       for (const ChakraNode& node : traces_[r].nodes) {
         own.add(node);
-        const bool computes = node.type == ChakraNodeType::kCompute && node.num_ops.value_or(0) > 0;
+        const bool computes = node.type == ChakraNodeType::kCompute &&
+                              (node.num_ops.value_or(0) > 0 || node.tensor_size.value_or(0) > 0);
         if (computes) compute.add(node);
         const bool moves = node.type == ChakraNodeType::kCollective &&
                            (!node.comm_size || *node.comm_size > kOneNumber);
@@ -200,7 +201,7 @@ class ChakraReplayer {
                 .file = sources_[0]}};
     }
     if (collectives.untimed > 0) replay_.warnings.push_back(collectives.text("collectives"));
-    if (compute.untimed > 0) replay_.warnings.push_back(compute.text("compute nodes with FLOP"));
+    if (compute.untimed > 0) replay_.warnings.push_back(compute.text("compute nodes with work"));
     return {};
   }
 
