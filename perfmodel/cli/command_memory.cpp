@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "memory_of_trace.hpp"
 #include "memory_report.hpp"
@@ -88,7 +88,7 @@ Result<void> add_prices(const MemoryArguments& arguments, MemoryAnswer& made) {
   return {};
 }
 
-// Of a trace: only what it recorded itself.
+// A trace tells what it recorded itself, and no more.
 Result<MemoryOfTrace> answer_of_trace(const MemoryArguments& arguments,
                                       const RecordedProgram& program, std::optional<Gpu> gpu) {
   const auto check = [&](bool asked, std::string_view purpose) {
@@ -173,7 +173,8 @@ Command memory_command(CLI::App& parent) {
       "Whether a training step fits into a GPU, what takes its memory, the largest batch");
   memory
       ->add_option("graph", arguments->graph,
-                   "Execution graph of one step, or a Kineto trace with records of memory")
+                   "Execution graph of one step, or a Kineto trace, whose own records of memory are "
+                   "told")
       ->required()
       ->type_name("GRAPH");
   memory

@@ -8,7 +8,6 @@
 #include "perfmodel/detail/predicted_memory.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {
 
@@ -17,14 +16,19 @@ namespace perfmodel::cli {
 struct MemoryOfTrace {
   std::string file;
   std::optional<Gpu> gpu;
-  std::string device;      ///< "cuda:0", that had most of the records
-  PredictedMemory memory;  ///< peaks as recorded; context and room are those of `gpu`
-  std::string peak_op;     ///< innermost op at the peak, or empty
+  std::string device;           ///< "cuda:0", with the highest peak; empty: no records of a GPU
+  bool totals_recorded = true;  ///< false: the peak is a lower bound, see MeasuredMemory
+  PredictedMemory memory;       ///< peaks as recorded; context and room are those of `gpu`
+  std::string peak_op;          ///< innermost op at the peak, or empty
   std::vector<std::string> warnings;
+
+  bool measured() const { return !device.empty(); }
+  std::optional<bool> fits() const;
 };
 
-/// Error: no records of a GPU's memory (`profile_memory=True` makes them), or without totals.
-Result<MemoryOfTrace> memory_of_trace(const Trace& trace, std::optional<Gpu> gpu);
+/// Without records of a GPU's memory (`profile_memory=True` makes them) nothing is known, as in the
+/// prediction of a trace, and the first warning says so.
+MemoryOfTrace memory_of_trace(const Trace& trace, std::optional<Gpu> gpu);
 
 /// The keys of `memory --json`; null where a trace does not tell.
 Json memory_json(const MemoryOfTrace& made);

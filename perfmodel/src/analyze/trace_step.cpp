@@ -321,7 +321,8 @@ void TraceStep::find_memory(const Gpu* gpu) {
   if (gpu) facts_.device_memory_bytes = gpu->usable_memory().value;
   for (const MeasuredMemory& memory : measured_memory(trace_)) {
     if (memory.on_host || !memory.totals_recorded) continue;
-    const auto peak = static_cast<double>(memory.reserved_bytes.value_or(memory.peak_bytes));
+    const auto peak =
+        static_cast<double>(std::max(memory.reserved_bytes.value_or(0), memory.peak_bytes));
     facts_.peak_memory_bytes = std::max(facts_.peak_memory_bytes.value_or(0), peak);
   }
   for (const MemoryRecord& record : trace_.memory) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "perfmodel/graph/detail/trace_ops.hpp"
 
@@ -15,8 +16,9 @@ using Records = std::vector<const MemoryRecord*>;
 
 // c10::DeviceType; what has no name here keeps its number.
 std::string device_text(const MemoryRecord& event) {
-  static const std::map<int, const char*> kNames = {{0, "cpu"},  {1, "cuda"}, {6, "hip"},
-                                                    {12, "xpu"}, {13, "mps"}, {15, "hpu"}};
+  static const std::map<int, const char*> kNames = {{0, "cpu"},           {1, "cuda"}, {6, "hip"},
+                                                    {12, "xpu"},          {13, "mps"}, {15, "hpu"},
+                                                    {20, "privateuseone"}};
   const auto known = kNames.find(event.device_type);
   std::string name =
       known == kNames.end() ? fmt::format("type-{}", event.device_type) : known->second;
@@ -91,9 +93,8 @@ std::vector<MeasuredMemory> measured_memory(
   }
   std::vector<MeasuredMemory> devices;
   for (const auto& [key, records] : by_device) devices.push_back(of_device(trace, records));
-  std::ranges::stable_sort(devices, [](const MeasuredMemory& a, const MeasuredMemory& b) {
-    if (a.on_host != b.on_host) return b.on_host;
-    return a.curve.size() > b.curve.size();
+  std::ranges::stable_sort(devices, std::ranges::greater{}, [](const MeasuredMemory& device) {
+    return std::tuple(!device.on_host, device.totals_recorded, device.peak_bytes);
   });
   return devices;
 }

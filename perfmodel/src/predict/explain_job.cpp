@@ -87,12 +87,16 @@ RankReport report_communication(const RankProgram& rank, std::size_t r, const Jo
   for (const auto& placed : tasks.ranks[r]->last_pass()) {
     if (!tasks.ranks[r]->on_device(placed.task)) continue;
     all.emplace_back(tasks.start(placed.arrival), tasks.end(placed.task));
-    if (!collective_of(rank.program.instructions[static_cast<std::size_t>(placed.instruction)])) {
+    const Launch* collective =
+        collective_of(rank.program.instructions[static_cast<std::size_t>(placed.instruction)]);
+    if (!collective) {
       other.push_back(all.back());
       continue;
     }
     ++made.collectives;
-    made.transfer_us += tasks.graph.duration_us(placed.task) / steps;
+    const double recorded_wait_us = rank.program.kernel(*collective).recorded_wait_us;
+    made.transfer_us += (tasks.graph.duration_us(placed.task) - recorded_wait_us) / steps;
+    made.waiting_us += recorded_wait_us / steps;
     if (placed.arrival != placed.task) {
       made.waiting_us += (tasks.start(placed.task) - tasks.end(placed.arrival)) / steps;
     }
@@ -171,8 +175,7 @@ Result<JobReport> report_job(std::span<const RankProgram> programs,
 void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
                    Prediction& prediction) {
   if (is_from_trace(graph)) {
-    prediction.warnings.emplace_back(
-        "memory is not predicted: a trace does not record which tensors are the same");
+    prediction.warnings.emplace_back(kMemoryOfTraceUnknown);
     return;
   }
   prediction.memory = step_memory(plan, graph, rank_share(prediction.scaled_out), &gpu);

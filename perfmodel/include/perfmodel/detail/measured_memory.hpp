@@ -32,7 +32,8 @@ struct MeasuredMemory {
   std::optional<std::int64_t> reserved_bytes;  ///< peak
 };
 
-/// One entry per device with records: accelerators before the host, more records first. With
+/// One entry per device with records: accelerators before the host, recorded totals before levels
+/// without, the highest peak first. With
 /// spans, sorted and apart, only records within one of [begin, end).
 std::vector<MeasuredMemory> measured_memory(
     const Trace& trace,

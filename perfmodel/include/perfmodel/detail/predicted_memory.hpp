@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
@@ -33,6 +34,10 @@ struct PredictedMemory {
   bool fits() const { return needed_bytes() <= device_bytes; }
   double headroom_bytes() const { return device_bytes - needed_bytes(); }  ///< below 0: lacking
 };
+
+/// Why nothing is predicted of the memory that a trace's step takes.
+inline constexpr std::string_view kMemoryOfTraceUnknown =
+    "memory is not predicted: a trace does not record which tensors are the same";
 
 /// "12.4 GiB of 39.4 GiB: weights 1.2, gradients 1.2, ..., activations 5.1".
 std::string memory_text(const PredictedMemory& memory);
