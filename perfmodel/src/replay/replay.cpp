@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "base/stop_point.hpp"
 #include "collective_notes.hpp"
 #include "microseconds.hpp"
+#include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/prediction.hpp"
@@ -69,9 +69,7 @@ class Replayer {
 
  private:
   Result<void> check_ranks() {
-    std::set<std::int64_t> seen;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      const Trace& trace = traces_[r];
+    for (const Trace& trace : traces_) {
       if (trace.host.empty()) {
         return Unexpected{Error{.code = ErrorCode::kImpossible,
                                 .message = "expected host events, found none",
@@ -83,24 +81,8 @@ class Replayer {
       for (const HostEvent& event : trace.host) {
         if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
       }
-      if (traces_.size() == 1 || trace.rank < 0) continue;
-      if (trace.world_size >= 0 && traces_[0].world_size >= 0 &&
-          trace.world_size != traces_[0].world_size) {
-        return Unexpected{
-            Error{.code = ErrorCode::kImpossible,
-                  .message = fmt::format("expected ranks of one job, found a world of {} ranks "
-                                         "beside one of {} in {}",
-                                         trace.world_size, traces_[0].world_size, names_[0]),
-                  .file = trace.source}};
-      }
-      if (!seen.insert(trace.rank).second) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = fmt::format("expected every rank once, found rank {} "
-                                                       "a second time",
-                                                       trace.rank),
-                                .file = trace.source}};
-      }
     }
+    if (auto good = check_ranks_of_job(traces_); !good) return good;
     const std::int64_t world = traces_[0].world_size;
     if (traces_.size() > 1 && world > static_cast<std::int64_t>(traces_.size())) {
       replay_.warnings.push_back(fmt::format(
@@ -627,6 +609,8 @@ class Replayer {
     const ReplayTasks& tasks = ranks_[r];
     const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
     const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
+    const std::size_t odd = traces_[r].recording.findings.size();
+    for (std::size_t i = 0; i < odd; ++i) say(traces_[r].warnings[i]);
     if (traces_[r].gpu.empty()) {
       say("no device work in the trace: the host's own times are given back, so that the replay's "
           "error means nothing");
@@ -652,7 +636,7 @@ class Replayer {
     if (tasks.queue_depth_fitted) {
       say(fmt::format("the launch queue fills up: depth {} found", tasks.queue_depth));
     }
-    for (const std::string& warning : traces_[r].warnings) say(warning);
+    for (std::size_t i = odd; i < traces_[r].warnings.size(); ++i) say(traces_[r].warnings[i]);
     if (r == 0 && schedule_.dropped_edges > 0) {
       replay_.warnings.push_back(fmt::format("{} inferred waits closed a cycle and were dropped",
                                              schedule_.dropped_edges));

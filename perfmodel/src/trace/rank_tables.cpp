@@ -1,5 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "perfmodel/detail/trace_ranks.hpp"
@@ -143,8 +148,34 @@ class RankTables {
 
 }  // namespace
 
+Result<void> check_ranks_of_job(std::span<const Trace> traces) {
+  const Trace* first = nullptr;  // that tells its world
+  std::set<std::int64_t> seen;
+  for (const Trace& trace : traces) {
+    const auto refuse = [&](std::string message) {
+      return Unexpected{Error{
+          .code = ErrorCode::kImpossible, .message = std::move(message), .file = trace.source}};
+    };
+    if (trace.world_size >= 0) {
+      if (!first) first = &trace;
+      if (trace.world_size != first->world_size) {
+        return refuse(fmt::format(
+            "expected ranks of one job, found a world of {} ranks beside one of {} in {}",
+            trace.world_size, first->world_size,
+            std::filesystem::path(first->source).filename().string()));
+      }
+    }
+    if (trace.rank >= 0 && !seen.insert(trace.rank).second) {
+      return refuse(
+          fmt::format("expected every rank once, found rank {} a second time", trace.rank));
+    }
+  }
+  return {};
+}
+
 Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+  if (auto good = check_ranks_of_job(traces); !good) return Unexpected{good.error()};
   return RankTables(traces).run(window);
 }
 

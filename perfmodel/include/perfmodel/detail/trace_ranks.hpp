@@ -34,7 +34,11 @@ struct TraceRanks {
   std::vector<std::string> warnings;
 };
 
-/// Errors: those of matching collectives; fewer iterations than the window asks for.
+/// Errors: two traces of one rank, or traces of jobs of different sizes, as far as they tell.
+Result<void> check_ranks_of_job(std::span<const Trace> traces);
+
+/// Errors: those of `check_ranks_of_job` and of matching collectives; fewer iterations than the
+/// window asks for.
 Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window);
 
