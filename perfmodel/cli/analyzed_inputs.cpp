@@ -1,9 +1,11 @@
 #include "analyzed_inputs.hpp"
 
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "anonymize_option.hpp"
+#include "cli11.hpp"
 #include "kernel_models_option.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
@@ -18,17 +20,19 @@ Result<bool> choose_gpu(const AnalyzedArguments& arguments, const Trace& trace,
   auto known = gpu_of_trace(trace.gpu_name());
   if (!known) return Unexpected{known.error()};
   inputs.gpu = std::move(*known);
+  const bool unknown = !inputs.gpu && !trace.gpu_name().empty();
   if (arguments.target.gpu.empty()) {
-    if (!inputs.gpu && !trace.gpu_name().empty()) {
-      inputs.warnings.push_back("the GPU \"" + trace.gpu_name() +
-                                "\" is not among the known ones (see `gpus`)");
-    }
+    if (unknown) inputs.warnings.push_back(unknown_gpu(trace.gpu_name()));
     return true;
   }
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   auto asked = find_gpu(arguments.target.gpu, *data / "gpus");
   if (!asked) return Unexpected{asked.error()};
+  if (unknown) {
+    inputs.warnings.push_back(unknown_gpu(trace.gpu_name()) +
+                              ": its recorded times are judged by the peaks of " + asked->name);
+  }
   const bool same = !inputs.gpu || inputs.gpu->name == asked->name;
   inputs.gpu = std::move(*asked);
   return same;
@@ -50,6 +54,14 @@ Result<std::optional<Gpu>> gpu_of_trace(const std::string& name) {
   if (gpu) return std::optional(std::move(*gpu));
   if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
   return Unexpected{gpu.error()};
+}
+
+std::string unknown_gpu(std::string_view name) {
+  std::string text = fmt::format("the GPU \"{}\" is not among the known ones (see `gpus`)", name);
+  if (const auto reason = why_not_a_board(name); !reason.empty()) {
+    text += fmt::format(", as it is {}", reason);
+  }
+  return text;
 }
 
 std::vector<RankInput> AnalyzedInputs::rank_inputs() const {
@@ -105,6 +117,7 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
     if (auto loaded = load_target(arguments.target, arguments.files[i], *rank); !loaded) {
       return Unexpected{loaded.error()};
     }
+    if (programs->size() > 1) rank->target.options.recorded_waits = false;
     inputs.warnings.insert(inputs.warnings.end(), rank->warnings.begin(), rank->warnings.end());
     inputs.ranks.push_back(std::move(rank));
   }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "overheads_option.hpp"
@@ -222,18 +222,25 @@ class Run {
     if (!input.trace || kernel_times_[index]) return {};
     auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, arguments_.iterations);
     if (!found) return Unexpected{found.error()};
-    if (!*found) return {};
-    kernel_times_[index] = std::move((*found)->times);
-    own_use_ = (*found)->use;
+    kernel_times_[index] = std::move(found->times);
+    own_use_ = found->use;
     if (own_use_ == KernelTimes::Use::kAll) {
       rank.kernel_times_file = file_name(input.trace->source);
     }
-    if ((*found)->sentence) warn(*(*found)->sentence);
+    if (found->sentence) warn(*found->sentence);
     return {};
   }
 
+  // One rank, and no other network in question: what it waited for the others stays.
+  bool is_alone() const {
+    return arguments_.graphs.size() == 1 && arguments_.topology.empty() &&
+           arguments_.interference == 1;
+  }
+
   PredictOptions options_of(std::size_t rank) const {
-    PredictOptions options{.models = &models_, .world_size = arguments_.world};
+    PredictOptions options{.recorded_waits = is_alone(),
+                           .models = &models_,
+                           .world_size = arguments_.world};
     options.keep_calls = !arguments_.timeline.empty();
     if (!arguments_.strategy.empty()) {
       options.scale_out =

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"
@@ -143,11 +143,10 @@ Result<void> use_own_kernel_times(Loaded& loaded, WhatIfReport& report) {
   for (WhatIfTarget& target : report.targets) {
     auto moved = kernel_times_on(loaded.input.graph, *loaded.input.trace, target.gpu);
     if (!moved) return Unexpected{moved.error()};
-    if (!*moved) return {};
-    if ((*moved)->sentence) warn(report, *(*moved)->sentence);
-    loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move((*moved)->times)));
+    if (moved->sentence) warn(report, *moved->sentence);
+    loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move(moved->times)));
     target.options.kernel_times = loaded.kernel_times.back().get();
-    target.options.use = (*moved)->use;
+    target.options.use = moved->use;
   }
   return {};
 }
@@ -186,7 +185,8 @@ Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, What
     }
     report.targets.push_back({.gpu = std::move(*gpu),
                               .overheads = loaded.tables.back().table.get(),
-                              .options = {.models = &loaded.models.back(),
+                              .options = {.recorded_waits = arguments.topology.empty(),
+                                          .models = &loaded.models.back(),
                                           .world_size = arguments.world,
                                           .host_scale = arguments.host_scale}});
   }

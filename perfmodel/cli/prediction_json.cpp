@@ -283,6 +283,10 @@ Json prediction_json(const PredictionReport& report) {
                        {"copy", rounded(term_us(p, Term::kCopy))},
                        {"set", rounded(term_us(p, Term::kSet))}};
   json["communication"] = communication_json(p.communication);
+  if (p.recorded_waits) {
+    json["recorded_waits"] = {{"waiting_us", rounded(p.recorded_waits->waiting_us)},
+                              {"step_without_us", rounded(p.recorded_waits->step_without_us)}};
+  }
   if (p.scaled_out) json["scale_out"] = scale_out_json(*p.scaled_out);
   json["kernels_by_family"] = families(p);
   json["coverage"] = coverage(p.coverage);

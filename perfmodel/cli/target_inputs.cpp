@@ -24,8 +24,7 @@ Result<void> use_trace(const TargetArguments& arguments, const std::string& file
   }
   auto moved = kernel_times_on(inputs.program.graph, *inputs.program.trace, inputs.target.gpu);
   if (!moved) return Unexpected{moved.error()};
-  if (!*moved) return {};
-  inputs.kernel_times = std::move(**moved);
+  inputs.kernel_times = std::move(*moved);
   if (inputs.kernel_times->sentence) inputs.warnings.push_back(*inputs.kernel_times->sentence);
   return {};
 }
@@ -64,6 +63,7 @@ Result<void> load_target(const TargetArguments& arguments, const std::string& fi
   inputs.target.options = {
       .kernel_times = inputs.kernel_times ? &inputs.kernel_times->times : nullptr,
       .use = inputs.kernel_times ? inputs.kernel_times->use : KernelTimes::Use::kAll,
+      .recorded_waits = arguments.topology.empty(),
       .models = &*inputs.models,
       .host_scale = arguments.host_scale};
   for (const std::string& warning : inputs.program.graph.warnings) {

@@ -112,12 +112,34 @@ Alone predicted_alone(const std::string& file, const std::string& gpu) {
   const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
   const auto moved = kernel_times_on(program.graph, *program.trace, accuracy::gpu(gpu)).value();
   Alone made{*program.trace, predict(program.graph, accuracy::gpu(gpu), table,
-                                     {.kernel_times = moved ? &moved->times : nullptr,
-                                      .use = moved ? moved->use : KernelTimes::Use::kAll,
+                                     {.kernel_times = &moved.times,
+                                      .use = moved.use,
                                       .models = &accuracy::learned_models(),
                                       .keep_ops = false})
                                  .value()};
   return made;
+}
+
+// A rank of eight, whose collectives wait for the other seven. Models price all but those.
+TEST(TracesAsGraphs, StepsOfDlrmRanksWithWhatTheyWaitForOthers) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  for (const std::string rank : {"0", "1", "2", "3"}) {
+    SCOPED_TRACE(rank);
+    const std::string file = "dlrm_v100_rank" + rank + "of8";
+    const Alone made = predicted_alone(file, "v100-sxm2-32gb");
+    const double measured = accuracy::truth_of(made.trace, 0).wall_us;
+    const double error = made.prediction.e2e_us / measured - 1;
+    ASSERT_TRUE(made.prediction.recorded_waits);
+    const auto [waiting, without] = *made.prediction.recorded_waits;
+    std::printf("DLRM rank %s: step %+.2f %%, of it %.3f ms of waiting; %+.1f %% without\n",
+                rank.c_str(), 100 * error, waiting / 1e3, 100 * (without / measured - 1));
+    EXPECT_LT(std::abs(error), 0.01);
+    EXPECT_LT(without, made.prediction.e2e_us);
+    const Alone moved = predicted_alone(file, "h100-sxm-80gb");
+    ASSERT_TRUE(moved.prediction.recorded_waits);
+    EXPECT_NEAR(moved.prediction.recorded_waits->waiting_us, waiting, 1e-6 * waiting);
+    EXPECT_LT(moved.prediction.recorded_waits->step_without_us, moved.prediction.e2e_us);
+  }
 }
 
 // Per step, summed.
@@ -146,10 +168,9 @@ TEST(TracesAsGraphs, KernelsOfTheH200WithoutValuesOfArguments) {
     const OverheadSource source{.trace = program->trace.get(), .graph = &program->graph};
     const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
     const auto moved = kernel_times_on(program->graph, *program->trace, gpu).value();
-    ASSERT_TRUE(moved);
     const Prediction prediction = predict(program->graph, gpu, table,
-                                          {.kernel_times = &moved->times,
-                                           .use = moved->use,
+                                          {.kernel_times = &moved.times,
+                                           .use = moved.use,
                                            .models = &accuracy::learned_models(),
                                            .keep_ops = false})
                                       .value();

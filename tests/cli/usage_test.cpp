@@ -104,7 +104,6 @@ TEST(BadInput, EveryBrokenSampleIsRefusedWithItsPlace) {
 
 TEST(BadInput, FilesOfAnotherKindAreToldByName) {
   const std::string trace = sample("kineto_plain_2023.json"), graph = sample("et_plain_2023.json");
-  expect_error({"memory", trace}, 1, "expected an execution graph, or records of a GPU's memory");
   expect_error({"trace", graph}, 1, "found an execution graph");
   expect_error({"overheads", graph}, 1, "found an execution graph");
   expect_error({"overheads", trace, "--graph", trace}, 1, "expected an execution graph");

@@ -25,10 +25,11 @@ namespace perfmodel {
 struct PredictedKernel {
   std::string name;  ///< of the recorded kernel where a template knows it, else of the family
   KernelFamily family = KernelFamily::kSmall;
-  std::int32_t stream = 0;  ///< role: 0 main compute stream
-  double start_us = 0;      ///< since the start of the iteration
-  double waiting_us = 0;    ///< collectives: from there until the last rank has come
-  double copied_bytes = 0;  ///< of copies and sets
+  std::int32_t stream = 0;      ///< role: 0 main compute stream
+  double start_us = 0;          ///< since the start of the iteration
+  double waiting_us = 0;        ///< collectives: from there until the last rank has come
+  double recorded_wait_us = 0;  ///< the part of its time that a trace waited for ranks not given
+  double copied_bytes = 0;      ///< of copies and sets
   Price price;
   double limited_us = 0;   ///< of its time, what the board's power limit adds; `low` is without
   KernelEnergy energy;     ///< beside what the board draws anyway
@@ -118,8 +119,15 @@ struct Prediction {
   }
   double limited_us = 0;  ///< sum over kernels, see PredictedKernel
 
-  CriticalPath critical_path;           ///< of the reported step
-  RankReport communication;             ///< waiting only of ranks predicted together
+  CriticalPath critical_path;  ///< of the reported step
+  RankReport communication;    ///< waiting only of ranks predicted together
+  /// One rank of a larger job, from its trace alone: what its collectives waited for other ranks
+  /// when they were recorded (recorded time less the modelled transfer on the trace's GPU), and the
+  /// step without that. Microseconds per step; `e2e_us` includes the waiting.
+  struct RecordedWaits {
+    double waiting_us = 0, step_without_us = 0;
+  };
+  std::optional<RecordedWaits> recorded_waits;
   std::optional<ScaledOut> scaled_out;  ///< if the options ask for several ranks
   PredictedMemory memory;
 

@@ -15,6 +15,7 @@
 #include "meet_collectives.hpp"
 #include "power_limit.hpp"
 #include "program/given_times.hpp"
+#include "program/price_program.hpp"
 #include "rank_program.hpp"
 
 namespace perfmodel {
@@ -142,6 +143,45 @@ Result<void> add_other_hosts(const std::vector<RankProgram>& programs, const Job
   return {};
 }
 
+double recorded_wait_us(const HostProgram& program) {
+  double us = 0;
+  for (const PredictedKernel& kernel : program.kernels) us += kernel.recorded_wait_us;
+  return us / static_cast<double>(program.steps.size());
+}
+
+bool holds_recorded_waits(const RankProgram& rank) {
+  return rank.rank.options.step_range && recorded_wait_us(rank.program) > 0;
+}
+
+std::string waiting_text(const Prediction& made, const PredictOptions& options) {
+  return fmt::format(
+      "collectives wait {:.3f} ms per step for other ranks, as recorded on {} (recorded time less "
+      "modelled transfer): the step takes {:.3f} ms, without that waiting {:.3f} ms",
+      made.recorded_waits->waiting_us / 1e3, options.kernel_times->alone_on->name,
+      made.e2e_us / 1e3, made.recorded_waits->step_without_us / 1e3);
+}
+
+// The same programs without what they waited for ranks that are not given.
+Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const JobOptions& options,
+                                     JobPrediction& job) {
+  for (RankProgram& rank : programs) {
+    for (PredictedKernel& kernel : rank.program.kernels) {
+      lengthen(kernel.price, -kernel.recorded_wait_us);
+    }
+  }
+  std::vector<std::string> told_already;
+  const auto tasks = schedule_programs(programs, options, told_already);
+  if (!tasks) return Unexpected{tasks.error()};
+  const std::vector<double> steps = pass_us_per_step(programs, **tasks);
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    if (!holds_recorded_waits(programs[r])) continue;
+    Prediction& made = job.ranks[r];
+    made.recorded_waits = {recorded_wait_us(programs[r].program), steps[r]};
+    made.warnings.insert(made.warnings.begin(), waiting_text(made, programs[r].rank.options));
+  }
+  return {};
+}
+
 // The stages of a prediction. Those of one rank (facts, lowered, scaled out, priced) are the list
 // of make_rank_program.
 Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
@@ -153,7 +193,9 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
   if (!programs) return Unexpected{programs.error()};
   const bool other_hosts = std::ranges::any_of(
       ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
-  const std::vector<RankProgram> as_made = other_hosts ? *programs : std::vector<RankProgram>{};
+  const bool waits = std::ranges::any_of(*programs, holds_recorded_waits);
+  std::vector<RankProgram> as_made;
+  if (other_hosts || waits) as_made = *programs;
 
   const auto tasks = schedule_programs(*programs, options, warnings);
   if (!tasks) return Unexpected{tasks.error()};
@@ -161,8 +203,13 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
     if (auto done = look(*programs, **tasks); !done) return Unexpected{done.error()};
   }
   auto job = explain_job(*programs, options.keep_chakra, **tasks, std::move(warnings));
-  if (!job || !other_hosts) return job;
-  if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
+  if (!job) return job;
+  if (other_hosts) {
+    if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
+  }
+  if (!waits) return job;
+  auto added = add_steps_without_waits(std::move(as_made), options, *job);
+  if (!added) return Unexpected{added.error()};
   return job;
 }
 

@@ -136,8 +136,7 @@ struct PreparedGraph::State {
   // Of a trace: its own host, and its kernels where it has no shapes.
   std::shared_ptr<const Trace> trace;
   std::optional<OverheadTable> own_overheads;
-  std::vector<Lazy<std::optional<MovedKernelTimes>>>
-      kernel_times;  ///< per target; none: kernels are priced
+  std::vector<Lazy<MovedKernelTimes>> kernel_times;  ///< per target; none of a graph
 
   const OverheadTable& overheads(const Target& target) const {
     return own_overheads ? *own_overheads : *target.overheads;
@@ -156,7 +155,7 @@ struct PreparedGraph::State {
     const auto& made =
         kernel_times[target.number].get([&] { return kernel_times_on(graph, *trace, target.gpu); });
     if (!made) return Unexpected{made.error()};
-    return *made ? &**made : nullptr;
+    return &*made;
   }
 
   /// A graph in other sizes, lent: no more of them than threads that ask at once.
@@ -316,7 +315,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   } else if (!options.topology.empty()) {
     models.set(KernelFamily::kCollective, collectives_on(**links));
   }
-  PredictOptions asked{.models = &models,
+  PredictOptions asked{.recorded_waits = options.topology.empty() && options.interference == 1,
+                       .models = &models,
                        .prices = on.prices(chosen.models, cached_prices),
                        .world_size = options.world,
                        .launching = options.launching,
@@ -499,8 +499,7 @@ Result<PreparedGraph> Predictor::prepare(RecordedProgram program) const {
       if (!table) return Unexpected{table.error()};
       state->own_overheads = std::move(*table);
     }
-    state->kernel_times =
-        std::vector<Lazy<std::optional<MovedKernelTimes>>>(state_->targets.size());
+    state->kernel_times = std::vector<Lazy<MovedKernelTimes>>(state_->targets.size());
     state->predictor = state_;
     return PreparedGraph(std::move(state));
   });

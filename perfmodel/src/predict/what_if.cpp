@@ -93,9 +93,13 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
   for (std::size_t i = 0; i < targets.size(); ++i) {
     answers[i].rewrite_warnings = warnings;
     WhatIfTarget target = targets[i];
+    KernelTimes collectives;
     const bool times_stay = !target.options.kernel_times || same_ops;
     if (!times_stay && target.options.use == KernelTimes::Use::kUnpriced) {
-      target.options.kernel_times = nullptr;
+      if (target.options.keeps_recorded_waits()) {
+        collectives = collective_times(*target.options.kernel_times, graph, asked);
+      }
+      target.options.kernel_times = collectives.size() > 0 ? &collectives : nullptr;
       answers[i].rewrite_warnings.push_back(
           "kernels of unknown work are left out: times as traced belong to the ops of the trace");
     } else if (!times_stay) {

@@ -32,6 +32,8 @@ struct Writing {
   SideCopies copies{graph};
   std::map<std::string, std::int32_t> groups = {};                // process groups by order
   std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
+  // The same of labels, between whose calls other items lie.
+  std::unordered_map<std::int32_t, std::uint32_t> label_ordinals = {};
   std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
   std::size_t next_wait = 0;
   std::size_t next_inferred = 0;  // into `facts.awaited`
@@ -97,7 +99,7 @@ const KernelTimes::Time* find_traced(Writing& to, std::int32_t node, bool priced
     case KernelTimes::Use::kComm:
       return traced->collective ? traced : nullptr;
     case KernelTimes::Use::kUnpriced:
-      return priced ? nullptr : traced;
+      return priced && !(traced->collective && options.keeps_recorded_waits()) ? nullptr : traced;
   }
   return nullptr;
 }
@@ -221,9 +223,10 @@ void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
 
 // Between the calls of a label lie other ops.
 void add_calls_of_label(Writing& to, const HostFacts::Item& item) {
-  to.ordinals.clear();
+  std::swap(to.ordinals, to.label_ordinals);
   to.lowered.work.clear();
   for (const LoweredCall& call : item.calls) add_call(to, call, item.thread);
+  std::swap(to.ordinals, to.label_ordinals);
 }
 
 void add_calls_of_op(Writing& to, const HostFacts::Item& item) {

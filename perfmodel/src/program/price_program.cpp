@@ -34,7 +34,33 @@ void keep_share(Price& price, double share) {
   }
 }
 
+void lengthen(Price& price, double us) {
+  for (Microseconds* time : {&price.time, &price.low, &price.high}) {
+    *time = std::max(Microseconds(0), *time + Microseconds(us));
+  }
+}
+
 namespace {
+
+// The model's transfer on the GPU of the trace tells how much of a recorded time was waiting. That
+// waiting stays on another GPU or with other sizes, for which the transfer is priced.
+void keep_recorded_wait(const KernelQuestion& question, const Gpu& gpu,
+                        const PredictOptions& options, PredictedKernel& kernel) {
+  const KernelTimes::Time* traced = question.traced;
+  const KernelWork& work = question.work;
+  if (!traced || !traced->collective || work.family != KernelFamily::kCollective ||
+      !(work.bytes_read.value > 0)) {
+    return;
+  }
+  const Gpu& recorded_on = *options.kernel_times->alone_on;
+  KernelQuestion transfer = question;
+  transfer.traced = nullptr;
+  const Price there = asked_price(transfer, recorded_on, options, nullptr);
+  kernel.recorded_wait_us = std::max(0.0, traced->us - there.time.count() / question.growth);
+  if (recorded_on.name == gpu.name && question.growth == 1) return;
+  kernel.price = asked_price(transfer, gpu, options, nullptr);
+  lengthen(kernel.price, kernel.recorded_wait_us);
+}
 
 // What scales the time of a kernel scales its work.
 void note_energy(const KernelQuestion& question, const Gpu& gpu, PredictedKernel& kernel) {
@@ -104,6 +130,11 @@ HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
   HostProgram program = std::move(lowered.program);
   const auto& questions = lowered.questions;
   set_prices(questions, gpu, options, lowered.job_collectives.get(), program);
+  if (options.keeps_recorded_waits()) {
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      keep_recorded_wait(questions[i], gpu, options, program.kernels[i]);
+    }
+  }
   std::vector<double> asked_us(questions.size());
   for (std::size_t i = 0; i < questions.size(); ++i) {
     note_energy(questions[i], gpu, program.kernels[i]);

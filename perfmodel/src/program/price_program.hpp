@@ -18,4 +18,7 @@ Price asked_price(const KernelQuestion& question, const Gpu& gpu, const PredictO
 /// kernels do. Measured times stay.
 void keep_share(Price& price, double share);
 
+/// Adds to the time and its range, which stay at least 0.
+void lengthen(Price& price, double us);
+
 }  // namespace perfmodel

@@ -1,8 +1,12 @@
 #include "trace/moved_kernel_times.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
+#include "base/secrets.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -91,45 +95,60 @@ bool launches_graphs(const Trace& trace) {
   });
 }
 
-std::string sentence_of(bool without_shapes, const Gpu* from) {
+// The GPU of the trace; none, if it has no file and is not `gpu`, which may have a file of its own.
+std::optional<Gpu> traced_gpu(const std::string& name, const Gpu& gpu,
+                              const std::filesystem::path& folder) {
+  if (find_gpu(name, std::span(&gpu, 1))) return gpu;
+  auto known = find_known_gpu(name, folder);
+  return known ? std::optional(std::move(*known)) : std::nullopt;
+}
+
+// What `KernelTimes::other_gpu` says.
+std::string other_gpu(const std::string& name, const std::optional<Gpu>& from) {
+  if (from) return from->name + ", scaled by family with peaks and bandwidths";
+  const std::string_view reason = why_not_a_board(name);
+  return fmt::format("{}, unscaled, as {}",
+                     name.empty() ? "a GPU without a name" : shown_text(name, 200),
+                     reason.empty() ? "that GPU is not a known one (see `gpus`)"
+                                    : fmt::format("that is {}", reason));
+}
+
+std::string sentence_of(bool without_shapes, const std::string& other) {
   std::string text = without_shapes
                          ? "the trace has no shapes: kernels take the time that it measured"
                          : "kernels of captured graphs have no ops: they take the time that the "
                            "trace measured";
-  if (from) {
-    text += " on " + from->name +
-            ", scaled by family with peaks and bandwidths; no range is known for them";
-  }
+  if (!other.empty()) text += " on " + other + "; no range is known for them";
   return text;
 }
 
 }  // namespace
 
-Result<std::optional<MovedKernelTimes>> kernel_times_on(
+Result<MovedKernelTimes> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const std::string name = trace.gpu_name();
-  const auto from = find_known_gpu(name, *data / "gpus");
+  const std::optional<Gpu> from = traced_gpu(name, gpu, *data / "gpus");
   const bool without_shapes = lacks_sizes(graph), captured = launches_graphs(trace);
-  if (!from) {
-    if (!without_shapes && !captured) return std::optional<MovedKernelTimes>();
+  if (!from && (without_shapes || captured)) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
                             .message =
                                 "expected shapes (record_shapes=True) and no captured graphs, or "
                                 "the name of a known GPU in the trace, found neither",
                             .file = trace.source}};
   }
-  const bool same = from->name == gpu.name;
-  auto times = same ? kernel_times(graph, trace, iterations)
-                    : kernel_times(graph, scaled(trace, *from, gpu), iterations);
+  const bool same = from && from->name == gpu.name;
+  auto times = same || !from ? kernel_times(graph, trace, iterations)
+                             : kernel_times(graph, scaled(trace, *from, gpu), iterations);
   if (!times) return Unexpected{times.error()};
-  if (!same) times->scaled_gpu = from->name;
+  if (!same) times->other_gpu = other_gpu(name, from);
+  if (from && is_of_larger_job(graph, trace)) times->alone_on = std::make_shared<const Gpu>(*from);
   MovedKernelTimes made{.times = std::move(*times)};
   if (!without_shapes) made.use = KernelTimes::Use::kUnpriced;
   if (without_shapes || captured) {
-    made.sentence = sentence_of(without_shapes, same ? nullptr : &*from);
+    made.sentence = sentence_of(without_shapes, made.times.other_gpu);
   }
   return made;
 }

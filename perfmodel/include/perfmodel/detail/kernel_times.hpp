@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -38,7 +40,11 @@ class KernelTimes {
   std::size_t size() const { return times_.size(); }
 
   std::string source;      ///< file name
-  std::string scaled_gpu;  ///< whose times were scaled to those of another; empty: as measured
+  /// The trace's GPU if it is another, and what was done with its times: "t4, scaled by ...".
+  std::string other_gpu;
+  /// The GPU of a trace of one rank of a larger job: its collectives waited for ranks whose traces
+  /// are not given. Null: times of a whole job, or of a user's choice.
+  std::shared_ptr<const Gpu> alone_on;
 
  private:
   std::unordered_map<std::uint64_t, Time> times_;
@@ -49,6 +55,15 @@ class KernelTimes {
 Result<KernelTimes> kernel_times(
     const ExecutionGraph& graph, const Trace& trace,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
+
+/// Times of the collectives alone, for `to`, which was made from the graph `from` of `times` and
+/// may have other ops. Collectives are matched in order; if their number differs, no times are
+/// found.
+KernelTimes collective_times(const KernelTimes& times, const ExecutionGraph& from,
+                             const ExecutionGraph& to);
+
+/// Whether the trace is of one of several ranks, by its own word or by the size of its groups.
+bool is_of_larger_job(const ExecutionGraph& graph, const Trace& trace);
 
 /// Bytes of the tensors that a node was called with.
 double input_bytes(const ExecutionGraph& graph, std::int32_t node);

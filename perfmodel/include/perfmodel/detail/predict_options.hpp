@@ -21,6 +21,9 @@ namespace perfmodel {
 struct PredictOptions {
   const KernelTimes* kernel_times = nullptr;
   KernelTimes::Use use = KernelTimes::Use::kAll;
+  /// Collectives of a rank that was traced alone (`KernelTimes::alone_on`) keep their recorded
+  /// waits for other ranks; never with a `world_size` or `scale_out`.
+  bool recorded_waits = true;
   const KernelModels* models = &KernelModels::heuristic();
   /// Asked instead of `models` for all but collectives; of the same models and the same GPU.
   PriceCache* prices = nullptr;
@@ -37,6 +40,11 @@ struct PredictOptions {
   bool step_range = true;         ///< fill `e2e_low_us` and `e2e_high_us`
   bool host_sensitivity = false;  ///< fill `host_sensitivity`, for `kOtherHosts`
   std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
+
+  bool keeps_recorded_waits() const {
+    return recorded_waits && kernel_times && kernel_times->alone_on && world_size == 0 &&
+           !scale_out;
+  }
 };
 
 /// Scales of hosts that a report compares with the one that was asked for.
