@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <cstddef>
 
+#include "base/decimal_number.hpp"
 #include "commands.hpp"
 
 namespace kernels_bench {
@@ -32,9 +33,8 @@ Result<std::vector<const Family*>> families_of(const std::vector<std::string>& n
 namespace {
 
 double number_of(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' ? std::nan("") : value;
+  double value = 0;
+  return perfmodel::read_decimal(text, value) ? value : std::nan("");
 }
 
 }  // namespace
@@ -63,9 +63,9 @@ CLI::Validator positive_number() {
 }
 
 Result<double> seconds_of(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
+  const std::size_t digits = std::min(text.find_first_of("smh"), text.size());
+  const double value = number_of(text.substr(0, digits));
+  const std::string unit = text.substr(digits);
   const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   constexpr double kMost = 1e7;  // four months
   if (!(value > 0) || !(value * scale <= kMost) || scale == 0) {

@@ -1,13 +1,13 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
 #include "../core/open_device.hpp"
+#include "cli/cli11.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "../core/open_device.hpp"
+#include "cli/cli11.hpp"
 #include "cli/output.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <numeric>
 
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
+#include "cli/cli11.hpp"
 #include "cli/output.hpp"
 #include "cli/text_table.hpp"
 #include "commands.hpp"

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <optional>
 
 #include "../core/open_device.hpp"
+#include "cli/cli11.hpp"
 #include "cli/output.hpp"
 #include "cli/text_table.hpp"
 #include "commands.hpp"

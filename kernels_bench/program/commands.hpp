@@ -1,13 +1,12 @@
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "../families/family.hpp"
 #include "campaign.hpp"
+#include "cli/cli11.hpp"
 #include "perfmodel/result.hpp"
 
 namespace kernels_bench {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <exception>
 
+#include "cli/cli11.hpp"
 #include "cli/output.hpp"
 #include "commands.hpp"
 #include "perfmodel/version.hpp"

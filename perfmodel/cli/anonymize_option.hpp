@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <memory>
 #include <string>
 
 #include "base/anonymize.hpp"
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 

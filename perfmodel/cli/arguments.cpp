@@ -1,25 +1,16 @@
 #include "arguments.hpp"
 
-#include "perfmodel/predict.hpp"
-
 #include <fmt/format.h>
 
-#include <CLI/Error.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
+#include "base/decimal_number.hpp"
+#include "cli11.hpp"
+#include "perfmodel/predict.hpp"
+
 namespace perfmodel::cli {
-namespace {
-
-template <class Number>
-bool parse_number(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-}  // namespace
 
 CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
                         const std::string& help) {
@@ -27,8 +18,8 @@ CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
     const std::size_t colon = text.find(':');
     std::pair<std::size_t, std::size_t> range;
     if (colon == std::string::npos ||
-        !parse_number(std::string_view(text).substr(0, colon), range.first) ||
-        !parse_number(std::string_view(text).substr(colon + 1), range.second) ||
+        !read_decimal(std::string_view(text).substr(0, colon), range.first) ||
+        !read_decimal(std::string_view(text).substr(colon + 1), range.second) ||
         range.first >= range.second) {
       throw CLI::ValidationError(name, "expected A:B with A < B, found " + text);
     }
@@ -40,7 +31,7 @@ CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
 CLI::Validator at_least(double minimum) {
   const auto check = [minimum](std::string& text) -> std::string {
     double number = 0;
-    if (parse_number(text, number) && std::isfinite(number) && number >= minimum) return "";
+    if (read_decimal(text, number) && std::isfinite(number) && number >= minimum) return "";
     return fmt::format("expected a number of at least {}, found {}", minimum, text);
   };
   return {check, ""};
@@ -49,7 +40,7 @@ CLI::Validator at_least(double minimum) {
 CLI::Validator between(double low, double high) {
   const auto check = [low, high](std::string& text) -> std::string {
     double number = 0;
-    if (parse_number(text, number) && number >= low && number <= high) return "";
+    if (read_decimal(text, number) && number >= low && number <= high) return "";
     return fmt::format("expected a number between {} and {}, found {}", low, high, text);
   };
   return {check, ""};
@@ -106,7 +97,7 @@ std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('-', begin), text.size());
     std::int64_t width = 0;
-    if (!parse_number(std::string_view(text).substr(begin, end - begin), width)) return {};
+    if (!read_decimal(std::string_view(text).substr(begin, end - begin), width)) return {};
     widths.push_back(width);
     begin = end + 1;
   }

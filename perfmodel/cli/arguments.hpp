@@ -1,7 +1,5 @@
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli11.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrite_options.hpp"

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli11.hpp"
 #include "output.hpp"
 #include "perfmodel/graph/detail/training_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"

@@ -1,11 +1,11 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "config_arguments.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "text_table.hpp"

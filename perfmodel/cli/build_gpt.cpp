@@ -1,12 +1,12 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "text_table.hpp"
 #include "transformer_arguments.hpp"
 

@@ -1,10 +1,10 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

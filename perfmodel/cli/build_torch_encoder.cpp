@@ -1,9 +1,9 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

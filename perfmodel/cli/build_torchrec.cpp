@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
 #include "arguments.hpp"
 #include "build_arguments.hpp"
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "text_table.hpp"
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "transformer_arguments.hpp"
 

@@ -3,9 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -15,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli11.hpp"
 #include "core/edit_distance.hpp"
 #include "files/json_limit.hpp"
 #include "keep_inputs.hpp"

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli11.hpp"
 #include "command.hpp"
 
 namespace perfmodel::cli {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <vector>
 
+#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {

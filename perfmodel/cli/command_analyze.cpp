@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "analyzed_inputs.hpp"
 #include "anonymize_option.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "findings_report.hpp"
 

@@ -1,9 +1,9 @@
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <string_view>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"

@@ -1,7 +1,7 @@
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "bash_completion.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <tuple>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"

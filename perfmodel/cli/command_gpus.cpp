@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "base/plain_text.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"

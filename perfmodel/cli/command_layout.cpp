@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <stop_token>
 
 #include "base/progress_bar.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "interrupt_guard.hpp"
 #include "layout_arguments.hpp"

@@ -1,6 +1,6 @@
-#include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli11.hpp"
 #include "command.hpp"
 #include "man_page.hpp"
 #include "output.hpp"

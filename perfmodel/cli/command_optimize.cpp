@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "advice_report.hpp"
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "layout_advice.hpp"

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "critical_path_report.hpp"
 #include "output.hpp"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <deque>
 #include <memory>
 #include <set>
@@ -9,6 +8,7 @@
 #include "analyze/predicted_step.hpp"
 #include "analyze/trace_step.hpp"
 #include "analyzed_inputs.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/measured_memory.hpp"

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <memory>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"

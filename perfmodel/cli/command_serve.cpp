@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -8,6 +7,7 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "client_command.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"

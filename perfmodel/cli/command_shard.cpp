@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <memory>
 
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "shard_export.hpp"

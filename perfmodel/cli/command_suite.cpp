@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -12,6 +11,7 @@
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
 #include "base/stop_point.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "hosted_run.hpp"
 #include "open_team.hpp"

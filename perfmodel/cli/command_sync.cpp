@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "read_files.hpp"

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -7,6 +6,7 @@
 #include "analyzed_inputs.hpp"
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "measured_memory_report.hpp"
 #include "output.hpp"

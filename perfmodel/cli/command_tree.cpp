@@ -1,6 +1,6 @@
 #include "command_tree.hpp"
 
-#include <CLI/CLI.hpp>
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

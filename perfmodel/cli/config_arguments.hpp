@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "arguments.hpp"
 #include "build_arguments.hpp"
+#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {

@@ -1,6 +1,6 @@
 #include "eval_arguments.hpp"
 
-#include <CLI/CLI.hpp>
+#include "cli11.hpp"
 #include "kernel_models_option.hpp"
 
 namespace perfmodel::cli {

@@ -1,11 +1,12 @@
 #include "keep_inputs.hpp"
 
-#include <CLI/Option.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string_view>
 #include <vector>
+
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

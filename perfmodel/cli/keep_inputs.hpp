@@ -1,7 +1,6 @@
 #pragma once
 
-#include <CLI/App.hpp>
-
+#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {

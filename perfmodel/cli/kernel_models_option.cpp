@@ -1,7 +1,8 @@
 #include "kernel_models_option.hpp"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
+
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 

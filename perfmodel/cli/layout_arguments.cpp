@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <tuple>
 #include <utility>
 
 #include "arguments.hpp"
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli11.hpp"
 #include "layout/layout_request.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/result.hpp"

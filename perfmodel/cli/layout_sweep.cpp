@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <stop_token>
 
 #include "base/progress_bar.hpp"
+#include "cli11.hpp"
 #include "interrupt_guard.hpp"
 #include "layout_report.hpp"
 #include "output.hpp"

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
+#include "cli11.hpp"
 #include "layout_arguments.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/result.hpp"

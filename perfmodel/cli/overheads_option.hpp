@@ -1,7 +1,8 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
+
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -12,6 +11,7 @@
 
 #include "arguments.hpp"
 #include "base/impossible.hpp"
+#include "cli11.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"

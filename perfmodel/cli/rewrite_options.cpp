@@ -1,9 +1,9 @@
 #include "rewrite_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
+#include "cli11.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli11.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "rewrite_option.hpp"
 

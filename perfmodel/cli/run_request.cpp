@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "build_commands.hpp"
+#include "cli11.hpp"
 #include "commands.hpp"
 #include "hosted_run.hpp"
 #include "output.hpp"

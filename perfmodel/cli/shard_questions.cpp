@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
+#include "cli11.hpp"
 #include "interrupt_guard.hpp"
 #include "output.hpp"
 #include "plot/bar_plot.hpp"

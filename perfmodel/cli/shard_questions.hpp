@@ -1,11 +1,11 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 #include "shard_study.hpp"
 

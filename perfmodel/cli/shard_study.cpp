@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +9,9 @@
 #include <fstream>
 
 #include "arguments.hpp"
+#include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
+#include "cli11.hpp"
 #include "interrupt_guard.hpp"
 #include "output.hpp"
 #include "perfmodel/choose_overheads.hpp"
@@ -313,9 +314,8 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
       array.reference_kernel = value == "reference";
       continue;
     }
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    if (end == value.c_str() || *end != '\0' || !(number > 0) || !std::isfinite(number)) {
+    double number = 0;
+    if (!read_decimal(value, number) || !(number > 0) || !std::isfinite(number)) {
       return refuse(item);
     }
     if (key == "m") {

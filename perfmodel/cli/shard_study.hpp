@@ -1,12 +1,12 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli11.hpp"
 #include "kernel_models_option.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "base/secrets.hpp"
+#include "cli11.hpp"
 #include "output.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
+#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 #include "shard_study.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "build_arguments.hpp"
+#include "cli11.hpp"
 #include "command.hpp"
 #include "core/edit_distance.hpp"
 #include "rewrite_options.hpp"

@@ -1,6 +1,6 @@
 #include "train_arguments.hpp"
 
-#include <CLI/CLI.hpp>
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "cli11.hpp"
 
 namespace perfmodel::cli {
 

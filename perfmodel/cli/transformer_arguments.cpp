@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
+#include "cli11.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
