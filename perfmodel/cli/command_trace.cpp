@@ -48,14 +48,7 @@ void anonymize_snapshot(AllocatorSnapshot& snapshot, Anonymizer& anonymizer) {
   visit([&](std::string& text) { anonymizer.replace(text); });
 }
 
-Result<void> run_snapshot(SnapshotKind kind, const TraceArguments& arguments) {
-  if (kind == SnapshotKind::kPickle) {
-    return Unexpected{Error{.code = ErrorCode::kFormat,
-                            .message = "found a pickle; as JSON it is read: python3 -c 'import "
-                                       "json, pickle; json.dump(pickle.load(open(\"FILE\", "
-                                       "\"rb\")), open(\"FILE.json\", \"w\"), default=str)'",
-                            .file = arguments.traces.front()}};
-  }
+Result<void> run_snapshot(const TraceArguments& arguments) {
   if (arguments.iterations) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
                             .message = "expected a trace for --iterations, found a snapshot of the "
@@ -149,9 +142,7 @@ Result<void> run_trace(const TraceArguments& arguments) {
   }
   if (arguments.traces.size() > 1) return run_ranks(arguments);
   const std::string& file = arguments.traces.front();
-  if (auto kind = snapshot_kind(file); kind != SnapshotKind::kNone) {
-    return run_snapshot(kind, arguments);
-  }
+  if (is_allocator_snapshot(file)) return run_snapshot(arguments);
   if (!arguments.compare.empty()) return run_comparison(arguments);
   const auto trace = read_trace_file(file, arguments.reading, arguments.anonymizer.get());
   if (!trace) return Unexpected{trace.error()};

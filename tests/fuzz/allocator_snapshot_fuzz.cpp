@@ -6,7 +6,7 @@ using namespace perfmodel;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto& file = fuzz::file_with(fuzz::text_of(data, size), ".json");
-  snapshot_kind(file);
+  is_allocator_snapshot(file);
   const auto read = read_allocator_snapshot(file);
   if (!read) {
     fuzz::check_error(read.error());

@@ -336,7 +336,10 @@ TEST_F(ReadTrace, AnExecutionGraphIsToldByName) {
 TEST_F(ReadTrace, EventsThatAreNoObjectsAreLocated) {
   EXPECT_EQ(error(events(op("1", "2") + ",\n [1]")),
             "3:2: /traceEvents/1: expected an object, found an array");
-  EXPECT_NE(error("[{}, 3]").find("1:6: /1: expected an object, found a number"),
+  EXPECT_NE(error(R"([{"ph":"M"}, 3])").find("1:14: /1: expected an object, found a number"),
+            std::string::npos);
+  EXPECT_NE(error("[{}, 3]").find("expected a timed (Kineto) trace, found an array whose first "
+                                  "element is an object"),
             std::string::npos);
 }
 

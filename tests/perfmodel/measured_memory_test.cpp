@@ -289,15 +289,16 @@ TEST_F(MeasuredMemoryTest, MistakesOfASnapshotHaveTheirPlace) {
 }
 
 TEST_F(MeasuredMemoryTest, SnapshotsAreToldByTheirFirstBytes) {
-  const auto kind = [&](const std::string& text) {
+  const auto is_snapshot = [&](const std::string& text) {
     write(text);
-    return snapshot_kind(file_);
+    return is_allocator_snapshot(file_);
   };
-  EXPECT_EQ(kind(" {\n \"segments\": []}"), SnapshotKind::kJson);
-  EXPECT_EQ(kind("\x80\x04\x95..."), SnapshotKind::kPickle);
-  EXPECT_EQ(kind("{\"segments_of\": []}"), SnapshotKind::kNone);
-  EXPECT_EQ(kind("{\"traceEvents\": []}"), SnapshotKind::kNone);
-  EXPECT_EQ(kind(""), SnapshotKind::kNone);
+  EXPECT_TRUE(is_snapshot(" {\n \"segments\": []}"));
+  EXPECT_TRUE(is_snapshot("[{\"device\": 0, \"total_size\": 512}]"));
+  EXPECT_FALSE(is_snapshot("[{\"ph\": \"X\", \"args\": {\"total_size\": 512}}]"));
+  EXPECT_FALSE(is_snapshot("{\"segments_of\": []}"));
+  EXPECT_FALSE(is_snapshot("{\"traceEvents\": []}"));
+  EXPECT_FALSE(is_snapshot(""));
 }
 
 }  // namespace measured_memory_test

@@ -1,6 +1,37 @@
 #include "json_kind.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/plain_text.hpp"
+#include "json_stream.hpp"
+
 namespace perfmodel {
+
+std::vector<std::string_view> json_keys(std::string_view text) {
+  std::vector<std::string_view> keys;
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '{' || c == '[') ++depth;
+    if ((c == '}' || c == ']') && --depth == 0) break;
+    if (c != '"') continue;
+    const std::size_t begin = ++at;
+    while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+    const std::size_t next = text.find_first_not_of(" \t\r\n", at + 1);
+    const bool is_key = next != text.npos && text[next] == ':';
+    if (depth == 1 && is_key) keys.push_back(text.substr(begin, at - begin));
+    if (depth == 0) break;
+  }
+  return keys;
+}
+
+bool is_memory_segment(const std::vector<std::string_view>& keys) {
+  return std::ranges::any_of(keys, [](std::string_view key) {
+    return key == "total_size" || key == "allocated_size" || key == "segment_type";
+  });
+}
 
 void JsonKind::see(std::string_view key) {
   if (key == "rocprofiler-sdk-tool") {
@@ -13,6 +44,11 @@ void JsonKind::see(std::string_view key) {
   } else if (kind_ == Kind::kUnknown) {
     if (key == "segments" || key == "device_traces") kind_ = Kind::kSnapshot;
     if (key == "nodes") kind_ = Kind::kGraph;
+    if (key == "$schema" || key == "activeProfileIndex") kind_ = Kind::kSpeedscope;
+    if (key == "CudaEvent" || key == "NvtxEvent" || key == "TraceProcessEvent" || key == "Type") {
+      kind_ = Kind::kNsight;
+      whole_ = false;
+    }
     // chakra_jsonizer prints a head with its version and a document per node.
     if (key == "version" || key == "ctrlDeps" || key == "dataDeps") {
       kind_ = Kind::kChakra;
@@ -21,6 +57,33 @@ void JsonKind::see(std::string_view key) {
   } else if (key == "nodes" && !whole_) {
     kind_ = Kind::kGraph;
     whole_ = true;
+  }
+}
+
+void JsonKind::see_elements(const JsonStream& stream) {
+  constexpr std::size_t kMost = 16;
+  for (std::size_t i = 0; i < std::min(stream.element_count(), kMost); ++i) {
+    see_element(stream.element_text(i));
+  }
+}
+
+void JsonKind::see_element(std::string_view text) {
+  if (kind_ != Kind::kUnknown) return;
+  const std::vector<std::string_view> keys = json_keys(text);
+  const auto has = [&](std::string_view key) { return std::ranges::find(keys, key) != keys.end(); };
+  if (has("ph") || (has("ts") && has("name"))) {
+    kind_ = Kind::kTrace;
+  } else if (has("id") && has("name")) {
+    kind_ = Kind::kGraph;
+  } else if (is_memory_segment(keys)) {
+    kind_ = Kind::kSnapshot;
+  } else if (has("CudaEvent") || has("TraceProcessEvent")) {
+    kind_ = Kind::kNsight;
+  } else if (elements_.empty()) {
+    elements_ = json_kind(text);
+    for (std::size_t i = 0; i < std::min<std::size_t>(keys.size(), 3); ++i) {
+      elements_ += fmt::format("{} \"{}\"", i == 0 ? " with" : ",", plain_text(keys[i]));
+    }
   }
 }
 
@@ -37,10 +100,15 @@ std::string JsonKind::found() const {
              "torch.profiler";
     case Kind::kSnapshot:
       return ", found a snapshot of PyTorch's allocator (`trace` reads it as a file)";
+    case Kind::kNsight:
+      return ", found a JSON export of Nsight Systems (nsys), which has no ops; record with "
+             "torch.profiler";
+    case Kind::kSpeedscope:
+      return ", found a profile for speedscope; record with torch.profiler";
     case Kind::kUnknown:
       break;
   }
-  return "";
+  return elements_.empty() ? "" : ", found an array whose first element is " + elements_;
 }
 
 }  // namespace perfmodel

@@ -3,26 +3,51 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace perfmodel {
 
-/// What a JSON document is, by the members of its top-level object: for the error of a reader that
-/// was given another one.
+class JsonStream;
+
+/// The keys of the object at the front of `text`, as far as the text goes; those of objects within
+/// it are passed over.
+std::vector<std::string_view> json_keys(std::string_view text);
+/// Whether an object is a segment of PyTorch's allocator.
+bool is_memory_segment(const std::vector<std::string_view>& keys);
+
+/// What a JSON document is, by the members of its top-level object, or of the first elements of a
+/// bare array: for the error of a reader that was given another one.
 class JsonKind {
  public:
   void see(std::string_view key);
+  /// Sees elements of a bare array, until one tells.
+  void see_elements(const JsonStream& stream);
 
   /// ", found a timed (Kineto) trace", as the end of a message; empty if nothing tells.
   std::string found() const;
   /// Documents of this kind are several objects in a row, so that the first one's end is an error.
-  bool is_sequence() const { return kind_ == Kind::kChakra && !whole_; }
+  bool is_sequence() const {
+    return !whole_ && (kind_ == Kind::kChakra || kind_ == Kind::kNsight);
+  }
   bool is_graph() const { return kind_ == Kind::kGraph; }
   bool is_trace() const { return kind_ == Kind::kTrace; }
 
  private:
-  enum class Kind : std::uint8_t { kUnknown, kGraph, kTrace, kChakra, kRocprofiler, kSnapshot };
+  void see_element(std::string_view text);
+
+  enum class Kind : std::uint8_t {
+    kUnknown,
+    kGraph,
+    kTrace,
+    kChakra,
+    kRocprofiler,
+    kSnapshot,
+    kNsight,
+    kSpeedscope
+  };
   Kind kind_ = Kind::kUnknown;
   bool whole_ = true;
+  std::string elements_;  // what the first one has, if it tells nothing
 };
 
 }  // namespace perfmodel

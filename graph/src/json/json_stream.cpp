@@ -7,6 +7,7 @@
 
 #include "base/secrets.hpp"
 #include "container_end.hpp"
+#include "file_kind.hpp"
 #include "line_count.hpp"
 
 namespace perfmodel {
@@ -218,12 +219,19 @@ Result<void> JsonStream::begin_document() {
                                bytes_read() == 0 ? "expected JSON, found an empty file"
                                                  : "expected JSON, found only blanks")};
   }
-  if (*first != '{' && *first != '[') {
+  const bool brackets = *first == '{' || *first == '[';
+  if (!brackets || buffer_[1] == '\n') {  // which may be a tag of protobuf
     const bool printable = *first >= ' ' && *first < 0x7F;
-    return Unexpected{error_at(
-        begin_, "",
-        printable ? fmt::format("expected a JSON object or array, found {}", shown(*first))
-                  : "expected a JSON object or array, found binary data (a Chakra trace?)")};
+    std::string found = file_kind({buffer_.data() + 1, end_ - 1}, file_);
+    if (found.empty() && !brackets) {
+      found = looks_like_chakra({buffer_.data() + 1, end_ - 1})
+                  ? "a Chakra trace (`replay` reads it as FILE.et)"
+              : printable ? shown(*first)
+                          : "binary data";
+    }
+    if (!found.empty()) {
+      return Unexpected{error_at(begin_, "", "expected a JSON object or array, found " + found)};
+    }
   }
   if (salvage_ && *first == '{') {
     const JsonScan scan = scan_element(kMostOpenBytes);

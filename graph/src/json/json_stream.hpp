@@ -70,6 +70,7 @@ class JsonStream {
   /// Bytes that were looked at for the ends of elements: linear in `bytes_read`.
   std::uint64_t bytes_scanned() const { return scanned_; }
   bool array_seen() const { return array_seen_; }
+  bool bare() const { return bare_; }  ///< the document is the array
   const SalvageLog& salvage_log() const { return log_; }
   bool cut_off() const { return cut_off_; }  ///< only with `salvage`
   /// "the file breaks off in line 7, column 1 (byte 90); 5 complete events were kept".

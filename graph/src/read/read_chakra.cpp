@@ -13,6 +13,7 @@
 #include "base/python_text.hpp"
 #include "base/secrets.hpp"
 #include "core/chakra_format.hpp"
+#include "json/file_kind.hpp"
 
 namespace perfmodel {
 namespace {
@@ -657,14 +658,16 @@ bool looks_like_json(std::string_view text) {
 
 class ChakraReader {
  public:
-  ChakraReader(ChakraBytes bytes, const ReadOptions& options)
+  ChakraReader(ChakraBytes bytes, const std::filesystem::path& file, const ReadOptions& options)
       : bytes_(std::move(bytes)),
+        file_(file),
         limits_(options.limits),
         salvage_(options.salvage),
         most_bytes_(std::min<std::uint64_t>(chakra::kMaxMessageBytes, limits_.element_bytes)) {}
 
   Result<ChakraTrace> run() {
-    const auto head = bytes_.require(64);
+    constexpr std::size_t kHead = std::size_t{1} << 16;
+    const auto head = bytes_.require(kHead);
     if (!head) return Unexpected{head.error()};
     if (*head == 0) return fail(ErrorCode::kFormat, "expected a Chakra trace, found an empty file");
     const std::string start(bytes_.view(*head));
@@ -677,6 +680,10 @@ class ChakraReader {
                     "expected a Chakra trace (length-delimited protobuf), found JSON");
       }
       if (in_metadata_ && read.error().code != ErrorCode::kIo) {
+        if (const std::string kind = file_kind(start, file_); !kind.empty()) {
+          return fail(ErrorCode::kFormat,
+                      "expected a Chakra trace (length-delimited protobuf), found " + kind);
+        }
         read.error().message += "; is this a Chakra trace?";
       }
       return Unexpected{std::move(read.error())};
@@ -846,6 +853,7 @@ class ChakraReader {
   }
 
   ChakraBytes bytes_;
+  const std::filesystem::path& file_;
   ChakraTrace trace_;
   Lists lists_;
   std::vector<std::uint64_t> offsets_;  // of the nodes' messages, with their length
@@ -862,7 +870,7 @@ class ChakraReader {
 
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
   auto bytes = ChakraBytes::open(file, options);
-  auto trace = bytes ? ChakraReader(std::move(*bytes), options).run() : Unexpected{bytes.error()};
+  auto trace = bytes ? ChakraReader(std::move(*bytes), file, options).run() : Unexpected{bytes.error()};
   if (!trace) trace.error().file = file;
   return trace;
 }

@@ -121,6 +121,13 @@ class ExecutionGraphReader {
 
   const JsonKind& kind() const { return kind_; }
 
+  // Whether the elements of a bare array are nodes, by the first ones.
+  bool is_of_nodes(const JsonStream& stream) {
+    if (!stream.bare() || stream.first_index() > 0) return true;
+    kind_.see_elements(stream);
+    return kind_.is_graph();
+  }
+
   Result<void> piece(JsonStream& stream) {
     dom::element root;
     const std::string_view text = stream.elements();
@@ -715,6 +722,8 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
           return Unexpected{good.error()};
       }
       reader.head_member(stream.member_key(), stream.member_text());
+    } else if (!reader.is_of_nodes(stream)) {
+      return format_error(file, "", "expected an execution graph" + reader.kind().found());
     } else if (auto read = reader.piece(stream); !read) {
       if (read.error().file.empty()) read.error().file = file;
       return Unexpected{std::move(read.error())};

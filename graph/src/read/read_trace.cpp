@@ -61,6 +61,13 @@ class TraceReader {
 
   const JsonKind& kind() const { return kind_; }
 
+  // Whether the elements of a bare array are events, by the first ones.
+  bool is_of_events(const JsonStream& stream) {
+    if (!stream.bare() || stream.first_index() > 0) return true;
+    kind_.see_elements(stream);
+    return kind_.is_trace();
+  }
+
   Result<void> piece(JsonStream& stream) {
     make_room(stream);
     auto error = parse(stream);
@@ -639,6 +646,10 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
         }
       }
       reader.head_member(stream->member_key(), stream->member_text());
+    } else if (!reader.is_of_events(*stream)) {
+      return Unexpected{Error{.code = ErrorCode::kFormat,
+                              .message = "expected a timed (Kineto) trace" + reader.kind().found(),
+                              .file = file}};
     } else if (auto read = reader.piece(*stream); !read) {
       if (read.error().file.empty()) read.error().file = file;
       return Unexpected{std::move(read.error())};

@@ -12,6 +12,7 @@
 #include "base/byte_source.hpp"
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
+#include "json/json_kind.hpp"
 
 namespace perfmodel {
 namespace {
@@ -167,8 +168,15 @@ struct Change {
   std::int64_t allocated = 0, reserved = 0;
   std::uint64_t address = 0;
   const Json* entry = nullptr;
+  std::string unknown_action = {};
   std::string pointer;
 };
+
+// Entries of a newer PyTorch that move no bytes (marks of users, of contexts) change nothing.
+bool moves_bytes(const Value& entry) {
+  const auto size = entry.member("size");
+  return size && size->bytes() > 0;
+}
 
 // A block leaves the tensors when its release is asked for; `free_completed` comes when streams are
 // done with it.
@@ -180,6 +188,7 @@ Change change_of(const Value& entry) {
       {"snapshot", {0, 0}},    {"workspace_snapshot", {0, 0}}};
   const Value action = entry.needed("action");
   const auto known = kSigns.find(action.text());
+  if (known == kSigns.end() && !moves_bytes(entry)) return {.unknown_action = action.text()};
   if (known == kSigns.end()) {
     action.expected(
         "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, "
@@ -236,13 +245,16 @@ void trace_back(SnapshotDevice& device, LiveSizes& live, const std::vector<Chang
 }
 
 void read_trace_entries(SnapshotDevice& device, LiveSizes& live,
-                        const std::optional<Value>& entries) {
+                        const std::optional<Value>& entries, std::vector<std::string>& warnings) {
+  std::size_t passed_over = 0;
+  std::string first_passed;
   std::vector<Change> changes;
   std::optional<std::int64_t> first_us;
   constexpr std::int64_t kMostStampUs = 4'500'000'000'000'000;
   for (std::size_t i = 0; entries && i < entries->size(); ++i) {
     const Value entry = entries->at(i);
     Change change = change_of(entry);
+    if (!change.unknown_action.empty() && passed_over++ == 0) first_passed = change.unknown_action;
     const auto stamp = entry.member("time_us");
     if (i == 0) device.has_times = stamp.has_value();
     if (stamp.has_value() != device.has_times) {
@@ -256,6 +268,12 @@ void read_trace_entries(SnapshotDevice& device, LiveSizes& live,
     }
     if (change.allocated != 0 || change.reserved != 0) changes.push_back(std::move(change));
   }
+  if (passed_over > 0) {
+    warnings.push_back(
+        fmt::format("{}: entries of unknown actions that move no bytes were passed over: {} "
+                    "(first action: {})",
+                    device.memory.device, passed_over, plain_text(first_passed)));
+  }
   trace_back(device, live, changes);
 }
 
@@ -265,13 +283,14 @@ AllocatorSnapshot read_snapshot(const Json& json) {
   AllocatorSnapshot snapshot;
   std::map<std::int64_t, SnapshotDevice> devices;
   std::map<std::int64_t, LiveSizes> live;
-  const Value segments = top.needed("segments");
+  // torch.cuda.memory_snapshot() is the list of segments alone.
+  const Value segments = json.is_array() ? top : top.needed("segments");
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Value segment = segments.at(i);
     const std::int64_t device = segment.needed("device").integer(0, kMostDevice);
     add_segment(devices[device], live[device], segment);
   }
-  const auto traces = top.member("device_traces");
+  const auto traces = json.is_array() ? std::nullopt : top.member("device_traces");
   const std::size_t traced = traces ? traces->size() : 0;
   for (std::size_t i = 0; i < traced; ++i) {
     if (traces->at(i).size() == 0) continue;
@@ -284,7 +303,7 @@ AllocatorSnapshot read_snapshot(const Json& json) {
     const auto at = static_cast<std::size_t>(number);
     const bool has_trace = at < traced && traces->at(at).size() > 0;
     read_trace_entries(device, live[number],
-                       has_trace ? std::optional(traces->at(at)) : std::nullopt);
+                       has_trace ? std::optional(traces->at(at)) : std::nullopt, snapshot.warnings);
     if (!has_trace) {
       snapshot.warnings.push_back(
           fmt::format("{}: no history was recorded (torch.cuda.memory._record_memory_history); the "
@@ -347,31 +366,24 @@ Result<std::string> read_text(const std::filesystem::path& file) {
 
 }  // namespace
 
-SnapshotKind snapshot_kind(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) return SnapshotKind::kNone;  // a pipe is read once
+bool is_allocator_snapshot(const std::filesystem::path& file) {
+  if (!std::filesystem::is_regular_file(file)) return false;  // a pipe is read once
   auto source = ByteSource::open(file, {});
-  if (!source) return SnapshotKind::kNone;
-  std::array<char, 4096> head{};
+  if (!source) return false;
+  std::array<char, 1 << 16> head{};
   const auto read = source->read(head.data(), head.size());
-  if (!read) return SnapshotKind::kNone;
+  if (!read) return false;
   std::string_view text(head.data(), *read);
-  // Protocols 2 to 5.
-  if (text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5) {
-    return SnapshotKind::kPickle;
-  }
   const auto skip = [&](char wanted) {
     const auto at = text.find_first_not_of(" \t\r\n");
     if (at == std::string_view::npos || text[at] != wanted) return false;
     text.remove_prefix(at + 1);
     return true;
   };
-  if (!skip('{') || !skip('"')) return SnapshotKind::kNone;
-  for (std::string_view key : {"segments", "device_traces", "allocator_settings"}) {
-    if (text.starts_with(key) && text.substr(key.size()).starts_with('"')) {
-      return SnapshotKind::kJson;
-    }
-  }
-  return SnapshotKind::kNone;
+  if (skip('[')) return is_memory_segment(json_keys(text));
+  if (!skip('{') || !skip('"')) return false;
+  constexpr std::string_view kKeys[] = {"segments\"", "device_traces\"", "allocator_settings\""};
+  return std::ranges::any_of(kKeys, [&](auto key) { return text.starts_with(key); });
 }
 
 Result<AllocatorSnapshot> read_allocator_snapshot(const std::filesystem::path& file) {

@@ -9,6 +9,7 @@
 #include "base/schema.hpp"
 #include "files/json_file.hpp"
 #include "files/json_position.hpp"
+#include "json/file_kind.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/version.hpp"
@@ -645,8 +646,11 @@ Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
   dom::element root;
   if (auto error = parser.parse(text).get(root)) {
     if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+    const std::string kind = file_kind(text, file);
     return failure(ErrorCode::kSyntax, find_json_defect(text), "",
-                   fmt::format("expected JSON, found: {}", simdjson::error_message(error)));
+                   kind.empty()
+                       ? fmt::format("expected JSON, found: {}", simdjson::error_message(error))
+                       : "expected JSON, found " + kind);
   }
   OverheadTable table;
   if (auto problem = TableReader(table).read(root)) {

@@ -12,6 +12,7 @@
 
 #include "base/secrets.hpp"
 #include "core/edit_distance.hpp"
+#include "json/file_kind.hpp"
 #include "json_limit.hpp"
 #include "json_position.hpp"
 #include "lower_case.hpp"
@@ -411,8 +412,10 @@ std::optional<Error> parse_document(
       }
     }
   } catch (const Json::parse_error& e) {
+    const std::string kind = file_kind(text, file);
     error =
-        Error{.code = ErrorCode::kSyntax, .message = "expected JSON, found something else here"};
+        Error{.code = ErrorCode::kSyntax,
+              .message = "expected JSON, found " + (kind.empty() ? "something else here" : kind)};
     set_position(*error, std::min(text.size(), e.byte > 0 ? e.byte - 1 : 0), text);
   } catch (const std::bad_alloc&) {  // a message short enough to need no memory
     return Error{.code = ErrorCode::kOutOfMemory, .message = "out of memory"};

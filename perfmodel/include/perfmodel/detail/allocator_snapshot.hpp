@@ -41,15 +41,9 @@ struct AllocatorSnapshot {
   std::vector<std::string> warnings;
 };
 
-enum class SnapshotKind : std::uint8_t {
-  kNone,
-  kJson,
-  kPickle,  ///< as torch.cuda.memory._dump_snapshot writes it
-};
-
-/// By the first bytes: a JSON object whose first key is one of a snapshot's, or a pickle. A file
-/// that cannot be read is none.
-SnapshotKind snapshot_kind(const std::filesystem::path& file);
+/// Whether a file is a snapshot as JSON by its first bytes: an object whose first key is one of a
+/// snapshot's, or a list of segments. A file that cannot be read is none.
+bool is_allocator_snapshot(const std::filesystem::path& file);
 
 /// Reads a snapshot, plain or gzip, of at most 1 GiB of JSON. Every value that is used is checked;
 /// errors have the JSON pointer.
