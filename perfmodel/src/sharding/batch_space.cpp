@@ -246,9 +246,12 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
                                                              : hosts && allowed(type);
       if (!offered) continue;
       const std::int64_t most = type == ShardingType::kTableColumnWise ? local_world_ : world();
-      for (std::int64_t width : column_widths(table)) {
+      const std::vector<std::int64_t> widths = column_widths(table);
+      for (std::int64_t width : widths) {
         if (table.dim / width <= most) add(type, width);
       }
+      // Columns that do not divide stay one piece, as TorchRec cuts them.
+      if (widths.empty() && named(type)) add(type, table.dim);
     }
     if (kernel != ComputeKernel::kFusedUvmCaching || !study_.searched.cache_share ||
         table.cache.given) {
