@@ -39,7 +39,7 @@ def main():
     with ThreadPoolExecutor() as pool:
         for program in sys.argv[1:]:
             options = [(program, path, option) for path, text in commands(program)
-                       for option in re.findall(r"^  (?:-\w,)?(--[\w-]+) [^ -]", text, re.M)]
+                       for option in re.findall(r"^  (?:-\w,)?(--[\w-]+) (?!Excludes:|Needs:)[^ -]", text, re.M)]
             for found in pool.map(lambda asked: complaints(*asked), options):
                 numbers += found is not None
                 bad += found or []
