@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arguments.hpp"
@@ -37,6 +38,9 @@ struct AnalyzedInputs {
 /// The GPU that a trace names, if it is a known one: rooflines need its peaks. Errors: no data
 /// folder, a GPU file that cannot be read.
 Result<std::optional<Gpu>> gpu_of_trace(const std::string& name);
+
+/// "the GPU "X" is not among the known ones (see `gpus`)", and what X is if its name says so.
+std::string unknown_gpu(std::string_view name);
 
 /// A trace is judged as recorded, on the GPU that it names; on `--gpu` where it names none, or
 /// another: then it stands in the place of a graph. Graphs need `--gpu`. Errors: files of both

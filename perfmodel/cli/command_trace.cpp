@@ -74,9 +74,8 @@ Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) 
   auto analysis = analyse(trace, iterations, *gpu ? &**gpu : nullptr);
   if (!analysis) return Unexpected{analysis.error()};
   if (!*gpu && !report->gpu.empty() && !trace.arguments.empty()) {
-    analysis->warnings.push_back("the GPU \"" + report->gpu +
-                                 "\" is not among the known ones (see `gpus`): ops have no "
-                                 "FLOP, bytes and roofline");
+    analysis->warnings.push_back(unknown_gpu(report->gpu) +
+                                 ": ops have no FLOP, bytes and roofline");
   }
   return TraceFindings{std::move(*report), std::move(*analysis)};
 }

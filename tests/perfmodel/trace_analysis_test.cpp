@@ -398,12 +398,12 @@ TEST(MovedKernelTimes, ProductsMoveByTheTypeThatTheirKernelsName) {
   const auto times_on = [&](const char* gpu) {
     const auto moved =
         kernel_times_on(made->graph, trace, find_known_gpu(gpu, *data / "gpus").value());
-    EXPECT_TRUE(moved && *moved);
+    EXPECT_TRUE(moved);
     std::vector<double> times;
     for (const char* op : {"aten::mm", "aten::bmm", "aten::addmm"}) {
       for (std::size_t i = 0; i < made->graph.nodes.size(); ++i) {
         if (made->graph.name(made->graph.nodes[i]) != op) continue;
-        const auto* time = (*moved)->times.find(static_cast<std::int32_t>(i), 0);
+        const auto* time = moved->times.find(static_cast<std::int32_t>(i), 0);
         EXPECT_TRUE(time);
         times.push_back(time ? time->us : 0);
       }
@@ -440,9 +440,9 @@ std::vector<double> kernels_on(const char* gpu_name, const Trace& trace,
   const OverheadSource source{.trace = &trace, .graph = &traced};
   const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
   const auto moved = kernel_times_on(traced, trace, gpu).value();
-  EXPECT_EQ(moved->use, KernelTimes::Use::kUnpriced);
+  EXPECT_EQ(moved.use, KernelTimes::Use::kUnpriced);
   const auto prediction =
-      predict(asked, gpu, table, {.kernel_times = &moved->times, .use = moved->use}).value();
+      predict(asked, gpu, table, {.kernel_times = &moved.times, .use = moved.use}).value();
   EXPECT_EQ(prediction.coverage.traced_kernels, 1U);
   std::vector<double> times;
   for (const auto& op : prediction.ops) {
@@ -462,6 +462,27 @@ TEST(MovedKernelTimes, OnlyWhatNoModelKnowsTakesTheTimeOfTheTrace) {
   EXPECT_DOUBLE_EQ(same[1], 100);
   // By the bandwidths, 3,350 GB/s on an H100.
   EXPECT_NEAR(kernels_on("h100-sxm-80gb", trace, graph, graph)[1], 100 * 1555.0 / 3350, 1);
+}
+
+// As measured: nothing is known that could scale it.
+TEST(MovedKernelTimes, StayOfAGpuWithoutAFile) {
+  for (const char* name : {"NVIDIA H99 Super", "NVIDIA A100-SXM4-40GB MIG 3g.20gb", ""}) {
+    Trace trace = with_an_unknown_op();
+    trace.devices = {{0, name}};
+    const ExecutionGraph graph = graph_from_trace(trace).value().graph;
+    EXPECT_DOUBLE_EQ(kernels_on("h100-sxm-80gb", trace, graph, graph)[1], 100) << name;
+  }
+}
+
+TEST(MovedKernelTimes, AFileOfTheUsersOwnMayBeTheTracesGpu) {
+  Trace trace = with_an_unknown_op();
+  trace.devices = {{0, "NVIDIA H99 Super"}};
+  const ExecutionGraph graph = graph_from_trace(trace).value().graph;
+  Gpu gpu = find_known_gpu("t4", find_data_folder().value() / "gpus").value();
+  gpu.name = "h99";
+  EXPECT_NE(kernel_times_on(graph, trace, gpu).value().times.other_gpu, "");
+  gpu.aliases = {"NVIDIA H99 Super"};
+  EXPECT_EQ(kernel_times_on(graph, trace, gpu).value().times.other_gpu, "");
 }
 
 TEST(MovedKernelTimes, WorkThatNoModelKnowsGrowsWithItsTensors) {

@@ -49,7 +49,7 @@ class GpuFile {
 TEST(GpuFiles, EveryFileLoadsUnderItsName) {
   const auto gpus = read_gpus(gpu_folder());
   ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
-  EXPECT_EQ(gpus->size(), 51u);
+  EXPECT_EQ(gpus->size(), 64u);
   for (const Gpu& gpu : *gpus) {
     EXPECT_GT(gpu.peak(DType::kFloat32, false).value, 1e12) << gpu.name;
     EXPECT_GT(gpu.dram_bandwidth.value, 1e11) << gpu.name;
@@ -124,6 +124,60 @@ TEST(GpuFiles, UnknownNameListsTheNearest) {
   EXPECT_EQ(gpu.error().code, ErrorCode::kUnknownName);
   EXPECT_NE(gpu.error().message.find("v100-sxm2-32gb"), std::string::npos) << gpu.error().message;
   EXPECT_NE(gpu.error().message.find("\"v100-sxm-32gb\""), std::string::npos);
+}
+
+TEST(GpuFiles, NamesOfProgramsFindTheirBoard) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"NVIDIA A800-SXM4-80GB", "a800"},
+      {"NVIDIA A800 80GB PCIe", "a800-pcie-80gb"},
+      {"NVIDIA A800 40GB Active", "a800-pcie-40gb"},
+      {"NVIDIA A10G", "a10g"},
+      {"NVIDIA L20", "l20"},
+      {"NVIDIA H200 NVL", "h200-nvl"},
+      {"AMD Instinct MI300A", "mi300a"},
+      {"NVIDIA RTX A5000", "rtx-a5000"},
+      {"NVIDIA RTX 5000 Ada Generation", "rtx-5000-ada"},
+      {"Quadro RTX 6000", "quadro-rtx-6000"},
+      {"Quadro RTX 8000", "quadro-rtx-8000"},
+      {"NVIDIA GeForce GTX 1080", "gtx-1080"},
+      {"Tesla V100-SXM3-32GB", "v100-sxm3-32gb"},
+      {"AMD Instinct MI300X VF", "mi300x"},
+      {"AMD Instinct MI210 VF", "mi210"},
+      {"mi308x-vf", "mi308x"},
+  };
+  const auto gpus = read_gpus(gpu_folder()).value();
+  for (const auto& [name, board] : cases) {
+    const auto found = find_gpu(name, gpus);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(gpus[*found].name, board);
+    EXPECT_EQ(why_not_a_board(name), "") << name;
+  }
+  for (const Gpu& gpu : gpus) EXPECT_EQ(why_not_a_board(gpu.title), "") << gpu.name;
+}
+
+TEST(GpuFiles, PartsOfBoardsAndLaptopsAreNoBoards) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"NVIDIA A100-SXM4-40GB MIG 3g.20gb", "a MIG slice"},
+      {"H100-80GB 1g.10gb+me", "a MIG slice"},
+      {"GRID A100D-40C", "a vGPU"},
+      {"NVIDIA A10-24Q", "a vGPU"},
+      {"GRID A100X-2-10C", "a vGPU"},
+      {"NVIDIA H100-1-10CME", "a vGPU"},
+      {"AMD Radeon Instinct MI25 MxGPU", "a vGPU"},
+      {"NVIDIA GeForce RTX 4090 Laptop GPU", "a laptop GPU"},
+      {"Quadro RTX 6000 with Max-Q Design", "a Max-Q design"},
+      {"NVIDIA GeForce GTX 1080 with Max-Q Design", "a Max-Q design"},
+  };
+  const auto gpus = read_gpus(gpu_folder()).value();
+  for (const auto& [name, reason] : cases) {
+    const auto found = find_gpu(name, gpus);
+    ASSERT_FALSE(found) << name;
+    EXPECT_EQ(found.error().code, ErrorCode::kUnknownName) << name;
+    EXPECT_NE(found.error().message.find(reason), std::string::npos) << found.error().message;
+  }
+  const auto unknown = find_gpu("AMD Instinct MI999 VF", gpus);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("\"AMD Instinct MI999 VF\""), std::string::npos);
 }
 
 struct BadField {

@@ -382,13 +382,11 @@ class RankExplanation {
   // Ops over lists have a model and nothing that it could be asked for.
   std::string traced_kernels() const {
     const std::size_t count = made_.coverage.traced_kernels;
-    const std::string& gpu = options_.kernel_times->scaled_gpu;
+    const std::string& other = options_.kernel_times->other_gpu;
     std::string text = fmt::format("{} of unknown work {} the time that the trace measured",
                                    count == 1 ? "1 kernel" : fmt::format("{} kernels", count),
                                    count == 1 ? "takes" : "take");
-    if (!gpu.empty()) {
-      text += " on " + gpu + ", scaled by family with peaks and bandwidths; no range is known";
-    }
+    if (!other.empty()) text += " on " + other + "; no range is known";
     const std::string names = names_of_unmodelled_ops();
     return names.empty() ? text : text + "; without a kernel model: " + names;
   }

@@ -38,6 +38,12 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, Launchi
     answer.unmodelled_ops.push_back(op.op);
   }
   answer.lacking_units = prediction->coverage.lacking_units;
+  if (prediction->coverage.traced_kernels > 0) {
+    std::ranges::copy_if(prediction->warnings, std::back_inserter(answer.rewrite_warnings),
+                         [](const std::string& warning) {
+                           return warning.find("the time that the trace measured") != warning.npos;
+                         });
+  }
   answer.ops = prediction->ops.size();
   for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
   if (prediction->critical_path.step_us > 0) {

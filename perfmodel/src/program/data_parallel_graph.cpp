@@ -82,7 +82,7 @@ Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
 KernelTimes times_of_copies(const KernelTimes& times, const DataParallelGraph& made) {
   KernelTimes moved;
   moved.source = times.source;
-  moved.scaled_gpu = times.scaled_gpu;
+  moved.other_gpu = times.other_gpu;
   for (std::size_t i = 0; i < made.copies.size(); ++i) {
     if (made.copies[i] < 0) continue;
     for (std::uint32_t ordinal = 0;; ++ordinal) {

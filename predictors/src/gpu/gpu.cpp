@@ -170,6 +170,34 @@ std::optional<double> first_of(std::initializer_list<std::optional<double>> cand
   return std::nullopt;
 }
 
+// "NVIDIA A10-24Q", "GRID A100D-2-20C", "NVIDIA H100-1-10CME": a dash, digits, the kind of profile.
+bool ends_in_vgpu_profile(std::string_view name) {
+  if (name.ends_with("me")) name.remove_suffix(2);
+  if (name.empty() || std::string_view("abcq").find(name.back()) == name.npos) return false;
+  name.remove_suffix(1);
+  const std::size_t number = name.find_last_not_of("0123456789");
+  return number != name.npos && number + 1 < name.size() && name[number] == '-';
+}
+
+// "1g.5gb": how many slices of compute, and their memory.
+bool has_mig_profile(std::string_view name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t at = name.find("g."); at != name.npos; at = name.find("g.", at + 1)) {
+    if (at > 0 && is_digit(name[at - 1]) && at + 2 < name.size() && is_digit(name[at + 2])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A virtual function is the whole board, passed through to a guest.
+std::string_view without_virtual_function(std::string_view name) {
+  for (const std::string_view ending : {" vf", "-vf", "_vf"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
 }  // namespace
 
 FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
@@ -324,6 +352,25 @@ Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
   return std::move((*gpus)[*found]);
 }
 
+std::string_view why_not_a_board(std::string_view name) {
+  const std::string wanted = lower_case(name);
+  const auto has = [&](std::string_view word) { return wanted.find(word) != wanted.npos; };
+  if (has_mig_profile(wanted) || has(" mig")) {
+    return "a MIG slice, which has a share of a board's SMs, cache and bandwidth";
+  }
+  if (ends_in_vgpu_profile(wanted) || has("mxgpu")) {
+    return "a vGPU, which has a share of a board's time or units";
+  }
+  if (has("laptop") || has("mobile")) {
+    return "a laptop GPU, which has other units, clocks and memory than the desktop card of that "
+           "name";
+  }
+  if (has("max-q")) {
+    return "a Max-Q design, which has lower clocks and power than the card of that name";
+  }
+  return {};
+}
+
 Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
   const std::string wanted = lower_case(name);
   for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -334,9 +381,14 @@ Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
                          });
     if (matches) return i;
   }
-  return fail(ErrorCode::kUnknownName,
-              fmt::format("expected the name of a known GPU, found \"{}\"{}", name,
-                          nearest_names(wanted, gpus)));
+  if (const auto board = without_virtual_function(wanted); board != wanted) {
+    if (const auto found = find_gpu(board, gpus)) return found;
+  }
+  const std::string_view reason = why_not_a_board(name);
+  return fail(
+      ErrorCode::kUnknownName,
+      fmt::format("expected the name of a known GPU, found \"{}\"{}", name,
+                  reason.empty() ? nearest_names(wanted, gpus) : fmt::format(", {}", reason)));
 }
 
 }  // namespace perfmodel

@@ -86,6 +86,11 @@ Result<Gpu> read_gpu(const std::filesystem::path& file,
 /// An alias that two GPUs claim is an error.
 Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 
+/// What a name says of a GPU that is no whole board, though it holds the name of one: "a MIG slice,
+/// which ..."; a vGPU, a laptop GPU, a Max-Q design. Empty for other names. An AMD virtual function
+/// ("AMD Instinct MI300X VF") is a whole board and found as such.
+std::string_view why_not_a_board(std::string_view name);
+
 /// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file, whose
 /// architecture may be one beside `folder`. An unknown name is an error that lists the nearest
 /// known ones.
