@@ -164,6 +164,7 @@ Outcome run_command_line(const std::vector<std::string>& words, MakeCommands mak
     app.exit(error, text, nothing);
     return outcome_of(print(text.str()));
   }
+  forget_recordings();
   if (const Result<void> kept = keep_inputs(app); !kept) return {kBadInput, kept.error()};
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;

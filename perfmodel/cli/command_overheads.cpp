@@ -142,7 +142,11 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
   if (table.profiler_cost_us > 0) {
     head.row("profiler cost", fmt::format("{} µs per event, subtracted", table.profiler_cost_us));
   }
-  std::string text = "\n" + head.text();
+  std::string text;
+  for (const RecordingFinding& finding : table.recording.findings) {
+    text += wrapped(finding.sentence, "  warning: ", 4);
+  }
+  text += "\n" + head.text();
 
   TextTable programs{"Programs pooled", "GPU", "launch µs", "host ×", "shared"};
   for (const OverheadProgram& program : table.programs) {

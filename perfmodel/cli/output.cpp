@@ -10,6 +10,7 @@
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
 #include "hosted_run.hpp"
+#include "json/recording_json.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
 
@@ -25,6 +26,13 @@ Result<void> keep_printed(HostedRun& host, std::string_view text) {
   }
   host.printed += text;
   return {};
+}
+
+// Of the command of this thread: a program may host several.
+using NotedRecordings = std::vector<std::pair<std::string, Recording>>;
+NotedRecordings& noted_recordings() {
+  thread_local NotedRecordings noted;
+  return noted;
 }
 
 }  // namespace
@@ -61,7 +69,32 @@ Result<void> print(std::string_view text) {
   return fail(ErrorCode::kIo, "expected a writable standard output, found one that is not");
 }
 
-Result<void> print_document(const Json& document) { return print(to_text(document)); }
+Result<void> print_document(Json document) {
+  if (!document.contains("recording")) {
+    if (Json found = recordings_json(); !found.is_null()) document["recording"] = std::move(found);
+  }
+  return print(to_text(document));
+}
+
+void note_recording(const std::string& file, const Recording& recording) {
+  noted_recordings().emplace_back(file, recording);
+}
+
+void forget_recordings() { noted_recordings().clear(); }
+
+Json recordings_json() {
+  const NotedRecordings& noted = noted_recordings();
+  if (noted.empty()) return nullptr;
+  Json findings = Json::array();
+  for (const auto& [file, recording] : noted) {
+    Json of_file = recording_json<Json>(recording);
+    for (Json& finding : of_file["findings"]) {
+      if (noted.size() > 1) finding["file"] = file;
+      findings.push_back(std::move(finding));
+    }
+  }
+  return {{"findings", std::move(findings)}};
+}
 
 Result<void> write_file(const std::filesystem::path& file, std::string_view text) {
   auto out = OutputFile::create(file);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/schema.hpp"
+#include "perfmodel/graph/detail/recording.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {
@@ -27,7 +28,15 @@ std::string to_text(const Json& document);
 /// Writes to stdout; an error if it cannot be written (a full disk). Within a HostedRun, nothing
 /// that follows leaves the process: it is kept there.
 Result<void> print(std::string_view text);
-Result<void> print_document(const Json& document);
+/// With what the check of each trace that was read has found, under "recording".
+Result<void> print_document(Json document);
+
+/// Of a trace that the command has read, for its document.
+void note_recording(const std::string& file, const Recording& recording);
+/// A command begins: nothing has been read.
+void forget_recordings();
+/// What was noted: {"findings": [...]}, each with its file if there are several; null: no trace.
+Json recordings_json();
 
 /// Whole or not at all.
 Result<void> write_file(const std::filesystem::path& file, std::string_view text);

@@ -9,6 +9,7 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
+#include "output.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -66,7 +67,11 @@ Contents anonymized(Contents contents, Anonymizer* anonymizer) {
 
 Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
                                             const ReadOptions& reading, Anonymizer* anonymizer) {
-  return anonymized(read_traces(files, ReadingBar(files).options(reading)), anonymizer);
+  auto traces = anonymized(read_traces(files, ReadingBar(files).options(reading)), anonymizer);
+  if (traces) {
+    for (const Trace& trace : *traces) note_recording(file_name(trace.source), trace.recording);
+  }
+  return traces;
 }
 
 Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading,

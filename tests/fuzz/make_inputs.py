@@ -409,6 +409,7 @@ def inputs(samples: Path) -> dict:
         "report": as_bytes(DOCUMENTS) | {n: d for n, d in traces.items() if n.startswith("kineto_")},
         "ask": as_bytes(ask_inputs(one_graph, one_trace)), "memory": as_bytes(MEMORY), "each_rewrite": as_bytes(EACH),
         "execution_graph": graphs, "predict": {n: d for n, d in graphs.items() if n.startswith("et_")},
+        "recording": {f"changes_{n}": bytes((n * 37 + i * i * 11) % 256 for i in range(96)) for n in range(8)},
         "trace": traces, "replay": {n: d for n, d in traces.items() if n.startswith("kineto_")},
         "chakra": chakra_inputs(), "gpu": files("gpus"), "architecture": files("architectures"), "topology": files("topologies"),
         "overheads": {f.stem: small_overheads(f) for f in sorted((DATA / "overheads/programs").glob("*.json"))},

@@ -77,7 +77,7 @@ class Waits {
       return launch_start(a) < launch_start(b);
     });
     for (std::int32_t task : order) {
-      StreamLog& log = streams_[gpu(task).stream];
+      StreamLog& log = streams_[{gpu(task).device, gpu(task).stream}];
       std::int32_t latest = task;
       if (!log.latest_end.empty() && gpu(log.latest_end.back()).end_ns() > gpu(task).end_ns()) {
         latest = log.latest_end.back();
@@ -103,8 +103,8 @@ class Waits {
 
   CallWait sync_wait(const HostEvent& call, SyncKind kind, std::int64_t stream) const {
     CallWait wait{.kind = CallWait::Kind::kSync, .sync = kind};
-    for (const auto& [number, log] : streams_) {
-      if (stream >= 0 && number != stream) continue;
+    for (const auto& [key, log] : streams_) {
+      if (stream >= 0 && key.second != stream) continue;
       const std::int32_t task = last_launched(log, call.start_ns);
       if (task < 0) continue;
       // Without a stream argument: work that outlives the call was not waited for.
@@ -135,7 +135,7 @@ class Waits {
 
   const Trace& trace_;
   CallWork work_;
-  std::map<std::int64_t, StreamLog> streams_;
+  std::map<std::pair<std::int16_t, std::int64_t>, StreamLog> streams_;  // by device and number
 };
 
 }  // namespace

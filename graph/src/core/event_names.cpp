@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/lower_case.hpp"
+#include "base/names_data.hpp"
 
 namespace perfmodel {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 2> kCheckpointPrefixes = {
     "CheckpointFunction", "autograd::engine::evaluate_function: CheckpointFunctionBackward"};
@@ -22,36 +29,6 @@ constexpr std::array<std::string_view, 9> kLabelPrefixes = {"ProfilerStep",
                                                             "[pytorch|",
                                                             "DLRM "};
 
-// Sorted, for binary search. The list is that of the public traces' reference figures.
-constexpr std::array<std::string_view, 28> kLaunchCalls = {"cuGraphLaunch",
-                                                           "cuLaunchCooperativeKernel",
-                                                           "cuLaunchKernel",
-                                                           "cuLaunchKernelEx",
-                                                           "cuMemcpyAsync",
-                                                           "cuMemsetD32Async",
-                                                           "cuMemsetD8Async",
-                                                           "cudaGraphLaunch",
-                                                           "cudaLaunchCooperativeKernel",
-                                                           "cudaLaunchKernel",
-                                                           "cudaLaunchKernelExC",
-                                                           "cudaMemcpy",
-                                                           "cudaMemcpy2DAsync",
-                                                           "cudaMemcpyAsync",
-                                                           "cudaMemcpyPeerAsync",
-                                                           "cudaMemset",
-                                                           "cudaMemsetAsync",
-                                                           "hipExtLaunchKernel",
-                                                           "hipExtModuleLaunchKernel",
-                                                           "hipGraphLaunch",
-                                                           "hipLaunchCooperativeKernel",
-                                                           "hipLaunchKernel",
-                                                           "hipMemcpy",
-                                                           "hipMemcpyAsync",
-                                                           "hipMemcpyWithStream",
-                                                           "hipMemset",
-                                                           "hipMemsetAsync",
-                                                           "hipModuleLaunchKernel"};
-
 template <std::size_t kCount>
 bool starts_with_any(const std::array<std::string_view, kCount>& prefixes, std::string_view name) {
   if (name.empty()) return false;
@@ -60,10 +37,69 @@ bool starts_with_any(const std::array<std::string_view, kCount>& prefixes, std::
   });
 }
 
-bool contains_ignoring_case(std::string_view text, std::string_view lower) {
-  return std::search(text.begin(), text.end(), lower.begin(), lower.end(),
-                     [](char a, char b) { return lower_case(a) == b; }) != text.end();
+// data/names/calls.json
+class CallNames {
+ public:
+  CallNames() {
+    const Json file = Json::parse(kCallNamesJson);
+    for (const Json& row : file.at("rows")) {
+      kinds_.emplace(row.at("name").get<std::string>(), row.at("is").get<std::string>());
+    }
+  }
+
+  /// "kernel", "copy", "set", "graph", "wait_stream", ...; empty: not known.
+  std::string_view kind(std::string_view call) const {
+    const auto found = kinds_.find(call);
+    return found == kinds_.end() ? std::string_view() : found->second;
+  }
+
+ private:
+  std::map<std::string, std::string, std::less<>> kinds_;
+};
+
+std::string_view kind_of_call(std::string_view name) {
+  static const CallNames names;
+  return names.kind(name);
 }
+
+// data/names/kernels.json
+class KernelNames {
+ public:
+  KernelNames() {
+    const Json file = Json::parse(kKernelNamesJson);
+    file.at("generated").get_to(generated_);
+    for (const Json& row : file.at("rows")) {
+      const bool starts = row.contains("starts");
+      rows_.push_back({.part = row.at(starts ? "starts" : "contains").get<std::string>(),
+                       .kind = row.at("is").get<std::string>(),
+                       .starts = starts});
+    }
+  }
+
+  std::string_view kind(std::string_view kernel) const {
+    std::string lower(kernel);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return lower_case(c); });
+    const bool generated = std::ranges::any_of(
+        generated_, [&](const std::string& prefix) { return lower.starts_with(prefix); });
+    // The library of embeddings, whose name holds that of a product.
+    if (const auto at = lower.find("fbgemm"); at != lower.npos) lower.erase(at, 6);
+    for (const Row& row : rows_) {
+      if (generated && row.kind == "collective") continue;
+      if (row.starts ? lower.starts_with(row.part) : lower.find(row.part) != lower.npos) {
+        return row.kind;
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Row {
+    std::string part, kind;
+    bool starts = false;  // the name begins with the part; else it holds it
+  };
+  std::vector<Row> rows_;
+  std::vector<std::string> generated_;
+};
 
 }  // namespace
 
@@ -78,27 +114,34 @@ bool is_checkpoint_name(std::string_view name) {
 bool is_structural_name(std::string_view name) { return name.starts_with("[pytorch|"); }
 
 bool is_launch_call(std::string_view name) {
-  return std::binary_search(kLaunchCalls.begin(), kLaunchCalls.end(), name);
+  const std::string_view kind = kind_of_call(name);
+  return !kind.empty() && !kind.starts_with("wait");
 }
 
-bool is_copy_call(std::string_view name) {
-  return is_launch_call(name) && name.find("Memcpy") != std::string_view::npos;
-}
+bool is_copy_call(std::string_view name) { return kind_of_call(name) == "copy"; }
 
-bool is_graph_launch_call(std::string_view name) { return name.ends_with("GraphLaunch"); }
+bool is_kernel_call(std::string_view name) { return kind_of_call(name) == "kernel"; }
+
+bool is_graph_launch_call(std::string_view name) {
+  return kind_of_call(name) == "graph" || name.ends_with("GraphLaunch");
+}
 
 SyncKind sync_kind(std::string_view name) {
-  const bool known = name.starts_with("cuda") || name.starts_with("hip") || name.starts_with("cu");
-  if (!known || !name.ends_with("Synchronize")) return SyncKind::kNone;
-  if (name.find("Stream") != std::string_view::npos) return SyncKind::kStream;
-  if (name.find("Event") != std::string_view::npos) return SyncKind::kEvent;
-  return SyncKind::kDevice;
+  const std::string_view kind = kind_of_call(name);
+  if (kind == "wait_stream") return SyncKind::kStream;
+  if (kind == "wait_event") return SyncKind::kEvent;
+  if (kind == "wait_device") return SyncKind::kDevice;
+  // Variants of a version ("cudaStreamSynchronize_v3020", "cuStreamSynchronize_ptsz").
+  const std::size_t at = name.find("Synchronize_");
+  return at == name.npos ? SyncKind::kNone : sync_kind(name.substr(0, at + 11));
 }
 
-bool is_collective_kernel(std::string_view name) {
-  return contains_ignoring_case(name, "nccl") || contains_ignoring_case(name, "rccl") ||
-         contains_ignoring_case(name, "allreduce") || contains_ignoring_case(name, "all_reduce");
+std::string_view kind_of_kernel(std::string_view name) {
+  static const KernelNames names;
+  return names.kind(name);
 }
+
+bool is_collective_kernel(std::string_view name) { return kind_of_kernel(name) == "collective"; }
 
 bool is_profiler_step(std::string_view name) { return name.starts_with("ProfilerStep"); }
 

@@ -1,22 +1,31 @@
 #include "perfmodel/graph/detail/trace_ops.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <unordered_map>
 
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
+namespace {
+
+// Stamps of whole microseconds may let an op end after the one around it.
+constexpr std::int64_t kEndSlackNs = 1'000;
+
+// Whether an event that begins within another one is part of it. A call belongs to the op in which
+// it begins.
+bool ends_within(const HostEvent& event, const HostEvent& outer) {
+  return event.kind == HostKind::kCall || event.start_ns >= outer.end_ns() ||
+         event.end_ns() <= outer.end_ns() + kEndSlackNs;
+}
+
+}  // namespace
 
 TraceOps find_trace_ops(const Trace& trace) {
   TraceOps ops;
   ops.parent.assign(trace.host.size(), -1);
   ops.call_owner.assign(trace.host.size(), -1);
-  std::vector<std::int8_t> launch_by_name(trace.names.size(), -1);
-  const auto is_launch = [&](NameId name) {
-    auto& known = launch_by_name[name];
-    if (known < 0) known = is_launch_call(trace.names.text(name)) ? 1 : 0;
-    return known == 1;
-  };
   std::vector<std::int32_t> open;
   std::int32_t thread = -1;
   std::int64_t top_end = 0;
@@ -28,13 +37,17 @@ TraceOps find_trace_ops(const Trace& trace) {
       open.clear();
       has_top = false;
     }
-    while (!open.empty() &&
-           trace.host[static_cast<std::size_t>(open.back())].end_ns() <= event.start_ns) {
-      open.pop_back();
+    const auto outer = [&](std::size_t place) -> const HostEvent& {
+      return trace.host[static_cast<std::size_t>(open[place])];
+    };
+    while (!open.empty() && outer(open.size() - 1).end_ns() <= event.start_ns) open.pop_back();
+    for (std::size_t place = open.size(); place-- > 0;) {
+      if (!ends_within(event, outer(place))) continue;
+      ops.parent[i] = open[place];
+      break;
     }
-    if (!open.empty()) ops.parent[i] = open.back();
     if (event.kind == HostKind::kOp) {
-      if (!has_top || event.start_ns >= top_end) {
+      if (!has_top || event.start_ns >= top_end || event.end_ns() > top_end + kEndSlackNs) {
         ops.top_level.push_back(static_cast<std::int32_t>(i));
         has_top = true;
         top_end = event.end_ns();
@@ -47,7 +60,7 @@ TraceOps find_trace_ops(const Trace& trace) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
-    if (event.kind != HostKind::kCall || !is_launch(event.name)) continue;
+    if (!event.launches) continue;
     const auto top = [&](std::size_t position) -> const HostEvent& {
       return trace.host[static_cast<std::size_t>(ops.top_level[position])];
     };
@@ -64,24 +77,125 @@ TraceOps find_trace_ops(const Trace& trace) {
   return ops;
 }
 
+namespace {
+
+// One call of an optimizer, and what tells optimizers of one class apart: the ops inside.
+struct OptimizerStep {
+  std::int64_t start_ns = 0, end_ns = 0;
+  NameId name = 0;
+  std::uint64_t ops = 0;
+};
+
+std::vector<OptimizerStep> optimizer_steps(const Trace& trace) {
+  std::vector<OptimizerStep> made;
+  std::int32_t thread = -1;
+  std::int64_t until = 0;  // of the optimizer at hand
+  for (const HostEvent& event : trace.host) {
+    const bool inside = event.thread == thread && event.start_ns < until;
+    if (inside && event.kind == HostKind::kOp) {
+      made.back().ops = hash_mix(made.back().ops, event.name);
+      made.back().ops = hash_mix(made.back().ops, static_cast<std::uint64_t>(event.arguments));
+    }
+    if (inside || event.kind != HostKind::kAnnotation ||
+        !trace.name(event).starts_with("Optimizer.step#")) {
+      continue;
+    }
+    thread = event.thread;
+    until = event.end_ns();
+    made.push_back({event.start_ns, until, event.name});
+  }
+  std::ranges::stable_sort(made, {}, &OptimizerStep::end_ns);
+  return made;
+}
+
+// Those of the optimizer that steps most often.
+void keep_one_optimizer(std::vector<OptimizerStep>& steps) {
+  std::unordered_map<NameId, std::size_t> counts;
+  for (const OptimizerStep& step : steps) ++counts[step.name];
+  NameId best = steps.back().name;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (counts[step->name] > counts[best]) best = step->name;
+  }
+  std::erase_if(steps, [best](const OptimizerStep& step) { return step.name != best; });
+  // Several optimizers of one class take turns: their ops repeat with a period, and differ in it.
+  constexpr std::size_t kMostOptimizers = 16;
+  for (std::size_t period = 1; period <= kMostOptimizers && 2 * period <= steps.size(); ++period) {
+    bool repeats = true;
+    for (std::size_t i = period; repeats && i < steps.size(); ++i) {
+      repeats = steps[i].ops == steps[i - period].ops;
+    }
+    if (!repeats) continue;
+    std::size_t at = 0;
+    const std::size_t last = (steps.size() - 1) % period;
+    std::erase_if(steps, [&](const OptimizerStep&) { return at++ % period != last; });
+    return;
+  }
+}
+
+// The longest stretch of an interval in which no host event runs.
+std::int64_t longest_hole(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> busy;
+  for (const HostEvent& event : trace.host) {
+    if (event.end_ns() > begin_ns && event.start_ns < end_ns) {
+      busy.emplace_back(event.start_ns, event.end_ns());
+    }
+  }
+  std::ranges::sort(busy);
+  std::int64_t longest = 0, covered_to = begin_ns;
+  for (const auto& [start, end] : busy) {
+    longest = std::max(longest, start - covered_to);
+    covered_to = std::max(covered_to, end);
+  }
+  return std::max(longest, end_ns - covered_to);
+}
+
+void leave_out_borders_of_windows(const Trace& trace, std::vector<TraceIteration>& steps) {
+  constexpr std::size_t kLeastSteps = 3;
+  constexpr std::int64_t kLong = 4;  // times the usual step
+  if (steps.size() < kLeastSteps) return;
+  std::vector<std::int64_t> lengths;
+  for (const TraceIteration& step : steps) lengths.push_back(step.end_ns - step.begin_ns);
+  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>((lengths.size() - 1) / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  std::erase_if(steps, [&, usual = *middle](const TraceIteration& step) {
+    const std::int64_t length = step.end_ns - step.begin_ns;
+    return length > kLong * usual && 2 * longest_hole(trace, step.begin_ns, step.end_ns) > length;
+  });
+}
+
+// Of "ProfilerStep#12"; -1: it has none.
+std::int64_t step_number(std::string_view name) {
+  const std::size_t mark = name.find('#');
+  if (!is_profiler_step(name) || mark == name.npos) return -1;
+  std::int64_t number = -1;
+  std::from_chars(name.data() + mark + 1, name.data() + name.size(), number);
+  return number;
+}
+
+}  // namespace
+
+bool follows_at_once(const TraceIteration& step, const TraceIteration& next) {
+  const std::int64_t number = step_number(step.name), after = step_number(next.name);
+  return number < 0 || after < 0 ? next.begin_ns <= step.end_ns : after == number + 1;
+}
+
 std::vector<TraceIteration> iterations(const Trace& trace) {
   std::vector<TraceIteration> steps;
-  std::vector<std::pair<std::int64_t, std::string_view>> optimizer_ends;
   for (const HostEvent& event : trace.host) {
     if (event.kind != HostKind::kAnnotation) continue;
     const std::string_view name = trace.name(event);
     if (is_profiler_step(name)) {
       steps.push_back({std::string(name), event.start_ns, event.end_ns()});
-    } else if (name.starts_with("Optimizer.step#")) {
-      optimizer_ends.emplace_back(event.end_ns(), name);
     }
   }
-  if (steps.empty() && optimizer_ends.size() > 1) {
-    std::sort(optimizer_ends.begin(), optimizer_ends.end());
-    for (std::size_t i = 1; i < optimizer_ends.size(); ++i) {
-      const auto& [begin, label] = optimizer_ends[i - 1];
-      steps.push_back({"after " + std::string(label), begin, optimizer_ends[i].first});
+  if (steps.empty()) {
+    std::vector<OptimizerStep> ends = optimizer_steps(trace);
+    if (ends.size() > 1) keep_one_optimizer(ends);
+    for (std::size_t i = 1; i < ends.size(); ++i) {
+      steps.push_back({"after " + std::string(trace.names.text(ends[i - 1].name)),
+                       ends[i - 1].end_ns, ends[i].end_ns});
     }
+    leave_out_borders_of_windows(trace, steps);
   }
   std::sort(steps.begin(), steps.end(), [](const TraceIteration& a, const TraceIteration& b) {
     return a.begin_ns < b.begin_ns;

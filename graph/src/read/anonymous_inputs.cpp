@@ -12,6 +12,7 @@ void anonymize(Trace& trace, Anonymizer& anonymizer) {
   }
   for (TraceDevice& device : trace.devices) anonymizer.replace(device.name);
   for (std::string& warning : trace.warnings) anonymizer.replace(warning);
+  for (RecordingFinding& finding : trace.recording.findings) anonymizer.replace(finding.sentence);
 }
 
 void anonymize(ExecutionGraph& graph, Anonymizer& anonymizer) {

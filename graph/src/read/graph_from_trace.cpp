@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "alike_ops.hpp"
+#include "check_recording.hpp"
 #include "inferred_waits.hpp"
 #include "ops/result_sizes.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
@@ -46,6 +47,7 @@ class GraphMaker {
     ExecutionGraph& graph = made_.graph;
     graph.schema = kTraceSchema;
     graph.source = trace_.source;
+    graph.recording = trace_.recording;
     graph.warnings = trace_.warnings;
     needs_places_ = std::ranges::none_of(
         trace_.host, [](const HostEvent& event) { return event.record_function_id != 0; });
@@ -106,6 +108,8 @@ class GraphMaker {
       for (; next < steps_.size() && host(event).start_ns >= steps_[next].begin_ns; ++next) {
         add_step(next);
       }
+      // Between two windows of a schedule.
+      if (next > 0 && host(event).start_ns >= steps_[next - 1].end_ns) continue;
       if (needed.empty() || needed[static_cast<std::size_t>(event)]) add_node(event);
     }
   }
@@ -283,6 +287,7 @@ Result<void> check_has_ops(const Trace& trace) {
 
 Result<TraceGraph> graph_from_trace(const Trace& trace) {
   if (auto good = check_has_ops(trace); !good) return Unexpected{good.error()};
+  if (auto good = check_one_device(trace); !good) return Unexpected{good.error()};
   return GraphMaker(trace).run();
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "link_launches.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -28,22 +29,6 @@ void sort_trace_events(Trace& trace) {
     return a.start_ns < b.start_ns;
   });
   std::ranges::stable_sort(trace.memory, std::ranges::less{}, &MemoryRecord::time_ns);
-}
-
-void link_trace_launches(Trace& trace) {
-  std::unordered_map<std::int64_t, std::int32_t> by_correlation;
-  for (std::size_t i = 0; i < trace.host.size(); ++i) {
-    const HostEvent& event = trace.host[i];
-    if (event.kind != HostKind::kCall || event.correlation < 0) continue;
-    // Ids repeat now and then (a query with a launch's number): the launch wins.
-    const auto [at, added] =
-        by_correlation.try_emplace(event.correlation, static_cast<std::int32_t>(i));
-    if (!added && is_launch_call(trace.name(event))) at->second = static_cast<std::int32_t>(i);
-  }
-  for (GpuEvent& event : trace.gpu) {
-    const auto at = by_correlation.find(event.correlation);
-    if (at != by_correlation.end()) event.launch = at->second;
-  }
 }
 
 // A kernel without a note of its own takes that of the op that launched it.
@@ -73,7 +58,7 @@ void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
 
 void order_trace(Trace& trace, const NoteOwners& owners) {
   sort_trace_events(trace);
-  link_trace_launches(trace);
+  link_launches(trace);
   hand_notes_to_kernels(trace, owners);
 }
 

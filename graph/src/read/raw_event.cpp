@@ -63,7 +63,9 @@ simdjson::error_code take_list(ondemand::value& value, std::string_view& out) {
   return list.raw_json().get(out);
 }
 
+// Members that somebody asks for. Before the category is known, any may be a counter.
 simdjson::error_code read_event_args(ondemand::value& value, RawEvent& event) {
+  const bool may_count = event.category.empty();
   ondemand::object args;
   if (auto error = value.get_object().get(args)) {
     return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
@@ -73,6 +75,11 @@ simdjson::error_code read_event_args(ondemand::value& value, RawEvent& event) {
     ondemand::field&& member = std::move(field).value_unsafe();
     ondemand::value& item = member.value();
     const char* k = member.key().raw();
+    if (may_count) {
+      const auto number = parse_real(item.raw_json_token());
+      const std::string_view key(k, std::strcspn(k, "\""));
+      if (number) event.counters.emplace_back(key, *number);
+    }
     const auto is = [k](std::string_view name) {
       return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
     };

@@ -12,6 +12,8 @@
 #include "base/large_pages.hpp"
 #include "base/secrets.hpp"
 #include "base/stop_point.hpp"
+#include "begin_end_events.hpp"
+#include "check_recording.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
 #include "order_trace.hpp"
@@ -19,6 +21,7 @@
 #include "perfmodel/graph/trace.hpp"
 #include "raw_event.hpp"
 #include "trace_numbers.hpp"
+#include "uncategorised_rows.hpp"
 #include "xplane_lanes.hpp"
 
 namespace perfmodel {
@@ -96,15 +99,31 @@ class TraceReader {
     return check_kept_bytes();
   }
 
-  void finish() {
+  // What is odd about the recording is said first.
+  Result<void> finish() {
+    place_uncategorised_rows(trace_, uncategorised_, process_names_);
+    borders_.pair(trace_);
+    leave_out_far_stamps(trace_);
+    trace_.base_ns = clock_base_ns_;
+    rebase();
+    name_threads();
+    order_trace(trace_, note_owners_);
+    if (auto good = check_one_process(trace_); !good) return in_file(good.error());
+    leave_out_far_work(trace_);
+    cut_overlaps(trace_);
+    leave_out_repeated_steps(trace_);
+    note_steps(trace_);
+    if (!trace_.recording.findings.empty()) rebase();
+    for (const RecordingFinding& finding : trace_.recording.findings) {
+      trace_.warnings.push_back(finding.sentence);
+    }
     if (repaired_ > 0) {
       trace_.warnings.push_back(
           fmt::format("{} bytes that are no valid text were replaced by '?'", repaired_));
     }
     name_unread();
-    rebase();
-    order_trace(trace_, note_owners_);
     mask();
+    return {};
   }
 
  private:
@@ -186,7 +205,8 @@ class TraceReader {
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
     const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
     const auto module_size = trace_.modules.size(), frame_size = trace_.frames.size();
-    const auto counter_size = trace_.counters.size();
+    const auto counter_size = trace_.counters.size(), border_size = borders_.size();
+    const auto row_size = uncategorised_.size();
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
     if (error != simdjson::SUCCESS) {
@@ -198,6 +218,8 @@ class TraceReader {
       trace_.modules.resize(module_size);
       trace_.frames.resize(frame_size);
       trace_.counters.resize(counter_size);
+      borders_.resize(border_size);
+      uncategorised_.resize(row_size);
       note_owners_.resize(owner_size);
     }
     return error;
@@ -247,21 +269,57 @@ class TraceReader {
         thread_labels_.emplace_back(thread_key(event), std::string(event.thread_label));
         xplane_.name_thread(event.pid, event.tid, event.thread_label);
       }
-      if (event.name == "process_name") xplane_.name_process(event.pid, event.thread_label);
+      if (event.name == "process_name") name_process(event);
       return {};
     }
     // The oldest traces write no phase at all; everything with a duration is a complete event.
+    if (event.phase == "B" || event.phase == "E") return border(event);
     if (event.phase != "X" && !event.phase.empty()) {
       if (event.name == "[memory]" && event.phase == "i") return memory_event(event);
       return {};
     }
+    return keep_complete(event, !event.duration.empty());
+  }
+
+  // An event with a duration; one that begins and ends in two parts gets it later.
+  Complaint keep_complete(const RawEvent& event, bool lasts) {
     if (event.category.empty() && xplane_.any()) return keep_xplane(event);
     TraceCategory category = trace_category(event.category);
-    if (event.category.empty() && !event.duration.empty()) category = TraceCategory::kOp;
+    if (event.category.empty() && lasts) {
+      category = TraceCategory::kOp;
+      uncategorised_.push_back(trace_.host.size());
+    }
     if (category == TraceCategory::kSkipEarly) return python_frame(event);
     if (category == TraceCategory::kOther) note_unread(event.category);
     if (category == TraceCategory::kOther || category == TraceCategory::kIgnored) return {};
     return keep_timed(event, category);
+  }
+
+  // The begin or the end of an event, phases B and E.
+  Complaint border(const RawEvent& event) {
+    const auto stamp = parse_stamp(event.ts);
+    if (!stamp || *stamp < -kMostStamp || *stamp > kMostStamp) return complaint("/ts", event.ts);
+    if (event.phase == "E") {
+      borders_.end(thread_key(event), event.name, *stamp);
+      return {};
+    }
+    const std::size_t hosts = trace_.host.size(), works = trace_.gpu.size();
+    RawEvent begun = event;
+    begun.duration = "0";
+    if (auto odd = keep_complete(begun, true)) return odd;
+    BeginEndEvents::Place place;
+    if (trace_.host.size() > hosts) place.host = static_cast<std::int32_t>(hosts);
+    if (trace_.gpu.size() > works) place.gpu = static_cast<std::int32_t>(works);
+    borders_.begin(thread_key(event), event.name, *stamp, place);
+    return {};
+  }
+
+  void name_process(const RawEvent& event) {
+    constexpr std::size_t kMostProcesses = 4096;
+    xplane_.name_process(event.pid, event.thread_label);
+    if (process_names_.size() < kMostProcesses) {
+      process_names_.insert_or_assign(std::string(event.pid), std::string(event.thread_label));
+    }
   }
 
   // Rows of XPlane that repeat others and devices that are not read are passed over.
@@ -289,7 +347,14 @@ class TraceReader {
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
         event.duration.empty() ? std::optional<std::int64_t>(0) : parse_stamp(event.duration);
-    if (!duration || *duration > kMostDuration) return complaint("/dur", event.duration);
+    const bool too_long = !duration && event.duration.find_first_of("0123456789") == 0;
+    if (!duration && !too_long) return complaint("/dur", event.duration);
+    if (too_long || *duration > kMostDuration) {
+      return std::pair{
+          std::string("/dur"),
+          fmt::format("expected a duration of at most {} days, found {} us",
+                      kMostDuration / 86'400'000'000'000, shown_number(event.duration))};
+    }
     if (*duration < 0) {
       return std::pair{std::string("/dur"),
                        fmt::format("expected a duration of at least 0, found {} ns", *duration)};
@@ -425,12 +490,19 @@ class TraceReader {
     trace_.warnings.push_back("events of these categories are not read: " + trace_.unread);
   }
 
+  static std::string shown_number(std::string_view token) {
+    return shown_text(token.substr(0, token.find_first_of("\n,}")));
+  }
+
   static Complaint complaint(std::string tail, std::string_view found) {
-    return std::pair{std::move(tail),
-                     found.empty()
-                         ? std::string("expected a number, found nothing")
-                         : fmt::format("expected a number, found {}",
-                                       shown_text(found.substr(0, found.find_first_of("\n,}"))))};
+    return std::pair{std::move(tail), found.empty()
+                                          ? std::string("expected a number, found nothing")
+                                          : "expected a number, found " + shown_number(found)};
+  }
+
+  Unexpected in_file(Error error) const {
+    error.file = trace_.source;
+    return Unexpected{std::move(error)};
   }
 
   void host_event(const RawEvent& event, TraceCategory category, NameId name, std::int64_t start,
@@ -580,7 +652,7 @@ class TraceReader {
       for (const MemoryRecord& event : trace_.memory) base = std::min(base, event.time_ns);
     }
     if (base == std::numeric_limits<std::int64_t>::max()) base = 0;
-    trace_.base_ns = base + clock_base_ns_;
+    trace_.base_ns += base;
     for (HostEvent& event : trace_.host) event.start_ns -= base;
     for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
     for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
@@ -588,6 +660,9 @@ class TraceReader {
     for (MemoryRecord& event : trace_.memory) event.time_ns -= base;
     for (HostEvent& event : trace_.modules) event.start_ns -= base;
     for (HostEvent& event : trace_.frames) event.start_ns -= base;
+  }
+
+  void name_threads() {
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
         trace_.threads[static_cast<std::size_t>(at->second)].name = label;
@@ -612,6 +687,9 @@ class TraceReader {
   std::int32_t last_thread_ = -1;
   std::size_t repaired_ = 0;
   std::uint64_t counter_bytes_ = 0;
+  BeginEndEvents borders_;
+  std::vector<std::size_t> uncategorised_;  // into Trace::host, in the order of the file
+  ProcessNames process_names_;
   XplaneLanes xplane_;
   JsonKind kind_;
   std::map<std::string, std::size_t, std::less<>> unread_;  // events per category
@@ -676,7 +754,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   }
   log.report("events", trace.warnings);
   trace.text_bytes = stream->bytes_read();
-  reader.finish();
+  if (auto done = reader.finish(); !done) return Unexpected{std::move(done.error())};
   return trace;
 }
 

@@ -117,7 +117,9 @@ class NestingFinder {
   // such ops lie within each other elsewhere.
   static bool holds(const HostEvent& outer, const HostEvent& inner,
                     const std::unordered_set<std::uint64_t>& seen) {
-    if (inner.start_ns < outer.end_ns()) return true;
+    // What begins in an op and ends after it is no part of it, unless by a rounded stamp.
+    constexpr std::int64_t kSlackNs = 1'000;
+    if (inner.start_ns < outer.end_ns()) return inner.end_ns() <= outer.end_ns() + kSlackNs;
     return inner.start_ns == outer.end_ns() && inner.duration_ns == 0 &&
            seen.contains(pair_of(outer, inner));
   }

@@ -174,7 +174,12 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
   if (ranks[0].gpu.empty()) {
     made->warnings.push_back("no device work in the trace: only the host is judged");
   }
-  for (const std::string& warning : ranks[0].warnings) made->warnings.push_back(warning);
+  // What is odd about the recording comes first.
+  const std::vector<std::string>& of_trace = ranks[0].warnings;
+  const auto odd =
+      of_trace.begin() + static_cast<std::ptrdiff_t>(ranks[0].recording.findings.size());
+  made->warnings.insert(made->warnings.begin(), of_trace.begin(), odd);
+  made->warnings.insert(made->warnings.end(), odd, of_trace.end());
   if (ranks.size() > 1 && asks_for(options, findings::kStraggler.name)) {
     ReplayOptions replaying;
     replaying.iterations = options.iterations;

@@ -36,6 +36,7 @@ void visit_texts(OverheadTable& table, Visit visit) {
     }
   }
   for (std::string& warning : table.warnings) visit(warning);
+  for (RecordingFinding& finding : table.recording.findings) visit(finding.sentence);
 }
 
 }  // namespace

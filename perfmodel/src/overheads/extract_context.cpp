@@ -37,7 +37,7 @@ class ContextExtractor {
     for (std::size_t i = 0; i < chains->size(); ++i) {
       const HostChain& chain = (*chains)[i];
       for (const ChainOp& op : chain.ops) add_op(op);
-      add_gaps(chain, i + 1 < chains->size() ? &(*chains)[i + 1] : nullptr);
+      add_gaps(chain, i + 1 < chains->size() ? &(*chains)[i + 1] : nullptr, chains->front());
     }
     if (graph_) {
       learn_templates(*trace_, *graph_, linked, *chains, waits_, work_, streams_, learner_);
@@ -200,13 +200,15 @@ class ContextExtractor {
     return count;
   }
 
-  // Loose synchronises between two ops are waits as well.
-  double loose_wait_us(const HostChain& chain, std::int64_t from, std::int64_t to) const {
+  // Between two ops, loose synchronises are waits as well, and loose launches are calls of labels.
+  double loose_calls_us(const HostChain& chain, std::int64_t from, std::int64_t to) const {
     double sum = 0;
     for (const ChainCall& call : chain.loose_calls) {
       const HostEvent& event = host(call.event);
       if (event.start_ns >= from && event.end_ns() <= to) {
-        sum += us(waits_[static_cast<std::size_t>(call.event)].wait_ns);
+        const bool of_label = event.launches && call.node >= 0;
+        sum +=
+            us(of_label ? event.duration_ns : waits_[static_cast<std::size_t>(call.event)].wait_ns);
       }
     }
     return sum;
@@ -252,7 +254,7 @@ class ContextExtractor {
   }
 
   // Two threads now and then work at once: a gap begins when all ops so far have ended.
-  void add_gaps(const HostChain& chain, const HostChain* following) {
+  void add_gaps(const HostChain& chain, const HostChain* following, const HostChain& first_chain) {
     std::int64_t from = chain.begin_ns;
     for (std::size_t i = 0; i + 1 < chain.ops.size(); ++i) {
       const ChainOp& previous = chain.ops[i];
@@ -264,21 +266,23 @@ class ContextExtractor {
                                ? GapClass::kThread
                            : previous.label_item != next.label_item ? GapClass::kLabel
                                                                     : GapClass::kSibling;
-      add_gap(without_loader(us(to - from) - loose_wait_us(chain, from, to), from, to), previous,
+      add_gap(without_loader(us(to - from) - loose_calls_us(chain, from, to), from, to), previous,
               next, gap);
     }
     // The step's border: measured to the next chain where that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
-    const ChainOp& first = chain.ops.front();
-    const bool follows = following && following->begin_ns > chain.end_ns &&
+    const bool follows = following && !chain.ends_window && following->begin_ns > chain.end_ns &&
                          no_op_between(chain.end_ns, following->begin_ns);
     if (follows) {
       from = host(last.event).end_ns();
       const std::int64_t to = host(following->ops.front().event).start_ns;
-      add_gap(without_loader(us(to - from) - loose_wait_us(*following, from, to), from, to), last,
-              following->ops.front(), GapClass::kIteration);
+      const double calls = loose_calls_us(chain, from, to) + loose_calls_us(*following, from, to);
+      add_gap(without_loader(us(to - from) - calls, from, to), last, following->ops.front(),
+              GapClass::kIteration);
     } else if (chain.border_gap_ns) {
-      add_gap(us(*chain.border_gap_ns), last, first, GapClass::kIteration);
+      // In the long run the first recorded step follows the last one.
+      const HostChain& next = !following ? first_chain : chain.ends_window ? *following : chain;
+      add_gap(us(*chain.border_gap_ns), last, next.ops.front(), GapClass::kIteration);
     }
   }
 

@@ -51,7 +51,7 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
     }
     for (std::size_t i = 0; i < trace.host.size(); ++i) {
       const HostEvent& event = trace.host[i];
-      if (event.kind != HostKind::kCall || !is_launch_call(trace.name(event))) continue;
+      if (!event.launches) continue;
       if (found.call_owner[i] >= 0) {
         raw[static_cast<std::size_t>(found.call_owner[i])].calls.push_back(&event);
       }

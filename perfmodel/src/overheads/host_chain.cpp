@@ -1,6 +1,7 @@
 #include "host_chain.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "perfmodel/graph/detail/event_names.hpp"
@@ -15,19 +16,34 @@ std::vector<std::vector<std::int32_t>> calls_by_thread(const Trace& trace) {
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
     if (event.kind != HostKind::kCall) continue;
-    auto& scheduled = known[event.name];
-    if (scheduled < 0) scheduled = is_scheduled_call(trace.name(event)) ? 1 : 0;
-    if (scheduled)
+    auto& waits = known[event.name];
+    if (waits < 0) waits = sync_kind(trace.name(event)) != SyncKind::kNone ? 1 : 0;
+    if (event.launches || waits == 1)
       calls[static_cast<std::size_t>(event.thread)].push_back(static_cast<std::int32_t>(i));
   }
   return calls;
+}
+
+// The times of a step, within which launches before its first op and after its last one are its
+// own.
+struct StepReach {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  bool holds(std::int64_t stamp_ns) const { return begin_ns <= stamp_ns && stamp_ns < end_ns; }
+};
+
+// A launch outside of every op and label is that of the step's mark, else of its thread.
+std::int32_t holder_of_loose_calls(const ExecutionGraph& graph, const HostChain& chain,
+                                   std::int32_t thread_node) {
+  const Node& first = graph.nodes[static_cast<std::size_t>(chain.node_begin)];
+  return first.is_label && is_profiler_step(graph.name(first)) ? chain.node_begin : thread_node;
 }
 
 // Innermost linked node of one occurrence around each call: a sweep per thread over nodes and calls
 // in start order, with the stack of open nodes.
 void attach_calls(const Trace& trace, const ExecutionGraph& graph,
                   const GraphOccurrence& occurrence,
-                  const std::vector<std::vector<std::int32_t>>& calls, HostChain& chain) {
+                  const std::vector<std::vector<std::int32_t>>& calls, const StepReach& reach,
+                  HostChain& chain) {
   std::vector<std::vector<std::int32_t>> nodes(trace.threads.size());  // in id = start order
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::int32_t event = occurrence.event_of_node[n];
@@ -42,12 +58,22 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
     return trace
         .host[static_cast<std::size_t>(occurrence.event_of_node[static_cast<std::size_t>(node)])];
   };
+  // The structural node above the nodes of a thread, -1: it has none.
+  const auto thread_node = [&](std::size_t thread) {
+    if (nodes[thread].empty()) return -1;
+    std::int32_t at = nodes[thread].front();
+    while (at >= 0 && !graph.nodes[static_cast<std::size_t>(at)].is_structural) {
+      at = graph.nodes[static_cast<std::size_t>(at)].parent;
+    }
+    return at;
+  };
   for (std::size_t thread = 0; thread < calls.size(); ++thread) {
     std::size_t next = 0;
     std::vector<std::int32_t> open;
     for (std::int32_t call : calls[thread]) {
       const HostEvent& event = trace.host[static_cast<std::size_t>(call)];
-      if (event.start_ns < chain.begin_ns || event.start_ns > chain.end_ns) continue;
+      const bool around = event.start_ns < chain.begin_ns || event.start_ns > chain.end_ns;
+      if (around && !(event.launches && reach.holds(event.start_ns))) continue;
       for (; next < nodes[thread].size() && host_of(nodes[thread][next]).start_ns <= event.start_ns;
            ++next) {
         open.push_back(nodes[thread][next]);
@@ -55,7 +81,11 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
       // Closed = ended before the call does; a zero-length neighbour at the same stamp cannot hold
       // it.
       while (!open.empty() && host_of(open.back()).end_ns() < event.end_ns()) open.pop_back();
-      ChainCall made{.event = call, .node = open.empty() ? -1 : open.back()};
+      ChainCall made{.event = call,
+                     .node = !open.empty() ? open.back()
+                             : event.launches
+                                 ? holder_of_loose_calls(graph, chain, thread_node(thread))
+                                 : -1};
       std::int32_t top = made.node;
       while (top >= 0 && !chain_position.contains(top)) {
         top = graph.nodes[static_cast<std::size_t>(top)].parent;
@@ -128,6 +158,10 @@ void set_border(HostChain& chain, const Trace& trace, const std::vector<TraceIte
   const std::int32_t step = iteration_at(steps, chain.begin_ns);
   if (step < 0 || chain.ops.empty()) return;
   const auto& window = steps[static_cast<std::size_t>(step)];
+  const auto next = static_cast<std::size_t>(step) + 1;
+  chain.ends_window = next < steps.size() && !follows_at_once(window, steps[next]);
+  // From one end of an optimizer to the next, the border is within the next chain's gap.
+  if (!is_profiler_step(window.name) && !chain.ends_window && next < steps.size()) return;
   const std::int64_t first = trace.host[static_cast<std::size_t>(chain.ops.front().event)].start_ns;
   const std::int64_t last = trace.host[static_cast<std::size_t>(chain.ops.back().event)].end_ns();
   if (window.begin_ns <= first && last <= window.end_ns) {
@@ -167,10 +201,16 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
       }
       if (chain.ops.empty()) continue;
       inherit_phases(chain, trace);
-      attach_calls(trace, graph, occurrence, calls, chain);
-      if (steps.empty() || steps.front().name.starts_with("ProfilerStep")) {
-        set_border(chain, trace, steps);
+      const std::int32_t mark = iteration_at(steps, chain.begin_ns);
+      StepReach reach{chain.begin_ns, chain.end_ns};
+      if (mark >= 0) {
+        const TraceIteration& window = steps[static_cast<std::size_t>(mark)];
+        reach = {window.begin_ns, window.end_ns};
+      } else if (steps.empty() && link.occurrences.size() == 1) {
+        reach = {0, std::numeric_limits<std::int64_t>::max()};
       }
+      attach_calls(trace, graph, occurrence, calls, reach, chain);
+      set_border(chain, trace, steps);
       chains.push_back(std::move(chain));
     }
   }
@@ -249,18 +289,13 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
   }
   for (HostChain& chain : chains) {
     inherit_phases(chain, trace);
-    if (!steps.empty() && steps.front().name.starts_with("ProfilerStep"))
-      set_border(chain, trace, steps);
+    set_border(chain, trace, steps);
   }
   std::erase_if(chains, [](const HostChain& chain) { return chain.ops.empty(); });
   return chains;
 }
 
 }  // namespace
-
-bool is_scheduled_call(std::string_view name) {
-  return is_launch_call(name) || sync_kind(name) != SyncKind::kNone;
-}
 
 bool makes_optimizer_state(const HostChain& chain, const OverheadSource& source) {
   constexpr std::int64_t kLeastTensors = 2;

@@ -38,6 +38,7 @@ struct HostChain {
   /// Time between the last op and the end of the step plus from its start to the first op, for a
   /// chain that stands alone between step marks; none where the next chain follows directly.
   std::optional<std::int64_t> border_gap_ns;
+  bool ends_window = false;  ///< steps that were not recorded follow: its border ends with its mark
 };
 
 /// Chains of a trace, one per occurrence of the graph (or one per iteration without a graph).
@@ -45,9 +46,6 @@ struct HostChain {
 Result<std::vector<HostChain>> host_chains(
     const OverheadSource& source, const std::optional<std::pair<std::size_t, std::size_t>>& window,
     GraphLink* link_used);
-
-/// True for calls that appear in launch templates.
-bool is_scheduled_call(std::string_view name);
 
 /// Whether the optimizer made its state in this step, as the first one does: one `zeros_like` per
 /// tensor of state.

@@ -87,7 +87,7 @@ OverheadTerm::Found OverheadTerm::find(std::span<const std::uint64_t> contexts, 
 std::string canonical_call(std::string_view key) {
   constexpr std::string_view kHip = "hip";
   const std::string_view call = key.substr(0, key.find(' '));
-  if (is_launch_call(call) && call.find("LaunchKernel") != call.npos) return "cudaLaunchKernel";
+  if (call.find("LaunchKernel") != call.npos) return "cudaLaunchKernel";
   if (!call.starts_with(kHip)) return std::string(key);
   std::string made = "cuda" + std::string(key.substr(kHip.size()));
   // HIP copies pageable memory with a call of its own.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "extract_overheads.hpp"
+#include "read/check_recording.hpp"
 #include "replay/device_starts.hpp"
 
 namespace perfmodel {
@@ -45,6 +46,10 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
       return Unexpected{Error{.code = ErrorCode::kImpossible,
                               .message = "expected stamps of one recording, found some years apart",
                               .file = source.trace->source}};
+    }
+    if (auto one = check_one_device(*source.trace); !one) return Unexpected{one.error()};
+    for (const RecordingFinding& finding : source.trace->recording.findings) {
+      table.recording.findings.push_back(finding);
     }
     table.sources.push_back(std::filesystem::path(source.trace->source).filename().string());
     if (auto warning = unrecorded_warning(*source.trace)) {

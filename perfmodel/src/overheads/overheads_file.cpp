@@ -10,6 +10,7 @@
 #include "files/json_file.hpp"
 #include "files/json_position.hpp"
 #include "json/file_kind.hpp"
+#include "json/recording_json.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/version.hpp"
@@ -91,6 +92,7 @@ OrderedJson call_json(const TemplateCall& call) {
   if (call.pageable) json["pageable"] = true;
   if (call.blocking) json["blocking"] = true;
   if (call.collective) json["collective"] = true;
+  if (call.longest) json["longest"] = true;
   if (call.after_children > 0) json["after"] = call.after_children;
   if (call.tasks != 1) json["tasks"] = call.tasks;
   if (call.stream != 0) json["stream"] = call.stream;
@@ -542,6 +544,8 @@ class TableReader {
       call.blocking = flag;
     } else if (key == "collective") {
       call.collective = flag;
+    } else if (key == "longest") {
+      call.longest = flag;
     } else {
       expect(at, "no such flag of a call");
     }
@@ -595,6 +599,7 @@ std::string overheads_json(const OverheadTable& table) {
   }
   json["data_loading"] = to_json(table.data_loading);
   json["device"] = device_json(table.device);
+  json["recording"] = recording_json<OrderedJson>(table.recording);
   json["warnings"] = table.warnings;
   if (table.method == OverheadMethod::kContext) {
     for (const HostTerm& host : kHostTerms) {

@@ -114,15 +114,19 @@ TemplateCall describe_call(const Trace& trace, std::int32_t event,
   return call;
 }
 
-std::uint32_t TemplateLearner::list_index(const LaunchTemplate& calls) {
+std::uint32_t TemplateLearner::list_index(const RecordedCalls& recorded) {
+  const LaunchTemplate& calls = recorded.calls;
   std::uint64_t hash = structure_of(calls);
   for (const TemplateCall& call : calls) hash = hash_mix(hash, hash_text(call.kernel));
   auto& candidates = by_hash_[hash];
   for (std::uint32_t candidate : candidates) {
-    if (lists_[candidate] == calls) return candidate;
+    RecordedCalls& known = lists_[candidate];
+    if (known.calls != calls) continue;
+    for (std::size_t i = 0; i < calls.size(); ++i) known.work_ns[i] += recorded.work_ns[i];
+    return candidate;
   }
   candidates.push_back(static_cast<std::uint32_t>(lists_.size()));
-  lists_.push_back(calls);
+  lists_.push_back(recorded);
   return candidates.back();
 }
 
@@ -130,23 +134,38 @@ void TemplateLearner::count(std::size_t level, std::uint64_t key, std::uint32_t 
   ++counts_[level][key][list];
 }
 
-void TemplateLearner::observe(const TemplateKeys& keys, const LaunchTemplate& calls) {
-  const std::uint32_t list = list_index(calls);
+void TemplateLearner::observe(const TemplateKeys& keys, const RecordedCalls& recorded) {
+  const std::uint32_t list = list_index(recorded);
   for (std::size_t level = 0; level < kTemplateLevels; ++level) count(level, keys[level], list);
 }
 
-void TemplateLearner::observe_names(const TemplateKeys& keys, const LaunchTemplate& calls) {
-  const std::uint32_t list = list_index(calls);
+void TemplateLearner::observe_names(const TemplateKeys& keys, const RecordedCalls& recorded) {
+  const std::uint32_t list = list_index(recorded);
   for (TemplateLevel level : {TemplateLevel::kChildren, TemplateLevel::kName}) {
     count(static_cast<std::size_t>(level), keys[static_cast<std::size_t>(level)], list);
   }
 }
 
+namespace {
+
+// Among several kernels, the one that does the op's work takes the longest.
+void mark_longest(LaunchTemplate& calls, const std::vector<std::int64_t>& work_ns) {
+  const auto kernels = std::ranges::count(calls, TemplateCall::Kind::kKernel, &TemplateCall::kind);
+  const auto longest = std::ranges::max_element(work_ns);
+  if (kernels < 2 || *longest == 0) return;
+  calls[static_cast<std::size_t>(longest - work_ns.begin())].longest = true;
+}
+
+}  // namespace
+
 LaunchTemplates TemplateLearner::finish() const {
   LaunchTemplates templates;
-  templates.lists = lists_;
   std::vector<std::uint64_t> structures;
-  for (const LaunchTemplate& list : lists_) structures.push_back(structure_of(list));
+  for (const RecordedCalls& list : lists_) {
+    templates.lists.push_back(list.calls);
+    mark_longest(templates.lists.back(), list.work_ns);
+    structures.push_back(structure_of(list.calls));
+  }
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     for (const auto& [key, seen] : counts_[level]) {
       // First the most common structure, then its most common kernel names.
@@ -167,13 +186,26 @@ LaunchTemplates TemplateLearner::finish() const {
   return templates;
 }
 
+namespace {
+
+std::int64_t work_ns_of(const Trace& trace, const CallWork& work, std::int32_t call) {
+  std::int64_t sum = 0;
+  const auto at = static_cast<std::size_t>(call);
+  for (std::uint32_t i = work.first[at]; i < work.first[at + 1]; ++i) {
+    sum += trace.gpu[static_cast<std::size_t>(work.work[i])].duration_ns;
+  }
+  return sum;
+}
+
+}  // namespace
+
 void learn_templates(const Trace& trace, const ExecutionGraph& graph, const GraphLink& link,
                      const std::vector<HostChain>& chains, const std::vector<CallWait>& waits,
                      const CallWork& work, const StreamRoles& streams, TemplateLearner& learner) {
   std::vector<TemplateKeys> keys(graph.nodes.size());
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = template_keys(graph, graph.nodes[i]);
   for (const GraphOccurrence& occurrence : link.occurrences) {
-    std::vector<LaunchTemplate> own(graph.nodes.size());
+    std::vector<RecordedCalls> own(graph.nodes.size());
     std::vector<bool> covered(graph.nodes.size(), false);
     const auto start_of = [&](std::int32_t node) {
       const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(node)];
@@ -190,7 +222,7 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
         call.after_children =
             children_before(trace.host[static_cast<std::size_t>(made.event)].start_ns,
                             graph.children(graph.nodes[node]), start_of);
-        own[node].push_back(std::move(call));
+        own[node].add(std::move(call), work_ns_of(trace, work, made.event));
       };
       for (const ChainOp& op : chain.ops) {
         for (const ChainCall& call : op.calls) add(call);
@@ -200,7 +232,7 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
     }
     if (!used) continue;
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      if (occurrence.event_of_node[i] >= 0 && (covered[i] || !own[i].empty())) {
+      if ((occurrence.event_of_node[i] >= 0 && covered[i]) || !own[i].calls.empty()) {
         learner.observe(keys[i], own[i]);
       }
     }
@@ -220,7 +252,7 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
     return trace.host[static_cast<std::size_t>(event)].start_ns;
   };
   for (const HostChain& chain : chains) {
-    std::unordered_map<std::int32_t, LaunchTemplate> own;
+    std::unordered_map<std::int32_t, RecordedCalls> own;
     for (const ChainOp& op : chain.ops) {
       own[op.event];
       for (std::size_t i = static_cast<std::size_t>(op.event) + 1;
@@ -233,7 +265,7 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
       for (const ChainCall& made : op.calls) {
         TemplateCall call = describe_call(trace, made.event, waits, work, streams);
         call.after_children = children_before(start_of(made.event), children[made.node], start_of);
-        own[made.node].push_back(std::move(call));
+        own[made.node].add(std::move(call), work_ns_of(trace, work, made.event));
       }
     }
     for (const auto& [event, calls] : own) {

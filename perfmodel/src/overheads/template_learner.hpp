@@ -22,19 +22,30 @@ TemplateCall describe_call(const Trace& trace, std::int32_t call,
                            const std::vector<CallWait>& waits, const CallWork& work,
                            const StreamRoles& streams);
 
+/// Calls of a node as they were recorded, with the time of each one's device work.
+struct RecordedCalls {
+  LaunchTemplate calls;
+  std::vector<std::int64_t> work_ns;
+
+  void add(TemplateCall call, std::int64_t ns) {
+    calls.push_back(std::move(call));
+    work_ns.push_back(ns);
+  }
+};
+
 /// Counts per key how often each list of calls was seen; the most common one wins.
 class TemplateLearner {
  public:
-  void observe(const TemplateKeys& keys, const LaunchTemplate& calls);
+  void observe(const TemplateKeys& keys, const RecordedCalls& recorded);
   /// Only the keys that need no devices (for traces without a graph).
-  void observe_names(const TemplateKeys& keys, const LaunchTemplate& calls);
+  void observe_names(const TemplateKeys& keys, const RecordedCalls& recorded);
   LaunchTemplates finish() const;
 
  private:
-  std::uint32_t list_index(const LaunchTemplate& calls);
+  std::uint32_t list_index(const RecordedCalls& recorded);
   void count(std::size_t level, std::uint64_t key, std::uint32_t list);
 
-  std::vector<LaunchTemplate> lists_;
+  std::vector<RecordedCalls> lists_;  // with sums of the times
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_hash_;
   std::array<std::unordered_map<std::uint64_t, std::map<std::uint32_t, std::uint32_t>>,
              kTemplateLevels>

@@ -18,6 +18,7 @@
 #include "deadlines.hpp"
 #include "graph_store.hpp"
 #include "latencies.hpp"
+#include "json/recording_json.hpp"
 #include "layout/layout_request.hpp"
 #include "optimize/advice_json.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -181,6 +182,9 @@ Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgra
                  {"nodes", prepared->graph().nodes.size()},
                  {"batch", prepared->batch() ? Json(*prepared->batch()) : Json(nullptr)},
                  {"warnings", prepared->graph().warnings}};
+  if (is_from_trace(prepared->graph())) {
+    result["recording"] = recording_json<Json>(prepared->graph().recording);
+  }
   if (auto put = graphs.put(name, std::move(*prepared)); !put) return Unexpected{put.error()};
   return result;
 }

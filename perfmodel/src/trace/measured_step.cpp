@@ -59,8 +59,9 @@ Result<HostSequence> host_sequence(const Trace& trace) {
     const std::int32_t around = nesting.parent[i];
     const std::int32_t op = around < 0 ? -1 : made.op_of_event[static_cast<std::size_t>(around)];
     made.op_of_event[i] = op;
-    const std::string_view name = trace.name(trace.host[i]);
-    if (!is_launch_call(name) && sync_kind(name) == SyncKind::kNone) continue;
+    if (!trace.host[i].launches && sync_kind(trace.name(trace.host[i])) == SyncKind::kNone) {
+      continue;
+    }
     (op < 0 ? made.loose_calls : made.ops[static_cast<std::size_t>(op)].calls)
         .push_back(static_cast<std::int32_t>(i));
   }

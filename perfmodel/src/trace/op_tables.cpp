@@ -1,6 +1,7 @@
 #include "trace/op_tables.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -77,18 +78,42 @@ class OpTables {
     return trace_.arguments[static_cast<std::size_t>(event.arguments)].dims;
   }
 
+  static bool is_backward(std::string_view name) {
+    return name.starts_with("autograd::engine::evaluate_function");
+  }
+
   // Backward functions of the ops inside of a checkpoint lie in an evaluate_function of their own;
-  // what lies in the checkpoint's without one is forward work done again.
+  // what lies in the checkpoint's without one is forward work done again. An optimizer may run a
+  // step's passes itself, given as a closure: what begins before the last of its backward ops ends
+  // is none of its own work.
   void find_phases() {
+    std::vector<std::pair<std::int64_t, std::int64_t>> backward;  // start, end
+    for (const HostEvent& event : trace_.host) {
+      if (is_backward(trace_.name(event))) backward.emplace_back(event.start_ns, event.end_ns());
+    }
+    std::ranges::sort(backward);
+    const auto own_begin = [&](const HostEvent& optimizer) {
+      const auto after = std::ranges::lower_bound(
+          backward, std::pair(optimizer.end_ns(), std::numeric_limits<std::int64_t>::min()));
+      const bool inside = after != backward.begin() && (after - 1)->first >= optimizer.start_ns;
+      return inside ? (after - 1)->second : optimizer.start_ns;
+    };
     phases_.assign(trace_.host.size(), Phase::kForward);
+    std::int64_t optimizer_begin = 0;  // own work of the optimizer at hand
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
+      const HostEvent& event = trace_.host[i];
       const std::int32_t parent = nesting_.parent[i];
       Phase& phase = phases_[i];
       if (parent >= 0) phase = phases_[static_cast<std::size_t>(parent)];
-      const std::string_view name = trace_.name(trace_.host[i]);
-      if (name.starts_with("autograd::engine::evaluate_function")) phase = Phase::kBackward;
+      const std::string_view name = trace_.name(event);
+      if (is_backward(name)) phase = Phase::kBackward;
       if (name == "CheckpointFunctionBackward") phase = Phase::kRecompute;
-      if (name.starts_with("Optimizer.step")) phase = Phase::kOptimizer;
+      if (name.starts_with("Optimizer.step")) {
+        if (phase != Phase::kOptimizer) optimizer_begin = own_begin(event);
+        phase = Phase::kOptimizer;
+      } else if (phase == Phase::kOptimizer && event.start_ns < optimizer_begin) {
+        phase = Phase::kForward;
+      }
     }
   }
 

@@ -76,7 +76,9 @@ bool names_family(std::string_view kernel, KernelFamily family) {
   };
   switch (family) {
     case KernelFamily::kGemm:
-      return has("gemm") || has("Cijk") || has("gemv") || has("cutlass");
+    case KernelFamily::kGroupedGemm:
+      return has("gemm") || has("Cijk") || has("gemv") || has("cutlass") ||
+             (kind_of_kernel(kernel) == "gemm" && !has("splitKreduce"));
     case KernelFamily::kConvolution:
       return has("conv") || has("winograd") || has("scudnn") || has("gemm") || has("grad") ||
              has("fft");
@@ -91,14 +93,15 @@ bool names_family(std::string_view kernel, KernelFamily family) {
     case KernelFamily::kReduction:
       return has("reduce");
     case KernelFamily::kCollective:
-      return has("nccl");  // RCCL's too
+      return is_collective_kernel(kernel);
     default:
       return false;
   }
 }
 
 // Leaves those of the node's kernel calls that do the rule's work, one per piece: all in their
-// order where the numbers agree; else the calls named like the family, else the last ones.
+// order where the numbers agree; else the calls named like the family, else the one that took the
+// longest, else the last ones.
 void choose_main_calls(const std::vector<LoweredCall>& calls, const std::vector<KernelWork>& work,
                        std::vector<std::size_t>& kernels) {
   if (kernels.size() <= work.size()) return;
@@ -108,6 +111,12 @@ void choose_main_calls(const std::vector<LoweredCall>& calls, const std::vector<
         names_family(calls[call].call->kernel, work[chosen.size()].family)) {
       chosen.push_back(call);
     }
+  }
+  const auto longest =
+      std::ranges::find_if(kernels, [&](std::size_t call) { return calls[call].call->longest; });
+  if (longest != kernels.end() && chosen.size() < work.size() &&
+      std::ranges::find(chosen, *longest) == chosen.end()) {
+    chosen.push_back(*longest);
   }
   for (std::size_t i = kernels.size(); i-- > 0 && chosen.size() < work.size();) {
     if (std::find(chosen.begin(), chosen.end(), kernels[i]) == chosen.end()) {

@@ -138,6 +138,7 @@ struct OverheadTable {
   std::unordered_map<std::uint64_t, GapSplit> gap_splits;  ///< by T1 context or class key
   DeviceConstants device;
   LaunchTemplates templates;
+  Recording recording;  ///< what the checks of its traces found
   std::vector<std::string> warnings;
 
   /// Own duration of a call; falls back from the full key to the call's name, then to all launches.

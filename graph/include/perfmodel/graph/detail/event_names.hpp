@@ -14,9 +14,13 @@ bool is_checkpoint_name(std::string_view name);
 /// Bookkeeping node of the execution-trace observer (process, thread, root).
 bool is_structural_name(std::string_view name);
 
-/// A runtime or driver call that gives work to the device: kernel launch, async copy or set, graph
-/// launch; CUDA and HIP. Synchronising calls are not launches.
+/// A call that is known to give work to the device (data/names/calls.json): kernel launch, copy or
+/// set, graph launch. Synchronising calls are not launches. Whether a *recorded* call launched
+/// something is HostEvent::launches.
 bool is_launch_call(std::string_view name);
+
+/// A call that launches one kernel.
+bool is_kernel_call(std::string_view name);
 
 /// A call that copies memory (a launch that may block the host).
 bool is_copy_call(std::string_view name);
@@ -27,6 +31,10 @@ bool is_graph_launch_call(std::string_view name);
 enum class SyncKind { kNone, kStream, kDevice, kEvent };
 /// A call that waits for the device.
 SyncKind sync_kind(std::string_view name);
+
+/// What a kernel does by its name (data/names/kernels.json): "collective", or a family of kernels
+/// ("gemm", "norm", ...); empty for names that say nothing.
+std::string_view kind_of_kernel(std::string_view name);
 
 /// A kernel that moves data between ranks: NCCL's, RCCL's, oneCCL's, HCCL's, and those of libraries
 /// without a collective library below them (DeepEP, NVSHMEM, custom all-reduces, ...). A kernel that

@@ -26,9 +26,17 @@ struct TraceIteration {
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
-/// ProfilerStep#N annotations; without any, the intervals between successive ends of
-/// `Optimizer.step#` annotations (the part before the first end is no whole step).
+/// ProfilerStep#N annotations; without any, the intervals between successive ends of one optimizer,
+/// from `Optimizer.step#` annotations (the part before the first end is no whole step).
+///
+/// Of several optimizers the one that steps most often counts, of equally many the last one; those
+/// of one class are told apart by their ops. An optimizer within another is part of it. An interval
+/// in most of which nothing was recorded lies between two windows of a schedule and is no step.
 std::vector<TraceIteration> iterations(const Trace& trace);
+
+/// Whether two steps follow each other: ProfilerStep#3 and #4; of steps without numbers, where one
+/// ends the other begins.
+bool follows_at_once(const TraceIteration& step, const TraceIteration& next);
 
 /// Index of the iteration that holds a stamp, or -1.
 std::int32_t iteration_at(const std::vector<TraceIteration>& iterations, std::int64_t stamp_ns);

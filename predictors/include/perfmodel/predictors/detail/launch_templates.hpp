@@ -21,6 +21,7 @@ struct TemplateCall {
   bool pageable = false;                      ///< kCopy
   bool blocking = false;                      ///< kCopy: the host waits for it
   bool collective = false;                    ///< kKernel
+  bool longest = false;                       ///< took the longest of several kernels of the node
   std::uint16_t after_children = 0;           ///< the call comes after this many children
   std::uint16_t tasks = 1;                    ///< device tasks of the call (graph launches: many)
   std::int16_t stream = 0;                    ///< role: 0 = the main compute stream

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Checks what a recording says against what can be. What cannot be is left out or cut, counted in
+/// `Trace::recording`, and refused where the right value is not certain. Times are in nanoseconds.
+
+/// Events ten minutes away from all others, a tenth of those at most or some device work alone:
+/// their stamps are none. Before stamps are counted from the first one.
+void leave_out_far_stamps(Trace& trace);
+
+/// Device work far from its call: 100 ms before it or ten minutes after it. A device of which most
+/// of the work is off by the same time has a clock of its own, which is set by the calls.
+void leave_out_far_work(Trace& trace);
+
+/// A stream does one thing at a time: work that begins before the last one has ended cuts that one.
+/// Overlaps that are meant stay: nodes of a captured graph, kernels launched to begin early, stamps
+/// that are rounded.
+void cut_overlaps(Trace& trace);
+
+/// One mark per step: equal numbers at one time, marks within others.
+void leave_out_repeated_steps(Trace& trace);
+
+/// Says which steps between those marked were not recorded, and which marked ones hold no work.
+void note_steps(Trace& trace);
+
+/// Whether the trace is of one process. Errors: device work launched by several.
+Result<void> check_one_process(const Trace& trace);
+
+/// Whether the kernels of the trace are of one device, as a graph of a step assumes. Errors: they are
+/// of several.
+Result<void> check_one_device(const Trace& trace);
+
+}  // namespace perfmodel
