@@ -102,7 +102,14 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   if (!advice) return Unexpected{advice.error()};
   if (auto readable = inputs.chosen.check(); !readable) return readable;
   add_layout_advice(arguments, inputs, *advice);
-  advice->warnings.insert(advice->warnings.begin(), inputs.warnings.begin(), inputs.warnings.end());
+  // Those of the input first; the prediction that the search begins with repeats some.
+  std::vector<std::string> warnings = inputs.warnings;
+  for (std::string& warning : advice->warnings) {
+    if (std::ranges::find(warnings, warning) == warnings.end()) {
+      warnings.push_back(std::move(warning));
+    }
+  }
+  advice->warnings = std::move(warnings);
   const AdviceReport report{.graph_file = file_name(arguments.graph),
                             .gpu = inputs.target.gpu.name,
                             .advice = std::move(*advice)};

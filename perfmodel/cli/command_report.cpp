@@ -224,6 +224,9 @@ Result<void> run_report(const ReportArguments& arguments) {
   data["inputs"] = files;
   data["relation"] = arguments.against.empty() ? "beside" : "against";
   data["warnings"] = inputs.warnings;
+  if (Json recording = recordings_json(); !recording.is_null()) {
+    data["recording"] = std::move(recording);
+  }
   data["runs"] = Json::array();
   for (const report_page::Run& run : inputs.runs) {
     data["runs"].push_back(report_page::run_data(

@@ -90,6 +90,14 @@ class Refuses:
 
 
 @dataclass
+class Runs:
+    """The command succeeds and leaves a file "{out}/..." that holds these words."""
+    argv: list
+    file: str = ""
+    words: list = field(default_factory=list)
+
+
+@dataclass
 class Case:
     """Files (made by `write(folder)`, or handed ones) and what commands say of them: "{0}" is the first file."""
     kind: str
@@ -111,9 +119,9 @@ def same(found, expected):
     return found == expected
 
 
-def complaint(program, check, files):
-    """What is wrong, in words; None: nothing."""
-    argv = [a.format(*files) for a in check.argv]
+def complaint(program, check, files, out):
+    """What is wrong, in words; None: nothing. Commands may write to the folder `out`."""
+    argv = [a.format(*files, out=out) for a in check.argv]
     if isinstance(check, Says) and "--json" not in argv:
         argv.append("--json")
     done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=120)
@@ -126,6 +134,10 @@ def complaint(program, check, files):
         return f"{shown}: expected {missing} in {lines[0]!r}" if missing else None
     if done.returncode != 0:
         return f"{shown}: exit {done.returncode}: {done.stderr.strip()}"
+    if isinstance(check, Runs):
+        text = Path(out, check.file).read_text() if check.file else done.stdout
+        missing = [w for w in check.words if w not in text]
+        return f"{shown}: expected {missing} in what it wrote" if missing else None
     document = json.loads(done.stdout)
     for pointer, expected in check.values.items():
         try:

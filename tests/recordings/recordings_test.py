@@ -40,7 +40,7 @@ def main():
                 paths = made if isinstance(made, list) else [made]
             for check in case.checks:
                 tried += 1
-                wrong = complaint(program, check, [str(p) for p in paths])
+                wrong = complaint(program, check, [str(p) for p in paths], folder)
                 if wrong:
                     failed += 1
                     print(f"{case.kind} {case.name}: {wrong}")

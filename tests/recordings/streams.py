@@ -1,6 +1,6 @@
 """Streams, stamps, ids, launches and steps that recordings get wrong."""
 
-from cases import Case, Recording, Refuses, Says
+from cases import Case, Recording, Refuses, Runs, Says
 
 A100 = "a100-sxm-80gb"
 
@@ -16,6 +16,9 @@ def commands(trace=None, replay=None, predict=None, said=(), gpu=A100):
         Says(["analyze", "{0}"], {}, said),
         Says(["whatif", "{0}", "--gpu", gpu], {}, said),
         Says(["memory", "{0}", "--gpu", gpu], {}, said),
+        Says(["optimize", "{0}", "--gpu", gpu], {}, said),
+        Says(["rewrite", "{0}", "--scale-kernel", "*=2", "-o", "{out}/graph.json"], {}, said),
+        Runs(["report", "{0}", "-o", "{out}/page.html"], "page.html", ['"recording":', *said]),
     ]
     return checks
 
@@ -91,6 +94,8 @@ def graph_branches():
 K01 = [
     handed("k01", "one_kernel_too_long", commands({"/gpu_busy_us": 900.0, **steps(4, 4)}, said=["1 piece of device work"])),
     handed("k01", "every_kernel_twice", commands({"/gpu_busy_us": 800.0, **steps(4, 4)}, said=["8 ", "twice"])),
+    handed("k01", "one_kernel_too_long", [Says(["rewrite", "{0}", "--subgraph", "aten::mm", "-o", "{out}/graph.json"],
+                                               finding("overlap_on_stream", 1), ["1 piece"])]),
     made("k01", "long_copy", long_copy, commands({"/gpu_busy_us": 895.0}, said=["cut"])),
     made("k01", "longer_than_the_gap", longer_than_the_gap, commands({"/compute_kernel_us": 900.0, "/gpu_busy_us": 900.0},
                                                                    said=["6 pieces"])),
@@ -138,7 +143,7 @@ def clock_of_its_own():
 
 
 K02 = [
-    handed("k02", "stamp_zero", commands(steps(3, 4), said=["left out"])),
+    handed("k02", "stamp_zero", commands({"/breakdown/span_us": 1700.0, **steps(4, 4)}, said=["3 events", "left out"])),
     handed("k02", "27_hours_before", commands(steps(2, 4), said=["left out"])),
     made("k02", "host_op_of_1970", host_op_of_1970, commands(steps(4, 4), said=["1 event", "left out"])),
     made("k02", "one_second_early", one_second_early, commands(steps(3, 4), said=["1 piece", "left out"])),
