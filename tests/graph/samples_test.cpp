@@ -16,7 +16,6 @@
 
 #include "../scratch.hpp"
 #include "core/call_waits.hpp"
-#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/link.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -220,7 +219,7 @@ void check_figures_of_trace(const Sample& sample) {
   std::size_t launches = 0, without_work = 0;
   for (std::size_t i = 0; i < trace->host.size(); ++i) {
     const HostEvent& event = trace->host[i];
-    if (event.kind != HostKind::kCall || !is_launch_call(trace->name(event))) continue;
+    if (!event.launches) continue;
     ++launches;
     without_work += work.count(i) == 0;
   }

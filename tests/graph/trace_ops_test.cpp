@@ -29,7 +29,9 @@ struct Tiny {
     return host(HostKind::kAnnotation, name, start, duration);
   }
   std::int32_t call(double start, double duration, std::int32_t thread = 0) {
-    return host(HostKind::kCall, "cudaLaunchKernel", start, duration, thread);
+    const std::int32_t event = host(HostKind::kCall, "cudaLaunchKernel", start, duration, thread);
+    trace.host.back().launches = true;
+    return event;
   }
   void kernel(double start, double duration, std::int32_t launch) {
     trace.gpu.push_back({.start_ns = static_cast<std::int64_t>(start * 1000),

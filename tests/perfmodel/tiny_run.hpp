@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/overheads.hpp"
@@ -99,6 +100,9 @@ class TinyRun {
         if (trace_.host[i].correlation == work.correlation)
           work.launch = static_cast<std::int32_t>(i);
       }
+    }
+    for (HostEvent& event : trace_.host) {
+      event.launches = event.kind == HostKind::kCall && is_launch_call(trace_.name(event));
     }
     return trace_;
   }

@@ -658,8 +658,7 @@ def three_windows():
 K28 = [
     handed("k28", "steps_3_4_8_9", commands({**walls(1000.0, 1000.0, 1000.0, 1000.0), **steps(4, 4, 4, 4)},
                                             predict={"/e2e_us": 1000.0}, said=["jump"])),
-    made("k28", "optimizer_windows", optimizer_windows, commands({**walls(1000.0, 1000.0, 1000.0, 1000.0), **steps(4, 4, 4, 4)},
-                                                                 predict={"/e2e_us": 1000.0})),
+    made("k28", "optimizer_windows", optimizer_windows, commands({**walls(1000.0, 1000.0, 1000.0, 1000.0), **steps(4, 4, 4, 4)})),
     made("k28", "three_windows", three_windows, commands({**walls(1000.0, 1000.0), **steps(4, 4)}, predict={"/e2e_us": 1000.0},
                                                          said=["jump"])),
 ]

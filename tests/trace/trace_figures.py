@@ -97,7 +97,8 @@ class Trace:
             event.launch = calls.get(event.correlation)
 
     def nest(self):
-        """Parent: the innermost op or label of the thread that starts no later and ends strictly later."""
+        """Parent: the innermost op or label of the thread that starts no later and ends no earlier, stamps rounded to
+        microseconds. A call belongs to where it starts."""
         threads = defaultdict(list)
         for order, event in enumerate(self.host):
             threads[event.thread].append((event.start, -event.length, event.kind == "call", order, event))
@@ -105,7 +106,8 @@ class Trace:
             open_ones = []
             for *_, event in sorted(events, key=lambda row: row[:4]):
                 open_ones = [outer for outer in open_ones if outer.end > event.start]
-                event.parent = open_ones[-1] if open_ones else None
+                around = [outer for outer in open_ones if event.kind == "call" or event.end <= outer.end + 1000]
+                event.parent = around[-1] if around else None
                 if event.kind != "call":
                     open_ones.append(event)
 
