@@ -354,7 +354,8 @@ TEST_F(ReadTrace, NegativeDurationsAndStampsBeyondAnyClockAreRefused) {
   EXPECT_EQ(error(events(op("9000000000000000", "2"))),
             "2:1: /traceEvents/0/ts: expected a number, found 9000000000000000");
   EXPECT_EQ(error(events(op("1", "9000000000000000"))),
-            "2:1: /traceEvents/0/dur: expected a number, found 9000000000000000");
+            "2:1: /traceEvents/0/dur: expected a duration of at most 13343 days, found "
+            "9000000000000000 us");
 }
 
 TEST_F(ReadTrace, SalvageKeepsCompleteEvents) {

@@ -259,7 +259,7 @@ TEST_F(Salvage, HeadsAndTailsMayBeBroken) {
             std::vector<std::string>());  // closed: of no interest
   // Nothing to be saved: the error stands.
   EXPECT_EQ(trace("name,ts\n1,2\n").error,
-            "in.json:1:1: expected a JSON object or array, found 'n'");
+            "in.json:1:1: expected a JSON object or array, found a comma-separated table");
   EXPECT_EQ(trace("{\"traceEvents\":5}").error,
             "in.json:1:16: /traceEvents: expected an array, found a number");
   EXPECT_EQ(trace("").error, "in.json:1:1: expected JSON, found an empty file");

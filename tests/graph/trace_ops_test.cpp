@@ -139,12 +139,14 @@ TEST(TraceIterations, AreTheProfilerSteps) {
 
 TEST(TraceIterations, WithoutStepsLieBetweenTheEndsOfOptimizers) {
   Tiny tiny;
-  tiny.label("Optimizer.step#Adam.step", 10, 5);
+  tiny.label("Optimizer.step#SGD.step", 10, 5);
+  tiny.label("Optimizer.step#Adam.step", 20, 5);  // not the one that steps most often
   tiny.label("Optimizer.step#SGD.step", 40, 5);
   tiny.label("Optimizer.step#SGD.step", 70, 10);
+  tiny.label("Optimizer.step#SGD.step", 72, 5);  // within another
   const auto steps = iterations(tiny.trace);
   ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[0].name, "after Optimizer.step#Adam.step");
+  EXPECT_EQ(steps[0].name, "after Optimizer.step#SGD.step");
   EXPECT_EQ(steps[0].begin_ns, 15'000);
   EXPECT_EQ(steps[0].end_ns, 45'000);
   EXPECT_EQ(steps[1].end_ns, 80'000);

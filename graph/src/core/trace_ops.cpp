@@ -47,7 +47,7 @@ TraceOps find_trace_ops(const Trace& trace) {
       break;
     }
     if (event.kind == HostKind::kOp) {
-      if (!has_top || event.start_ns >= top_end || event.end_ns() > top_end + kEndSlackNs) {
+      if (!has_top || event.start_ns >= top_end) {
         ops.top_level.push_back(static_cast<std::int32_t>(i));
         has_top = true;
         top_end = event.end_ns();

@@ -242,6 +242,13 @@ class Linker {
     }
   }
 
+  // Of whole microseconds, a call of no length at another one's start may come before it.
+  static bool is_inside(const HostEvent& call, const HostEvent& outer) {
+    return call.thread == outer.thread && call.start_ns < outer.end_ns() &&
+           call.end_ns() <= outer.end_ns() + kSameStampNs &&
+           (call.start_ns > outer.start_ns || call.duration_ns > 0);
+  }
+
   // A launch or wait within a call that launches or waits is that call's: a driver's call inside of
   // the runtime's.
   void join_nested() {
@@ -251,15 +258,17 @@ class Linker {
       HostEvent& event = trace_.host[i];
       if (event.kind != HostKind::kCall) continue;
       const bool matters = event.launches || kind(event.name).sync != SyncKind::kNone;
-      const bool inside = outer >= 0 && host(outer).thread == event.thread &&
-                          event.start_ns < host(outer).end_ns() &&
-                          event.end_ns() <= host(outer).end_ns() + kSameStampNs;
-      if (!inside) {
+      if (outer < 0 || !is_inside(event, host(outer))) {
         outer = static_cast<std::int32_t>(i);
         continue;
       }
       if (!matters) continue;
       if (!event.launches && kind(host(outer).name).sync == SyncKind::kNone) continue;
+      // Each has work of its own: rounded stamps.
+      if (works_[i] > 0 && works_[static_cast<std::size_t>(outer)] > 0 &&
+          event.correlation != host(outer).correlation) {
+        continue;
+      }
       if (into.empty()) into.assign(trace_.host.size(), -1);
       into[i] = outer;
       if (event.launches) host(outer).launches = true;

@@ -279,6 +279,15 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
   }
 }
 
+bool waits_for_collective(const ExecutionGraph& graph, const Node& node) {
+  return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
+    const Node& at = graph.nodes[static_cast<std::size_t>(child)];
+    return (at.comm >= 0 &&
+            graph.comm_records[static_cast<std::size_t>(at.comm)].collective == "wait") ||
+           waits_for_collective(graph, at);
+  });
+}
+
 }  // namespace
 
 LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplates* templates,
@@ -375,6 +384,7 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
 // written, or is read before.
 bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) const {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  if (waits_for_collective(graph_, node)) return false;  // which has written what it returns
   WrittenStorages storages(graph_, node);
   bool computes = false;
   for (const LoweredCall& call : below) {
