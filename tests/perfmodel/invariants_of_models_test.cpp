@@ -391,7 +391,7 @@ constexpr Exception kExceptions[] = {
     {"vega-fe", "titan-x-pascal", 1.01},
     // The learned model of convolutions gives small ones on more SMs less of the peak.
     {"titan-xp", "gtx-1080-ti", 1.02},
-    {"a6000", "rtx-a5000", 1.001},
+    {"a6000", "rtx-a5000", 1.002},
     // Its own models price one, half of those of its chip the other.
     {"h200-sxm-141gb", "h100-nvl", 1.1},
     {"h200-sxm-141gb", "h200-nvl", 1.19},

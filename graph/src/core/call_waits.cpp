@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "base/large_pages.hpp"
@@ -37,6 +38,7 @@ class Waits {
         synced_stream[sync.correlation] = sync.stream;
       }
     }
+    std::vector<std::optional<CallName>> known(trace_.names.size());
     std::int32_t thread = -1;
     std::int64_t last_copy_ns = 0, last_copy_stream = -1;
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
@@ -46,8 +48,9 @@ class Waits {
         last_copy_stream = -1;
       }
       if (event.kind != HostKind::kCall) continue;
-      const std::string_view name = trace_.name(event);
-      if (const SyncKind sync = sync_kind(name); sync != SyncKind::kNone) {
+      std::optional<CallName>& name = known[event.name];
+      if (!name) name = {sync_kind(trace_.name(event)), is_copy_call(trace_.name(event))};
+      if (const SyncKind sync = name->sync; sync != SyncKind::kNone) {
         std::int64_t stream = -1;
         if (sync == SyncKind::kStream) {
           if (auto known = synced_stream.find(event.correlation); known != synced_stream.end()) {
@@ -57,7 +60,7 @@ class Waits {
           }
         }
         waits[i] = sync_wait(event, sync, stream);
-      } else if (is_copy_call(name) && work_.count(i) > 0) {
+      } else if (name->copies && work_.count(i) > 0) {
         const std::int32_t task = work_.work[work_.first[i]];
         last_copy_ns = event.end_ns();
         last_copy_stream = trace_.gpu[static_cast<std::size_t>(task)].stream;
@@ -68,6 +71,11 @@ class Waits {
   }
 
  private:
+  struct CallName {
+    SyncKind sync = SyncKind::kNone;
+    bool copies = false;
+  };
+
   void log_launches() {
     std::vector<std::int32_t> order;
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {

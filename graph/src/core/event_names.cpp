@@ -43,8 +43,14 @@ class CallNames {
   CallNames() {
     const Json file = Json::parse(kCallNamesJson);
     for (const Json& row : file.at("rows")) {
-      kinds_.emplace(row.at("name").get<std::string>(), row.at("is").get<std::string>());
+      const auto [at, added] =
+          kinds_.emplace(row.at("name").get<std::string>(), row.at("is").get<std::string>());
+      if (at->second == "graph") graphs_.push_back(at->first);
     }
+  }
+
+  bool launches_graphs(std::string_view call) const {
+    return std::ranges::find(graphs_, call) != graphs_.end();
   }
 
   /// "kernel", "copy", "set", "graph", "wait_stream", ...; empty: not known.
@@ -55,12 +61,15 @@ class CallNames {
 
  private:
   std::map<std::string, std::string, std::less<>> kinds_;
+  std::vector<std::string> graphs_;  // asked for each piece of device work
 };
 
-std::string_view kind_of_call(std::string_view name) {
+const CallNames& call_names() {
   static const CallNames names;
-  return names.kind(name);
+  return names;
 }
+
+std::string_view kind_of_call(std::string_view name) { return call_names().kind(name); }
 
 // data/names/kernels.json
 class KernelNames {
@@ -123,7 +132,7 @@ bool is_copy_call(std::string_view name) { return kind_of_call(name) == "copy"; 
 bool is_kernel_call(std::string_view name) { return kind_of_call(name) == "kernel"; }
 
 bool is_graph_launch_call(std::string_view name) {
-  return kind_of_call(name) == "graph" || name.ends_with("GraphLaunch");
+  return name.ends_with("GraphLaunch") || call_names().launches_graphs(name);
 }
 
 SyncKind sync_kind(std::string_view name) {

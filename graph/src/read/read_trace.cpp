@@ -264,6 +264,10 @@ class TraceReader {
   using Complaint = std::optional<std::pair<std::string, std::string>>;
 
   Complaint keep(const RawEvent& event) {
+    // The oldest traces write no phase at all; everything with a duration is a complete event.
+    if (event.phase == "X" || event.phase.empty()) {
+      return keep_complete(event, !event.duration.empty());
+    }
     if (event.phase == "M") {
       if (event.name == "thread_name" && !event.thread_label.empty()) {
         thread_labels_.emplace_back(thread_key(event), std::string(event.thread_label));
@@ -272,13 +276,9 @@ class TraceReader {
       if (event.name == "process_name") name_process(event);
       return {};
     }
-    // The oldest traces write no phase at all; everything with a duration is a complete event.
     if (event.phase == "B" || event.phase == "E") return border(event);
-    if (event.phase != "X" && !event.phase.empty()) {
-      if (event.name == "[memory]" && event.phase == "i") return memory_event(event);
-      return {};
-    }
-    return keep_complete(event, !event.duration.empty());
+    if (event.name == "[memory]" && event.phase == "i") return memory_event(event);
+    return {};
   }
 
   // An event with a duration; one that begins and ends in two parts gets it later.
