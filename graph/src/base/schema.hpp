@@ -18,7 +18,7 @@ struct Schema {
 namespace schemas {
 
 inline constexpr Schema kAllocatorSnapshot = {"perfmodel-allocator-snapshot", 1, 0};
-inline constexpr Schema kAnalyze = {"perfmodel-analyze"};
+inline constexpr Schema kAnalyze = {"perfmodel-analyze", 1, 1};
 inline constexpr Schema kArchitecture = {"perfmodel-architecture"};
 inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
@@ -41,13 +41,13 @@ inline constexpr Schema kMeasuredMachine = {"perfmodel-measured-machine"};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
-inline constexpr Schema kMemory = {"perfmodel-memory", 1, 0};
-inline constexpr Schema kOptimize = {"perfmodel-optimize"};
-inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
-inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 6};
-inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};
-inline constexpr Schema kReport = {"perfmodel-report"};
-inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
+inline constexpr Schema kMemory = {"perfmodel-memory", 1, 1};
+inline constexpr Schema kOptimize = {"perfmodel-optimize", 1, 1};
+inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 3};
+inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 7};
+inline constexpr Schema kReplay = {"perfmodel-replay", 1, 3};
+inline constexpr Schema kReport = {"perfmodel-report", 1, 1};
+inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 3};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 2};
 inline constexpr Schema kShardStudy = {"perfmodel-shard-study"};
 inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 2};
@@ -60,10 +60,10 @@ inline constexpr Schema kSyncWorkers = {"perfmodel-sync-workers"};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
-inline constexpr Schema kTrace = {"perfmodel-trace", 1, 4};
-inline constexpr Schema kTraceComparison = {"perfmodel-trace-comparison", 1, 0};
+inline constexpr Schema kTrace = {"perfmodel-trace", 1, 5};
+inline constexpr Schema kTraceComparison = {"perfmodel-trace-comparison", 1, 1};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
-inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 3};
+inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 4};
 
 }  // namespace schemas
 
