@@ -254,7 +254,7 @@ def chakra(path):
     message = lambda data: varint(len(data)) + data
     text = message(field(1, b"0.0.4"))
     for i in range(3):
-        node = b"\x08" + varint(i + 1) + field(2, b"n" * (22 * MIB)) + b"\x18\x04"
+        node = b"\x08" + varint(i + 1) + field(2, b"n" * (22 * MIB)) + b"\x18\x04\x38\x05"  # of 5 us
         text += message(node)
     path.write_bytes(gzip.compress(text, 9))
     return path, len(text) // path.stat().st_size
