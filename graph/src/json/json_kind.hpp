@@ -26,9 +26,7 @@ class JsonKind {
   /// ", found a timed (Kineto) trace", as the end of a message; empty if nothing tells.
   std::string found() const;
   /// Documents of this kind are several objects in a row, so that the first one's end is an error.
-  bool is_sequence() const {
-    return !whole_ && (kind_ == Kind::kChakra || kind_ == Kind::kNsight);
-  }
+  bool is_sequence() const { return !whole_ && (kind_ == Kind::kChakra || kind_ == Kind::kNsight); }
   bool is_graph() const { return kind_ == Kind::kGraph; }
   bool is_trace() const { return kind_ == Kind::kTrace; }
 

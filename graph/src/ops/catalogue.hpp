@@ -60,9 +60,7 @@ struct Positions {
   constexpr Positions(std::initializer_list<int> positions) {
     for (int position : positions) add(static_cast<std::size_t>(position));
   }
-  constexpr void add(std::size_t position) {
-    bits |= 1u << position;
-  }
+  constexpr void add(std::size_t position) { bits |= 1u << position; }
   constexpr Positions without(Positions others) const {
     Positions rest;
     rest.bits = bits & ~others.bits;

@@ -30,8 +30,8 @@ void note_steps(Trace& trace);
 /// Whether the trace is of one process. Errors: device work launched by several.
 Result<void> check_one_process(const Trace& trace);
 
-/// Whether the kernels of the trace are of one device, as a graph of a step assumes. Errors: they are
-/// of several.
+/// Whether the kernels of the trace are of one device, as a graph of a step assumes. Errors: they
+/// are of several.
 Result<void> check_one_device(const Trace& trace);
 
 }  // namespace perfmodel

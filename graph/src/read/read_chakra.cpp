@@ -870,7 +870,8 @@ class ChakraReader {
 
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
   auto bytes = ChakraBytes::open(file, options);
-  auto trace = bytes ? ChakraReader(std::move(*bytes), file, options).run() : Unexpected{bytes.error()};
+  auto trace =
+      bytes ? ChakraReader(std::move(*bytes), file, options).run() : Unexpected{bytes.error()};
   if (!trace) trace.error().file = file;
   return trace;
 }

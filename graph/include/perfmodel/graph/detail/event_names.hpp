@@ -36,9 +36,9 @@ SyncKind sync_kind(std::string_view name);
 /// ("gemm", "norm", ...); empty for names that say nothing.
 std::string_view kind_of_kernel(std::string_view name);
 
-/// A kernel that moves data between ranks: NCCL's, RCCL's, oneCCL's, HCCL's, and those of libraries
-/// without a collective library below them (DeepEP, NVSHMEM, custom all-reduces, ...). A kernel that
-/// a compiler generated and named after the ops around it is none.
+/// Whether a kernel moves data between ranks: kernels of NCCL, RCCL, oneCCL and HCCL, and of
+/// libraries that communicate without them (DeepEP, NVSHMEM, custom all-reduces, ...). Kernels that
+/// a compiler generated and named after the surrounding ops do not.
 bool is_collective_kernel(std::string_view name);
 
 /// Prefix match on "ProfilerStep#".

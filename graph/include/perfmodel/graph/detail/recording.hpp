@@ -2,15 +2,16 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace perfmodel {
 
 /// Something that cannot have happened as a recording tells it, and what the reader made of it.
 struct RecordingFinding {
-  std::string kind;        ///< stable name for programs: "overlap_on_stream", "stamp_far_off", ...
-  std::size_t count = 0;   ///< events (or steps) that it concerns
-  std::string sentence;    ///< for people, with the count
+  std::string kind;       ///< stable name for programs: "overlap_on_stream", "stamp_far_off", ...
+  std::size_t count = 0;  ///< events (or steps) that it concerns
+  std::string sentence;   ///< for people, with the count
 };
 
 /// What the check of a recording found. Empty: nothing was odd.

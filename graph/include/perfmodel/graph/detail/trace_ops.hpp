@@ -29,9 +29,10 @@ struct TraceIteration {
 /// ProfilerStep#N annotations; without any, the intervals between successive ends of one optimizer,
 /// from `Optimizer.step#` annotations (the part before the first end is no whole step).
 ///
-/// Of several optimizers the one that steps most often counts, of equally many the last one; those
-/// of one class are told apart by their ops. An optimizer within another is part of it. An interval
-/// in most of which nothing was recorded lies between two windows of a schedule and is no step.
+/// If several optimizers step, the most frequent one marks the steps; if they step equally often,
+/// the last one does. Optimizers of one class differ by their ops. An optimizer within another is
+/// part of it. An interval is no step if nothing was recorded for most of it: it lies between two
+/// windows of a schedule.
 std::vector<TraceIteration> iterations(const Trace& trace);
 
 /// Whether two steps follow each other: ProfilerStep#3 and #4; of steps without numbers, where one
