@@ -132,19 +132,32 @@ void keep_one_optimizer(std::vector<OptimizerStep>& steps) {
   }
 }
 
-// The longest stretch of an interval in which no host event runs.
-std::int64_t longest_hole(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> busy;
-  for (const HostEvent& event : trace.host) {
-    if (event.end_ns() > begin_ns && event.start_ns < end_ns) {
-      busy.emplace_back(event.start_ns, event.end_ns());
+using Stretches = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+// When any host event runs: stretches in the order of time that do not touch.
+Stretches busy_stretches(const Trace& trace) {
+  Stretches events;
+  for (const HostEvent& event : trace.host) events.emplace_back(event.start_ns, event.end_ns());
+  std::ranges::sort(events);
+  Stretches made;
+  for (const auto& [start, end] : events) {
+    if (made.empty() || start > made.back().second) {
+      made.emplace_back(start, end);
+    } else {
+      made.back().second = std::max(made.back().second, end);
     }
   }
-  std::ranges::sort(busy);
+  return made;
+}
+
+// The longest part of an interval in which no host event runs.
+std::int64_t longest_hole(const Stretches& busy, std::int64_t begin_ns, std::int64_t end_ns) {
   std::int64_t longest = 0, covered_to = begin_ns;
-  for (const auto& [start, end] : busy) {
-    longest = std::max(longest, start - covered_to);
-    covered_to = std::max(covered_to, end);
+  auto at =
+      std::ranges::lower_bound(busy, begin_ns, {}, [](const auto& span) { return span.second; });
+  for (; at != busy.end() && at->first < end_ns; ++at) {
+    longest = std::max(longest, at->first - covered_to);
+    covered_to = std::max(covered_to, at->second);
   }
   return std::max(longest, end_ns - covered_to);
 }
@@ -157,9 +170,14 @@ void leave_out_borders_of_windows(const Trace& trace, std::vector<TraceIteration
   for (const TraceIteration& step : steps) lengths.push_back(step.end_ns - step.begin_ns);
   const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>((lengths.size() - 1) / 2);
   std::nth_element(lengths.begin(), middle, lengths.end());
-  std::erase_if(steps, [&, usual = *middle](const TraceIteration& step) {
-    const std::int64_t length = step.end_ns - step.begin_ns;
-    return length > kLong * usual && 2 * longest_hole(trace, step.begin_ns, step.end_ns) > length;
+  const auto is_long = [usual = *middle](const TraceIteration& step) {
+    return step.end_ns - step.begin_ns > kLong * usual;
+  };
+  if (std::ranges::none_of(steps, is_long)) return;
+  const Stretches busy = busy_stretches(trace);
+  std::erase_if(steps, [&](const TraceIteration& step) {
+    return is_long(step) &&
+           2 * longest_hole(busy, step.begin_ns, step.end_ns) > step.end_ns - step.begin_ns;
   });
 }
 
