@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -215,21 +216,26 @@ class Linker {
       ++housed;
     };
     std::size_t next = 0;
-    std::vector<std::int32_t> waiting;  // calls before the work at hand
+    std::map<std::int32_t, std::vector<std::int32_t>> waiting;  // by thread: calls before the work
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (one_by_one) {
         move_in(work[i], calls[i]);
         continue;
       }
-      while (next < calls.size() && host(calls[next]).start_ns <= gpu(work[i]).start_ns) {
-        waiting.push_back(calls[next++]);
+      for (; next < calls.size() && host(calls[next]).start_ns <= gpu(work[i]).start_ns; ++next) {
+        waiting[host(calls[next]).thread].push_back(calls[next]);
       }
-      for (auto at = waiting.rbegin(); at != waiting.rend(); ++at) {
-        if (!fits(work[i], *at)) continue;
-        move_in(work[i], *at);
-        waiting.erase(std::next(at).base());
-        break;
+      std::vector<std::int32_t>* latest = nullptr;
+      const std::int32_t launch = gpu(work[i]).launch;
+      for (auto& [thread, of_thread] : waiting) {
+        if (of_thread.empty() || (launch >= 0 && host(launch).thread != thread)) continue;
+        if (!latest || host(latest->back()).start_ns < host(of_thread.back()).start_ns) {
+          latest = &of_thread;
+        }
       }
+      if (!latest) continue;
+      move_in(work[i], latest->back());
+      latest->pop_back();
     }
     return housed;
   }

@@ -40,10 +40,14 @@ void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     if (note_of.contains(trace.host[i].file_order)) noted.push_back(static_cast<std::int32_t>(i));
   }
+  std::vector<std::int8_t> by_name(trace.names.size(), -1);  // asked once each
+  const auto is_collective = [&](const GpuEvent& event) {
+    auto& known = by_name[event.name];
+    if (known < 0) known = is_collective_kernel(trace.name(event)) ? 1 : 0;
+    return known == 1;
+  };
   for (GpuEvent& event : trace.gpu) {
-    if (event.collective >= 0 || event.launch < 0 || !is_collective_kernel(trace.name(event))) {
-      continue;
-    }
+    if (event.collective >= 0 || event.launch < 0 || !is_collective(event)) continue;
     const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
     const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
     if (after == noted.begin()) continue;
