@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every table of this folder again from the public traces (statistics only).
+# Makes every table of this folder again, from the public traces and those of data/measurements (statistics only).
 # Usage: data/overheads/extract.sh TRACES_FOLDER [PERFPREDICT]
 set -euo pipefail
 
@@ -16,7 +16,7 @@ table() {
     if [[ $2 == - ]]; then graph_files+=(-); else graph_files+=("$traces/$2.json.gz"); fi
     shift 2
   done
-  "$perfpredict" overheads "${trace_files[@]}" --graph "${graph_files[@]}" -o "$here/$name.json" >/dev/null
+  "$perfpredict" overheads "${trace_files[@]}" --graph "${graph_files[@]}" --as-recorded -o "$here/$name.json" >/dev/null
   echo "$name.json: $(wc -c <"$here/$name.json") bytes"
 }
 
@@ -53,6 +53,36 @@ pool rtx-2080-ti linear_rtx2080ti resnet18_rtx2080ti
 pool a100-sxm-40gb rm_8gpu_a100 resnet50_ddp_a100
 table h100-sxm-80gb bert_small_infer_h100_torch26_kineto -
 table mi250 minitoy_train_mi250_rocm62_kineto -
-# One host for every GPU: that of the V100 server, in the middle of the servers.
-pool reference --host dlrm_v100 dlrm_v100 rm_8gpu_a100 linear_rtx2080ti resnet18_rtx2080ti \
-  bert_small_infer_h100 resnet50_ddp_a100 minitoy_mi250
+servers=(dlrm_v100 rm_8gpu_a100 linear_rtx2080ti resnet18_rtx2080ti bert_small_infer_h100 resnet50_ddp_a100 minitoy_mi250)
+# The host of the V100 server, in the middle of the servers, as its profiler slowed it.
+pool v100-server-2023 --host dlrm_v100 "${servers[@]}"
+
+# One host for every GPU, without a profiler: the programs above and those that data/measurements has traces of for
+# training, on the H200, one table each. What the profiler added is taken out by the H100's steps for training, which
+# nobody recorded; the H200's steps judge.
+measurements=$here/../measurements
+own=$(mktemp -d)
+trap 'rm -rf "$own"' EXIT
+python3 - "$measurements/h200-sxm-141gb" >"$own/programs" <<'PROGRAMS'
+import collections, json, sys
+points = json.load(open(sys.argv[1] + "/index.json"))["points"]
+programs = collections.defaultdict(list)
+for point in points:
+    if "kineto" in point["files"] and point["split"] == "train":
+        programs[point["workload"]].append(f"{sys.argv[1]}/{point['key']}.kineto.json.gz")
+for name, files in programs.items():
+    print(name, *files)
+PROGRAMS
+files=()
+for program in "${servers[@]}"; do files+=("$here/programs/$program.json"); done
+while read -r name traces; do
+  # shellcheck disable=SC2086
+  "$perfpredict" overheads $traces --as-recorded -o "$own/h200-$name.json" >/dev/null
+  files+=("$own/h200-$name.json")
+done <"$own/programs"
+"$perfpredict" overheads --pool "${files[@]}" --host dlrm_v100 -o "$own/recorded.json" >/dev/null
+factors=$(python3 "$here/without_collector.py" "$own/recorded.json" "$measurements/h100-sxm-80gb" \
+  --graphs "$measurements/h200-sxm-141gb" --perfpredict "$perfpredict")
+echo "without the profiler: $factors"
+"$perfpredict" overheads --pool "${files[@]}" --host dlrm_v100 --without-collector "$factors" -o "$here/reference.json" >/dev/null
+echo "reference.json: $(wc -c <"$here/reference.json") bytes"

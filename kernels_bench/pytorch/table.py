@@ -84,7 +84,7 @@ class Predictor:
             path = self.scratch / f"{key}.json"
             traces = [self.folder / p["files"]["kineto"] for p in points]
             graphs = [str(self.folder / p["files"]["et"]) if "et" in p["files"] else "-" for p in points]
-            ok = bool(traces) and self._run("overheads", *traces, "--graph", *graphs, "-o", path) is not None
+            ok = bool(traces) and self._run("overheads", *traces, "--graph", *graphs, "--as-recorded", "-o", path) is not None
             self._tables[key] = path if ok else None
         return self._tables[key]
 

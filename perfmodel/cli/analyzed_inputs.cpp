@@ -114,7 +114,7 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
   for (std::size_t i = 0; i < programs->size(); ++i) {
     auto rank = std::make_unique<TargetInputs>();
     rank->program = std::move((*programs)[i]);
-    if (auto loaded = load_target(arguments.target, arguments.files[i], *rank); !loaded) {
+    if (auto loaded = load_target(arguments.target, *rank); !loaded) {
       return Unexpected{loaded.error()};
     }
     if (programs->size() > 1) rank->target.options.recorded_waits = false;
@@ -136,7 +136,8 @@ void add_analyzed(CLI::App& app, AnalyzedArguments& arguments) {
                  "How the GPUs are connected: a known name or a file (default: the usual node)")
       ->type_name("NAME");
   add_overheads_option(app, arguments.target.overheads, kOverheadsHelp);
-  add_scale_host(app, arguments.target.host_scale);
+  add_measured_step(app, arguments.target.measured,
+                    add_scale_host(app, arguments.target.host_scale));
   add_models_option(app, arguments.target.models);
   add_reading(app, arguments.reading);
   add_anonymize(app, arguments.anonymizer);

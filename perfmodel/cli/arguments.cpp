@@ -115,8 +115,9 @@ void add_widths(CLI::App& app, const std::string& name,
   app.add_option_function<std::string>(name, parse, help)->type_name("W-W-...");
 }
 
-void add_scale_host(CLI::App& app, double& scale) {
-  app.add_option("--scale-host", scale, "Multiply the host's own time; above 1 is a slower host")
+CLI::Option* add_scale_host(CLI::App& app, double& scale) {
+  return app
+      .add_option("--scale-host", scale, "Multiply the host's own time; above 1 is a slower host")
       ->check(between(1 / kMostHostScale, kMostHostScale))
       ->capture_default_str()
       ->type_name("X");

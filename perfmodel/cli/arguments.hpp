@@ -48,12 +48,13 @@ std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text);
 void add_widths(CLI::App& app, const std::string& name,
                 std::optional<std::vector<std::int64_t>>& widths, const std::string& help);
 
-/// Help of `--overheads` where it says what a prediction takes.
+/// Help of `--host` where it says what a prediction takes.
 inline const std::string kOverheadsHelp =
-    "Host overheads: reference (one host for every GPU, the default), measured (the table recorded "
-    "beside the GPU) or a table from `overheads`";
+    "Whose host: reference (one for every GPU, without a profiler; the default), measured "
+    "(recorded "
+    "beside the GPU), v100-server-2023 (under its profiler) or a table from `overheads`";
 
 /// `--scale-host X`.
-void add_scale_host(CLI::App& app, double& scale);
+CLI::Option* add_scale_host(CLI::App& app, double& scale);
 
 }  // namespace perfmodel::cli

@@ -47,14 +47,14 @@ std::string machine_flags(const OptimizeArguments& arguments) {
     flags += " --topology " + shell_word(arguments.target.topology);
   return flags;
 }
-std::string predict_flags(const OptimizeArguments& arguments) {
+// `host_scale`: as asked for, or as a measured step tells.
+std::string predict_flags(const OptimizeArguments& arguments, double host_scale) {
   std::string flags = machine_flags(arguments);
   if (!arguments.target.overheads.empty())
     flags += " --overheads " + shell_word(arguments.target.overheads);
   if (arguments.target.models != "learned")
     flags += " --models " + shell_word(arguments.target.models);
-  if (arguments.target.host_scale != 1)
-    flags += fmt::format(" --scale-host {:g}", arguments.target.host_scale);
+  if (host_scale != 1) flags += fmt::format(" --scale-host {:g}", host_scale);
   return flags;
 }
 
@@ -88,14 +88,14 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   auto programs = read_programs({arguments.graph}, arguments.reading);
   if (!programs) return Unexpected{programs.error()};
   inputs.program = std::move(programs->front());
-  if (auto loaded = load_target(arguments.target, arguments.graph, inputs); !loaded) return loaded;
+  if (auto loaded = load_target(arguments.target, inputs); !loaded) return loaded;
   OptimizeOptions options = arguments.options;
   if (arguments.memory_limit_gb) options.memory_limit_bytes = 1e9 * *arguments.memory_limit_gb;
   const auto objective = advice_objective(arguments.objective);
   if (!objective) return Unexpected{objective.error()};
   options.objective = *objective;
   options.graph_file = shell_word(arguments.graph);
-  options.predict_flags = predict_flags(arguments);
+  options.predict_flags = predict_flags(arguments, inputs.target.options.host_scale);
   options.machine_flags = machine_flags(arguments);
   options.topology = arguments.target.topology;
   auto advice = optimize(inputs.program.graph, inputs.target, options);
@@ -161,7 +161,8 @@ Command optimize_command(CLI::App& parent) {
       ->capture_default_str()
       ->type_name("N");
   add_overheads_option(*app, arguments->target.overheads, kOverheadsHelp);
-  add_scale_host(*app, arguments->target.host_scale);
+  add_measured_step(*app, arguments->target.measured,
+                    add_scale_host(*app, arguments->target.host_scale));
   add_models_option(*app, arguments->target.models);
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");

@@ -5,12 +5,17 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
 #include "cli11.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "overheads/anonymous_table.hpp"
 #include "overheads/pool_overheads.hpp"
+#include "overheads_option.hpp"
+#include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "read_files.hpp"
@@ -25,7 +30,8 @@ struct OverheadsArguments {
   double profiler_cost_us = 0;
   Window iterations;
   ReadOptions reading;
-  bool json = false, pool = false, keep_names = false;
+  bool json = false, pool = false, keep_names = false, as_recorded = false;
+  std::vector<std::string> without_collector;
   std::size_t top = 10;
 };
 
@@ -41,12 +47,27 @@ std::string command_line(const OverheadsArguments& arguments) {
   if (arguments.profiler_cost_us > 0) {
     text += fmt::format(" --profiler-cost {}", arguments.profiler_cost_us);
   }
+  if (arguments.as_recorded) text += " --as-recorded";
+  if (!arguments.without_collector.empty()) {
+    text += fmt::format(" --without-collector {}", fmt::join(arguments.without_collector, ","));
+  }
   if (arguments.iterations) {
     text += fmt::format(" --iterations {}:{}", arguments.iterations->first,
                         arguments.iterations->second);
   }
   if (!arguments.scale_to.empty()) text += " --scale-to " + file_name(arguments.scale_to);
   return text;
+}
+
+// What the traces are of is told by the first one.
+Result<void> take_collector_out(OverheadTable& table, const OverheadSource& first) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  OverheadTables tables(*data);
+  if (first.graph) return tables.take_collector_out(table, *first.trace, *first.graph);
+  const auto made = graph_from_trace(*first.trace);
+  if (!made) return Unexpected{made.error()};
+  return tables.take_collector_out(table, *first.trace, made->graph);
 }
 
 Result<OverheadTable> extract(const OverheadsArguments& arguments) {
@@ -78,9 +99,41 @@ Result<OverheadTable> extract(const OverheadsArguments& arguments) {
                                            .profiler_cost_us = arguments.profiler_cost_us,
                                            .iterations = arguments.iterations});
   if (!table) return table;
+  if (*method == OverheadMethod::kContext && !arguments.as_recorded) {
+    if (auto done = take_collector_out(*table, sources.front()); !done)
+      return Unexpected{done.error()};
+  }
   table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
   table->command = command_line(arguments);
   return table;
+}
+
+// "T4=1.5": a factor of a term.
+Result<TermFactors> factors_of(const std::vector<std::string>& texts) {
+  TermFactors factors;
+  factors.fill(0);
+  for (const std::string& text : texts) {
+    const std::size_t sign = std::min(text.find('='), text.size());
+    const auto term = std::ranges::find(kHostTerms, text.substr(0, sign), &HostTerm::name);
+    double factor = 0;
+    const bool is_number =
+        read_decimal(std::string_view(text).substr(std::min(sign + 1, text.size())), factor);
+    if (term == std::ranges::end(kHostTerms) || !is_number ||
+        !(factor >= 0.001 && factor <= 1000)) {
+      return fail(
+          ErrorCode::kUnknownName,
+          fmt::format("expected TERM=FACTOR with T1, T2, T3, T4, T5 or TX and a factor from "
+                      "0.001 to 1000, found {}",
+                      text));
+    }
+    factors[static_cast<std::size_t>(term - std::ranges::begin(kHostTerms))] = factor;
+  }
+  if (std::ranges::count(factors, 0.0) > 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a factor for each of T1, T2, T3, T4, T5 and TX, found {}",
+                            fmt::join(texts, ",")));
+  }
+  return factors;
 }
 
 // The positional files are tables of one program each.
@@ -95,7 +148,14 @@ Result<OverheadTable> pool(const OverheadsArguments& arguments) {
         {.name = std::filesystem::path(file).stem().string(), .table = &tables.back()});
   }
   auto pooled = pool_overheads(members, arguments.host);
-  if (pooled) pooled->command = command_line(arguments);
+  if (!pooled) return pooled;
+  if (!arguments.without_collector.empty()) {
+    const auto factors = factors_of(arguments.without_collector);
+    if (!factors) return Unexpected{factors.error()};
+    scale_terms(*pooled, *factors);
+    pooled->without_collector = *factors;
+  }
+  pooled->command = command_line(arguments);
   return pooled;
 }
 
@@ -139,6 +199,8 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
   head.row("method", std::string(to_string(table.method)));
   head.row("sources", fmt::format("{}", fmt::join(table.sources, ", ")));
   head.row("iterations", grouped(table.iterations));
+  head.row("collector", std::string(to_string(table.collector)) +
+                            (table.without_collector ? ", taken out" : ""));
   if (table.profiler_cost_us > 0) {
     head.row("profiler cost", fmt::format("{} µs per event, subtracted", table.profiler_cost_us));
   }
@@ -262,9 +324,15 @@ Command overheads_command(CLI::App& parent) {
       ->check(CLI::IsMember({"context", "lin", "raw"}))
       ->capture_default_str();
   app->add_option("--profiler-cost", arguments->profiler_cost_us,
-                  "Microseconds to subtract per recorded event")
+                  "With --method lin: microseconds to subtract per recorded event")
       ->check(at_least(0))
       ->type_name("US");
+  add_as_recorded(*app, arguments->as_recorded);
+  app->add_option("--without-collector", arguments->without_collector,
+                  "With --pool: factors that take out of each term what recording added to it")
+      ->needs(pool)
+      ->delimiter(',')
+      ->type_name("TERM=FACTOR,...");
   add_window(*app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1 of each trace, counted from 0");
   app->add_option(

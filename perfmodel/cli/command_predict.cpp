@@ -11,6 +11,8 @@
 #include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "measured_step_option.hpp"
+#include "overheads/own_host.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
@@ -44,9 +46,10 @@ struct PredictArguments {
   Window iterations, kernel_iterations, against_iterations;
   ReadOptions reading;
   bool json = false, missing_collectives = false;
-  bool full = false, burst = false, cuda_graphs = false, compiled = false;
+  bool full = false, burst = false, cuda_graphs = false, compiled = false, as_recorded = false;
   std::optional<std::size_t> top;
   MixedArguments mixed;
+  TimedStep measured;
 };
 
 constexpr std::size_t kWhatIfSteps = 10, kRowsOfFull = 10, kRowsOfAgainst = 8;
@@ -83,6 +86,7 @@ class Run {
     if (!inputs) return Unexpected{inputs.error()};
     if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
+    if (auto matched = match(*inputs); !matched) return Unexpected{matched.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     for (RankPrediction& rank : report_.ranks) {
       if (const auto batch = samples_per_step(rank.graph)) rank.prediction.batch = *batch;
@@ -105,26 +109,30 @@ class Run {
   Result<void> read_tables(const std::filesystem::path& data,
                            const std::vector<RecordedProgram>& inputs) {
     std::vector<std::string> files = arguments_.overheads;
-    if (files.empty() && inputs.front().trace) return own_tables(inputs);
-    if (files.empty()) files.emplace_back();
     OverheadTables tables(data);
+    if (files.empty() && inputs.front().trace) return own_tables(inputs, tables);
+    if (files.empty()) files.emplace_back();
     for (const std::string& file : files) {
       auto chosen = tables.choose(file, report_.gpu);
       if (!chosen) return Unexpected{chosen.error()};
       if (!chosen->warning.empty()) warn(chosen->warning);
+      if (is_recorded() && chosen->table->without_collector) {
+        chosen->table = std::make_shared<const OverheadTable>(as_recorded(*chosen->table));
+      }
       tables_.push_back(std::move(*chosen));
     }
     return {};
   }
 
-  Result<void> own_tables(const std::vector<RecordedProgram>& inputs) {
+  // What is compared with a trace has the trace's profiler.
+  bool is_recorded() const { return arguments_.as_recorded || !arguments_.against.empty(); }
+
+  Result<void> own_tables(const std::vector<RecordedProgram>& inputs, OverheadTables& tables) {
     for (const RecordedProgram& input : inputs) {
-      const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
-      auto table = extract_overheads(std::span(&source, 1), {});
-      if (!table) return Unexpected{table.error()};
-      for (const std::string& warning : table->warnings) warn(warning);
-      tables_.push_back({.file = file_name(input.trace->source),
-                         .table = std::make_shared<const OverheadTable>(std::move(*table))});
+      auto own = tables.own(*input.trace, input.graph, is_recorded());
+      if (!own) return Unexpected{own.error()};
+      for (const std::string& warning : own->table->warnings) warn(warning);
+      tables_.push_back(std::move(*own));
     }
     return {};
   }
@@ -187,7 +195,12 @@ class Run {
                                .overheads_gpu = chosen.table->gpu,
                                .overheads_sources = chosen.table->sources,
                                .overheads_programs = chosen.table->programs,
-                               .host_scale = arguments_.host_scale});
+                               .host_scale = arguments_.host_scale,
+                               .without_collector = chosen.table->without_collector.has_value()});
+      if (inputs[i].trace) {
+        report_.ranks.back().recorded_us =
+            recorded_step_us(*inputs[i].trace, arguments_.iterations);
+      }
       if (auto read = read_kernel_times(i); !read) return read;
       if (auto read = own_kernel_times(i, inputs[i]); !read) return read;
     }
@@ -223,7 +236,9 @@ class Run {
     auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, arguments_.iterations);
     if (!found) return Unexpected{found.error()};
     kernel_times_[index] = std::move(found->times);
-    own_use_ = found->use;
+    // Nothing tells what a step's kernels take on their own GPU better than the step itself.
+    const bool own_gpu = kernel_times_[index]->other_gpu.empty();
+    own_use_ = own_gpu ? KernelTimes::Use::kAll : found->use;
     if (own_use_ == KernelTimes::Use::kAll) {
       rank.kernel_times_file = file_name(input.trace->source);
     }
@@ -238,9 +253,8 @@ class Run {
   }
 
   PredictOptions options_of(std::size_t rank) const {
-    PredictOptions options{.recorded_waits = is_alone(),
-                           .models = &models_,
-                           .world_size = arguments_.world};
+    PredictOptions options{
+        .recorded_waits = is_alone(), .models = &models_, .world_size = arguments_.world};
     options.keep_calls = !arguments_.timeline.empty();
     if (!arguments_.strategy.empty()) {
       options.scale_out =
@@ -257,13 +271,31 @@ class Run {
     }
     options.use = own_use_.value_or(report_.use);
     options.what_if_steps = kWhatIfSteps;
-    options.host_scale = arguments_.host_scale;
+    options.host_scale = scales_ ? scales_->host : arguments_.host_scale;
+    options.device_scale = scales_ ? scales_->device : 1;
     options.sustained = !arguments_.burst;
     options.launching = launching_of(arguments_);
     options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
     if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
     return options;
+  }
+
+  // The host that a measured step tells.
+  Result<void> match(std::vector<RecordedProgram>& inputs) {
+    if (!arguments_.measured.us) return {};
+    RankPrediction& rank = report_.ranks.front();
+    RecordedProgram& program = inputs.front();
+    std::swap(program.graph, rank.graph);
+    auto scales = match_measured(
+        arguments_.measured, program,
+        {.gpu = report_.gpu, .overheads = table_of(0).table.get(), .options = options_of(0)});
+    std::swap(program.graph, rank.graph);
+    if (!scales) return Unexpected{scales.error()};
+    scales_ = *scales;
+    rank.measured = RankPrediction::Measured{*arguments_.measured.us, *scales};
+    warn(measured_sentence(arguments_.measured, *scales));
+    return {};
   }
 
   Result<void> predict_ranks() {
@@ -409,6 +441,7 @@ class Run {
   std::vector<ChosenOverheads> tables_;
   std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
   std::optional<KernelTimes::Use> own_use_;               // of those of the traces themselves
+  std::optional<StepScales> scales_;                      // of a measured step
   std::optional<Trace> trace_;
   std::string trace_file_;
 };
@@ -435,6 +468,7 @@ void check_mixed(const PredictArguments& arguments) {
   refuse(!arguments.against.empty(), "--against");
   refuse(!arguments.rank_start.empty(), "--rank-start");
   refuse(!arguments.chakra.empty(), "--chakra");
+  refuse(arguments.measured.us.has_value(), "--measured-step");
   refuse(arguments.iterations.has_value(), "--iterations");
   refuse(arguments.strategy == "fsdp", "--strategy fsdp");
   if (arguments.overheads.size() > 1) {
@@ -453,6 +487,10 @@ void check_counts(PredictArguments& arguments) {
                                              std::to_string(count));
     }
   };
+  if (arguments.measured.us && graphs > 1) {
+    throw CLI::ValidationError("--measured-step", "expected the graph of one rank, found " +
+                                                      std::to_string(graphs) + " graphs");
+  }
   check("--overheads", arguments.overheads.size());
   check("--kernel-times", arguments.kernel_times.size());
   if (!arguments.against.empty() && arguments.against.size() != graphs) {
@@ -564,7 +602,8 @@ Command predict_command(CLI::App& parent) {
       ->required()
       ->type_name("NAME");
   add_overheads_option(*app, arguments->overheads, kOverheadsHelp + ", or one per graph");
-  add_scale_host(*app, arguments->host_scale);
+  add_as_recorded(*app, arguments->as_recorded);
+  add_measured_step(*app, arguments->measured, add_scale_host(*app, arguments->host_scale));
   add_mixed_flags(*app, arguments->mixed);
   auto* times = app->add_option("--kernel-times", arguments->kernel_times,
                                 "Take durations from a trace of the same program: one for all "

@@ -10,6 +10,7 @@
 #include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "measured_step_option.hpp"
 #include "output.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
@@ -42,6 +43,7 @@ struct WhatIfArguments {
   std::vector<Axis> axes;  // in the order of the command line
   std::int64_t world = 0;
   double host_scale = 1;
+  TimedStep measured;
   std::size_t threads = 0;
   ReadOptions reading;
   bool json = false, max_batch = false;
@@ -129,15 +131,6 @@ void warn_of_hosts(const std::vector<ChosenOverheads>& tables, WhatIfReport& rep
                    fmt::join(files, ", ")));
 }
 
-// A trace brings its own host, the same for every GPU.
-Result<ChosenOverheads> own_overheads(const RecordedProgram& input) {
-  const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
-  auto table = extract_overheads(std::span(&source, 1), {});
-  if (!table) return Unexpected{table.error()};
-  return ChosenOverheads{.file = file_name(input.trace->source),
-                         .table = std::make_shared<const OverheadTable>(std::move(*table))};
-}
-
 Result<void> use_own_kernel_times(Loaded& loaded, WhatIfReport& report) {
   if (!loaded.input.trace) return {};
   for (WhatIfTarget& target : report.targets) {
@@ -157,12 +150,7 @@ Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, What
   std::vector<std::string> names = arguments.gpus;
   if (!arguments.gpu.empty()) names.insert(names.begin(), arguments.gpu);
   OverheadTables tables(*data);
-  std::optional<ChosenOverheads> own;
-  if (loaded.input.trace && arguments.overheads.empty()) {
-    auto table = own_overheads(loaded.input);
-    if (!table) return Unexpected{table.error()};
-    own = std::move(*table);
-  }
+  std::optional<ChosenOverheads> own;  // of a trace: the same for every GPU
   loaded.models.reserve(names.size());
   std::vector<std::string> first;  // of the warnings
   for (const std::string& name : names) {
@@ -171,6 +159,12 @@ Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, What
     const auto known = [&](const WhatIfTarget& target) { return target.gpu.name == gpu->name; };
     if (std::ranges::any_of(report.targets, known)) continue;
     for (std::string& sentence : stand_ins(*gpu)) first.push_back(std::move(sentence));
+    if (!own && loaded.input.trace && arguments.overheads.empty()) {
+      auto found = tables.own(*loaded.input.trace, loaded.input.graph);
+      if (!found) return Unexpected{found.error()};
+      own = std::move(*found);
+      for (const std::string& warning : own->table->warnings) warn(report, warning);
+    }
     auto table = own ? Result<ChosenOverheads>(*own) : tables.choose(arguments.overheads, *gpu);
     if (!table) return Unexpected{table.error()};
     warn(report, table->warning);
@@ -229,6 +223,15 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   const ExecutionGraph& graph = loaded.input.graph;
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
   if (auto found = use_own_kernel_times(loaded, report); !found) return found;
+  if (arguments.measured.us) {
+    const auto scales = match_measured(arguments.measured, loaded.input, report.targets.front());
+    if (!scales) return Unexpected{scales.error()};
+    for (WhatIfTarget& target : report.targets) {
+      target.options.host_scale = scales->host;
+      target.options.device_scale = scales->device;
+    }
+    warn(report, measured_sentence(arguments.measured, *scales));
+  }
   for (const std::string& warning : graph.warnings) warn(report, warning);
   if (auto answered = answer(graph, arguments, report); !answered) return answered;
   for (const WhatIfAnswer& one : report.answers) {
@@ -345,7 +348,7 @@ Command whatif_command(CLI::App& parent) {
   app->add_flag("--max-batch", arguments->max_batch,
                 "Predict every variant at the largest batch that fits into its GPU");
   add_overheads_option(*app, arguments->overheads, kOverheadsHelp);
-  add_scale_host(*app, arguments->host_scale);
+  add_measured_step(*app, arguments->measured, add_scale_host(*app, arguments->host_scale));
   app->add_option("--world", arguments->world,
                   "Number of ranks, for collectives whose group size is not recorded")
       ->check(at_least(1))

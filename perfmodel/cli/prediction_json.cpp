@@ -283,6 +283,14 @@ Json prediction_json(const PredictionReport& report) {
                        {"copy", rounded(term_us(p, Term::kCopy))},
                        {"set", rounded(term_us(p, Term::kSet))}};
   json["communication"] = communication_json(p.communication);
+  if (const auto& recorded = report.ranks[report.slowest()].recorded_us) {
+    json["recorded"] = {{"e2e_us", rounded(*recorded)}};
+  }
+  if (const auto& measured = report.ranks.front().measured) {
+    json["measured_step"] = {{"us", rounded(measured->us)},
+                             {"host_scale", rounded(measured->scales.host)},
+                             {"device_scale", rounded(measured->scales.device)}};
+  }
   if (p.recorded_waits) {
     json["recorded_waits"] = {{"waiting_us", rounded(p.recorded_waits->waiting_us)},
                               {"step_without_us", rounded(p.recorded_waits->step_without_us)}};

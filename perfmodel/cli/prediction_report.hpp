@@ -9,6 +9,7 @@
 #include "explain/step_work.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/prediction.hpp"
@@ -34,7 +35,14 @@ struct RankPrediction {
   std::vector<std::string> overheads_sources;
   std::vector<OverheadProgram> overheads_programs;
   double host_scale = 1;
-  std::string kernel_times_file;  ///< empty: none
+  bool without_collector = false;     ///< the host's times lack what recording added to them
+  std::optional<double> recorded_us;  ///< of a trace: its steps as they were recorded
+  struct Measured {
+    double us = 0;
+    StepScales scales;  ///< that make the predicted step as long
+  };
+  std::optional<Measured> measured;  ///< what the user measured
+  std::string kernel_times_file;     ///< empty: none
   Prediction prediction;
   std::string against_file;  ///< trace that the prediction is compared with; empty: none
   std::optional<TraceComparison> against = {};

@@ -85,13 +85,20 @@ std::string headline(const View& view) {
 
 std::string host(const RankPrediction& rank) {
   std::string text = rank.overheads_file;
-  // A trace asked about itself: its host was slowed by what recorded it (docs/accuracy.md).
-  if (rank.overheads_file == rank.graph_file) text += ", slowed by its profiler";
+  if (rank.overheads_file == rank.graph_file) {
+    text += rank.without_collector ? ", without its profiler" : ", slowed by its profiler";
+  }
   if (rank.overheads_method == OverheadMethod::kLin) text += ", method lin";
   if (rank.host_scale != 1) {
     text += fmt::format(", its times multiplied by {}", rank.host_scale);
   }
   return text;
+}
+
+// The steps of a trace as they were recorded; empty: of a graph.
+std::string recorded(const View& view) {
+  if (!view.rank.recorded_us) return "";
+  return fmt::format("{} per batch, under the profiler", view.with_unit(*view.rank.recorded_us));
 }
 
 // Empty where all comes from the default models.
@@ -229,6 +236,7 @@ std::string facts(const View& view, const Explanation& made) {
   fact(several ? "slowest" : "graph", graph_title(view.rank));
   fact("GPU", fmt::format("{} ({})", view.report.gpu.title, view.report.gpu.name));
   fact("host", host(view.rank));
+  fact("recorded", recorded(view));
   fact("kernels", kernel_models(view));
   fact("iterations", iterations(view));
   fact("ranks", ranks(view));

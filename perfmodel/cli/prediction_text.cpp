@@ -64,9 +64,13 @@ class Renderer {
     }
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("host", host());
+    if (rank_.recorded_us) {
+      list.row("recorded", fmt::format("{} {} per batch, under the profiler",
+                                       time_(*rank_.recorded_us), time_.name()));
+    }
     if (report_.drawn) list.row("stragglers", drawn_text(report_));
     if (p_.e2e_high_us > p_.e2e_low_us) {
-      const auto& hosts = p_.coverage.own_launches ? kSameHosts : kOtherHosts;
+      const auto& hosts = p_.coverage.own_pace ? kSameHosts : kOtherHosts;
       list.row("range", fmt::format("{} to {} {} in nine of ten cases, hosts of {} to {} times the "
                                     "host time included",
                                     time_(p_.e2e_low_us), time_(p_.e2e_high_us), time_.name(),
@@ -112,6 +116,9 @@ class Renderer {
         if (program.left_out.empty()) names.push_back(program.name);
       }
       text = fmt::format("{}, learned from {}", rank_.overheads_file, joined(names, 6));
+    }
+    if (rank_.overheads_file == rank_.graph_file && rank_.without_collector) {
+      text += "; without its profiler";
     }
     if (p_.coverage.own_launches) text += "; launches as this program made them there";
     if (rank_.host_scale != 1) text += fmt::format("; {} × as slow", rank_.host_scale);
@@ -321,8 +328,8 @@ class Renderer {
       return percent_of(c.host_us_by_key_level[static_cast<std::size_t>(level)], host);
     };
     list.row("host time found by",
-             fmt::format("context {}, name {}, overall mean {}", share(KeyLevel::kContext),
-                         share(KeyLevel::kName), share(KeyLevel::kAll)));
+             fmt::format("context {}, name {}, kind {}, overall mean {}", share(KeyLevel::kContext),
+                         share(KeyLevel::kName), share(KeyLevel::kKind), share(KeyLevel::kAll)));
     text_ += list.text();
   }
 

@@ -1,26 +1,22 @@
 #include "target_inputs.hpp"
 
-#include <span>
 #include <utility>
 
-#include "arguments.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
-Result<void> use_trace(const TargetArguments& arguments, const std::string& file,
+Result<void> use_trace(const TargetArguments& arguments, OverheadTables& tables,
                        TargetInputs& inputs) {
   if (!inputs.program.trace) return {};
   if (arguments.overheads.empty()) {
-    const OverheadSource source{.trace = inputs.program.trace.get(),
-                                .graph = &inputs.program.graph};
-    auto table = extract_overheads(std::span(&source, 1), {});
-    if (!table) return Unexpected{table.error()};
-    inputs.overheads = {.file = file_name(file),
-                        .table = std::make_shared<const OverheadTable>(std::move(*table))};
+    auto own = tables.own(*inputs.program.trace, inputs.program.graph);
+    if (!own) return Unexpected{own.error()};
+    inputs.overheads = std::move(*own);
+    const auto& warnings = inputs.overheads.table->warnings;
+    inputs.warnings.insert(inputs.warnings.end(), warnings.begin(), warnings.end());
   }
   auto moved = kernel_times_on(inputs.program.graph, *inputs.program.trace, inputs.target.gpu);
   if (!moved) return Unexpected{moved.error()};
@@ -31,8 +27,7 @@ Result<void> use_trace(const TargetArguments& arguments, const std::string& file
 
 }  // namespace
 
-Result<void> load_target(const TargetArguments& arguments, const std::string& file,
-                         TargetInputs& inputs) {
+Result<void> load_target(const TargetArguments& arguments, TargetInputs& inputs) {
   auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
   inputs.chosen = std::move(*models);
@@ -47,7 +42,7 @@ Result<void> load_target(const TargetArguments& arguments, const std::string& fi
   if (!table) return Unexpected{table.error()};
   inputs.overheads = std::move(*table);
   inputs.target.gpu = std::move(*gpu);
-  if (auto used = use_trace(arguments, file, inputs); !used) return used;
+  if (auto used = use_trace(arguments, tables, inputs); !used) return used;
   if (!inputs.overheads.warning.empty()) inputs.warnings.push_back(inputs.overheads.warning);
   inputs.models = inputs.chosen.models;
   if (!arguments.topology.empty()) {
@@ -66,6 +61,13 @@ Result<void> load_target(const TargetArguments& arguments, const std::string& fi
       .recorded_waits = arguments.topology.empty(),
       .models = &*inputs.models,
       .host_scale = arguments.host_scale};
+  if (arguments.measured.us) {
+    const auto scales = match_measured(arguments.measured, inputs.program, inputs.target);
+    if (!scales) return Unexpected{scales.error()};
+    inputs.target.options.host_scale = scales->host;
+    inputs.target.options.device_scale = scales->device;
+    inputs.warnings.push_back(measured_sentence(arguments.measured, *scales));
+  }
   for (const std::string& warning : inputs.program.graph.warnings) {
     inputs.warnings.push_back(warning);
   }

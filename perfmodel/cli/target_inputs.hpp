@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "measured_step_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
@@ -18,6 +19,7 @@ namespace perfmodel::cli {
 struct TargetArguments {
   std::string gpu, overheads, models = "learned", topology;
   double host_scale = 1;
+  TimedStep measured = {};
 };
 
 /// What a WhatIfTarget points to.
@@ -32,10 +34,9 @@ struct TargetInputs {
   std::vector<std::string> warnings;
 };
 
-/// Fills all of `inputs` but its program, which `file` names and which stands there. A trace brings
+/// Fills all of `inputs` but its program, which stands there. A trace brings
 /// its own host, and times of kernels that have no model. `inputs` must not move afterwards.
 /// Errors: unknown names, those of readers.
-Result<void> load_target(const TargetArguments& arguments, const std::string& file,
-                         TargetInputs& inputs);
+Result<void> load_target(const TargetArguments& arguments, TargetInputs& inputs);
 
 }  // namespace perfmodel::cli

@@ -56,7 +56,7 @@ extern "C" {
 
 /* Version of this header. It grows when a function or field is added; the soname of the library
  * changes when one is taken away. */
-#define PERFMODEL_C_API_VERSION 5
+#define PERFMODEL_C_API_VERSION 6
 
 /* Version of the library that runs: at least that of the header it was compiled with. */
 PERFMODEL_C_API int perfmodel_c_api_version(void);
@@ -215,6 +215,8 @@ typedef struct perfmodel_options {
                           only of use with perfmodel_predict_full */
   const perfmodel_cancel* cancel; /* NULL: none */
   double host_scale; /* the host's own time is multiplied by it, above 1 is slower; 0 is 1 */
+  /* Since version 6: kernels' time, collectives apart, is multiplied by it; 0 is 1. */
+  double device_scale;
 } perfmodel_options;
 
 /* Figures of one step. `struct_size` is the caller's and stays. */
@@ -266,6 +268,16 @@ PERFMODEL_C_API perfmodel_status perfmodel_predict(const perfmodel_predictor* pr
                                                    const perfmodel_options* options,
                                                    perfmodel_totals* totals,
                                                    perfmodel_error* error);
+
+/* With which `host_scale` and `device_scale` the step that `options` asks for takes `measured_us`
+ * on `gpu`, as it was measured there: predictions of other batches, GPUs and ranks with them start
+ * from the truth. Scales of `options` do not count. Both results are 0 on failure. Since version
+ * 6. */
+PERFMODEL_C_API perfmodel_status perfmodel_match_step(const perfmodel_predictor* predictor,
+                                                      const perfmodel_graph* graph, const char* gpu,
+                                                      const perfmodel_options* options,
+                                                      double measured_us, double* host_scale,
+                                                      double* device_scale, perfmodel_error* error);
 
 /* One of many questions. */
 typedef struct perfmodel_question {

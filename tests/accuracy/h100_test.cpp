@@ -99,10 +99,10 @@ TEST(MeasuredOnH100, WholeStepsByDefault) {
   const std::vector<Step> steps = traced_steps(kGpu, "h200-sxm-141gb");
   ASSERT_EQ(steps.size(), 56u);
   const StepErrors errors = predict_steps(kGpu, steps);
-  EXPECT_LE(errors.step, 0.25);
+  EXPECT_LE(errors.step, 0.1);
   EXPECT_LE(errors.active, 0.063);
   EXPECT_LE(errors.median_active, 0.04);
-  EXPECT_GE(errors.inside, 0.75);
+  EXPECT_GE(errors.inside, 0.85);
 }
 
 }  // namespace h100_test

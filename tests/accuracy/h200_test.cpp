@@ -38,7 +38,7 @@ TEST(MeasuredOnH200, WholeStepsByDefault) {
   const StepErrors errors = predict_steps(kGpu, steps);
   // Steps of recurrent layers follow from an H100's (`recurrent_hopper_test.cpp`).
   EXPECT_LE(std::abs(errors.active_of.at("lstm-512x2-b32")), 0.15);
-  EXPECT_LE(errors.step, 0.18);
+  EXPECT_LE(errors.step, 0.12);
   EXPECT_LE(errors.active, 0.08);
   EXPECT_LE(errors.median_active, 0.076);
   EXPECT_GE(errors.inside, 0.85);

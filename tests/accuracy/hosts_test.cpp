@@ -48,15 +48,16 @@ TEST(ReferenceHost, IsBusyForTheSameTimeBesideEveryGpu) {
     most = std::max(most, us);
   }
   EXPECT_LE(most, 1.03 * least);
-  EXPECT_GT(least, 3000);
-  EXPECT_LT(most, 5500);
+  EXPECT_GT(least, 2500);
+  EXPECT_LT(most, 4000);
 }
 
 // Recordings with two collectors are brought there by the ops they share, since both are inflated
 // alike; the others by the factors of the pool.
 TEST(ReferenceHost, TablesOfProgramsAgreeOnAGraphThatNoneOfThemRan) {
   const ExecutionGraph graph = mlperf_dlrm();
-  const OverheadTable reference = read_overheads(kData / "overheads" / "reference.json").value();
+  const OverheadTable reference =
+      read_overheads(kData / "overheads" / "v100-server-2023.json").value();
   std::map<std::string, double> host;
   for (const OverheadProgram& program : reference.programs) {
     OverheadTable table = program_table(program.name);
@@ -84,10 +85,15 @@ TEST(ReferenceHost, TablesOfProgramsAgreeOnAGraphThatNoneOfThemRan) {
   EXPECT_EQ(minitoy.iterations, 1u);
   EXPECT_LT(minitoy.t1.all.count, 20u);
   host.erase("minitoy_mi250");
+  // ResNet-50 had two collectors, too, whose cost no shared op tells.
+  EXPECT_FALSE(program_table("resnet50_ddp_a100").unfit_for_pools.empty());
+  EXPECT_LE(host.at("resnet50_ddp_a100"), 1.5 * host.at("dlrm_v100"));
+  host.erase("resnet50_ddp_a100");
   std::vector<double> sorted;
   for (const auto& [name, us] : host) sorted.push_back(us);
   std::ranges::sort(sorted);
-  EXPECT_LE(sorted.back(), 1.25 * sorted.front());
+  // The program of inference knows no gradient, not even a kind of them.
+  EXPECT_LE(sorted.back(), 1.45 * sorted.front());
 }
 
 // ---- host time of a program from the other programs
@@ -104,10 +110,10 @@ class OtherPrograms : public ::testing::Test {
     if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   }
 
-  static OverheadTable learn(const Program& program, double cost_us = 0) {
+  static OverheadTable learn(const Program& program) {
     std::vector<OverheadSource> sources;
     for (const RecordedRun& run : program.runs) sources.push_back({&run.trace, &run.graph});
-    return extract_overheads(sources, {.profiler_cost_us = cost_us}).value();
+    return extract_overheads(sources, {}).value();
   }
 
   // The pool of the programs that are fit, without this one.
@@ -192,32 +198,6 @@ TEST_F(OtherPrograms, AndOneScalarGiveTheHostTimeOfProgramsWithoutAGraph) {
     std::printf("%-21s %.0f us: %+.1f %%\n", name, truth, error);
     EXPECT_LE(std::abs(error), 30) << name;
   }
-}
-
-// Two collectors add about the same to every recorded event, and nothing to calls of the driver.
-// The cost is what makes ops and launches tell the same factor between this host and the others.
-TEST_F(OtherPrograms, GiveTheHostTimeOfADeflatedRecording) {
-  Program resnet50{.name = "resnet50_ddp_a100", .gpu = "a100-sxm-40gb", .runs = {}};
-  resnet50.runs.push_back(
-      accuracy::read_run("resnet50_ddp_et_1.0.3", "resnet50_ddp_2gpu_a100_kineto"));
-  const OverheadTable pool = pool_without(resnet50.name);
-  double low = 0, high = 100;
-  for (int i = 0; i < 12; ++i) {
-    const double cost = (low + high) / 2;
-    OverheadTable own = learn(resnet50, cost);
-    const double by_launches = launch_ratio(own, pool);
-    own.t4.clear();  // by ops alone
-    const double by_ops = 1 / scale_to_shared_ops(own, pool).factor;
-    (by_ops > by_launches ? low : high) = cost;
-  }
-  const OverheadTable own = learn(resnet50, low);
-  const double inflated = mean_host_us(resnet50, learn(resnet50));
-  const double truth = mean_host_us(resnet50, own);
-  const double error = error_percent(mean_host_us(resnet50, pool, launch_ratio(own, pool)), truth);
-  std::printf("resnet50: %.0f us recorded, %.1f us per event, %.0f us without: %+.1f %%\n",
-              inflated, low, truth, error);
-  EXPECT_GT(low, 10);
-  EXPECT_LE(std::abs(error), 30);
 }
 
 }  // namespace hosts_test

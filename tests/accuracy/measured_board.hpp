@@ -163,7 +163,7 @@ struct StepErrors {
   std::map<std::string, double> active_of;                     ///< by point, signed
 };
 
-/// Host: the reference, which is another machine's, recorded under a profiler. No option is set.
+/// Host: the reference, without a profiler. No option is set.
 inline StepErrors predict_steps(const std::string& gpu, const std::vector<Step>& steps) {
   StepErrors errors;
   const auto predictor =

@@ -157,7 +157,7 @@ static void check_trace(const perfmodel_predictor* predictor, const char* gpu, i
   }
   CHECK(perfmodel_graph_prepare(predictor, graph, &prepared, &error) == PERFMODEL_OK);
   CHECK(perfmodel_predict(predictor, prepared, gpu, NULL, &totals, &error) == PERFMODEL_OK);
-  CHECK(totals.kernel_sum_us > 0 && totals.t4_us == 5);
+  CHECK(totals.kernel_sum_us > 0 && totals.t4_us > 0);
   CHECK_FAILS(perfmodel_predict(predictor, prepared, gpu, &other, &totals, &error),
               PERFMODEL_ERROR_IMPOSSIBLE,
               has_shapes ? "name its size: --batch OLD=NEW" : "record_shapes=True");

@@ -224,17 +224,43 @@ TEST(PredictCommand, ASlowerHostIsSlowerByItsOwnTimeOnly) {
     all.insert(all.end(), {"--scale-host", scale});
     return json_of(all);
   };
-  const Json same = json_of(words), twice = with("2"), other = with("1.5");
+  const Json same = json_of(words), twice = with("2"), other = with("1.4");
   EXPECT_NEAR(twice["cpu_us"].get<double>(), 2 * same["cpu_us"].get<double>(), 0.1);
   EXPECT_EQ(twice["kernel_sum_us"], same["kernel_sum_us"]);
   ASSERT_EQ(same["host_sensitivity"].size(), 2u);
-  EXPECT_EQ(same["host_sensitivity"][0]["scale"], 0.7);
-  EXPECT_EQ(same["host_sensitivity"][1]["scale"], 1.5);
+  EXPECT_EQ(same["host_sensitivity"][0]["scale"], 0.75);
+  EXPECT_EQ(same["host_sensitivity"][1]["scale"], 1.4);
   EXPECT_EQ(same["host_sensitivity"][1]["e2e_us"], other["e2e_us"]);
   EXPECT_LE(same["host_sensitivity"][0]["e2e_us"], same["e2e_us"]);
   Words bad = words;
   bad.insert(bad.end(), {"--scale-host", "0"});
   EXPECT_EQ(run(bad).status, 2);
+}
+
+// What a step took tells how fast its host is.
+TEST(PredictCommand, AMeasuredStepIsPredictedAsMeasured) {
+  const Words words = {"predict", built_graph(), "--gpu", "t4", "--host", table()};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  const Json plain = json_of(words);
+  const double ms = 3 * plain["e2e_us"].get<double>() / 1e3;
+  const Json told = json_of(with({"--measured-step", std::to_string(ms) + "ms"}));
+  EXPECT_NEAR(told["e2e_us"].get<double>() / 1e3, ms, 2e-4 * ms);
+  EXPECT_NEAR(told["measured_step"]["us"].get<double>() / 1e3, ms, 1e-3);
+  const double scale = told["measured_step"]["host_scale"];
+  EXPECT_GT(scale, 1);
+  const Json scaled = json_of(with({"--scale-host", std::to_string(scale)}));
+  EXPECT_NEAR(scaled["e2e_us"].get<double>(), told["e2e_us"], 1e-3 * ms * 1e3);
+  EXPECT_NE(told["warnings"].dump().find("measured step"), std::string::npos);
+  for (const char* bad : {"5", "5 minutes", "0ms", "-1ms", "ms", "1e3us", ""}) {
+    const Outcome outcome = run(with({"--measured-step", bad}));
+    EXPECT_EQ(outcome.status, 2) << bad;
+  }
+  EXPECT_EQ(run(with({"--measured-step", "5ms", "--scale-host", "2"})).status, 2);
+  EXPECT_EQ(run(with({"--measured-on", "t4"})).status, 2);
+  EXPECT_EQ(run(with({"--measured-step", "5ms", "--measured-on", "no-gpu"})).status, 1);
 }
 
 }  // namespace predict_test

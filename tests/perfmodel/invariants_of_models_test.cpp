@@ -397,8 +397,11 @@ constexpr Exception kExceptions[] = {
     {"h200-sxm-141gb", "h200-nvl", 1.19},
     // P4's measurements price one, which has the same chip; nothing was measured on the other's.
     {"p100-pcie-16gb", "gtx-1080", 1.14},
+    {"p100-pcie-16gb", "m40", 1.12},
+    {"p100-pcie-16gb", "titan-x-maxwell", 1.13},
     // No convolution was measured on its chip; T4's ratios stand in.
-    {"rtx-2080-ti", "gtx-1080-ti", 1.08},
+    {"rtx-2080-ti", "gtx-1080-ti", 1.1},
+    {"h100-sxm-80gb", "h100-pcie-80gb", 1.005},
 };
 
 double most_allowed(const Gpu& more, const Gpu& less) {

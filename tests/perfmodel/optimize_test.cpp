@@ -297,7 +297,8 @@ TEST(Optimize, SinglesGainNoMoreThanThePathHolds) {
         PredictOptions options = one.target.options;
         options.launching = choice.rewrite->launching.value_or(Launching::kEager);
         const double after = predict(*changed, one.target.gpu, reference(), options).value().e2e_us;
-        EXPECT_LE(before.e2e_us - after, 1.1 * shares.touched_us(axis.touch) + 1e-3 * before.e2e_us)
+        // The gap in front of the first update counts as the backward pass's.
+        EXPECT_LE(before.e2e_us - after, 1.3 * shares.touched_us(axis.touch) + 1e-3 * before.e2e_us)
             << choice.text;
       }
     }

@@ -140,6 +140,18 @@ def foreign(name, write, *words):
     return Case("k22", name, refused(*words), write=write)
 
 
+# ---- k20: durations that no clock has ---------------------------------------------------------------
+
+
+def of_centuries(event, years):
+    def write(folder):
+        made, us = Recording().steps(1), years * 365 * 86400 * 1000000
+        made.kernel(900, us) if event == "kernel" else made.step(2, 1000, us)
+        return made.write(folder / "long.json")
+
+    return write
+
+
 # ---- k25: columns that do not divide ---------------------------------------------------------------
 
 
@@ -176,6 +188,8 @@ CASES = [
     Case("k11", "list_of_one_segment", snapshot_checks(2097152, 2097152),
          write=text_file("segment.json", json.dumps([SEGMENT], indent=1))),
     Case("k11", "segments_with_frames_first", snapshot_checks(6291456, 6291456), write=frames_first),
+    Case("k20", "kernel_of_300_years", refused("dur", "days"), write=of_centuries("kernel", 300)),
+    Case("k20", "step_of_1000_years", refused("dur", "days"), write=of_centuries("step", 1000)),
     Case("k20", "handed_duration_of_236_years", refused("dur", "days"), handed=["k20_duration_of_236_years.json"]),
     Case("k21", "handed_snapshot_with_new_action", snapshot_checks(8388608, 12582912, ["user_defined"]),
          handed=["k21_snapshot_with_new_action.json"]),

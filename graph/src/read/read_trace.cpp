@@ -292,6 +292,7 @@ class TraceReader {
     if (category == TraceCategory::kSkipEarly) return python_frame(event);
     if (category == TraceCategory::kOther) note_unread(event.category);
     if (category == TraceCategory::kOther || category == TraceCategory::kIgnored) return {};
+    trace_.has_pytorch_ops |= category == TraceCategory::kOp && !event.category.empty();
     return keep_timed(event, category);
   }
 

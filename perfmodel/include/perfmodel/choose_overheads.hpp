@@ -20,7 +20,8 @@ struct ChosenOverheads {
 };
 
 /// Words that `OverheadTables::choose` takes in place of a file.
-inline constexpr std::string_view kReferenceHost = "reference", kMeasuredHost = "measured";
+inline constexpr std::string_view kReferenceHost = "reference", kMeasuredHost = "measured",
+                                  kServerOf2023 = "v100-server-2023";
 
 /// The overhead tables that predictions take; reads each file once.
 class OverheadTables {
@@ -30,13 +31,25 @@ class OverheadTables {
 
   /// `which`: "reference" or empty, the table of several programs brought to one host, the same for
   /// every GPU, so that GPUs and not hosts are compared; "measured", the table that was recorded
-  /// beside this GPU; anything else is a file. Errors: a file that cannot be read; no recorded
-  /// table of this GPU (with those that there are).
+  /// beside this GPU; "v100-server-2023", the host that recorded the DLRM of the papers, under the
+  /// profiler; anything else is a file. Errors: a file that cannot be read; no recorded table of
+  /// this GPU (with those that there are).
   Result<ChosenOverheads> choose(const std::string& which, const Gpu& gpu);
+
+  /// The host of the program that `trace` recorded, `graph` being its graph: without what recorded
+  /// it, or as it was recorded. What to know stands in the table's warnings. Errors: those of
+  /// `extract_overheads`.
+  Result<ChosenOverheads> own(const Trace& trace, const ExecutionGraph& graph,
+                              bool recorded = false);
+
+  /// Takes out of a table of `trace` what recorded it (see own_host.hpp).
+  Result<void> take_collector_out(OverheadTable& table, const Trace& trace,
+                                  const ExecutionGraph& graph);
 
  private:
   Result<ChosenOverheads> read(const std::filesystem::path& file);
   Result<ChosenOverheads> measured(const Gpu& gpu);
+  Result<ChosenOverheads> named(std::string_view host);
 
   std::filesystem::path folder_;
   std::map<std::filesystem::path, std::shared_ptr<const OverheadTable>> read_;

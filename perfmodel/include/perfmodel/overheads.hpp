@@ -18,6 +18,12 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
 /// Multiplies all host figures; those of the device stay.
 void scale_host(OverheadTable& table, double factor);
 
+/// Multiplies the figures of each term by a factor of its own. `ops` stay: they hold several terms.
+void scale_terms(OverheadTable& table, const TermFactors& factors);
+
+/// The table with what its collectors added (`OverheadTable::without_collector`).
+OverheadTable as_recorded(OverheadTable table);
+
 Result<OverheadTable> read_overheads(const std::filesystem::path& file);
 std::string overheads_json(const OverheadTable& table);
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file);

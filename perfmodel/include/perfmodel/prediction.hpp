@@ -105,7 +105,10 @@ struct Prediction {
     /// Launch templates of this program and machine fix number and streams of kernels, not the
     /// rules.
     bool own_launches = false;
-    std::array<double, 4> host_us_by_key_level{};  ///< by KeyLevel
+    /// The host's times are those of a recording of this program, as it was recorded: its pace is
+    /// known to `kSameHosts`, else to `kOtherHosts`.
+    bool own_pace = false;
+    std::array<double, kKeyLevels> host_us_by_key_level{};  ///< by KeyLevel
     /// Priced kernel time of all steps by what its model was measured on (`Knowledge`).
     std::array<double, kKnowledgeLevels> kernel_us_by_knowledge{};
   } coverage;

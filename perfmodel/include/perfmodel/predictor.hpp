@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "perfmodel/detail/explanation.hpp"
+#include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -46,6 +47,7 @@ struct AskOptions {
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
   double host_scale = 1;                          ///< multiplies the host's own time
+  double device_scale = 1;                        ///< multiplies kernels but collectives
   Launching launching = Launching::kEager;        ///< see PredictOptions
   bool host_sensitivity = false;                  ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
@@ -123,6 +125,16 @@ class Predictor {
   /// Predictor prepared.
   Result<Prediction> predict(const PreparedGraph& graph, std::string_view gpu,
                              const AskOptions& options = {}) const;
+
+  /// With which scales the step that `options` asks for (its batch, say) takes what was measured
+  /// on `gpu`: other batches, GPUs and variants that are asked with them start from the truth. See
+  /// `match_step`; scales of `options` do not count.
+  /// ```
+  /// auto scales = predictor->match_step(*job, "a100-sxm-80gb", 5100, {.batch = 2048});
+  /// auto other = predictor->predict(*job, "h100-sxm-80gb", {.host_scale = scales->host});
+  /// ```
+  Result<StepScales> match_step(const PreparedGraph& graph, std::string_view gpu,
+                                double measured_us, const AskOptions& options = {}) const;
 
   /// answers[i] is that of questions[i]. Errors of single questions stand in their answer; the call
   /// itself fails if there are no questions, or without memory for the list.

@@ -42,12 +42,12 @@ from .results import (Advice, Document, Findings, Layout, Memory, Prediction, Re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .predictor import Predictor, Question, Totals
+    from .predictor import Predictor, Question, Scales, Totals
 
 
 def __getattr__(name: str) -> object:
     """The predictor and its types are imported with the first use: they need typing."""
-    if name in ("Predictor", "Question", "Totals"):
+    if name in ("Predictor", "Question", "Scales", "Totals"):
         from . import predictor
 
         return getattr(predictor, name)
@@ -61,7 +61,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Advice", "ArgumentError", "Cancel", "CancelledError", "Document", "FileError", "Findings", "FormatError",
     "Graph", "ImpossibleError", "InternalError", "Layout", "Memory", "OutOfMemoryError", "PerfmodelError",
-    "Prediction", "Predictor", "Question", "Recording", "Replay", "Report", "Sharding", "Totals", "TraceAnalysis",
+    "Prediction", "Predictor", "Question", "Recording", "Replay", "Report", "Scales", "Sharding", "Totals", "TraceAnalysis",
     "UnknownNameError", "VersionError", "WhatIf", "__version__", "analyze", "ask", "build", "errors", "gemm", "gpus", "help_of",
     "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
     "report", "shard", "suite", "sweep", "sync", "trace", "train", "whatif",

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to import as all of this
     from typing import Any, Callable
 
-VERSION = 5  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
+VERSION = 6  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
 NAME = "libperfmodel_c.so.1"
 _MESSAGE_SIZE = 1024
 
@@ -34,7 +34,7 @@ class Config(Struct):
 class Options(Struct):
     _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("sequence", c_int64), ("world", c_int64),
                 ("topology", c_char_p), ("strategy", c_char_p), ("interference", c_double),
-                ("keep_ops", c_int), ("cancel", c_void_p), ("host_scale", c_double)]
+                ("keep_ops", c_int), ("cancel", c_void_p), ("host_scale", c_double), ("device_scale", c_double)]
 
 
 class Totals(Struct):
@@ -97,6 +97,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "cancel_create": (_INT, [_OUT, c_char_p]),
     "cancel_request": (None, [c_void_p]),
     "cancel_free": (None, [c_void_p]),
+    "match_step": (_INT, [c_void_p, c_void_p, c_char_p, POINTER(Options), c_double, POINTER(c_double),
+                          POINTER(c_double), c_char_p]),
     "predict": (_INT, [c_void_p, c_void_p, c_char_p, POINTER(Options), POINTER(Totals), c_char_p]),
     "predict_many": (_INT, [c_void_p, POINTER(Question), c_size_t, c_size_t, c_void_p, POINTER(Totals),
                             POINTER(c_int32), c_void_p, c_char_p]),

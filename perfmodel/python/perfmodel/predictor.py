@@ -65,10 +65,11 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _options(batch: int | None, sequence: int | None, world: int | None, topology: str | None,
-             strategy: str | None, interference: float, host_scale: float) -> _library.Options:
+             strategy: str | None, interference: float, host_scale: float,
+             device_scale: float = 1) -> _library.Options:
     return _library.Options(batch=batch or 0, sequence=sequence or 0, world=world or 0,
                             topology=_bytes(topology), strategy=_bytes(strategy), interference=interference,
-                            host_scale=host_scale)
+                            host_scale=host_scale, device_scale=device_scale)
 
 
 class Question(NamedTuple):
@@ -83,6 +84,14 @@ class Question(NamedTuple):
     strategy: str | None = None
     interference: float = 1
     host_scale: float = 1
+    device_scale: float = 1
+
+
+class Scales(NamedTuple):
+    """What makes a predicted step as long as a measured one: arguments of :meth:`Predictor.predict`."""
+
+    host_scale: float
+    device_scale: float
 
 
 class Predictor:
@@ -131,7 +140,8 @@ class Predictor:
 
     def predict(self, graph: Graph | File, gpu: str, *, batch: int | None = None, sequence: int | None = None,
                 world: int | None = None, topology: str | None = None, strategy: str | None = None,
-                interference: float = 1, host_scale: float = 1, cancel: Cancel | None = None) -> Totals:
+                interference: float = 1, host_scale: float = 1, device_scale: float = 1,
+                cancel: Cancel | None = None) -> Totals:
         """The time of one step of `graph` on `gpu`.
 
         Args:
@@ -144,13 +154,14 @@ class Predictor:
             strategy: ``"ddp"`` or ``"fsdp"``: run the graph of one rank on `world` ranks.
             interference: factor on the time of collectives on the wire.
             host_scale: factor on the host's own time; above 1 is slower.
+            device_scale: factor on the time of kernels, collectives apart.
             cancel: ends the call from another thread.
 
         Raises:
             PerfmodelError: unknown names, a batch that the graph cannot be changed to, ...
         """
         prepared = self._prepare(graph if isinstance(graph, Graph) else Graph(graph))
-        options = _options(batch, sequence, world, topology, strategy, interference, host_scale)
+        options = _options(batch, sequence, world, topology, strategy, interference, host_scale, device_scale)
         totals = _library.Totals()
 
         def call(given: ctypes.c_void_p | None) -> None:
@@ -160,6 +171,25 @@ class Predictor:
 
         interruptible(call, cancel)
         return _totals(totals)
+
+    def match_step(self, graph: Graph | File, gpu: str, measured_us: float, *, batch: int | None = None,
+                   sequence: int | None = None, world: int | None = None, topology: str | None = None,
+                   strategy: str | None = None, interference: float = 1) -> Scales:
+        """With which scales the step takes what was measured on `gpu`, without a profiler. Other batches and GPUs
+        that are asked with them start from the truth::
+
+            scales = predictor.match_step(graph, "a100-sxm-80gb", 5100, batch=2048)
+            predictor.predict(graph, "h100-sxm-80gb", batch=512, **scales._asdict())
+
+        Raises:
+            PerfmodelError: as :meth:`predict`; a step that no scale explains.
+        """
+        prepared = self._prepare(graph if isinstance(graph, Graph) else Graph(graph))
+        options = _options(batch, sequence, world, topology, strategy, interference, 1)
+        host, device = ctypes.c_double(), ctypes.c_double()
+        check(library().match_step, self._handle.value, prepared.value, gpu.encode(), byref(options),
+              measured_us, byref(host), byref(device))
+        return Scales(host.value, device.value)
 
     def predict_many(self, questions: Iterable[Question], *, threads: int = 0,
                      cancel: Cancel | None = None) -> list[Totals | PerfmodelError]:

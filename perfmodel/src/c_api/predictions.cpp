@@ -45,6 +45,11 @@ perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
     return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
                   "expected a scale of the host above 0 (0: 1), found another number");
   }
+  if (options.device_scale != 0) asked.device_scale = options.device_scale;
+  if (!(asked.device_scale > 0 && asked.device_scale <= kMostHostScale)) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                  "expected a scale of the device above 0 (0: 1), found another number");
+  }
   asked.keep_ops = options.keep_ops != 0;
   if (options.cancel) asked.cancel = options.cancel->source.get_token();
   return PERFMODEL_OK;
@@ -194,6 +199,33 @@ perfmodel_status perfmodel_predict(const perfmodel_predictor* predictor,
     const auto made = ask(*predictor, *graph, gpu, asked);
     if (!made) return failed(error, made.error());
     write_struct(totals_of(*made), totals);
+    return PERFMODEL_OK;
+  });
+}
+
+perfmodel_status perfmodel_match_step(const perfmodel_predictor* predictor,
+                                      const perfmodel_graph* graph, const char* gpu,
+                                      const perfmodel_options* options, double measured_us,
+                                      double* host_scale, double* device_scale,
+                                      perfmodel_error* error) {
+  if (predictor == nullptr) return null_argument(error, "predictor");
+  if (graph == nullptr) return null_argument(error, "graph");
+  if (gpu == nullptr) return null_argument(error, "gpu");
+  if (host_scale == nullptr) return null_argument(error, "host_scale");
+  if (device_scale == nullptr) return null_argument(error, "device_scale");
+  *host_scale = *device_scale = 0;
+  return guarded(error, [&] {
+    AskOptions asked;
+    if (const auto bad = ask_options(options, asked, error)) return bad;
+    asked.keep_ops = false;
+    const auto scales = match_step(measured_us, [&](const StepScales& at) {
+      asked.host_scale = at.host;
+      asked.device_scale = at.device;
+      return ask(*predictor, *graph, gpu, asked);
+    });
+    if (!scales) return failed(error, scales.error());
+    *host_scale = scales->host;
+    *device_scale = scales->device;
     return PERFMODEL_OK;
   });
 }

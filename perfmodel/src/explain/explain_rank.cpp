@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <span>
 
 #include "base/number_text.hpp"
@@ -340,7 +341,7 @@ class RankExplanation {
     auto& warnings = made_.warnings;
     warnings.insert(warnings.begin(), graph_.warnings.begin(), graph_.warnings.end());
     const auto& by_level = made_.coverage.host_us_by_key_level;
-    const double total = by_level[0] + by_level[1] + by_level[2] + by_level[3];
+    const double total = std::accumulate(by_level.begin(), by_level.end(), 0.0);
     const double vague = by_level[static_cast<std::size_t>(KeyLevel::kAll)];
     if (total > 0 && vague > 0.1 * total) {
       warnings.push_back(

@@ -16,7 +16,7 @@ constexpr double kLeastAdded = 3e-4;
 // Rungs of a ladder that may be no better before a walk ends.
 constexpr int kPatience = 3;
 // Shares of a path are read off the points where it turns, a little off what they bound.
-constexpr double kBoundSlack = 1.1;
+constexpr double kBoundSlack = 1.3;
 
 bool lacks_units_for(DType dtype, const Gpu& gpu) {
   const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
@@ -220,8 +220,15 @@ void AdviceSearch::try_singles() {
 void AdviceSearch::combine() {
   std::vector<Candidate> beam = {baseline_};
   std::set<State> expanded = {baseline_.state};
+  // What alone changes nothing would take the place of what needs another change to be of use.
+  const auto is_idle = [&](const Candidate& one) {
+    return one.fits == baseline_.fits &&
+           std::abs(one.cost_us - baseline_.cost_us) <= kLeastGain * baseline_.cost_us;
+  };
   for (const auto& [state, known] : known_) {
-    if (known.candidate && changes(state) > 0) beam.push_back(*known.candidate);
+    if (known.candidate && changes(state) > 0 && !is_idle(*known.candidate)) {
+      beam.push_back(*known.candidate);
+    }
   }
   for (;;) {
     std::ranges::sort(beam, better);

@@ -59,7 +59,7 @@ StepParts step_parts(const Prediction& prediction, double host_path_us) {
   StepParts parts{.kernels = {},
                   .e2e_us = prediction.e2e_us,
                   .other_hosts_us = {},
-                  .own_launches = prediction.coverage.own_launches};
+                  .own_pace = prediction.coverage.own_pace};
   for (const Prediction::OnHost& host : prediction.host_sensitivity) {
     parts.other_hosts_us.push_back(host.e2e_us);
   }
@@ -96,7 +96,7 @@ double host_error_us(const StepParts& before, const StepParts& after, double sca
     most = std::max(most, gain - (before.other_hosts_us[i] - scale * after.other_hosts_us[i]));
   }
   const auto width = [](const auto& scales) { return scales.back() - scales.front(); };
-  const bool same = before.own_launches && after.own_launches;
+  const bool same = before.own_pace && after.own_pace;
   return same ? most * width(kSameHosts) / width(kOtherHosts) : most;
 }
 

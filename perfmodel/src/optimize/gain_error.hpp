@@ -21,7 +21,7 @@ struct StepParts {
   double e2e_us = 0;
   std::vector<double> other_hosts_us;  ///< the step on `kOtherHosts`
   double host_path_share = 0;          ///< of the critical path
-  bool own_launches = false;
+  bool own_pace = false;               ///< see Prediction::Coverage
 };
 
 /// Of a prediction that kept its ops and knows other hosts; `host_path_us`: of its critical path.

@@ -4,9 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "own_host.hpp"
+#include "perfmodel/data_files.hpp"
 
 namespace perfmodel {
 namespace {
@@ -51,14 +55,43 @@ Result<ChosenOverheads> OverheadTables::measured(const Gpu& gpu) {
       .file = folder_}};
 }
 
+Result<ChosenOverheads> OverheadTables::named(std::string_view host) {
+  return read(folder_ / (std::string(host) + ".json"));
+}
+
 Result<ChosenOverheads> OverheadTables::choose(const std::string& which, const Gpu& gpu) {
   if (which == kMeasuredHost) return measured(gpu);
-  if (which.empty() || which == kReferenceHost) {
-    return read(folder_ / (std::string(kReferenceHost) + ".json"));
-  }
+  if (which.empty() || which == kReferenceHost) return named(kReferenceHost);
+  if (which == kServerOf2023) return named(kServerOf2023);
   auto chosen = read(which);
   if (chosen) chosen->warning = foreign(*chosen, gpu);
   return chosen;
+}
+
+Result<void> OverheadTables::take_collector_out(OverheadTable& table, const Trace& trace,
+                                                const ExecutionGraph& graph) {
+  const auto reference = named(kReferenceHost);
+  if (!reference) return Unexpected{reference.error()};
+  // Launches are hardly others on another GPU.
+  const auto gpus = folder_.parent_path() / "gpus";
+  auto gpu = find_known_gpu(trace.gpu_name(), gpus);
+  if (!gpu) gpu = find_gpu("v100-sxm2-32gb", gpus);
+  if (!gpu) return Unexpected{gpu.error()};
+  return perfmodel::take_collector_out(table, *reference->table, graph, *gpu);
+}
+
+Result<ChosenOverheads> OverheadTables::own(const Trace& trace, const ExecutionGraph& graph,
+                                            bool recorded) {
+  const OverheadSource source{.trace = &trace, .graph = &graph};
+  auto table = extract_overheads(std::span(&source, 1), {});
+  if (!table) return Unexpected{table.error()};
+  if (!recorded) {
+    if (auto done = take_collector_out(*table, trace, graph); !done) {
+      return Unexpected{done.error()};
+    }
+  }
+  return ChosenOverheads{.file = std::filesystem::path(trace.source).filename().string(),
+                         .table = std::make_shared<const OverheadTable>(std::move(*table))};
 }
 
 }  // namespace perfmodel

@@ -5,6 +5,7 @@
 #include "base/stop_point.hpp"
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
+#include "host_kind.hpp"
 #include "loader_pause.hpp"
 #include "microseconds.hpp"
 #include "template_learner.hpp"
@@ -57,6 +58,9 @@ class ContextExtractor {
                       loader_pauses_.size(), mean_of(loader_pauses_) / 1e3));
     }
     samples_.give(table_, &TermSamples::term);
+    for (const HostTerm& host : kHostTerms) {
+      if (host.figures && !host.is_gap) add_kinds(table_.*host.figures);
+    }
     table_.t1.by_name.erase(any_list_key());  // gaps have a class of their own for these
     for (const auto& [call, samples] : t4_) {
       if (const auto all = samples.term().all; all.count > 0) table_.t4[call] = all;
@@ -100,6 +104,14 @@ class ContextExtractor {
           "several times longer");
     }
     table_.python_recorded |= source.trace->has_python_frames;
+    const Collector collector = !source.trace->has_pytorch_ops    ? Collector::kUnknown
+                                : observed                        ? Collector::kProfilerAndObserver
+                                : source.trace->has_python_frames ? Collector::kProfilerWithStacks
+                                                                  : Collector::kProfiler;
+    if (source_ == 0 || collector == Collector::kUnknown ||
+        (table_.collector != Collector::kUnknown && collector > table_.collector)) {
+      table_.collector = collector;  // the one that lengthens most
+    }
     const auto first = [&](const HostChain& chain) { return makes_optimizer_state(chain, source); };
     const auto firsts = static_cast<std::size_t>(std::ranges::count_if(chains, first));
     if (firsts == chains.size()) {
@@ -142,29 +154,18 @@ class ContextExtractor {
     return us(host(call).duration_ns - waits_[static_cast<std::size_t>(call)].wait_ns);
   }
 
-  // Cost of recording `count` events, where the caller wants it taken out.
-  double profiler_us(std::int64_t count) const {
-    return options_.profiler_cost_us * static_cast<double>(count);
-  }
-
   void add_op(const ChainOp& op) {
     const HostEvent& event = host(op.event);
     const std::string_view name = trace_->name(event);
-    const std::int64_t nested = options_.profiler_cost_us > 0 ? nested_events(event) : 0;
     if (op.calls.empty()) {
-      const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
+      const double whole = us(event.duration_ns);
       now_.terms[Term::kTx].add(whole, name, {op.subtree}, op.tensors);
       now_.ops.add(whole, name);
       return;
     }
-    // The recording cost of nested events is spread over the op's gaps by their length.
-    double calls_us = 0;
-    for (const ChainCall& call : op.calls) calls_us += us(host(call.event).duration_ns);
-    const double gaps_us = us(event.duration_ns) - calls_us;
-    const double keep = gaps_us > 0 ? std::max(0.0, 1 - profiler_us(nested + 1) / gaps_us) : 1.0;
     double total = 0;
     const auto gap = [&](std::int64_t from, std::int64_t to) {
-      const double length = std::max(0.0, us(to - from)) * keep;
+      const double length = std::max(0.0, us(to - from));
       total += length;
       return length;
     };
@@ -189,17 +190,6 @@ class ContextExtractor {
     now_.ops.add(total, name);
   }
 
-  std::int64_t nested_events(const HostEvent& event) const {
-    std::int64_t count = 0;
-    for (std::size_t i = static_cast<std::size_t>(&event - trace_->host.data()) + 1;
-         i < trace_->host.size() && trace_->host[i].thread == event.thread &&
-         trace_->host[i].start_ns < event.end_ns();
-         ++i) {
-      ++count;
-    }
-    return count;
-  }
-
   // Between two ops, loose synchronises are waits as well, and loose launches are calls of labels.
   double loose_calls_us(const HostChain& chain, std::int64_t from, std::int64_t to) const {
     double sum = 0;
@@ -214,11 +204,18 @@ class ContextExtractor {
     return sum;
   }
 
-  void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
-    const std::uint64_t context = gap_context(next.label, previous.name, next.name);
+  // `gradients`: ops of the backward pass in the step. Python's loops over parameters at its
+  // border, and what the engine prepares before its thread begins, grow with them.
+  void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap,
+               double gradients) {
+    const bool border = gap == GapClass::kIteration;  // whatever the step before ended with
+    const bool grows = border || gap == GapClass::kThread;
+    const std::uint64_t context = gap_context(next.label, border ? 0 : previous.name, next.name);
     add_split(length, previous, next, gap, context);
-    now_.terms[Term::kT1].add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context},
-                              gap == GapClass::kList ? next.tensors : 0);
+    now_.terms[Term::kT1].add(std::max(0.0, length), to_string(gap), {context},
+                              gap == GapClass::kList ? next.tensors
+                              : grows                ? gradients
+                                                     : 0);
   }
 
   // Takes the data loader's pauses out of a gap; they are reported apart.
@@ -256,6 +253,8 @@ class ContextExtractor {
   // Two threads now and then work at once: a gap begins when all ops so far have ended.
   void add_gaps(const HostChain& chain, const HostChain* following, const HostChain& first_chain) {
     std::int64_t from = chain.begin_ns;
+    const auto gradients = static_cast<double>(std::ranges::count_if(
+        chain.ops, [&](const ChainOp& op) { return runs_gradient(trace_->name(host(op.event))); }));
     for (std::size_t i = 0; i + 1 < chain.ops.size(); ++i) {
       const ChainOp& previous = chain.ops[i];
       const ChainOp& next = chain.ops[i + 1];
@@ -267,7 +266,7 @@ class ContextExtractor {
                            : previous.label_item != next.label_item ? GapClass::kLabel
                                                                     : GapClass::kSibling;
       add_gap(without_loader(us(to - from) - loose_calls_us(chain, from, to), from, to), previous,
-              next, gap);
+              next, gap, gradients);
     }
     // The step's border: measured to the next chain where that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
@@ -278,11 +277,11 @@ class ContextExtractor {
       const std::int64_t to = host(following->ops.front().event).start_ns;
       const double calls = loose_calls_us(chain, from, to) + loose_calls_us(*following, from, to);
       add_gap(without_loader(us(to - from) - calls, from, to), last, following->ops.front(),
-              GapClass::kIteration);
+              GapClass::kIteration, gradients);
     } else if (chain.border_gap_ns) {
       // In the long run the first recorded step follows the last one.
       const HostChain& next = !following ? first_chain : chain.ends_window ? *following : chain;
-      add_gap(us(*chain.border_gap_ns), last, next.ops.front(), GapClass::kIteration);
+      add_gap(us(*chain.border_gap_ns), last, next.ops.front(), GapClass::kIteration, gradients);
     }
   }
 

@@ -35,10 +35,28 @@ std::string_view to_string(KeyLevel level) {
       return "context";
     case KeyLevel::kName:
       return "name";
+    case KeyLevel::kKind:
+      return "kind";
     case KeyLevel::kAll:
       return "all";
     case KeyLevel::kMissing:
       return "missing";
+  }
+  return "";
+}
+
+std::string_view to_string(Collector collector) {
+  switch (collector) {
+    case Collector::kUnknown:
+      return "not known";
+    case Collector::kNone:
+      return "none";
+    case Collector::kProfiler:
+      return "profiler";
+    case Collector::kProfilerWithStacks:
+      return "profiler with stacks";
+    case Collector::kProfilerAndObserver:
+      return "profiler and execution trace observer";
   }
   return "";
 }
@@ -59,27 +77,30 @@ std::string_view to_string(GapClass gap) {
   return "";
 }
 
-double OverheadStats::at_length(double tensors_asked, double base_us) const {
+double OverheadStats::at_length(double tensors_asked, double base_us, double fixed_share) const {
   if (tensors <= 0 || tensors_asked <= 0) return mean_us;
-  const double base = std::min(mean_us, base_us);
+  const double base = std::min(mean_us, std::max(base_us, fixed_share * mean_us));
   return base + (mean_us - base) * tensors_asked / tensors;
 }
 
 OverheadTerm::Found OverheadTerm::find(std::span<const std::uint64_t> contexts, std::uint64_t name,
-                                       double tensors) const {
-  const auto us = [&](const OverheadStats& stats) { return stats.at_length(tensors, all.mean_us); };
+                                       std::uint64_t kind, double tensors,
+                                       double fixed_share) const {
+  const auto us = [&](const OverheadStats& stats) {
+    return stats.at_length(tensors, all.mean_us, fixed_share);
+  };
   for (std::uint64_t key : contexts) {
     if (const auto at = by_context.find(key); at != by_context.end()) {
       return {us(at->second), KeyLevel::kContext};
     }
   }
-  const auto named = [&](std::uint64_t key) -> const OverheadStats* {
-    const auto at = by_name.find(key);
-    return at == by_name.end() ? nullptr : &at->second.stats;
-  };
-  const OverheadStats* stats = named(name);
-  if (!stats && tensors > 0) stats = named(any_list_key());
-  if (stats) return {us(*stats), KeyLevel::kName};
+  const std::pair<std::uint64_t, KeyLevel> wider[] = {{name, KeyLevel::kName},
+                                                      {kind, KeyLevel::kKind}};
+  for (const auto& [key, level] : wider) {
+    if (const auto at = by_name.find(key); at != by_name.end()) {
+      return {us(at->second.stats), level};
+    }
+  }
   if (all.count > 0) return {all.mean_us, KeyLevel::kAll};
   return {};
 }

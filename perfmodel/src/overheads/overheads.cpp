@@ -70,21 +70,44 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   return extracted;
 }
 
+namespace {
+
+void scale(OverheadStats& stats, double factor) {
+  stats.mean_us *= factor;
+  stats.std_us *= factor;
+  stats.median_us *= factor;
+}
+
+}  // namespace
+
 void scale_host(OverheadTable& table, double factor) {
-  const auto scale = [factor](OverheadStats& stats) {
-    stats.mean_us *= factor;
-    stats.std_us *= factor;
-    stats.median_us *= factor;
-  };
-  for (const HostTerm& host : kHostTerms) {
-    if (!host.figures) continue;
-    OverheadTerm& term = table.*host.figures;
-    scale(term.all);
-    for (auto& [key, named] : term.by_name) scale(named.stats);
-    for (auto& [key, stats] : term.by_context) scale(stats);
+  TermFactors factors;
+  factors.fill(factor);
+  scale_terms(table, factors);
+  for (auto& [op, stats] : table.ops) scale(stats, factor);
+}
+
+void scale_terms(OverheadTable& table, const TermFactors& factors) {
+  for (std::size_t i = 0; i < std::size(kHostTerms); ++i) {
+    const double factor = factors[i];
+    if (!kHostTerms[i].figures) {
+      for (auto& [call, stats] : table.t4) scale(stats, factor);
+      continue;
+    }
+    OverheadTerm& term = table.*kHostTerms[i].figures;
+    scale(term.all, factor);
+    for (auto& [key, named] : term.by_name) scale(named.stats, factor);
+    for (auto& [key, stats] : term.by_context) scale(stats, factor);
   }
-  for (auto& [call, stats] : table.t4) scale(stats);
-  for (auto& [op, stats] : table.ops) scale(stats);
+}
+
+OverheadTable as_recorded(OverheadTable table) {
+  if (!table.without_collector) return table;
+  TermFactors back = *table.without_collector;
+  for (double& factor : back) factor = 1 / factor;
+  scale_terms(table, back);
+  table.without_collector.reset();
+  return table;
 }
 
 }  // namespace perfmodel

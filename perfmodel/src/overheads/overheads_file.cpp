@@ -119,6 +119,14 @@ OrderedJson templates_json(const LaunchTemplates& templates) {
   return {{"lists", std::move(lists)}, {"keys", std::move(keys)}};
 }
 
+OrderedJson factors_json(const TermFactors& factors) {
+  OrderedJson made = OrderedJson::object();
+  for (std::size_t i = 0; i < std::size(kHostTerms); ++i) {
+    made[kHostTerms[i].key] = four_decimals(factors[i]);
+  }
+  return made;
+}
+
 OrderedJson programs_json(const std::vector<OverheadProgram>& programs) {
   OrderedJson list = OrderedJson::array();
   for (const OverheadProgram& program : programs) {
@@ -344,7 +352,30 @@ class TableReader {
         root["python_recorded"].get(table_.python_recorded) != simdjson::SUCCESS) {
       return expect("/python_recorded", "true or false, found something else");
     }
+    if (has(root, "collector")) collector(root["collector"]);
+    if (has(root, "without_collector")) factors(root["without_collector"]);
     if (has(root, "programs")) programs(root["programs"]);
+  }
+
+  void collector(dom::element value) {
+    std::string_view name;
+    if (value.get(name) == simdjson::SUCCESS) {
+      for (int i = 0; i <= static_cast<int>(Collector::kProfilerAndObserver); ++i) {
+        table_.collector = static_cast<Collector>(i);
+        if (to_string(table_.collector) == name) return;
+      }
+    }
+    expect("/collector", "the name of a collector, found something else");
+  }
+
+  void factors(dom::element value) {
+    TermFactors& factors = table_.without_collector.emplace();
+    for (std::size_t i = 0; i < std::size(kHostTerms); ++i) {
+      const Place at = Place("/without_collector").below(kHostTerms[i].key);
+      const bool is_factor = value[kHostTerms[i].key].get(factors[i]) == simdjson::SUCCESS &&
+                             factors[i] >= 0.001 && factors[i] <= 1000;
+      if (!is_factor) return expect(at, "a factor from 0.001 to 1000, found something else");
+    }
   }
 
   void stats(const Place& pointer, dom::element value, OverheadStats& out) {
@@ -590,7 +621,9 @@ std::string overheads_json(const OverheadTable& table) {
                       {"iterations", table.iterations},
                       {"unfit_for_pools", table.unfit_for_pools},
                       {"python_recorded", table.python_recorded},
+                      {"collector", to_string(table.collector)},
                       {"programs", programs_json(table.programs)}};
+  if (table.without_collector) json["without_collector"] = factors_json(*table.without_collector);
   for (const HostTerm& host : kHostTerms) json[host.key] = term_json(table, host);
   json["ops"] = figures_json(table.ops);
   json["totals"] = OrderedJson::object();

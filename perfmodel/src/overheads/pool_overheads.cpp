@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "host_kind.hpp"
 #include "statistics.hpp"
 
 namespace perfmodel {
@@ -113,7 +114,7 @@ Spread spread_of(const SamplesByKey& keys,
 
 // Lists of tensors are brought to their mean length before they are averaged.
 OverheadStats pooled(const std::vector<Sample>& samples, const std::vector<OverheadStats>& alls,
-                     const Spread& spread, double prior_us) {
+                     const Spread& spread, double prior_us, double fixed_share = 0) {
   double tensors = 0, lists = 0;
   for (const Sample& sample : samples) {
     if (sample.stats.tensors <= 0) continue;
@@ -129,14 +130,16 @@ OverheadStats pooled(const std::vector<Sample>& samples, const std::vector<Overh
     if (lists > 0 && stats.tensors <= 0) continue;
     const auto n = static_cast<double>(stats.count);
     const double weight = n / (n + spread.n0());
-    const double us = stats.at_length(tensors, alls[sample.program].mean_us);
+    const double us = stats.at_length(tensors, alls[sample.program].mean_us, fixed_share);
     weights += weight;
     sum += weight * us;
     seen += weight;
     seen_sum += weight * us;
     squares += weight * (us * us + stats.std_us * stats.std_us);
     made.count += stats.count;
-    medians.push_back(stats.median_us);
+    OverheadStats median = stats;
+    median.mean_us = stats.median_us;
+    medians.push_back(median.at_length(tensors, alls[sample.program].mean_us, fixed_share));
   }
   made.mean_us = sum / weights;
   made.median_us = median_of(medians);
@@ -154,6 +157,7 @@ class TermPool {
       const OverheadTerm& term = *terms[p];
       alls_.push_back(term.all);
       for (const auto& [key, named] : term.by_name) {
+        if (is_host_kind(named.name) && named.name != kAnyList) continue;
         names_[key].push_back({p, named.stats});
         titles_.try_emplace(key, named.name);
       }
@@ -181,7 +185,8 @@ class TermPool {
         names_, [&](const Sample& sample, std::uint64_t) { return alls_[sample.program].mean_us; });
     if (!alike_) names.keys = Spread{}.keys;
     for (const auto& [key, samples] : names_) {
-      made.by_name[key] = {titles_.at(key), pooled(samples, alls_, names, made.all.mean_us)};
+      made.by_name[key] = {titles_.at(key),
+                           pooled(samples, alls_, names, made.all.mean_us, fixed_share())};
     }
     const auto wider = [&](const Sample& sample, std::uint64_t key) {
       const auto name = name_of_.find(key);
@@ -197,15 +202,17 @@ class TermPool {
       double prior = made.all.mean_us;
       if (name != name_of_.end()) {
         const OverheadStats& of_name = made.by_name.at(name->second).stats;
-        prior = of_name.at_length(samples.front().stats.tensors, made.all.mean_us);
+        prior = of_name.at_length(samples.front().stats.tensors, made.all.mean_us, fixed_share());
       }
-      made.by_context[key] = pooled(samples, alls_, contexts, prior);
+      made.by_context[key] = pooled(samples, alls_, contexts, prior, fixed_share());
     }
     made.name_of_context = name_of_;
     return made;
   }
 
  private:
+  double fixed_share() const { return alike_ ? 0 : kFixedShareOfGaps; }
+
   bool alike_;
   std::vector<OverheadStats> alls_;
   SamplesByKey names_, contexts_;
@@ -315,6 +322,7 @@ OverheadTable pool_scaled(const std::vector<const OverheadTable*>& programs) {
       }
     }
     made.*host.figures = TermPool(terms, !host.is_gap).pool();
+    if (!host.is_gap) add_kinds(made.*host.figures);
   }
   made.t4 = alike_by_key(programs, &OverheadTable::t4, canonical_call);
   made.ops = alike_by_key(programs, &OverheadTable::ops,
@@ -390,6 +398,13 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
                   fmt::format("expected tables of method context to pool, found {} of method {}",
                               member.name, to_string(member.table->method)));
     }
+    if (member.table->without_collector) {
+      return fail(
+          ErrorCode::kImpossible,
+          fmt::format("expected tables as recorded to pool (overheads --as-recorded), found "
+                      "{} without what its collector added",
+                      member.name));
+    }
     report.push_back({.name = member.name,
                       .gpu = member.table->gpu,
                       .sources = member.table->sources,
@@ -415,11 +430,13 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
     base /= static_cast<double>(factors.size());
   }
   std::vector<OverheadTable> scaled;
+  Collector collector = Collector::kUnknown;
   std::set<std::string> gpus;
   std::size_t iterations = 0;
   for (std::size_t p = 0; p < fit.size(); ++p) {
     const double factor = std::exp(base) / factors[p].slower;
     scale_host(scaled.emplace_back(*fit[p].table), factor);
+    collector = std::max(collector, fit[p].table->collector);
     gpus.insert(fit[p].table->gpu);
     iterations += fit[p].table->iterations;
     OverheadProgram& said = *std::ranges::find(report, fit[p].name, &OverheadProgram::name);
@@ -431,6 +448,7 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
   OverheadTable made = pool_scaled(pointers);
   made.gpu = fmt::format("{}", fmt::join(gpus, ", "));
   made.iterations = iterations;
+  made.collector = collector;
   for (const OverheadProgram& program : report) {
     if (!program.left_out.empty()) {
       made.warnings.push_back(fmt::format("{} is left out: {}", program.name, program.left_out));

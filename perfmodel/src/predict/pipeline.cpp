@@ -37,6 +37,12 @@ Result<void> check_question(std::span<const PlacedRank> ranks, const JobOptions&
                   fmt::format("expected a scale of the host above 0, at most {}, found {}",
                               kMostHostScale, scale));
     }
+    const double device = rank.rank.options.device_scale;
+    if (!(device > 0 && device <= kMostHostScale)) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected a scale of the device above 0, at most {}, found {}",
+                              kMostHostScale, device));
+    }
     if (!(rank.slowdown > 0 && rank.slowdown <= kMostHostScale)) {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected a slowdown above 0, at most {}, found {}", kMostHostScale,
@@ -90,9 +96,7 @@ Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
 void slow_down(HostProgram& program, double factor) {
   if (factor == 1) return;
   scale_host(program, factor);
-  for (PredictedKernel& kernel : program.kernels) {
-    if (kernel.family != KernelFamily::kCollective) scale(kernel.price, factor);
-  }
+  scale_device(program, factor);
 }
 
 Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks,

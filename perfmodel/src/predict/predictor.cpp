@@ -135,7 +135,7 @@ struct PreparedGraph::State {
 
   // Of a trace: its own host, and its kernels where it has no shapes.
   std::shared_ptr<const Trace> trace;
-  std::optional<OverheadTable> own_overheads;
+  std::shared_ptr<const OverheadTable> own_overheads;
   std::vector<Lazy<MovedKernelTimes>> kernel_times;  ///< per target; none of a graph
 
   const OverheadTable& overheads(const Target& target) const {
@@ -323,6 +323,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                        .keep_ops = options.keep_ops,
                        .what_if_steps = options.what_if_steps,
                        .host_scale = options.host_scale,
+                       .device_scale = options.device_scale,
                        .host_sensitivity = options.host_sensitivity,
                        .cancel = options.cancel};
   if (options.strategy) {
@@ -494,10 +495,10 @@ Result<PreparedGraph> Predictor::prepare(RecordedProgram program) const {
     auto state = state_->prepare(std::move(program.graph));
     state->trace = std::move(program.trace);
     if (!state_->overheads_named) {
-      const OverheadSource source{.trace = state->trace.get(), .graph = &state->graph};
-      auto table = extract_overheads({&source, 1}, {});
-      if (!table) return Unexpected{table.error()};
-      state->own_overheads = std::move(*table);
+      OverheadTables tables(state_->data);
+      auto own = tables.own(*state->trace, state->graph);
+      if (!own) return Unexpected{own.error()};
+      state->own_overheads = std::move(own->table);
     }
     state->kernel_times = std::vector<Lazy<MovedKernelTimes>>(state_->targets.size());
     state->predictor = state_;
@@ -518,6 +519,16 @@ Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_vi
                   "expected a graph that this predictor prepared, found another's");
     }
     return state_->predict_batch(graph.state_->graph, graph.state_.get(), gpu, options);
+  });
+}
+
+Result<StepScales> Predictor::match_step(const PreparedGraph& graph, std::string_view gpu,
+                                         double measured_us, const AskOptions& options) const {
+  return perfmodel::match_step(measured_us, [&](const StepScales& scales) {
+    AskOptions asked = options;
+    asked.host_scale = scales.host;
+    asked.device_scale = scales.device;
+    return predict(graph, gpu, asked);
   });
 }
 
@@ -583,10 +594,12 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
     KernelModels models = state_->chosen.models;
     const auto collectives = make_collective_model(**links, {.interference = ask.interference});
     models.set(KernelFamily::kCollective, collectives.get());
-    WhatIfTarget target{
-        .gpu = on.gpu,
-        .overheads = &prepared.overheads(on),
-        .options = {.models = &models, .host_scale = ask.host_scale, .cancel = ask.cancel}};
+    WhatIfTarget target{.gpu = on.gpu,
+                        .overheads = &prepared.overheads(on),
+                        .options = {.models = &models,
+                                    .host_scale = ask.host_scale,
+                                    .device_scale = ask.device_scale,
+                                    .cancel = ask.cancel}};
     const auto times = prepared.kernel_times_for(on);
     if (!times) return Unexpected{times.error()};
     if (*times) {

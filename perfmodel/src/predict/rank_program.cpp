@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "program/add_scale_out.hpp"
+#include "program/given_times.hpp"
 #include "program/launch_regions.hpp"
 #include "program/lower_program.hpp"
 #include "program/price_program.hpp"
@@ -79,6 +80,7 @@ Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const H
   }
   HostProgram program = price_program(*graph, gpu, options, std::move(*lowered));
   if (options.host_scale != 1) scale_host(program, options.host_scale);
+  scale_device(program, options.device_scale);
   if (auto good = check_times(program, *graph); !good) return Unexpected{good.error()};
   return program;
 }

@@ -27,7 +27,7 @@ Pace pace_of_kernels(const HostProgram& program, bool high) {
 }
 
 Pace pace_of_host(const HostProgram& program, bool high) {
-  const auto& scales = program.coverage.own_launches ? kSameHosts : kOtherHosts;
+  const auto& scales = program.coverage.own_pace ? kSameHosts : kOtherHosts;
   return {.host = high ? scales.back() : scales.front()};
 }
 

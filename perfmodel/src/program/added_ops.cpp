@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "overheads/host_kind.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -58,7 +60,7 @@ void AddedOps::add_host_ops(std::int32_t like, std::string_view title, std::stri
   const auto times = static_cast<double>(count);
   const std::int32_t item = add_item(like, title);
   add_gap(item, times, place);
-  const double us = table_.tx.find({}, hash_text(op)).us;
+  const double us = table_.tx.find({}, hash_text(op), host_kind_key(op)).us;
   add(item, HostWork{.term = Term::kTx, .us = times * us}, place);
 }
 
@@ -67,9 +69,9 @@ void AddedOps::add_launching_op(std::int32_t like, std::string_view title, std::
                                 Place& place) {
   HostProgram& program = lowered_.program;
   const std::int32_t item = add_item(like, title);
-  const std::uint64_t name = hash_text(op);
+  const std::uint64_t name = hash_text(op), kind = host_kind_key(op);
   add_gap(item, 1, place);
-  add(item, HostWork{.term = Term::kT2, .us = table_.t2.find({}, name).us}, place);
+  add(item, HostWork{.term = Term::kT2, .us = table_.t2.find({}, name, kind).us}, place);
   launch.host_us = table_.call_us(gpu_.vendor == "amd" ? "hipLaunchKernel" : "cudaLaunchKernel").us;
   launch.stream = kernel.stream;
   launch.kernel = static_cast<std::int32_t>(program.kernels.size());
@@ -77,7 +79,7 @@ void AddedOps::add_launching_op(std::int32_t like, std::string_view title, std::
   program.items.back().kernels = 1;
   lowered_.questions.push_back(std::move(question));
   add(item, std::move(launch), place);
-  add(item, HostWork{.term = Term::kT3, .us = table_.t3.find({}, name).us}, place);
+  add(item, HostWork{.term = Term::kT3, .us = table_.t3.find({}, name, kind).us}, place);
 }
 
 void AddedOps::add_kernel(std::int32_t like, std::string_view title, std::string_view op,

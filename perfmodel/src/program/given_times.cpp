@@ -23,6 +23,13 @@ void scale(Price& price, double factor) {
   for (Microseconds* time : {&price.time, &price.low, &price.high}) *time *= factor;
 }
 
+void scale_device(HostProgram& program, double factor) {
+  if (factor == 1) return;
+  for (PredictedKernel& kernel : program.kernels) {
+    if (kernel.family != KernelFamily::kCollective) scale(kernel.price, factor);
+  }
+}
+
 std::int32_t giver_of_time(const ExecutionGraph& graph, std::int32_t node) {
   std::int32_t giver = -1;
   while (node >= 0) {

@@ -10,6 +10,9 @@ namespace perfmodel {
 /// Multiplies time and range.
 void scale(Price& price, double factor);
 
+/// Multiplies kernels, copies and sets; collectives stay.
+void scale_device(HostProgram& program, double factor);
+
 /// The outermost of `node` and the nodes above it that says what its kernels take, or -1.
 std::int32_t giver_of_time(const ExecutionGraph& graph, std::int32_t node);
 

@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "data_parallel_graph.hpp"
 #include "overheads/host_chain.hpp"
+#include "overheads/host_kind.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -85,9 +87,11 @@ class FactsWriter {
     return ops > 0 && (share(known_gaps) >= kLeastGaps || share(known_ops) >= kLeastOps);
   }
 
+  // `previous` -1: whatever stands there, as at the border of a step.
   std::uint64_t context_between(std::int32_t previous, std::int32_t node) const {
     const std::int32_t label = label_around(graph_, node);
-    return gap_context(label < 0 ? 0 : name_hash(label), name_hash(previous), name_hash(node));
+    return gap_context(label < 0 ? 0 : name_hash(label), previous < 0 ? 0 : name_hash(previous),
+                       name_hash(node));
   }
 
   void collect_items() {
@@ -189,7 +193,10 @@ class FactsWriter {
   void price_host() {
     std::int32_t previous = -1;
     for (std::size_t i = 0; i < made_.items.size(); ++i) {
-      if (!made_.items[i].is_label) previous = static_cast<std::int32_t>(i);
+      if (made_.items[i].is_label) continue;
+      previous = static_cast<std::int32_t>(i);
+      gradients_[made_.items[i].iteration] +=
+          runs_gradient(graph_.name(graph_.nodes[static_cast<std::size_t>(made_.items[i].node)]));
     }
     bool first = true;
     for (std::size_t i = 0; i < made_.items.size(); ++i) {
@@ -201,9 +208,10 @@ class FactsWriter {
       item.has_comm_records = !graph_.comm_records.empty() && has_comm_records(item.node);
       item.tensors = list_length(graph_, graph_.nodes[static_cast<std::size_t>(item.node)]);
       add_gap(before, item, first || item.iteration != before.iteration);
-      item.t2 = table_.t2.find({&item.subtree, 1}, item.name, item.tensors);
-      item.t3 = table_.t3.find({&item.subtree, 1}, item.name, item.tensors);
-      item.tx = table_.tx.find({&item.subtree, 1}, item.name, item.tensors);
+      item.kind = kind_key(item.node);
+      item.t2 = table_.t2.find({&item.subtree, 1}, item.name, item.kind, item.tensors);
+      item.t3 = table_.t3.find({&item.subtree, 1}, item.name, item.kind, item.tensors);
+      item.tx = table_.tx.find({&item.subtree, 1}, item.name, item.kind, item.tensors);
       previous = static_cast<std::int32_t>(i);
       first = false;
     }
@@ -214,6 +222,13 @@ class FactsWriter {
     return at.comm >= 0 || std::ranges::any_of(graph_.children(at), [this](std::int32_t child) {
              return has_comm_records(child);
            });
+  }
+
+  std::uint64_t kind_key(std::int32_t node) {
+    const NameId name = graph_.nodes[static_cast<std::size_t>(node)].name;
+    const auto [at, added] = kinds_.try_emplace(name, 0);
+    if (added) at->second = host_kind_key(graph_.names.text(name));
+    return at->second;
   }
 
   std::uint64_t name_hash(std::int32_t node) const {
@@ -230,11 +245,16 @@ class FactsWriter {
                           : previous.thread != item.thread ? GapClass::kThread
                           : label != before                ? GapClass::kLabel
                                                            : GapClass::kSibling;
-    const std::uint64_t context = context_between(previous.node, item.node);
-    item.gap = table_.t1.find({&context, 1}, gap_class_key(kind), border ? 0 : item.tensors);
+    // Another optimizer at the end of a step changes nothing of what follows it.
+    const std::uint64_t context = context_between(border ? -1 : previous.node, item.node);
+    const bool grows = kind == GapClass::kIteration || kind == GapClass::kThread;
+    const double length = grows ? gradients_[item.iteration] : item.tensors;
+    item.gap = table_.t1.find({&context, 1}, gap_class_key(kind), 0, length, kFixedShareOfGaps);
     if (item.gap.level == KeyLevel::kName && kind == GapClass::kIteration) {
       // What a program does between steps is its own; a mean over programs is ruled by the slowest.
-      item.gap.us = table_.t1.by_name.at(gap_class_key(kind)).stats.median_us;
+      OverheadStats typical = table_.t1.by_name.at(gap_class_key(kind)).stats;
+      typical.mean_us = typical.median_us;
+      item.gap.us = typical.at_length(length, table_.t1.all.mean_us, kFixedShareOfGaps);
     }
     item.gap_begin = static_cast<std::uint32_t>(made_.gaps.size());
     if (previous.phase == item.phase) {
@@ -261,6 +281,8 @@ class FactsWriter {
   const ExecutionGraph& graph_;
   const OverheadTable& table_;
   std::vector<std::pair<std::int32_t, Item>> label_calls_;  // node that they come after
+  std::unordered_map<NameId, std::uint64_t> kinds_;
+  std::unordered_map<std::int32_t, double> gradients_;  // ops of the backward pass, by step
   HostFacts made_;
 };
 

@@ -27,9 +27,9 @@ struct HostFacts {
     std::int32_t subject = -1;  ///< the op's node or the label's
     std::int32_t thread = 0, phase = 0, iteration = 0;
     bool is_label = false;
-    bool has_comm_records = false;        ///< in it or below it
-    std::uint64_t name = 0, subtree = 0;  ///< keys
-    double tensors = 0;                   ///< see list_length
+    bool has_comm_records = false;                  ///< in it or below it
+    std::uint64_t name = 0, kind = 0, subtree = 0;  ///< keys
+    double tensors = 0;                             ///< see list_length
     OverheadTerm::Found gap, t2, t3, tx;
     std::uint32_t gap_begin = 0, gap_count = 0;  ///< into `gaps`
     std::vector<LoweredCall> calls;              ///< of labels

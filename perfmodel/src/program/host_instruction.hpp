@@ -43,6 +43,8 @@ struct Launch {
   std::int32_t node = -1;   ///< whose call it is; -1: no node stands for it
   /// Collectives, and copies on other streams than the main one: their record's or own node, or -1.
   std::int32_t record = -1;
+  /// Behind the work before it on its stream; none: that of the table.
+  std::optional<double> gap_us = {};
   std::optional<CollectiveLaunch> collective = {};
 };
 
@@ -59,6 +61,7 @@ struct DeviceWait {
   std::int32_t record = -1;    ///< its Launch::record; -1: a collective of this number
   std::int64_t sequence = -1;  ///< and group
   std::int32_t group = -1;
+  std::optional<double> lag_us = {};  ///< none: that of an awaited event
 };
 
 /// The last task of the thread's stream gets a number that collectives of this pass may wait for.

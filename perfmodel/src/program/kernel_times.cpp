@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <set>
 #include <string_view>
 #include <vector>
 
+#include "core/call_waits.hpp"
 #include "overheads/host_chain.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "replay/device_starts.hpp"
 
 namespace perfmodel {
 namespace {
@@ -14,6 +19,99 @@ namespace {
 std::uint64_t key_of(std::int32_t node, std::uint32_t ordinal) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(node)) << 32 | ordinal;
 }
+
+// Which calls of a step had work that waited for other streams, and for which. A trace names no
+// events, so that its starts tell; what a call did in most steps is kept.
+class StreamWaits {
+ public:
+  StreamWaits(const Trace& trace, const CallWork& work) : trace_(trace) {
+    const bool waits = std::ranges::any_of(trace.host, [&](const HostEvent& event) {
+      return event.kind == HostKind::kCall && trace.name(event).ends_with("StreamWaitEvent");
+    });
+    if (waits) starts_.emplace(trace, find_call_waits(trace), work);
+  }
+
+  bool any() const { return starts_.has_value(); }
+
+  /// `call_of`: calls by their work, of one step.
+  void add_step(const std::unordered_map<std::int32_t, KernelTimes::Call>& call_of) {
+    for (const auto& [task, call] : call_of) {
+      const Reason reason = last_reason(task);
+      if (reason.queued && reason.awaited < 0) gaps_[call].add(reason.delay_us);
+      for (const DeviceStarts::Wait& wait : starts_->waits(task)) {
+        const auto awaited = call_of.find(wait.task);
+        if (awaited == call_of.end()) continue;
+        Sum& sum = waits_[{call, awaited->second}];
+        ++sum.count;
+        if (wait.held) sum.lag.add(wait.lag_us.value_or(0));
+        if (reason.queued && reason.awaited == wait.task) sum.lag.add(reason.delay_us);
+      }
+    }
+  }
+
+  void give(KernelTimes& times) const {
+    for (const auto& [call, gap] : gaps_) times.set_gap(call, gap.mean());
+    for (const auto& [calls, sum] : waits_) {
+      const auto& [call, awaited] = calls;
+      const KernelTimes::Time* time = times.find(call.node, call.ordinal);
+      if (!time || 2 * sum.count <= time->count) continue;
+      KernelTimes::Wait wait{.call = awaited, .lag_us = {}};
+      if (sum.lag.count > 0) wait.lag_us = sum.lag.mean();
+      times.add_wait(call, wait);
+    }
+  }
+
+ private:
+  std::optional<DeviceStarts> starts_;
+  struct Mean {
+    double sum = 0;
+    std::uint32_t count = 0;
+    void add(double us) {
+      sum += us;
+      ++count;
+    }
+    double mean() const { return sum / count; }
+  };
+  struct Sum {
+    std::uint32_t count = 0;
+    Mean lag;
+  };
+
+  // What ended last before a piece of work began: the work before it on its stream, or awaited work
+  // of another one. `queued`: it had been launched by then, so that nothing but the device held it.
+  struct Reason {
+    std::int32_t awaited = -1;
+    double delay_us = 0;
+    bool queued = false;
+  };
+
+  Reason last_reason(std::int32_t task) const {
+    const auto event = [&](std::int32_t at) -> const GpuEvent& {
+      return trace_.gpu[static_cast<std::size_t>(at)];
+    };
+    const GpuEvent& at = event(task);
+    const std::int32_t before = starts_->previous(task);
+    Reason reason;
+    std::int64_t end =
+        before < 0 ? std::numeric_limits<std::int64_t>::min() : event(before).end_ns();
+    for (const DeviceStarts::Wait& wait : starts_->waits(task)) {
+      if (wait.held || event(wait.task).end_ns() <= end) continue;
+      end = event(wait.task).end_ns();
+      reason.awaited = wait.task;
+    }
+    if (at.launch < 0 || end == std::numeric_limits<std::int64_t>::min()) return reason;
+    const std::int64_t launched = trace_.host[static_cast<std::size_t>(at.launch)].end_ns();
+    constexpr std::int64_t kLongestNs = 1'000'000;
+    reason.queued = launched + kQueuedNs < end && at.start_ns - end < kLongestNs;
+    reason.delay_us = static_cast<double>(at.start_ns - end) / 1e3;
+    return reason;
+  }
+
+  static constexpr std::int64_t kQueuedNs = 5'000;
+  const Trace& trace_;
+  std::map<std::pair<KernelTimes::Call, KernelTimes::Call>, Sum> waits_;  // waiting, awaited
+  std::map<KernelTimes::Call, Mean> gaps_;
+};
 
 }  // namespace
 
@@ -29,6 +127,18 @@ void KernelTimes::add(std::int32_t node, std::uint32_t ordinal, double us, bool 
   time.us += (us - time.us) / time.count;
   time.collective = collective;
   time.input_bytes = input_bytes;
+}
+
+void KernelTimes::add_wait(const Call& call, const Wait& wait) {
+  const auto at = times_.find(key_of(call.node, call.ordinal));
+  if (at == times_.end()) return;
+  at->second.waits.push_back(wait);
+  has_waits_ = true;
+}
+
+void KernelTimes::set_gap(const Call& call, double us) {
+  const auto at = times_.find(key_of(call.node, call.ordinal));
+  if (at != times_.end()) at->second.gap_us = us;
 }
 
 KernelTimes collective_times(const KernelTimes& times, const ExecutionGraph& from,
@@ -86,10 +196,12 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
   const auto chains = host_chains({.trace = &trace, .graph = &graph}, window, nullptr);
   if (!chains) return Unexpected{chains.error()};
   const CallWork work = work_of_calls(trace);
+  StreamWaits waits(trace, work);
   KernelTimes times;
   times.source = std::filesystem::path(trace.source).filename().string();
   for (const HostChain& chain : *chains) {
-    std::unordered_map<std::int32_t, std::uint32_t> next;  // per node, of this chain
+    std::unordered_map<std::int32_t, std::uint32_t> next;         // per node, of this chain
+    std::unordered_map<std::int32_t, KernelTimes::Call> call_of;  // by device work, the same
     const auto add = [&](const ChainCall& call) {
       if (call.node < 0 || !trace.host[static_cast<std::size_t>(call.event)].launches) return;
       const std::uint32_t ordinal = next[call.node]++;
@@ -99,6 +211,7 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
       for (std::uint32_t i = work.first[event]; i < work.first[event + 1]; ++i) {
         const GpuEvent& task = trace.gpu[static_cast<std::size_t>(work.work[i])];
         us += static_cast<double>(task.duration_ns) / 1e3;
+        if (waits.any()) call_of[work.work[i]] = {call.node, ordinal};
         collective |= task.kind == GpuKind::kKernel && is_collective_kernel(trace.name(task));
       }
       times.add(call.node, ordinal, us, collective, input_bytes(graph, call.node));
@@ -107,7 +220,9 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
       for (const ChainCall& call : op.calls) add(call);
     }
     for (const ChainCall& call : chain.loose_calls) add(call);
+    if (waits.any()) waits.add_step(call_of);
   }
+  waits.give(times);
   return times;
 }
 

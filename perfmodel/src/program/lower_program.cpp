@@ -15,6 +15,9 @@
 namespace perfmodel {
 namespace {
 
+// `Launch::record` of kernels whose waits a trace knows: behind those of nodes.
+constexpr std::int32_t kFirstKernelRecord = 1 << 30;
+
 constexpr std::int32_t kLastNode = std::numeric_limits<std::int32_t>::max();
 
 // The question, and what has been written of its answer.
@@ -34,6 +37,7 @@ struct Writing {
   std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
   // The same of labels, between whose calls other items lie.
   std::unordered_map<std::int32_t, std::uint32_t> label_ordinals = {};
+  std::map<KernelTimes::Call, std::int32_t> traced_kernels = {};  // into the program's kernels
   std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
   std::size_t next_wait = 0;
   std::size_t next_inferred = 0;  // into `facts.awaited`
@@ -164,6 +168,22 @@ bool is_aside(const KernelWork& work) {
   return copy && copy->aside;
 }
 
+// A kernel as traced waits for those that it waited for there.
+void add_traced_waits(Writing& to, std::int32_t thread, Launch& launch) {
+  const KernelTimes* times = to.options.kernel_times;
+  const KernelTimes::Time* traced = to.made.questions.back().traced;
+  if (!times || !times->has_waits() || !traced || launch.record >= 0) return;
+  const std::uint32_t ordinal = to.ordinals[launch.node] - 1;
+  to.traced_kernels[{launch.node, ordinal}] = launch.kernel;
+  launch.record = kFirstKernelRecord + launch.kernel;
+  launch.gap_us = traced->gap_us;
+  for (const KernelTimes::Wait& wait : traced->waits) {
+    const auto at = to.traced_kernels.find(wait.call);
+    if (at == to.traced_kernels.end()) continue;
+    add(to, thread, DeviceWait{.record = kFirstKernelRecord + at->second, .lag_us = wait.lag_us});
+  }
+}
+
 // Of a library that starts the kernels of many steps, which one piece of work stands for. They run
 // beside the host's further calls, so these follow the first one. Templates know each call.
 void add_further_launches(Writing& to, const LoweredCall& lowered, const OverheadTerm::Found& own,
@@ -206,6 +226,7 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
       (made.aside ? to.copies.note_aside(lowered.node, lowered.stream()) : to.copies.note(lowered));
   if (noted) made.record = lowered.node;
   made.latency_us = launch_latency_us(call, made.term, to.table);
+  add_traced_waits(to, thread, made);
   add(to, thread, std::move(made));
   add_further_launches(to, lowered, own, thread);
 }
@@ -235,7 +256,8 @@ void add_calls_of_op(Writing& to, const HostFacts::Item& item) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (i > 0) {
       const std::uint64_t contexts[] = {hash_mix(item.subtree, i), item.subtree};
-      add_host(to, Term::kT5, to.table.t5.find(contexts, item.name, item.tensors), item.thread);
+      add_host(to, Term::kT5, to.table.t5.find(contexts, item.name, item.kind, item.tensors),
+               item.thread);
     }
     add_inferred_waits(to, calls[i].node);
     add_recorded_waits(to, last_node_before(to.graph, calls[i]));
@@ -309,6 +331,7 @@ Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu
   }
   add_inferred_waits(to, kLastNode);
   program.coverage.own_launches = use == TemplateUse::kCallsAndWork;
+  program.coverage.own_pace = program.coverage.own_launches && !table.without_collector;
   program.lowering = to.lowering.stats();
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     program.lowering.nodes_by_level[level] += facts.label_stats.nodes_by_level[level];

@@ -123,7 +123,8 @@ void ProgramTasks::add(const Placing& from, const Launch& launch) {
 }
 
 void ProgramTasks::add(const Placing& from, const Synchronisation& sync) {
-  std::vector<TaskId> tails = awaited_;  // what the stream waits for
+  std::vector<TaskId> tails;  // what the stream waits for
+  for (const Awaited& awaited : awaited_) tails.push_back(awaited.task);
   if (sync.kind == SyncKind::kDevice) {
     for (std::int32_t role = 0; role < kStreamLanes; ++role) {
       if (const auto tail = graph_.last_on_lane(first_lane_ + role); tail >= 0) {
@@ -138,7 +139,9 @@ void ProgramTasks::add(const Placing& from, const Synchronisation& sync) {
 }
 
 void ProgramTasks::add(const Placing&, const DeviceWait& wait) {
-  if (const TaskId awaited = awaited_task(wait); awaited >= 0) awaited_.push_back(awaited);
+  if (const TaskId awaited = awaited_task(wait); awaited >= 0) {
+    awaited_.push_back({awaited, wait.lag_us.value_or(table_.device.event_gap_us)});
+  }
 }
 
 void ProgramTasks::add(const Placing& from, const StreamMark& mark) {
@@ -168,7 +171,9 @@ void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, Task
   const bool follows = launch.collective ? launch.collective->waits_for_caller : launch.aside;
   if (!launch.collective && !launch.aside) {
     caller = stream_lane(launch.stream);
-    for (TaskId awaits : awaited_) graph_.add_edge(awaits, begin, gap);
+    for (const Awaited& awaited : awaited_) {
+      graph_.add_edge(awaited.task, begin, awaited.lag_us);
+    }
     awaited_.clear();
   } else if (follows) {
     const auto source = graph_.last_on_lane(caller);
@@ -185,7 +190,8 @@ TaskId ProgramTasks::add_device(const Placing& from, const Launch& launch) {
   const std::int32_t tag = device_tag(launch);
   const double us = program_.device_us(launch);
   const bool meets = launch.collective && launch.collective->meeting >= 0;
-  const auto begin = graph_.add_task(lane, meets ? 0 : us, table_.device.kernel_gap_us, item, tag);
+  const auto begin = graph_.add_task(
+      lane, meets ? 0 : us, launch.gap_us.value_or(table_.device.kernel_gap_us), item, tag);
   graph_.add_edge(call, begin, launch.latency_us);
   await_streams(launch, from.at.thread, begin);
   const auto task = meets ? graph_.add_task(lane, us, 0, item, tag) : begin;

@@ -109,8 +109,12 @@ class ProgramTasks {
   using ByNumber = std::map<std::pair<std::int32_t, std::int64_t>, TaskId>;
   ByNumber collectives_, earlier_;
   std::map<std::int32_t, TaskId> of_records_;  // collectives by their record's node
-  std::vector<TaskId> awaited_;                // by the next kernel
-  std::map<std::int32_t, TaskId> marks_;       // of this pass
+  struct Awaited {
+    TaskId task = -1;
+    double lag_us = 0;
+  };
+  std::vector<Awaited> awaited_;          // by the next kernel
+  std::map<std::int32_t, TaskId> marks_;  // of this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
   std::map<std::int32_t, std::int64_t> sequences_;  // per group; -1: of all

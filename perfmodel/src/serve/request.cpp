@@ -101,19 +101,24 @@ const std::vector<OpRow>& ops() {
       {"predict",
        Op::kPredict,
        {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "host_scale", "keep_ops"},
+        "host_scale", "device_scale", "keep_ops"},
        {"graph", "gpu"}},
       {"explain",
        Op::kExplain,
        {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "host_scale"},
+        "host_scale", "device_scale"},
        {"graph", "gpu"}},
+      {"match_step",
+       Op::kMatchStep,
+       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
+        "measured_us"},
+       {"graph", "gpu", "measured_us"}},
       {"layout", Op::kLayout, layout_keys(), {"gpu", "global_batch"}},
       {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}},
       {"optimize",
        Op::kOptimize,
-       {"graph", "gpu", "world", "topology", "host_scale", "interference", "allow", "objective",
-        "memory_limit_gb", "time_budget_s"},
+       {"graph", "gpu", "world", "topology", "host_scale", "device_scale", "interference", "allow",
+        "objective", "memory_limit_gb", "time_budget_s"},
        {"graph", "gpu"}},
       {"ask", Op::kAsk, {"command", "arguments", "options", "files", "name"}, {"command"}}};
   return rows;
@@ -188,6 +193,8 @@ class LineReader {
     if (key == "strategy") return strategy(value);
     if (key == "interference") return factor(key, value, request_.interference);
     if (key == "host_scale") return factor(key, value, request_.host_scale);
+    if (key == "device_scale") return factor(key, value, request_.device_scale);
+    if (key == "measured_us") return factor(key, value, request_.measured_us);
     if (key == "allow") return text(key, value, request_.allow);
     if (key == "objective") return text(key, value, request_.objective);
     if (key == "memory_limit_gb") return factor(key, value, request_.memory_limit_gb);

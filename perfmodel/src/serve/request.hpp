@@ -21,6 +21,7 @@ enum class Op {
   kUnload,
   kPredict,
   kExplain,
+  kMatchStep,
   kLayout,
   kLayoutRank,
   kOptimize,
@@ -51,7 +52,7 @@ struct Request {
   ModelRequest model;  ///< to build; batch and sequence are those of predict too
   std::int64_t world = 0;
   std::optional<ParallelStrategy> strategy;
-  double interference = 1, host_scale = 1;
+  double interference = 1, host_scale = 1, device_scale = 1, measured_us = 0;
   bool keep_ops = false;
   LayoutRequest job;  ///< of layout and layout_rank
   LayoutParts parts;  ///< the layout, or what a search keeps to

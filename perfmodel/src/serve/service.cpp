@@ -17,8 +17,8 @@
 #include "ask_command.hpp"
 #include "deadlines.hpp"
 #include "graph_store.hpp"
-#include "latencies.hpp"
 #include "json/recording_json.hpp"
+#include "latencies.hpp"
 #include "layout/layout_request.hpp"
 #include "optimize/advice_json.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -107,10 +107,10 @@ bool makes_or_searches(Op op) {
 
 // Everything that an answer to `predict` or `explain` depends on beside the graph.
 std::string question_key(const Request& request) {
-  return fmt::format("{}\n{}\n{} {} {} {} {} {}", request.gpu, request.topology,
+  return fmt::format("{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology,
                      request.model.batch, request.model.sequence, request.world,
                      request.strategy ? static_cast<int>(*request.strategy) : -1,
-                     request.interference, request.host_scale);
+                     request.interference, request.host_scale, request.device_scale);
 }
 
 Json latency_json(const Latencies& latencies) {
@@ -234,8 +234,14 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
                    .strategy = request.strategy,
                    .interference = request.interference,
                    .host_scale = request.host_scale,
+                   .device_scale = request.device_scale,
                    .keep_ops = request.keep_ops || request.op == Op::kExplain,
                    .cancel = std::move(cancel)};
+  if (request.op == Op::kMatchStep) {
+    const auto scales = predictor.match_step(*graph, request.gpu, request.measured_us, asked);
+    if (!scales) return Unexpected{scales.error()};
+    return Json{{"host_scale", scales->host}, {"device_scale", scales->device}};
+  }
   if (auto refused = known_refusal(request, graph)) return Unexpected{std::move(*refused)};
   auto made = predictor.predict(*graph, request.gpu, asked);
   if (!made) {
@@ -332,6 +338,7 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
                                          {.topology = request.topology,
                                           .interference = request.interference,
                                           .host_scale = request.host_scale,
+                                          .device_scale = request.device_scale,
                                           .cancel = std::move(cancel)});
   if (!advice) return Unexpected{advice.error()};
   return advice_json(*advice, [](double value) { return Json(value); });
@@ -415,6 +422,7 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
                                                        request.name));
     case Op::kPredict:
     case Op::kExplain:
+    case Op::kMatchStep:
       return predict(request, std::move(cancel));
     case Op::kLayout:
       return layout(request);
@@ -431,6 +439,7 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
 bool Service::State::is_costly(const Request& request) const {
   constexpr std::size_t kManyNodes = 5000;
   if (makes_or_searches(request.op)) return true;
+  if (request.op == Op::kMatchStep) return true;  // some dozens of predictions
   if (request.op != Op::kPredict && request.op != Op::kExplain) return false;
   const auto graph = graphs.find(request.graph);
   return graph && graph->graph().nodes.size() > kManyNodes;

@@ -35,6 +35,19 @@ Result<RecordedProgram> GraphStore::built(const GraphSource& source) const {
   return RecordedProgram{std::move(*graph), nullptr};
 }
 
+Result<void> RowMaker::match_step(const GraphSource& source) {
+  scales_ = {};
+  if (!source.measured) return {};
+  const auto& [us, gpu, batch] = *source.measured;
+  auto program = predictor_.prepare(RecordedProgram{graph_->graph, graph_->trace});
+  if (!program) return Unexpected{program.error()};
+  const auto scales = predictor_.match_step(
+      *program, gpu.empty() ? points_.spec().gpus.front().name : gpu, us, {.batch = batch});
+  if (!scales) return Unexpected{scales.error()};
+  scales_ = *scales;
+  return {};
+}
+
 Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& point) {
   if (group_ == group) return {};
   group_.reset();
@@ -44,6 +57,7 @@ Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& po
     auto graph = graphs_.get(point.graph);
     if (!graph) return Unexpected{graph.error()};
     graph_ = std::move(*graph);
+    if (auto matched = match_step(points_.spec().graphs[point.graph]); !matched) return matched;
     graph_number_ = point.graph;
   }
   std::vector<NamedRewrite> rewrites;
@@ -73,7 +87,8 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   const StrategyChoice& choice = spec.strategies[point.strategy];
   AskOptions ask{.world = choice.world,
                  .strategy = choice.strategy,
-                 .host_scale = spec.host_scale,
+                 .host_scale = spec.host_scale * scales_.host,
+                 .device_scale = scales_.device,
                  .launching = launching_,
                  .keep_ops = true};
   const std::string& topology = spec.topologies[point.topology];

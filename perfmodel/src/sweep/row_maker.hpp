@@ -46,12 +46,14 @@ class RowMaker {
 
  private:
   Result<void> prepare(std::uint64_t group, const SweepPoints::Point& point);
+  Result<void> match_step(const GraphSource& source);
 
   const SweepPoints& points_;
   const Predictor& predictor_;
   GraphStore& graphs_;
   std::optional<std::size_t> graph_number_;
   std::shared_ptr<const RecordedProgram> graph_;
+  StepScales scales_;                        // of its measured step
   Launching launching_ = Launching::kEager;  // of the last rewritten form
   std::optional<std::uint64_t> group_;
   Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");

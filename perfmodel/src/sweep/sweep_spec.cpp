@@ -35,7 +35,9 @@ class SpecParser {
     ObjectReader root(document, "", error_);
     root.expect_schema(schemas::kSweep);
     if (root.has("models")) spec_.models = models(root.string("models"));
-    if (root.has("overheads")) spec_.overheads = overheads(root.string("overheads"));
+    for (const char* key : {"host", "overheads"}) {  // the second is its older name
+      if (root.has(key)) spec_.overheads = overheads(root.string(key));
+    }
     if (root.has("host_scale")) spec_.host_scale = root.positive("host_scale");
     if (const Json* list = filled_list(root, "graphs")) each(*list, "/graphs", &SpecParser::graph);
     if (root.has("rewrites")) {
@@ -89,7 +91,8 @@ class SpecParser {
   fs::path resolved(const std::string& file) const { return folder_ / file; }
 
   fs::path overheads(const std::string& text) const {
-    return text == kReferenceHost || text == kMeasuredHost ? fs::path(text) : resolved(text);
+    const bool word = text == kReferenceHost || text == kMeasuredHost || text == kServerOf2023;
+    return word ? fs::path(text) : resolved(text);
   }
 
   std::string models(const std::string& text) const {
@@ -127,6 +130,11 @@ class SpecParser {
         }
         if (source.name.empty()) source.name = default_name(source);
       }
+      if (reader.has("measured_step")) {
+        if (const Json* step = reader.object("measured_step")) {
+          source.measured = measured(*step, pointer + "/measured_step");
+        }
+      }
       reader.finish();
     }
     if (source.name.empty()) fail_at(pointer, "expected a name, found none");
@@ -140,8 +148,20 @@ class SpecParser {
     spec_.graphs.push_back(std::move(source));
   }
 
+  GraphSource::Measured measured(const Json& json, const std::string& pointer) {
+    ObjectReader reader(json, pointer, error_);
+    GraphSource::Measured made{.us = reader.positive("us")};
+    if (reader.has("gpu")) made.gpu = reader.string("gpu");
+    if (reader.has("batch")) made.batch = static_cast<std::int64_t>(reader.positive("batch"));
+    reader.finish();
+    return made;
+  }
+
   void identify(GraphSource& source, const std::string& pointer) {
     Fingerprint texts;
+    if (const auto& step = source.measured) {
+      texts.add(fmt::format("measured {} {} {}", step->us, step->gpu, step->batch));
+    }
     if (!source.file.empty()) {
       source.identity = identity_of(pointer, texts, {source.file});
       return;

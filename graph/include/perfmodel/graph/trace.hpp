@@ -144,6 +144,7 @@ struct Trace {
   std::size_t event_count = 0;              ///< entries of traceEvents, of any kind
   std::uint64_t text_bytes = 0;             ///< inflated size of the file
   bool has_python_frames = false;           ///< calls of Python were recorded too
+  bool has_pytorch_ops = false;             ///< ops as the profiler of PyTorch names their category
   std::string unread;   ///< categories of events that are not read, with counts; empty: none
   Recording recording;  ///< what the check of the recording found; `warnings` begin with it
   std::vector<std::string> warnings;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
@@ -23,6 +25,20 @@ class KernelTimes {
     kAll,
   };
 
+  /// A device call, as `find` names it.
+  struct Call {
+    std::int32_t node = -1;
+    std::uint32_t ordinal = 0;
+    auto operator<=>(const Call&) const = default;
+  };
+
+  /// Work of another stream that has to end first.
+  struct Wait {
+    Call call;
+    /// From its end to the start; below 0: it drains beside. None: that of an awaited event.
+    std::optional<double> lag_us;
+  };
+
   struct Time {
     double us = 0;
     std::uint32_t count = 0;
@@ -30,6 +46,10 @@ class KernelTimes {
     /// Of the node's tensors when it took this time; in a graph of other sizes, work that no rule
     /// knows is taken to grow with them.
     double input_bytes = 0;
+    /// For calls of the same step, in most iterations.
+    std::vector<Wait> waits = {};
+    /// Behind the work before it on its stream, where that held it; none: never, or not known.
+    std::optional<double> gap_us = {};
   };
 
   /// Of the `ordinal`-th device call that the node makes itself; nullptr if the trace has none.
@@ -37,9 +57,13 @@ class KernelTimes {
 
   void add(std::int32_t node, std::uint32_t ordinal, double us, bool collective,
            double input_bytes = 0);
+  /// Adds to what a known call waited for.
+  void add_wait(const Call& call, const Wait& wait);
+  void set_gap(const Call& call, double us);
   std::size_t size() const { return times_.size(); }
+  bool has_waits() const { return has_waits_; }
 
-  std::string source;      ///< file name
+  std::string source;  ///< file name
   /// The trace's GPU if it is another, and what was done with its times: "t4, scaled by ...".
   std::string other_gpu;
   /// The GPU of a trace of one rank of a larger job: its collectives waited for ranks whose traces
@@ -48,6 +72,7 @@ class KernelTimes {
 
  private:
   std::unordered_map<std::uint64_t, Time> times_;
+  bool has_waits_ = false;
 };
 
 /// Links `graph` to `trace` and averages what each node's calls cost on the device in iterations

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -49,8 +50,8 @@ struct OverheadStats {
   double tensors = 0;
 
   /// The mean for a list of another length. What lies above `base_us`, the mean of ops of any kind,
-  /// grows with the list.
-  double at_length(double tensors_asked, double base_us) const;
+  /// and above that share of it grows with the list.
+  double at_length(double tensors_asked, double base_us, double fixed_share = 0) const;
 };
 
 /// How the figures of a table were made.
@@ -63,7 +64,8 @@ std::string_view to_string(OverheadMethod method);
 Result<OverheadMethod> parse_overhead_method(std::string_view name);
 
 /// How specific the figure was that priced something.
-enum class KeyLevel : std::uint8_t { kContext, kName, kAll, kMissing };
+enum class KeyLevel : std::uint8_t { kContext, kName, kKind, kAll, kMissing };
+inline constexpr std::size_t kKeyLevels = static_cast<std::size_t>(KeyLevel::kMissing) + 1;
 std::string_view to_string(KeyLevel level);
 
 /// A term of the host other than T4: figures by context, by name, and over all.
@@ -81,9 +83,11 @@ struct OverheadTerm {
     double us = 0;
     KeyLevel level = KeyLevel::kMissing;
   };
-  /// First hit of the context keys, from the most specific on, then the name, then all. `tensors`:
-  /// length of the list that the op walks over; 0: none.
-  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name, double tensors = 0) const;
+  /// First hit of the context keys, from the most specific on, then the name, then `kind` (see
+  /// `host_kind_key`; 0: none), then all. `tensors`: length of the list that the op walks over; 0:
+  /// none.
+  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name, std::uint64_t kind = 0,
+             double tensors = 0, double fixed_share = 0) const;
 };
 
 /// Times on the device's side of a call; means over the traces.
@@ -104,6 +108,16 @@ struct GapSplit {
   double tail = 0.25, head = 0.25;
 };
 
+/// What recorded the host's times, and so lengthened them.
+enum class Collector : std::uint8_t {
+  kUnknown,
+  kNone,      ///< nothing: figures are those of steps as they run
+  kProfiler,  ///< Kineto, with or without shapes
+  kProfilerWithStacks,
+  kProfilerAndObserver,  ///< beside the execution trace observer: several times longer
+};
+std::string_view to_string(Collector collector);
+
 /// A program that a table was learned from, and how its host compares.
 struct OverheadProgram {
   std::string name;  ///< of its table
@@ -115,6 +129,9 @@ struct OverheadProgram {
   std::string left_out;   ///< why it is not in the table; empty: it is
 };
 
+/// A factor per term of the host, in the order of `kHostTerms`.
+using TermFactors = std::array<double, static_cast<std::size_t>(Term::kKernel)>;
+
 /// Host overheads of a program on a machine, learned from traces.
 ///
 /// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5
@@ -125,10 +142,14 @@ struct OverheadTable {
   std::string gpu;                   ///< as the traces name it; several: joined by ", "
   std::vector<std::string> sources;  ///< file names
   std::string command;               ///< how to make it again
-  double profiler_cost_us = 0;       ///< subtracted per recorded event
+  double profiler_cost_us = 0;       ///< method lin: subtracted per recorded event
   std::size_t iterations = 0;
-  std::string unfit_for_pools;            ///< why others should not take it over; empty: they may
-  bool python_recorded = false;           ///< calls of Python were recorded too: longer gaps (T1)
+  std::string unfit_for_pools;   ///< why others should not take it over; empty: they may
+  bool python_recorded = false;  ///< calls of Python were recorded too: longer gaps (T1)
+  Collector collector = Collector::kUnknown;  ///< of the traces
+  /// What the figures as recorded were multiplied by, so that they are those of steps that nobody
+  /// records; empty: they are as recorded. `ops` are as recorded in any case.
+  std::optional<TermFactors> without_collector;
   std::vector<OverheadProgram> programs;  ///< of pooled tables: what was pooled and what was not
 
   OverheadTerm t1, t2, t3, t5, tx;
@@ -186,6 +207,11 @@ enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration, kLis
 std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next);
 std::uint64_t gap_class_key(GapClass gap);
 std::string_view to_string(GapClass gap);
+/// Of gaps that grow with the program: at the border of a step (Python's loops over parameters) and
+/// before the thread of the backward pass begins (what its engine prepares). Their `tensors` are
+/// the ops of the backward pass. Of 13 programs with 27 to 2,054 ops on an H200, a fifth to a third
+/// of what they take does not grow with them.
+inline constexpr double kFixedShareOfGaps = 0.25;
 
 /// Whether an op walks over a list of tensors, one after the other: `aten::_foreach_*`, fused
 /// optimizers, gradient scaling.
@@ -209,7 +235,7 @@ struct OverheadSource {
 
 struct OverheadOptions {
   OverheadMethod method = OverheadMethod::kContext;
-  double profiler_cost_us = 0;  ///< per recorded event, kLin and kContext
+  double profiler_cost_us = 0;  ///< per recorded event, kLin alone
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of each trace
 };
 

@@ -35,6 +35,7 @@ struct PredictOptions {
   bool keep_calls = false;                  ///< fill the calls of `ops`, for timelines
   std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
   double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
+  double device_scale = 1;  ///< multiplies kernels, copies and sets, not collectives. Above 0.
   /// A busy device is held to its power limit (power.hpp); else all kernels are bursts.
   bool sustained = true;
   bool step_range = true;         ///< fill `e2e_low_us` and `e2e_high_us`
@@ -48,8 +49,10 @@ struct PredictOptions {
 };
 
 /// Scales of hosts that a report compares with the one that was asked for.
-inline constexpr std::array<double, 2> kOtherHosts = {0.7, 1.5};
-/// Scales between which a host lies that the overheads were learned on, with this program.
+/// Nine of ten host-bound steps of two machines lie between (docs/accuracy.md).
+inline constexpr std::array<double, 2> kOtherHosts = {0.75, 1.4};
+/// Scales between which a host lies that the overheads were recorded on, with this program and
+/// under the same profiler.
 inline constexpr std::array<double, 2> kSameHosts = {0.9, 1.1};
 inline constexpr double kMostHostScale = 1e6;
 

@@ -24,6 +24,13 @@ struct GraphSource {
   /// Of the builder, by name: flags without dashes and their values, "true" and "false" of those
   /// that take none.
   std::vector<std::pair<std::string, std::string>> options = {};
+  /// What a step of it was measured to take: its rows start from there (`Predictor::match_step`).
+  struct Measured {
+    double us = 0;
+    std::string gpu = {};    ///< of the sweep; empty: its first one
+    std::int64_t batch = 0;  ///< 0: the graph's
+  };
+  std::optional<Measured> measured = {};
   std::filesystem::path folder = {};  ///< of the spec: what files among the options stand in
   std::string identity = {};          ///< 8 hex digits of what the graph is made from
 };

@@ -1,0 +1,77 @@
+#include "perfmodel/detail/match_step.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace perfmodel {
+namespace {
+
+constexpr double kMostScale = 30, kTolerance = 1e-4;
+
+class Search {
+ public:
+  using Predict = std::function<Result<Prediction>(const StepScales&)>;
+
+  Search(double measured_us, const Predict& predict)
+      : measured_us_(measured_us), predict_(predict) {}
+
+  Result<StepScales> run() {
+    const auto first = predict_({});
+    if (!first) return Unexpected{first.error()};
+    constexpr double kBoundByGpu = 0.9;
+    const bool by_gpu = first->gpu_active_us >= kBoundByGpu * first->e2e_us;
+    const bool longer = first->e2e_us < measured_us_;
+    for (const bool both : {false, true}) {
+      const auto scales_at = [&](double scale) {
+        return StepScales{.host = both || !by_gpu ? scale : 1,
+                          .device = both || by_gpu ? scale : 1};
+      };
+      auto found = solve(scales_at, longer);
+      if (!found) return Unexpected{found.error()};
+      if (*found) return **found;
+    }
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a step that the program can take, found {} us: {} us are "
+                            "predicted, of which collectives and waits stay as they are",
+                            measured_us_, first->e2e_us));
+  }
+
+ private:
+  // The step grows with the scale: the interval around what was measured is halved.
+  template <class ScalesAt>
+  Result<std::optional<StepScales>> solve(ScalesAt scales_at, bool longer) {
+    double low = longer ? 1 : 1 / kMostScale, high = longer ? kMostScale : 1;
+    const auto end = predict_(scales_at(longer ? high : low));
+    if (!end) return Unexpected{end.error()};
+    if (longer ? end->e2e_us < measured_us_ : end->e2e_us > measured_us_) {
+      return std::optional<StepScales>();
+    }
+    constexpr int kMostHalvings = 40;
+    for (int i = 0; i < kMostHalvings; ++i) {
+      const double scale = std::sqrt(low * high);
+      const auto at = predict_(scales_at(scale));
+      if (!at) return Unexpected{at.error()};
+      const double ratio = at->e2e_us / measured_us_;
+      if (std::abs(ratio - 1) <= kTolerance) return std::optional(scales_at(scale));
+      (ratio < 1 ? low : high) = scale;
+    }
+    return std::optional(scales_at(std::sqrt(low * high)));
+  }
+
+  double measured_us_;
+  const Predict& predict_;
+};
+
+}  // namespace
+
+Result<StepScales> match_step(double measured_us,
+                              const std::function<Result<Prediction>(const StepScales&)>& predict) {
+  if (!(measured_us > 0) || std::isinf(measured_us)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a measured step above 0 us, found {}", measured_us));
+  }
+  return Search(measured_us, predict).run();
+}
+
+}  // namespace perfmodel
