@@ -4,7 +4,7 @@
     decimal_numbers_test.py PROGRAM...
 
 An option takes a number if it accepts "8" and refuses a word. Options are read before `--help` is answered, so no command
-runs. C's octal numbers would refuse "08".
+runs. C's octal numbers would refuse "08". What several commands have with the same help is one option, asked of the first.
 """
 import re
 import subprocess
@@ -38,9 +38,11 @@ def main():
     numbers, bad = 0, []
     with ThreadPoolExecutor() as pool:
         for program in sys.argv[1:]:
-            options = [(program, path, option) for path, text in commands(program)
-                       for option in re.findall(r"^  (?:-\w,)?(--[\w-]+) (?!Excludes:|Needs:)[^ -]", text, re.M)]
-            for found in pool.map(lambda asked: complaints(*asked), options):
+            options = {}  # by their line of help
+            for path, text in commands(program):
+                for line in re.findall(r"^  (?:-\w,)?(--[\w-]+ (?!Excludes:|Needs:)[^ -].*)", text, re.M):
+                    options.setdefault(line, (program, path, line.split()[0]))
+            for found in pool.map(lambda asked: complaints(*asked), options.values()):
                 numbers += found is not None
                 bad += found or []
     print("\n".join(bad))
