@@ -37,7 +37,6 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
     return {};
   }
   OverheadTable scaled = table;
-  if (scaled.python_recorded) scaled.t1 = reference.t1;
   const OverheadTable profiled = as_recorded(reference);
   const OverheadScaling speed = scale_to_shared_ops(scaled, profiled);
   scale_terms(scaled, *reference.without_collector);
