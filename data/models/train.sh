@@ -16,7 +16,7 @@ aiconfigurator="ai-dynamo/aiconfigurator (commit 095f58a), Apache-2.0 licence"
 aiter="ROCm/aiter (commit e404860), MIT licence"
 own="data/measurements (PyTorch 2.11, CUDA 13.0, cuDNN 9.19)"
 boards="h100-sxm-80gb h200-sxm-141gb"  # that we measured
-declare -A folder=([h100-sxm-80gb]=h100-sxm-80gb+h800 [h200-sxm-141gb]=h200-sxm-141gb)
+own_models="h100-sxm-80gb+h200-sxm-141gb+h800"  # folder of the models of these boards alone; H800 differs in its links
 
 fit() {  # family file note data...
   local family=$1 file=$2 note=$3
@@ -28,22 +28,17 @@ fit() {  # family file note data...
 }
 
 [[ -z $reports ]] || mkdir -p "$reports"
-for board in $boards; do mkdir -p "$out/${folder[$board]}" ${reports:+"$reports/${folder[$board]}"}; done
+mkdir -p "$out/$own_models" ${reports:+"$reports/$own_models"}
 tables=$(mktemp -d)
 trap 'rm -r "$tables"' EXIT
 
-# Rows of one family and type of the ops of PyTorch on a board: of attention those of its own kernel; of elementwise ops
-# none across a transposed tensor, whose strides a query cannot tell from those of a slice; of images those that lie as
-# PyTorch makes them (NCHW) where it matters, since a query does not tell.
+# Rows of one family and type of PyTorch's ops on a board.
 ops_of() {  # board family dtype
   zcat "$out/../measurements/$1/ops.csv.gz" | awk -F, -v family="$2" -v dtype="$3" '
     /^# timing/ { print; next }
     /^#/ { next }
     !header { for (i = 1; i <= NF; ++i) at[$i] = i; header = 1; print; next }
-    $at["family"] == family && $at["dtype"] == dtype && $at["time_us"] != "" &&
-      (family != "attention" || $at["library"] == "flash") &&
-      $at["name"] !~ /_across$/ &&
-      ($at["memory_format"] != "channels_last" || (family == "convolution" && dtype != "bf16"))' >"$tables/$1-$2-$3.csv"
+    $at["family"] == family && $at["dtype"] == dtype && $at["time_us"] != ""' >"$tables/$1-$2-$3.csv"
   echo "$tables/$1-$2-$3.csv"
 }
 ops() {  # family dtype: of all boards
@@ -71,16 +66,16 @@ for family in reduction dropout; do
 done
 fit convolution convolution-tf32 "$own" $(ops convolution tf32)
 fit gemm gemm-float16 "$own" $(ops product fp16)
-# Kinds of which the shared files, or rates of the architecture, know other boards: models of each board alone.
-for board in $boards; do
-  fit elementwise ${folder[$board]}/elementwise-bfloat16 "$own" "$(ops_of $board elementwise bf16)"
-  for family in elementwise softmax norm convolution; do
-    fit $family ${folder[$board]}/$family-float32 "$own" "$(ops_of $board $family fp32)"
-  done
-  fit gemm ${folder[$board]}/gemm-float32 "$own" "$(ops_of $board product fp32)"
+# Kinds of which the shared files, or rates of the architecture, know other boards: models of these boards alone.
+fit elementwise $own_models/elementwise-bfloat16 "$own" $(ops elementwise bf16)
+for family in elementwise softmax norm convolution; do
+  fit $family $own_models/$family-float32 "$own" $(ops $family fp32)
 done
-# H100's is in the public table.
-fit attention h200-sxm-141gb/attention-bfloat16 "$own" "$(ops_of h200-sxm-141gb attention bf16)"
+fit gemm $own_models/gemm-float32 "$own" $(ops product fp32)
+# Aligned ones of H100 are public, too: both collections count, theirs by one row in eight, as often as ours.
+zcat "$public/silicon/gemm_bf16.csv.gz" | awk -F, '
+  /^#/ { print; next } !header { header = 1; print; next } $1 ~ /^h100/ && ++row % 8 == 0' >"$tables/h100.csv"
+fit gemm $own_models/gemm-bfloat16 "$own; $aiconfigurator" $(ops product bf16) "$tables/h100.csv"
 fit experts experts-bfloat16 "$aiconfigurator" "$public/silicon/moe_bf16.csv.gz"
 
 # A file holds one type; tables of layers say neither how numbers are scaled nor that each time holds

@@ -20,7 +20,8 @@ const std::map<std::string, BertConfig::Head> kHeads = {
     {"masked-lm", BertConfig::Head::kMaskedLm},
     {"causal-lm", BertConfig::Head::kCausalLm},
     {"classifier", BertConfig::Head::kClassifier},
-    {"pretraining", BertConfig::Head::kPreTraining}};
+    {"pretraining", BertConfig::Head::kPreTraining},
+    {"question-answering", BertConfig::Head::kQuestionAnswering}};
 
 Result<void> run_build_bert(const CLI::App& app, const BertArguments& arguments) {
   auto config = bert_preset(arguments.preset);

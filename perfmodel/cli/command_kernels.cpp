@@ -22,8 +22,13 @@ namespace {
 
 struct KernelsArguments {
   std::string queries, gpu, op, dtype, output, models = "learned";
-  bool json = false, sustained = false;
+  bool json = false, burst = false, sustained = false;
 };
+
+/// Whether the board's power limit counts. The roofline ignores it unless asked.
+bool holds_power(const KernelsArguments& arguments) {
+  return arguments.sustained || (!arguments.burst && arguments.models != "roofline");
+}
 
 /// Where the text of the prices goes: into a file that appears at the end, or, what is seen as it
 /// is written, aside until no row can be wrong any more.
@@ -110,7 +115,7 @@ Json json_document(const KernelsArguments& arguments, const PricedTable& priced)
   Json json = document(schemas::kKernels);
   json.update({{"queries", file_name(arguments.queries)},
                {"models", arguments.models},
-               {"sustained", arguments.sustained},
+               {"sustained", holds_power(arguments)},
                {"gpus", names(priced.gpus)},
                {"ops", priced.ops},
                {"rows", priced.rows}});
@@ -175,9 +180,10 @@ Result<void> run_kernels(const KernelsArguments& arguments) {
                    is_first = false;
                    return output->write(text);
                  }};
-  if (arguments.sustained) {
-    sink.change = [](const KernelWork& work, const Gpu& gpu, Price& price) {
-      price = sustained(price, work, gpu);
+  if (holds_power(arguments)) {
+    sink.change = [hold = arguments.sustained ? sustained : sustained_alone](
+                      const KernelWork& work, const Gpu& gpu, Price& price) {
+      price = hold(price, work, gpu);
     };
   }
   auto priced = price_kernel_table(arguments.queries,
@@ -220,9 +226,12 @@ Command kernels_command(CLI::App& parent) {
                   "Table to write (.csv or .csv.gz; default: standard output)")
       ->type_name("FILE");
   add_models_option(*app, arguments->models);
-  app->add_flag("--sustained", arguments->sustained,
-                "Times of a kernel that runs again and again, at the board's power limit (default: "
-                "bursts of some milliseconds)");
+  CLI::Option* burst = app->add_flag(
+      "--burst", arguments->burst,
+      "Ignore the board's power limit, which holds kernels above a millisecond that run again and "
+      "again");
+  app->add_flag("--sustained", arguments->sustained, "Hold shorter kernels to the limit, too")
+      ->excludes(burst);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_kernels(*arguments); }};
 }

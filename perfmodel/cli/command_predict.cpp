@@ -419,6 +419,7 @@ class Run {
     for (const auto& [warning, files] : of_files) {
       warn(graphs[warning] >= report_.ranks.size() ? warning : files + ": " + warning);
     }
+    if (std::string warning = report_.mfu_warning(); !warning.empty()) warn(std::move(warning));
     // A step that cannot run is what matters most: for want of units, then of memory.
     std::stable_partition(
         report_.warnings.begin(), report_.warnings.end(), [&](const std::string& warning) {

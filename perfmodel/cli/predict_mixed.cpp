@@ -255,6 +255,7 @@ class MixedRun {
     report_.gpu = places_[slowest].gpu;
     const RankPrediction& rank = report_.ranks[slowest];
     report_.work = step_work(rank.graph, report_.gpu, rank.prediction.batch);
+    if (std::string warning = report_.mfu_warning(); !warning.empty()) warn(std::move(warning));
     if (chosen_.owner) report_.model_files = chosen_.owner->files_read();
     const bool communicates = std::ranges::any_of(report_.ranks, [](const RankPrediction& one) {
       return one.prediction.communication.collectives > 0;

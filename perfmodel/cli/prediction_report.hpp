@@ -68,6 +68,7 @@ struct PredictionReport {
   std::optional<double> tokens_per_s() const;  ///< of the whole job, as samples per second
   std::optional<double> tflop_per_s() const;   ///< of one GPU
   std::optional<double> mfu() const;           ///< tflop_per_s() over the peak of `work`
+  std::string mfu_warning() const;             ///< why `mfu` is above 1; empty: it is not
 };
 
 /// "mlperf.json (built)".

@@ -160,7 +160,8 @@ std::string tflop(const View& view) {
       (*rate < kLeastWritten ? fmt::format("below {}", kLeastWritten) : rate_text(*rate)) +
       (view.p.ranks > 1 ? " per GPU" : "");
   if (const auto mfu = view.report.mfu()) {
-    text += fmt::format(", MFU {} of the dense peak of {:.4g} ({})", percent(*mfu),
+    text += fmt::format(", {} {} of the dense peak of {:.4g} ({})",
+                        *mfu > 1 ? "FLOP counted are" : "MFU", percent(*mfu),
                         view.report.work.peak.value / 1e12, view.report.work.peak_name);
   }
   return text;

@@ -400,6 +400,19 @@ std::optional<double> PredictionReport::mfu() const {
   return *rate * 1e12 / work.peak.value;
 }
 
+std::string PredictionReport::mfu_warning() const {
+  const double share = mfu().value_or(0);
+  if (share <= 1) return "";
+  // Without convolutions the products would need no more than the peak.
+  const bool by_algorithms = share * (1 - work.convolutions.value / work.products.value) <= 1;
+  return fmt::format(
+      "the FLOP counted are {:.0f} % of the dense peak ({}): {}", 100 * share, work.peak_name,
+      by_algorithms
+          ? "convolutions count as direct sums, and algorithms such as Winograd's do "
+            "fewer operations"
+          : "prices of products are too short, or their types are not those of that peak");
+}
+
 std::string graph_title(const RankPrediction& rank) {
   return rank.graph_file + (rank.graph.built ? " (built)" : "");
 }

@@ -16,6 +16,7 @@ inline constexpr const char* kCompiledHelp =
 RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
+RewriteOption channels_last_option();
 RewriteOption in_place_option();
 RewriteOption recompute_option();
 RewriteOption checkpoint_option();

@@ -14,6 +14,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       batch_option(),             //
       sequence_option(),          //
       precision_option(),         //
+      channels_last_option(),     //
       in_place_option(),          //
       recompute_option(),         //
       checkpoint_option(),        //

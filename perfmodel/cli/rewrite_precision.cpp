@@ -87,4 +87,15 @@ RewriteOption precision_option() {
       .parse = parse_precision};
 }
 
+RewriteOption channels_last_option() {
+  return {.flag = "--channels-last",
+          .value = "",
+          .help =
+              "Store images and filters of convolutions channels-last (NHWC), like "
+              "model.to(memory_format=torch.channels_last); strides of a recording already say so",
+          .for_build = true,
+          .parse = [](const std::string&) -> Result<Rewrite> { return rewrite_channels_last; },
+          .of_ops_alone = true};
+}
+
 }  // namespace perfmodel::cli

@@ -21,7 +21,7 @@ TEST(GpusCommand, ListsAllAndShowsOneUnderAnyOfItsNames) {
 TEST(GpusCommand, SaysWhatWasMeasuredOnEach) {
   const auto kernels = [](const char* gpu) { return json_of({"gpus", gpu})["gpus"][0]["kernels"]; };
   EXPECT_EQ(kernels("h100-sxm-80gb")["gemm-bfloat16"], "board");
-  EXPECT_EQ(kernels("h200-sxm-141gb")["gemm-bfloat16"], "chip");
+  EXPECT_EQ(kernels("h200-sxm-141gb")["gemm-bfloat16"], "board");
   EXPECT_EQ(kernels("h100-pcie-80gb")["gemm-bfloat16"], "architecture");
   EXPECT_EQ(kernels("l40s")["gemm-bfloat16"], "none");
   EXPECT_EQ(kernels("v100-sxm2-32gb")["embedding_forward"], "board");  // the heuristic's

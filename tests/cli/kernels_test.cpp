@@ -61,6 +61,23 @@ TEST(KernelsCommand, TheGpuFlagWinsAndSaysSo) {
       << outcome.err;
 }
 
+TEST(KernelsCommand, HoldsLongKernelsToThePowerLimit) {
+  const std::string file = written("long.csv",
+                                   "gpu,op,dtype,m,n,k\n"
+                                   "a100-sxm-40gb,gemm,bf16,1024,1024,1024\n"
+                                   "a100-sxm-40gb,gemm,bf16,16384,8192,8192\n"
+                                   "a100-pcie-40gb,gemm,bf16,16384,8192,8192\n");
+  const auto us = [](const Json& document, int row) -> double {
+    return document["kernels"][row]["time_us"];
+  };
+  const Json held = json_of({"kernels", file}), burst = json_of({"kernels", file, "--burst"});
+  EXPECT_EQ(held["sustained"], true);
+  EXPECT_EQ(burst["sustained"], false);
+  EXPECT_EQ(us(held, 0), us(burst, 0));
+  EXPECT_GT(us(held, 1), us(burst, 1));
+  EXPECT_GT(us(held, 2), 1.3 * us(held, 1)) << "250 W in place of 400";
+}
+
 TEST(KernelsCommand, RefusesSizesWithoutAFiniteTime) {
   const std::string file =
       written("endless.csv", "op,elements,dtype\nrelu,64,fp32\nrelu,1e308,fp32\n");

@@ -180,5 +180,23 @@ TEST(PredictionScreen, JsonHasTheSameFigures) {
   EXPECT_GT(none["mfu"], 0);
 }
 
+// As convolutions of Winograd's algorithm do where no units for TF32 are faster.
+TEST(PredictionScreen, MoreThanTheDensePeakIsExplained) {
+  Json graph = Json::parse(read(built("vgg.json", {"vgg", "--preset", "vgg16", "--batch", "64"})));
+  for (Json& node : graph["nodes"]) {
+    const std::string name = node["name"];
+    if (name.find("convolution") != std::string::npos) node["kernel_time_us"] = 1;
+  }
+  const Words words = {written("short.json", graph.dump()), "--gpu", "t4"};
+  const Json json = Json::parse(text_of(words, {"--json"}));
+  EXPECT_GT(json["mfu"], 1);
+  const auto warnings = json["warnings"].get<std::vector<std::string>>();
+  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("algorithms such as Winograd's")));
+  const std::string text = text_of(words);
+  EXPECT_THAT(text, HasSubstr("FLOP counted are "));
+  EXPECT_THAT(text, Not(HasSubstr("MFU")));
+  EXPECT_THAT(text_of({gpt(), "--gpu", "t4", "--json"}), Not(HasSubstr("of the dense peak")));
+}
+
 }  // namespace prediction_screen_test
 }  // namespace perfmodel::test_support

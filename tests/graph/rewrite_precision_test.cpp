@@ -4,9 +4,12 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "graph_comparison.hpp"
+#include "ops/catalogue.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -125,6 +128,69 @@ TEST(RewritePrecision, ProductsAreHalfAndGradientsOfParametersAreNot) {
     // Weights and biases of four layers, both operands of bmm, the loss' input. What cat made for
     // the top MLP is half already; autograd does not see the dense features.
     EXPECT_EQ(count(graph, "ToCopyBackward0"), 8 + 2 + 1U);
+  }
+}
+
+// cuDNN's and PyTorch's batch norms take half images with fp32 weights and give half images back,
+// whose gradients are half, too; their statistics stay in fp32.
+TEST(RewritePrecision, BatchNormsKeepTheTypeOfTheirImages) {
+  ResnetConfig config = *resnet_preset("resnet18");
+  config.batch = 2;
+  const ExecutionGraph made = rewritten(*build_resnet(config), Precision::kFp16);
+  int norms = 0, gradients = 0;
+  const auto type = [&](std::span<const Argument> arguments, std::size_t i) {
+    return made.tensors[arguments[i].index].dtype;
+  };
+  for (const Node& node : made.nodes) {
+    const std::string_view name = made.name(node);
+    if (name == "aten::cudnn_batch_norm") {
+      ++norms;
+      EXPECT_EQ(type(made.inputs(node), 1), DType::kFloat32);
+      EXPECT_EQ(type(made.outputs(node), 0), DType::kFloat16);
+      EXPECT_EQ(type(made.outputs(node), 1), DType::kFloat32);
+    } else if (name == "aten::cudnn_batch_norm_backward") {
+      ++gradients;
+      EXPECT_EQ(type(made.inputs(node), 1), DType::kFloat16);
+      EXPECT_EQ(type(made.outputs(node), 0), DType::kFloat16);
+      EXPECT_EQ(type(made.outputs(node), 1), DType::kFloat32);
+    } else if (name == "aten::relu_" || name == "aten::max_pool2d") {
+      EXPECT_EQ(type(made.outputs(node), 0), DType::kFloat16) << name;
+    }
+  }
+  EXPECT_EQ(norms, 20);
+  EXPECT_EQ(gradients, 20);
+}
+
+// Lists of PyTorch 2 for GPUs: aten/src/ATen/autocast_mode.h.
+TEST(RewritePrecision, OpsAreOnPyTorchsListsOfAutocast) {
+  using enum AutocastPolicy;
+  const std::map<AutocastPolicy, std::string> lists = {
+      {kLower,
+       "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d "
+       "conv_transpose3d convolution prelu addmm addmv addr matmul einsum mv linalg_vecdot linear "
+       "mm addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell "
+       "_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+       "_scaled_dot_product_flash_attention scaled_dot_product_attention"},
+      {kFp32,
+       "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow "
+       "softplus layer_norm group_norm frobenius_norm nuclear_norm cosine_similarity "
+       "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div "
+       "l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss "
+       "soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits "
+       "dist pdist cdist renorm logsumexp"},
+      {kFp32Type, "prod softmax log_softmax cumprod cumsum sum"},
+      {kPromote,
+       "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot "
+       "scatter_add"},
+      {kBanned, "binary_cross_entropy"},
+      {kKeep,
+       "batch_norm cudnn_batch_norm native_batch_norm relu max_pool2d adaptive_avg_pool2d add mul "
+       "cat dropout gelu silu sigmoid tanh embedding mean"}};
+  for (const auto& [policy, names] : lists) {
+    std::istringstream words(names);
+    for (std::string name; words >> name;) {
+      EXPECT_EQ(autocast_policy("aten::" + name, true), policy) << name;
+    }
   }
 }
 

@@ -123,6 +123,18 @@ TEST(LayoutPricer, TermsAddUp) {
   }
 }
 
+// AMD's matrix units multiply in fp32, too: 45.3 TFLOP/s, twice the vector units.
+TEST(LayoutPricer, MfuIsOfTheUnitsThatMultiply) {
+  const Predictor amd =
+      Predictor::load({.data = test_support::source_data(), .gpus = {"mi210"}}).value();
+  LayoutJob job = small_job();
+  job.precision = LayoutJob::Precision::kFp32;
+  const auto made = LayoutPricer::make(amd, {.gpu = "mi210"}).value().predict(job, {}).value();
+  const double flop_per_s =
+      made.tokens_per_s_per_gpu * model_flop_per_token(job.model, job.sequence);
+  EXPECT_NEAR(flop_per_s / made.mfu, 45.3e12, 1e9);
+}
+
 TEST(LayoutPricer, RefusesWhatDoesNotDivide) {
   const auto message = [](const LayoutJob& job, const ParallelLayout& layout) {
     const auto made = pricer().predict(job, layout);

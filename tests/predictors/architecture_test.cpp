@@ -152,7 +152,8 @@ TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
     gpu.dram_bandwidth = {1e15};
     gpu.architecture = test_support::architecture(name);
     const ElementwiseRates& rates = gpu.architecture.elementwise_rates;
-    KernelWork work = elementwise_work(1e9, 1, 0, DType::kFloat16);
+    // Of two inputs: one that is converted is a cast, which has a rate of its own.
+    KernelWork work = elementwise_work(1e9, 2, 0, DType::kFloat16);
     for (const auto& [layout, rate] : {std::pair{Layout::kBroadcast, rates.broadcast},
                                        std::pair{Layout::kStrided, rates.strided},
                                        std::pair{Layout::kMixedTypes, rates.mixed_types}}) {
@@ -201,6 +202,18 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   EXPECT_EQ(test_support::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
 }
 
+// cudaOccMaxBlocksPerMultiprocessor of cuda_occupancy.h, CUDA 13.0.
+TEST(Architectures, ResidentBlocksAreThoseOfTheTarget) {
+  const std::map<std::string, int> blocks = {
+      {"sm_52", 32}, {"sm_60", 32}, {"sm_61", 32}, {"sm_70", 32},  {"sm_75", 16},  {"sm_80", 32},
+      {"sm_86", 16}, {"sm_89", 24}, {"sm_90", 32}, {"sm_100", 32}, {"sm_103", 32}, {"sm_120", 24}};
+  const std::vector<Gpu> gpus = read_gpus(kData / "gpus").value();
+  for (const Gpu& gpu : gpus) {
+    if (gpu.vendor != "nvidia") continue;
+    EXPECT_EQ(gpu.architecture.max_blocks_per_sm, blocks.at(gpu.target)) << gpu.name;
+  }
+}
+
 struct BadField {
   const char* label;
   std::function<void(Json&)> change;
@@ -242,6 +255,14 @@ TEST(Architectures, ErrorsNameTheField) {
        "/facts/hbm_share/as",
        "expected an architecture with a value of its own, found \"ampere\", which takes that of "
        "another"},
+      {"blocks of a target",
+       [](Json& j) { j["facts"]["max_blocks_per_sm"]["of_targets"]["sm_86"] = 2048; },
+       "/facts/max_blocks_per_sm/of_targets/sm_86",
+       "expected an integer from 1 to 1024, found 2048"},
+      {"unknown target",
+       [](Json& j) { j["facts"]["max_blocks_per_sm"]["of_targets"]["sm_90"] = 32; },
+       "/facts/max_blocks_per_sm/of_targets/sm_90",
+       "expected no such key (but \"sm_80\"), found 32"},
       {"side", [](Json& j) { j["facts"]["gemm_tiles"]["value"][2]["m"] = 96; },
        "/facts/gemm_tiles/value/2/m", "expected a power of two from 8 to 1024, found 96"},
       {"no tiles", [](Json& j) { j["facts"]["gemm_tiles"]["value"] = Json::array(); },
@@ -252,7 +273,7 @@ TEST(Architectures, ErrorsNameTheField) {
       {"attention kernel",
        [](Json& j) { j["facts"]["attention_kernels"]["value"]["kernels"][0]["name"] = "fa5"; },
        "/facts/attention_kernels/value/kernels/0/name",
-       "expected \"fa2\", \"fa3\", \"fa4\" or \"trtllm_gen\", found \"fa5\""},
+       "expected \"fa2\", \"fa3\", \"fa4\", \"trtllm_gen\" or \"cudnn\", found \"fa5\""},
       {"library of experts",
        [](Json& j) { j["facts"]["experts_kernels"]["value"][0]["name"] = "vllm"; },
        "/facts/experts_kernels/value/0/name",

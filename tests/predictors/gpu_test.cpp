@@ -49,7 +49,7 @@ class GpuFile {
 TEST(GpuFiles, EveryFileLoadsUnderItsName) {
   const auto gpus = read_gpus(gpu_folder());
   ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
-  EXPECT_EQ(gpus->size(), 64u);
+  EXPECT_EQ(gpus->size(), 71u);
   for (const Gpu& gpu : *gpus) {
     EXPECT_GT(gpu.peak(DType::kFloat32, false).value, 1e12) << gpu.name;
     EXPECT_GT(gpu.dram_bandwidth.value, 1e11) << gpu.name;
@@ -135,7 +135,15 @@ TEST(GpuFiles, NamesOfProgramsFindTheirBoard) {
       {"NVIDIA L20", "l20"},
       {"NVIDIA H200 NVL", "h200-nvl"},
       {"AMD Instinct MI300A", "mi300a"},
+      {"NVIDIA RTX A4000", "rtx-a4000"},
+      {"NVIDIA RTX A4500", "rtx-a4500"},
       {"NVIDIA RTX A5000", "rtx-a5000"},
+      {"NVIDIA RTX A5500", "rtx-a5500"},
+      {"NVIDIA GeForce RTX 3070", "rtx-3070"},
+      {"NVIDIA GeForce RTX 3080", "rtx-3080"},
+      {"NVIDIA TITAN RTX", "titan-rtx"},
+      {"TITAN RTX", "titan-rtx"},
+      {"Quadro RTX 5000", "quadro-rtx-5000"},
       {"NVIDIA RTX 5000 Ada Generation", "rtx-5000-ada"},
       {"Quadro RTX 6000", "quadro-rtx-6000"},
       {"Quadro RTX 8000", "quadro-rtx-8000"},

@@ -278,7 +278,7 @@ TEST_F(KernelTables, AttentionRowsNameTheirKernel) {
   EXPECT_NE(error("op,dtype,kernel,batch,heads,seq,head_dim\n"
                   "attention,bf16,fa5,1,8,128,64\n",
                   {.gpu = "gb200"})
-                .find("expected fa2, fa3, fa4 or trtllm_gen, found"),
+                .find("expected fa2, fa3, fa4, trtllm_gen or cudnn, found"),
             std::string::npos);
 }
 
@@ -652,7 +652,7 @@ TEST_F(KernelTables, PatchEmbeddingsInHalfTypesRunOnVectorUnits) {
   };
   const double flop = 2.0 * 128 * 14 * 14 * 768 * 3 * 16 * 16;
   EXPECT_NEAR(us(0), flop / (0.35 * 66.91e6), 3);
-  EXPECT_LT(us(1), us(0) / 4);
+  EXPECT_LT(us(1), 0.75 * us(0));  // channels are padded to what Hopper's units load
 }
 
 }  // namespace kernel_table_test

@@ -89,6 +89,17 @@ DType parse_dtype(std::string_view name) {
   return known == kNames.end() ? DType::kUnknown : known->second;
 }
 
+bool lie_channels_last(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
+  if (shape.size() < 4 || strides.size() != shape.size() || shape[1] <= 1) return false;
+  std::int64_t dense = shape[1], pixels = 1;
+  for (std::size_t i = shape.size(); i-- > 2;) {
+    if (shape[i] > 1 && strides[i] != dense) return false;
+    dense *= shape[i];
+    pixels *= shape[i];
+  }
+  return strides[1] == 1 && pixels > 1;
+}
+
 std::string_view to_string(DType dtype) { return row(dtype).name; }
 int size_in_bytes(DType dtype) { return row(dtype).bytes; }
 bool is_floating_point(DType dtype) { return dtype >= DType::kFloat64 && dtype <= DType::kFloat4; }

@@ -142,6 +142,11 @@ bool is_matrix_product(std::string_view name) {
   return op && price_rule(*op) == "gemm.matrix_product";
 }
 
+bool is_convolution(std::string_view name) {
+  const Op* op = find_op(name);
+  return op && price_rule(*op).starts_with("convolution.");
+}
+
 bool is_row_lookup(std::string_view name) { return name == "aten::embedding"; }
 
 bool gives_strides(std::string_view name) {

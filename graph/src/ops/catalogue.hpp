@@ -156,6 +156,7 @@ bool is_zeros(std::string_view name);
 bool is_matrix_product(std::string_view name);
 /// `torch.nn.functional.embedding`: a row of one table per index.
 bool is_row_lookup(std::string_view name);
+bool is_convolution(std::string_view name);  ///< or a gradient of one
 /// Its arguments tell the strides of its result; all views end in it.
 bool gives_strides(std::string_view name);
 

@@ -316,6 +316,7 @@ class ExecutionGraphReader {
       if (part == "values") problem = take(block.values, list, "values");
       if (part == "shapes") problem = take(block.shapes, list, "shapes");
       if (part == "types") problem = take(block.types, list, "types");
+      if (part == "strides") problem = take(block.strides, list, "strides");
       if (problem) {
         problem->tail = fmt::format("/{}{}", key, problem->tail);
         return problem;
@@ -428,7 +429,7 @@ class ExecutionGraphReader {
   }
 
   struct Block {
-    std::optional<dom::array> values, shapes, types;
+    std::optional<dom::array> values, shapes, types, strides;
   };
 
   // A run of values with its cursor through the leaf types.
@@ -454,8 +455,9 @@ class ExecutionGraphReader {
     begin = static_cast<std::uint32_t>(graph_.arguments.size());
     count = static_cast<std::uint32_t>(size);
     graph_.arguments.resize(graph_.arguments.size() + size);
-    std::vector<dom::element> shapes, types;
+    std::vector<dom::element> shapes, types, strides;
     collect(block.shapes, shapes);
+    collect(block.strides, strides);
     collect(block.types, types);
     std::size_t i = 0;
     for (dom::element value : *block.values) {
@@ -467,10 +469,11 @@ class ExecutionGraphReader {
         return expected("an array", shapes[i], fmt::format("/{}/shapes/{}", side, i));
       }
       Leaves leaves{.types = &types_of(type)};
-      std::optional<dom::element> shape;
-      if (i < shapes.size()) shape = shapes[i];
+      Extents extents;
+      if (i < shapes.size()) extents.shape = shapes[i];
+      if (i < strides.size()) extents.strides = strides[i];
       const bool list = type.find('[') != std::string_view::npos;
-      argument(value, shape, leaves, list, begin + static_cast<std::uint32_t>(i));
+      argument(value, extents, leaves, list, begin + static_cast<std::uint32_t>(i));
       ++i;
     }
     return {};
@@ -481,7 +484,19 @@ class ExecutionGraphReader {
     for (dom::element element : *array) out.push_back(element);
   }
 
-  void argument(dom::element value, std::optional<dom::element> shape, Leaves& leaves, bool list,
+  // Of a tensor, or lists of those of a list's elements.
+  struct Extents {
+    std::optional<dom::element> shape, strides;
+  };
+
+  static std::vector<dom::element> elements_of(const std::optional<dom::element>& list) {
+    std::vector<dom::element> elements;
+    dom::array array;
+    if (list && list->get(array) == simdjson::SUCCESS) collect(array, elements);
+    return elements;
+  }
+
+  void argument(dom::element value, const Extents& extents, Leaves& leaves, bool list,
                 std::uint32_t slot) {
     Argument made;
     dom::array array;
@@ -489,9 +504,9 @@ class ExecutionGraphReader {
     if (value.get(array) == simdjson::SUCCESS) {
       if (is_tensor(array, leaves)) {
         made.kind = Argument::Kind::kTensor;
-        made.index = tensor(array, shape, leaves.take());
+        made.index = tensor(array, extents, leaves.take());
       } else {
-        made = list_argument(array, shape, leaves);
+        made = list_argument(array, extents, leaves);
       }
     } else if (value.get(text) == simdjson::SUCCESS) {
       const std::string_view type = list || leaves.next < leaves.types->size() ? leaves.take() : "";
@@ -532,7 +547,17 @@ class ExecutionGraphReader {
     return array.begin() != array.end() && !(*array.begin()).is_array();
   }
 
-  std::uint32_t tensor(dom::array array, std::optional<dom::element> shape, std::string_view type) {
+  bool reads_channels_last(const Tensor& tensor,
+                           const std::optional<dom::element>& recorded) const {
+    if (tensor.rank < 4) return false;
+    std::vector<std::int64_t> strides;
+    for (dom::element part : elements_of(recorded)) {
+      if (!to_integer(part, strides.emplace_back())) return false;
+    }
+    return lie_channels_last(graph_.shape(tensor), strides);
+  }
+
+  std::uint32_t tensor(dom::array array, const Extents& extents, std::string_view type) {
     Tensor made;
     made.dtype = tensor_dtype(type);
     std::size_t field = 0;
@@ -568,7 +593,7 @@ class ExecutionGraphReader {
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
     dom::array sizes;
     std::int64_t elements = 1;  // were none of the sizes 0
-    if (shape && shape->get(sizes) == simdjson::SUCCESS) {
+    if (extents.shape && extents.shape->get(sizes) == simdjson::SUCCESS) {
       for (dom::element size : sizes) {
         std::int64_t extent = 0;
         if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
@@ -583,26 +608,24 @@ class ExecutionGraphReader {
       std::fill(graph_.shape_pool.begin() + made.shape_begin, graph_.shape_pool.end(), 0);
       ++odd_sizes_;
     }
+    made.is_channels_last = reads_channels_last(made, extents.strides);
     graph_.tensors.push_back(made);
     return static_cast<std::uint32_t>(graph_.tensors.size() - 1);
   }
 
-  Argument list_argument(dom::array array, std::optional<dom::element> shape, Leaves& leaves) {
+  Argument list_argument(dom::array array, const Extents& extents, Leaves& leaves) {
     Argument list{.kind = Argument::Kind::kList};
     const std::size_t size = array.size();
     list.index = static_cast<std::uint32_t>(graph_.arguments.size());
     list.count = static_cast<std::uint32_t>(size);
     graph_.arguments.resize(graph_.arguments.size() + size);
-    std::vector<dom::element> shapes;
-    dom::array shape_list;
-    if (shape && shape->get(shape_list) == simdjson::SUCCESS) {
-      shapes.reserve(shape_list.size());
-      for (dom::element element : shape_list) shapes.push_back(element);
-    }
+    const std::vector<dom::element> shapes = elements_of(extents.shape),
+                                    strides = elements_of(extents.strides);
     std::size_t i = 0;
     for (dom::element value : array) {
-      std::optional<dom::element> inner;
-      if (i < shapes.size()) inner = shapes[i];
+      Extents inner;
+      if (i < shapes.size()) inner.shape = shapes[i];
+      if (i < strides.size()) inner.strides = strides[i];
       argument(value, inner, leaves, true, list.index + static_cast<std::uint32_t>(i));
       ++i;
     }

@@ -82,8 +82,8 @@ class CallReader {
 
   std::vector<RecordedArgument> read(const OpArguments& recorded) {
     std::vector<RecordedArgument> made;
-    simdjson::dom::parser dims_parser, types_parser, values_parser;
-    simdjson::dom::array dims, types, values;
+    simdjson::dom::parser dims_parser, types_parser, values_parser, strides_parser;
+    simdjson::dom::array dims, types, values, strides;
     if (!parsed(dims_parser, recorded.dims, dims)) {
       ++odd_;
       return made;
@@ -99,6 +99,15 @@ class CallReader {
       made.push_back(argument(entry, at(type_names, i), at(value_texts, i)));
       ++i;
     }
+    i = 0;
+    if (parsed(strides_parser, recorded.strides, strides)) {
+      for (simdjson::dom::element entry : strides) {
+        if (i < made.size()) {
+          made[i].is_channels_last = lie_channels_last(made[i].shape, integers(entry));
+        }
+        ++i;
+      }
+    }
     type_lists(made);
     return made;
   }
@@ -107,6 +116,16 @@ class CallReader {
   bool parsed(simdjson::dom::parser& parser, NameId id, simdjson::dom::array& out) const {
     const std::string text(names_.text(id));
     return !text.empty() && parser.parse(text).get(out) == simdjson::SUCCESS;
+  }
+
+  static std::vector<std::int64_t> integers(simdjson::dom::element entry) {
+    std::vector<std::int64_t> made;
+    simdjson::dom::array list;
+    if (entry.get(list) != simdjson::SUCCESS) return made;
+    for (simdjson::dom::element part : list) {
+      if (part.get(made.emplace_back()) != simdjson::SUCCESS) return {};
+    }
+    return made;
   }
 
   std::vector<std::string_view> texts(simdjson::dom::parser& parser, NameId id,
@@ -214,7 +233,8 @@ std::uint32_t add_recorded_tensor(ExecutionGraph& graph, const RecordedArgument&
               .device = on_gpu && !is_number ? Device{Device::Kind::kGpu, 0}
                                              : Device{Device::Kind::kCpu, -1},
               .shape_begin = static_cast<std::uint32_t>(graph.shape_pool.size()),
-              .rank = static_cast<std::uint16_t>(recorded.shape.size())};
+              .rank = static_cast<std::uint16_t>(recorded.shape.size()),
+              .is_channels_last = recorded.is_channels_last};
   for (const std::int64_t extent : recorded.shape) {
     made.numel *= extent;
     graph.shape_pool.push_back(extent);

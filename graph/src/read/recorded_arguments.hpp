@@ -17,6 +17,7 @@ struct RecordedArgument {
   Argument::Kind kind = Argument::Kind::kOpaque;
   DType dtype = DType::kUnknown;
   std::vector<std::int64_t> shape;  // of a tensor
+  bool is_channels_last = false;
   std::int64_t integer = 0;
   double real = 0;
   std::string text;

@@ -467,6 +467,18 @@ class Autocast {
     argument = {.kind = Argument::Kind::kInt, .integer = code, .real = static_cast<double>(code)};
   }
 
+  // The type that the op above gives to the tensor which `index` allocates for it. An op of mixed
+  // types, as a batch norm with half images and fp32 weights, allocates results of both.
+  std::optional<DType> type_above(std::int32_t index) const {
+    const Node& n = node(index);
+    if (n.parent < 0 || source_.outputs(n).empty()) return std::nullopt;
+    const auto made = entries(source_, source_.outputs(n));
+    const auto results = entries(source_, source_.outputs(node(n.parent)));
+    if (made.size() != 1 || !is_in(results, source_.tensors[made.front()])) return std::nullopt;
+    const auto at = state_.find(source_.tensors[made.front()].id);
+    return at == state_.end() ? std::nullopt : std::optional(at->second.dtype);
+  }
+
   // Type of what an op makes; arguments that name the type follow.
   DType result_type(std::int32_t index, std::size_t position, DType type, DType around,
                     bool fp32_result) {
@@ -480,9 +492,10 @@ class Autocast {
       if (copy.inputs_count > 2) made().arguments[copy.inputs_begin + 2].integer = 1;
       return DType::kFloat32;
     }
+    const std::optional<DType> result_of_op = is_empty(name) ? type_above(index) : std::nullopt;
     std::string_view parameter;
     Argument* argument = type_argument(index, position, &parameter);
-    if (argument == nullptr) return result;
+    if (argument == nullptr) return result_of_op.value_or(result);
     if (fp32_result) {
       name_type(*argument, DType::kFloat32);
       return DType::kFloat32;
@@ -493,6 +506,7 @@ class Autocast {
     DType named = around != DType::kUnknown ? around
                   : type != DType::kUnknown ? type
                                             : DType::kFloat32;
+    if (result_of_op) named = *result_of_op;
     if (parameter == "input_dtype") {  // of the op that this one is the gradient of
       const auto forward = first_types_.find(backward_sequence_);
       if (forward != first_types_.end()) named = forward->second;

@@ -86,6 +86,16 @@ class StrideTable {
     }
     std::int64_t stride = 1;
     for (std::int64_t size : shape) stride *= std::max<std::int64_t>(size, 1);
+    if (tensor.is_channels_last) {
+      const std::int64_t image = stride / std::max<std::int64_t>(shape[0], 1);
+      fmt::format_to(std::back_inserter(text), "{},1", image);
+      stride = image;
+      for (std::size_t i = 2; i < shape.size(); ++i) {
+        stride /= std::max<std::int64_t>(shape[i], 1);
+        fmt::format_to(std::back_inserter(text), ",{}", stride);
+      }
+      return;
+    }
     for (std::size_t i = 0; i < shape.size(); ++i) {
       stride /= std::max<std::int64_t>(shape[i], 1);
       fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", stride);

@@ -166,7 +166,8 @@ struct LayoutPrediction {
   double step_ms = 0, low_ms = 0, high_ms = 0;
   double terms_ms[kLayoutTerms] = {};  ///< add up to step_ms
   double tokens_per_s_per_gpu = 0;
-  double mfu = 0, hfu = 0;  ///< of the dense peak of the precision, 0..1; hfu counts recomputation
+  /// Of the dense peak of the precision; hfu counts recomputation. Above 1 there is a warning.
+  double mfu = 0, hfu = 0;
   double allocated_bytes = 0, reserved_bytes = 0;  ///< peak of the worst rank, without the context
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, activation_bytes = 0;
   double device_bytes = 0;  ///< that a program can use

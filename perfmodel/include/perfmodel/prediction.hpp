@@ -97,7 +97,7 @@ struct Prediction {
     double inferred_kernel_us = 0;
     std::size_t traced_kernels = 0;  ///< of these, those that take the time that a trace measured
     std::size_t kernels_out_of_range = 0;  ///< outside of what their model was checked on
-    /// A sentence per type that products have and the GPU's matrix units lack.
+    /// A sentence per type that products have, or may have (TF32), and the GPU's matrix units lack.
     std::vector<std::string> lacking_units;
     std::size_t disagreements = 0;  ///< nodes where template and rule count kernels differently
     std::array<std::size_t, kTemplateLevels> nodes_by_template_level{};

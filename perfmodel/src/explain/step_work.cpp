@@ -53,9 +53,14 @@ std::vector<GraphIteration> chosen_steps(
 
 using ProductKind = std::pair<DType, bool>;  // with matrix units
 
-std::map<ProductKind, double> flop_by_kind(const ExecutionGraph& graph, const Gpu& gpu,
-                                           const std::vector<GraphIteration>& steps) {
-  std::map<ProductKind, double> flop;
+struct ProductFlop {
+  std::map<ProductKind, double> by_kind;
+  double convolutions = 0;
+};
+
+ProductFlop product_flop(const ExecutionGraph& graph, const Gpu& gpu,
+                         const std::vector<GraphIteration>& steps) {
+  ProductFlop flop;
   Lowering lowering(graph, gpu, nullptr);
   LoweredOp op;
   for (std::int32_t node : top_level_ops(graph)) {
@@ -66,7 +71,8 @@ std::map<ProductKind, double> flop_by_kind(const ExecutionGraph& graph, const Gp
       if (call.work < 0) continue;
       const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
       if (!is_product(work.family) || is_recomputed(graph, call.node)) continue;
-      flop[{work.dtype, work.matrix_units}] += needed_flop(work);
+      flop.by_kind[{work.dtype, work.matrix_units}] += needed_flop(work);
+      if (work.family == KernelFamily::kConvolution) flop.convolutions += needed_flop(work);
     }
   }
   return flop;
@@ -161,10 +167,11 @@ StepWork step_work(const ExecutionGraph& graph, const Gpu& gpu, std::optional<st
   StepWork made;
   if (batch) made.tokens = tokens_of_sample(graph, *batch / accumulated_passes(graph));
   const auto chosen = chosen_steps(graph, steps);
-  const auto flop = flop_by_kind(graph, gpu, chosen);
+  const auto [flop, convolutions] = product_flop(graph, gpu, chosen);
   if (flop.empty()) return made;
   for (const auto& [kind, value] : flop) made.products.value += value;
   made.products.value /= static_cast<double>(chosen.size());
+  made.convolutions.value = convolutions / static_cast<double>(chosen.size());
   const ProductKind most =
       std::ranges::max_element(flop, {}, [](const auto& entry) { return entry.second; })->first;
   made.peak = gpu.peak(most.first, most.second);

@@ -18,6 +18,9 @@ struct StepWork {
   /// checkpoints and flash attention compute a second time counts once, as in "model FLOP
   /// utilization" (Chowdhery et al., PaLM, 2022, appendix B). Ops without a rule count nothing.
   Flop products = {};
+  /// The part of `products` that convolutions have. They are counted as direct sums; algorithms
+  /// such as Winograd's do fewer operations.
+  Flop convolutions = {};
   /// Dense peak of the GPU for the type that most of the products have; 0: no products.
   FlopPerSecond peak = {};
   std::string peak_name;  ///< "bf16 tensor cores"

@@ -43,7 +43,8 @@ DType products_of(LayoutJob::Precision precision) {
 }
 
 double dense_peak(const Gpu& gpu, LayoutJob::Precision precision) {
-  return gpu.peak(products_of(precision), precision != LayoutJob::Precision::kFp32).value;
+  const DType dtype = products_of(precision);
+  return gpu.peak(dtype, gemm_uses_matrix_units(dtype, gpu)).value;
 }
 
 /// FLOP computed again over the model's: a third of the layers' with full recomputation, of eager
@@ -359,6 +360,11 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
     made.warnings.emplace_back(
         "dualpipe: collectives beside another pass are taken to cost its kernels nothing; nobody "
         "measured it");
+  }
+  if (made.hfu > 1) {
+    made.warnings.push_back(fmt::format(
+        "a layout computes more than the dense peak of {} (HFU above 100 %): its step is too short",
+        state_->gpu.name));
   }
   if (layout.searched_stages && layout.pp > 1) made.stage_layers = layers_of_stages(layout, chunks);
   return made;

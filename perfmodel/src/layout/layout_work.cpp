@@ -163,12 +163,18 @@ class WorkPricer {
         shard_.expert_layers * (framework_.expert_factor - framework_.layer_factor);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
       pass->product_us *= factor;
-      pass->kernel_us =
-          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us +
-                    (framework_.state_factor - 1) * pass->state_us) +
-          whole_weights_us();
+      pass->kernel_us = factor * (pass->kernel_us + (attention_factor() - 1) * pass->attention_us +
+                                  (framework_.state_factor - 1) * pass->state_us) +
+                        whole_weights_us();
     }
     return layer;
+  }
+
+  // The factors correct prices of FlashAttention-2; other kernels are priced as they are.
+  double attention_factor() const {
+    const bool is_fa2 =
+        question_.gpu->architecture.attention_kernels.framework == AttentionGeneration::kFa2;
+    return is_fa2 ? framework_.attention_factor : 1;
   }
 
   // Frozen weights of 4 bits are made whole before each product.
@@ -229,8 +235,8 @@ class WorkPricer {
     }
     if (layout_.context != ContextExchange::kRing || us == 0) return us;
     const double attending = std::max(shard_.attending, 1e-9);
-    const double hides = framework_.layer_factor * framework_.attention_factor * attention_us /
-                         attending * real(layout_.cp - 1) / real(layout_.cp);
+    const double hides = framework_.layer_factor * attention_factor() * attention_us / attending *
+                         real(layout_.cp - 1) / real(layout_.cp);
     return std::max(0.0, us - hides);
   }
 

@@ -77,24 +77,73 @@ void scale_energy(double asked_us, PredictedKernel& kernel) {
   kernel.energy.dram_j *= factor;
 }
 
-/// One sentence per type that the GPU's matrix units lack.
-std::vector<std::string> lacking_units(std::span<const KernelQuestion> questions, const Gpu& gpu) {
+/// Whether it is a product whose scales, of 8 bits as well, the matrix units apply to blocks of a
+/// few numbers (MXFP8): op(a, b, scales of a, ...).
+bool scales_blocks(const ExecutionGraph& graph, const KernelQuestion& question) {
+  if (question.traced || question.node < 0 || question.work.dtype != DType::kFloat8) return false;
+  const auto& node = graph.nodes[static_cast<std::size_t>(question.node)];
+  const auto inputs = graph.inputs(node);
+  return graph.name(node).starts_with("aten::_scaled_") && inputs.size() > 2 &&
+         inputs[2].kind == Argument::Kind::kTensor &&
+         graph.tensors[inputs[2].index].dtype == DType::kFloat8;
+}
+
+/// Block scales came to the matrix units of both vendors together with types of 4 bits.
+bool lacks_block_scales(const Gpu& gpu) {
+  return has_matrix_units(DType::kFloat8, gpu) && !has_matrix_units(DType::kFloat4, gpu);
+}
+
+/// One sentence per type that the GPU's matrix units lack. Prices that are not those of the type
+/// are out of range.
+std::vector<std::string> lacking_units(const ExecutionGraph& graph,
+                                       std::span<const KernelQuestion> questions, const Gpu& gpu,
+                                       std::vector<PredictedKernel>& kernels) {
   std::map<DType, std::size_t> stopped, slowed;  // kernels of the type
-  for (const KernelQuestion& question : questions) {
+  std::size_t block_scaled = 0, tf32 = 0;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const KernelQuestion& question = questions[i];
+    const KernelWork& work = question.work;
     if (question.traced) continue;
-    if (lacks_units(question.work, gpu)) ++stopped[question.work.dtype];
-    if (computes_in_fp32(question.work, gpu)) ++slowed[question.work.dtype];
+    if (lacks_units(work, gpu)) ++stopped[work.dtype];
+    if (computes_in_fp32(work, gpu)) ++slowed[work.dtype];
+    if (lacks_block_scales(gpu) && scales_blocks(graph, question)) {
+      ++block_scaled;
+      kernels[i].price.in_range = false;
+    }
+    if (graph.allow_tf32 && work.family == KernelFamily::kGemm && work.dtype == DType::kFloat32) {
+      ++tf32;
+    }
   }
   std::vector<std::string> sentences;
+  const auto counted = [](std::size_t count) {
+    return count == 1 ? "1 kernel" : fmt::format("{} kernels", count);
+  };
   const auto tell = [&](const std::map<DType, std::size_t>& counts, std::string_view what) {
     for (const auto& [dtype, count] : counts) {
-      sentences.push_back(fmt::format(
-          "{} has no matrix units for {}: {} that multiply in it {}, out of range", gpu.name,
-          to_string(dtype), count == 1 ? "1 kernel" : fmt::format("{} kernels", count), what));
+      sentences.push_back(
+          fmt::format("{} has no matrix units for {}: {} that multiply in it {}, out of range",
+                      gpu.name, to_string(dtype), counted(count), what));
     }
   };
   tell(stopped, "could not run there and are priced as if in wider types");
   tell(slowed, "are priced at the rate of fp32");
+  if (block_scaled > 0) {
+    sentences.push_back(fmt::format(
+        "{} has no matrix units for block scales of 8 bits (mxfp8): {} that multiply with them "
+        "could not run there and are priced as products with scales of fp32, out of range",
+        gpu.name, counted(block_scaled)));
+  }
+  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
+  if (tf32 > 0 && !peaks.tf32_matrix) {
+    sentences.push_back(
+        fmt::format("{} has no matrix units for TF32: {} that may multiply in it run in fp32",
+                    gpu.name, counted(tf32)));
+  } else if (tf32 > 0 && peaks.fp32_matrix) {  // PyTorch on ROCm, Context::allowTF32CuBLAS
+    sentences.push_back(
+        fmt::format("{} multiplies in TF32 only if HIPBLASLT_ALLOW_TF32 is 1: {} that ask for it "
+                    "are priced in fp32",
+                    gpu.name, counted(tf32)));
+  }
   return sentences;
 }
 
@@ -140,7 +189,7 @@ HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
     note_energy(questions[i], gpu, program.kernels[i]);
     asked_us[i] = program.kernels[i].price.time.count();
   }
-  program.coverage.lacking_units = lacking_units(questions, gpu);
+  program.coverage.lacking_units = lacking_units(graph, questions, gpu, program.kernels);
   if (lowered.nodes_say_times) {
     scale_as_told(graph, questions, program.kernels);
     for (const ProgramItem& item : program.items) {

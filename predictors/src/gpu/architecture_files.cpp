@@ -249,6 +249,7 @@ AttentionKernel attention_kernel_in(const Json& object, const std::string& point
   made.name = generation_in(reader, "name");
   if (reader.has("backward")) made.backward = reader.boolean("backward");
   made.paged = reader.boolean("paged");
+  if (reader.has("without_mask")) made.without_mask = reader.boolean("without_mask");
   made.measured = reader.boolean("measured");
   made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
   made.block_us = number_in(reader, "block_us", kLeast, kMost, wanted);
@@ -424,13 +425,28 @@ void read_index_rates(ObjectReader& fact, Architecture& made, std::optional<Erro
   to.half_adds = number_in(rates, "half_adds", kLeast, kMost, wanted);
   to.hot_row = number_in(rates, "hot_row", kLeast, kMost, wanted);
   to.sorted_warp = number_in(rates, "sorted_warp", kLeast, kMost, wanted);
-  to.block = number_in(rates, "block", kLeast, kMost, wanted);
+  to.block = rates.optional_positive("block").value_or(0);
   rates.finish();
 }
 
-void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-  made.max_blocks_per_sm = fact.positive_integer(kValue);
-  if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
+int blocks_in(ObjectReader& reader, const char* key) {
+  const int blocks = reader.positive_integer(key);
+  if (blocks > 1024) reader.reject(key, "an integer from 1 to 1024");
+  return blocks;
+}
+
+/// Chips of one generation can differ in it (8.0 and 8.6 of Ampere): `of_targets` has those that
+/// do.
+void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  made.max_blocks_per_sm = blocks_in(fact, kValue);
+  const Json* others = fact.has("of_targets") ? fact.object("of_targets") : nullptr;
+  if (!others) return;
+  ObjectReader of_targets(*others, fact.pointer("of_targets"), error);
+  for (const std::string& target : made.targets) {
+    if (!of_targets.has(target.c_str())) continue;
+    made.max_blocks_of_targets[target] = blocks_in(of_targets, target.c_str());
+  }
+  of_targets.finish();
 }
 
 void read_generation(ObjectReader& fact, Architecture& made, std::optional<Error>&) {

@@ -160,6 +160,10 @@ Result<Gpu> read_with(const fs::path& file, ArchitectureFiles& architectures) {
   figures->name = std::move(own.name);
   figures->like = std::move(own.like);
   own = std::move(*figures);
+  const auto& blocks = own.max_blocks_of_targets;
+  if (const auto other = blocks.find(gpu->target); other != blocks.end()) {
+    own.max_blocks_per_sm = other->second;
+  }
   return gpu;
 }
 

@@ -84,6 +84,8 @@ std::string_view to_string(Layout layout) {
       return "broadcast";
     case Layout::kStrided:
       return "strided";
+    case Layout::kTransposed:
+      return "transposed";
     case Layout::kMixedTypes:
       return "mixed types";
     case Layout::kUpsampled3d:
@@ -123,9 +125,13 @@ bool lacks_units(const KernelWork& work, const Gpu& gpu) {
 }
 
 bool computes_in_fp32(const KernelWork& work, const Gpu& gpu) {
+  if (!multiplies(work.family)) return false;
+  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
+  if (work.dtype == DType::kFloat32) {  // asked for in TF32
+    return work.matrix_units && !peaks.tf32_matrix && !peaks.fp32_matrix;
+  }
   const bool is_half = work.dtype == DType::kFloat16 || work.dtype == DType::kBFloat16;
-  return is_half && multiplies(work.family) &&
-         gpu.peak(work.dtype, true).value == gpu.peak(DType::kFloat32, false).value;
+  return is_half && gpu.peak(work.dtype, true).value == gpu.peak(DType::kFloat32, false).value;
 }
 
 std::string_view to_string(Knowledge knowledge) {

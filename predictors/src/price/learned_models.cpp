@@ -102,12 +102,11 @@ class Library {
   void add_model(LearnedModel model) { models_.emplace_back(std::move(model)); }
   bool empty() const { return files_.empty() && models_.empty(); }
 
-  const Loaded* find(const KernelWork& work, const Gpu& gpu) const {
-    if (const Loaded* loaded = first_of(models_, work, gpu)) return loaded;
-    const bool tf32 = learned::is_tf32(work, gpu);
+  const Loaded* find(Arithmetic of, const Gpu& gpu) const {
+    if (const Loaded* loaded = first_of(models_, of, gpu)) return loaded;
     for (const ModelFile& file : files_) {
-      if (!file.may_cover(work.dtype, tf32)) continue;
-      if (const Loaded* loaded = first_of(file.models(), work, gpu)) return loaded;
+      if (!file.may_cover(of.dtype, of.tf32)) continue;
+      if (const Loaded* loaded = first_of(file.models(), of, gpu)) return loaded;
     }
     return nullptr;
   }
@@ -121,10 +120,9 @@ class Library {
   }
 
  private:
-  static const Loaded* first_of(const std::vector<Loaded>& models, const KernelWork& work,
-                                const Gpu& gpu) {
+  static const Loaded* first_of(const std::vector<Loaded>& models, Arithmetic of, const Gpu& gpu) {
     for (const Loaded& loaded : models) {
-      if (loaded.model.covers(work, gpu)) return &loaded;
+      if (loaded.model.covers(of, gpu)) return &loaded;
     }
     return nullptr;
   }
@@ -142,12 +140,23 @@ struct Libraries {
   std::map<std::string, Library, std::less<>> by_gpu;
 
   bool empty() const { return shared.empty() && by_gpu.empty(); }
+  /// The two half types move as many bytes and run at one speed: where models of the other one know
+  /// the GPU better, they price both.
+  const Loaded* find(Arithmetic of, const Gpu& gpu) const {
+    const Loaded* exact = find_exact(of, gpu);
+    if (of.dtype != DType::kFloat16 && of.dtype != DType::kBFloat16) return exact;
+    const Knowledge known = exact ? exact->model.knowledge(gpu) : Knowledge::kNone;
+    if (known == Knowledge::kBoard) return exact;
+    of.dtype = of.dtype == DType::kFloat16 ? DType::kBFloat16 : DType::kFloat16;
+    const Loaded* other = find_exact(of, gpu);
+    return other && (!exact || other->model.knowledge(gpu) > known) ? other : exact;
+  }
   /// The shared files stay unread where the GPU's own models do.
-  const Loaded* find(const KernelWork& work, const Gpu& gpu) const {
+  const Loaded* find_exact(Arithmetic of, const Gpu& gpu) const {
     if (const auto own = by_gpu.find(gpu.name); own != by_gpu.end()) {
-      if (const Loaded* loaded = own->second.find(work, gpu)) return loaded;
+      if (const Loaded* loaded = own->second.find(of, gpu)) return loaded;
     }
-    return shared.find(work, gpu);
+    return shared.find(of, gpu);
   }
   template <class Visit>
   void each_file(Visit visit) const {
@@ -192,7 +201,12 @@ class LearnedKernelModel final : public KernelModel {
   void refine_block(std::span<const KernelWork> work, const Gpu& gpu,
                     std::span<Price> prices) const {
     Choice chosen;
-    for (std::size_t i = 0; i < work.size(); ++i) chosen[i] = libraries_.find(work[i], gpu);
+    std::optional<Arithmetic> last;
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      const Arithmetic of = {work[i].dtype, learned::is_tf32(work[i], gpu)};
+      chosen[i] = last == of ? chosen[i - 1] : libraries_.find(of, gpu);
+      last = of;
+    }
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (chosen[i]) refine(*chosen[i], chosen, i, work, gpu, prices);
     }
@@ -202,7 +216,7 @@ class LearnedKernelModel final : public KernelModel {
   static void refine(const Loaded& loaded, Choice& chosen, std::size_t begin,
                      std::span<const KernelWork> work, const Gpu& gpu, std::span<Price> prices) {
     const LearnedModel& model = loaded.model;
-    const learned::FeatureSet& set = *learned::feature_set(model.family, model.dtype);
+    const learned::FeatureSet& set = model.features();
     const LearnedModel::ForGpu known = model.for_gpu(gpu);
     const bool has_chip_trees = known.tree_chip >= 0 && !loaded.chip.empty();
     std::array<learned::FeatureRow, kBlock> rows;

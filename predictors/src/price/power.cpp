@@ -50,9 +50,21 @@ Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu) {
   const KernelEnergy energy = kernel_energy(work, gpu, burst.time);
   const double least_us = energy.sum_j() / watt * 1e6;
   Price made = burst;
-  if (!energy.measured || least_us <= burst.time.count()) return made;
+  // FlashAttention-4 was measured at 1.2 times the power that a product of its FLOP would take.
+  const bool is_product = energy.measured && work.family != KernelFamily::kAttention;
+  if (!is_product || least_us <= burst.time.count()) return made;
   made.high *= least_us / burst.time.count();
   made.time = Microseconds{least_us};
+  return made;
+}
+
+Price sustained_alone(const Price& burst, const KernelWork& work, const Gpu& gpu) {
+  const double share = kernels::held_share(burst.time.count());
+  if (share == 0) return burst;
+  const Price limited = sustained(burst, work, gpu);
+  Price made = burst;
+  made.time += share * (limited.time - burst.time);
+  made.high += share * (limited.high - burst.high);
   return made;
 }
 

@@ -90,10 +90,11 @@ bool PriceCache::Key::set(const KernelWork& work) {
     if (rows->zipf_exponent > 0) add(rows->zipf_exponent);
     details = std::uint32_t{rows->is_strided} | std::uint32_t{rows->is_channel} << 1 |
               std::uint32_t{rows->is_rms} << 2 | static_cast<std::uint32_t>(rows->scaling) << 3 |
-              static_cast<std::uint32_t>(rows->access) << 5;
+              static_cast<std::uint32_t>(rows->access) << 5 | std::uint32_t{rows->is_log} << 7 |
+              std::uint32_t{rows->is_cudnn} << 8 | std::uint32_t{rows->is_channels_last} << 9;
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
     add(c->n, c->c, c->h, c->w, c->k, c->r, c->s, c->p, c->q, c->groups, c->stride);
-    details = static_cast<std::uint32_t>(c->pass);
+    details = static_cast<std::uint32_t>(c->pass) | std::uint32_t{c->channels_last} << 2;
   } else if (const auto* e = std::get_if<EmbeddingShape>(&work.shape)) {
     add(e->batch, e->num_tables, e->num_rows, e->dim, e->pooling_factor, e->optimizer_bytes_per_row,
         e->zipf_exponent, e->zipf_shift,
@@ -107,7 +108,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
     add(a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim, a->kv_heads);
     details = static_cast<std::uint32_t>(a->method) | static_cast<std::uint32_t>(a->pass) << 2 |
               std::uint32_t{a->causal} << 4 | std::uint32_t{a->writes_cache} << 5 |
-              static_cast<std::uint32_t>(a->kernel) << 6;
+              static_cast<std::uint32_t>(a->kernel) << 6 | std::uint32_t{a->dropout} << 3;
   } else if (const auto* recurrent = std::get_if<RecurrentShape>(&work.shape)) {
     add(recurrent->hidden, recurrent->batch, recurrent->timesteps, recurrent->layers);
     details = static_cast<std::uint32_t>(recurrent->cell) |
@@ -129,7 +130,9 @@ bool PriceCache::Key::set(const KernelWork& work) {
   } else if (std::holds_alternative<CollectiveShape>(work.shape)) {
     return false;
   }
-  details |= static_cast<std::uint32_t>(work.layout) << 9;  // above what shapes need
+  // Three bits. Shapes that use them (rows, attention) have one layout alone.
+  details |= static_cast<std::uint32_t>(work.layout) << 8;
+  PERFMODEL_CHECK(details < 1U << 11);
   head = static_cast<std::uint32_t>(work.family) | static_cast<std::uint32_t>(work.dtype) << 8 |
          static_cast<std::uint32_t>(work.shape.index()) << 16 | details << 20 |
          std::uint32_t{work.matrix_units} << 31;

@@ -101,6 +101,8 @@ constexpr ColumnSpec kColumns[] = {
     {kTaps, {"d_conv"}},
     {kScheme, {"scheme"}},
     {kName, {"name"}},
+    {kLibrary, {"library"}},
+    {kMemoryFormat, {"memory_format"}},
 };
 static_assert(std::size(kColumns) == kColumnCount);
 

@@ -102,6 +102,8 @@ enum Column : std::uint8_t {
   kTaps,
   kScheme,
   kName,
+  kLibrary,
+  kMemoryFormat,
   kColumnCount
 };
 

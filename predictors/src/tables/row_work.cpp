@@ -32,6 +32,7 @@ class WorkReader {
             cells_.given(kInputs) ? static_cast<double>(cells_.count(kInputs)) : row_.op.inputs,
             row_.op.flop, dtype);
         result.layout = layout();
+        if (says("aten::masked_fill") && !says("masked_fill_")) fill_copy(result);
         break;
       case OpKind::kReduction:
         result =
@@ -39,6 +40,7 @@ class WorkReader {
         break;
       case OpKind::kSoftmax:
         result = softmax_work(cells_.count(kRows), cells_.count(kCols), row_pass(), dtype);
+        std::get<RowShape>(result.shape).is_log = says("log_softmax");
         break;
       case OpKind::kLayerNorm:
       case OpKind::kRmsNorm:
@@ -48,6 +50,8 @@ class WorkReader {
         break;
       case OpKind::kBatchNorm:
         result = batch_norm_work(cells_.count(kRows), cells_.count(kCols), row_pass(), dtype);
+        std::get<RowShape>(result.shape).is_cudnn = by_cudnn();
+        std::get<RowShape>(result.shape).is_channels_last = channels_last();
         break;
       case OpKind::kDropout:
         result = dropout_work(cells_.elements(), row_pass(), dtype);
@@ -140,6 +144,31 @@ class WorkReader {
     return cells_.text(kName).find(words) != std::string_view::npos;
   }
 
+  /// `masked_fill` is two kernels: a copy, and a fill of the copy that reads a mask of bytes.
+  static void fill_copy(KernelWork& work) {
+    const double copy = work.bytes_written.value;
+    work.bytes_read = {2 * copy + copy / size_in_bytes(work.dtype)};
+    work.bytes_written = {2 * copy};
+  }
+
+  bool channels_last() {
+    const std::string_view value = cells_.text(kMemoryFormat);
+    if (!value.empty() && value != "contiguous" && value != "channels_last") {
+      cells_.reject_unknown(kMemoryFormat, "contiguous or channels_last");
+    }
+    return value == "channels_last";
+  }
+
+  /// Who computes a batch norm; where no column says, kernels like PyTorch's own.
+  bool by_cudnn() {
+    const std::string_view value = cells_.text(kLibrary);
+    if (value.empty()) return false;
+    if (value != "native" && value != "cudnn" && value != "miopen") {
+      cells_.reject_unknown(kLibrary, "cudnn, miopen or native");
+    }
+    return value != "native";
+  }
+
   RowPass row_pass() {
     // Operator graphs: the bytes come from the columns.
     if (row_.is_graph_table && !cells_.given(kDirection)) return RowPass::kForward;
@@ -188,12 +217,14 @@ class WorkReader {
     if (value != to_string(Layout::kContiguous) && says("aten::upsample") && says("3d")) {
       return Layout::kUpsampled3d;
     }
+    if (value == to_string(Layout::kStrided) && says("_across")) return Layout::kTransposed;
     for (const Layout known : {Layout::kContiguous, Layout::kBroadcast, Layout::kStrided,
-                               Layout::kMixedTypes, Layout::kUpsampled3d}) {
+                               Layout::kTransposed, Layout::kMixedTypes, Layout::kUpsampled3d}) {
       if (value == to_string(known)) return known;
     }
     if (!value.empty()) {
-      cells_.reject_unknown(kLayout, "contiguous, broadcast, strided, mixed types or upsampled 3d");
+      cells_.reject_unknown(
+          kLayout, "contiguous, broadcast, strided, transposed, mixed types or upsampled 3d");
     }
     return Layout::kContiguous;
   }
@@ -279,6 +310,7 @@ class WorkReader {
       stride_w = cells_.given(kStrideW) ? cells_.count(kStrideW) : cells_.count_or(kStride, 1);
     }
     shape.groups = cells_.count_or(kGroups, 1);
+    shape.channels_last = channels_last();
     if (shape.c % shape.groups != 0 || shape.k % shape.groups != 0) {
       cells_.reject(kGroups, "a divisor of both channel counts");
     }
@@ -396,10 +428,18 @@ class WorkReader {
   }
 
   AttentionGeneration attention_kernel() {
-    if (!cells_.given(kKernel)) return AttentionGeneration::kFramework;
+    if (!cells_.given(kKernel)) {
+      const std::string_view library = cells_.text(kLibrary);
+      if (library == "cudnn") return AttentionGeneration::kCudnn;
+      if (library == "flash") return AttentionGeneration::kFa2;
+      if (!library.empty() && library != "efficient") {
+        cells_.reject_unknown(kLibrary, "cudnn, efficient or flash");
+      }
+      return AttentionGeneration::kFramework;
+    }
     const auto* name = std::ranges::find(kAttentionGenerationNames, cells_.text(kKernel));
     if (name == std::end(kAttentionGenerationNames)) {
-      cells_.reject_unknown(kKernel, "fa2, fa3, fa4 or trtllm_gen");
+      cells_.reject_unknown(kKernel, "fa2, fa3, fa4, trtllm_gen or cudnn");
       return AttentionGeneration::kFramework;
     }
     return static_cast<AttentionGeneration>(name - std::begin(kAttentionGenerationNames));

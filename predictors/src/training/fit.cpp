@@ -70,6 +70,17 @@ std::vector<LaunchCost> find_launch_costs(std::span<const Sample> samples) {
   return costs;
 }
 
+LearnedModel::Monotone monotone_of(std::span<const Sample> samples, double power) {
+  LearnedModel::Monotone times{
+      .power = power, .low_us = heuristic_us(samples[0]), .high_us = heuristic_us(samples[0])};
+  for (const Sample& sample : samples) {
+    const double us = heuristic_us(sample);
+    times.low_us = std::min(times.low_us, us);
+    times.high_us = std::max(times.high_us, us);
+  }
+  return times;
+}
+
 /// What trees learn from.
 struct Target {
   FeatureRow features;
@@ -100,8 +111,7 @@ bool runs_at_power_limit(const Sample& sample) {
 bool make_target(const LearnedModel& model, const Sample& sample, const Recipe& recipe,
                  Target& target) {
   const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
-  if (!learned::feature_set(model.family, model.dtype)
-           ->fill(sample.row->work, *sample.gpu, base, target.features)) {
+  if (!model.features().fill(sample.row->work, *sample.gpu, base, target.features)) {
     return false;
   }
   const LaunchCost* cost =
@@ -123,6 +133,7 @@ bool make_target(const LearnedModel& model, const Sample& sample, const Recipe& 
     target.label = static_cast<float>(std::min(0.0, std::log(most / base.time.count())));
     target.weight = static_cast<float>(recipe.floor_weight);
   }
+  target.label -= static_cast<float>(model.log_damping(base.time.count()));
   return true;
 }
 
@@ -153,9 +164,8 @@ BoosterData booster_data(const std::vector<Target>& targets,
 
 /// Boxes with enough rows that tell their time.
 template <class Choose>
-LearnedModel::Cells find_cells(KernelFamily family, DType dtype, const std::vector<Target>& targets,
+LearnedModel::Cells find_cells(const learned::FeatureSet& set, const std::vector<Target>& targets,
                                Choose is_chosen) {
-  const learned::FeatureSet& set = *learned::feature_set(family, dtype);
   std::map<LearnedModel::Cell, int> counts;
   int rows = 0;
   for (const Target& target : targets) {
@@ -194,12 +204,12 @@ std::set<LearnedModel::Cell> between(const std::set<LearnedModel::Cell>& cells, 
 
 /// Adds all cells that lie between others along some axis of sizes: a planned sweep leaves out
 /// sizes between those that it has. The corner of an L where nothing was measured stays outside.
-void fill_gaps(KernelFamily family, DType dtype, LearnedModel::Cells& cells) {
+void fill_gaps(const learned::FeatureSet& set, LearnedModel::Cells& cells) {
   std::set<LearnedModel::Cell> filled(cells.begin(), cells.end());
   for (std::size_t before = 0; before != filled.size();) {
     before = filled.size();
     std::size_t axis = 0;
-    for (const learned::FeatureSpec& spec : learned::feature_set(family, dtype)->specs) {
+    for (const learned::FeatureSpec& spec : set.specs) {
       if (spec.is_axis && !spec.is_kind) filled = between(filled, axis);
       if (spec.is_axis) ++axis;
     }
@@ -228,6 +238,22 @@ Recipe one_gpu_recipe() {
           .lambda = 1,
           .has_chip_trees = false,
           .one_gpu = true};
+}
+
+Recipe monotone_recipe(double heuristic_power, int depth) {
+  const bool is_shallow = depth <= 3;
+  return {.rounds = is_shallow ? 120 : 200,
+          .chip_rounds = 0,
+          .depth = depth,
+          .eta = 0.08,
+          .subsample = 0.7,
+          .columns = 0.8,
+          .min_child_weight = is_shallow ? 8.0 : 4.0,
+          .lambda = 3,
+          .has_chip_trees = false,
+          .one_gpu = true,
+          .monotone = true,
+          .heuristic_power = heuristic_power};
 }
 
 Recipe recipe_of(KernelFamily family) {
@@ -262,7 +288,9 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   model.tf32 = learned::is_tf32(samples[0].row->work, *samples[0].gpu);
   model.name = name_of(model);
   model.price_name = learned::interned(model.name);
-  const learned::FeatureSet* set = learned::feature_set(model.family, model.dtype);
+  const learned::FeatureSet* set = recipe.monotone
+                                       ? learned::monotone_set(model.family, model.dtype)
+                                       : learned::feature_set(model.family, model.dtype);
   if (!set) {
     return tl::unexpected(Error{.code = ErrorCode::kImpossible,
                                 .message = fmt::format("no learned model for kernels of family {}",
@@ -275,6 +303,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   }
   model.launch_costs = find_launch_costs(launches.empty() ? samples : launches);
 
+  if (recipe.monotone) model.monotone = monotone_of(samples, recipe.heuristic_power);
   std::vector<Target> targets;
   for (const Sample& sample : samples) {
     Target target;
@@ -301,15 +330,14 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
         Error{.code = ErrorCode::kImpossible, .message = "no row has the shape that it needs"});
   }
   balance_gpus(targets, model.gpus.size());
-  model.common_cells = find_cells(model.family, model.dtype, targets,
-                                  [](const Target& t) { return !t.is_other_unit; });
+  model.common_cells = find_cells(*set, targets, [](const Target& t) { return !t.is_other_unit; });
   for (int chip = 0; chip < static_cast<int>(model.chips.size()); ++chip) {
-    model.chip_cells.push_back(find_cells(model.family, model.dtype, targets,
-                                          [chip](const Target& t) { return t.chip == chip; }));
+    model.chip_cells.push_back(
+        find_cells(*set, targets, [chip](const Target& t) { return t.chip == chip; }));
   }
   if (recipe.one_gpu) {
-    fill_gaps(model.family, model.dtype, model.common_cells);
-    for (auto& cells : model.chip_cells) fill_gaps(model.family, model.dtype, cells);
+    fill_gaps(*set, model.common_cells);
+    for (auto& cells : model.chip_cells) fill_gaps(*set, cells);
   }
 
   BoosterOptions options{.rounds = recipe.rounds,

@@ -38,6 +38,8 @@ struct Recipe {
   /// The rows are one GPU's campaign, and the model is for that GPU: gaps between measured sizes
   /// count as fitted, and boards at their power limit are fitted as they are.
   bool one_gpu = false;
+  bool monotone = false;  ///< prices that never fall as work grows, of the families that have a set
+  double heuristic_power = 0.9;  ///< of the heuristic's time in a monotone model
   /// Log ratios count as at most this far from 0: a few rows whose library chose a wrong kernel
   /// must not bend the trees.
   double most_log_ratio = std::numeric_limits<double>::infinity();
@@ -52,6 +54,13 @@ Recipe recipe_of(KernelFamily family);
 /// For a planned campaign of one GPU: hundreds of rows, a percent of noise. One ensemble of many
 /// small steps with small leaves; `common` and `chip` would be fitted on the same rows.
 Recipe one_gpu_recipe();
+
+/// For monotone models of boards that a planned campaign measured, of families that have a set.
+/// Shallow trees: what the heuristic misses is mostly a matter of kinds. The better the heuristic,
+/// the higher the power of its time; kept-out rows choose (`train`).
+Recipe monotone_recipe(double heuristic_power, int depth);
+inline constexpr double kHeuristicPowers[] = {0.9, 0.7, 0.5};
+inline constexpr int kMonotoneDepths[] = {3, 4};
 
 /// Fits one model to samples of one family and dtype: launch costs of the campaign first, then
 /// trees on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most

@@ -368,10 +368,18 @@ LeftOut left_out_of(const std::string& gpu, const Samples& own, const Samples& o
 
 Recipe chosen_recipe(const Group& group, const TrainOptions& options) {
   if (options.recipe) return *options.recipe;
-  const std::string& first = group.fitted.front().gpu->name;
-  const bool one_gpu = std::ranges::all_of(
-      group.fitted, [&](const Sample& sample) { return sample.gpu->name == first; });
-  Recipe recipe = one_gpu ? one_gpu_recipe() : recipe_of(group.family);
+  const Gpu& first = *group.fitted.front().gpu;
+  const auto all = [&](auto is_like_first) {
+    return std::ranges::all_of(group.fitted,
+                               [&](const Sample& sample) { return is_like_first(*sample.gpu); });
+  };
+  const bool one_gpu = all([&](const Gpu& gpu) { return gpu.name == first.name; });
+  const bool one_chip =
+      all([&](const Gpu& gpu) { return learned::chip_of(gpu) == learned::chip_of(first); });
+  Recipe recipe = one_chip && learned::monotone_set(group.family, group.dtype)
+                      ? monotone_recipe(kHeuristicPowers[0], kMonotoneDepths[0])
+                  : one_gpu ? one_gpu_recipe()
+                            : recipe_of(group.family);
   recipe.seed = options.seed;
   return recipe;
 }
@@ -395,6 +403,7 @@ class Trainer {
     if (options_.tries_grid) {
       if (auto error = choose_recipe()) return Unexpected{*error};
     }
+    if (report_.recipe.monotone && !options_.recipe) choose_monotone_recipe();
     auto model = fit_rows(group_.fitted, "fitting");
     if (!model) return model;
     report_.name = model->name;
@@ -471,6 +480,39 @@ class Trainer {
     }
     report_.recipe = chosen;
     return std::nullopt;
+  }
+
+  /// By the mean error over the shapes of each fifth, fitted on the others; deeper trees and lower
+  /// powers of the heuristic only where that gains.
+  void choose_monotone_recipe() {
+    double best = std::numeric_limits<double>::infinity();
+    Recipe chosen = report_.recipe;
+    for (const double power : kHeuristicPowers) {
+      for (const int depth : kMonotoneDepths) {
+        Recipe recipe = monotone_recipe(power, depth);
+        recipe.seed = report_.recipe.seed;
+        const double error = kept_out_error(recipe);
+        constexpr double kGain = 0.97;
+        if (error >= kGain * best) continue;
+        best = error;
+        chosen = recipe;
+      }
+    }
+    report_.recipe = chosen;
+  }
+
+  double kept_out_error(const Recipe& recipe) const {
+    double sum = 0;
+    for (int part = 0; part < static_cast<int>(kParts); ++part) {
+      const auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
+        return is_kept_out(shape_key(sample), 3, part);
+      });
+      const auto model = fit(parts.first, recipe);
+      if (!model) return std::numeric_limits<double>::infinity();
+      sum += kernel_error(outcomes_of(*model, parts.second)) *
+             static_cast<double>(parts.second.size());
+    }
+    return sum / static_cast<double>(group_.fitted.size());
   }
 
   /// Where a part of the rows alone has nothing to fit (very few rows, one GPU at its power limit),
@@ -734,6 +776,7 @@ class Trainer {
                       {"lambda", recipe.lambda},
                       {"seed", recipe.seed}};
     if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
+    if (recipe.monotone) card["recipe"]["heuristic_power"] = recipe.heuristic_power;
     if (std::isfinite(recipe.most_log_ratio)) {
       card["recipe"]["most_log_ratio"] = recipe.most_log_ratio;
     }
@@ -783,13 +826,13 @@ std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
     }
   }
   const Recipe recipe = chosen_recipe(group, options);
-  for (double part :
-       {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
-        static_cast<double>(recipe.depth), recipe.eta, recipe.subsample, recipe.columns,
-        recipe.min_child_weight, recipe.lambda, recipe.most_log_ratio,
-        static_cast<double>(recipe.seed), static_cast<double>(options.seed),
-        recipe.has_chip_trees ? 1.0 : 0.0, recipe.one_gpu ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
-        options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
+  for (double part : {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
+                      static_cast<double>(recipe.depth), recipe.eta, recipe.subsample,
+                      recipe.columns, recipe.min_child_weight, recipe.lambda, recipe.most_log_ratio,
+                      static_cast<double>(recipe.seed), static_cast<double>(options.seed),
+                      recipe.has_chip_trees ? 1.0 : 0.0, recipe.one_gpu ? 1.0 : 0.0,
+                      recipe.monotone ? recipe.heuristic_power : 0.0, options.validate ? 1.0 : 0.0,
+                      options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
     key = mix(key ^ std::bit_cast<std::uint64_t>(part));
   }
   return mix(key ^ std::hash<std::string>{}(options.card));
@@ -808,7 +851,7 @@ learned::Correction correction_of(const LearnedModel& model, const std::string& 
                                   const Samples& few) {
   constexpr double kPrior = 2;
   constexpr auto kTerms = static_cast<Eigen::Index>(learned::Correction::kTerms);
-  const learned::FeatureSet& set = *learned::feature_set(model.family, model.dtype);
+  const learned::FeatureSet& set = model.features();
   Eigen::Matrix<double, kTerms, kTerms> gram =
       kPrior * Eigen::Matrix<double, kTerms, kTerms>::Identity();
   gram(0, 0) = 0.1 * kPrior;  // a GPU's level is what is least known
@@ -984,7 +1027,7 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
     // The campaign's launch cost is found from its own rows, as a user's would be.
     auto own = fit(parts.second, {.rounds = 1, .has_chip_trees = false}, {});
     if (own) model->launch_costs = own->launch_costs;
-    const learned::FeatureSet& set = *learned::feature_set(group.family, group.dtype);
+    const learned::FeatureSet& set = model->features();
     Samples above;
     std::vector<learned::FeatureRow> rows;
     for (const Sample& sample : parts.second) {
@@ -1071,7 +1114,7 @@ Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::pat
     }
     const Sample sample = sample_of(table, row);
     const auto model = std::find_if(models->begin(), models->end(), [&](const LearnedModel& m) {
-      return m.covers(row.work, *sample.gpu);
+      return m.is_of(row.work, *sample.gpu) && m.knows_vendor(*sample.gpu);
     });
     if (model == models->end()) {
       ++report.unknown_rows;

@@ -73,6 +73,8 @@ struct BertConfig : TransformerConfig {
     kCausalLm,     ///< BertLMHeadModel: every token predicts the next one
     kClassifier,   ///< BertForSequenceClassification with two classes
     kPreTraining,  ///< BertForPreTraining: pooler, every token, and whether sentences follow
+    /// BertForQuestionAnswering: where an answer begins and ends among the tokens
+    kQuestionAnswering,
   } head = Head::kMaskedLm;
 };
 

@@ -53,11 +53,16 @@ struct Tensor {
   Device device;
   std::uint32_t shape_begin = 0;  ///< into ExecutionGraph::shape_pool
   std::uint16_t rank = 0;
+  bool is_channels_last = false;  ///< images [n, c, h, w] whose channels are dense (NHWC)
 
   std::int64_t bytes() const { return numel * item_size; }
   bool on_gpu() const { return device.kind == Device::Kind::kGpu; }
   bool on_cpu() const { return device.kind == Device::Kind::kCpu; }
 };
+
+/// Whether images of these extents and strides [elements] are channels-last. Images of one
+/// channel or one pixel have one order only: false.
+bool lie_channels_last(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
 /// One argument or result: a scalar, a tensor, or a list (children stand contiguously in the pool).
 struct Argument {

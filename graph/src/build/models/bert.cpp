@@ -1,5 +1,6 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -43,6 +44,9 @@ class BertBuilder {
         labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
       }
       if (has_classes()) classes = step_.input(DType::kInt64, {config_.batch});
+      if (answers()) {
+        for (TensorRef& end : ends_) end = step_.input(DType::kInt64, {config_.batch});
+      }
     };
     parts.forward = [&] { return head(encode(tokens), labels, classes); };
     return step_.run(parts);
@@ -52,8 +56,9 @@ class BertBuilder {
   using Head = BertConfig::Head;
 
   bool predicts_tokens() const {
-    return config_.head != Head::kPooler && config_.head != Head::kClassifier;
+    return config_.head != Head::kPooler && config_.head != Head::kClassifier && !answers();
   }
+  bool answers() const { return config_.head == Head::kQuestionAnswering; }
   bool has_classes() const {
     return config_.head == Head::kClassifier || config_.head == Head::kPreTraining;
   }
@@ -83,7 +88,7 @@ class BertBuilder {
       transform_ = make_linear(step_, width, width);
       transform_norm_ = make_layer_norm(step_, width);
     }
-    if (has_classes()) classifier_ = make_linear(step_, width, kClasses);
+    if (has_classes() || answers()) classifier_ = make_linear(step_, width, kClasses);
   }
 
   TensorRef buffer(std::int64_t columns) { return graph_.new_tensor(DType::kInt64, {1, columns}); }
@@ -154,7 +159,19 @@ class BertBuilder {
     return cross_entropy(tape_, rows, view(tape_, classes, {-1}));
   }
 
+  // Tokens are the classes: one score each for the first and for the last of an answer.
+  TensorRef answer_loss(TensorRef x) {
+    const TensorRef scores = linear(tape_, x, classifier_);
+    const auto loss = [&](std::int64_t end) {
+      return cross_entropy(tape_, select(tape_, scores, 2, end),
+                           ends_[static_cast<std::size_t>(end)]);
+    };
+    const TensorRef first = loss(0);
+    return div(tape_, add(tape_, first, loss(1)), 2.0);
+  }
+
   TensorRef head(TensorRef x, TensorRef labels, TensorRef classes) {
+    if (answers()) return answer_loss(x);
     TensorRef pooled;
     if (has_pooler()) pooled = pool(x);
     if (config_.head == Head::kPooler) return mean(tape_, pooled);
@@ -179,6 +196,7 @@ class BertBuilder {
   NormWeights embedding_norm_, transform_norm_;
   std::vector<BertLayer> layers_;
   LinearWeights pooler_, transform_, decoder_, classifier_;
+  std::array<TensorRef, 2> ends_;  // of answers, one per sample
 };
 
 }  // namespace

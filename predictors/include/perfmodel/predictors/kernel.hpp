@@ -79,11 +79,14 @@ struct HashedProductShape {
   std::int64_t tile_k = 32, tile_n = 64;  ///< one run in the array (tiles); of elements: not used
 };
 
-/// Direct convolution, NCHW; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
+/// Direct convolution; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
 struct ConvolutionShape {
   enum class Pass : std::uint8_t { kForward, kInputGradient, kWeightGradient } pass;
   std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 1, s = 1, p = 0, q = 0, groups = 1;
   std::int64_t stride = 1;
+  /// Images lie as matrix units read them (NHWC). Else (NCHW) the library transposes them for
+  /// kernels on matrix units, and its results back.
+  bool channels_last = false;
 };
 
 /// Table-batched embedding bag; averages where tables differ (dim, rows) and totals where said.
@@ -110,6 +113,7 @@ struct AttentionShape {
   enum class Pass : std::uint8_t { kForward, kBackward } pass = Pass::kForward;
   std::int64_t batch = 0, heads = 0, seq_q = 0, seq_k = 0, head_dim = 0;
   bool causal = false;
+  bool dropout = false;       ///< of probabilities: a random number per score
   std::int64_t kv_heads = 0;  ///< of k and v, shared by groups of q's heads; 0: as many as q has
   /// Flash, forward: k and v are written to a paged cache first and read from there, as servers do.
   bool writes_cache = false;
@@ -193,9 +197,12 @@ struct RowShape {
   std::int64_t cols = 0;  ///< elements that are combined per row
   /// Reductions over an outer axis: the tensor is [cols, rows], the elements of a row lie apart.
   bool is_strided = false;
-  bool is_channel = false;      ///< batch norm: rows are channels, one block for each at worst
-  bool is_rms = false;          ///< a norm of mean squares in one kernel
-  std::int64_t table_rows = 0;  ///< gather, scatter: rows of the whole table; 0: not known
+  bool is_channel = false;        ///< batch norm: rows are channels, one block for each at worst
+  bool is_rms = false;            ///< a norm of mean squares in one kernel
+  bool is_log = false;            ///< log_softmax: other kernels than softmax's
+  bool is_cudnn = false;          ///< batch norm by cuDNN or MIOpen; else PyTorch's own kernels
+  bool is_channels_last = false;  ///< batch norm: the elements of a channel lie apart
+  std::int64_t table_rows = 0;    ///< gather, scatter: rows of the whole table; 0: not known
   RowAccess access = RowAccess::kRead;
   double zipf_exponent = 0;  ///< gather, scatter: skew of the indices (`ZipfLaw`); 0: uniform
   std::int64_t batch = 1;    ///< transpose: matrices that `rows` counts the rows of
@@ -207,11 +214,13 @@ struct RowShape {
 enum class Layout : std::uint8_t {
   kContiguous,   ///< vectors of elements, one index for all tensors
   kBroadcast,    ///< an input is smaller than the result: an offset per element
-  kStrided,      ///< a tensor is no dense block: offsets too, and accesses that lie apart
+  kStrided,      ///< a tensor is a slice of a larger one: offsets too
+  kTransposed,   ///< a tensor is read across its rows: neighbours share no sector
   kMixedTypes,   ///< element types differ: one element at a time, converted on its way
   kUpsampled3d,  ///< read from a coarser grid in three dimensions: divisions for each element
 };
-std::string_view to_string(Layout layout);  ///< "contiguous", "broadcast", "strided", "mixed types"
+/// "contiguous", "broadcast", "strided", "transposed", "mixed types", "upsampled 3d"
+std::string_view to_string(Layout layout);
 
 /// What one kernel (or copy, or set) has to do: the input of every kernel model.
 struct KernelWork {
@@ -232,8 +241,9 @@ struct KernelWork {
 /// Whether it multiplies matrices of a type that the GPU's matrix units lack. Its price is that of
 /// wider types then, and out of range.
 bool lacks_units(const KernelWork& work, const Gpu& gpu);
-/// Whether it multiplies matrices of a half type that the GPU computes in fp32, as Volta and Turing
-/// do with bf16 and most of Pascal with fp16. Its price is that of fp32's rate, and out of range.
+/// Whether it multiplies matrices of a half type, or in TF32, that the GPU computes in fp32, as
+/// Volta and Turing do with bf16 and most of Pascal with fp16. Its price is that of fp32's rate,
+/// and out of range.
 bool computes_in_fp32(const KernelWork& work, const Gpu& gpu);
 
 enum class Bound : std::uint8_t { kCompute, kMemory, kLatency, kLink, kMeasured };

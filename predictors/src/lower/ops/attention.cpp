@@ -40,6 +40,7 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   if (sq <= 0 || width <= 0 || heads <= 0) return false;
   int causal = parameter_index(op, "is_causal");
   if (causal < 0) causal = parameter_index(op, "causal");
+  const int dropout = parameter_index(op, "dropout_p");
   const AttentionShape shape{
       .method = AttentionShape::Method::kFlash,
       .pass = is_backward ? AttentionShape::Pass::kBackward : AttentionShape::Pass::kForward,
@@ -49,7 +50,10 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
       .seq_k = sk,
       .head_dim = d,
       .causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false),
-      .kv_heads = kv_heads};
+      .dropout = dropout >= 0 && real_input(op, static_cast<std::size_t>(dropout), 0) > 0,
+      .kv_heads = kv_heads,
+      .kernel = name.find("cudnn") != std::string_view::npos ? AttentionGeneration::kCudnn
+                                                             : AttentionGeneration::kFramework};
   KernelWork work = attention_work(shape, q->dtype, gemm_uses_matrix_units(q->dtype, gpu));
   // Packed sequences are shorter than the longest: only their tokens count.
   work.flop.value *= static_cast<double>(q->numel) /

@@ -46,7 +46,8 @@ std::optional<Geometry> geometry(const OpView& op, const Tensor* input, const Te
              .p = is_1d ? 1 : dim(op, *output, -2),
              .q = dim(op, *output, -1),
              .groups = groups,
-             .stride = stride};
+             .stride = stride,
+             .channels_last = input->is_channels_last || output->is_channels_last};
   if (input->rank == 5) g.shape.n *= dim(op, *output, 2);  // depth of the output
   return g;
 }

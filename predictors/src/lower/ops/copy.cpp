@@ -21,7 +21,7 @@ bool is_same_tensor(const Tensor& a, const Tensor& b) {
          a.numel == b.numel && a.dtype == b.dtype;
 }
 
-bool lower_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_copy(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* target = op.tensor_input(0);
   const Tensor* source = op.tensor_input(1);
   const bool is_copy_from =
@@ -41,8 +41,17 @@ bool lower_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) 
     if (source->device.index != target->device.index) {
       kernels.push_back(transfer(CopyKind::kPeer, source->dtype, moved, false));
     } else if (source->dtype != target->dtype || source->numel != target->numel) {
-      kernels.push_back(make_work(KernelFamily::kElementwise, source->dtype, bytes(*source),
-                                  bytes(*target), static_cast<double>(target->numel)));
+      // Elements of a cast are counted in the type that it writes, as tables of casts are.
+      const bool casts = source->dtype != target->dtype && is_floating_point(target->dtype) &&
+                         gpu.vendor == "nvidia";  // nobody measured casts elsewhere
+      kernels.push_back(make_work(KernelFamily::kElementwise, casts ? target->dtype : source->dtype,
+                                  bytes(*source), bytes(*target),
+                                  static_cast<double>(target->numel)));
+      if (source->numel != target->numel) {
+        kernels.back().layout = Layout::kBroadcast;
+      } else if (casts) {
+        kernels.back().layout = Layout::kMixedTypes;
+      }
     } else {
       kernels.push_back(transfer(CopyKind::kDeviceToDevice, source->dtype, moved, false));
     }

@@ -15,7 +15,8 @@ double flop_per_element(std::string_view name) {
   return op ? op->flop : 1;
 }
 
-/// Graphs have sizes but no strides: what lies apart is not seen.
+/// A graph says of strides only whether images are channels-last, so slices and transposes are not
+/// seen.
 Layout layout_of(const OpView& op, const Traffic& t) {
   bool is_mixed = false, is_broadcast = false;
   for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {

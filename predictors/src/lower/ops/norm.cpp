@@ -18,13 +18,23 @@ KernelWork norm_work(const Tensor& x, double reads, double writes, std::int64_t 
   return work;
 }
 
+/// Rows are channels.
+KernelWork channel_work(const OpView& op, const Tensor& x, double reads, bool is_cudnn) {
+  KernelWork work = norm_work(x, reads, 1, dim(op, x, 1));
+  auto& shape = std::get<RowShape>(work.shape);
+  shape.is_channel = true;
+  shape.is_cudnn = is_cudnn;
+  shape.is_channels_last = x.is_channels_last;
+  return work;
+}
+
 /// cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, ...),
 /// miopen_batch_norm alike.
 bool lower_fused_batch_norm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(0);
   if (!x || x->rank < 2) return false;
   const bool training = bool_input(op, 5, true);
-  kernels.push_back(norm_work(*x, training ? 2 : 1, 1, dim(op, *x, 1)));
+  kernels.push_back(channel_work(op, *x, training ? 2 : 1, true));
   std::get<RowShape>(kernels.back().shape).is_channel = training;
   return true;
 }
@@ -34,20 +44,21 @@ bool lower_fused_batch_norm_backward(const OpView& op, const Gpu&,
                                      std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(0);
   if (!x || x->rank < 2) return false;
-  kernels.push_back(norm_work(*x, 4, 1, dim(op, *x, 1)));
+  kernels.push_back(channel_work(op, *x, 4, true));
   return true;
 }
 
-/// native_batch_norm(input, weight, bias, running_mean, running_var, training, ...): statistics and
-/// transform, which are priced as one since they were measured so, and running averages.
-bool lower_native_batch_norm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+/// native_batch_norm(input, weight, bias, running_mean, running_var, training, ...): statistics,
+/// transform and, on NVIDIA, running averages are priced as one kernel because they were measured
+/// so.
+bool lower_native_batch_norm(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(0);
   if (!x || x->rank < 2) return false;
   const int at = parameter_index(op, "training");
   const bool training = bool_input(op, at >= 0 ? static_cast<std::size_t>(at) : 5, true);
   if (training) {
-    kernels.push_back(norm_work(*x, 2, 1, dim(op, *x, 1)));
-    kernels.push_back(small_work());
+    kernels.push_back(channel_work(op, *x, 2, false));
+    if (gpu.vendor != "nvidia") kernels.push_back(small_work());
     return true;
   }
   KernelWork transform = make_work(KernelFamily::kElementwise, x->dtype, bytes(*x), bytes(*x),
@@ -62,7 +73,7 @@ bool lower_native_batch_norm_backward(const OpView& op, const Gpu&,
                                       std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(1);
   if (!x || x->rank < 2) return false;
-  kernels.push_back(norm_work(*x, 4, 1, dim(op, *x, 1)));
+  kernels.push_back(channel_work(op, *x, 4, false));
   return true;
 }
 
@@ -102,13 +113,18 @@ bool lower_layer_norm(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
 }
 
 /// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, ...).
-bool lower_layer_norm_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_layer_norm_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* x = op.tensor_input(1);
   if (!x) return false;
   if (x->numel == 0) return true;
   const std::int64_t rows = row_count(op, *x, 2);
   kernels.push_back(norm_work(*x, 2, 1, rows));
-  kernels.push_back(norm_work(*x, 2, 0, x->numel / std::max<std::int64_t>(1, rows)));
+  // NVIDIA's row kernels (rows.cpp) are priced with the parameters' gradients.
+  const Architecture& a = gpu.architecture;
+  const bool is_half = x->dtype == DType::kFloat16 || x->dtype == DType::kBFloat16;
+  if (gpu.vendor != "nvidia" || (is_half ? a.half_norm_row_clocks : a.norm_row_clocks) <= 0) {
+    kernels.push_back(norm_work(*x, 2, 0, x->numel / std::max<std::int64_t>(1, rows)));
+  }
   return true;
 }
 

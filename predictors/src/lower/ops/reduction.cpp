@@ -16,14 +16,14 @@ const Tensor* first_gpu_input(const OpView& op) {
   return result;
 }
 
-/// Over outer axes, as a bias gradient: what is left are the input's inner axes. Only where shapes
-/// tell: a square matrix gives the same shape either way.
+/// Over outer axes, as a bias gradient or the sum of expanded heads: the innermost axis is left.
+/// Only where shapes tell: a square matrix gives the same shape either way.
 bool is_strided(const OpView& op, const Tensor& input, const Tensor& output) {
   const auto whole = op.shape(input), left = op.shape(output);
   if (left.empty() || output.numel <= 1 || output.numel == input.numel) return false;
   if (left.size() == whole.size()) return left.back() == whole.back() && left.back() > 1;
   if (left.size() > whole.size()) return false;
-  return std::ranges::equal(left, whole.last(left.size())) &&
+  return left.back() == whole.back() && left.back() > 1 &&
          !std::ranges::equal(left, whole.first(left.size()));
 }
 

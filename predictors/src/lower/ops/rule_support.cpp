@@ -177,6 +177,11 @@ bool bool_input(const OpView& op, std::size_t i, bool fallback) {
   return argument && argument->kind == Argument::Kind::kBool ? argument->integer != 0 : fallback;
 }
 
+double real_input(const OpView& op, std::size_t i, double fallback) {
+  const Argument* argument = input_at(op, i);
+  return argument && argument->kind == Argument::Kind::kDouble ? argument->real : fallback;
+}
+
 IntList int_list_input(const OpView& op, std::size_t i) {
   IntList list;
   const Argument* argument = input_at(op, i);

@@ -39,6 +39,7 @@ const Tensor* named_tensor(const OpView& op, std::string_view parameter, std::si
 
 std::int64_t int_input(const OpView& op, std::size_t i, std::int64_t fallback);
 bool bool_input(const OpView& op, std::size_t i, bool fallback);
+double real_input(const OpView& op, std::size_t i, double fallback);
 
 /// Up to four integers of a list argument; a plain integer counts as a list of one.
 struct IntList {

@@ -23,7 +23,9 @@ bool lower_softmax(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   if (is_backward || is_masked) read += bytes(op.tensor_input(1));
   KernelWork work = make_work(KernelFamily::kSoftmax, x->dtype, read,
                               output ? bytes(*output) : bytes(*x), (is_backward ? 4 : 15) * n);
-  work.shape = RowShape{.rows = x->numel / cols, .cols = cols};
+  work.shape = RowShape{.rows = x->numel / cols,
+                        .cols = cols,
+                        .is_log = op.name().find("log_softmax") != std::string_view::npos};
   kernels.push_back(work);
   return true;
 }

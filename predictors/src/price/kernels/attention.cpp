@@ -91,14 +91,17 @@ Price assumed_price(const AttentionShape& s, const KernelWork& work, const Gpu& 
                                         latency, kName, 0.5));
 }
 
-/// The kernel that is asked for, of the pass if that was measured, paged or not as asked where it
-/// is both; else the framework's. None where the architecture has none.
+/// The kernel that is asked for, of the pass if that was measured, paged or not as asked if it is
+/// both, and one that was measured with such a mask and head size; else the framework's. None if
+/// the architecture has none.
 const AttentionKernel* pick_kernel(const AttentionKernels& kernels, const AttentionShape& s) {
   const bool backward = s.pass == AttentionShape::Pass::kBackward;
   for (const AttentionGeneration name : {s.kernel, kernels.framework}) {
     const AttentionKernel* best = nullptr;
     const auto fits = [&](const AttentionKernel& kernel) {
-      return 2 * (kernel.backward == backward) + (kernel.paged == s.writes_cache);
+      const bool misses = kernel.without_mask && (s.causal || static_cast<double>(s.head_dim) >
+                                                                  kernel.tiles.back().head_dim);
+      return 4 * (kernel.backward == backward) + 2 * (kernel.paged == s.writes_cache) - misses;
     };
     for (const AttentionKernel& kernel : kernels.list) {
       if (kernel.name != name || (kernel.backward && !backward)) continue;
@@ -154,6 +157,7 @@ AttentionBlocks blocks_of(const AttentionShape& s, const AttentionKernel& kernel
                        .tokens = tile.q,
                        .kernel = kernel.name,
                        .paged = kernel.paged,
+                       .in_training = !kernel.paged && !kernel.without_mask,
                        .tile = tile};
   const double kv_heads = s.kv_heads > 0 ? static_cast<double>(s.kv_heads) : made.groups;
   const double ratio = made.groups / kv_heads;
@@ -186,15 +190,40 @@ double products_us(const AttentionBlocks& blocks, const AttentionKernel& kernel,
                       kTail * std::min(1.0, blocks.waves) * chain);
 }
 
-/// Measured were passes in bf16: forward paged ones causal and dense ones not, backward both.
+/// Paged kernels were measured with a causal mask, kernels of training with and without one.
 bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType dtype,
                   AttentionGeneration asked) {
   const bool backward = s.pass == AttentionShape::Pass::kBackward;
   return kernel.measured && kernel.name == asked && kernel.paged == s.writes_cache &&
-         kernel.backward == backward && (backward || s.causal == kernel.paged) &&
+         kernel.backward == backward && (s.causal ? !kernel.without_mask : !kernel.paged) &&
          (dtype == DType::kBFloat16 || dtype == DType::kFloat16) &&
          static_cast<double>(s.head_dim) >= kernel.tiles.front().head_dim &&
          static_cast<double>(s.head_dim) <= kernel.tiles.back().head_dim;
+}
+
+/// Time of a tile of scores if SMs compute 32 exponentials per clock (Blackwell Ultra), from that
+/// with 16, which the shares of tiles contain. 16 per clock are one per 16 FLOP of the vector
+/// units' peak. Kernels written for tensor memory run exponentials beside products (p = 2 holds
+/// FA4's head sizes 64 and 128 together), FlashAttention-2 runs them after (p = 1, as FA3's and
+/// cuDNN's on Hopper):
+///
+///   unit^p = products^p + exponentials^p
+double with_fast_exponentials(double unit_us, double scores, AttentionGeneration kernel,
+                              const Gpu& gpu) {
+  if (gpu.target != "sm_103") return unit_us;
+  const double per_us = gpu.peak(DType::kFloat32, false).value * 1e-6 / gpu.num_sms / 16;
+  const double slow = std::min(scores / per_us, unit_us);
+  const double p = kernel == AttentionGeneration::kFa2 ? 1 : 2;
+  return std::pow(std::pow(unit_us, p) - std::pow(slow, p) * (1 - std::pow(0.5, p)), 1 / p);
+}
+
+/// Clocks of an SM for the random number of a score: FlashAttention-2 takes 0.08 to 0.14 in both
+/// passes, cuDNN 0.07 to 0.11 backward and 0.20 forward (BERT and GPT-2 in bf16 on H100 and H200,
+/// data/measurements).
+double dropout_clocks(const AttentionShape& s, AttentionGeneration kernel) {
+  if (!s.dropout) return 0;
+  const bool forward = s.pass == AttentionShape::Pass::kForward;
+  return forward && kernel == AttentionGeneration::kCudnn ? 0.2 : 0.1;
 }
 
 /// A kernel of which tiles and costs are known (docs/kernel_models.md); P is the data sheet's peak,
@@ -225,8 +254,11 @@ Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, con
   const double share = tile.share * (kernel.measured ? 1 : gpu.architecture.attention_share) *
                        (forward || kernel.backward ? 1 : kBackwardShare / kForwardShare);
   const double rate = share * gpu.peak(work.dtype, work.matrix_units).value * 1e-6 / sms;
-  const double unit = (forward ? kForwardFlop : kBackwardFlop) * tile.q * tile.k *
-                      std::max(tile.head_dim, d) / rate;
+  const double scores = tile.q * tile.k;
+  const double unit = with_fast_exponentials((forward ? kForwardFlop : kBackwardFlop) * scores *
+                                                 std::max(tile.head_dim, d) / rate,
+                                             scores, kernel.name, gpu) +
+                      scores * dropout_clocks(s, kernel.name) / terms::clock_mhz(gpu);
   Price price;
   const double compute = products_us(blocks, kernel, s.causal, unit);
   // No kernel hides more of its traffic than its products last.

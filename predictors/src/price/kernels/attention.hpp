@@ -11,6 +11,7 @@ struct AttentionBlocks {
   double n_q = 0, n_k = 0;  ///< tiles along the owned axis and the other
   AttentionGeneration kernel = AttentionGeneration::kFramework;  ///< which one runs
   bool paged = false;
+  bool in_training = false;  ///< no kernel of servers
   AttentionTile tile;
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "gemm_tiles.hpp"
@@ -33,13 +34,44 @@ double item_size_of(DType dtype) {
 /// less); 0.85 made V100 worse.
 constexpr double kUnalignedShare = 0.93;
 
-bool runs_on_old_kernels(const GemmShape& s, double item_size, const Gpu& gpu) {
-  return item_size == 2 && gpu.architecture.unaligned_half_gemm_share > 0 &&
-         (s.n % 8 != 0 || s.k % 8 != 0);
+// TF32 has the figures of 16-bit types, and kernels of its own: small tiles reach less, and
+// Hopper's units read it from shared memory along k only. Chosen on the TF32 products of H100 and
+// H200 (data/measurements, first draw): 436 aligned ones 10 % (19), 136 others 14 % (46).
+constexpr double kTf32TileExponent = 0.3;
+constexpr double kTf32AcrossShare = 0.6;  ///< of products neither of whose operands lies along k
+constexpr double kTf32UnalignedShare = 0.75;
+
+bool is_aligned(std::int64_t length, double item_size) {
+  return length * static_cast<std::int64_t>(8 * item_size) % 128 == 0;
 }
 
-bool is_aligned(const GemmShape& s, double item_size) {
-  return s.k * static_cast<std::int64_t>(8 * item_size) % 128 == 0;
+/// Whether every row of A, B and C, as they lie in memory, begins at a multiple of 16 bytes.
+bool rows_are_aligned(const GemmShape& s, double item_size) {
+  const std::array lengths{s.a_transposed ? s.m : s.k, s.b_transposed ? s.k : s.n, s.n};
+  return std::ranges::all_of(lengths, [&](auto length) { return is_aligned(length, item_size); });
+}
+
+/// How much slower a product runs than the figures of its architecture say: its sums and loads
+/// (`gain`), and everything but its fixed time (`share`).
+struct Slowdown {
+  double gain = 1, share = 1, tile_exponent = 0;
+};
+
+/// Of 16-bit types and TF32. Hopper's and Blackwell's kernels load aligned rows only; older ones
+/// stand in.
+Slowdown slowdown(const GemmShape& s, double item_size, const Gpu& gpu) {
+  const bool is_tf32 = item_size == 4;
+  const double old_share = gpu.architecture.unaligned_half_gemm_share;
+  Slowdown made{.tile_exponent = is_tf32 ? kTf32TileExponent : 0};
+  if (rows_are_aligned(s, item_size)) {
+    if (is_tf32 && old_share > 0 && s.a_transposed && !s.b_transposed) made.gain = kTf32AcrossShare;
+  } else if (old_share > 0) {
+    made.gain = old_share;
+    made.share = is_tf32 ? kTf32UnalignedShare : old_share;
+  } else {
+    made.gain = kUnalignedShare;
+  }
+  return made;
 }
 
 /// One kernel after the other.
@@ -57,7 +89,7 @@ Price sum_of(const Price& first, Price second) {
   return second;
 }
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+using terms::is_half;
 
 /// Dense matrix products by the tile models of `gemm_tiles.hpp` and `matrix_gemm.hpp`. In range:
 /// what the constants were chosen on, m, n, k from 16; fp32 on vector units up to 4e12 FLOP, fp16
@@ -80,17 +112,16 @@ class Gemm final : public KernelModel {
     }
     if (shape->quantizes_a) return price_layer(*shape, work, gpu);
     const double item_size = item_size_of(work.dtype);
-    const bool aligned = is_aligned(*shape, item_size);
     const bool is_measured =
         work.matrix_units && measured_products(work.dtype, shape->scaling, gpu);
-    const bool falls_back = is_measured && runs_on_old_kernels(*shape, item_size, gpu);
-    TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units, work.bytes().value,
-                             aligned || falls_back ? 1 : kUnalignedShare, gpu);
-    if (falls_back) {
-      t.compute /= gpu.architecture.unaligned_half_gemm_share;
-      t.memory /= gpu.architecture.unaligned_half_gemm_share;
-    }
-    Price price = terms::make_price(t.compute, t.memory, t.latency, "gemm-heuristic", 0.25);
+    const Slowdown slow =
+        is_measured && item_size >= 2
+            ? slowdown(*shape, item_size, gpu)
+            : Slowdown{.gain = is_aligned(shape->k, item_size) ? 1 : kUnalignedShare};
+    const TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units,
+                                   work.bytes().value, slow.gain, gpu, slow.tile_exponent);
+    Price price = terms::make_price(t.compute / slow.share, t.memory / slow.share, t.latency,
+                                    "gemm-heuristic", 0.25);
     const bool is_vector =
         work.dtype == DType::kFloat32 && !work.matrix_units && work.flop.value <= 4e12;
     const bool is_matrix_measured =

@@ -38,10 +38,10 @@ double round_down(double x) { return static_cast<double>(static_cast<std::int64_
 }  // namespace
 
 TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool matrix_units,
-                     double dram_bytes, double flop_gain, const Gpu& gpu) {
+                     double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent) {
   if (const MatrixGemm* set =
           matrix_units ? measured_products(dtype, shape.scaling, gpu) : nullptr) {
-    return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu);
+    return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu, tile_exponent);
   }
   const double b = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),
                n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
@@ -75,7 +75,8 @@ TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool
     };
     consider(1, fixed);
     if (2 * blocks <= sms) {
-      const double splits = round_down(std::min(2 * sms / blocks, max_splits));
+      // Parts of the least depth need not be whole: else time falls where k allows one more.
+      const double splits = std::min(round_down(2 * sms / blocks), max_splits);
       if (splits > 1) consider(splits, 2 * fixed + splits * reduction_time);
     }
   }

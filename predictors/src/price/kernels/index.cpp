@@ -12,17 +12,19 @@ namespace {
 ///
 ///   t      = t_empty + 3 t_dram + max(bytes / B, issue)
 ///   gather   issue = r block / clock                       one block per row
+///            issue = r c / (0.51 SMs clock)                a thread per element (`block` 0)
 ///   add      issue = max(r c / (adds SMs), r p hot) / clock   an atomic add per element
 ///   sorted   issue = r ceil(c / 128) warp / (SMs clock)    a warp per index
 ///
 /// B: a share of the reachable DRAM or L2 rate, as for streams: partly used sectors, and an index
 /// load before each data load. Rates are PyTorch's kernels' (`IndexRates`). Gathers of rows that
-/// are no multiple of 16 bytes run with a thread per element, which their bytes bound. What a
+/// are no multiple of 16 bytes run with a thread per element, which their bytes bound. Before
+/// PyTorch 2.8 all did, with the index of each element divided out (`kElementRate`). What a
 /// sorted sum does with a row that many indices share (one warp adds them all) is not priced.
 class Index final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    constexpr double kShare = 0.7, kRoundTrips = 3, kRange = 0.5;
+    constexpr double kShare = 0.95, kRoundTrips = 3, kRange = 0.5;
     const double memory = terms::stream_time(gpu, work.bytes().value, kShare);
     const double flop_us = work.flop.value > 0
                                ? work.flop.value / (0.5 * gpu.peak(work.dtype, false).value * 1e-6)
@@ -44,6 +46,10 @@ class Index final : public KernelModel {
     switch (shape.access) {
       case RowAccess::kRead: {
         constexpr double kVector = 16;
+        // Embeddings of 768 and 4,096 fp32 columns on A100 (linkedin/Liger-Kernel, commit ead96b61,
+        // BSD-2-Clause).
+        constexpr double kElementRate = 0.51;
+        if (rates.block <= 0) return rows * cols / (kElementRate * sm_clocks);
         const double row_bytes = work.bytes_written.value / rows;
         return std::fmod(row_bytes, kVector) == 0 ? rows * rates.block / clock : 0;
       }

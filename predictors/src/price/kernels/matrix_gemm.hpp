@@ -30,8 +30,13 @@ double measured_picojoule(const MatrixGemm& set, DType dtype, const Architecture
 /// half a millisecond, fully from one and a half: shorter ones run on what the board has in store.
 /// Operands come from DRAM: in programs, whole layers went by since they were read.
 ///
-/// `flop_gain` divides the time of the sums and of the traffic from L2.
+/// `flop_gain` divides the time of the sums and of the traffic from L2. A tile of fewer results
+/// than 256 x 128 reaches (tm tn / 2^15)^`tile_exponent` of e.
 TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item_size, DType dtype,
-                      double dram_bytes, double flop_gain, const Gpu& gpu);
+                      double dram_bytes, double flop_gain, const Gpu& gpu,
+                      double tile_exponent = 0);
+
+/// Share of the board's power limit that a kernel of this length feels, from 0 to 1.
+double held_share(double us);
 
 }  // namespace perfmodel::kernels

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "models.hpp"
 #include "terms.hpp"
 
@@ -44,17 +47,21 @@ class Stream : public KernelModel {
 /// What sets a variant of PyTorch's elementwise kernels apart.
 struct Variant {
   double ElementwiseRates::*rate;
-  double round_trips;   ///< more than a contiguous kernel's, of the shortest kernel
-  double below, above;  ///< shares of the rest of the time that the range spans
+  double amd_round_trips;  ///< more than a contiguous kernel's, of the shortest kernel
+  double below, above;     ///< shares of the rest of the time that the range spans
+  double share = 1;        ///< of the rate
 };
 
-/// The index of each element goes through a division per axis where tensors do not lie alike. What
-/// copies with swapped axes cost (a cache line for each element) no layout tells: they are up to
-/// four times slower than other strided kernels.
+/// The index of each element goes through a division per axis where tensors do not lie alike. Read
+/// across rows, an element is a memory sector of its own: 0.5 elements per clock and SM on H100 and
+/// H200, in both types (copies and sums of the ops in data/measurements). Casts to a half type are
+/// lighter than sums and products of two types, casts from one run in vectors as if of one type.
 constexpr Variant kBf16 = {&ElementwiseRates::contiguous_bf16, 0, 0.4, 0.4};
 constexpr Variant kBroadcast = {&ElementwiseRates::broadcast, 2, 0.4, 0.4};
 constexpr Variant kStrided = {&ElementwiseRates::strided, 2, 0.4, 2.0};
+constexpr Variant kTransposed = {&ElementwiseRates::strided, 2, 0.4, 0.6, 0.34};
 constexpr Variant kMixedTypes = {&ElementwiseRates::mixed_types, 0, 0.45, 0.6};
+constexpr Variant kCast = {&ElementwiseRates::mixed_types, 0, 0.45, 0.6, 1.27};
 constexpr Variant kUpsampled3d = {&ElementwiseRates::upsample_3d, 2, 0.4, 0.4};
 
 const Variant* variant_of(const KernelWork& work) {
@@ -65,20 +72,29 @@ const Variant* variant_of(const KernelWork& work) {
       return &kBroadcast;
     case Layout::kStrided:
       return &kStrided;
+    case Layout::kTransposed:
+      return &kTransposed;
     case Layout::kMixedTypes:
-      return &kMixedTypes;
+      if (work.bytes_read.value > work.bytes_written.value) return &kMixedTypes;
+      return work.dtype == DType::kFloat32 ? nullptr : &kCast;
     case Layout::kUpsampled3d:
       return &kUpsampled3d;
   }
   return nullptr;
 }
 
+double together(double a_us, double b_us) {
+  return std::cbrt(a_us * a_us * a_us + b_us * b_us * b_us);
+}
+
 /// Streams whose elements cost time of their own:
 ///
-///   t = t_empty + n t_dram + max(stream, n_elements / (rate SMs clock))
+///   t = t_empty + n t_dram + together(stream, n_elements / (rate SMs clock))
 ///
-/// with the rate of PyTorch's variant of the kernel. Rates were chosen on kernels of eager bf16
-/// programs on H100 and MI300X; what they do not bound is priced as a plain stream.
+/// with the rate of PyTorch's variant of the kernel. Memory and SMs slow each other down where both
+/// are busy: together(a, b) = (a^3 + b^3)^(1/3), which holds the large kernels of H100 and H200 to
+/// 3 to 7 % with one rate for both memories and types. On MI300X the larger of the two fits better.
+/// What no rate bounds is priced as a plain stream.
 class Elementwise final : public Stream {
  public:
   using Stream::Stream;
@@ -97,16 +113,43 @@ class Elementwise final : public Stream {
     const double rate = variant ? gpu.architecture.elementwise_rates.*variant->rate : 0;
     if (rate <= 0) return stream;
     const double elements = work.bytes_written.value / std::max(1, size_in_bytes(work.dtype));
-    const double compute =
-        std::max(stream.compute.count(), elements / (rate * terms::sm_clocks_per_us(gpu)));
+    const double rated = rate * variant->share * terms::sm_clocks_per_us(gpu);
+    const double compute = std::max(stream.compute.count(), elements / rated);
+    const bool is_amd = gpu.vendor == "amd";
     const double latency =
-        stream.latency.count() + variant->round_trips * terms::kConstants.dram_latency_us;
+        stream.latency.count() +
+        (is_amd ? variant->amd_round_trips * terms::kConstants.dram_latency_us : 0);
     Price price = terms::make_price(compute, stream.memory.count(), latency, stream.model);
+    if (!is_amd) price.time = Microseconds{latency + together(compute, stream.memory.count())};
     const double rest = price.time.count() - latency;
     price.low = Microseconds{0.5 * latency + (1 - variant->below) * rest};
     price.high = Microseconds{1.6 * latency + (1 + variant->above) * rest};
     return price;
   }
+};
+
+/// Random numbers beside a stream: the generator's state is loaded first. Forward, Philox's integer
+/// rounds bound wide memories: elements per clock and SM read off dropout on H100 and H200, where
+/// one rate fits both memories (data/measurements).
+class Dropout final : public Stream {
+ public:
+  using Stream::Stream;
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const Price stream = Stream::price(work, gpu);
+    const bool makes_mask = work.bytes_written.value > work.bytes_read.value;
+    if (gpu.vendor == "amd" || !makes_mask) return stream;
+    const bool half = size_in_bytes(work.dtype) == 2;
+    const double rate = (half ? 2.4 : 1.5) * terms::sm_clocks_per_us(gpu);
+    const double rounds = work.bytes_read.value / size_in_bytes(work.dtype) / rate;
+    Price price = terms::make_price(std::max(stream.compute.count(), rounds), stream.memory.count(),
+                                    stream.latency.count(), stream.model);
+    price.time = stream.latency + Microseconds{together(rounds, stream.memory.count())};
+    terms::set_range(price, kRange);
+    return price;
+  }
+
+  static constexpr double kRange = 0.35;
 };
 
 }  // namespace
@@ -135,11 +178,8 @@ const KernelModel& optimizer_model() {
   return model;
 }
 
-/// Random numbers beside a stream: the generator's state is loaded first. Philox's integer rounds
-/// count as FLOP and hide behind DRAM on every GPU known here. Share estimated: four-byte reads go
-/// with one-byte writes.
 const KernelModel& dropout_model() {
-  static const Stream model({"dropout-heuristic", 0.9, 3, 0, 0.35});
+  static const Dropout model({"dropout-heuristic", 0.9, 3, 0, Dropout::kRange});
   return model;
 }
 

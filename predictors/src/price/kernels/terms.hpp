@@ -27,6 +27,8 @@ struct Constants {
 };
 inline constexpr Constants kConstants;
 
+inline bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
 inline double clock_mhz(const Gpu& gpu) {
   return gpu.boost_clock_mhz > 0 ? gpu.boost_clock_mhz : kConstants.default_clock_mhz;
 }

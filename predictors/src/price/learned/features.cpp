@@ -261,6 +261,7 @@ bool fill_rows(const KernelWork& work, const Gpu& gpu, const Price& baseline, Fe
   const auto* r = std::get_if<RowShape>(&work.shape);
   const double bytes = work.bytes().value;
   if (!r || r->rows < 1 || r->cols < 1 || !(bytes > 0)) return false;
+  if (r->is_channel) return false;  // no shared table has batch norms
   Writer out(row);
   const double waves = static_cast<double>(r->rows) / gpu.num_sms;
   out.add_log2(static_cast<double>(r->rows), 65536);
@@ -525,14 +526,15 @@ constexpr FeatureSpec kAttentionSpecs[] = {
     PERFMODEL_DEVICE_FEATURES,
 };
 
-/// Forward passes of kernels whose tiles are known; of others the heuristic speaks alone.
+/// Forward passes of kernels whose tiles are known; the heuristic prices others alone. So it does
+/// kernels of training except FlashAttention-2's: trees were fitted on servers' and on that one.
 bool fill_attention(const KernelWork& work, const Gpu& gpu, const Price& baseline,
                     FeatureRow& row) {
   const auto* a = std::get_if<AttentionShape>(&work.shape);
   if (!a || a->pass != AttentionShape::Pass::kForward) return false;
   if (std::min({a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim}) < 1) return false;
   const auto blocks = kernels::attention_blocks(*a, work.matrix_units, gpu);
-  if (!blocks) return false;
+  if (!blocks || (blocks->in_training && blocks->kernel != AttentionGeneration::kFa2)) return false;
   const auto batch = static_cast<double>(a->batch), heads = static_cast<double>(a->heads);
   const double kv_heads = a->kv_heads > 0 ? static_cast<double>(a->kv_heads) : heads;
   const auto d = static_cast<double>(a->head_dim), keys = static_cast<double>(a->seq_k);
@@ -668,6 +670,153 @@ bool fill_linear_attention(const KernelWork& work, const Gpu& gpu, const Price& 
   return true;
 }
 
+constexpr FeatureSpec size_feature(std::string_view name, bool is_axis = false) {
+  return {.name = name, .is_axis = is_axis, .monotone = 1};
+}
+constexpr FeatureSpec kind_feature(std::string_view name) {
+  return {.name = name, .is_axis = true, .is_kind = true};
+}
+
+constexpr FeatureSpec kMonotoneGemmSpecs[] = {
+    size_feature("log2_m", true),
+    size_feature("log2_n", true),
+    size_feature("log2_k", true),
+    size_feature("log2_batch", true),
+    size_feature("log2_results"),
+    size_feature("log2_flop"),
+    size_feature("log2_bytes"),
+    {"align_a"},
+    {"align_b"},
+    {"align_c"},
+    {"layout"},
+    {"is_batched"},
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// Loads depend on the axis of an operand that is contiguous.
+bool fill_monotone_gemm(const KernelWork& work, const Gpu& gpu, const Price&, FeatureRow& row) {
+  const auto* g = std::get_if<GemmShape>(&work.shape);
+  if (!g || std::min({g->batch, g->m, g->n, g->k}) < 1) return false;
+  const auto batch = static_cast<double>(g->batch);
+  Writer out(row);
+  for (std::int64_t size : {g->m, g->n, g->k}) out.add_log2(static_cast<double>(size));
+  out.add_log2(batch);
+  out.add_log2(batch * static_cast<double>(g->m) * static_cast<double>(g->n));
+  out.add_log2(work.flop.value);
+  out.add_log2(work.bytes().value);
+  out.add(alignment(g->a_transposed ? g->m : g->k));
+  out.add(alignment(g->b_transposed ? g->k : g->n));
+  out.add(alignment(g->n));
+  out.add((g->a_transposed ? 1 : 0) + (g->b_transposed ? 2 : 0) + (g->has_bias ? 4 : 0));
+  out.add(g->batch > 1 ? 1 : 0);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kMonotoneConvolutionSpecs[] = {
+    kind_feature("pass_and_order"),
+    size_feature("log2_batch", true),
+    size_feature("log2_channels_in", true),
+    size_feature("log2_channels_out", true),
+    size_feature("log2_pixels", true),
+    kind_feature("filter_height"),
+    kind_feature("stride"),
+    size_feature("log2_results"),
+    size_feature("log2_flop"),
+    size_feature("log2_bytes"),
+    {"filter_width"},
+    {"is_grouped"},
+    {"align_channels_in"},
+    {"align_channels_out"},
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_monotone_convolution(const KernelWork& work, const Gpu& gpu, const Price&,
+                               FeatureRow& row) {
+  const auto* c = std::get_if<ConvolutionShape>(&work.shape);
+  if (!c || std::min({c->n, c->c, c->k, c->h, c->w, c->p, c->q, c->groups}) < 1) return false;
+  const auto product = [](auto... sizes) { return (static_cast<double>(sizes) * ...); };
+  Writer out(row);
+  out.add(static_cast<double>(c->pass) + (c->channels_last ? 4 : 0));
+  for (const double size : {product(c->n), product(c->c), product(c->k), product(c->h, c->w)}) {
+    out.add_log2(size);
+  }
+  out.add(static_cast<double>(c->r));
+  out.add(static_cast<double>(c->stride));
+  out.add_log2(product(c->n, c->k, c->p, c->q));
+  out.add_log2(work.flop.value);
+  out.add_log2(work.bytes().value);
+  out.add(static_cast<double>(c->s));
+  out.add(c->groups > 1 ? 1 : 0);
+  out.add(alignment(c->c / c->groups));
+  out.add(alignment(c->k / c->groups));
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kMonotoneStreamSpecs[] = {
+    size_feature("log2_bytes_per_sm", true),
+    kind_feature("layout"),
+    {"flop_per_result"},
+    {"reads_per_write"},
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_monotone_stream(const KernelWork& work, const Gpu& gpu, const Price&, FeatureRow& row) {
+  const double bytes = work.bytes().value;
+  if (!(bytes > 0)) return false;
+  Writer out(row);
+  out.add_log2(bytes / gpu.num_sms);
+  out.add(static_cast<double>(work.layout));
+  // Small inputs that are broadcast change neither, however many rows they meet.
+  const double written = std::max(1.0, work.bytes_written.value);
+  out.add(std::round(work.flop.value * size_in_bytes(work.dtype) / written));
+  out.add(std::round(4 * work.bytes_read.value / written) / 4);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kMonotoneRowSpecs[] = {
+    kind_feature("kernel"),
+    size_feature("log2_rows", true),
+    size_feature("log2_cols", true),
+    size_feature("log2_bytes_per_sm"),
+    {"align_cols"},
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// Softmax or log_softmax; layer norm, norm of mean squares, batch norm by who computes it and how
+/// images lie; sums along rows or columns; each with its gradient.
+double row_kernel(const RowShape& r, const KernelWork& work) {
+  const int which = r.is_channel ? 3 + (r.is_cudnn ? 1 : 0) + (r.is_channels_last ? 2 : 0)
+                    : r.is_rms   ? 2
+                    : r.is_log || r.is_strided ? 1
+                                               : 0;
+  // Gradients read twice what results do: a tensor and its gradient.
+  const double reads = work.bytes_read.value / std::max(1.0, work.bytes_written.value);
+  const bool is_gradient =
+      work.family != KernelFamily::kReduction && reads > (r.is_channel ? 3 : 1.5);
+  return 2 * which + (is_gradient ? 1 : 0);
+}
+
+bool fill_monotone_rows(const KernelWork& work, const Gpu& gpu, const Price&, FeatureRow& row) {
+  const auto* r = std::get_if<RowShape>(&work.shape);
+  if (!r || r->rows < 1 || r->cols < 1) return false;
+  // Moments alone and cuDNN's batch norm of inference are no row kernels (rows.cpp).
+  if (work.family == KernelFamily::kNorm &&
+      (work.bytes_written.value <= 0 || (r->is_cudnn && !r->is_channel))) {
+    return false;
+  }
+  Writer out(row);
+  out.add(row_kernel(*r, work));
+  out.add_log2(static_cast<double>(r->rows));
+  out.add_log2(static_cast<double>(r->cols));
+  out.add_log2(work.bytes().value / gpu.num_sms);
+  out.add(alignment(r->is_strided ? r->rows : r->cols));
+  add_device(out, work, gpu);
+  return true;
+}
+
 template <std::size_t kSize>
 constexpr FeatureSet make_set(const FeatureSpec (&specs)[kSize],
                               bool (*fill)(const KernelWork&, const Gpu&, const Price&,
@@ -691,6 +840,11 @@ constexpr FeatureSet kAttention = make_set(kAttentionSpecs, fill_attention);
 constexpr FeatureSet kExperts = make_set(kExpertsSpecs, fill_experts);
 constexpr FeatureSet kLinearAttention = make_set(kLinearAttentionSpecs, fill_linear_attention);
 constexpr FeatureSet kInteraction = make_set(kInteractionSpecs, fill_interaction);
+constexpr FeatureSet kMonotoneGemm = make_set(kMonotoneGemmSpecs, fill_monotone_gemm);
+constexpr FeatureSet kMonotoneConvolution =
+    make_set(kMonotoneConvolutionSpecs, fill_monotone_convolution);
+constexpr FeatureSet kMonotoneStream = make_set(kMonotoneStreamSpecs, fill_monotone_stream);
+constexpr FeatureSet kMonotoneRows = make_set(kMonotoneRowSpecs, fill_monotone_rows);
 
 }  // namespace
 
@@ -728,6 +882,24 @@ const FeatureSet* feature_set(KernelFamily family, DType dtype) {
       return &kExperts;
     case KernelFamily::kLinearAttention:
       return &kLinearAttention;
+    default:
+      return nullptr;
+  }
+}
+
+const FeatureSet* monotone_set(KernelFamily family, DType dtype) {
+  switch (family) {
+    case KernelFamily::kGemm:
+      return dtype == DType::kFloat8 || dtype == DType::kFloat4 ? nullptr : &kMonotoneGemm;
+    case KernelFamily::kConvolution:
+      return &kMonotoneConvolution;
+    case KernelFamily::kElementwise:
+    case KernelFamily::kDropout:
+      return &kMonotoneStream;
+    case KernelFamily::kSoftmax:
+    case KernelFamily::kNorm:
+    case KernelFamily::kReduction:
+      return &kMonotoneRows;
     default:
       return nullptr;
   }

@@ -22,7 +22,7 @@ struct FeatureSpec {
   bool is_axis = false;
   /// The axis counts kinds (a filter's height), not powers of two: another one lies far away.
   bool is_kind = false;
-  /// +1 or -1: log(time / baseline) may only grow or fall with this feature.
+  /// 1: a size, with which the time may only grow (`monotone_set`).
   int monotone = 0;
   /// Trees do not see it: where few values were measured, it would name them instead of a size.
   bool is_range_only = false;
@@ -39,5 +39,9 @@ struct FeatureSet {
 
 /// Null for families without learned models. Products of 8 and 4 bits have a set of their own.
 const FeatureSet* feature_set(KernelFamily family, DType dtype = DType::kFloat32);
+
+/// The set of models whose prices never fall as work grows: sizes, which are marked, and kinds,
+/// which no size changes (pass, alignment, order of images, device). Null for families without one.
+const FeatureSet* monotone_set(KernelFamily family, DType dtype = DType::kFloat32);
 
 }  // namespace perfmodel::learned

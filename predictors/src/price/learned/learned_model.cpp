@@ -92,7 +92,7 @@ int LearnedModel::nearest_chip(const Gpu& gpu) const {
 }
 
 void LearnedModel::add_chip(const ForGpu& known, FeatureRow& row) const {
-  const std::size_t own = feature_set(family, dtype)->specs.size();
+  const std::size_t own = features().specs.size();
   row[own] = static_cast<float>(known.tree_chip);
   const bool is_measured = known.knowledge == Knowledge::kBoard;
   if (known.tree_chip < 0 || is_measured || chip_devices.empty()) return;
@@ -132,9 +132,8 @@ bool lies_in_one(const LearnedModel::Cells& cells, const LearnedModel::Cell& own
 }  // namespace
 
 float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
-  const FeatureSet& set = *feature_set(family, dtype);
-  const Cells& cells =
-      chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
+  const FeatureSet& set = features();
+  const Cells& cells = cells_of(chip_number);
   if (lies_in_one(cells, cell_of(set, row))) return 0;
   std::array<float, kMaxAxes> at{};
   std::array<bool, kMaxAxes> is_kind{};
@@ -168,6 +167,26 @@ double LearnedModel::trust(float distance) {
   return 1 / (1 + d * d);
 }
 
+bool LearnedModel::has_kinds_of(const FeatureRow& row, int chip_number) const {
+  const FeatureSet& set = features();
+  const Cell own = cell_of(set, row);
+  return std::ranges::any_of(cells_of(chip_number), [&](const Cell& cell) {
+    std::size_t axis = 0;
+    for (const FeatureSpec& spec : set.specs) {
+      if (!spec.is_axis) continue;
+      if (spec.is_kind && cell[axis] != own[axis]) return false;
+      ++axis;
+    }
+    return true;
+  });
+}
+
+double LearnedModel::log_damping(double heuristic_us) const {
+  if (!monotone) return 0;
+  return -(1 - monotone->power) *
+         std::log(std::clamp(heuristic_us, monotone->low_us, monotone->high_us));
+}
+
 std::array<double, Correction::kTerms> Correction::terms(const FeatureSet& set,
                                                          const FeatureRow& row) {
   const auto value = [&](std::string_view name) {
@@ -189,15 +208,18 @@ double Correction::log_ratio(const FeatureSet& set, const FeatureRow& row) const
 
 int LearnedModel::apply(float common_sum, float chip_sum, const ForGpu& known,
                         const FeatureRow& row, const Gpu& gpu, Price& price) const {
-  double log_ratio = common_sum + chip_sum;
+  double log_ratio = common_sum + chip_sum + log_damping(price.time.count());
   if (known.chip < 0) log_ratio *= known.trust;
   for (const Correction& correction : corrections) {
     if (correction.gpu == gpu.name) {
-      log_ratio += correction.log_ratio(*feature_set(family, dtype), row);
+      log_ratio += correction.log_ratio(features(), row);
     }
   }
   const float far = distance(row, known.chip);
-  const double time = price.time.count() * std::exp(trust(far) * log_ratio);
+  const double share = !monotone                       ? trust(far)
+                       : has_kinds_of(row, known.chip) ? 1
+                                                       : trust(kOtherKind);
+  const double time = price.time.count() * std::exp(share * log_ratio);
   const int at = class_of(far);
   const Interval& interval = (*known.intervals)[static_cast<std::size_t>(at)];
   price.time = Microseconds{time};
@@ -219,7 +241,7 @@ const LaunchCost* LearnedModel::launch_cost(std::string_view gpu, std::string_vi
 bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price,
                           int* distance_class) const {
   FeatureRow row;
-  const FeatureSet& set = *feature_set(family, dtype);
+  const FeatureSet& set = features();
   if (!set.fill(work, gpu, price, row)) return false;
   const ForGpu known = for_gpu(gpu);
   add_chip(known, row);

@@ -37,6 +37,8 @@ std::string kind_of(const LearnedModel& model);
 struct Arithmetic {
   DType dtype = DType::kFloat32;
   bool tf32 = false;
+
+  bool operator==(const Arithmetic&) const = default;
 };
 /// By such a name; nothing for another.
 std::optional<Arithmetic> find_arithmetic(std::string_view name);
@@ -107,12 +109,26 @@ struct Correction {
 /// the rest common alone times `unseen_trust`. Boards that were not measured have the device
 /// features of the board that stands in for them (`chip_devices`). d: distance of x to the fitted
 /// range, in powers of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
+///
+/// A monotone model never falls as work grows, if the heuristic does not:
+///
+///   t = t_heuristic exp(s (common(x) - (1 - p) log(min(max(t_heuristic, low), high))))
+///
+/// low, high [us]: the heuristic's times of the fitted rows. Between them t grows as the heuristic
+/// to the power p, which leaves trees room for what only grows; beyond them as the heuristic
+/// itself. Sizes in x (`monotone_set`) are constrained to grow, kinds are free, and s is below 1
+/// for kinds alone that were not measured.
 struct LearnedModel {
   std::string name;             ///< "gemm-learned"
   std::string_view price_name;  ///< the same, interned: `Price::model`; empty: made at each price
   KernelFamily family = KernelFamily::kGemm;
   DType dtype = DType::kFloat32;
   bool tf32 = false;  ///< `dtype` is that of the tensors then
+  struct Monotone {
+    double power = 0.9;              ///< of the heuristic's time
+    double low_us = 1, high_us = 1;  ///< the heuristic's shortest and longest fitted time
+  };
+  std::optional<Monotone> monotone;  ///< nothing: free trees
   std::vector<std::string> feature_names;
   TreeEnsemble common, chip;
   std::vector<std::string> chips;  ///< number = place
@@ -129,6 +145,9 @@ struct LearnedModel {
   using Cells = std::vector<Cell>;
   Cells common_cells;             ///< of the rows that `common` was fitted on
   std::vector<Cells> chip_cells;  ///< by chip
+  const Cells& cells_of(int chip_number) const {
+    return chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
+  }
   /// By chip: features of the device, of the first board with it that was measured. Trees see them
   /// in place of those of boards that were not, for between boards they know nothing.
   std::vector<std::array<float, kDeviceFeatures>> chip_devices;
@@ -141,17 +160,18 @@ struct LearnedModel {
   double sibling_trust = 0.5, unseen_trust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
-  bool covers(const KernelWork& work, const Gpu& gpu) const {
-    return is_of(work, gpu) && knows_vendor(gpu);
-  }
+  bool covers(Arithmetic of, const Gpu& gpu) const { return is_of(of) && knows_vendor(gpu); }
+  bool is_of(Arithmetic of) const { return moves_bytes(family) || of == Arithmetic{dtype, tf32}; }
   /// Whether the kernel's family and arithmetic are the model's.
   bool is_of(const KernelWork& work, const Gpu& gpu) const {
-    if (work.family != family) return false;
-    return moves_bytes(family) || (work.dtype == dtype && is_tf32(work, gpu) == tf32);
+    return work.family == family && is_of(Arithmetic{work.dtype, is_tf32(work, gpu)});
   }
   bool knows_vendor(const Gpu& gpu) const {
     return vendors.empty() || std::ranges::find(vendors, gpu.vendor) != vendors.end() ||
            std::ranges::find(corrections, gpu.name, &Correction::gpu) != corrections.end();
+  }
+  const FeatureSet& features() const {
+    return *(monotone ? monotone_set(family, dtype) : feature_set(family, dtype));
   }
   int chip_index(const Gpu& gpu) const;  ///< -1: not measured
   /// Of the architecture that with the most similar number of SMs; -1 without any.
@@ -172,8 +192,12 @@ struct LearnedModel {
 
   /// Distance of a row to the nearest box, along its farthest axis; 0 inside.
   float distance(const FeatureRow& row, int chip_number) const;
+  /// Whether kernels of its kinds were measured, of any sizes.
+  bool has_kinds_of(const FeatureRow& row, int chip_number) const;
   static Cell cell_of(const FeatureSet& set, const FeatureRow& row);
   static double trust(float distance);
+  /// The part of log(time / heuristic time) in a monotone model that no tree has; else 0.
+  double log_damping(double heuristic_us) const;
 
   /// From the heuristic's price of the same work. Nothing where the features need another shape.
   /// `distance_class`, if not null, gets the index into the intervals.

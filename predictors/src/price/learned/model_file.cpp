@@ -31,6 +31,10 @@ class Reader {
     if (element_.at_key(key).get(child)) return fail(key, "this key");
     return {child, fmt::format("{}/{}", pointer_, key), error_};
   }
+  bool has(std::string_view key) const {
+    dom::element child;
+    return !element_.at_key(key).get(child);
+  }
   std::string string() const {
     std::string_view text;
     if (element_.get(text)) fail("", "a string");
@@ -219,8 +223,19 @@ LearnedModel read_model(const Reader& object) {
   model.price_name = interned(model.name);
   const auto family = family_of(object.member("family").string());
   const auto arithmetic = find_arithmetic(object.member("dtype").string());
-  const FeatureSet* set =
-      family ? feature_set(*family, arithmetic ? arithmetic->dtype : DType::kFloat32) : nullptr;
+  if (object.has("monotone")) {
+    const Reader monotone = object.member("monotone");
+    model.monotone = {monotone.member("power").number(0, 1),
+                      monotone.member("low_us").number(1e-6, 1e12),
+                      monotone.member("high_us").number(1e-6, 1e12)};
+    if (!object.failed() && model.monotone->low_us > model.monotone->high_us) {
+      monotone.fail("high_us", "a time of at least low_us");
+    }
+  }
+  const DType dtype = arithmetic ? arithmetic->dtype : DType::kFloat32;
+  const FeatureSet* set = !family          ? nullptr
+                          : model.monotone ? monotone_set(*family, dtype)
+                                           : feature_set(*family, dtype);
   if (!set) object.fail("family", "a family with learned models");
   if (!arithmetic) object.fail("dtype", "a known element type");
   model.feature_names = object.member("features").strings();
@@ -348,7 +363,7 @@ std::string cells_text(const LearnedModel::Cells& cells) {
 
 std::string model_text(const LearnedModel& model) {
   return fmt::format(
-      "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
+      "{{\"name\": {},\n\"family\": {}, \"dtype\": {},{}\n\"card\": {},\n\"features\": [{}],\n"
       "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chip_devices\": [{}],\n\"chips\": [{}], "
       "\"gpus\": [{}], \"vendors\": "
       "[{}],\n"
@@ -357,6 +372,10 @@ std::string model_text(const LearnedModel& model) {
       "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
       json_text(model.name), json_text(to_string(model.family)),
       json_text(arithmetic_name(model.dtype, model.tf32)),
+      model.monotone
+          ? fmt::format(R"( "monotone": {{"power": {}, "low_us": {}, "high_us": {}}},)",
+                        model.monotone->power, model.monotone->low_us, model.monotone->high_us)
+          : "",
       model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
       joined(model.feature_names, ", ", [](const std::string& n) { return json_text(n); }),
       cells_text(model.common_cells), joined(model.chip_cells, ",\n  ", cells_text),

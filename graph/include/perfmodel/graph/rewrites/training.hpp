@@ -82,6 +82,11 @@ struct PrecisionOptions {
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options);
 
+/// The same program with images, their gradients and filters of convolutions in channels-last
+/// order, as by `model.to(memory_format=torch.channels_last)` and a batch in that order. Ops,
+/// sizes and types stay. A graph without a convolution is an error (kImpossible).
+Result<ExecutionGraph> rewrite_channels_last(const ExecutionGraph& graph);
+
 /// What becomes of every optimizer step; what is not given stays.
 struct OptimizerRewrite {
   /// Another kind starts with PyTorch's default numbers and state of its own.

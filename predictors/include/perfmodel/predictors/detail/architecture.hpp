@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,10 +56,12 @@ enum class AttentionGeneration : std::uint8_t {
   kFa3,        ///< FlashAttention-3, for Hopper
   kFa4,        ///< FlashAttention-4, for Blackwell
   kTrtllm,     ///< TensorRT-LLM's generated kernels
+  kCudnn,      ///< cuDNN's, which PyTorch calls where asked to
   kFramework,  ///< whichever the framework takes
 };
 /// In files and tables; `kFramework` has no name.
-inline constexpr std::string_view kAttentionGenerationNames[] = {"fa2", "fa3", "fa4", "trtllm_gen"};
+inline constexpr std::string_view kAttentionGenerationNames[] = {"fa2", "fa3", "fa4", "trtllm_gen",
+                                                                 "cudnn"};
 
 /// What a block of an attention kernel computes at a time, for heads of up to `head_dim` elements:
 /// the scores of `q` rows of queries with `k` keys.
@@ -72,6 +76,9 @@ struct AttentionKernel {
   AttentionGeneration name = AttentionGeneration::kFa2;
   bool backward = false;
   bool paged = false;  ///< writes k and v to a paged cache first and reads them from there
+  /// Measured in inference, without a mask and on the listed head sizes: other passes take the
+  /// kernel of training of that name, if there is one.
+  bool without_mask = false;
   /// On this architecture. Else the constants are another one's, and `attention_share` of the
   /// shares of the tiles counts.
   bool measured = false;
@@ -201,7 +208,8 @@ struct Architecture {
   std::int64_t convolution_workspace_bytes = 0, collective_buffer_bytes = 0;
   /// Of the data sheet's memory, where the GPU file does not say what programs see of it.
   double usable_memory_share = 1;
-  int max_blocks_per_sm = 32;  ///< resident at once
+  int max_blocks_per_sm = 32;  ///< resident at once; of a `Gpu` that was read, on its target
+  std::map<std::string, int, std::less<>> max_blocks_of_targets = {};  ///< that differ from it
 
   // Tiles that the library of matrix products has: on vector units, for one product and for
   // batches of them (empty: the same), and on matrix units.
@@ -212,18 +220,20 @@ struct Architecture {
   /// these are empty, `matrix_gemm_tiles` are all there is.
   std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8, matrix_gemm_fp8_token,
       matrix_gemm_fp8_block, matrix_gemm_fp4;
-  /// Share of the speed of aligned 16-bit products that those reach whose k or n is no multiple of
-  /// 8, where older kernels compute them; 0: the same kernels do.
+  /// Share of the speed of aligned 16-bit products that others reach, where older kernels compute
+  /// them: a row of A, B or C does not begin at a multiple of 16 bytes; 0: the same kernels do.
   double unaligned_half_gemm_share = 0;
   QuantizeKernels quantize;
 
   ElementwiseRates elementwise_rates;
   IndexRates index_rates;
   // Norms, in clocks of one SM. 0: bound by their bytes alone.
-  double norm_row_clocks = 0, half_norm_row_clocks = 0;  ///< of a row; of half types
+  /// Of a row of a layer norm; of half types. On NVIDIA PyTorch's other row kernels scale with it.
+  double norm_row_clocks = 0, half_norm_row_clocks = 0;
   double channel_element_clocks = 0;  ///< of an element of a batch norm's channel, one block each
-  /// Layout changes round convolutions in half types [elements per boost clock and SM]; 0: counted
-  /// as one more pass over the tensors.
+  /// Layout changes round convolutions on matrix units [elements per boost clock and SM]. NVIDIA:
+  /// of each transposed tensor, in tiles of 32 x 32, where memory does not bound them; AMD: of
+  /// input and output. 0: by bytes alone (NVIDIA), one more pass over the tensors (AMD).
   double convolution_layout_rate = 0;
 
   /// What the attention kernels that a framework has here reach of the peak of matrix units,

@@ -37,4 +37,9 @@ KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds 
 /// burst's. Measured times stay.
 Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu);
 
+/// The price of a kernel that runs alone some tens of times, as benchmarks do: up to half a
+/// millisecond they are over before the board's regulator acts, from one and a half it holds them
+/// to the limit, and linear between (`matrix_gemm` prices products so).
+Price sustained_alone(const Price& burst, const KernelWork& work, const Gpu& gpu);
+
 }  // namespace perfmodel
