@@ -1,6 +1,7 @@
-// Fast schedules against those that lay out every task, and against closed forms.
+// Schedules of layouts against closed forms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +14,6 @@
 #include "../scratch.hpp"
 #include "layout/framework.hpp"
 #include "layout/pipeline_sweep.hpp"
-#include "layout/sharded_timeline.hpp"
 #include "layout/step_bytes.hpp"
 #include "layout/step_time.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
@@ -24,70 +24,29 @@ namespace layout_schedules_test {
 
 using parallel::PipelineSchedule;
 using parallel::PipelineTimes;
-using parallel::PipelineWork;
 
-/// Stages that differ, chunk by chunk.
-struct Stages {
-  PipelineWork work;
-  std::vector<double> forward, backward;  ///< as `PipelineTimes` has them
-};
-Stages random_stages(PipelineSchedule schedule, std::int64_t p, std::int64_t v, std::int64_t m,
-                     std::mt19937& random) {
+/// Stages that differ.
+PipelineTimes random_stages(std::int64_t p, std::int64_t m, std::vector<double>& forward,
+                            std::vector<double>& backward, std::mt19937& random) {
   std::uniform_real_distribution<double> us(1, 20);
-  Stages made{.work = {.schedule = schedule, .microbatches = m, .hop_delay_us = us(random)},
-              .forward = std::vector<double>(static_cast<std::size_t>(p * v)),
-              .backward = std::vector<double>(static_cast<std::size_t>(p * v))};
-  for (std::int64_t r = 0; r < p; ++r) {
-    auto& forward = made.work.forward_us.emplace_back();
-    auto& backward = made.work.backward_us.emplace_back();
-    for (std::int64_t c = 0; c < v; ++c) {
-      forward.push_back(us(random));
-      backward.push_back(us(random));
-      made.forward[static_cast<std::size_t>(c * p + r)] = forward.back();
-      made.backward[static_cast<std::size_t>(c * p + r)] = backward.back();
-    }
+  for (auto* times : {&forward, &backward}) {
+    times->resize(static_cast<std::size_t>(p));
+    for (double& time : *times) time = us(random);
   }
-  return made;
-}
-
-PipelineTimes times_of(const Stages& stages, std::int64_t p, std::int64_t v) {
-  return {.schedule = stages.work.schedule,
+  return {.schedule = PipelineSchedule::k1F1B,
           .stages = p,
-          .chunks = v,
-          .microbatches = stages.work.microbatches,
-          .forward_us = stages.forward,
-          .backward_us = stages.backward,
-          .hop_us = stages.work.hop_delay_us};
-}
-
-TEST(PipelineEnds, AreThoseOfTheTaskGraph) {
-  std::mt19937 random(1);
-  for (int i = 0; i < 200; ++i) {
-    const std::int64_t p = 1 + static_cast<std::int64_t>(random() % 6);
-    const std::int64_t v = i % 3 == 2 && p > 1 ? 1 + static_cast<std::int64_t>(random() % 3) : 1;
-    const auto schedule = v > 1        ? PipelineSchedule::kInterleaved
-                          : i % 3 == 0 ? PipelineSchedule::kGpipe
-                                       : PipelineSchedule::k1F1B;
-    const std::int64_t m = v > 1 ? p * (1 + static_cast<std::int64_t>(random() % 4))
-                                 : 1 + static_cast<std::int64_t>(random() % 12);
-    const Stages stages = random_stages(schedule, p, v, m, random);
-    const auto tasks = parallel::pipeline_timeline(stages.work);
-    ASSERT_TRUE(tasks) << to_string(tasks.error());
-    const auto ends = parallel::pipeline_ends(times_of(stages, p, v));
-    EXPECT_NEAR(ends.makespan_us, tasks->makespan_us, 1e-9 * tasks->makespan_us);
-    for (std::size_t r = 0; r < ends.last_backward_us.size(); ++r) {
-      EXPECT_NEAR(ends.last_backward_us[r], tasks->end_of_last_backward_us[r], 1e-6);
-    }
-  }
+          .microbatches = m,
+          .forward_us = forward,
+          .backward_us = backward,
+          .hop_us = 0.1 * us(random)};
 }
 
 TEST(PipelineEnds, ContinueAtThePaceOfManyMicrobatches) {
   std::mt19937 random(2);
   for (int i = 0; i < 40; ++i) {
     const std::int64_t p = 2 + static_cast<std::int64_t>(random() % 6), m = 30 * p;
-    const Stages stages = random_stages(PipelineSchedule::k1F1B, p, 1, m, random);
-    PipelineTimes times = times_of(stages, p, 1);
-    times.hop_us *= 0.1;
+    std::vector<double> forward, backward;
+    const PipelineTimes times = random_stages(p, m, forward, backward, random);
     const double all = parallel::pipeline_ends(times).makespan_us;
     const double continued = parallel::pipeline_ends(times, 0).makespan_us;
     EXPECT_NEAR(continued, all, 0.01 * all);
@@ -109,36 +68,6 @@ TEST(PipelineEnds, EqualStagesMeetTheClosedForms) {
   EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::k1F1B, 4, 1), (8 + 3) * 6.0);
   EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::kGpipe, 4, 1), (8 + 3) * 6.0);
   EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::kInterleaved, 4, 3), 8 * 18.0 + 3 * 6.0);
-}
-
-TEST(ShardedPass, IsThatOfTheTaskGraph) {
-  std::mt19937 random(3);
-  std::uniform_real_distribution<double> us(1, 20);
-  const auto unit = [&] {
-    return parallel::FsdpUnit{.all_gather_us = us(random),
-                              .reduce_scatter_us = us(random),
-                              .forward_us = us(random),
-                              .backward_us = us(random)};
-  };
-  for (int i = 0; i < 200; ++i) {
-    parallel::FsdpUnit first = unit();
-    first.keeps_params = i % 2 == 0;
-    const parallel::FsdpUnit layer = unit(), last = unit();
-    const std::size_t layers = random() % 6;
-    parallel::FsdpOptions options;
-    options.backward_prefetch = static_cast<parallel::BackwardPrefetch>(i % 3);
-    options.max_inflight_all_gathers = i % 4;
-    options.keep_last_unit = i % 5 != 0;
-    options.reshard_after_forward = i % 7 != 0;
-    std::vector<parallel::FsdpUnit> units = {first};
-    units.insert(units.end(), layers, layer);
-    units.push_back(last);
-    const auto tasks = parallel::fsdp_timeline(units, options);
-    ASSERT_TRUE(tasks) << to_string(tasks.error());
-    const auto pass = parallel::sharded_pass(first, layer, last, layers, options);
-    EXPECT_NEAR(pass.end_us, tasks->last_reduce_scatter_end_us, 1e-9);
-    EXPECT_NEAR(pass.compute_us, tasks->compute_us, 1e-9);
-  }
 }
 
 TEST(SpreadLayers, EqualPartsAndWhatIsLeftBehindTheFirst) {
@@ -180,17 +109,16 @@ TEST(LiveChunks, AreThoseOfTheSchedules) {
       layout.pp = p;
       layout.vp = v;
       layout.order = order;
-      PipelineWork work{.microbatches = m};
-      work.schedule = v > 1                            ? PipelineSchedule::kInterleaved
-                      : order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe
-                                                       : PipelineSchedule::k1F1B;
-      work.forward_us.assign(4, std::vector<double>(static_cast<std::size_t>(v), 1));
-      work.backward_us = work.forward_us;
-      const auto timeline = parallel::pipeline_timeline(work);
-      ASSERT_TRUE(timeline) << to_string(timeline.error());
+      const auto schedule = v > 1                            ? PipelineSchedule::kInterleaved
+                            : order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe
+                                                             : PipelineSchedule::k1F1B;
       for (std::int64_t stage = 0; stage < p; ++stage) {
-        EXPECT_EQ(live_chunks(layout, m, stage),
-                  timeline->peak_live_forward_chunks[static_cast<std::size_t>(stage)]);
+        std::int64_t live = 0, peak = 0;
+        for (const auto& op : parallel::pipeline_order(schedule, p, v, m, stage).value()) {
+          live += op.backward ? -1 : 1;
+          peak = std::max(peak, live);
+        }
+        EXPECT_EQ(live_chunks(layout, m, stage), peak);
       }
     }
   }

@@ -387,8 +387,11 @@ class WorkPricer {
     made.first = unit(shard_.embedding, work.embedding);
     made.first.times.keeps_params = true;
     made.last = unit(shard_.head, work.head + work.loss);
-    made.pass = parallel::sharded_pass(made.first.times, made.layer.times, made.last.times,
-                                       static_cast<std::size_t>(made.layers), made.options);
+    const auto units = static_cast<std::size_t>(made.layers) + 2;
+    const auto times = [&](std::size_t i) -> const parallel::FsdpUnit& {
+      return (i == 0 ? made.first : i + 1 == units ? made.last : made.layer).times;
+    };
+    made.pass = parallel::sharded_pass(units, times, made.options);
     PassWork all;
     for (const ChunkWork& chunk : work.chunks) {
       all = all + chunk.parts.forward + chunk.parts.backward;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pipeline_schedule.hpp"
-#include "sharded_timeline.hpp"
+#include "sharded_pass.hpp"
 #include "split_backward.hpp"
 #include "step_question.hpp"
 

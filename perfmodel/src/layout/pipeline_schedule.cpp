@@ -4,7 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "durations.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
@@ -74,35 +73,6 @@ std::vector<PipelineOp> make_order(PipelineSchedule schedule, std::int64_t p, st
   return order;
 }
 
-Result<void> check_times(const PipelineWork& work, std::size_t chunks) {
-  if (work.forward_us.size() != work.backward_us.size()) {
-    return fail(ErrorCode::kImpossible,
-                "expected backward times of " + std::to_string(work.forward_us.size()) +
-                    " stages, found " + std::to_string(work.backward_us.size()));
-  }
-  for (const auto* times : {&work.forward_us, &work.backward_us}) {
-    const std::string pass = times == &work.forward_us ? "forward" : "backward";
-    for (std::size_t r = 0; r < times->size(); ++r) {
-      const auto& row = (*times)[r];
-      if (row.size() != chunks) {
-        return fail(ErrorCode::kImpossible, "expected " + pass + " times of " +
-                                                std::to_string(chunks) + " chunks on stage " +
-                                                std::to_string(r) + ", found " +
-                                                std::to_string(row.size()));
-      }
-      for (std::size_t c = 0; c < row.size(); ++c) {
-        if (!is_duration(row[c])) {
-          return not_a_duration(
-              pass + " time of stage " + std::to_string(r) + ", chunk " + std::to_string(c),
-              row[c]);
-        }
-      }
-    }
-  }
-  if (!is_duration(work.hop_delay_us)) return not_a_duration("hop delay", work.hop_delay_us);
-  return {};
-}
-
 }  // namespace
 
 std::string_view to_string(PipelineSchedule schedule) {
@@ -128,63 +98,6 @@ Result<std::vector<PipelineOp>> pipeline_order(PipelineSchedule schedule, std::i
                                             ", found " + std::to_string(stage));
   }
   return make_order(schedule, stages, chunks, microbatches, stage);
-}
-
-Result<PipelineTimeline> pipeline_timeline(const PipelineWork& work) {
-  const std::size_t p = work.forward_us.size();
-  const std::size_t v = p > 0 ? work.forward_us[0].size() : 0;
-  const auto m = static_cast<std::size_t>(std::max<std::int64_t>(work.microbatches, 0));
-  if (auto ok = check_sizes(work.schedule, static_cast<std::int64_t>(p),
-                            static_cast<std::int64_t>(v), work.microbatches);
-      !ok) {
-    return Unexpected(ok.error());
-  }
-  if (auto ok = check_times(work, v); !ok) return Unexpected(ok.error());
-
-  // Task ids run through the stages' lists, one list after the other.
-  const std::size_t depth = p * v;  // places a microbatch passes: chunk c of stage r is c p + r
-  std::vector<TaskGraph::TaskId> forward(depth * m), backward(depth * m);
-  TaskGraph graph;
-  graph.reserve(2 * depth * m);
-  PipelineTimeline timeline;
-  std::vector<TaskGraph::TaskId> last_of_stage;
-  for (std::size_t r = 0; r < p; ++r) {
-    double busy = 0;
-    std::int64_t live = 0, peak = 0;
-    for (const PipelineOp& op :
-         make_order(work.schedule, static_cast<std::int64_t>(p), static_cast<std::int64_t>(v),
-                    work.microbatches, static_cast<std::int64_t>(r))) {
-      const auto c = static_cast<std::size_t>(op.chunk);
-      const double us = (op.backward ? work.backward_us : work.forward_us)[r][c];
-      const auto task = graph.add_task(static_cast<std::int32_t>(r), us, 0, op.microbatch);
-      (op.backward ? backward
-                   : forward)[(c * p + r) * m + static_cast<std::size_t>(op.microbatch)] = task;
-      busy += us;
-      live += op.backward ? -1 : 1;
-      peak = std::max(peak, live);
-    }
-    timeline.busy_us.push_back(busy);
-    timeline.peak_live_forward_chunks.push_back(peak);
-    last_of_stage.push_back(graph.last_on_lane(static_cast<std::int32_t>(r)));
-  }
-  const double hop = p > 1 ? work.hop_delay_us : 0;  // neighbours are different stages then
-  for (std::size_t i = 0; i < m; ++i) {
-    for (std::size_t place = 1; place < depth; ++place) {
-      const std::size_t here = place * m + i, before = here - m;
-      graph.add_edge(forward[before], forward[here], hop);
-      graph.add_edge(backward[here], backward[before], hop);
-    }
-    graph.add_edge(forward[(depth - 1) * m + i], backward[(depth - 1) * m + i]);
-  }
-  const auto schedule = run_schedule(graph);
-  if (!schedule) return Unexpected(schedule.error());
-  timeline.makespan_us = schedule->makespan_us();
-  for (TaskGraph::TaskId last : last_of_stage) {  // every list ends with a backward
-    timeline.end_of_last_backward_us.push_back(schedule->end_us[static_cast<std::size_t>(last)]);
-  }
-  const double busiest = *std::max_element(timeline.busy_us.begin(), timeline.busy_us.end());
-  timeline.bubble_share = timeline.makespan_us > 0 ? 1 - busiest / timeline.makespan_us : 0;
-  return timeline;
 }
 
 }  // namespace perfmodel::parallel

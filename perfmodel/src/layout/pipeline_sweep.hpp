@@ -21,8 +21,13 @@ struct PipelineEnds {
   std::vector<double> last_backward_us;  ///< per stage
 };
 
-/// What `pipeline_timeline` gives, without its task graph: a stage works off its list as far as its
-/// predecessors allow, turn by turn. Beyond `most_operations` the schedule is run for few
+/// A stage works off its list (`pipeline_order`) as far as its predecessors allow, turn by turn:
+/// the same microbatch one chunk earlier in the model, or later in backward, `hop_us` later if that
+/// was on another stage. The first backward of a microbatch follows its last forward. Closed forms
+/// for equal stages without hops: GPipe and 1F1B (m + p - 1)(F + B); interleaved m(F + B) + (p-1)(F
+/// + B)/v, F and B per stage and microbatch.
+///
+///  Beyond `most_operations` the schedule is run for few
 /// microbatches and for four rounds of `stages` more; the rest continues at that pace, that of the
 /// slowest cycle of stages (within 1 % where hops are short beside stages). Sizes as
 /// `pipeline_order` takes them (not checked).

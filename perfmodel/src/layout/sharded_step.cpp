@@ -26,7 +26,7 @@ struct UnitStretches {
   std::vector<Stretch> forward, backward;
 };
 
-// The order of `fsdp_timeline`; without overlap everything is one chain.
+// The order of `sharded_pass`; without overlap everything is one chain.
 void sharded_microbatch(LayoutStep& step, const ShardedWork& sharded, const UnitStretches* units,
                         std::int64_t microbatch) {
   const auto count = static_cast<std::size_t>(sharded.layers) + 2;
