@@ -53,7 +53,7 @@ TEST(BuiltExperts, MixtralHasTheParametersOfItsPaper) {
     return l * (2 * h * h + 2 * h * kv + 24 * h * f + 8 * h + 2 * h) + 2 * v * h + h;
   };
   for (const auto& [name, expected] : {std::pair{"mixtral-8x7b", std::int64_t{46702792704}},
-                                       {"mixtral-8x22b", std::int64_t{140620634112}}}) {
+                                       {"mixtral-8x22b", std::int64_t{140630071296}}}) {
     LlamaConfig config = llama_preset(name).value();
     config.sequence = 16;
     config.training.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
@@ -62,7 +62,7 @@ TEST(BuiltExperts, MixtralHasTheParametersOfItsPaper) {
     const auto real = [](std::int64_t size) { return static_cast<double>(size); };
     EXPECT_EQ(real(found), formula(real(config.layers), real(config.hidden),
                                    real(config.hidden / config.heads * config.kv_heads),
-                                   real(config.feed_forward), 32000));
+                                   real(config.feed_forward), real(config.vocabulary)));
   }
 }
 

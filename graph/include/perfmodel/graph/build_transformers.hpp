@@ -146,7 +146,7 @@ struct LlamaConfig : TransformerConfig {
 
 /// llama-7b (6,738,415,616 parameters), llama2-13b, llama3-8b (8,030,261,248), tinyllama-1.1b
 /// (1,100,048,384), llama-small (12 layers of 768) and, with 8 experts of which 2 take a token,
-/// mixtral-8x7b (46,702,792,704) and mixtral-8x22b (140,620,634,112).
+/// mixtral-8x7b (46,702,792,704) and mixtral-8x22b (140,630,071,296).
 Result<LlamaConfig> llama_preset(std::string_view name);
 std::vector<std::string_view> llama_presets();
 

@@ -225,7 +225,7 @@ constexpr std::array<LlamaSize, 7> kLlamaSizes = {
      {"llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096},
      {"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192},
      {"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 4096, 8},
-     {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 4096, 8}}};
+     {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32768, 4096, 8}}};
 
 Result<void> check(const LlamaConfig& config) {
   if (auto good = check_transformer(config); !good) return good;
