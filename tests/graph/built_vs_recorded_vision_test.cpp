@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "build/emit/activation.hpp"
-#include "build/emit/loss.hpp"
-#include "build/emit/pointwise.hpp"
-#include "build/emit/reduction.hpp"
-#include "build/models/vision_layers.hpp"
+#include "builders/emit/activation.hpp"
+#include "builders/emit/loss.hpp"
+#include "builders/emit/pointwise.hpp"
+#include "builders/emit/reduction.hpp"
+#include "builders/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"

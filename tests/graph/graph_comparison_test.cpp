@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "build/emit/memory.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/views.hpp"
 
 namespace perfmodel {
 namespace graph_comparison_test {

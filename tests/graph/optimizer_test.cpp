@@ -8,8 +8,8 @@
 #include <set>
 #include <string>
 
-#include "build/emit/optimizers.hpp"
-#include "build/models/training_step.hpp"
+#include "builders/emit/optimizers.hpp"
+#include "builders/models/training_step.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "rewrite/dialect.hpp"

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/activation.hpp"
-#include "build/emit/matmul.hpp"
-#include "build/emit/norm.hpp"
-#include "build/emit/pointwise.hpp"
-#include "build/emit/reduction.hpp"
-#include "build/emit/views.hpp"
-#include "build/models/training_step.hpp"
+#include "builders/emit/activation.hpp"
+#include "builders/emit/matmul.hpp"
+#include "builders/emit/norm.hpp"
+#include "builders/emit/pointwise.hpp"
+#include "builders/emit/reduction.hpp"
+#include "builders/emit/views.hpp"
+#include "builders/models/training_step.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"

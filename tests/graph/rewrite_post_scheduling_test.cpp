@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "build/emit/pointwise.hpp"
-#include "build/emit/reduction.hpp"
+#include "builders/emit/pointwise.hpp"
+#include "builders/emit/reduction.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"

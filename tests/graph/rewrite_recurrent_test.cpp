@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/pointwise.hpp"
+#include "builders/emit/pointwise.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 #include "grad_scaler.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"

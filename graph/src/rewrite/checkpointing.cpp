@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "autograd_names.hpp"
-#include "build/emit/graph_views.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/update.hpp"
+#include "builders/emit/graph_views.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/update.hpp"
 #include "checkpoint_segments.hpp"
 #include "checkpointing.hpp"
 #include "dialect.hpp"

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "autograd_names.hpp"
-#include "build/emit/collectives.hpp"
-#include "build/emit/concat.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/collectives.hpp"
+#include "builders/emit/concat.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/views.hpp"
 #include "core/gradient_buckets.hpp"
 #include "core/parameter_gradients.hpp"
 #include "dialect.hpp"

@@ -1,7 +1,7 @@
 #include "grad_scaler.hpp"
 
-#include "build/emit/memory.hpp"
-#include "build/emit/update.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/update.hpp"
 
 namespace perfmodel {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "build/emit/graph_builder.hpp"
+#include "builders/emit/graph_builder.hpp"
 
 namespace perfmodel {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/foreach.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/update.hpp"
+#include "builders/emit/foreach.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/update.hpp"
 #include "core/parameter_gradients.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"

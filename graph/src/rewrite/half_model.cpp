@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/memory.hpp"
-#include "build/emit/optimizers.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/optimizers.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backward_pass.hpp"
-#include "build/emit/graph_builder.hpp"
+#include "builders/emit/graph_builder.hpp"
 #include "graph_copy.hpp"
 #include "name_pattern.hpp"
 #include "ops/catalogue.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "build/emit/graph_builder.hpp"
+#include "builders/emit/graph_builder.hpp"
 
 namespace perfmodel {
 

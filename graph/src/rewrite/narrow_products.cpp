@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/graph_views.hpp"
+#include "builders/emit/graph_views.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"
 

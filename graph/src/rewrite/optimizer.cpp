@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/optimizers.hpp"
+#include "builders/emit/optimizers.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"

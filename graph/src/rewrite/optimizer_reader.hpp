@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "build/emit/optimizers.hpp"
+#include "builders/emit/optimizers.hpp"
 
 namespace perfmodel {
 

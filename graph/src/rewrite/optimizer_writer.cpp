@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 
 namespace perfmodel {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "build/emit/graph_builder.hpp"
+#include "builders/emit/graph_builder.hpp"
 #include "tensor_places.hpp"
 
 namespace perfmodel {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/dropout.hpp"
-#include "build/emit/graph_reduction.hpp"
-#include "build/emit/graph_views.hpp"
-#include "build/emit/matmul.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/pointwise.hpp"
+#include "builders/emit/dropout.hpp"
+#include "builders/emit/graph_reduction.hpp"
+#include "builders/emit/graph_views.hpp"
+#include "builders/emit/matmul.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/pointwise.hpp"
 #include "recurrent_stacks.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "recurrent_stacks.hpp"
 

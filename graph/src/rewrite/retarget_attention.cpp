@@ -1,4 +1,4 @@
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

@@ -1,6 +1,6 @@
-#include "build/emit/memory.hpp"
-#include "build/emit/update.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/update.hpp"
+#include "builders/emit/views.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

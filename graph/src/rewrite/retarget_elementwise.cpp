@@ -1,7 +1,7 @@
-#include "build/emit/dropout.hpp"
-#include "build/emit/graph_views.hpp"
-#include "build/emit/loss.hpp"
-#include "build/emit/memory.hpp"
+#include "builders/emit/dropout.hpp"
+#include "builders/emit/graph_views.hpp"
+#include "builders/emit/loss.hpp"
+#include "builders/emit/memory.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

@@ -1,11 +1,11 @@
 #include <array>
 
-#include "build/emit/embedding.hpp"
-#include "build/emit/embedding_lookup.hpp"
-#include "build/emit/index.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/sparse.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/embedding.hpp"
+#include "builders/emit/embedding_lookup.hpp"
+#include "builders/emit/index.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/sparse.hpp"
+#include "builders/emit/views.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

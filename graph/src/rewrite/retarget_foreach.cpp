@@ -1,4 +1,4 @@
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "retarget_rules.hpp"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "build/emit/index.hpp"
+#include "builders/emit/index.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "build/emit/matmul.hpp"
+#include "builders/emit/matmul.hpp"
 #include "ops/catalogue.hpp"
 #include "retarget_rules.hpp"
 

@@ -1,5 +1,5 @@
-#include "build/emit/memory.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/views.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {

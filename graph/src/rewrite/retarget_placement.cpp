@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "autograd_names.hpp"
-#include "build/emit/graph_builder.hpp"
+#include "builders/emit/graph_builder.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {

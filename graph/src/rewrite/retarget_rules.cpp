@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "autograd_names.hpp"
-#include "build/emit/memory.hpp"
+#include "builders/emit/memory.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {

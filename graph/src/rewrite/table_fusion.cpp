@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include "build/emit/concat.hpp"
-#include "build/emit/embedding.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/pointwise.hpp"
-#include "build/emit/views.hpp"
+#include "builders/emit/concat.hpp"
+#include "builders/emit/embedding.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/pointwise.hpp"
+#include "builders/emit/views.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_writer.hpp"

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "build/emit/embedding.hpp"
+#include "builders/emit/embedding.hpp"
 
 namespace perfmodel {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "backward_pass.hpp"
-#include "build/emit/collectives.hpp"
-#include "build/emit/memory.hpp"
-#include "build/emit/pointwise.hpp"
+#include "builders/emit/collectives.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/pointwise.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"

@@ -1,0 +1,398 @@
+#include "perfmodel/graph/build_recommenders.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "builders/emit/activation.hpp"
+#include "builders/emit/collectives.hpp"
+#include "builders/emit/concat.hpp"
+#include "builders/emit/embedding.hpp"
+#include "builders/emit/index.hpp"
+#include "builders/emit/loss.hpp"
+#include "builders/emit/matmul.hpp"
+#include "builders/emit/memory.hpp"
+#include "builders/emit/optimizers.hpp"
+#include "builders/emit/views.hpp"
+#include "config_checks.hpp"
+#include "dlrm_parts.hpp"
+#include "gradient_reducer.hpp"
+#include "torchrec_batch.hpp"
+#include "torchrec_indices.hpp"
+#include "torchrec_placement.hpp"
+#include "torchrec_vectors.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kTorchrecLearningRate = 0.005;
+constexpr double kSteps = 11;  // that the optimizer has counted
+
+TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
+  using Optimizer = TorchrecDlrmConfig::TableOptimizer;
+  switch (config.table_optimizer) {
+    case Optimizer::kSgd:
+      return TableBatch::Optimizer::kSgd;
+    case Optimizer::kRowwiseAdagrad:
+      return TableBatch::Optimizer::kRowwiseAdagrad;
+    case Optimizer::kAdam:
+      return TableBatch::Optimizer::kAdam;
+    case Optimizer::kAdagrad:
+      break;
+  }
+  return TableBatch::Optimizer::kAdagrad;
+}
+
+class TorchrecStep {
+ public:
+  explicit TorchrecStep(const TorchrecDlrmConfig& config)
+      : config_(config), placement_(config), graph_(pytorch(config)) {
+    batch_shape_.batch = config.batch_per_rank;
+    batch_shape_.dense_features = config.bottom_mlp.front();
+    for (std::size_t i = 0; i < config.tables.size(); ++i) {
+      batch_shape_.lookups.push_back(placement_.lookups(i));
+    }
+    if (placement_.has_hosts()) {
+      ranks_.describe_groups({ranks_of_host(config), ranks_across_hosts(config)});
+    }
+  }
+
+  ExecutionGraph build() {
+    make_parameters();
+    labelled("## zero_grad ##", [this] { zero_grad(); });
+    labelled("## copy_batch_to_gpu ##", [this] { copy_random_batch(tape_, batch_shape_); });
+    const Batch batch = batch_on_device(graph_, batch_shape_);
+    labelled("## wait_for_batch ##", [&] { record_stream(tape_, batch.tensors()); });
+    TensorRef loss;
+    labelled("## forward ##", [&] { loss = forward(batch); });
+    labelled("## sparse_data_dist ##", [this] { exchange_indices(); });
+    labelled("## backward ##", [&] { backward(loss); });
+    labelled("## optimizer ##", [this] { optimizer_step(); });
+    return graph_.finish();
+  }
+
+ private:
+  static PyTorch pytorch(const TorchrecDlrmConfig& config) {
+    PyTorch made{.major = 2, .minor = 0};
+    made.device.index = static_cast<std::int16_t>(config.rank % ranks_per_host(config));
+    return made;
+  }
+
+  // Groups of ranks are numbered behind that of all ranks: those of a host, host by host, and those
+  // in one place on all hosts.
+  static constexpr std::int64_t kFirstSubgroup = 2;
+
+  static RankGroup ranks_of_host(const TorchrecDlrmConfig& config) {
+    const std::int64_t local = ranks_per_host(config), host = config.rank / local;
+    return {.number = kFirstSubgroup + host, .first = host * local, .stride = 1, .size = local};
+  }
+  static RankGroup ranks_across_hosts(const TorchrecDlrmConfig& config) {
+    const std::int64_t local = ranks_per_host(config), hosts = config.world_size / local;
+    const std::int64_t place = config.rank % local;
+    return {
+        .number = kFirstSubgroup + hosts + place, .first = place, .stride = local, .size = hosts};
+  }
+
+  template <class Emit>
+  void labelled(std::string_view label, Emit emit) {
+    graph_.begin_label(label);
+    emit();
+    graph_.end_op();
+  }
+
+  TensorRef parameter(Shape shape) {
+    const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
+    tape_.add_parameter(made);
+    return made;
+  }
+
+  void make_parameters() {
+    // Of the lookup of each group, or of nothing in its place.
+    for (std::size_t i = 0; i < placement_.groups().size(); ++i) {
+      placeholders_.push_back(parameter({0}));
+    }
+    if (!placement_.replicated().empty()) {
+      std::int64_t elements = 0;
+      for (std::size_t i : placement_.replicated()) {
+        elements += config_.tables[i].num_rows * config_.tables[i].dim;
+      }
+      replicated_weights_ = parameter({elements});
+      reducers_.emplace_back(graph_, std::vector<TensorRef>{replicated_weights_});
+    }
+    const auto make = [this](Shape shape) {
+      dense_parameters_.push_back(parameter(std::move(shape)));
+      return dense_parameters_.back();
+    };
+    bottom_ = make_layers(config_.bottom_mlp, make);
+    const std::int64_t vectors = static_cast<std::int64_t>(config_.tables.size()) + 1;
+    std::vector<std::int64_t> top = {config_.bottom_mlp.back() + vectors * (vectors - 1) / 2};
+    top.insert(top.end(), config_.top_mlp.begin(), config_.top_mlp.end());
+    top_ = make_layers(top, make);
+    reducers_.emplace_back(graph_, dense_parameters_);
+    // A number that is waited for is not negative.
+    first_collective_ =
+        std::max(first_collective_, collectives_per_step() - collectives_before_lengths());
+    ranks_.count_from(first_collective_);
+  }
+
+  // The gradient of a replicated table is a piece of the gradient of all of them; Python cuts it
+  // out whenever somebody reads it.
+  TensorRef piece_of_gradient(TensorRef gradient, std::size_t which, std::int64_t sequence) {
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < which; ++i) start += elements(placement_.replicated()[i]);
+    const PlacedTable& table = config_.tables[placement_.replicated()[which]];
+    const TensorRef part = slice(graph_, gradient, 0, start,
+                                 start + elements(placement_.replicated()[which]), sequence);
+    return view(graph_, part, {-1, table.dim}, sequence);
+  }
+  std::int64_t elements(std::size_t feature) const {
+    return config_.tables[feature].num_rows * config_.tables[feature].dim;
+  }
+
+  void zero_grad() {
+    graph_.begin_label("Optimizer.zero_grad#Adagrad.zero_grad");
+    // The first table's gradient is found and dropped, with it that of the others.
+    if (replicated_weights_.exists()) {
+      piece_of_gradient(reducers_.front().kept_gradient(replicated_weights_), 0, tape_.sequence());
+    }
+    graph_.end_op();
+  }
+
+  TensorRef forward(const Batch& batch) {
+    graph_.begin_label("DistributedDataParallel.forward");
+    const TensorRef dense = multilayer_perceptron(tape_, batch.dense, bottom_);
+    const TensorRef vectors = pooled_vectors(wait_for_indices());
+    const TensorRef interacted = interaction(dense, vectors);
+    const TensorRef logits =
+        squeeze_last(tape_, multilayer_perceptron(tape_, interacted, top_, true));
+    const TensorRef target = to_dtype(graph_, batch.labels, DType::kFloat32, tape_.sequence());
+    const TensorRef loss = binary_cross_entropy_with_logits(tape_, logits, target);
+    for (TensorRef shown : {loss, logits, batch.labels}) detach(graph_, shown, tape_.sequence());
+    graph_.end_op();
+    return loss;
+  }
+
+  // The last step exchanged them, right behind its vectors and this batch's sizes.
+  IndexExchange::Arrived wait_for_indices() {
+    return indices_.wait(first_collective_ - collectives_per_step() + collectives_before_lengths());
+  }
+
+  void exchange_indices() {
+    const Batch next = batch_on_device(graph_, batch_shape_);
+    record_stream(tape_, next.tensors());
+    indices_.send(next);
+  }
+
+  // int32 indices and lengths become int64 indices and offsets.
+  std::pair<TensorRef, TensorRef> indices_and_offsets(const Jagged& features) {
+    const TensorRef indices = to_dtype(graph_, features.values, DType::kInt64, tape_.sequence());
+    const TensorRef offsets = complete_cumsum(graph_, features.lengths, tape_.sequence());
+    return {indices, to_dtype(graph_, offsets, DType::kInt64, tape_.sequence())};
+  }
+
+  TableBatch replicated_tables() const {
+    TableBatch made;
+    for (std::size_t i : placement_.replicated()) {
+      made.rows.push_back(config_.tables[i].num_rows);
+      made.dims.push_back(config_.tables[i].dim);
+    }
+    return made;
+  }
+
+  TableBatch tables_here(const ShardingGroup& group) const {
+    TableBatch made;
+    made.optimizer = fused_optimizer(config_);
+    made.learning_rate = kTorchrecLearningRate;
+    for (const TablePiece& piece : group.on_rank(config_.rank)) {
+      made.rows.push_back(piece.rows[static_cast<std::size_t>(config_.rank % group.blocks)]);
+      made.dims.push_back(piece.columns);
+    }
+    return made;
+  }
+
+  // An empty tensor that is joined to the vectors, so that there is one where tables are missing.
+  void join_nothing(std::int64_t batch) {
+    const TensorRef nothing = graph_.new_tensor(DType::kFloat32, {0});
+    const TensorRef out = view(graph_, nothing, {batch, 0}, tape_.sequence());
+    tape_.record("ViewBackward0", {}, out, [](TensorRef) -> std::vector<TensorRef> { return {}; });
+  }
+
+  // What a group has here looks up for all ranks.
+  TensorRef look_up(std::size_t group, const Jagged& features) {
+    const std::int64_t samples = config_.batch_per_rank * config_.world_size;
+    TableBatch here = tables_here(placement_.groups()[group]);
+    // Nothing is a parameter too: its gradient is asked for by the exchange.
+    if (here.rows.empty()) return view(tape_, placeholders_[group], {samples, 0});
+    const auto [indices, offsets] = indices_and_offsets(features);
+    here.placeholder = placeholders_[group];
+    const TensorRef pooled = table_batched_lookup(tape_, here, samples, indices, offsets);
+    join_nothing(samples);
+    return pooled;
+  }
+
+  // Vectors go back to the ranks of their samples.
+  TensorRef pooled_vectors(const IndexExchange::Arrived& arrived) {
+    for (std::size_t i = 0; i < placement_.groups().size(); ++i) {
+      exchanges_.emplace_back(tape_, placement_.groups()[i], config_.batch_per_rank, ranks_, host_,
+                              across_);
+      exchanges_.back().send(look_up(i, arrived.groups[i]));
+    }
+    TensorRef replicated;
+    if (!placement_.replicated().empty()) replicated = replicated_vectors(arrived.replicated);
+
+    graph_.begin_label("## EmbeddingBagCollectionAwaitable wait() ##");
+    std::vector<TensorRef> vectors;
+    for (VectorExchange& exchange : exchanges_) vectors.push_back(exchange.receive());
+    if (replicated.exists()) {
+      graph_.begin_label("## NoWait wait() ##");
+      graph_.end_op();
+      vectors.push_back(replicated);
+    }
+    const TensorRef all = vectors.size() > 1 ? cat(tape_, vectors, 1) : vectors.front();
+    graph_.end_op();
+    return all;
+  }
+
+  TensorRef replicated_vectors(const Jagged& features) {
+    graph_.begin_label("DistributedDataParallel.forward");
+    const auto [indices, offsets] = indices_and_offsets(features);
+    const TensorRef vectors = dense_table_batched_lookup(
+        tape_, replicated_tables(), replicated_weights_, config_.batch_per_rank, indices, offsets);
+    join_nothing(config_.batch_per_rank);
+    graph_.end_op();
+    return vectors;
+  }
+
+  // [B, F * D] in the order of the exchange; the model wants the order of its features.
+  TensorRef interaction(TensorRef dense, TensorRef vectors) {
+    const std::int64_t batch = config_.batch_per_rank, dim = config_.bottom_mlp.back();
+    const auto features = static_cast<std::int64_t>(config_.tables.size());
+    const std::vector<TensorRef> parts =
+        split_with_sizes(tape_, vectors, Shape(config_.tables.size(), dim), 1);
+    std::vector<TensorRef> in_order(parts.size());
+    const std::vector<std::size_t> order = placement_.tables();
+    for (std::size_t i = 0; i < order.size(); ++i) in_order[order[i]] = parts[i];
+    const TensorRef sparse = reshape(tape_, cat(tape_, in_order, 1), {batch, features, dim});
+    const TensorRef all = cat(tape_, {unsqueeze(tape_, dense, 1), sparse}, 1);
+    const TensorRef products = bmm(tape_, all, transpose(tape_, all, 1, 2));
+    const std::int64_t pairs = features * (features + 1) / 2;
+    const TensorRef lower = graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), {2, pairs});
+    const TensorRef row = select(graph_, lower, 0, 0, tape_.sequence());
+    const TensorRef column = select(graph_, lower, 0, 1, tape_.sequence());
+    return cat(tape_, {dense, index_matrix(tape_, products, row, column)}, 1);
+  }
+
+  void backward(TensorRef loss) {
+    const TensorRef total = graph_.new_tensor(DType::kFloat32, {});
+    graph_.begin_op("aten::sum.dim_IntList", {loss, Shape{0}, false, kNone}, tape_.sequence());
+    as_strided(graph_, total, {}, {});
+    graph_.end_op({total});
+    tape_.record("SumBackward1", {loss}, total,
+                 [this](TensorRef gradient) -> std::vector<TensorRef> {
+                   return {expand(graph_, gradient, {})};
+                 });
+    tape_.set_hooks({.accumulated =
+                         [this](TensorRef parameter, TensorRef gradient) {
+                           for (GradientReducer& reducer : reducers_) {
+                             if (reducer.owns(parameter)) {
+                               return reducer.reduce(parameter, gradient, ranks_);
+                             }
+                           }
+                           return gradient;
+                         },
+                     .finished =
+                         [this] {
+                           for (GradientReducer& reducer : reducers_) reducer.finish();
+                         }});
+    tape_.run(total);
+  }
+
+  void optimizer_step() {
+    using Options = TrainingOptions;
+    graph_.begin_label("Optimizer.step#Adagrad.step");
+    std::vector<ParameterUpdate> updates;
+    for (std::size_t i = 0; i < placement_.replicated().size(); ++i) {
+      const PlacedTable& table = config_.tables[placement_.replicated()[i]];
+      const TensorRef all = tape_.gradient(replicated_weights_);
+      piece_of_gradient(all, i, -1);  // is there one?
+      const TensorRef gradient = piece_of_gradient(all, i, -1);
+      piece_of_gradient(all, i, -1);  // is it sparse?
+      updates.push_back(
+          {.parameter = graph_.new_tensor(DType::kFloat32, {table.num_rows, table.dim}),
+           .gradient = gradient});
+    }
+    for (TensorRef parameter : dense_parameters_) {
+      updates.push_back({.parameter = parameter, .gradient = tape_.gradient(parameter)});
+    }
+    OptimizerSettings settings =
+        optimizer_settings(Options::Optimizer::kAdagrad, Options::Implementation::kLoop);
+    settings.learning_rate = kTorchrecLearningRate;
+    settings.steps = kSteps;
+    emit_optimizer(graph_, settings, std::move(updates));
+    graph_.end_op();
+  }
+
+  std::int64_t vector_collectives() const {
+    std::int64_t count = 0;
+    for (const ShardingGroup& group : placement_.groups()) {
+      count += VectorExchange::collectives(group);
+    }
+    return count;
+  }
+
+  std::int64_t collectives_before_lengths() const {
+    return vector_collectives() + indices_.size_collectives();
+  }
+
+  // Of vectors and of their gradients, of sizes, lengths and indices; all-reduces.
+  std::int64_t collectives_per_step() const {
+    std::int64_t count = 2 * vector_collectives() + indices_.collectives();
+    for (const GradientReducer& reducer : reducers_) count += reducer.num_buckets();
+    return count;
+  }
+
+  const TorchrecDlrmConfig& config_;
+  TorchrecPlacement placement_;
+  GraphBuilder graph_;
+  AutogradTape tape_{graph_};
+  std::int64_t first_collective_ = config_.first_collective;
+  Communicator ranks_{graph_, config_.rank, config_.world_size, first_collective_};
+  Communicator host_ = ranks_.subgroup(ranks_of_host(config_));
+  Communicator across_ = ranks_.subgroup(ranks_across_hosts(config_));
+  IndexExchange indices_{tape_, config_, placement_, ranks_};
+  std::deque<VectorExchange> exchanges_;  // of each group
+  RandomBatchShape batch_shape_;
+  std::vector<GradientReducer> reducers_;  // of replicated tables, if there are any, and MLPs
+  std::vector<TensorRef> dense_parameters_;
+  std::vector<DenseLayer> bottom_, top_;
+  std::vector<TensorRef> placeholders_;
+  TensorRef replicated_weights_;
+};
+
+}  // namespace
+
+Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name) {
+  if (name != "v100-8") return unknown_preset("a TorchRec preset", name, {"v100-8"});
+  TorchrecDlrmConfig config;
+  config.name = name;
+  config.bottom_mlp = {13, 256, 128, 16};
+  config.top_mlp = {512, 512, 256, 1};
+  config.batch_per_rank = 16;
+  // The planner's choice: the two smallest tables everywhere, three of the others on each rank.
+  constexpr std::int64_t kPlan[] = {0, 0, 2, 5,  1, -1, 6, 0, 4, 1, 5, 7, 7,
+                                    7, 4, 2, -1, 1, 6,  2, 3, 4, 6, 3, 3, 5};
+  for (std::size_t i = 0; i < std::size(kPlan); ++i) {
+    config.tables.push_back({.num_rows = criteo_rows_mlperf_v3()[i],
+                             .dim = 16,
+                             .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i]),
+                             .rank = kPlan[i]});
+  }
+  return config;
+}
+
+Result<ExecutionGraph> build_torchrec_dlrm(const TorchrecDlrmConfig& config) {
+  if (auto good = check_torchrec(config); !good) return Unexpected{good.error()};
+  return TorchrecStep(config).build();
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "builders/emit/autograd_tape.hpp"
+#include "perfmodel/graph/detail/training_options.hpp"
+
+namespace perfmodel {
+
+/// What is the same around every model: parameters, copies of the batch, zero_grad, backward pass,
+/// optimizer. A model file makes its parameters, then calls run() with what copies its inputs and
+/// what computes its loss.
+class TrainingStep {
+ public:
+  explicit TrainingStep(const TrainingOptions& options)
+      : options_(options), graph_(options.pytorch) {}
+
+  GraphBuilder& graph() { return graph_; }
+  AutogradTape& tape() { return tape_; }
+  const TrainingOptions& options() const { return options_; }
+
+  /// A parameter of the type of the options; the optimizer walks them in the order in which they
+  /// are made. Sparse gradient: that of a table whose lookups touch few rows.
+  TensorRef parameter(Shape shape, bool sparse_gradient = false);
+  /// Parameters made from now on belong to a model that does not learn in this step: they have no
+  /// gradient, and the optimizer does not see them.
+  void freeze(bool frozen) { frozen_ = frozen; }
+  /// Makes a parameter of a tensor that is there: a part of a larger allocation.
+  TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
+  /// A float32 tensor that is kept between steps without gradient (running mean, ...).
+  TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
+  const std::vector<TensorRef>& parameters() const { return parameters_; }
+
+  /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
+  TensorRef input(DType dtype, Shape shape);
+
+  /// The parts of a step in which zero_grad and regions have their places.
+  struct Parts {
+    std::function<void()> inputs;                   ///< may be left out
+    std::function<TensorRef()> forward;             ///< the model; returns its prediction
+    std::function<TensorRef(TensorRef)> loss = {};  ///< of the prediction; left out: it is the loss
+    std::function<void()> behind_optimizer = {};    ///< what ends the step, in training alone
+  };
+  ExecutionGraph run(const Parts& parts);
+  /// The whole step; `loss` emits the forward pass (inputs too) and returns the loss.
+  ExecutionGraph run(const std::function<TensorRef()>& loss) { return run({{}, loss}); }
+
+ private:
+  bool training() const { return options_.phase == TrainingOptions::Phase::kTraining; }
+  void zero_grad_at(TrainingOptions::ZeroGradPlace place);
+  void begin_part(std::string_view region);
+  void end_part();
+  void zero_grad();
+  void optimizer_step();
+
+  TrainingOptions options_;
+  GraphBuilder graph_;
+  AutogradTape tape_{graph_};
+  bool frozen_ = false;
+  std::vector<TensorRef> parameters_;
+  std::vector<TensorRef> kept_gradients_;  // only where zero_grad sets them to zero
+};
+
+}  // namespace perfmodel
