@@ -9,7 +9,7 @@
 
 #include "call.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
-#include "rewrite/traced_batch.hpp"
+#include "rewrite/resize/traced_batch.hpp"
 
 namespace perfmodel::resize {
 namespace {

@@ -1,0 +1,237 @@
+#include <fmt/format.h>
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpointing.hpp"
+#include "first_layers.hpp"
+#include "kept_storages.hpp"
+#include "ops/schemas.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+#include "rewrite/dialect.hpp"
+#include "rewrite/graph_copy.hpp"
+#include "rewrite/offload_ops.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Kind = Argument::Kind;
+
+struct InPlaceOp {
+  std::string_view plain, plain_backward, by, by_backward;
+  std::size_t results, gradients;  // of the plain op; of the plain backward op: arguments
+};
+constexpr InPlaceOp kGelu = {.plain = "aten::gelu",
+                             .plain_backward = "aten::gelu_backward",
+                             .by = "tempo::gelu",
+                             .by_backward = "tempo::gelu_backward",
+                             .results = 1,
+                             .gradients = 2};
+constexpr InPlaceOp kLayerNorm = {.plain = "aten::native_layer_norm",
+                                  .plain_backward = "aten::native_layer_norm_backward",
+                                  .by = "tempo::layer_norm",
+                                  .by_backward = "tempo::layer_norm_backward",
+                                  .results = 3,
+                                  .gradients = 8};
+
+// An op and the one in its backward function.
+struct Pair {
+  const InPlaceOp* op = nullptr;
+  std::int32_t forward = -1, backward = -1;
+};
+
+Unexpected refuse_in_place(std::string message) {
+  return fail(ErrorCode::kImpossible, "in-place: " + std::move(message));
+}
+
+bool all_tensors(std::span<const Argument> arguments, std::size_t count) {
+  if (arguments.size() < count) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (arguments[i].kind != Kind::kTensor) return false;
+  }
+  return true;
+}
+
+Result<void> check_outside_of_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
+                                          const InPlaceOp& op) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!pass.in_backward[i] || graph.name(graph.nodes[i]) != op.plain) continue;
+    return refuse_in_place(fmt::format(
+        "expected {} outside of checkpoints, found one that is recomputed (node {}): in-place ops "
+        "first, then checkpoints",
+        op.plain, graph.nodes[i].id));
+  }
+  return {};
+}
+
+// Ops of both passes belong together by autograd's number.
+std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pass,
+                             const InPlaceOp& op, const ChosenLayers& layers) {
+  std::unordered_map<std::int64_t, std::int32_t> forward;
+  std::vector<Pair> pairs;
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
+    const Node& node = graph.nodes[static_cast<std::size_t>(i)];
+    if (pass.in_backward[static_cast<std::size_t>(i)] || node.seq_id < 0) continue;
+    if (graph.name(node) != op.plain || !all_tensors(graph.outputs(node), op.results)) continue;
+    forward[node.seq_id] = i;
+  }
+  for (const BackwardFunction& function : pass.functions) {
+    const auto at = forward.find(function.sequence);
+    if (at == forward.end() || !layers.has(at->second)) continue;
+    for (std::int32_t child :
+         graph.children(graph.nodes[static_cast<std::size_t>(function.function)])) {
+      const Node& node = graph.nodes[static_cast<std::size_t>(child)];
+      const auto inputs = graph.inputs(node);
+      if (graph.name(node) != op.plain_backward || inputs.size() < op.gradients) continue;
+      if (child < at->second || !all_tensors(inputs, 2)) continue;
+      pairs.push_back({.op = &op, .forward = at->second, .backward = child});
+    }
+  }
+  return pairs;
+}
+
+class InPlaceWriter {
+ public:
+  InPlaceWriter(const ExecutionGraph& graph, const std::vector<Pair>& pairs)
+      : graph_(graph),
+        copy_(graph, dialect_of(graph)),
+        builder_(copy_.builder()),
+        left_out_(graph.nodes.size()) {
+    for (const Pair& pair : pairs) {
+      forward_[pair.forward] = &pair;
+      backward_[pair.backward] = &pair;
+      if (pair.op == &kLayerNorm) leave_mean_out(pair.forward);
+    }
+  }
+
+  ExecutionGraph run() {
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
+      if (left_out_[static_cast<std::size_t>(i)]) continue;
+      copy_.copy(i);
+      if (const auto at = forward_.find(i); at != forward_.end()) {
+        write_forward(*at->second);
+      } else if (const auto last = backward_.find(i); last != backward_.end()) {
+        write_backward(*last->second);
+      }
+    }
+    return copy_.finish();
+  }
+
+ private:
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+
+  // What allocates it and what views it.
+  void leave_mean_out(std::int32_t norm) {
+    const std::int64_t mean = graph_.tensors[graph_.outputs(node(norm))[1].index].storage_id;
+    for (std::int32_t child : graph_.children(node(norm))) {
+      for_each_tensor(graph_, graph_.outputs(node(child)), [&](const Tensor& tensor) {
+        if (mean != 0 && tensor.storage_id == mean)
+          left_out_[static_cast<std::size_t>(child)] = true;
+      });
+    }
+    for (std::size_t i = static_cast<std::size_t>(norm) + 1; i < left_out_.size(); ++i) {
+      const std::int32_t parent = graph_.nodes[i].parent;
+      if (parent < norm) break;
+      if (left_out_[static_cast<std::size_t>(parent)]) left_out_[i] = true;
+    }
+  }
+
+  Argument mention(std::uint32_t tensor) {
+    return builder_.tensor_argument(builder_.tensor_of_source(tensor));
+  }
+
+  void rename(std::string_view op) {
+    Node& last = builder_.graph_being_made().nodes.back();
+    last.name = builder_.graph_being_made().names.intern(op);
+    last.op_schema = builder_.graph_being_made().names.intern(schema_of(op));
+  }
+
+  // Gives where they stand.
+  std::uint32_t write(const std::vector<Argument>& arguments) {
+    std::vector<Argument>& pool = builder_.graph_being_made().arguments;
+    pool.insert(pool.end(), arguments.begin(), arguments.end());
+    return static_cast<std::uint32_t>(pool.size() - arguments.size());
+  }
+
+  void write_forward(const Pair& pair) {
+    const auto results = graph_.outputs(node(pair.forward));
+    std::vector<Argument> kept = {results[0]};
+    if (pair.op == &kGelu) {
+      const TensorRef out = builder_.tensor_of_source(results[0].index);
+      const TensorRef mask =
+          builder_.new_tensor(DType::kBool, builder_.device(out), builder_.shape(out));
+      masks_[pair.forward] = mask;
+      kept.push_back(builder_.tensor_argument(mask));
+    } else {
+      kept.push_back(results[2]);
+    }
+    rename(pair.op->by);
+    Node& last = builder_.graph_being_made().nodes.back();
+    last.outputs_begin = write(kept);
+    last.outputs_count = static_cast<std::uint32_t>(kept.size());
+  }
+
+  void write_backward(const Pair& pair) {
+    const auto taken = graph_.inputs(node(pair.backward));
+    std::vector<Argument> read = {taken[0], mention(graph_.outputs(node(pair.forward))[0].index)};
+    if (pair.op == &kGelu) {
+      read.push_back(builder_.tensor_argument(masks_.at(pair.forward)));
+      read.insert(read.end(), taken.begin() + 2, taken.end());
+    } else {
+      read.push_back(taken[2]);  // the normalised shape; the mean, behind it, is gone
+      read.insert(read.end(), taken.begin() + 4, taken.end());
+    }
+    rename(pair.op->by_backward);
+    Node& last = builder_.graph_being_made().nodes.back();
+    last.inputs_begin = write(read);
+    last.inputs_count = static_cast<std::uint32_t>(read.size());
+  }
+
+  const ExecutionGraph& graph_;
+  GraphCopy copy_;
+  GraphBuilder& builder_;
+  std::vector<bool> left_out_;
+  std::unordered_map<std::int32_t, const Pair*> forward_, backward_;  // by node
+  std::unordered_map<std::int32_t, TensorRef> masks_;                 // by node of the forward op
+};
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
+                                        const InPlaceOptions& options) {
+  if (auto good = check_without_offload(graph, "in-place"); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
+  const BackwardPass pass = backward_pass(graph);
+  if (auto good = check_one_backward_pass(graph, pass, "in-place"); !good) {
+    return Unexpected{good.error()};
+  }
+  std::vector<Pair> pairs;
+  const auto add = [&](const InPlaceOp& op, std::optional<FirstLayers> wanted) -> Result<void> {
+    if (!wanted) return {};
+    if (auto outside = check_outside_of_checkpoints(graph, pass, op); !outside) return outside;
+    const auto layers = chosen_layers(graph, pass, *wanted);
+    if (!layers) return Unexpected{layers.error()};
+    const std::vector<Pair> found = find_pairs(graph, pass, op, *layers);
+    if (found.empty()) {
+      return refuse_in_place(
+          fmt::format("expected {} and its backward function, found none", op.plain));
+    }
+    pairs.insert(pairs.end(), found.begin(), found.end());
+    return {};
+  };
+  if (auto good = add(kGelu, options.gelu); !good) return Unexpected{good.error()};
+  if (auto good = add(kLayerNorm, options.layer_norm); !good) return Unexpected{good.error()};
+  if (graph.built) return InPlaceWriter(graph, pairs).run();
+  ExecutionGraph source = graph;
+  KeptStorages kept(source);
+  for (const Pair& pair : pairs) {
+    const Node& forward = source.nodes[static_cast<std::size_t>(pair.forward)];
+    kept.keep(source.outputs(forward)[0].index, pair.forward, pair.backward);
+  }
+  return InPlaceWriter(source, pairs).run();
+}
+
+}  // namespace perfmodel

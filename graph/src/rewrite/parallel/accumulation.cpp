@@ -1,0 +1,429 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "builders/emit/memory.hpp"
+#include "builders/emit/update.hpp"
+#include "core/parameter_gradients.hpp"
+#include "ops/catalogue.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "rewrite/dialect.hpp"
+#include "rewrite/graph_copy.hpp"
+#include "rewrite/one_pass.hpp"
+#include "rewrite/optimizer_reader.hpp"
+#include "rewrite/tensor_substitution.hpp"
+#include "rewrite/tree_walk.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Kind = Argument::Kind;
+
+constexpr std::int64_t kMostPasses = 1 << 16;
+constexpr std::string_view kEvaluateFunction = "autograd::engine::evaluate_function";
+
+Unexpected refuse_accumulation(std::string message) {
+  return fail(ErrorCode::kImpossible, "accumulate: " + std::move(message));
+}
+
+/// The forward and the backward pass of one step.
+struct TrainingPass {
+  std::int32_t begin = 0, end = 0;  ///< nodes; threads and regions around them stay single
+  /// By AccumulateGrad node: tensor that it keeps; into ExecutionGraph::tensors.
+  std::unordered_map<std::int32_t, std::int64_t> kept;
+  std::int32_t first_gradient = -1;  ///< the `ones_like` of the loss; -1: the loss is not known
+  std::int32_t first_function = -1;  ///< of the backward pass
+  /// Made in the pass: another time they are others.
+  std::unordered_set<std::int64_t> tensors, storages;
+};
+
+class TrainingPassFinder {
+ public:
+  TrainingPassFinder(const ExecutionGraph& graph, const std::vector<bool>& of_parameter,
+                     const GraphIteration& step)
+      : graph_(graph), of_parameter_(of_parameter), step_(step) {}
+
+  /// Without gradients: nothing is kept.
+  Result<TrainingPass> find() {
+    pass_.begin = step_.begin;
+    if (auto good = find_gradients(); !good) return Unexpected{good.error()};
+    if (pass_.kept.empty()) return std::move(pass_);
+    if (auto good = check_optimizers(); !good) return Unexpected{good.error()};
+    find_loss();
+    find_made();
+    return std::move(pass_);
+  }
+
+ private:
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+
+  Result<void> find_gradients() {
+    std::unordered_set<std::int64_t> ids;
+    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
+      if (is_evaluate(node(i))) {
+        if (pass_.first_function < 0) pass_.first_function = i;
+        pass_.end = std::max(pass_.end, last_below(graph_, i) + 1);
+      }
+      if (!of_parameter_[static_cast<std::size_t>(i)]) continue;
+      const auto kept = kept_gradient(graph_, node(i));
+      if (!kept) continue;
+      const Tensor& tensor = graph_.tensors[*kept];
+      if (tensor.dtype == DType::kUnknown) continue;  // undefined
+      if (tensor.storage_id == 0) {
+        return refuse_accumulation(
+            fmt::format("expected dense gradients, found a sparse one of [{}], which grows with "
+                        "each backward pass",
+                        fmt::join(graph_.shape(tensor), ", ")));
+      }
+      if (!ids.insert(tensor.id).second) {
+        return refuse_accumulation(
+            "expected one backward pass per step, found gradients that are accumulated already");
+      }
+      pass_.kept.emplace(i, *kept);
+    }
+    return {};
+  }
+
+  bool is_evaluate(const Node& at) const {
+    return at.scope == Scope::kBackward || graph_.name(at).starts_with(kEvaluateFunction);
+  }
+
+  Result<void> check_optimizers() const {
+    for (const std::int32_t label : optimizer_steps(graph_)) {
+      if (label < step_.begin || label >= pass_.end) continue;
+      return refuse_accumulation(
+          fmt::format("expected the backward pass in front of the optimizer, found {} (node {}) "
+                      "between its functions",
+                      graph_.name(node(label)), node(label).id));
+    }
+    return {};
+  }
+
+  // The gradient of the loss is the first function's input.
+  void find_loss() {
+    if (pass_.first_function < 0) return;
+    std::int64_t gradient = 0;
+    walk_tree(
+        graph_, pass_.first_function,
+        [&](std::int32_t at) {
+          if (node(at).scope != Scope::kBackward || gradient != 0) return gradient == 0;
+          for_each_tensor(graph_, graph_.inputs(node(at)), [&](const Tensor& tensor) {
+            if (gradient == 0) gradient = tensor.id;
+          });
+          return false;
+        },
+        [] {});
+    for (std::int32_t i = pass_.first_function; gradient != 0 && i-- > step_.begin;) {
+      if (graph_.name(node(i)) != "aten::ones_like") continue;
+      const auto loss = graph_.inputs(node(i)), made = graph_.outputs(node(i));
+      const bool of_tensor = !loss.empty() && loss[0].kind == Kind::kTensor && !made.empty() &&
+                             made[0].kind == Kind::kTensor;
+      if (of_tensor && graph_.tensors[made[0].index].id == gradient) pass_.first_gradient = i;
+      return;
+    }
+  }
+
+  // A node's results count as made before what stands below it, which may fill them.
+  void find_made() {
+    std::unordered_set<std::int64_t> tensors_before, storages_before;
+    const auto read = [](std::int64_t id, const auto& made, auto& before) {
+      if (!made.contains(id)) before.insert(id);
+    };
+    const auto make = [](std::int64_t id, auto& made, const auto& before) {
+      if (!before.contains(id)) made.insert(id);
+    };
+    for (std::int32_t i = pass_.begin; i < pass_.end; ++i) {
+      for_each_tensor(graph_, graph_.inputs(node(i)), [&](const Tensor& tensor) {
+        read(tensor.id, pass_.tensors, tensors_before);
+        read(tensor.storage_id, pass_.storages, storages_before);
+      });
+      for_each_tensor(graph_, graph_.outputs(node(i)), [&](const Tensor& tensor) {
+        if (tensor.dtype == DType::kUnknown) return;
+        make(tensor.id, pass_.tensors, tensors_before);
+        if (tensor.storage_id != 0) make(tensor.storage_id, pass_.storages, storages_before);
+      });
+    }
+  }
+
+  const ExecutionGraph& graph_;
+  const std::vector<bool>& of_parameter_;
+  const GraphIteration& step_;
+  TrainingPass pass_;
+};
+
+std::int64_t last_tensor_id(const ExecutionGraph& graph) {
+  std::int64_t last = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    last = std::max({last, tensor.id, tensor.storage_id});
+  }
+  return last;
+}
+
+std::int64_t last_sequence(const ExecutionGraph& graph) {
+  std::int64_t last = -1;
+  for (const Node& node : graph.nodes) last = std::max(last, node.seq_id);
+  return last;
+}
+
+class AccumulationWriter {
+ public:
+  AccumulationWriter(const ExecutionGraph& graph, std::int64_t passes,
+                     const std::vector<TrainingPass>& steps)
+      : source_(graph),
+        passes_(passes),
+        steps_(steps),
+        copy_(graph, dialect_of(graph)),
+        graph_(copy_.builder()),
+        // Behind the ids of the source come those that the builder gives away.
+        id_stride_(last_tensor_id(graph) + kIdsPerPass * passes + 1),
+        // The division of the loss has the last number of each pass.
+        sequence_stride_(last_sequence(graph) + 2) {}
+
+  ExecutionGraph write() {
+    std::int32_t next = 0;
+    for (const TrainingPass& step : steps_) {
+      for (; next < step.begin; ++next) copy_.copy(next);
+      for (pass_ = 0; pass_ < passes_; ++pass_) write_pass(step);
+      pass_ = 0;
+      next = step.end;
+    }
+    for (; next < static_cast<std::int32_t>(source_.nodes.size()); ++next) copy_.copy(next);
+    ExecutionGraph made = copy_.finish();
+    for (const auto& [position, forward] : forward_parents_) {
+      made.nodes[static_cast<std::size_t>(position)].fw_parent = forward;
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::int64_t kIdsPerPass = 64;
+
+  const Node& node(std::int32_t index) const {
+    return source_.nodes[static_cast<std::size_t>(index)];
+  }
+
+  void write_pass(const TrainingPass& step) {
+    others_.clear();
+    std::int32_t skip_until = step.begin;
+    for (std::int32_t i = step.begin; i < step.end; ++i) {
+      if (i < skip_until) continue;
+      const bool around = node(i).is_structural || last_below(source_, i) >= step.end;
+      if (pass_ > 0 && around) continue;
+      if (pass_ > 0 && source_.name(node(i)).starts_with("Optimizer.zero_grad#")) {
+        skip_until = last_below(source_, i) + 1;
+        continue;
+      }
+      if (i == step.first_gradient) divide_loss(i);
+      if (i == step.first_function && step.first_gradient >= 0) divide_gradient(step);
+      copy(step, i);
+      const auto kept = step.kept.find(i);
+      if (pass_ == 0 || kept == step.kept.end() || adds_already(i)) continue;
+      add_to_kept(kept->second);
+      skip_until = last_below(source_, i) + 1;
+    }
+  }
+
+  void copy(const TrainingPass& step, std::int32_t i) {
+    copy_.copy(i);
+    ExecutionGraph& made = graph_.graph_being_made();
+    const auto position = static_cast<std::size_t>(copy_.copied(i));
+    if (pass_ > 0 || reads_loss(step, i)) own_arguments(made.nodes[position]);
+    if (pass_ > 0) rename(step, made.nodes[position]);
+    if (made.nodes[position].seq_id >= 0) made.nodes[position].seq_id += pass_ * sequence_stride_;
+    if (reads_loss(step, i)) others_.apply(made, made.nodes[position]);
+    note_forward_parent(i, position);
+  }
+
+  // The gradient of the loss, and the function that takes it.
+  bool reads_loss(const TrainingPass& step, std::int32_t i) const {
+    const auto inside = [&](std::int32_t tree) {
+      return tree >= 0 && i >= tree && i <= last_below(source_, tree);
+    };
+    return step.first_gradient >= 0 && (inside(step.first_gradient) || inside(step.first_function));
+  }
+
+  // Other passes copy the arguments of the source: what changes has some of its own.
+  void own_arguments(Node& made) {
+    made.inputs_begin = graph_.copy_arguments(made.inputs_begin, made.inputs_count).first;
+    made.outputs_begin = graph_.copy_arguments(made.outputs_begin, made.outputs_count).first;
+  }
+
+  void rename(const TrainingPass& step, const Node& made) {
+    rename(step, made.inputs_begin, made.inputs_count);
+    rename(step, made.outputs_begin, made.outputs_count);
+  }
+  void rename(const TrainingPass& step, std::uint32_t begin, std::uint32_t count) {
+    ExecutionGraph& made = graph_.graph_being_made();
+    for (std::uint32_t i = begin; i < begin + count; ++i) {
+      const Argument argument = made.arguments[i];
+      if (argument.kind == Kind::kList) rename(step, argument.index, argument.count);
+      if (argument.kind != Kind::kTensor) continue;
+      Tensor& tensor = made.tensors[argument.index];
+      if (step.tensors.contains(tensor.id)) tensor.id += pass_ * id_stride_;
+      if (step.storages.contains(tensor.storage_id)) tensor.storage_id += pass_ * id_stride_;
+    }
+  }
+
+  // GraphCopy::finish() knows the last copy of each node alone.
+  void note_forward_parent(std::int32_t i, std::size_t position) {
+    const std::int64_t forward = node(i).fw_parent;
+    if (forward == 0) return;
+    if (positions_.empty()) {
+      for (std::size_t k = 0; k < source_.nodes.size(); ++k) {
+        positions_[source_.nodes[k].id] = static_cast<std::int32_t>(k);
+      }
+    }
+    const auto at = positions_.find(forward);
+    const std::int32_t to = at == positions_.end() ? -1 : copy_.copied(at->second);
+    const auto& nodes = graph_.graph_being_made().nodes;
+    forward_parents_.emplace_back(position, to < 0 ? 0 : nodes[static_cast<std::size_t>(to)].id);
+  }
+
+  bool adds_already(std::int32_t accumulate) const {
+    return std::ranges::any_of(source_.children(node(accumulate)), [&](std::int32_t child) {
+      return is_sum(source_.name(node(child)));
+    });
+  }
+
+  // Inside the AccumulateGrad that was copied last.
+  void add_to_kept(std::int64_t kept) {
+    const ExecutionGraph& made = graph_.graph_being_made();
+    for (const Argument& argument : made.inputs(made.nodes[graph_.innermost()])) {
+      if (argument.kind != Kind::kTensor) continue;
+      const TensorRef gradient = graph_.tensor_of_source(argument.index);
+      add_(graph_, graph_.tensor_of_source(static_cast<std::uint32_t>(kept)), gradient);
+      return;
+    }
+  }
+
+  // loss / K in front of the gradient of the loss.
+  void divide_loss(std::int32_t ones) {
+    copy_.close_beside(ones);
+    const ExecutionGraph& made = graph_.graph_being_made();
+    const std::uint32_t loss = source_.inputs(node(ones))[0].index;
+    const Argument again = argument_of_pass(loss);
+    const TensorRef number = wrapped_number(graph_);
+    const TensorRef divided = div(graph_, graph_.tensor_of_source(again.index), number,
+                                  (pass_ + 1) * sequence_stride_ - 1);
+    const Argument argument = graph_.tensor_argument(divided);
+    others_.replace(made.tensors[again.index].id, made.tensors[argument.index]);
+  }
+
+  // Its function comes first.
+  void divide_gradient(const TrainingPass& step) {
+    copy_.close_beside(step.first_function);
+    const ExecutionGraph& made = graph_.graph_being_made();
+    const std::uint32_t ones = source_.outputs(node(step.first_gradient))[0].index;
+    const Argument again = argument_of_pass(ones);
+    const TensorRef gradient = graph_.tensor_of_source(again.index);
+    graph_.begin_plain(std::string(kEvaluateFunction) + ": DivBackward0");
+    graph_.begin_backward_function("DivBackward0", {gradient}, (pass_ + 1) * sequence_stride_ - 1);
+    const TensorRef divided = div(graph_, gradient, wrapped_number(graph_));
+    graph_.end_op();
+    graph_.end_op();
+    others_.clear();
+    const Argument argument = graph_.tensor_argument(divided);
+    others_.replace(made.tensors[again.index].id, made.tensors[argument.index]);
+  }
+
+  // A tensor of the loss as this pass knows it.
+  Argument argument_of_pass(std::uint32_t tensor) {
+    const Argument again = graph_.tensor_argument(graph_.tensor_of_source(tensor));
+    Tensor& made = graph_.graph_being_made().tensors[again.index];
+    made.id += pass_ * id_stride_;
+    if (made.storage_id != 0) made.storage_id += pass_ * id_stride_;
+    return again;
+  }
+
+  const ExecutionGraph& source_;
+  const std::int64_t passes_;
+  const std::vector<TrainingPass>& steps_;
+  GraphCopy copy_;
+  GraphBuilder& graph_;
+  const std::int64_t id_stride_, sequence_stride_;
+  std::int64_t pass_ = 0;
+  TensorSubstitution others_;
+  std::unordered_map<std::int64_t, std::int32_t> positions_;  // by id, of the source
+  std::vector<std::pair<std::size_t, std::int64_t>> forward_parents_;
+};
+
+Result<void> check_collectives(const ExecutionGraph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (node.comm < 0) continue;
+    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    if (kind == "init" || kind == "end") continue;
+    return refuse_accumulation(
+        fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
+                    "tensor-parallel come behind this",
+                    kind, node.id));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& graph, std::int64_t passes) {
+  if (passes < 1 || passes > kMostPasses) {
+    return refuse_accumulation(
+        fmt::format("expected 1 to {} backward passes, found {}", kMostPasses, passes));
+  }
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
+  if (auto good = check_collectives(graph); !good) return Unexpected{good.error()};
+  const std::vector<bool> of_parameter = parameter_gradients(graph);
+  std::vector<TrainingPass> steps;
+  for (const GraphIteration& iteration : iterations(graph)) {
+    auto pass = TrainingPassFinder(graph, of_parameter, iteration).find();
+    if (!pass) return Unexpected{pass.error()};
+    if (!pass->kept.empty()) steps.push_back(std::move(*pass));
+  }
+  if (steps.empty()) {
+    return refuse_accumulation("expected a backward pass with AccumulateGrad, found none");
+  }
+  if (passes == 1) return graph;
+  return AccumulationWriter(graph, passes, steps).write();
+}
+
+std::int64_t accumulated_passes(const ExecutionGraph& graph) {
+  const auto steps = iterations(graph);
+  if (steps.empty()) return 1;
+  const std::vector<bool> of_parameter = parameter_gradients(graph);
+  std::unordered_map<std::int64_t, std::int64_t> times;  // by id of the gradient
+  std::int64_t most = 1;
+  for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!of_parameter[at]) continue;
+    const auto kept = kept_gradient(graph, graph.nodes[at]);
+    if (!kept || graph.tensors[*kept].dtype == DType::kUnknown) continue;
+    std::int64_t& passes = times[graph.tensors[*kept].id];
+    passes = adds_to_gradient(graph, graph.nodes[at]) ? passes + 1 : 1;
+    most = std::max(most, passes);
+  }
+  return most;
+}
+
+Result<std::int64_t> samples_per_step(const ExecutionGraph& graph) {
+  return batch_size(graph).map(
+      [&](std::int64_t batch) { return batch * accumulated_passes(graph); });
+}
+
+Result<void> check_one_pass(const ExecutionGraph& graph, std::string_view rewrite) {
+  if (const std::int64_t passes = accumulated_passes(graph); passes > 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected one backward pass per step, found gradients of {}: "
+                            "accumulate comes behind this",
+                            rewrite, passes));
+  }
+  return {};
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,600 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "builders/emit/graph_builder.hpp"
+#include "ops/catalogue.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+#include "rewrite/backward_pass.hpp"
+#include "rewrite/graph_copy.hpp"
+#include "rewrite/name_pattern.hpp"
+#include "rewrite/optimizer/optimizer_writer.hpp"
+#include "rewrite/optimizer_reader.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Scheme = HashedWeightOptions::Scheme;
+
+constexpr std::int64_t kTileRows = 64, kTileColumns = 32, kLeastRun = 8, kRobeRun = 32;
+
+Unexpected refuse_hashing(std::string message) {
+  return fail(ErrorCode::kImpossible, "hash-weights: " + std::move(message));
+}
+
+/// A matrix [rows, columns] that is an array from now on.
+struct HashedMatrixPlan {
+  std::int64_t rows = 0, columns = 0, elements = 0;
+  std::int64_t tile_rows = 1, tile_columns = 1;
+  bool is_table = false;
+  std::int64_t numel() const { return rows * columns; }
+};
+
+std::int64_t array_elements(std::int64_t numel, double compression) {
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::ceil(static_cast<double>(numel) / compression)));
+}
+
+/// Runs that the array holds more than one of: tiles and chunks are halved until they fit.
+Result<HashedMatrixPlan> plan_of(std::int64_t rows, std::int64_t columns, bool is_table,
+                                 const HashedWeightOptions& options) {
+  HashedMatrixPlan plan{.rows = rows, .columns = columns, .is_table = is_table};
+  plan.elements = array_elements(rows * columns, options.compression);
+  if (options.scheme == Scheme::kHashedNet) return plan;
+  plan.tile_rows = is_table ? 1 : std::min(kTileRows, rows);
+  plan.tile_columns = std::min(is_table ? kRobeRun : kTileColumns, columns);
+  while (plan.tile_rows * plan.tile_columns >= plan.elements &&
+         plan.tile_rows * plan.tile_columns > 1) {
+    std::int64_t& longer = plan.tile_rows >= plan.tile_columns ? plan.tile_rows : plan.tile_columns;
+    longer = (longer + 1) / 2;
+  }
+  if (plan.tile_rows * plan.tile_columns < std::min(kLeastRun, rows * columns)) {
+    return refuse_hashing(fmt::format(
+        "expected arrays of more than {} elements, found {} for a weight [{}, {}] at compression "
+        "{}: take a smaller one, or a pattern without this layer",
+        kLeastRun, plan.elements, rows, columns, options.compression));
+  }
+  return plan;
+}
+
+bool is_product(const Op* op) {
+  return op && op->kind == OpKind::kProduct && is_matrix_product(op->name);
+}
+
+bool is_lookup(const Op* op) {
+  return op && op->kind == OpKind::kEmbedding &&
+         (op->name == "aten::embedding" || op->name == "aten::embedding_bag" ||
+          op->name == "aten::_embedding_bag" || op->name == "aten::_embedding_bag_forward_only");
+}
+
+bool is_table_gradient(std::string_view name) {
+  return name == "aten::embedding_dense_backward" || name == "aten::_embedding_bag_dense_backward";
+}
+
+bool swaps_axes(std::string_view name) {
+  return name == "aten::t" || name == "aten::numpy_T" || name == "aten::mT" ||
+         name == "aten::transpose";
+}
+
+/// Which weights become arrays, and what each node does with them.
+class HashedWeightFinder {
+ public:
+  enum class Role {
+    kCopied,
+    kView,
+    kPassThrough,
+    kLookup,
+    kProduct,
+    kWeightGradient,
+    kTableGradient
+  };
+  struct Use {
+    Role role = Role::kCopied;
+    std::int64_t weight = 0;  // key of weights()
+    bool turned = false;      // product: by the transpose of the weight
+  };
+
+  HashedWeightFinder(const ExecutionGraph& graph, const HashedWeightOptions& options)
+      : graph_(graph), options_(options), pass_(backward_pass(graph)) {}
+
+  Result<void> find() {
+    uses_.resize(graph_.nodes.size());
+    if (auto chosen = choose(); !chosen) return chosen;
+    for (const std::int32_t label : optimizer_steps(graph_)) steps_.insert(label);
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (auto good = visit(static_cast<std::int32_t>(i)); !good) return good;
+    }
+    return {};
+  }
+
+  const Use& use(std::int32_t node) const { return uses_[static_cast<std::size_t>(node)]; }
+  const HashedMatrixPlan& plan(std::int64_t weight) const { return weights_.at(weight); }
+  /// Tensors, by index in the graph, that are arrays now, with the weight that they belong to.
+  const std::map<std::uint32_t, std::int64_t>& arrays() const { return arrays_; }
+
+  /// Storages of the arrays by what the optimizer keeps of them.
+  Result<void> add_state(const ReadStep& step) {
+    for (const ReadGroup& group : step.groups) {
+      for (const ReadUpdate& update : group.updates) {
+        if (update.parameter < 0) continue;
+        const auto at = weight_of(graph_.tensors[static_cast<std::size_t>(update.parameter)]);
+        const auto model = update.weight < 0
+                               ? std::optional<std::int64_t>()
+                               : weight_of(graph_.tensors[static_cast<std::size_t>(update.weight)]);
+        if (!at && !model) continue;
+        if (update.sparse) {
+          return refuse_hashing("expected dense gradients of the weights, found sparse ones");
+        }
+        const std::int64_t weight = at ? *at : *model;
+        for (const std::int64_t entry :
+             {update.parameter, update.gradient, update.first, update.second}) {
+          if (entry >= 0) mark(static_cast<std::uint32_t>(entry), weight);
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+  const Tensor* input(const Node& op, std::size_t at) const {
+    const auto inputs = graph_.inputs(op);
+    if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
+    return &graph_.tensors[inputs[at].index];
+  }
+  const Tensor* output(const Node& op) const {
+    const auto outputs = graph_.outputs(op);
+    if (outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) return nullptr;
+    return &graph_.tensors[outputs[0].index];
+  }
+
+  // The weights of the layers that the pattern means: matrices that nobody made.
+  Result<void> choose() {
+    const std::vector<bool> names = matching_names(graph_, options_.pattern);
+    const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
+      return !graph_.nodes[i].is_structural && names[graph_.nodes[i].name];
+    });
+    std::unordered_map<std::int64_t, const Tensor*> origins;  // views by id -> what they show
+    std::unordered_set<std::int64_t> made;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& op = graph_.nodes[i];
+      if (op.is_label) continue;
+      if (!pass_.in_backward[i] && inside[i]) {
+        if (auto good = choose_at(static_cast<std::int32_t>(i), origins, made); !good) return good;
+      }
+      follow_origins(op, origins, made);
+    }
+    if (weights_.empty()) {
+      return no_match(graph_, options_.pattern, "a layer with a weight matrix on a GPU");
+    }
+    return {};
+  }
+
+  Result<void> choose_at(std::int32_t index,
+                         const std::unordered_map<std::int64_t, const Tensor*>& origins,
+                         const std::unordered_set<std::int64_t>& made) {
+    const Node& op = node(index);
+    const Op* row = find_op(graph_.name(op));
+    if (row && graph_.name(op).starts_with("fbgemm::")) {
+      return refuse_hashing(
+          fmt::format("expected layers whose weights an optimizer updates, found {} (node {})",
+                      graph_.name(op), op.id));
+    }
+    const bool table = is_lookup(row);
+    if (!table && !is_product(row)) return {};
+    const Tensor* operand = input(op, table ? 0 : row->has_addend ? 2 : 1);
+    if (!operand) return {};
+    const auto at = origins.find(operand->id);
+    const Tensor& weight = at == origins.end() ? *operand : *at->second;
+    if (made.contains(weight.storage_id) || weight.rank != 2 || !weight.on_gpu()) return {};
+    if (weight.numel == 0) return {};
+    if (weight.storage_id == 0 || weights_.contains(weight.storage_id)) return {};
+    if (options_.scheme == Scheme::kRobe && !table) return {};
+    const auto shape = graph_.shape(weight);
+    auto plan = plan_of(shape[0], shape[1], table, options_);
+    if (!plan) return Unexpected{plan.error()};
+    weights_[weight.storage_id] = *plan;
+    return {};
+  }
+
+  void follow_origins(const Node& op, std::unordered_map<std::int64_t, const Tensor*>& origins,
+                      std::unordered_set<std::int64_t>& made) const {
+    const Op* row = find_op(graph_.name(op));
+    const Tensor* from = input(op, 0);
+    const Tensor* to = output(op);
+    const bool follows =
+        row && from && to && (row->kind == OpKind::kView || is_conversion(row->name));
+    if (follows && !made.contains(from->storage_id)) {
+      if (from->id != to->id) {
+        const auto at = origins.find(from->id);
+        origins[to->id] = at == origins.end() ? from : at->second;
+      }
+      return;
+    }
+    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& tensor) {
+      bool taken = false;
+      for_each_tensor(graph_, graph_.inputs(op),
+                      [&](const Tensor& in) { taken |= in.storage_id == tensor.storage_id; });
+      // Casts of parameters are copies of them, whatever writes them.
+      if (!taken && !origins.contains(tensor.id)) made.insert(tensor.storage_id);
+    });
+  }
+
+  std::optional<std::int64_t> weight_of(const Tensor& tensor) const {
+    const auto at = storages_.find(tensor.storage_id);
+    const std::int64_t weight = at != storages_.end() ? at->second : tensor.storage_id;
+    const auto plan = weights_.find(weight);
+    if (plan == weights_.end() || plan->second.numel() != tensor.numel) return std::nullopt;
+    return weight;
+  }
+
+  void mark(std::uint32_t entry, std::int64_t weight) {
+    arrays_[entry] = weight;
+    storages_[graph_.tensors[entry].storage_id] = weight;
+  }
+
+  void mark_arguments(std::span<const Argument> arguments) {
+    for (const Argument& argument : arguments) {
+      if (argument.kind == Argument::Kind::kList) {
+        mark_arguments(graph_.elements(argument));
+      } else if (argument.kind == Argument::Kind::kTensor) {
+        if (const auto weight = weight_of(graph_.tensors[argument.index])) {
+          arrays_[argument.index] = *weight;
+        }
+      }
+    }
+  }
+
+  void mark_output(std::int32_t index, std::int64_t weight) {
+    for (const Argument& argument : graph_.outputs(node(index))) {
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      if (graph_.tensors[argument.index].numel == weights_.at(weight).numel()) {
+        mark(argument.index, weight);
+      }
+      return;
+    }
+  }
+
+  // Mentions above a node: what a function or an op around it hands on.
+  void mark_above(std::int32_t index) {
+    for (std::int32_t up = node(index).parent; up >= 0 && !node(up).is_label;
+         up = node(up).parent) {
+      mark_arguments(graph_.outputs(node(up)));
+    }
+  }
+
+  Result<void> visit(std::int32_t index) {
+    const Node& op = node(index);
+    if (op.parent >= 0 && skips(op.parent)) {
+      skipped_.insert(index);
+      return {};
+    }
+    forget_reused(op);
+    std::optional<std::int64_t> read;
+    for_each_tensor(graph_, graph_.inputs(op), [&](const Tensor& tensor) {
+      if (!read) read = weight_of(tensor);
+    });
+    mark_arguments(graph_.inputs(op));
+    if (const auto gradient = gradient_of(index)) {
+      uses_[static_cast<std::size_t>(index)] = *gradient;
+      mark_output(index, gradient->weight);
+      mark_above(index);
+      return {};
+    }
+    if (op.is_label) return {};
+    if (is_sparse_gradient_of_hashed(index)) {
+      return refuse_hashing(fmt::format("expected dense gradients of tables, found {} (node {})",
+                                        graph_.name(op), op.id));
+    }
+    if (read) {
+      auto use = use_of(index, *read);
+      if (!use) return Unexpected{use.error()};
+      uses_[static_cast<std::size_t>(index)] = *use;
+    }
+    mark_arguments(graph_.outputs(op));
+    return {};
+  }
+
+  bool skips(std::int32_t index) const {
+    if (skipped_.contains(index)) return true;
+    const Role role = use(index).role;
+    return role != Role::kCopied && role != Role::kPassThrough;
+  }
+
+  // Recordings use the numbers of freed memory again.
+  void forget_reused(const Node& op) {
+    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& out) {
+      const auto at = storages_.find(out.storage_id);
+      if (at == storages_.end() || weights_.contains(out.storage_id)) return;
+      bool taken = false;
+      for_each_tensor(graph_, graph_.inputs(op),
+                      [&](const Tensor& in) { taken |= in.storage_id == out.storage_id; });
+      const bool told_above = op.parent >= 0 && gives(node(op.parent), out.storage_id);
+      if (!taken && !told_above) storages_.erase(at);
+    });
+  }
+
+  bool gives(const Node& op, std::int64_t storage) const {
+    bool found = false;
+    for_each_tensor(graph_, graph_.outputs(op),
+                    [&](const Tensor& tensor) { found |= tensor.storage_id == storage; });
+    return found;
+  }
+
+  // The weight of the forward op whose backward function a node belongs to; 0: none.
+  std::int64_t weight_of_function(std::int32_t index) {
+    if (functions_.empty()) {
+      for (const BackwardFunction& function : pass_.functions) {
+        functions_[function.function] = function.forward;
+      }
+      functions_[-1] = -1;
+    }
+    for (std::int32_t up = node(index).parent; up >= 0; up = node(up).parent) {
+      const auto at = functions_.find(up);
+      if (at == functions_.end()) continue;
+      if (at->second < 0) return 0;
+      const auto weight = forward_.find(at->second);
+      return weight == forward_.end() ? 0 : weight->second;
+    }
+    return 0;
+  }
+
+  bool has_product_below(const Node& op) const {
+    return std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
+      return is_product(find_op(graph_.name(node(child))));
+    });
+  }
+
+  bool is_sparse_gradient_of_hashed(std::int32_t index) {
+    const std::string_view name = graph_.name(node(index));
+    return (name == "aten::_embedding_bag_sparse_backward" ||
+            name == "aten::embedding_sparse_backward") &&
+           weight_of_function(index) != 0;
+  }
+
+  // Products and lookups whose result is the gradient of a weight.
+  std::optional<Use> gradient_of(std::int32_t index) {
+    if (!pass_.in_backward[static_cast<std::size_t>(index)]) return std::nullopt;
+    const Node& op = node(index);
+    const Op* row = find_op(graph_.name(op));
+    const Tensor* made = output(op);
+    if (!row || !made) return std::nullopt;
+    const bool table = is_table_gradient(row->name);
+    if (!table && (!is_product(row) || row->has_addend || has_product_below(op)))
+      return std::nullopt;
+    const std::int64_t weight = weight_of_function(index);
+    if (weight == 0 || made->numel != weights_.at(weight).numel()) return std::nullopt;
+    if (table) return Use{.role = Role::kTableGradient, .weight = weight};
+    for (const std::size_t at : {0U, 1U}) {
+      const Tensor* operand = input(op, at);
+      if (!operand || weight_of(*operand)) return std::nullopt;  // the gradient of the input
+    }
+    return Use{.role = Role::kWeightGradient, .weight = weight};
+  }
+
+  bool is_under_optimizer(std::int32_t index) const {
+    for (; index >= 0; index = node(index).parent) {
+      if (graph_.name(node(index)).starts_with("Optimizer.")) return true;
+    }
+    return false;
+  }
+
+  // `weight`: what the node reads, as its array, copy or gradient.
+  Result<Use> use_of(std::int32_t index, std::int64_t weight) {
+    const Node& op = node(index);
+    const std::string_view name = graph_.name(op);
+    const Op* row = find_op(name);
+    if (is_under_optimizer(index)) return Use{};
+    const Tensor* first = input(op, 0);
+    if (is_lookup(row)) {
+      if (std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
+            return is_lookup(find_op(graph_.name(node(child))));
+          })) {
+        return Use{};
+      }
+      forward_[index] = weight;
+      return Use{.role = Role::kLookup, .weight = weight};
+    }
+    if (is_product(row)) {
+      if (has_product_below(op)) return Use{.role = Role::kPassThrough, .weight = weight};
+      const Tensor* operand = input(op, row->has_addend ? 2 : 1);
+      if (operand && operand->rank == 2 && weight_of(*operand) == weight &&
+          row->name != "aten::bmm") {
+        forward_[index] = weight;
+        return Use{.role = Role::kProduct, .weight = weight, .turned = turned_[operand->id]};
+      }
+    }
+    if (row && row->kind == OpKind::kView && first && weight_of(*first)) {
+      if (const Tensor* made = output(op); made && made->id != first->id) {
+        turned_[made->id] = turned_[first->id] != swaps_axes(name);
+      }
+      return Use{.role = Role::kView, .weight = weight};
+    }
+    const bool hands_on =
+        row && first && weight_of(*first) && (is_conversion(name) || is_copy(name) || is_sum(name));
+    if (hands_on) {
+      mark_output(index, weight);
+      if (const Tensor* made = output(op)) turned_[made->id] = turned_[first->id];
+      return Use{};
+    }
+    const bool launches = row && row->kind != OpKind::kComposite && row->kind != OpKind::kWrapper &&
+                          row->kind != OpKind::kAllocation && row->kind != OpKind::kQuery &&
+                          row->kind != OpKind::kForeach;
+    const bool of_gradient = first && storages_.contains(first->storage_id);
+    if (launches && !of_gradient && op.children_count == 0) {
+      return refuse_hashing(
+          fmt::format("expected the weight [{}, {}] in products and lookups alone, found {} (node "
+                      "{})",
+                      weights_.at(weight).rows, weights_.at(weight).columns, name, op.id));
+    }
+    return Use{};
+  }
+
+  const ExecutionGraph& graph_;
+  const HashedWeightOptions& options_;
+  const BackwardPass pass_;
+  std::vector<Use> uses_;
+  std::map<std::int64_t, HashedMatrixPlan> weights_;          // by storage
+  std::unordered_map<std::int64_t, std::int64_t> storages_;   // copies, gradients, state -> weight
+  std::map<std::uint32_t, std::int64_t> arrays_;              // tensors -> weight
+  std::unordered_map<std::int32_t, std::int64_t> forward_;    // products and lookups -> weight
+  std::unordered_map<std::int32_t, std::int32_t> functions_;  // function's node -> forward op
+  std::unordered_map<std::int64_t, bool> turned_;             // by tensor id
+  std::unordered_set<std::int32_t> skipped_, steps_;
+};
+
+class HashedWeightWriter {
+ public:
+  HashedWeightWriter(const ExecutionGraph& graph, const HashedWeightFinder& finder,
+                     std::map<std::int32_t, ReadStep> steps)
+      : source_(graph), finder_(finder), steps_(std::move(steps)), copy_(graph) {}
+
+  ExecutionGraph write() {
+    using Role = HashedWeightFinder::Role;
+    std::vector<bool> gone(source_.nodes.size(), false);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const std::int32_t parent = source_.nodes[at].parent;
+      gone[at] = parent >= 0 && (gone[static_cast<std::size_t>(parent)] || ends_at(parent));
+      if (gone[at]) continue;
+      const Role role = finder_.use(i).role;
+      if (role == Role::kCopied || role == Role::kView) {
+        copy_.copy(i);
+        if (const auto step = steps_.find(i); step != steps_.end()) {
+          write_optimizer_step(copy_, step->second, {});
+        }
+      } else if (role != Role::kPassThrough) {
+        copy_.close_beside(i);
+        write_op(i);
+      }
+    }
+    return copy_.finish();
+  }
+
+ private:
+  // What stands below is not copied.
+  bool ends_at(std::int32_t index) const {
+    using Role = HashedWeightFinder::Role;
+    const Role role = finder_.use(index).role;
+    return steps_.contains(index) || (role != Role::kCopied && role != Role::kPassThrough);
+  }
+
+  Value given(std::span<const Argument> arguments, std::size_t at) {
+    if (at < arguments.size() && arguments[at].kind == Argument::Kind::kTensor) {
+      return copy_.tensor(arguments[at]);
+    }
+    return kNone;
+  }
+
+  void write_op(std::int32_t index) {
+    using Role = HashedWeightFinder::Role;
+    const Node& op = source_.nodes[static_cast<std::size_t>(index)];
+    const HashedWeightFinder::Use& use = finder_.use(index);
+    const HashedMatrixPlan& plan = finder_.plan(use.weight);
+    const auto in = source_.inputs(op), out = source_.outputs(op);
+    const std::string_view name = source_.name(op);
+    std::vector<Value> outputs;
+    for (std::size_t i = 0; i < out.size(); ++i) outputs.push_back(given(out, i));
+    GraphBuilder& builder = copy_.builder();
+    const std::int64_t sequence = op.seq_id;
+    switch (use.role) {
+      case Role::kProduct: {
+        const bool biased = find_op(name)->has_addend;
+        std::vector<Value> inputs;
+        for (std::size_t i = 0; i < (biased ? 3U : 2U); ++i) inputs.push_back(given(in, i));
+        inputs.insert(inputs.end(),
+                      {plan.rows, plan.columns, use.turned, plan.tile_rows, plan.tile_columns});
+        builder.leaf_op(biased ? "hashed::addmm" : "hashed::mm", inputs, outputs, sequence);
+        return;
+      }
+      case Role::kWeightGradient:
+        builder.leaf_op("hashed::weight_gradient",
+                        {given(in, 0), given(in, 1), plan.elements, plan.rows, plan.columns,
+                         plan.tile_rows, plan.tile_columns},
+                        outputs, sequence);
+        return;
+      case Role::kLookup: {
+        const bool bag = name != "aten::embedding";
+        std::vector<Value> inputs = {given(in, 0), given(in, 1)};
+        if (bag) inputs.push_back(given(in, 2));
+        inputs.insert(inputs.end(), {plan.rows, plan.columns, plan.tile_columns});
+        builder.leaf_op(bag ? "hashed::embedding_bag" : "hashed::embedding", inputs, outputs,
+                        sequence);
+        return;
+      }
+      case Role::kTableGradient:
+        builder.leaf_op(
+            "hashed::embedding_gradient",
+            {given(in, 0), given(in, 1), plan.elements, plan.columns, plan.tile_columns}, outputs,
+            sequence);
+        return;
+      default:
+        return;
+    }
+  }
+
+  const ExecutionGraph& source_;
+  const HashedWeightFinder& finder_;
+  std::map<std::int32_t, ReadStep> steps_;
+  GraphCopy copy_;
+};
+
+/// The graph with the tensors of hashed weights as arrays.
+ExecutionGraph with_arrays(const ExecutionGraph& graph, const HashedWeightFinder& finder) {
+  ExecutionGraph made = graph;
+  for (const auto& [entry, weight] : finder.arrays()) {
+    Tensor& tensor = made.tensors[entry];
+    tensor.numel = finder.plan(weight).elements;
+    tensor.rank = 1;
+    tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
+    made.shape_pool.push_back(tensor.numel);
+  }
+  return made;
+}
+
+bool has_collectives(const ExecutionGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    if (node.comm < 0) return false;
+    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    return kind != "init" && kind != "end";
+  });
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& graph,
+                                              const HashedWeightOptions& options) {
+  if (!(options.compression >= 1) || !std::isfinite(options.compression)) {
+    return refuse_hashing(
+        fmt::format("expected a compression of at least 1, found {}", options.compression));
+  }
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
+  if (has_collectives(graph)) {
+    return refuse_hashing(
+        "expected a graph without collectives, found some: data-parallel and tensor-parallel come "
+        "behind this");
+  }
+  HashedWeightFinder finder(graph, options);
+  if (auto found = finder.find(); !found) return Unexpected{found.error()};
+  std::map<std::int32_t, ReadStep> steps;
+  for (const std::int32_t label : optimizer_steps(graph)) {
+    auto step = read_optimizer_step(graph, label);
+    if (!step) return Unexpected{step.error()};
+    if (auto good = finder.add_state(*step); !good) return Unexpected{good.error()};
+    steps.emplace(label, std::move(*step));
+  }
+  const ExecutionGraph arrays = with_arrays(graph, finder);
+  return HashedWeightWriter(arrays, finder, std::move(steps)).write();
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+#include "rewrite/backward_pass.hpp"
+#include "rewrite/optimizer_reader.hpp"
+
+namespace perfmodel {
+
+/// One nn.EmbeddingBag of a step; tensors by index in the graph.
+struct FusibleBag {
+  std::int32_t node = -1;
+  std::int64_t sequence = -1;
+  std::uint32_t weight = 0, indices = 0, offsets = 0, vector = 0;
+};
+
+/// Indices or offsets that come from outside of the step, so that the program that loads them may
+/// as well lay those of all tables side by side.
+struct LoadedInput {
+  std::vector<std::int32_t> copies;  ///< from the host; none: they lay on the GPU before
+  std::vector<std::int32_t> views;   ///< of what was loaded: one per table
+  bool pinned = false;
+};
+
+/// The bags of one step that become one lookup, and what goes with them. Nodes by index.
+struct TableFusion {
+  std::vector<FusibleBag> bags;
+  std::int64_t batch = 0;
+  std::optional<LoadedInput> indices, offsets;  ///< none: computed in the step, joined on the GPU
+
+  std::int32_t cat = -1;
+  std::size_t first_input = 0;    ///< of the cat, that is a vector
+  std::int64_t first_column = 0;  ///< of the cat's result, that is of a vector
+
+  std::int32_t cat_function = -1;           ///< backward function of the cat; -1: forward alone
+  std::vector<std::int32_t> narrows;        ///< its pieces that are gradients of vectors
+  std::vector<std::int32_t> functions;      ///< backward functions of the bags, with the engine's
+  std::vector<std::int32_t> accumulations;  ///< nodes around them; and those of their weights
+  std::vector<std::int32_t> zeroings;       ///< of kept gradients of the weights
+
+  std::optional<ReadStep> step;  ///< without the tables
+  double learning_rate = 0.01;   ///< of the tables
+};
+
+/// Finds the bags of a step. Fewer than two are returned as they are; for more, everything else is
+/// filled in or the reason why they cannot be one lookup is returned.
+Result<TableFusion> find_table_fusion(const ExecutionGraph& graph, const GraphIteration& range,
+                                      const BackwardPass& backward);
+
+/// An error of this rewrite.
+Unexpected refuse_table_fusion(std::string message);
+
+}  // namespace perfmodel
