@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "ops/catalogue.hpp"
-#include "resize/call.hpp"
-#include "resize/edits.hpp"
-#include "resize/tracker.hpp"
+#include "rewrite/resize/call.hpp"
+#include "rewrite/resize/edits.hpp"
+#include "rewrite/resize/tracker.hpp"
 
 namespace perfmodel {
 namespace {

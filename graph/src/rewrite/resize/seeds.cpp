@@ -9,7 +9,7 @@
 
 #include "call.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
-#include "rewrite/resize/traced_batch.hpp"
+#include "traced_batch.hpp"
 
 namespace perfmodel::resize {
 namespace {

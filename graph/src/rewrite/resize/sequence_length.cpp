@@ -1,6 +1,6 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 
-#include "rewrite/resize/seeds.hpp"
+#include "seeds.hpp"
 
 namespace perfmodel {
 

@@ -1,13 +1,13 @@
-#include "rewrite/resize/size_plan.hpp"
+#include "size_plan.hpp"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "call.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
-#include "rewrite/resize/call.hpp"
-#include "rewrite/resize/recording.hpp"
-#include "rewrite/resize/seeds.hpp"
+#include "recording.hpp"
+#include "seeds.hpp"
 
 namespace perfmodel {
 
