@@ -7,10 +7,10 @@
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
 #include "../core/open_device.hpp"
-#include "cli/cli11.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"
+#include "terminal/cli11.hpp"
 
 namespace kernels_bench {
 namespace {

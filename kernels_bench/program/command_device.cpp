@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "../core/open_device.hpp"
-#include "cli/cli11.hpp"
-#include "cli/output.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace kernels_bench {
 namespace {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "../core/open_device.hpp"
-#include "cli/output.hpp"
-#include "cli/text_table.hpp"
 #include "commands.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace kernels_bench {
 

@@ -1,9 +1,9 @@
 #include <memory>
 
-#include "cli/bash_completion.hpp"
-#include "cli/man_page.hpp"
-#include "cli/output.hpp"
 #include "commands.hpp"
+#include "terminal/bash_completion.hpp"
+#include "terminal/man_page.hpp"
+#include "terminal/output.hpp"
 
 namespace kernels_bench {
 

@@ -6,12 +6,12 @@
 
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
-#include "cli/cli11.hpp"
-#include "cli/output.hpp"
-#include "cli/text_table.hpp"
 #include "commands.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/output_file.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace kernels_bench {
 namespace {

@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "../core/open_device.hpp"
-#include "cli/cli11.hpp"
-#include "cli/output.hpp"
-#include "cli/text_table.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace kernels_bench {
 namespace {

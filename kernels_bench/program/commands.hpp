@@ -6,8 +6,8 @@
 
 #include "../families/family.hpp"
 #include "campaign.hpp"
-#include "cli/cli11.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace kernels_bench {
 

@@ -3,10 +3,10 @@
 #include <csignal>
 #include <exception>
 
-#include "cli/cli11.hpp"
-#include "cli/output.hpp"
 #include "commands.hpp"
 #include "perfmodel/version.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace kernels_bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "optimize/advice_json.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

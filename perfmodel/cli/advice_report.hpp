@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "output.hpp"
 #include "perfmodel/detail/advice.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

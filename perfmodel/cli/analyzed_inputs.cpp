@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "anonymize_option.hpp"
-#include "cli11.hpp"
 #include "kernel_models_option.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "read_files.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

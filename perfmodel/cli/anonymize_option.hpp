@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/anonymize.hpp"
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/decimal_number.hpp"
-#include "cli11.hpp"
 #include "perfmodel/predict.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

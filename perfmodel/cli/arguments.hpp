@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli11.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrite_options.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "cli11.hpp"
-#include "output.hpp"
 #include "perfmodel/graph/detail/training_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

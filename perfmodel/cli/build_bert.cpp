@@ -5,7 +5,7 @@
 #include <string>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

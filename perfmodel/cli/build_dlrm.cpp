@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
 #include "config_arguments.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

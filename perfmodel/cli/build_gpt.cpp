@@ -6,8 +6,8 @@
 #include <string>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/text_table.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

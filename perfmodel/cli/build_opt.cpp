@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

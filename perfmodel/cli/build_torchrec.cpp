@@ -6,9 +6,9 @@
 #include "arguments.hpp"
 #include "build_arguments.hpp"
 #include "build_commands.hpp"
-#include "cli11.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "terminal/cli11.hpp"
 #include "transformer_arguments.hpp"
 
 namespace perfmodel::cli {

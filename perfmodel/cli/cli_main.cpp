@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
 #include "core/edit_distance.hpp"
 #include "files/json_limit.hpp"
 #include "keep_inputs.hpp"
-#include "output.hpp"
 #include "perfmodel/version.hpp"
-#include "signals.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/signals.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "keep_to_folders.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "run_request.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

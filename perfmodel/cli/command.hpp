@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "cli11.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

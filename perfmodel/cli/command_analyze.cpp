@@ -5,9 +5,9 @@
 
 #include "analyzed_inputs.hpp"
 #include "anonymize_option.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "findings_report.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

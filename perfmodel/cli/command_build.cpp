@@ -3,11 +3,11 @@
 #include <string_view>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

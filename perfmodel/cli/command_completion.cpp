@@ -1,9 +1,9 @@
 #include <memory>
 
-#include "bash_completion.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
+#include "terminal/bash_completion.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 Command completion_command(CLI::App& parent) {

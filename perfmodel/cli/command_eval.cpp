@@ -8,11 +8,11 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "eval_arguments.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
-#include "price/graph_latency.hpp"
-#include "text_table.hpp"
+#include "tables/graph_latency.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 #include "training/train.hpp"
 
 namespace perfmodel::cli {

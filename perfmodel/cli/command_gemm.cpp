@@ -6,16 +6,16 @@
 #include <tuple>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "price/tiles/tile_calibration.hpp"
 #include "price/tiles/tile_time.hpp"
 #include "tables/kernel_table.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

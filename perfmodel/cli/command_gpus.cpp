@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "base/plain_text.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/detail/learned_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

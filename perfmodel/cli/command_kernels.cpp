@@ -5,17 +5,17 @@
 #include <optional>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "kernels/price_kernel_table.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/predictors/detail/power.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 #include "text_aside.hpp"
-#include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

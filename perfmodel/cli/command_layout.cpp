@@ -9,7 +9,6 @@
 #include <stop_token>
 
 #include "base/progress_bar.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "interrupt_guard.hpp"
 #include "layout_arguments.hpp"
@@ -19,10 +18,11 @@
 #include "layout_table.hpp"
 #include "layout_team.hpp"
 #include "open_team.hpp"
-#include "output.hpp"
 #include "perfmodel/detail/layout_traces.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include <memory>
 
-#include "cli11.hpp"
 #include "command.hpp"
-#include "man_page.hpp"
-#include "output.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/man_page.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -7,17 +7,17 @@
 #include <span>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "memory_of_trace.hpp"
 #include "memory_report.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -172,9 +172,10 @@ Command memory_command(CLI::App& parent) {
       "memory",
       "Whether a training step fits into a GPU, what takes its memory, the largest batch");
   memory
-      ->add_option("graph", arguments->graph,
-                   "Execution graph of one step, or a Kineto trace, whose own records of memory are "
-                   "told")
+      ->add_option(
+          "graph", arguments->graph,
+          "Execution graph of one step, or a Kineto trace, whose own records of memory are "
+          "told")
       ->required()
       ->type_name("GRAPH");
   memory

@@ -8,15 +8,15 @@
 
 #include "advice_report.hpp"
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "layout_advice.hpp"
-#include "output.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/optimize.hpp"
 #include "read_files.hpp"
 #include "target_inputs.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -7,9 +7,7 @@
 #include "arguments.hpp"
 #include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "overheads/anonymous_table.hpp"
 #include "overheads/pool_overheads.hpp"
 #include "overheads_option.hpp"
@@ -19,7 +17,9 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "read_files.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

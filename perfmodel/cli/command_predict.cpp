@@ -8,7 +8,6 @@
 
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "measured_step_option.hpp"
@@ -28,6 +27,7 @@
 #include "prediction_report.hpp"
 #include "read_files.hpp"
 #include "rewrite_flags.hpp"
+#include "terminal/cli11.hpp"
 #include "trace/moved_kernel_times.hpp"
 #include "trace_output.hpp"
 

@@ -6,14 +6,14 @@
 
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "critical_path_report.hpp"
-#include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/replay.hpp"
 #include "read_files.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -8,9 +8,7 @@
 #include "analyze/predicted_step.hpp"
 #include "analyze/trace_step.hpp"
 #include "analyzed_inputs.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "perfmodel/detail/measured_memory.hpp"
 #include "perfmodel/memory.hpp"
 #include "perfmodel/version.hpp"
@@ -18,6 +16,8 @@
 #include "report/report_exports.hpp"
 #include "report/report_run.hpp"
 #include "report/step_picture.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

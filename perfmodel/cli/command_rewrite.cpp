@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "client_command.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/predictor.hpp"
 #include "serve/server.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

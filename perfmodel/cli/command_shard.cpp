@@ -6,14 +6,14 @@
 
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "shard_export.hpp"
 #include "shard_plans.hpp"
 #include "shard_questions.hpp"
 #include "shard_sweep.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

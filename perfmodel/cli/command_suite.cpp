@@ -6,15 +6,15 @@
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
-#include "output.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/suite/run_suite.hpp"
 #include "suite_report.hpp"
 #include "sweep_graphs.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

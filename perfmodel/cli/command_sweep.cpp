@@ -11,17 +11,17 @@
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
 #include "base/stop_point.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "hosted_run.hpp"
 #include "open_team.hpp"
-#include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
 #include "perfmodel/version.hpp"
-#include "signals.hpp"
 #include "sweep_graphs.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/hosted_run.hpp"
+#include "terminal/output.hpp"
+#include "terminal/signals.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
-#include "output.hpp"
 #include "read_files.hpp"
 #include "sync/sync_workers.hpp"
 #include "sync_report.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,10 +6,8 @@
 #include "analyzed_inputs.hpp"
 #include "anonymize_option.hpp"
 #include "arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "measured_memory_report.hpp"
-#include "output.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/detail/trace_report.hpp"
@@ -17,6 +15,8 @@
 #include "perfmodel/trace_analysis.hpp"
 #include "read_files.hpp"
 #include "snapshot_report.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 #include "trace_output.hpp"
 
 namespace perfmodel::cli {

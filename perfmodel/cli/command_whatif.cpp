@@ -7,11 +7,9 @@
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "measured_step_option.hpp"
-#include "output.hpp"
 #include "overheads_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
@@ -23,6 +21,8 @@
 #include "perfmodel/what_if.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 #include "trace/moved_kernel_times.hpp"
 #include "what_if_report.hpp"
 

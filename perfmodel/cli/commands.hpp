@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli11.hpp"
 #include "command.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

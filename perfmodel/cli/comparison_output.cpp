@@ -4,7 +4,7 @@
 
 #include "base/number_text.hpp"
 #include "prediction_parts.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 #include "trace_output.hpp"
 
 namespace perfmodel::cli {

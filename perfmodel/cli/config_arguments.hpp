@@ -7,8 +7,8 @@
 
 #include "arguments.hpp"
 #include "build_arguments.hpp"
-#include "cli11.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "output.hpp"
 #include "perfmodel/detail/critical_path.hpp"
 #include "perfmodel/detail/rank_report.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -1,7 +1,7 @@
 #include "eval_arguments.hpp"
 
-#include "cli11.hpp"
 #include "kernel_models_option.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

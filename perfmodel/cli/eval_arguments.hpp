@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

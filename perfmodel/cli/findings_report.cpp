@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/plain_text.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "base/stop_point.hpp"
-#include "hosted_run.hpp"
+#include "terminal/hosted_run.hpp"
 
 namespace perfmodel::cli {
 namespace {

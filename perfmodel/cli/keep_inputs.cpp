@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli11.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

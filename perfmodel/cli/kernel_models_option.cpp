@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

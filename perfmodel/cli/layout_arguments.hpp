@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
 #include "layout/layout_request.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

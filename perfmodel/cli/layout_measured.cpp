@@ -21,7 +21,7 @@
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/trace_analysis.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "layout_arguments.hpp"
-#include "output.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/layout.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -8,11 +8,11 @@
 #include <stop_token>
 
 #include "base/progress_bar.hpp"
-#include "cli11.hpp"
 #include "interrupt_guard.hpp"
 #include "layout_report.hpp"
-#include "output.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

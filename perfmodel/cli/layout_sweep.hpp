@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
 #include "layout_arguments.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/result.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -14,7 +14,7 @@
 #include "interrupt_guard.hpp"
 #include "layout_measured.hpp"
 #include "layout_rows.hpp"
-#include "output.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

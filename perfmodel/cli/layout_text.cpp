@@ -6,7 +6,7 @@
 
 #include "layout_arguments.hpp"
 #include "layout_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

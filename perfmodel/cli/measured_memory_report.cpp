@@ -11,7 +11,7 @@
 #include "base/number_text.hpp"
 #include "plot/area_plot.hpp"
 #include "plot/svg_document.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/detail/measured_memory.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

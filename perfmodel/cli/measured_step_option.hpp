@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "cli11.hpp"
 #include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/what_if.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -10,7 +10,7 @@
 #include "arguments.hpp"
 #include "perfmodel/detail/measured_memory.hpp"
 #include "perfmodel/detail/predicted_memory.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

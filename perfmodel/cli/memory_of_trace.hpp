@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/detail/predicted_memory.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictors/gpu.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

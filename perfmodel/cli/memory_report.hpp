@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "memory_prices.hpp"
-#include "output.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/memory.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

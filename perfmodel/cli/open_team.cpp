@@ -9,7 +9,7 @@
 #include <string>
 
 #include "../mpi/module.hpp"
-#include "hosted_run.hpp"
+#include "terminal/hosted_run.hpp"
 
 namespace perfmodel::cli {
 namespace {

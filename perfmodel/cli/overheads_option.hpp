@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -11,7 +11,6 @@
 
 #include "arguments.hpp"
 #include "base/impossible.hpp"
-#include "cli11.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
@@ -20,6 +19,7 @@
 #include "program/data_parallel_graph.hpp"
 #include "read_files.hpp"
 #include "sync/mixed_job.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

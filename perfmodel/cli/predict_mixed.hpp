@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "prediction_report.hpp"
+#include "terminal/output.hpp"
 
 namespace CLI {
 class App;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 

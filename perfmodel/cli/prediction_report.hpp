@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "explain/step_work.hpp"
-#include "output.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
 #include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/prediction.hpp"
 #include "sync/mixed_job.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

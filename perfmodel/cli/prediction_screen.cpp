@@ -10,7 +10,7 @@
 #include "perfmodel/detail/explanation.hpp"
 #include "prediction_parts.hpp"
 #include "prediction_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "perfmodel/predictors/detail/summed_range.hpp"
 #include "prediction_parts.hpp"
 #include "prediction_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
-#include "output.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

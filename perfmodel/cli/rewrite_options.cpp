@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "cli11.hpp"
 #include "rewrite_flags.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli11.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "rewrite_option.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "build_commands.hpp"
-#include "cli11.hpp"
 #include "commands.hpp"
-#include "hosted_run.hpp"
-#include "output.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/hosted_run.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

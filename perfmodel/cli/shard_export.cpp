@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/progress_bar.hpp"
-#include "output.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
@@ -16,6 +15,7 @@
 #include "sharding/plan_export.hpp"
 #include "sharding/sharded_graph.hpp"
 #include "sharding/torchrec_plan_file.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdio>
 
 #include "interrupt_guard.hpp"
-#include "output.hpp"
 #include "sharding/memory_shortfall.hpp"
 #include "sharding/torchrec_space.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

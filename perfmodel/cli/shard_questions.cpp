@@ -12,14 +12,14 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
-#include "cli11.hpp"
 #include "interrupt_guard.hpp"
-#include "output.hpp"
 #include "plot/bar_plot.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
 #include "shard_plans.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

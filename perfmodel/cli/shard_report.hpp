@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/rank_plans.hpp"
 #include "shard_study.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -11,9 +11,7 @@
 #include "arguments.hpp"
 #include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
-#include "cli11.hpp"
 #include "interrupt_guard.hpp"
-#include "output.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -24,6 +22,8 @@
 #include "sharding/table_lists.hpp"
 #include "sharding/tables_in_graph.hpp"
 #include "sharding/torchrec_plan_file.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cli11.hpp"
 #include "kernel_models_option.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"
@@ -14,6 +13,7 @@
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
 #include "perfmodel/sharding/rank_plans.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -9,12 +9,12 @@
 #include <optional>
 
 #include "base/secrets.hpp"
-#include "cli11.hpp"
-#include "output.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
 #include "shard_plans.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
 #include "perfmodel/result.hpp"
 #include "shard_study.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/suite/run_suite.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

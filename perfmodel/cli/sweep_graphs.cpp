@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "build_arguments.hpp"
-#include "cli11.hpp"
 #include "command.hpp"
 #include "core/edit_distance.hpp"
 #include "rewrite_options.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/sync/run_sync.hpp"
 #include "sync/measured_sync.hpp"
 #include "sync/sync_cases.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -7,7 +7,7 @@
 #include "base/plain_text.hpp"
 #include "sync/sync_workers.hpp"
 #include "sync_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <span>
 #include <string>
 
-#include "output.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/trace_analysis.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -5,7 +5,7 @@
 #include "arguments.hpp"
 #include "base/number_text.hpp"
 #include "measured_memory_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 #include "trace_output.hpp"
 
 namespace perfmodel::cli {

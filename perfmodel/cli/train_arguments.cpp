@@ -1,6 +1,6 @@
 #include "train_arguments.hpp"
 
-#include "cli11.hpp"
+#include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 

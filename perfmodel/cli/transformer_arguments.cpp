@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cli11.hpp"
-#include "text_table.hpp"
+#include "terminal/cli11.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

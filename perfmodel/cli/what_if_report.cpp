@@ -7,7 +7,7 @@
 #include <map>
 
 #include "prediction_report.hpp"
-#include "text_table.hpp"
+#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {

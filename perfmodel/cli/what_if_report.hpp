@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/what_if.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 

@@ -4,7 +4,7 @@
 
 #include "accuracy_support.hpp"
 #include "perfmodel/predictors/detail/summed_range.hpp"
-#include "price/graph_latency.hpp"
+#include "tables/graph_latency.hpp"
 #include "tables/kernel_table.hpp"
 
 /// The shipped kernel models on NeuSight's whole models. No latency of a graph or node was fitted

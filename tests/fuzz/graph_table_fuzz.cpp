@@ -1,6 +1,6 @@
 // Tables of whole models and of their measured times.
 #include "fuzz.hpp"
-#include "price/graph_latency.hpp"
+#include "tables/graph_latency.hpp"
 
 using namespace perfmodel;
 

@@ -1,5 +1,5 @@
 // Each invariant, broken by hand.
-#include "predict/invariants.hpp"
+#include "program/invariants.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

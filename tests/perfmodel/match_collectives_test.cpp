@@ -1,4 +1,4 @@
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

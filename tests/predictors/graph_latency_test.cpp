@@ -1,4 +1,4 @@
-#include "price/graph_latency.hpp"
+#include "tables/graph_latency.hpp"
 #include "../scratch.hpp"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@ include private ones.
     python3 tests/structure/include_graph.py [--most-up N] [--most-circles N] [--counts]
 
 Arrows point down: graph <- predictors <- perfmodel <- cli, with schedule and plot below the library;
-the program of kernels_bench stands beside the CLI. Sources and their headers count as one file, so that a
+the program of kernels_bench uses perfmodel/terminal, as the CLI does. Sources and their headers count as one file, so that a
 circle of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
 (default 0) are for a tree that is on its way: what is there may go, nothing may come.
 """
@@ -28,10 +28,11 @@ BELOW = {
     "predictors": {"graph"},
     "perfmodel": {"graph", "predictors", "perfmodel/schedule", "perfmodel/plot"},
     "perfmodel/mpi": {"graph", "predictors", "perfmodel"},
+    "perfmodel/terminal": {"graph", "predictors", "perfmodel"},
     "perfmodel/cli": {"graph", "predictors", "perfmodel", "perfmodel/schedule", "perfmodel/plot",
-                      "perfmodel/mpi"},
+                      "perfmodel/mpi", "perfmodel/terminal"},
     "kernels_bench": {"graph", "predictors"},
-    "kernels_bench/program": {"graph", "predictors", "perfmodel", "perfmodel/cli", "kernels_bench"},
+    "kernels_bench/program": {"graph", "predictors", "perfmodel", "perfmodel/terminal", "kernels_bench"},
 }
 # Where a quoted path may begin, beside the folder of the file itself.
 SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfmodel/schedule/include",

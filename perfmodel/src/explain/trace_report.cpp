@@ -8,7 +8,7 @@
 
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
-#include "replay/device_starts.hpp"
+#include "record/device_starts.hpp"
 
 namespace perfmodel {
 namespace {

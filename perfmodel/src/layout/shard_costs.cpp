@@ -17,7 +17,7 @@
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "extract_overheads.hpp"
 #include "read/check_recording.hpp"
-#include "replay/device_starts.hpp"
+#include "record/device_starts.hpp"
 
 namespace perfmodel {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "explain/explain_rank.hpp"
-#include "invariants.hpp"
 #include "job_chakra.hpp"
 #include "job_names.hpp"
 #include "job_path.hpp"
 #include "memory/step_memory.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "power_limit.hpp"
+#include "program/invariants.hpp"
 #include "step_range.hpp"
 
 namespace perfmodel {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "match_collectives.hpp"
+#include "record/match_collectives.hpp"
 #include "replay/chakra_export.hpp"
 
 namespace perfmodel {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "match_collectives.hpp"
+#include "record/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {

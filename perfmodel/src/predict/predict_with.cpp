@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "explain_job.hpp"
-#include "invariants.hpp"
 #include "lin_traversal.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "pipeline.hpp"
+#include "program/invariants.hpp"
 
 namespace perfmodel {
 

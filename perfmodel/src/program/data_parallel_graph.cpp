@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {

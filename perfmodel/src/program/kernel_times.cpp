@@ -11,7 +11,7 @@
 #include "core/call_waits.hpp"
 #include "overheads/host_chain.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
-#include "replay/device_starts.hpp"
+#include "record/device_starts.hpp"
 
 namespace perfmodel {
 namespace {

@@ -8,7 +8,7 @@
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {

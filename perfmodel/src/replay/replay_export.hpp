@@ -5,7 +5,7 @@
 
 #include "perfmodel/detail/job_timeline.hpp"
 #include "perfmodel/graph/chakra.hpp"
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 #include "replay_tasks.hpp"
 
 namespace perfmodel {

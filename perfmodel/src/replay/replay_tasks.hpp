@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "core/call_waits.hpp"
-#include "device_starts.hpp"
 #include "perfmodel/detail/replay_options.hpp"
 #include "perfmodel/detail/schedule.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "record/device_starts.hpp"
 
 namespace perfmodel {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "perfmodel/trace_analysis.hpp"
-#include "predict/match_collectives.hpp"
+#include "record/match_collectives.hpp"
 #include "trace/trace_selection.hpp"
 
 namespace perfmodel {

@@ -8,7 +8,7 @@
 
 #include "../../scratch.hpp"
 #include "../accuracy_support.hpp"
-#include "price/graph_latency.hpp"
+#include "tables/graph_latency.hpp"
 #include "training/train.hpp"
 
 namespace perfmodel {

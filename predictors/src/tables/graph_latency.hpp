@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tables/kernel_table.hpp"
+#include "kernel_table.hpp"
 
 /// Latency of whole models from NeuSight's operator graphs: which kernels run how often, and what
 /// of it overlaps.

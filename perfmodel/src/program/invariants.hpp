@@ -9,7 +9,7 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
-#include "program/program_tasks.hpp"
+#include "program_tasks.hpp"
 
 /// What holds of every prediction and every replay, whatever was asked. Where it does not, this
 /// library is wrong and not its input: the error's message begins with "bug: " and names the op.

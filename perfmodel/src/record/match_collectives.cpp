@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "overheads/statistics.hpp"
+#include "base/statistics.hpp"
 #include "perfmodel/graph/detail/collective_name.hpp"
 
 namespace perfmodel {
