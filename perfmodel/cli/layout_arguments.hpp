@@ -3,17 +3,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "layout/layout_request.hpp"
+#include "layout/layout_fields.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/result.hpp"
 #include "terminal/cli11.hpp"
 
 namespace perfmodel::cli {
 
-/// What all commands of `layout` take.
-struct LayoutArguments : LayoutRequest {
+/// What all commands of `layout` take. Parts of a layout stand in `lists`, one value or several.
+struct LayoutArguments : LayoutAsk {
   LayoutArguments() {
     reads_files = true;
     precision = "bf16";
@@ -22,18 +21,9 @@ struct LayoutArguments : LayoutRequest {
     grad_dtype = "fp32";
   }
 
+  LayoutLists lists;
   std::string gpu, topology;
-  std::optional<std::int64_t> world;
   double host_scale = 1;
-
-  // A layout, or what a search may take; empty: all.
-  std::vector<std::int64_t> dp, tp, pp, vp, cp, ep, micro_batch;
-  std::optional<std::int64_t> etp;
-  std::string context;
-  std::optional<bool> context_balanced, overlap_experts;
-  std::vector<std::string> zero, recompute;
-  std::optional<bool> sequence_parallel;
-  std::vector<std::string> schedule;  // empty: 1f1b
   bool searched_stages = false;
 
   std::string collectives;      // file of a network that ASTRA-sim's rules price

@@ -138,51 +138,41 @@ void warn_of_flags(const CsvFile& rows) {
   warn(fmt::format("the table has no column {}: taken as 1", fmt::join(missing, ", ")));
 }
 
+bool is_given(const LayoutArguments& arguments, const LayoutField& field) {
+  const auto in_list = [&](auto list) {
+    if constexpr (std::is_same_v<decltype(list), std::monostate>) {
+      return false;
+    } else {
+      return !(arguments.lists.*list).empty();
+    }
+  };
+  const auto in_member = [&](auto member) {
+    const auto& value = arguments.*member;
+    if constexpr (std::is_same_v<decltype(value), const std::string&>) {
+      return !value.empty();
+    } else if constexpr (std::is_same_v<decltype(value), const double&>) {
+      return value != 0;
+    } else {
+      return value.has_value();
+    }
+  };
+  return std::visit(in_list, field.list) || std::visit(in_member, field.member);
+}
+
 // Flags that the rows' columns stand for would be ignored.
 Result<void> refuse_row_flags(const LayoutArguments& arguments) {
-  const std::pair<std::string_view, bool> flags[] = {
-      {"--layers", arguments.layers.has_value()},
-      {"--hidden", arguments.hidden.has_value()},
-      {"--heads", arguments.heads.has_value()},
-      {"--kv-heads", arguments.kv_heads.has_value()},
-      {"--feed-forward", arguments.feed_forward.has_value()},
-      {"--vocabulary", arguments.vocabulary.has_value()},
-      {"--positions", arguments.positions.has_value()},
-      {"--gated", arguments.gated.has_value()},
-      {"--tied", arguments.tied.has_value()},
-      {"--world", arguments.world.has_value()},
-      {"--dp", !arguments.dp.empty()},
-      {"--tp", !arguments.tp.empty()},
-      {"--pp", !arguments.pp.empty()},
-      {"--vp", !arguments.vp.empty()},
-      {"--cp", !arguments.cp.empty()},
-      {"--ep", !arguments.ep.empty()},
-      {"--etp", arguments.etp.has_value()},
-      {"--context", !arguments.context.empty()},
-      {"--no-context-balanced", arguments.context_balanced.has_value()},
-      {"--overlap-experts", arguments.overlap_experts.has_value()},
-      {"--experts", arguments.experts.has_value()},
-      {"--top-k", arguments.top_k.has_value()},
-      {"--expert-hidden", arguments.expert_hidden.has_value()},
-      {"--shared-hidden", arguments.shared_hidden.has_value()},
-      {"--dense-layers", arguments.dense_layers.has_value()},
-      {"--head-width", arguments.head_width.has_value()},
-      {"--next-tokens", arguments.next_tokens.has_value()},
-      {"--micro-batch", !arguments.micro_batch.empty()},
-      {"--zero", !arguments.zero.empty()},
-      {"--recompute", !arguments.recompute.empty()},
-      {"--sequence-parallel", arguments.sequence_parallel.has_value()},
-      {"--schedule", !arguments.schedule.empty()},
-      {"--stages searched", arguments.searched_stages},
-      {"--measured-layout", !arguments.measured_layout.empty()},
-      {"--json", arguments.json}};
-  for (const auto& [flag, given] : flags) {
-    if (!given) continue;
+  const auto refuse = [](const std::string& flag) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected models and layouts in the table's columns, found {} beside "
                             "--table",
                             flag));
+  };
+  for (const LayoutField& field : layout_fields()) {
+    if (field.is_of_row && is_given(arguments, field)) return refuse(flag_of(field.name));
   }
+  if (arguments.searched_stages) return refuse("--stages searched");
+  if (!arguments.measured_layout.empty()) return refuse("--measured-layout");
+  if (arguments.json) return refuse("--json");
   return {};
 }
 

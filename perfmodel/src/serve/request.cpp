@@ -23,56 +23,9 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostLayouts = 1000;
 
 // What a layout is asked about, whether one is named or searched for.
-const std::vector<std::string_view>& layout_keys() {
-  static const std::vector<std::string_view> keys = {"gpu",
-                                                     "topology",
-                                                     "host_scale",
-                                                     "software",
-                                                     "model",
-                                                     "layers",
-                                                     "hidden",
-                                                     "heads",
-                                                     "kv_heads",
-                                                     "feed_forward",
-                                                     "vocabulary",
-                                                     "positions",
-                                                     "gated",
-                                                     "tied",
-                                                     "sequence",
-                                                     "global_batch",
-                                                     "precision",
-                                                     "attention",
-                                                     "optimizer",
-                                                     "grad_dtype",
-                                                     "dropout",
-                                                     "world",
-                                                     "dp",
-                                                     "tp",
-                                                     "pp",
-                                                     "vp",
-                                                     "micro_batch",
-                                                     "zero",
-                                                     "recompute",
-                                                     "sequence_parallel",
-                                                     "schedule",
-                                                     "cp",
-                                                     "ep",
-                                                     "etp",
-                                                     "context",
-                                                     "experts",
-                                                     "top_k",
-                                                     "expert_hidden",
-                                                     "shared_hidden",
-                                                     "dense_layers",
-                                                     "head_width",
-                                                     "next_tokens",
-                                                     "lora",
-                                                     "lora_on",
-                                                     "frozen_bits",
-                                                     "expert_imbalance",
-                                                     "expert_capacity",
-                                                     "context_balanced",
-                                                     "overlap_experts"};
+std::vector<std::string_view> layout_keys() {
+  std::vector<std::string_view> keys = {"gpu", "topology", "host_scale", "model"};
+  for (const LayoutField& field : layout_fields()) keys.push_back(field.name);
   return keys;
 }
 std::vector<std::string_view> layout_rank_keys() {
@@ -199,16 +152,15 @@ class LineReader {
     if (key == "objective") return text(key, value, request_.objective);
     if (key == "memory_limit_gb") return factor(key, value, request_.memory_limit_gb);
     if (key == "time_budget_s") return factor(key, value, request_.time_budget_s);
-    if (auto* to = layout_count(key)) return integer(key, value, kMaxSize, *to);
-    if (auto* to = layout_text(key)) return text(key, value, *to);
-    if (auto* to = layout_flag(key)) return flag(key, value, *to);
+    if (key == "model") return text(key, value, request_.layout.model);
+    if (const LayoutField* field = find_layout_field(key)) {
+      return std::visit([&](auto member) { return take(key, value, request_.layout.*member); },
+                        field->member);
+    }
     if (key == "command") return text(key, value, request_.asked.command);
     if (key == "arguments") return raw(key, value, json_type::array, request_.asked.arguments);
     if (key == "options") return raw(key, value, json_type::object, request_.asked.options);
     if (key == "files") return raw(key, value, json_type::object, request_.asked.files);
-    if (key == "expert_imbalance") return amount(key, value, request_.job.expert_imbalance);
-    if (key == "expert_capacity") return amount(key, value, request_.job.expert_capacity);
-    if (key == "dropout") return share(key, value, request_.job.dropout);
     if (key == "top") return integer(key, value, kMostLayouts, request_.top);
     if (key == "keep_ops") {
       if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
@@ -218,60 +170,22 @@ class LineReader {
     return simdjson::SUCCESS;
   }
 
-  std::optional<std::int64_t>* layout_count(std::string_view key) {
-    LayoutRequest& job = request_.job;
-    LayoutParts& parts = request_.parts;
-    const std::pair<std::string_view, std::optional<std::int64_t>*> counts[] = {
-        {"hidden", &job.hidden},
-        {"heads", &job.heads},
-        {"kv_heads", &job.kv_heads},
-        {"feed_forward", &job.feed_forward},
-        {"vocabulary", &job.vocabulary},
-        {"positions", &job.positions},
-        {"global_batch", &job.global_batch},
-        {"dp", &parts.dp},
-        {"tp", &parts.tp},
-        {"pp", &parts.pp},
-        {"vp", &parts.vp},
-        {"micro_batch", &parts.micro_batch},
-        {"cp", &parts.cp},
-        {"ep", &parts.ep},
-        {"etp", &parts.etp},
-        {"experts", &job.experts},
-        {"top_k", &job.top_k},
-        {"expert_hidden", &job.expert_hidden},
-        {"shared_hidden", &job.shared_hidden},
-        {"dense_layers", &job.dense_layers},
-        {"head_width", &job.head_width},
-        {"next_tokens", &job.next_tokens},
-        {"lora", &job.lora},
-        {"frozen_bits", &job.frozen_bits}};
-    for (const auto& [name, to] : counts) {
-      if (name == key) return to;
-    }
-    return nullptr;
+  simdjson::error_code take(std::string_view key, ondemand::value& value,
+                            std::optional<std::int64_t>& to) {
+    return integer(key, value, kMaxSize, to);
   }
-  std::string* layout_text(std::string_view key) {
-    LayoutRequest& job = request_.job;
-    LayoutParts& parts = request_.parts;
-    const std::pair<std::string_view, std::string*> texts[] = {
-        {"model", &job.model},           {"software", &job.software},
-        {"precision", &job.precision},   {"attention", &job.attention},
-        {"grad_dtype", &job.grad_dtype}, {"zero", &parts.zero},
-        {"recompute", &parts.recompute}, {"schedule", &parts.schedule},
-        {"context", &parts.context},     {"lora_on", &job.lora_on}};
-    for (const auto& [name, to] : texts) {
-      if (name == key) return to;
-    }
-    return nullptr;
+  simdjson::error_code take(std::string_view key, ondemand::value& value, std::string& to) {
+    return text(key, value, to);
   }
-  std::optional<bool>* layout_flag(std::string_view key) {
-    if (key == "gated") return &request_.job.gated;
-    if (key == "tied") return &request_.job.tied;
-    if (key == "sequence_parallel") return &request_.parts.sequence_parallel;
-    if (key == "context_balanced") return &request_.parts.context_balanced;
-    if (key == "overlap_experts") return &request_.parts.overlap_experts;
-    return nullptr;
+  simdjson::error_code take(std::string_view key, ondemand::value& value, std::optional<bool>& to) {
+    return flag(key, value, to);
+  }
+  simdjson::error_code take(std::string_view key, ondemand::value& value,
+                            std::optional<double>& to) {
+    return amount(key, value, to);
+  }
+  simdjson::error_code take(std::string_view key, ondemand::value& value, double& to) {
+    return share(key, value, to);
   }
 
   simdjson::error_code flag(std::string_view key, ondemand::value& value, std::optional<bool>& to) {
@@ -463,10 +377,11 @@ class LineReader {
 
   // Keys that graphs have too.
   void share_with_job() {
-    if (request_.model.layers > 0) request_.job.layers = request_.model.layers;
-    if (request_.model.sequence > 0) request_.job.sequence = request_.model.sequence;
-    request_.job.optimizer = request_.model.optimizer;
-    if (request_.world > 0) request_.parts.world = request_.world;
+    LayoutAsk& layout = request_.layout;
+    if (request_.model.layers > 0) layout.layers = request_.model.layers;
+    if (request_.model.sequence > 0) layout.sequence = request_.model.sequence;
+    layout.optimizer = request_.model.optimizer;
+    if (request_.world > 0) layout.world = request_.world;
   }
 
   std::string& line_;

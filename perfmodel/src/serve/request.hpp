@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "layout/layout_request.hpp"
+#include "layout/layout_fields.hpp"
 #include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/build_model.hpp"
 
@@ -54,8 +54,8 @@ struct Request {
   std::optional<ParallelStrategy> strategy;
   double interference = 1, host_scale = 1, device_scale = 1, measured_us = 0;
   bool keep_ops = false;
-  LayoutRequest job;  ///< of layout and layout_rank
-  LayoutParts parts;  ///< the layout, or what a search keeps to
+  LayoutAsk
+      layout;  ///< of layout and layout_rank: the job and the layout, or what a search keeps to
   std::int64_t top = 10;
   std::string allow, objective;  ///< of optimize: "precision,fusion"; "step"
   double memory_limit_gb = 0;    ///< 0: what the GPU has

@@ -264,7 +264,7 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
     const auto known = TopologyCatalog::builtin().named(request.topology);
     if (!known) return Unexpected{known.error()};
   }
-  if (request.job.software.find_first_of("/.") != std::string::npos) {
+  if (request.layout.software.find_first_of("/.") != std::string::npos) {
     return fail(ErrorCode::kUnknownName, "software: expected a known name, found another");
   }
   const std::string key =
@@ -281,9 +281,9 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
 }
 
 Result<Json> Service::State::layout(const Request& request) {
-  const auto question = layout_question(request.job);
+  const auto question = layout_question(request.layout);
   if (!question) return Unexpected{question.error()};
-  const auto parts = layout_of(request.parts);
+  const auto parts = layout_of(request.layout);
   if (!parts) return Unexpected{parts.error()};
   const auto pricer = layout_pricer(request);
   if (!pricer) return Unexpected{pricer.error()};
@@ -293,9 +293,9 @@ Result<Json> Service::State::layout(const Request& request) {
 }
 
 Result<Json> Service::State::layout_rank(const Request& request, std::stop_token cancel) {
-  const auto question = layout_question(request.job);
+  const auto question = layout_question(request.layout);
   if (!question) return Unexpected{question.error()};
-  const auto space = layout_space(request.parts);
+  const auto space = layout_space(request.layout);
   if (!space) return Unexpected{space.error()};
   const auto pricer = layout_pricer(request);
   if (!pricer) return Unexpected{pricer.error()};
