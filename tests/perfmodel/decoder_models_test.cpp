@@ -1,12 +1,15 @@
 // Known decoders and config.json files.
 #include "perfmodel/detail/decoder_models.hpp"
 #include "../scratch.hpp"
+#include "core/decoder_table.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 namespace perfmodel {
@@ -31,6 +34,46 @@ TEST(DecoderNames, HaveTheParametersOfTheirModels) {
 TEST(DecoderNames, UnknownOnesNameTheNearest) {
   EXPECT_THAT(find_decoder("llama3-71b").error().message, HasSubstr("llama3-70b"));
   for (std::string_view name : decoder_names()) EXPECT_TRUE(find_decoder(name)) << name;
+}
+
+template <class Config>
+void expect_sizes(const DecoderRow& row, const Result<Config>& preset) {
+  ASSERT_TRUE(preset) << row.name;
+  EXPECT_EQ(preset->name, row.name);
+  EXPECT_EQ(preset->layers, row.layers) << row.name;
+  EXPECT_EQ(preset->hidden, row.hidden) << row.name;
+  EXPECT_EQ(preset->heads, row.heads) << row.name;
+  EXPECT_EQ(preset->feed_forward, row.feed_forward) << row.name;
+  EXPECT_EQ(preset->vocabulary, row.vocabulary) << row.name;
+  EXPECT_EQ(preset->sequence, row.sequence) << row.name;
+}
+
+TEST(DecoderTable, ReachesEachCommandThatARowNames) {
+  std::map<std::string_view, std::vector<std::string_view>> presets = {
+      {"gpt", gpt_presets()}, {"llama", llama_presets()}, {"opt", opt_presets()}};
+  std::vector<std::string_view> in_layout;
+  std::size_t built = 0;
+  for (const DecoderRow& row : decoder_rows()) {
+    EXPECT_TRUE(row.layout || row.build > 0) << row.name;
+    if (row.layout) {
+      in_layout.push_back(row.name);
+      const auto found = find_decoder(row.name);
+      ASSERT_TRUE(found) << row.name;
+      EXPECT_EQ(found->model.name, row.name);
+      EXPECT_EQ(found->model.feed_forward, row.feed_forward) << row.name;
+      EXPECT_EQ(found->sequence, row.sequence) << row.name;
+    }
+    if (row.build == 0) continue;
+    ++built;
+    const auto place = static_cast<std::size_t>(row.build);
+    ASSERT_LE(place, presets[row.family].size()) << row.name;
+    EXPECT_EQ(presets[row.family][place - 1], row.name);
+    if (row.family == "gpt") expect_sizes(row, gpt_preset(row.name));
+    if (row.family == "llama") expect_sizes(row, llama_preset(row.name));
+    if (row.family == "opt") expect_sizes(row, opt_preset(row.name));
+  }
+  EXPECT_EQ(decoder_names(), in_layout);
+  EXPECT_EQ(built, presets["gpt"].size() + presets["llama"].size() + presets["opt"].size());
 }
 
 class DecoderConfigFile : public testing::Test {

@@ -1,7 +1,6 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -176,41 +175,17 @@ class GptBuilder {
   NormWeights norm_;
 };
 
-struct GptSize {
-  std::string_view name;
-  std::int64_t layers, hidden, heads, positions;
-};
-// gpt3-xl and gpt3-2.7b as NeuSight (ASPLOS 2025) configured GPT2LMHeadModel. Table 2.1 of the
-// paper of GPT-3 gives its XL 24 heads of 128 in a width of 2,048, which no model can have;
-// NeuSight took the heads, so its width is 3,072.
-constexpr std::array<GptSize, 7> kGptSizes = {{{"gpt2", 12, 768, 12, 1024},
-                                               {"gpt2-medium", 24, 1024, 16, 1024},
-                                               {"gpt2-large", 36, 1280, 20, 1024},
-                                               {"gpt2-xl", 48, 1600, 25, 1024},
-                                               {"gpt3-xl", 24, 3072, 24, 2048},
-                                               {"gpt3-2.7b", 32, 2560, 32, 2048},
-                                               {"gpt3-175b", 96, 12288, 96, 2048}}};
-
 }  // namespace
 
-std::vector<std::string_view> gpt_presets() { return preset_names(kGptSizes); }
+std::vector<std::string_view> gpt_presets() { return decoder_presets("gpt"); }
 
 Result<GptConfig> gpt_preset(std::string_view name) {
-  for (const GptSize& size : kGptSizes) {
-    if (size.name != name) continue;
-    GptConfig config;
-    config.name = name;
-    config.layers = size.layers;
-    config.hidden = size.hidden;
-    config.heads = size.heads;
-    config.feed_forward = 4 * size.hidden;
-    config.vocabulary = 50257;
-    config.positions = size.positions;
-    config.sequence = size.positions;
-    config.batch = 1;
-    return config;
-  }
-  return unknown_preset("a GPT preset", name, gpt_presets());
+  GptConfig config;
+  const auto row = take_decoder(config, "gpt", "a GPT preset", name);
+  if (!row) return Unexpected{row.error()};
+  config.positions = row->sequence;
+  config.tied = row->tied;
+  return config;
 }
 
 void set_sequence(GptConfig& config, std::int64_t tokens) {

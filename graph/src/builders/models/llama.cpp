@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -213,20 +212,6 @@ class LlamaBuilder {
   LinearWeights head_;
 };
 
-struct LlamaSize {
-  std::string_view name;
-  std::int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence;
-  std::int64_t experts = 0;
-};
-constexpr std::array<LlamaSize, 7> kLlamaSizes = {
-    {{"llama-small", 12, 768, 12, 12, 2048, 32000, 1024},
-     {"tinyllama-1.1b", 22, 2048, 32, 4, 5632, 32000, 2048},
-     {"llama-7b", 32, 4096, 32, 32, 11008, 32000, 2048},
-     {"llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096},
-     {"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192},
-     {"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 4096, 8},
-     {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32768, 4096, 8}}};
-
 Result<void> check(const LlamaConfig& config) {
   if (auto good = check_transformer(config); !good) return good;
   if (auto good = check_next_token(config); !good) return good;
@@ -260,26 +245,18 @@ Result<void> check(const LlamaConfig& config) {
 
 }  // namespace
 
-std::vector<std::string_view> llama_presets() { return preset_names(kLlamaSizes); }
+std::vector<std::string_view> llama_presets() { return decoder_presets("llama"); }
 
 Result<LlamaConfig> llama_preset(std::string_view name) {
-  for (const LlamaSize& size : kLlamaSizes) {
-    if (size.name != name) continue;
-    LlamaConfig config;
-    config.name = name;
-    config.layers = size.layers;
-    config.hidden = size.hidden;
-    config.heads = size.heads;
-    config.kv_heads = size.kv_heads;
-    config.feed_forward = size.feed_forward;
-    config.vocabulary = size.vocabulary;
-    config.sequence = size.sequence;
-    config.experts.experts = size.experts;
-    config.batch = 1;
-    config.dropout = 0;
-    return config;
-  }
-  return unknown_preset("a Llama preset", name, llama_presets());
+  LlamaConfig config;
+  const auto row = take_decoder(config, "llama", "a Llama preset", name);
+  if (!row) return Unexpected{row.error()};
+  config.kv_heads = row->kv_heads;
+  config.tied = row->tied;
+  config.experts.experts = row->extras.experts.experts;
+  config.experts.top_k = row->extras.experts.top_k;
+  config.dropout = 0;
+  return config;
 }
 
 Result<ExecutionGraph> build_llama(const LlamaConfig& config) {

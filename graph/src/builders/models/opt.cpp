@@ -1,6 +1,5 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -153,35 +152,16 @@ class OptBuilder {
   std::vector<OptLayer> layers_;
 };
 
-struct OptSize {
-  std::string_view name;
-  std::int64_t layers, hidden, heads;
-};
-constexpr std::array<OptSize, 4> kOptSizes = {{{"opt-125m", 12, 768, 12},
-                                               {"opt-1.3b", 24, 2048, 32},
-                                               {"opt-2.7b", 32, 2560, 32},
-                                               {"opt-6.7b", 32, 4096, 32}}};
-
 }  // namespace
 
-std::vector<std::string_view> opt_presets() { return preset_names(kOptSizes); }
+std::vector<std::string_view> opt_presets() { return decoder_presets("opt"); }
 
 Result<OptConfig> opt_preset(std::string_view name) {
-  for (const OptSize& size : kOptSizes) {
-    if (size.name != name) continue;
-    OptConfig config;
-    config.name = name;
-    config.layers = size.layers;
-    config.hidden = size.hidden;
-    config.heads = size.heads;
-    config.feed_forward = 4 * size.hidden;
-    config.vocabulary = 50272;
-    config.positions = 2048;
-    config.sequence = 2048;
-    config.batch = 1;
-    return config;
-  }
-  return unknown_preset("an OPT preset", name, opt_presets());
+  OptConfig config;
+  const auto row = take_decoder(config, "opt", "an OPT preset", name);
+  if (!row) return Unexpected{row.error()};
+  config.positions = row->sequence;
+  return config;
 }
 
 Result<ExecutionGraph> build_opt(const OptConfig& config) {

@@ -127,6 +127,27 @@ TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, boo
   return cross_entropy(tape, rows, view(tape, labels, {-1}), label_smoothing);
 }
 
+std::vector<std::string_view> decoder_presets(std::string_view family) {
+  return preset_names(built_decoders(family));
+}
+
+Result<DecoderRow> take_decoder(TransformerConfig& config, std::string_view family,
+                                std::string_view what, std::string_view name) {
+  for (const DecoderRow& row : built_decoders(family)) {
+    if (row.name != name) continue;
+    config.name = name;
+    config.layers = row.layers;
+    config.hidden = row.hidden;
+    config.heads = row.heads;
+    config.feed_forward = row.feed_forward;
+    config.vocabulary = row.vocabulary;
+    config.sequence = row.sequence;
+    config.batch = 1;
+    return row;
+  }
+  return unknown_preset(what, name, decoder_presets(family));
+}
+
 Result<void> check_transformer(const TransformerConfig& config) {
   const std::array<std::pair<std::string_view, std::int64_t>, 7> sizes = {
       {{"batch", config.batch},

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "config_checks.hpp"
+#include "core/decoder_table.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/result.hpp"
 #include "training_step.hpp"
@@ -53,6 +54,13 @@ TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention atten
 /// is to predict the next one, and the last score goes unused.
 TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted,
                      double label_smoothing = 0);
+
+/// The names of the decoders of a family that have presets.
+std::vector<std::string_view> decoder_presets(std::string_view family);
+/// Gives a config a batch of 1 and the sizes of a preset that all transformers have; the rest is in
+/// the row. Errors: an unknown name (`what` says what was expected).
+Result<DecoderRow> take_decoder(TransformerConfig& config, std::string_view family,
+                                std::string_view what, std::string_view name);
 
 /// Errors of sizes that no model can have: not positive, hidden not a multiple of heads, more
 /// activations or weights than 2^60.

@@ -4,6 +4,16 @@
 
 namespace perfmodel {
 
+/// Feed-forward layers of several experts, of which each token takes a few.
+struct DecoderExperts {
+  std::int64_t experts = 0;  ///< routed ones of a layer; 0: layers are dense
+  std::int64_t top_k = 2;    ///< of a token
+  std::int64_t hidden = 0;   ///< width inside of one; 0: `feed_forward`
+  std::int64_t shared = 0;   ///< width inside of the expert that takes every token; 0: none
+  std::int64_t input = 0;    ///< width that routed experts see (LatentMoE); 0: that of the model
+  std::int64_t dense_layers = 0;  ///< first layers, which are dense
+};
+
 /// Attention through a latent vector per token (DeepSeek-V2, Liu et al. 2024, section 2.1): queries
 /// and keys with values come from narrow projections; a part of each head turns with its position.
 struct LatentAttentionSizes {

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/detail/decoder_sizes.hpp"
+
+namespace perfmodel {
+
+/// What few models have; the members mean what those of `DecoderModel` do.
+struct DecoderExtras {
+  bool gated = true;
+  std::int64_t head_width = 0;
+  DecoderExperts experts = {};
+  LatentAttentionSizes latent = {};
+  std::int64_t state_layers = 0, attention_layers = 0;
+  StateSpaceSizes states = {};
+  std::int64_t window = 0, windowed_layers = 0;
+  bool sinks = false;
+  std::int64_t next_tokens = 0;
+};
+
+/// A row of data/decoders.csv, which says what its columns are.
+struct DecoderRow {
+  std::string_view name, family;
+  std::int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence;
+  bool tied, layout;
+  int build;
+  DecoderExtras extras;
+};
+
+/// All rows, compiled in: no caller needs the data folder.
+std::span<const DecoderRow> decoder_rows();
+/// The presets of `build FAMILY`, in the order of its lists.
+std::vector<DecoderRow> built_decoders(std::string_view family);
+
+}  // namespace perfmodel
