@@ -19,7 +19,7 @@ TensorRef onednn_tensor(GraphBuilder& graph, DType dtype, const Shape& shape) {
 TensorRef onednn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef bias,
                              const Conv2d& conv, const Shape& out_shape) {
   PERFMODEL_CHECK(!conv.transposed);
-  graph.begin_op("aten::mkldnn_convolution",
+  graph.begin_op(convolution_op(ConvolutionBackend::kOneDnn),
                  {x, weight, bias, conv.padding, conv.stride, conv.dilation, conv.groups});
   empty(graph, graph.dtype(x), {0});
   const TensorRef out = onednn_tensor(graph, graph.dtype(x), out_shape);
@@ -27,26 +27,35 @@ TensorRef onednn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight,
   return out;
 }
 
-// cuDNN leaves the bias to an addition.
-TensorRef cudnn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef bias,
-                            const Conv2d& conv, const Shape& out_shape) {
+TensorRef gpu_convolution(GraphBuilder& graph, ConvolutionBackend backend, TensorRef x,
+                          TensorRef weight, TensorRef bias, const Conv2d& conv,
+                          const Shape& out_shape) {
   const TensorRef out = graph.new_tensor(graph.dtype(x), out_shape);
-  if (conv.transposed) {
-    graph.leaf_op("aten::cudnn_convolution_transpose",
-                  {x, weight, conv.padding, Shape{0, 0}, conv.stride, conv.dilation, conv.groups,
-                   false, false, true},
-                  {out});
-  } else {
-    graph.leaf_op(
-        "aten::cudnn_convolution",
-        {x, weight, conv.padding, conv.stride, conv.dilation, conv.groups, false, false, true},
-        {out});
-  }
-  if (graph.dtype(bias) != DType::kUnknown) {
-    const TensorRef each = reshape(graph, bias, {1, out_shape[1], 1, 1});
-    add_(graph, out, each);
-  }
+  call_convolution(graph, backend,
+                   {.x = x,
+                    .weight = weight,
+                    .bias = bias,
+                    .out = out,
+                    .stride = conv.stride,
+                    .padding = conv.padding,
+                    .dilation = conv.dilation,
+                    .output_padding = Shape{0, 0},
+                    .groups = conv.groups,
+                    .bias_shape = {1, out_shape[1], 1, 1}});
   return out;
+}
+
+ConvolutionBackend backend_of(const GraphBuilder& graph, TensorRef x, TensorRef weight,
+                              const Conv2d& conv) {
+  using Device = ConvolutionFacts::Device;
+  return convolution_backend({.device = graph.pytorch().on_gpu() ? Device::kNvidia : Device::kCpu,
+                              .dtype = graph.dtype(x),
+                              .input = graph.shape(x),
+                              .weight = graph.shape(weight),
+                              .stride = conv.stride,
+                              .dilation = conv.dilation,
+                              .groups = conv.groups,
+                              .transposed = conv.transposed});
 }
 
 Shape output_shape(const GraphBuilder& graph, TensorRef x, TensorRef weight, const Conv2d& conv) {
@@ -77,14 +86,9 @@ Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, W
 Gradients cudnn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef gradient,
                           Wanted wanted) {
   Gradients made;
-  if (!graph.pytorch().before(2, 1)) {  // into the order of its axes that cuDNN works in
-    to_contiguous(graph, gradient);
-  }
   if (wanted.x) made.x = like(graph, x);  // allocated without an op
-  if (wanted.weight) {
-    made.weight = like(graph, weight);
-    allocate(graph, made.weight, {.order = true});
-  }
+  if (wanted.weight) made.weight = like(graph, weight);
+  begin_library_gradients(graph, gradient, made.weight);
   if (wanted.bias) made.bias = sum(graph, gradient, {0, 2, 3}, false);
   return made;
 }
@@ -99,6 +103,42 @@ Shape convolved_size(const Shape& size, const Shape& kernel, const Conv2d& conv)
                                   : (size[i] + 2 * conv.padding[i] - window) / conv.stride[i] + 1);
   }
   return out;
+}
+
+void call_convolution(GraphBuilder& graph, ConvolutionBackend backend,
+                      const ConvolutionCall& call) {
+  using enum ConvolutionBackend;
+  PERFMODEL_CHECK(backend != kOneDnn);
+  const std::string_view op = convolution_op(backend);
+  std::vector<Value> inputs = {call.x, call.weight};
+  const auto add_bias = [&] {
+    inputs.emplace_back(call.bias.exists() ? call.bias : graph.undefined());
+  };
+  if (backend == kDepthwise2d || backend == kDepthwise3d) {
+    const Shape& weight = graph.shape(call.weight);
+    inputs.emplace_back(Shape(weight.begin() + 2, weight.end()));
+    add_bias();
+    inputs.insert(inputs.end(), {call.stride, call.padding, call.dilation});
+    return graph.leaf_op(op, std::move(inputs), {call.out});
+  }
+  const bool cudnn = backend == kCudnn || backend == kCudnnTransposed;
+  if (!cudnn) add_bias();
+  inputs.push_back(call.padding);
+  if (backend == kCudnnTransposed || backend == kMiopenTransposed) {
+    inputs.push_back(call.output_padding);
+  }
+  inputs.insert(inputs.end(), {call.stride, call.dilation, Value(call.groups),
+                               Value(call.benchmark), Value(call.deterministic)});
+  if (cudnn) inputs.emplace_back(call.allow_tf32);
+  graph.leaf_op(op, std::move(inputs), {call.out});
+  if (!cudnn || !call.bias.exists()) return;
+  const TensorRef each = reshape(graph, call.bias, call.bias_shape);
+  add_(graph, call.out, each);
+}
+
+void begin_library_gradients(GraphBuilder& graph, TensorRef gradient, TensorRef weight_gradient) {
+  if (!graph.pytorch().before(2, 1)) to_contiguous(graph, gradient);
+  if (weight_gradient.exists()) allocate(graph, weight_gradient, {.order = true});
 }
 
 TensorRef conv2d(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias,
@@ -125,8 +165,10 @@ TensorRef conv2d(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bi
   for (bool flag : {false, false, true, true}) arguments.emplace_back(flag);
   graph.begin_op("aten::_convolution", arguments);
   const Shape shape = output_shape(graph, x, weight, conv);
-  const TensorRef out = on_gpu ? cudnn_convolution(graph, x, weight, passed, conv, shape)
-                               : onednn_convolution(graph, x, weight, passed, conv, shape);
+  const ConvolutionBackend backend = backend_of(graph, x, weight, conv);
+  const TensorRef out = backend == ConvolutionBackend::kOneDnn
+                            ? onednn_convolution(graph, x, weight, passed, conv, shape)
+                            : gpu_convolution(graph, backend, x, weight, bias, conv, shape);
   for (int i = 0; i < 3; ++i) graph.end_op({out});
 
   std::vector<TensorRef> inputs = {x, weight};
