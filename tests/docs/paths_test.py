@@ -22,7 +22,7 @@ def is_there(pattern):
 
 
 def main():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     missing, looked = [], 0
     for page in pages:
         for number, line in enumerate(page.read_text().split("\n"), 1):

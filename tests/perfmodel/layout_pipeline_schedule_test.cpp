@@ -34,7 +34,8 @@ PipelineEnds ends_of(PipelineSchedule schedule, std::int64_t p, std::int64_t v, 
 std::int64_t live_chunks(PipelineSchedule schedule, std::int64_t p, std::int64_t v, std::int64_t m,
                          std::int64_t stage) {
   std::int64_t live = 0, peak = 0;
-  for (const PipelineOp& op : pipeline_order(schedule, p, v, m, stage).value()) {
+  const auto order = pipeline_order(schedule, p, v, m, stage);
+  for (const PipelineOp& op : *order) {
     live += op.backward ? -1 : 1;
     peak = std::max(peak, live);
   }

@@ -114,7 +114,8 @@ TEST(LiveChunks, AreThoseOfTheSchedules) {
                                                              : PipelineSchedule::k1F1B;
       for (std::int64_t stage = 0; stage < p; ++stage) {
         std::int64_t live = 0, peak = 0;
-        for (const auto& op : parallel::pipeline_order(schedule, p, v, m, stage).value()) {
+        const auto ops = parallel::pipeline_order(schedule, p, v, m, stage);
+        for (const auto& op : *ops) {
           live += op.backward ? -1 : 1;
           peak = std::max(peak, live);
         }
