@@ -195,7 +195,7 @@ Result<void> write_built_graph(const CLI::App& app, const BuildArguments& argume
   list.row("graph", arguments.output + " (built)");
   list.row("model", facts.model);
   for (const auto& [label, text] : facts.lines) list.row(label, text);
-  list.row("parameters", grouped(static_cast<std::size_t>(size.parameters)));
+  list.row("parameters", grouped(size.parameters));
   if (!arguments.rewrites.empty()) {
     list.row("rewritten by", fmt::format("{}", fmt::join(names(arguments.rewrites), " ")));
   }

@@ -42,7 +42,7 @@ Result<void> run_build_dlrm(const CLI::App& app, const DlrmArguments& arguments)
   ModelFacts facts;
   facts.model = config->name;
   facts.lines = {
-      {"batch", grouped(static_cast<std::size_t>(config->batch))},
+      {"batch", grouped(config->batch)},
       {"bottom MLP", dashed(config->bottom_mlp)},
       {"top MLP", fmt::format("{}-{}", interaction_width(*config), dashed(config->top_mlp))},
       {"tables",

@@ -37,7 +37,7 @@ Result<void> run_build_gpt(const CLI::App& app, const GptArguments& arguments) {
   const auto graph = build_gpt(*config);
   if (!graph) return Unexpected{graph.error()};
   ModelFacts facts = transformer_facts(*config);
-  facts.lines.emplace_back("positions", grouped(static_cast<std::size_t>(config->positions)));
+  facts.lines.emplace_back("positions", grouped(config->positions));
   facts.lines.emplace_back("activation", arguments.activation);
   facts.keys["positions"] = config->positions;
   facts.keys["activation"] = arguments.activation;

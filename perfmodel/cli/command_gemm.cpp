@@ -65,8 +65,7 @@ Result<GemmCalibration> calibrate_gemm(const std::string& file, tiles::TileSpace
   report.warnings.insert(report.warnings.end(), table->warnings.begin(), table->warnings.end());
   std::vector<tiles::MeasuredProduct> products;
   for (const KernelRow& row : table->rows) {
-    const bool is_own =
-        row.gpu < 0 || table->gpus[static_cast<std::size_t>(row.gpu)].name == report.gpu.name;
+    const bool is_own = row.gpu < 0 || table->gpus[row.gpu].name == report.gpu.name;
     if (!is_own || !is_product_of(row, space)) continue;
     products.push_back({std::get<GemmShape>(row.work.shape), row.measured_us});
   }
@@ -254,9 +253,8 @@ std::string gemm_text(const GemmReport& report, bool bold) {
     table.row({tile.text(), fmt::format("{:.2f}", time.time_us),
                fmt::format("{}", tile.warp_count()), fmt::format("{}x{}", tile.warp.m, tile.warp.n),
                fmt::format("{}", time.split_k), fmt::format("{}", tile.registers),
-               grouped(static_cast<std::size_t>(tile.shared_bytes)),
-               fmt::format("{}", time.resident), fmt::format("{:.2f}", time.waves),
-               std::string(time.bound)});
+               grouped(tile.shared_bytes), fmt::format("{}", time.resident),
+               fmt::format("{:.2f}", time.waves), std::string(time.bound)});
   }
   return list.text() + "\n" + table.text(bold);
 }

@@ -88,8 +88,8 @@ void append_json(const KernelTable& table, std::span<const Price> prices, std::s
     const KernelRow& row = table.rows[i];
     const Price& price = prices[i];
     list.push_back({{"id", row.id},
-                    {"gpu", table.gpus[static_cast<std::size_t>(row.gpu)].name},
-                    {"op", table.ops[static_cast<std::size_t>(row.op)]},
+                    {"gpu", table.gpus[row.gpu].name},
+                    {"op", table.ops[row.op]},
                     {"time_us", price.time.count()},
                     {"model", model_of(row, price)},
                     {"bound", bound_of(row, price)},

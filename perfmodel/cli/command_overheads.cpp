@@ -126,7 +126,7 @@ Result<TermFactors> factors_of(const std::vector<std::string>& texts) {
                       "0.001 to 1000, found {}",
                       text));
     }
-    factors[static_cast<std::size_t>(term - std::ranges::begin(kHostTerms))] = factor;
+    factors[term - std::ranges::begin(kHostTerms)] = factor;
   }
   if (std::ranges::count(factors, 0.0) > 0) {
     return fail(ErrorCode::kImpossible,

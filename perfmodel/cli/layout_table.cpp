@@ -106,7 +106,7 @@ std::vector<std::string> error_cells(std::string message) {
   std::vector<std::string> cells(std::size(kAnswerColumns));
   std::ranges::replace(message, '\n', ' ');
   const auto at = std::ranges::find(kAnswerColumns, "error") - std::begin(kAnswerColumns);
-  cells[static_cast<std::size_t>(at)] = std::move(message);
+  cells[at] = std::move(message);
   return cells;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 Json or_null(const std::optional<std::int64_t>& bytes) { return bytes ? Json(*bytes) : Json(); }
 
-std::string exact_bytes(std::int64_t bytes) { return grouped(static_cast<std::size_t>(bytes)); }
+std::string exact_bytes(std::int64_t bytes) { return grouped(bytes); }
 
 struct ByteUnit {
   const char* name;

@@ -138,7 +138,7 @@ Json ways_json(const MemoryPrices::Ways& ways) {
 
 // Of the top-level op around a node; behind the last one that begins before it.
 double start_ms(const MemoryAnswer& answer, std::int32_t node) {
-  const std::int64_t id = answer.graph.nodes[static_cast<std::size_t>(node)].id;
+  const std::int64_t id = answer.graph.node(node).id;
   const auto behind =
       std::ranges::upper_bound(answer.op_starts, id, {}, &std::pair<std::int64_t, double>::first);
   return behind == answer.op_starts.begin() ? 0 : std::prev(behind)->second / 1000;
@@ -184,7 +184,7 @@ Result<std::string> timeline_csv(const MemoryAnswer& answer) {
   }
   text += '\n';
   for (const MemoryPoint& point : answer.report.curve) {
-    const Node& node = answer.graph.nodes[static_cast<std::size_t>(point.node)];
+    const Node& node = answer.graph.node(point.node);
     text += fmt::format("{},{},", node.id, answer.graph.name(node));
     if (!answer.op_starts.empty())
       text += fmt::format("{:.3f}", 1000 * start_ms(answer, point.node));

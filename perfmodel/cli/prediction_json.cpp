@@ -137,7 +137,7 @@ Json ops(const Prediction& prediction) {
         {{"id", op.id},
          {"name", op.name},
          {"thread", op.thread},
-         {"phase", prediction.phases[static_cast<std::size_t>(op.phase)].label},
+         {"phase", prediction.phases[op.phase].label},
          {"start_us", rounded(op.start_us)},
          {"host_us", rounded(op.host_us)},
          {"wait_us", rounded(op.wait_us)},

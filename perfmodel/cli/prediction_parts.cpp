@@ -35,8 +35,7 @@ std::string joined(const std::vector<std::string>& list, std::size_t limit) {
 }
 
 std::string rate_text(double rate) {
-  return rate < 100 ? fmt::format("{:.3g}", rate)
-                    : grouped(static_cast<std::size_t>(std::llround(rate)));
+  return rate < 100 ? fmt::format("{:.3g}", rate) : grouped(std::llround(rate));
 }
 
 std::string power_text(const Prediction& prediction, const Gpu& gpu) {

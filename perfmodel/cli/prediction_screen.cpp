@@ -140,7 +140,7 @@ std::string ranks(const View& view) {
 std::string samples(const View& view) {
   const auto rate = view.p.samples_per_s();
   if (!rate) return "";
-  const std::string batch = "batch " + grouped(static_cast<std::size_t>(*view.p.batch));
+  const std::string batch = "batch " + grouped(*view.p.batch);
   if (view.p.ranks == 1) return fmt::format("{}, {}", rate_text(*rate), batch);
   return fmt::format("{}; {} on each of {} GPUs, {} each", rate_text(*rate),
                      rate_text(*view.p.samples_per_s_per_gpu()), view.p.ranks, batch);
@@ -149,8 +149,7 @@ std::string samples(const View& view) {
 std::string tokens(const View& view) {
   const auto rate = view.report.tokens_per_s();
   if (!rate) return "";
-  return fmt::format("{}, {} per sample", rate_text(*rate),
-                     grouped(static_cast<std::size_t>(*view.report.work.tokens)));
+  return fmt::format("{}, {} per sample", rate_text(*rate), grouped(*view.report.work.tokens));
 }
 
 std::string tflop(const View& view) {

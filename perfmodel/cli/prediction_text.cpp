@@ -136,7 +136,7 @@ class Renderer {
 
   // "12,345 samples/s: 1,543 on each of 8 GPUs, batch 2,048".
   std::string throughput(double rate) const {
-    const std::string batch = "batch " + grouped(static_cast<std::size_t>(*p_.batch));
+    const std::string batch = "batch " + grouped(*p_.batch);
     if (p_.ranks == 1) return fmt::format("{} samples/s, {}", rate_text(rate), batch);
     return fmt::format("{} samples/s: {} on each of {} GPUs, {} each", rate_text(rate),
                        rate_text(*p_.samples_per_s_per_gpu()), p_.ranks, batch);
@@ -172,8 +172,7 @@ class Renderer {
     if (job.straggler >= 0) {
       list.row("straggler",
                fmt::format("rank {} ({}): not to wait for it would save {} {} per step on average",
-                           job.straggler,
-                           report_.ranks[static_cast<std::size_t>(job.straggler)].graph_file,
+                           job.straggler, report_.ranks[job.straggler].graph_file,
                            time_(job.straggler_saving_us), time_.name()));
     }
     text_ += "\n" + list.text();

@@ -37,7 +37,7 @@ std::string head_of(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string head(kHeadBytes, '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(stream.gcount()));
+  head.resize(stream.gcount());
   return head;
 }
 

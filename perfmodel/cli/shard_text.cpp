@@ -88,12 +88,11 @@ std::string headline(const ShardReport& report) {
   for (const ShardedTable& table : study.tables) {
     bytes += static_cast<double>(table.rows) * static_cast<double>(table.dim) * table.element_bytes;
   }
-  std::string text =
-      fmt::format("{}: {}, {}, on {} x {} ({}), {} samples per GPU\n",
-                  plain_text(study.name.empty() ? loaded.file : study.name),
-                  counted(study.tables.size(), "table"), bytes_text(bytes), *study.world,
-                  plain_text(loaded.gpu.name), plain_text(loaded.topology.name),
-                  grouped(static_cast<std::size_t>(*study.batch_per_rank)));
+  std::string text = fmt::format("{}: {}, {}, on {} x {} ({}), {} samples per GPU\n",
+                                 plain_text(study.name.empty() ? loaded.file : study.name),
+                                 counted(study.tables.size(), "table"), bytes_text(bytes),
+                                 *study.world, plain_text(loaded.gpu.name),
+                                 plain_text(loaded.topology.name), grouped(*study.batch_per_rank));
   text += wrapped(settings_text(loaded), "", 0);
   for (const std::string& warning : loaded.warnings) {
     text += wrapped("note: " + warning, "", 2);
@@ -159,8 +158,8 @@ std::string search_text(const ShardReport& report) {
   constexpr double kWorthTelling = 1;
   const std::string seconds =
       search.seconds >= kWorthTelling ? fmt::format(" in {:.0f} s", search.seconds) : "";
-  return fmt::format("{}; {} moves{}{}.\n", text, grouped(static_cast<std::size_t>(search.moves)),
-                     seconds, search.stopped ? ", then stopped" : "");
+  return fmt::format("{}; {} moves{}{}.\n", text, grouped(search.moves), seconds,
+                     search.stopped ? ", then stopped" : "");
 }
 
 struct RankRow {
@@ -307,7 +306,7 @@ std::string placement_table(const ShardReport& report, const ReportedPlan& plan,
     std::string type(to_string(placement.type));
     if (placement.least_columns > 0) type += fmt::format(" {}", placement.least_columns);
     std::vector<std::string> cells = {of.name,
-                                      grouped(static_cast<std::size_t>(of.rows)),
+                                      grouped(of.rows),
                                       std::to_string(of.dim),
                                       fmt::format("{:.4g}", pooling),
                                       type,
@@ -413,8 +412,7 @@ std::string settings_of(const TablePlacement& placement) {
   }
   if (settings.wire_bytes) parts.push_back(fmt::format("{}-byte wire", *settings.wire_bytes));
   if (settings.hot_rows) {
-    parts.push_back(
-        fmt::format("{} hot rows", grouped(static_cast<std::size_t>(*settings.hot_rows))));
+    parts.push_back(fmt::format("{} hot rows", grouped(*settings.hot_rows)));
   }
   if (settings.cache_share) {
     parts.push_back(fmt::format("cache {:g} %", 100 * *settings.cache_share));

@@ -10,7 +10,7 @@
 namespace perfmodel::cli {
 namespace {
 
-std::string bytes_cell(std::int64_t bytes) { return grouped(static_cast<std::size_t>(bytes)); }
+std::string bytes_cell(std::int64_t bytes) { return grouped(bytes); }
 
 std::string at_the_end(const AllocatorSnapshot& snapshot, bool bold) {
   TextTable table{"At the end, bytes", "allocated",       "reserved",       "free segments",

@@ -20,7 +20,7 @@ constexpr double kSaturated = 0.9;  // of the best throughput
 // Three digits or more.
 std::string figure(double value) {
   if (value == 0) return "0";
-  if (value >= 1000) return grouped(static_cast<std::size_t>(std::llround(value)));
+  if (value >= 1000) return grouped(std::llround(value));
   return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
@@ -35,7 +35,7 @@ std::string title_of(const SuiteModelReport& report, bool bold) {
   const std::string name = plain_text(report.model.title);
   const std::string title = bold ? "\033[1m" + name + "\033[0m" : name;
   return fmt::format("  {}, {}: {} parameters\n", title, plain_text(report.model.domain),
-                     grouped(static_cast<std::size_t>(report.parameters)));
+                     grouped(report.parameters));
 }
 
 std::string table_of(const SuiteModelReport& report, bool bold) {

@@ -37,10 +37,9 @@ std::string workers_of(const SyncReport& report, const SyncSchemeReport& scheme,
     const sync::Worker& worker = report.job.workers[i];
     const WorkerRun& ran = scheme.run.workers[i];
     const auto share = [&](double us) { return percent_of(us, scheme.run.time_us); };
-    table.row({"  " + worker.name, duration_text(worker.step_us),
-               grouped(static_cast<std::size_t>(ran.steps)),
-               grouped(static_cast<std::size_t>(ran.commits)), share(ran.compute_us),
-               share(ran.commit_us), share(ran.waiting_us)});
+    table.row({"  " + worker.name, duration_text(worker.step_us), grouped(ran.steps),
+               grouped(ran.commits), share(ran.compute_us), share(ran.commit_us),
+               share(ran.waiting_us)});
   }
   return fmt::format("\n{}\n{}", scheme_title(scheme.settings), table.text(bold));
 }
@@ -123,10 +122,9 @@ std::string sync_cases_text(const std::vector<AnsweredCase>& cases, bool bold) {
   for (const AnsweredCase& one : cases) {
     double waiting = 0;
     for (const WorkerRun& worker : one.run.workers) waiting += worker.waiting_us;
-    table.row(
-        {one.asked.id, scheme_title(one.asked.settings), fmt::format("{:.6g}", one.run.time_us),
-         grouped(static_cast<std::size_t>(one.run.steps())),
-         grouped(static_cast<std::size_t>(one.run.commits())), fmt::format("{:.6g}", waiting)});
+    table.row({one.asked.id, scheme_title(one.asked.settings),
+               fmt::format("{:.6g}", one.run.time_us), grouped(one.run.steps()),
+               grouped(one.run.commits()), fmt::format("{:.6g}", waiting)});
   }
   return table.text(bold) + "\nsteps, commits and waiting of all workers together (--json: each)\n";
 }

@@ -166,7 +166,7 @@ std::string trace_collectives_text(const std::vector<TraceAnalysis::Collective>&
     const auto number = [](const std::optional<double>& value) {
       return value ? fmt::format("{:.3g}", *value) : std::string();
     };
-    table.row({at.name, at.elements ? grouped(static_cast<std::size_t>(*at.elements)) : "",
+    table.row({at.name, at.elements ? grouped(*at.elements) : "",
                at.group_size ? std::to_string(*at.group_size) : "", grouped(at.count),
                milliseconds(at.total_us), number(at.algorithm_gb_per_s), number(at.bus_gb_per_s),
                number(at.skew_us)});
@@ -182,8 +182,7 @@ std::string trace_collectives_text(const std::vector<TraceAnalysis::Collective>&
 std::string trace_copies_text(const TraceAnalysis& analysis, bool bold) {
   TextTable table{"Copies and sets", "count", "total ms", "bytes", "GB/s"};
   for (const auto& copy : analysis.copies) {
-    table.row({copy.kind, grouped(copy.count), milliseconds(copy.total_us),
-               grouped(static_cast<std::size_t>(copy.bytes)),
+    table.row({copy.kind, grouped(copy.count), milliseconds(copy.total_us), grouped(copy.bytes),
                copy.gb_per_s ? fmt::format("{:.3g}", *copy.gb_per_s) : ""});
   }
   return table.empty() ? "" : "\n" + table.text(bold);

@@ -111,7 +111,7 @@ ModelFacts transformer_facts(const TransformerConfig& config) {
       {"batch", fmt::format("{} of {} tokens", config.batch, config.sequence)},
       {"layers", fmt::format("{} of width {}, {} heads, {} in feed-forward", config.layers,
                              config.hidden, config.heads, config.feed_forward)},
-      {"vocabulary", grouped(static_cast<std::size_t>(config.vocabulary))}};
+      {"vocabulary", grouped(config.vocabulary)}};
   facts.keys = {{"batch", config.batch},          {"sequence", config.sequence},
                 {"layers", config.layers},        {"hidden", config.hidden},
                 {"heads", config.heads},          {"feed_forward", config.feed_forward},

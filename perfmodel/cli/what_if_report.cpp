@@ -16,8 +16,7 @@ constexpr double kBytesPerGib = 1 << 30;
 
 std::string rate_text(const std::optional<double>& samples) {
   if (!samples) return "";
-  return *samples < 100 ? fmt::format("{:.2f}", *samples)
-                        : grouped(static_cast<std::size_t>(std::llround(*samples)));
+  return *samples < 100 ? fmt::format("{:.2f}", *samples) : grouped(std::llround(*samples));
 }
 
 std::string bound_text(const WhatIfAnswer& answer) {

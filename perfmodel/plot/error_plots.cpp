@@ -219,8 +219,7 @@ struct Bins {
   }
   double low(int bin) const {
     const int decade = bin >= 0 ? bin / 3 : -((2 - bin) / 3);
-    return std::array{1.0, 2.0, 5.0}[static_cast<std::size_t>(bin - 3 * decade)] *
-           std::pow(10, decade);
+    return std::array{1.0, 2.0, 5.0}[bin - 3 * decade] * std::pow(10, decade);
   }
   double high(int bin) const { return low(decades ? bin + 3 : bin + 1); }
 };

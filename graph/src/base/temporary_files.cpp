@@ -33,8 +33,7 @@ TemporaryName::TemporaryName(const std::filesystem::path& name)
 TemporaryName::~TemporaryName() {
   if (slot_ < 0) return;
   char* mine = name_.get();
-  const bool taken_back =
-      names[static_cast<std::size_t>(slot_)].compare_exchange_strong(mine, nullptr);
+  const bool taken_back = names[slot_].compare_exchange_strong(mine, nullptr);
   // Else a handler on another thread reads it, and the process ends.
   if (!taken_back) static_cast<void>(name_.release());
 }

@@ -63,7 +63,7 @@ class Waits {
       } else if (name->copies && work_.count(i) > 0) {
         const std::int32_t task = work_.work[work_.first[i]];
         last_copy_ns = event.end_ns();
-        last_copy_stream = trace_.gpu[static_cast<std::size_t>(task)].stream;
+        last_copy_stream = trace_.gpu[task].stream;
         waits[i] = copy_wait(event, task);
       }
     }
@@ -95,11 +95,9 @@ class Waits {
     }
   }
 
-  const GpuEvent& gpu(std::int32_t task) const {
-    return trace_.gpu[static_cast<std::size_t>(task)];
-  }
+  const GpuEvent& gpu(std::int32_t task) const { return trace_.gpu[task]; }
   std::int64_t launch_start(std::int32_t task) const {
-    return trace_.host[static_cast<std::size_t>(gpu(task).launch)].start_ns;
+    return trace_.host[gpu(task).launch].start_ns;
   }
 
   std::int32_t last_launched(const StreamLog& log, std::int64_t before_ns) const {
@@ -159,8 +157,7 @@ CallWork work_of_calls(const Trace& trace) {
   std::vector<std::uint32_t> next(result.first.begin(), result.first.end() - 1);
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const std::int32_t launch = trace.gpu[i].launch;
-    if (launch >= 0)
-      result.work[next[static_cast<std::size_t>(launch)]++] = static_cast<std::int32_t>(i);
+    if (launch >= 0) result.work[next[launch]++] = static_cast<std::int32_t>(i);
   }
   return result;
 }

@@ -37,10 +37,8 @@ const DTypeRow& row(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype
 
 // Cutting parent cycles is the reader's job; here a walk is bounded so that no input can hang it.
 bool has_op_ancestor(const ExecutionGraph& graph, const Node& node) {
-  for (std::int32_t i = node.parent; i >= 0; i = graph.nodes[static_cast<std::size_t>(i)].parent) {
-    if (!graph.nodes[static_cast<std::size_t>(i)].is_label) return true;
-  }
-  return false;
+  const auto is_op = [&](std::int32_t i) { return !graph.node(i).is_label; };
+  return graph.find_around(node.parent, is_op) >= 0;
 }
 
 }  // namespace
@@ -139,7 +137,7 @@ void index_graph(ExecutionGraph& graph) {
     node.children_count = 0;
   }
   for (const Node& node : nodes) {
-    if (node.parent >= 0) ++nodes[static_cast<std::size_t>(node.parent)].children_count;
+    if (node.parent >= 0) ++nodes[node.parent].children_count;
   }
   std::uint32_t begin = 0;
   for (Node& node : nodes) {
@@ -149,7 +147,7 @@ void index_graph(ExecutionGraph& graph) {
   graph.child_indices.resize(begin);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].parent < 0) continue;
-    Node& parent = nodes[static_cast<std::size_t>(nodes[i].parent)];
+    Node& parent = nodes[nodes[i].parent];
     graph.child_indices[parent.children_begin + parent.children_count++] =
         static_cast<std::int32_t>(i);
   }
@@ -169,7 +167,7 @@ std::vector<GraphIteration> iterations(const ExecutionGraph& graph) {
   const auto count = static_cast<std::int32_t>(graph.nodes.size());
   std::vector<GraphIteration> found;
   for (std::int32_t i = 0; i < count; ++i) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(i)];
+    const Node& node = graph.node(i);
     if (!is_profiler_step(graph.name(node)) || !node.is_label) continue;
     if (!found.empty()) found.back().end = i;
     found.push_back({std::string(graph.name(node)), i, count});

@@ -51,20 +51,19 @@ std::vector<Sequence> trace_sequences(const Trace& trace) {
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
     if (event.kind == HostKind::kCall || event.thread < 0) continue;
-    sequences[static_cast<std::size_t>(event.thread)].items.push_back(static_cast<std::int32_t>(i));
+    sequences[event.thread].items.push_back(static_cast<std::int32_t>(i));
   }
   for (Sequence& sequence : sequences) {
     // Whole microseconds make ties; the event index is the order in which ops really started.
     std::stable_sort(
         sequence.items.begin(), sequence.items.end(), [&](std::int32_t a, std::int32_t b) {
-          const HostEvent& x = trace.host[static_cast<std::size_t>(a)];
-          const HostEvent& y = trace.host[static_cast<std::size_t>(b)];
+          const HostEvent& x = trace.host[a];
+          const HostEvent& y = trace.host[b];
           if (x.start_ns != y.start_ns) return x.start_ns < y.start_ns;
           return x.event_index >= 0 && y.event_index >= 0 && x.event_index < y.event_index;
         });
     for (std::int32_t item : sequence.items) {
-      sequence.names.push_back(
-          comparable_id(trace, trace.host[static_cast<std::size_t>(item)].name));
+      sequence.names.push_back(comparable_id(trace, trace.host[item].name));
     }
   }
   return sequences;
@@ -96,7 +95,7 @@ void set_span(GraphOccurrence& occurrence, const Trace& trace) {
   bool first = true;
   for (std::int32_t event : occurrence.event_of_node) {
     if (event < 0) continue;
-    const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
+    const HostEvent& host = trace.host[event];
     occurrence.begin_ns = first ? host.start_ns : std::min(occurrence.begin_ns, host.start_ns);
     occurrence.end_ns = first ? host.end_ns() : std::max(occurrence.end_ns, host.end_ns());
     first = false;
@@ -128,7 +127,7 @@ bool link_by_id(const ExecutionGraph& graph, const Trace& trace,
     if (node.is_structural || node.rf_id <= 0) continue;
     const auto at = events.find(node.rf_id);
     if (at == events.end()) continue;
-    if (trace.name(trace.host[static_cast<std::size_t>(at->second)]) != graph.name(node)) continue;
+    if (trace.name(trace.host[at->second]) != graph.name(node)) continue;
     occurrence.event_of_node[i] = at->second;
     ++equal;
   }
@@ -154,7 +153,7 @@ std::size_t align(const Sequence& graph, const Sequence& trace, std::size_t trac
   while (g < graph.names.size() && t < trace.names.size()) {
     if (graph.names[g] == trace.names[t]) {
       if (event_of_node) {
-        (*event_of_node)[static_cast<std::size_t>(graph.items[g])] = trace.items[t];
+        (*event_of_node)[graph.items[g]] = trace.items[t];
       }
       ++g, ++t, ++matched;
       continue;
@@ -226,8 +225,7 @@ Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {
         GraphOccurrence occurrence;
         occurrence.event_of_node.assign(graph.nodes.size(), -1);
         for (std::size_t i = 0; i < sequence.items.size(); ++i) {
-          occurrence.event_of_node[static_cast<std::size_t>(sequence.items[i])] =
-              best->items[start + i];
+          occurrence.event_of_node[sequence.items[i]] = best->items[start + i];
         }
         set_span(occurrence, trace);
         partial.push_back(std::move(occurrence));

@@ -19,8 +19,7 @@ class SizeOfModel {
     if (steps.empty()) return size_;
     const std::vector<bool> of_parameter = parameter_gradients(graph_);
     for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      add(graph_.nodes[at], of_parameter[at]);
+      add(graph_.nodes[i], of_parameter[i]);
     }
     return size_;
   }
@@ -52,7 +51,7 @@ class SizeOfModel {
   // Ops are often dispatched again under their own name; the inner node counts.
   bool hands_on(const Node& node) const {
     for (std::int32_t child : graph_.children(node)) {
-      if (graph_.nodes[static_cast<std::size_t>(child)].name == node.name) return true;
+      if (graph_.node(child).name == node.name) return true;
     }
     return false;
   }

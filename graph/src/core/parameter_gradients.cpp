@@ -18,8 +18,7 @@ class ParameterGradientFinder {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
       const std::string_view name = graph_.name(node);
-      const std::int32_t around =
-          node.parent >= 0 ? checkpoint_[static_cast<std::size_t>(node.parent)] : -1;
+      const std::int32_t around = node.parent >= 0 ? checkpoint_[node.parent] : -1;
       const bool backward = node.scope == Scope::kBackward;
       checkpoint_[i] =
           backward && name == "CheckpointFunctionBackward" ? static_cast<std::int32_t>(i) : around;
@@ -40,9 +39,9 @@ class ParameterGradientFinder {
   };
 
   void keep(const Node& node, std::size_t index) {
-    const std::int32_t around = checkpoint_[static_cast<std::size_t>(node.parent)];
+    const std::int32_t around = checkpoint_[node.parent];
     for (std::int32_t child : graph_.children(node)) {
-      const Node& op = graph_.nodes[static_cast<std::size_t>(child)];
+      const Node& op = graph_.node(child);
       for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& tensor) {
         kept_[tensor.id] = {.node = index, .checkpoint = around};
       });
@@ -77,16 +76,15 @@ std::optional<std::uint32_t> kept_gradient(const ExecutionGraph& graph, const No
     if (argument.kind == Argument::Kind::kTensor) kept = argument.index;
   }
   for (const std::int32_t child : graph.children(accumulate)) {
-    const auto outputs = graph.outputs(graph.nodes[static_cast<std::size_t>(child)]);
+    const auto outputs = graph.outputs(child);
     if (!outputs.empty() && outputs[0].kind == Argument::Kind::kTensor) kept = outputs[0].index;
   }
   return kept;
 }
 
 bool adds_to_gradient(const ExecutionGraph& graph, const Node& accumulate) {
-  return std::ranges::any_of(graph.children(accumulate), [&](std::int32_t child) {
-    return is_sum(graph.name(graph.nodes[static_cast<std::size_t>(child)]));
-  });
+  return std::ranges::any_of(graph.children(accumulate),
+                             [&](std::int32_t child) { return is_sum(graph.name(child)); });
 }
 
 }  // namespace perfmodel

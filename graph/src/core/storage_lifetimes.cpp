@@ -90,7 +90,7 @@ class LifetimeReader {
       take_inputs(i);
       for (std::int32_t node = place(i).last_ending_here; node >= 0; node = place(node).next) {
         take_outputs(node, i);
-        if (keeps_gradient_[static_cast<std::size_t>(node)]) keep_gradient(node);
+        if (keeps_gradient_[node]) keep_gradient(node);
       }
     }
     if (!made_.has_backward) keep_what_catalogue_says();
@@ -108,21 +108,18 @@ class LifetimeReader {
     bool in_lookup = false, in_collective = false;  // the node, or one above it
   };
 
-  Place& place(std::int32_t node) { return places_[static_cast<std::size_t>(node - begin_)]; }
-  const Node& node_at(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
+  Place& place(std::int32_t node) { return places_[node - begin_]; }
 
   // The node around this one, of the same step; -1: none. A file may say that it comes later.
   std::int32_t parent_of(std::int32_t node) const {
-    const std::int32_t parent = node_at(node).parent;
+    const std::int32_t parent = graph_.node(node).parent;
     return parent >= begin_ && parent < node ? parent : -1;
   }
 
   void find_places() {
     made_.forward_end = made_.optimizer_begin = made_.step.end;
     for (std::int32_t i = begin_; i < made_.step.end; ++i) {
-      const Node& node = node_at(i);
+      const Node& node = graph_.node(i);
       const std::string_view name = graph_.name(node);
       Place& here = place(i);
       here.end = i;
@@ -180,7 +177,7 @@ class LifetimeReader {
 
   void note_uncounted(const Tensor& tensor, std::int32_t node) {
     if (uncounted_.insert(tensor.id).second) made_.uncounted_bytes += tensor.bytes();
-    const NameId name = node_at(node).name;
+    const NameId name = graph_.node(node).name;
     if (without_sizes_.insert(name).second)
       made_.without_sizes.emplace_back(graph_.names.text(name));
   }
@@ -208,15 +205,15 @@ class LifetimeReader {
     return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
   }
   void widen(std::int32_t storage, const Tensor& tensor) {
-    StorageLifetime& lifetime = made_.storages[static_cast<std::size_t>(storage)];
+    StorageLifetime& lifetime = made_.storages[storage];
     if (reach(tensor) <= lifetime.bytes) return;
     lifetime.bytes = reach(tensor);
     lifetime.tensor = index_of(tensor);
   }
 
   void mention(std::int32_t storage, std::int32_t node, std::int32_t position) {
-    StorageLifetime& lifetime = made_.storages[static_cast<std::size_t>(storage)];
-    Notes& notes = notes_[static_cast<std::size_t>(storage)];
+    StorageLifetime& lifetime = made_.storages[storage];
+    Notes& notes = notes_[storage];
     notes.seen = position;
     notes.in_collective |= place(node).in_collective;
     if (lifetime.made_by != StorageLifetime::kBefore) {
@@ -226,14 +223,14 @@ class LifetimeReader {
 
   void take_inputs(std::int32_t node) {
     const Place& here = place(node);
-    const std::string_view name = graph_.name(node_at(node));
+    const std::string_view name = graph_.name(node);
     if (name.starts_with(kBatchedLookup)) return take_batched_tables(node);
     // What leaves for the host is an activation until it is gone.
     const Phase phase = name.starts_with("offload::") ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
     const std::int32_t parent = parent_of(node);
     const bool part = parent >= 0 && place(parent).in_lookup;
-    for_each_tensor(graph_, graph_.inputs(node_at(node)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
         note_read(storage, phase, may_be_table);
       }
@@ -242,7 +239,7 @@ class LifetimeReader {
   }
 
   void note_read(std::int32_t storage, Phase phase, bool by_lookup) {
-    Notes& notes = notes_[static_cast<std::size_t>(storage)];
+    Notes& notes = notes_[storage];
     if (phase == Phase::kForward) (by_lookup ? notes.looked_up : notes.read_otherwise) = true;
     notes.read_backward |= phase == Phase::kBackward;
     notes.read_by_optimizer |= phase == Phase::kOptimizer;
@@ -252,7 +249,7 @@ class LifetimeReader {
   // runs within the backward pass: pairs of tensors on the device and in host memory.
   void take_batched_tables(std::int32_t node) {
     constexpr std::size_t kHostWeights = 2, kLastWeights = 3, kFirstState = 20;
-    const auto inputs = graph_.inputs(node_at(node));
+    const auto inputs = graph_.inputs(node);
     bool host_state = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].kind != Argument::Kind::kTensor || i == kHostWeights) continue;
@@ -265,7 +262,7 @@ class LifetimeReader {
       host_state = state;
       const std::int32_t storage = take(tensor, node, Phase::kForward);
       if (storage < 0) continue;
-      Notes& notes = notes_[static_cast<std::size_t>(storage)];
+      Notes& notes = notes_[storage];
       notes.is_state |= state;
       (i <= kLastWeights ? notes.looked_up : notes.read_otherwise) = true;
     }
@@ -289,10 +286,10 @@ class LifetimeReader {
   // An op whose result this will be, which has made it and now lets an op inside it fill it; -1:
   // none.
   std::int32_t maker_above(const Tensor& tensor, std::int32_t node, std::int32_t storage) {
-    const std::int32_t seen = storage < 0 ? -1 : notes_[static_cast<std::size_t>(storage)].seen;
+    const std::int32_t seen = storage < 0 ? -1 : notes_[storage].seen;
     for (std::int32_t at = parent_of(node); at >= 0 && at > seen; at = parent_of(at)) {
       bool gives = false;
-      for_each_tensor(graph_, graph_.outputs(node_at(at)), [&](const Tensor& result) {
+      for_each_tensor(graph_, graph_.outputs(at), [&](const Tensor& result) {
         gives |= result.storage_id == tensor.storage_id;
       });
       if (gives) return at;
@@ -300,20 +297,20 @@ class LifetimeReader {
     return -1;
   }
   bool is_from_outside(std::int32_t storage) const {
-    return made_.storages[static_cast<std::size_t>(storage)].made_by == StorageLifetime::kBefore;
+    return made_.storages[storage].made_by == StorageLifetime::kBefore;
   }
 
   void take_outputs(std::int32_t node, std::int32_t position) {
-    for_each_tensor(graph_, graph_.outputs(node_at(node)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
       if (!is_here(tensor, node)) return;
       std::int32_t storage = current_[tensor.storage_id];
       // Mentioned by this op or one inside it: a view, in place, or made there.
-      const bool is_old = storage >= 0 && notes_[static_cast<std::size_t>(storage)].seen >= node;
+      const bool is_old = storage >= 0 && notes_[storage].seen >= node;
       if (!is_old) {
         storage = add(tensor, node, place(node).phase);
       } else if (is_from_outside(storage)) {
         views_from_outside_.set(tensor.id, 1);
-      } else if (made_.storages[static_cast<std::size_t>(storage)].made_by == node) {
+      } else if (made_.storages[storage].made_by == node) {
         widen(storage, tensor);
       }
       mention(storage, node, position);
@@ -322,13 +319,13 @@ class LifetimeReader {
 
   // Unless it adds to one that is there already.
   void keep_gradient(std::int32_t node) {
-    const auto inputs = graph_.inputs(node_at(node));
+    const auto inputs = graph_.inputs(node);
     if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
     const Tensor& gradient = graph_.tensors[inputs[0].index];
     if (!is_here(gradient, node)) return;  // undefined, sparse
     std::int32_t kept = current_[gradient.storage_id];
-    for (std::int32_t child : graph_.children(node_at(node))) {
-      const Node& op = node_at(child);
+    for (std::int32_t child : graph_.children(node)) {
+      const Node& op = graph_.node(child);
       if (is_sum(graph_.name(op))) {
         if (const std::int32_t sum = first_storage(graph_.inputs(op)); sum >= 0) kept = sum;
       } else if (const std::int32_t copy = first_storage(graph_.outputs(op)); copy >= 0) {
@@ -336,7 +333,7 @@ class LifetimeReader {
       }
     }
     if (kept < 0) return;
-    Notes& notes = notes_[static_cast<std::size_t>(kept)];
+    Notes& notes = notes_[kept];
     notes.is_kept_gradient = true;
     if (is_from_outside(kept)) notes.first = Phase::kZeroGrad;
   }
@@ -352,7 +349,7 @@ class LifetimeReader {
   // cannot have been.
   void keep_what_catalogue_says() {
     for (std::int32_t i = begin_; i < made_.step.end; ++i) {
-      const Node& node = node_at(i);
+      const Node& node = graph_.node(i);
       if (node.seq_id < 0 || place(i).phase != Phase::kForward) continue;
       const Op* op = find_op(graph_.name(node));
       if (op == nullptr) continue;
@@ -383,14 +380,13 @@ class LifetimeReader {
   bool may_have_gradient(const Tensor& tensor) const {
     if (!is_floating_point(tensor.dtype)) return false;
     const std::int32_t storage = tensor.storage_id == 0 ? -1 : current_[tensor.storage_id];
-    const std::int32_t maker =
-        storage < 0 ? -1 : made_.storages[static_cast<std::size_t>(storage)].made_by;
+    const std::int32_t maker = storage < 0 ? -1 : made_.storages[storage].made_by;
     if (maker >= begin_) return is_numbered(maker);
     return tensor.rank > 0 || !tensor.on_cpu() || tensor.dtype != DType::kFloat64;
   }
   bool is_numbered(std::int32_t node) const {
     for (; node >= 0; node = parent_of(node)) {
-      if (node_at(node).seq_id >= 0) return true;
+      if (graph_.node(node).seq_id >= 0) return true;
     }
     return false;
   }
@@ -401,8 +397,8 @@ class LifetimeReader {
         if (tensor.device.kind != made_.device || tensor.storage_id == 0) return;
         const std::int32_t storage = current_[tensor.storage_id];
         if (storage < 0 || is_from_outside(storage)) return;
-        made_.storages[static_cast<std::size_t>(storage)].freed_after = StorageLifetime::kBeyond;
-        notes_[static_cast<std::size_t>(storage)].is_saved = true;
+        made_.storages[storage].freed_after = StorageLifetime::kBeyond;
+        notes_[storage].is_saved = true;
       });
     }
   }

@@ -38,7 +38,7 @@ TraceOps find_trace_ops(const Trace& trace) {
       has_top = false;
     }
     const auto outer = [&](std::size_t place) -> const HostEvent& {
-      return trace.host[static_cast<std::size_t>(open[place])];
+      return trace.host[open[place]];
     };
     while (!open.empty() && outer(open.size() - 1).end_ns() <= event.start_ns) open.pop_back();
     for (std::size_t place = open.size(); place-- > 0;) {
@@ -62,7 +62,7 @@ TraceOps find_trace_ops(const Trace& trace) {
     const HostEvent& event = trace.host[i];
     if (!event.launches) continue;
     const auto top = [&](std::size_t position) -> const HostEvent& {
-      return trace.host[static_cast<std::size_t>(ops.top_level[position])];
+      return trace.host[ops.top_level[position]];
     };
     while (next < ops.top_level.size() && std::pair(top(next).thread, top(next).start_ns) <=
                                               std::pair(event.thread, event.start_ns)) {
@@ -236,7 +236,7 @@ std::vector<std::int32_t> gpu_iterations(const Trace& trace,
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const std::int32_t launch = trace.gpu[i].launch;
     if (launch < 0) continue;
-    found[i] = iteration_at(iterations, trace.host[static_cast<std::size_t>(launch)].start_ns);
+    found[i] = iteration_at(iterations, trace.host[launch].start_ns);
   }
   return found;
 }

@@ -49,9 +49,9 @@ void BeginEndEvents::pair(Trace& trace) {
       open.erase(std::next(at).base(), open.end());
       const std::int64_t length = border.stamp_ns - begin.stamp_ns;
       if (begin.place.host >= 0) {
-        trace.host[static_cast<std::size_t>(begin.place.host)].duration_ns = length;
+        trace.host[begin.place.host].duration_ns = length;
       } else if (begin.place.gpu >= 0) {
-        trace.gpu[static_cast<std::size_t>(begin.place.gpu)].duration_ns = length;
+        trace.gpu[begin.place.gpu].duration_ns = length;
       }
     }
   }

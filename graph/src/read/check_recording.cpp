@@ -134,7 +134,7 @@ void leave_out_far_work(Trace& trace) {
     std::int64_t most = std::numeric_limits<std::int64_t>::min();
   };
   const auto distance = [&](const GpuEvent& event) {
-    return event.start_ns - trace.host[static_cast<std::size_t>(event.launch)].start_ns;
+    return event.start_ns - trace.host[event.launch].start_ns;
   };
   const auto is_far = [](std::int64_t ns) { return ns < -kMostEarlyNs || ns > kMostLateNs; };
   std::map<std::int16_t, Clock> clocks;
@@ -180,9 +180,7 @@ namespace {
 
 // Whether two pieces of work of a stream may run at one time.
 bool may_overlap(const Trace& trace, const GpuEvent& earlier, const GpuEvent& later) {
-  const auto call_of = [&](const GpuEvent& event) {
-    return trace.name(trace.host[static_cast<std::size_t>(event.launch)]);
-  };
+  const auto call_of = [&](const GpuEvent& event) { return trace.name(trace.host[event.launch]); };
   // Nodes of a captured graph.
   if (earlier.launch < 0 && later.launch < 0) {
     return earlier.correlation > 0 && earlier.correlation == later.correlation;
@@ -291,7 +289,7 @@ void leave_out_repeated_steps(Trace& trace) {
   }
   trace.host.resize(kept);
   for (GpuEvent& event : trace.gpu) {
-    if (event.launch >= 0) event.launch = moved[static_cast<std::size_t>(event.launch)];
+    if (event.launch >= 0) event.launch = moved[event.launch];
   }
   trace.recording.say("step_marked_twice", repeated,
                       fmt::format("{} of a step stand a second time at the same time (on another "
@@ -325,8 +323,8 @@ void note_steps(Trace& trace) {
     if (event.start_ns >= last.begin_ns && event.start_ns < last.end_ns) continue;
     const std::int32_t step = iteration_at(steps, event.start_ns);
     if (step < 0) continue;
-    works[static_cast<std::size_t>(step)] = true;
-    last = steps[static_cast<std::size_t>(step)];
+    works[step] = true;
+    last = steps[step];
   }
   works.back() = true;  // recordings end with the mark of a step that has only begun
   const auto empty = static_cast<std::size_t>(std::ranges::count(works, false));
@@ -356,8 +354,7 @@ Result<void> check_one_device(const Trace& trace) {
 Result<void> check_one_process(const Trace& trace) {
   std::vector<bool> launches(trace.threads.size(), false);
   for (const HostEvent& event : trace.host) {
-    if (event.launches && event.thread >= 0)
-      launches[static_cast<std::size_t>(event.thread)] = true;
+    if (event.launches && event.thread >= 0) launches[event.thread] = true;
   }
   std::set<std::string> processes;
   for (std::size_t i = 0; i < launches.size(); ++i) {

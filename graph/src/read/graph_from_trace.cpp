@@ -67,9 +67,7 @@ class GraphMaker {
     return std::move(made_);
   }
 
-  const HostEvent& host(std::int32_t event) const {
-    return trace_.host[static_cast<std::size_t>(event)];
-  }
+  const HostEvent& host(std::int32_t event) const { return trace_.host[event]; }
   void add_structure() {
     ExecutionGraph& graph = made_.graph;
     graph.nodes.push_back(
@@ -110,7 +108,7 @@ class GraphMaker {
       }
       // Between two windows of a schedule.
       if (next > 0 && host(event).start_ns >= steps_[next - 1].end_ns) continue;
-      if (needed.empty() || needed[static_cast<std::size_t>(event)]) add_node(event);
+      if (needed.empty() || needed[event]) add_node(event);
     }
   }
 
@@ -131,9 +129,9 @@ class GraphMaker {
     ExecutionGraph& graph = made_.graph;
     const HostEvent& at = host(event);
     const std::string_view name = trace_.name(at);
-    const std::int32_t parent = nesting_.parent[static_cast<std::size_t>(event)];
-    const std::int32_t thread = nesting_.thread_number[static_cast<std::size_t>(at.thread)];
-    const std::int64_t parent_id = parent >= 0 ? id_of_event_[static_cast<std::size_t>(parent)] : 0;
+    const std::int32_t parent = nesting_.parent[event];
+    const std::int32_t thread = nesting_.thread_number[at.thread];
+    const std::int64_t parent_id = parent >= 0 ? id_of_event_[parent] : 0;
     Node node{.id = static_cast<std::int64_t>(graph.nodes.size()) + 1,
               .parent_id = parent_id > 0 ? parent_id : std::int64_t{thread} + 1,
               .name = graph.names.intern(name),
@@ -147,7 +145,7 @@ class GraphMaker {
       ++made_.ops;
       if (is_backward_of_engine(trace_, nesting_, event)) node.scope = Scope::kBackward;
     }
-    id_of_event_[static_cast<std::size_t>(event)] = node.id;
+    id_of_event_[event] = node.id;
     if (at.arguments >= 0 && at.kind == HostKind::kOp) {
       ++made_.ops_with_sizes;
       add_inputs(event, parser_.parse(at.arguments), node);
@@ -169,7 +167,7 @@ class GraphMaker {
     node.inputs_count = static_cast<std::uint32_t>(recorded.size());
     graph.arguments.resize(graph.arguments.size() + recorded.size());
     const std::string_view name = graph.name(node);
-    const Side side = nesting_.side[static_cast<std::size_t>(event)];
+    const Side side = nesting_.side[event];
     for (std::size_t i = 0; i < recorded.size(); ++i) {
       // aten::copy_(self, src); the others copy their first argument.
       const bool is_source = name == "aten::copy_" ? i == 1 : true;
@@ -203,7 +201,7 @@ class GraphMaker {
     const HostEvent& at = host(event);
     CommRecord record;
     if (at.collective >= 0) {
-      const CollectiveNote& note = trace_.collectives[static_cast<std::size_t>(at.collective)];
+      const CollectiveNote& note = trace_.collectives[at.collective];
       record.collective = trace_.names.text(note.kind);
       record.process_group = trace_.names.text(note.process_group);
       record.sequence = note.sequence;
@@ -215,7 +213,7 @@ class GraphMaker {
       const std::string_view name = trace_.name(host(label));
       if (record.collective.empty()) record.collective = name.substr(name.find(':') + 1);
       if (host(label).arguments >= 0 && !has_tensor(node)) {
-        nesting_.side[static_cast<std::size_t>(event)] = Side::kGpu;
+        nesting_.side[event] = Side::kGpu;
         add_inputs(event, parser_.parse(host(label).arguments), node);
       }
     }

@@ -63,15 +63,12 @@ class WaitFinder {
   }
 
  private:
-  const HostEvent& host(std::int32_t event) const {
-    return trace_.host[static_cast<std::size_t>(event)];
-  }
+  const HostEvent& host(std::int32_t event) const { return trace_.host[event]; }
 
   // The record_param_comms node around a call.
   Node* record_of(std::int32_t call) {
-    for (std::int32_t event = nesting_.around[static_cast<std::size_t>(call)]; event >= 0;
-         event = nesting_.parent[static_cast<std::size_t>(event)]) {
-      const std::int64_t id = id_of_event_[static_cast<std::size_t>(event)];
+    for (std::int32_t event = nesting_.around[call]; event >= 0; event = nesting_.parent[event]) {
+      const std::int64_t id = id_of_event_[event];
       if (id == 0) return nullptr;
       Node& node = graph_.nodes[static_cast<std::size_t>(id) - 1];
       if (node.comm >= 0) return &node;
@@ -81,7 +78,7 @@ class WaitFinder {
 
   bool is_awaited(const Node& record) const {
     const auto& records = graph_.comm_records;
-    const CommRecord& own = records[static_cast<std::size_t>(record.comm)];
+    const CommRecord& own = records[record.comm];
     return own.sequence >= 0 && std::ranges::any_of(records, [&](const CommRecord& other) {
              return other.collective == "wait" && other.sequence == own.sequence;
            });
@@ -102,9 +99,8 @@ class WaitFinder {
   bool touch(std::int32_t call, std::int64_t record, std::uint32_t tensor) {
     const std::int64_t storage = graph_.tensors[tensor].storage_id;
     Node* innermost = nullptr;
-    for (std::int32_t event = nesting_.around[static_cast<std::size_t>(call)]; event >= 0;
-         event = nesting_.parent[static_cast<std::size_t>(event)]) {
-      const std::int64_t id = id_of_event_[static_cast<std::size_t>(event)];
+    for (std::int32_t event = nesting_.around[call]; event >= 0; event = nesting_.parent[event]) {
+      const std::int64_t id = id_of_event_[event];
       if (id <= record) break;
       Node& node = graph_.nodes[static_cast<std::size_t>(id) - 1];
       if (node.comm >= 0 || host(event).kind != HostKind::kOp) continue;

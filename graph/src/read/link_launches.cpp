@@ -35,8 +35,8 @@ class Linker {
   }
 
  private:
-  HostEvent& host(std::int32_t i) { return trace_.host[static_cast<std::size_t>(i)]; }
-  GpuEvent& gpu(std::int32_t i) { return trace_.gpu[static_cast<std::size_t>(i)]; }
+  HostEvent& host(std::int32_t i) { return trace_.host[i]; }
+  GpuEvent& gpu(std::int32_t i) { return trace_.gpu[i]; }
 
   const CallKind& kind(NameId name) {
     CallKind& known = kinds_[name];
@@ -75,8 +75,8 @@ class Linker {
       const auto [at, added] = first.try_emplace(event.correlation, call);
       if (added) continue;
       if (next_.empty()) next_.assign(trace_.host.size(), -1);
-      next_[i] = next_[static_cast<std::size_t>(at->second)];
-      next_[static_cast<std::size_t>(at->second)] = call;
+      next_[i] = next_[at->second];
+      next_[at->second] = call;
     }
     works_.assign(trace_.host.size(), 0);
     for (GpuEvent& event : trace_.gpu) {
@@ -85,21 +85,21 @@ class Linker {
       const auto at = first.find(event.correlation);
       if (at == first.end()) continue;
       event.launch = best_call(at->second, event.start_ns);
-      ++works_[static_cast<std::size_t>(event.launch)];
+      ++works_[event.launch];
     }
   }
 
   // Of the calls that share an id: a launch before another call, then the last one that began
   // before the work did, then the first.
   std::int32_t best_call(std::int32_t call, std::int64_t start_ns) {
-    if (next_.empty() || next_[static_cast<std::size_t>(call)] < 0) return call;
+    if (next_.empty() || next_[call] < 0) return call;
     std::int32_t best = -1;
     const auto rank = [&](std::int32_t at) {
       const bool before = host(at).start_ns <= start_ns;
       return std::array<std::int64_t, 3>{kind(host(at).name).launch, before,
                                          before ? host(at).start_ns : -host(at).start_ns};
     };
-    for (; call >= 0; call = next_[static_cast<std::size_t>(call)]) {
+    for (; call >= 0; call = next_[call]) {
       if (best < 0 || rank(call) > rank(best)) best = call;
     }
     return best;
@@ -119,13 +119,13 @@ class Linker {
     std::size_t left_out = 0;
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       GpuEvent& event = trace_.gpu[i];
-      if (event.launch < 0 || works_[static_cast<std::size_t>(event.launch)] < 2) continue;
+      if (event.launch < 0 || works_[event.launch] < 2) continue;
       if (kind(host(event.launch).name).graph) continue;
       const auto [at, added] = first_of.try_emplace(event.launch, static_cast<std::int32_t>(i));
       if (added) continue;
       if (twins(gpu(at->second), event)) {
         twin[i] = true;
-        --works_[static_cast<std::size_t>(event.launch)];
+        --works_[event.launch];
         ++left_out;
       }
     }
@@ -149,8 +149,8 @@ class Linker {
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       const GpuEvent& event = trace_.gpu[i];
       if (event.launch >= 0) {
-        if (works_[static_cast<std::size_t>(event.launch)] < 2 ||
-            !kind(host(event.launch).name).kernel || ++seen[event.launch] == 1) {
+        if (works_[event.launch] < 2 || !kind(host(event.launch).name).kernel ||
+            ++seen[event.launch] == 1) {
           continue;
         }
         ++shared;
@@ -210,9 +210,9 @@ class Linker {
     std::size_t housed = 0;
     const auto move_in = [&](std::int32_t task, std::int32_t call) {
       GpuEvent& event = gpu(task);
-      if (event.launch >= 0) --works_[static_cast<std::size_t>(event.launch)];
+      if (event.launch >= 0) --works_[event.launch];
       event.launch = call;
-      ++works_[static_cast<std::size_t>(call)];
+      ++works_[call];
       ++housed;
     };
     std::size_t next = 0;
@@ -271,8 +271,7 @@ class Linker {
       if (!matters) continue;
       if (!event.launches && kind(host(outer).name).sync == SyncKind::kNone) continue;
       // Each has work of its own: rounded stamps.
-      if (works_[i] > 0 && works_[static_cast<std::size_t>(outer)] > 0 &&
-          event.correlation != host(outer).correlation) {
+      if (works_[i] > 0 && works_[outer] > 0 && event.correlation != host(outer).correlation) {
         continue;
       }
       if (into.empty()) into.assign(trace_.host.size(), -1);
@@ -284,7 +283,7 @@ class Linker {
     std::size_t kept = 0, joined = 0;
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
       if (into[i] >= 0) {
-        moved[i] = moved[static_cast<std::size_t>(into[i])];
+        moved[i] = moved[into[i]];
         ++joined;
         continue;
       }
@@ -294,7 +293,7 @@ class Linker {
     }
     trace_.host.resize(kept);
     for (GpuEvent& event : trace_.gpu) {
-      if (event.launch >= 0) event.launch = moved[static_cast<std::size_t>(event.launch)];
+      if (event.launch >= 0) event.launch = moved[event.launch];
     }
     trace_.recording.say("calls_within_calls", joined,
                          fmt::format("{} launches or waits lie within other calls, as a driver's "

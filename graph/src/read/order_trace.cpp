@@ -48,10 +48,10 @@ void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
   };
   for (GpuEvent& event : trace.gpu) {
     if (event.collective >= 0 || event.launch < 0 || !is_collective(event)) continue;
-    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    const HostEvent& call = trace.host[event.launch];
     const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
     if (after == noted.begin()) continue;
-    const HostEvent& op = trace.host[static_cast<std::size_t>(*(after - 1))];
+    const HostEvent& op = trace.host[*(after - 1)];
     if (op.thread == call.thread && call.end_ns() <= op.end_ns()) {
       event.collective = note_of[op.file_order];
     }

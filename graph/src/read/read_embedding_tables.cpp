@@ -58,7 +58,7 @@ constexpr std::string_view kColumns[] = {"table", "rows", "dim", "pooling", "ran
 Unexpected unknown_column(const CsvFile& csv, int column) {
   Error error = csv.at_header(
       column, fmt::format("expected a column table, rows, dim, pooling or rank, found \"{}\"",
-                          shown_text(csv.columns()[static_cast<std::size_t>(column)])));
+                          shown_text(csv.columns()[column])));
   error.json_pointer.clear();
   return Unexpected{std::move(error)};
 }

@@ -604,7 +604,7 @@ class TraceReader {
   std::int32_t thread_index(const RawEvent& event) {
     // Events of one thread come in runs, so the last answer is nearly always right.
     if (last_thread_ >= 0) {
-      const TraceThread& last = trace_.threads[static_cast<std::size_t>(last_thread_)];
+      const TraceThread& last = trace_.threads[last_thread_];
       if (last.thread_id == event.tid && last.process_id == event.pid) return last_thread_;
     }
     const auto [at, added] = thread_indices_.try_emplace(
@@ -666,7 +666,7 @@ class TraceReader {
   void name_threads() {
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
-        trace_.threads[static_cast<std::size_t>(at->second)].name = label;
+        trace_.threads[at->second].name = label;
       }
     }
   }

@@ -246,9 +246,9 @@ std::uint32_t add_recorded_tensor(ExecutionGraph& graph, const RecordedArgument&
 }  // namespace
 
 const std::vector<RecordedArgument>& ArgumentParser::parse(std::int32_t index) {
-  auto& made = by_index_[static_cast<std::size_t>(index)];
+  auto& made = by_index_[index];
   if (!made) {
-    const OpArguments& recorded = trace_.arguments[static_cast<std::size_t>(index)];
+    const OpArguments& recorded = trace_.arguments[index];
     made = CallReader(trace_.names, odd_).read(recorded);
   }
   return *made;

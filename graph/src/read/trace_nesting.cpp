@@ -26,9 +26,7 @@ class NestingFinder {
   }
 
  private:
-  const HostEvent& host(std::int32_t event) const {
-    return trace_.host[static_cast<std::size_t>(event)];
-  }
+  const HostEvent& host(std::int32_t event) const { return trace_.host[event]; }
   static bool is_node(const HostEvent& event) { return event.kind != HostKind::kCall; }
 
   // As PyTorch's observer numbers them: 1 the thread of the program, 2 that of autograd.
@@ -37,7 +35,7 @@ class NestingFinder {
     std::vector<bool> autograd(trace_.threads.size(), false), marked(trace_.threads.size(), false);
     for (const HostEvent& event : trace_.host) {
       if (!is_node(event) || event.thread < 0) continue;
-      const auto thread = static_cast<std::size_t>(event.thread);
+      const auto thread = event.thread;
       ++nodes[thread];
       const std::string_view name = trace_.name(event);
       autograd[thread] = autograd[thread] || name.starts_with("autograd::engine");
@@ -99,7 +97,7 @@ class NestingFinder {
         thread = at.thread;
         while (!open.empty() && !holds(host(open.back()), at, seen)) open.pop_back();
         if (!open.empty()) {
-          made_.parent[static_cast<std::size_t>(event)] = open.back();
+          made_.parent[event] = open.back();
           if (learn) seen.insert(pair_of(host(open.back()), at));
         }
         open.push_back(event);
@@ -140,9 +138,8 @@ class NestingFinder {
           side = Side::kDownload;
         }
       }
-      for (std::int32_t op = nesting.parent[static_cast<std::size_t>(event.launch)]; op >= 0;
-           op = made_.parent[static_cast<std::size_t>(op)]) {
-        Side& known = made_.side[static_cast<std::size_t>(op)];
+      for (std::int32_t op = nesting.parent[event.launch]; op >= 0; op = made_.parent[op]) {
+        Side& known = made_.side[op];
         if (known == Side::kHost || side == Side::kGpu) known = side;
         // A copy says nothing of the ops around those that copy.
         if (side != Side::kGpu && !copies(trace_.name(host(op)))) break;
@@ -165,17 +162,16 @@ class NestingFinder {
 TraceNesting nest_events(const Trace& trace) { return NestingFinder(trace).run(); }
 
 bool is_backward_of_engine(const Trace& trace, const TraceNesting& nesting, std::int32_t event) {
-  const std::int32_t parent = nesting.parent[static_cast<std::size_t>(event)];
+  const std::int32_t parent = nesting.parent[event];
   if (parent < 0) return false;
-  const std::string_view outer = trace.name(trace.host[static_cast<std::size_t>(parent)]);
+  const std::string_view outer = trace.name(trace.host[parent]);
   constexpr std::string_view kBefore = ": ";
   return outer.starts_with(kEngineOp) && outer.substr(kEngineOp.size()).starts_with(kBefore) &&
-         outer.substr(kEngineOp.size() + kBefore.size()) ==
-             trace.name(trace.host[static_cast<std::size_t>(event)]);
+         outer.substr(kEngineOp.size() + kBefore.size()) == trace.name(trace.host[event]);
 }
 
 std::int64_t autograd_number(const Trace& trace, std::int32_t event) {
-  const HostEvent& at = trace.host[static_cast<std::size_t>(event)];
+  const HostEvent& at = trace.host[event];
   if (at.kind == HostKind::kAnnotation || at.sequence < 0) return at.sequence;
   return trace.name(at).starts_with(kEngineOp) ? -1 : at.sequence;
 }

@@ -90,7 +90,7 @@ void place_uncategorised_rows(Trace& trace, const std::vector<std::size_t>& rows
   for (const std::size_t row : rows) {
     HostEvent& event = trace.host[row];
     if (event.thread < 0) continue;
-    const auto thread = static_cast<std::size_t>(event.thread);
+    const auto thread = event.thread;
     const std::optional<RowPlace>& place = place_of_thread[thread];
     if (!place || place->kind == RowKind::kOps) continue;
     if (place->kind == RowKind::kCalls) {

@@ -35,15 +35,11 @@ class Analysis {
     std::vector<GradientEdge> addends;  // `to` is not known yet; from -1: of these holders
   };
 
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   void find_functions() {
     std::unordered_map<std::int64_t, std::int32_t> forward;  // by sequence number
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
-      const bool below = n.parent >= 0 && pass_.in_backward[static_cast<std::size_t>(n.parent)];
+      const bool below = n.parent >= 0 && pass_.in_backward[n.parent];
       pass_.in_backward[i] =
           below || n.scope == Scope::kBackward || is_evaluate_function(graph_, n);
       pass_.last_sequence = std::max(pass_.last_sequence, n.seq_id);
@@ -57,9 +53,10 @@ class Analysis {
 
   void add_function(std::int32_t index,
                     const std::unordered_map<std::int64_t, std::int32_t>& forward) {
-    const Node& n = node(index);
+    const Node& n = graph_.node(index);
     BackwardFunction made{.evaluate = index, .function = index, .sequence = n.seq_id};
-    if (n.parent >= 0 && is_evaluate_function(graph_, node(n.parent))) made.evaluate = n.parent;
+    if (n.parent >= 0 && is_evaluate_function(graph_, graph_.node(n.parent)))
+      made.evaluate = n.parent;
     if (const auto at = forward.find(n.seq_id); n.seq_id >= 0 && at != forward.end()) {
       made.forward = at->second;
       recorded_[at->second] = n.seq_id;
@@ -82,7 +79,7 @@ class Analysis {
         ids.push_back(tensor.id);
       });
       const auto recorded = recorded_.find(static_cast<std::int32_t>(i));
-      const bool parent_inside = n.parent >= 0 && inside[static_cast<std::size_t>(n.parent)];
+      const bool parent_inside = n.parent >= 0 && inside[n.parent];
       inside[i] = parent_inside || recorded != recorded_.end();
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
         if (is_undefined(tensor)) return;  // of the parts that flash attention does not fill
@@ -96,12 +93,12 @@ class Analysis {
   }
 
   void follow(std::int32_t index) {
-    const BackwardFunction function = pass_.functions[static_cast<std::size_t>(index)];
-    for_each_tensor(graph_, graph_.inputs(node(function.function)),
+    const BackwardFunction function = pass_.functions[index];
+    for_each_tensor(graph_, graph_.inputs(function.function),
                     [&](const Tensor& tensor) { take(index, tensor); });
     produce(index, function.function);
     bool behind = false;
-    for (std::int32_t child : graph_.children(node(function.evaluate))) {
+    for (std::int32_t child : graph_.children(function.evaluate)) {
       if (behind && !add(index, child)) produce(index, child);
       behind |= child == function.function;
     }
@@ -137,11 +134,11 @@ class Analysis {
 
   // The last of `holders` whose forward op took what the op of `to` made.
   std::int32_t holder(const std::vector<std::int32_t>& holders, std::int32_t to) const {
-    const std::int64_t made_by = pass_.functions[static_cast<std::size_t>(to)].sequence;
+    const std::int64_t made_by = pass_.functions[to].sequence;
     for (auto at = holders.rbegin(); at != holders.rend(); ++at) {
-      const std::int32_t forward = pass_.functions[static_cast<std::size_t>(*at)].forward;
+      const std::int32_t forward = pass_.functions[*at].forward;
       if (*at == to || forward < 0) continue;
-      const auto& producers = pass_.input_producers[static_cast<std::size_t>(forward)];
+      const auto& producers = pass_.input_producers[forward];
       if (std::find(producers.begin(), producers.end(), made_by) != producers.end()) return *at;
     }
     return -1;
@@ -149,8 +146,8 @@ class Analysis {
 
   // All that comes out of a tree of nodes is in the hands of function `index`.
   void produce(std::int32_t index, std::int32_t tree) {
-    const Node& n = node(tree);
-    if (tree != pass_.functions[static_cast<std::size_t>(index)].function) {
+    const Node& n = graph_.node(tree);
+    if (tree != pass_.functions[index].function) {
       std::vector<std::int64_t> taken;
       for_each_tensor(graph_, graph_.inputs(n),
                       [&](const Tensor& tensor) { taken.push_back(tensor.id); });
@@ -167,7 +164,7 @@ class Analysis {
 
   // Whether `child` adds a gradient of function `index` to one that was there before.
   bool add(std::int32_t index, std::int32_t child) {
-    const Node& n = node(child);
+    const Node& n = graph_.node(child);
     const auto inputs = graph_.inputs(n), outputs = graph_.outputs(n);
     if (!is_sum(graph_.name(n))) return false;
     if (inputs.size() < 2 || outputs.empty()) return false;

@@ -25,8 +25,7 @@ Result<void> check_nesting(const ExecutionGraph& graph) {
     const Node& node = graph.nodes[i];
     const auto index = static_cast<std::int32_t>(i);
     std::vector<std::int32_t>& open = open_by_thread[node.thread];
-    const Node* parent =
-        node.parent < 0 ? nullptr : &graph.nodes[static_cast<std::size_t>(node.parent)];
+    const Node* parent = node.parent < 0 ? nullptr : &graph.node(node.parent);
     if (parent && node.parent >= index) {
       return not_nested(
           "a node behind its parent",
@@ -55,13 +54,10 @@ GraphCopy::GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch)
 
 // Leaves the nearest ancestor that was copied open; none: nothing on the node's thread.
 void GraphCopy::open_parent(std::int32_t index) {
-  const Node& node = source_.nodes[static_cast<std::size_t>(index)];
-  std::int32_t parent = node.parent;
-  while (parent >= 0 && copied(parent) < 0) {
-    parent = source_.nodes[static_cast<std::size_t>(parent)].parent;
-  }
-  const bool same_thread =
-      parent >= 0 && source_.nodes[static_cast<std::size_t>(parent)].thread == node.thread;
+  const Node& node = source_.node(index);
+  const std::int32_t parent =
+      source_.find_around(node.parent, [&](std::int32_t i) { return copied(i) >= 0; });
+  const bool same_thread = parent >= 0 && source_.node(parent).thread == node.thread;
   if (same_thread) {
     close_to(parent);
   } else {  // a thread's own node, or an orphan
@@ -71,15 +67,13 @@ void GraphCopy::open_parent(std::int32_t index) {
 
 void GraphCopy::copy(std::int32_t index) {
   open_parent(index);
-  copies_[static_cast<std::size_t>(index)] =
-      static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
-  builder_.copy_node(source_.nodes[static_cast<std::size_t>(index)]);
+  copies_[index] = static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
+  builder_.copy_node(source_.node(index));
 }
 
 void GraphCopy::nest(std::int32_t index) {
-  copies_[static_cast<std::size_t>(index)] =
-      static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
-  builder_.copy_node(source_.nodes[static_cast<std::size_t>(index)]);
+  copies_[index] = static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
+  builder_.copy_node(source_.node(index));
   Node& inner = builder_.graph_being_made().nodes.back();
   std::tie(inner.inputs_begin, inner.inputs_count) =
       builder_.copy_arguments(inner.inputs_begin, inner.inputs_count);
@@ -94,7 +88,7 @@ void GraphCopy::copy_tree(std::int32_t index) {
     const std::int32_t next = open.back();
     open.pop_back();
     copy(next);
-    const auto children = source_.children(source_.nodes[static_cast<std::size_t>(next)]);
+    const auto children = source_.children(next);
     open.insert(open.end(), children.rbegin(), children.rend());
   }
 }
@@ -102,12 +96,12 @@ void GraphCopy::copy_tree(std::int32_t index) {
 void GraphCopy::close_to(std::int32_t index) {
   if (copied(index) < 0) return close_beside(index);
   const auto at = static_cast<std::size_t>(copied(index));
-  builder_.close_to(source_.nodes[static_cast<std::size_t>(index)].thread, at);
+  builder_.close_to(source_.node(index).thread, at);
 }
 
 void GraphCopy::close_beside(std::int32_t index) {
   open_parent(index);
-  builder_.switch_thread(source_.nodes[static_cast<std::size_t>(index)].thread);
+  builder_.switch_thread(source_.node(index).thread);
 }
 
 ExecutionGraph GraphCopy::finish() {
@@ -115,13 +109,12 @@ ExecutionGraph GraphCopy::finish() {
   ExecutionGraph& made = builder_.graph_being_made();
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     if (copies_[i] < 0) continue;
-    new_ids[source_.nodes[i].id] = made.nodes[static_cast<std::size_t>(copies_[i])].id;
+    new_ids[source_.nodes[i].id] = made.node(copies_[i]).id;
   }
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     if (copies_[i] < 0 || source_.nodes[i].fw_parent == 0) continue;
     const auto forward = new_ids.find(source_.nodes[i].fw_parent);
-    made.nodes[static_cast<std::size_t>(copies_[i])].fw_parent =
-        forward == new_ids.end() ? 0 : forward->second;
+    made.node(copies_[i]).fw_parent = forward == new_ids.end() ? 0 : forward->second;
   }
   return builder_.finish();
 }

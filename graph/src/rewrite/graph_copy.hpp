@@ -45,7 +45,7 @@ class GraphCopy {
   void close_beside(std::int32_t index);
 
   /// Position of the copy of a source's node in the graph being made; -1: not copied.
-  std::int32_t copied(std::int32_t index) const { return copies_[static_cast<std::size_t>(index)]; }
+  std::int32_t copied(std::int32_t index) const { return copies_[index]; }
 
   /// A tensor of the source for use in new nodes.
   TensorRef tensor(const Argument& argument) { return builder_.tensor_of_source(argument.index); }

@@ -21,8 +21,7 @@ std::vector<bool> at_or_below(const ExecutionGraph& graph, Inside&& inside) {
   std::vector<bool> found(graph.nodes.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     const std::int32_t parent = graph.nodes[i].parent;
-    found[i] = inside(i) || (parent >= 0 && static_cast<std::size_t>(parent) < i &&
-                             found[static_cast<std::size_t>(parent)]);
+    found[i] = inside(i) || (parent >= 0 && static_cast<std::size_t>(parent) < i && found[parent]);
   }
   return found;
 }

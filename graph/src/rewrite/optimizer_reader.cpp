@@ -44,11 +44,11 @@ class StepReader {
   }
 
   Result<ReadStep> read() {
-    const Node& label = graph_.nodes[static_cast<std::size_t>(step_.label)];
+    const Node& label = graph_.node(step_.label);
     for (std::int32_t child : children_in_order(graph_, label)) {
       node_ = child;
-      if (!take(graph_.nodes[static_cast<std::size_t>(child)])) {
-        const Node& op = graph_.nodes[static_cast<std::size_t>(child)];
+      if (!take(graph_.node(child))) {
+        const Node& op = graph_.node(child);
         return fail(
             ErrorCode::kImpossible,
             fmt::format("{}: expected ops of SGD, Adagrad, Adam or AdamW, found {} (node {})",
@@ -75,7 +75,7 @@ class StepReader {
 
   Key key(std::int64_t tensor) const {
     if (tensor < 0) return {};
-    const Tensor& t = graph_.tensors[static_cast<std::size_t>(tensor)];
+    const Tensor& t = graph_.tensors[tensor];
     return {t.id, t.storage_id, t.offset};
   }
   Key key(const Indices& list) const { return list.empty() ? Key{} : key(list.front()); }
@@ -109,9 +109,7 @@ class StepReader {
     return found;
   }
 
-  const Tensor& tensor(std::int64_t index) const {
-    return graph_.tensors[static_cast<std::size_t>(index)];
-  }
+  const Tensor& tensor(std::int64_t index) const { return graph_.tensors[index]; }
   // A number that became a tensor on the CPU.
   bool is_wrapped(const Indices& list) const {
     const Tensor& t = tensor(list.front());
@@ -331,7 +329,7 @@ class StepReader {
   }
 
   bool is_class(std::string_view name) const {
-    const auto label = graph_.name(graph_.nodes[static_cast<std::size_t>(step_.label)]);
+    const auto label = graph_.name(step_.label);
     return label.find(std::string("#") + std::string(name) + ".") != std::string_view::npos;
   }
 
@@ -356,7 +354,7 @@ class StepReader {
   bool take_eight_bit(std::string_view name) {
     const bool narrow = name.ends_with("8bit_blockwise");
     if (in_.size() != (narrow ? 8 : 4) || numbers_.size() < (narrow ? 8U : 10U)) return false;
-    const std::string_view label = graph_.name(graph_.nodes[static_cast<std::size_t>(step_.label)]);
+    const std::string_view label = graph_.name(step_.label);
     OptimizerSettings settings = optimizer_settings(
         label.find("AdamW") != std::string_view::npos ? Optimizer::kAdamW : Optimizer::kAdam,
         Implementation::kEightBit);
@@ -450,8 +448,7 @@ std::vector<std::int32_t> children_in_order(const ExecutionGraph& graph, const N
   const auto children = graph.children(node);
   std::vector<std::int32_t> sorted(children.begin(), children.end());
   std::stable_sort(sorted.begin(), sorted.end(), [&graph](std::int32_t a, std::int32_t b) {
-    return graph.nodes[static_cast<std::size_t>(a)].rf_id <
-           graph.nodes[static_cast<std::size_t>(b)].rf_id;
+    return graph.node(a).rf_id < graph.node(b).rf_id;
   });
   return sorted;
 }

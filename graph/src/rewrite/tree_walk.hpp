@@ -21,17 +21,17 @@ void walk_tree(const ExecutionGraph& graph, std::int32_t root, Open&& open, Clos
     }
     if (!open(next)) continue;
     stack.push_back(-1);
-    const auto children = graph.children(graph.nodes[static_cast<std::size_t>(next)]);
+    const auto children = graph.children(next);
     stack.insert(stack.end(), children.rbegin(), children.rend());
   }
 }
 
 /// The last node of a tree.
 inline std::int32_t last_below(const ExecutionGraph& graph, std::int32_t tree) {
-  const Node* last = &graph.nodes[static_cast<std::size_t>(tree)];
+  const Node* last = &graph.node(tree);
   while (last->children_count > 0) {
     tree = graph.children(*last).back();
-    last = &graph.nodes[static_cast<std::size_t>(tree)];
+    last = &graph.node(tree);
   }
   return tree;
 }

@@ -400,7 +400,7 @@ class ExecutionGraphWriter {
       text_ += ',';
       attribute(key, "double", value);
     }
-    if (node.comm >= 0) comm(graph_.comm_records[static_cast<std::size_t>(node.comm)]);
+    if (node.comm >= 0) comm(graph_.comm_records[node.comm]);
     text_ += ']';
   }
 

@@ -66,7 +66,7 @@ class LaneRunner {
       std::size_t kept = 0;
       for (std::size_t i = 0; i < free_.size(); ++i) {
         const std::int32_t lane = free_[i];
-        const auto task = policies_[static_cast<std::size_t>(lane)]->next(lane, now);
+        const auto task = policies_[lane]->next(lane, now);
         if (!task) {
           free_[kept++] = lane;
           continue;
@@ -76,7 +76,7 @@ class LaneRunner {
                       "expected a finite duration of at least 0 us, found " +
                           std::to_string(task->duration_us) + " on lane " + std::to_string(lane));
         }
-        running_[static_cast<std::size_t>(lane)] = {*task, now};
+        running_[lane] = {*task, now};
         ends_.push({now + task->duration_us, lane});
         any = true;
       }
@@ -89,8 +89,8 @@ class LaneRunner {
     while (!ends_.empty() && ends_.top().us == now) {
       const std::int32_t lane = ends_.top().lane;
       ends_.pop();
-      const Running& ran = running_[static_cast<std::size_t>(lane)];
-      policies_[static_cast<std::size_t>(lane)]->ended(lane, ran.task, now);
+      const Running& ran = running_[lane];
+      policies_[lane]->ended(lane, ran.task, now);
       if (limits_.keep_tasks) run_.tasks.push_back({lane, ran.task.term, ran.start_us, now});
       free_.push_back(lane);
     }

@@ -90,12 +90,12 @@ Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& sch
   if (!order) return Unexpected{order.error()};
   // The latest end of each task that leaves the end of `target` where it is, found from the back.
   std::vector<double> latest(graph.size(), std::numeric_limits<double>::infinity());
-  latest[static_cast<std::size_t>(target)] = schedule.end_us[static_cast<std::size_t>(target)];
+  latest[target] = schedule.end_us[target];
   for (std::size_t position = graph.size(); position-- > 0;) {
     const std::size_t i = order->task(position);
     const double latest_start = latest[i] - graph.durations_us()[i];
     const auto hold = [&](TaskId from, double lag) {
-      double& end = latest[static_cast<std::size_t>(from)];
+      double& end = latest[from];
       end = std::min(end, latest_start - lag);
     };
     if (const TaskId previous = graph.lane_previous()[i]; previous >= 0) {
@@ -111,7 +111,7 @@ Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& sch
 
 std::vector<TaskId> Schedule::critical_path(TaskId task) const {
   std::vector<TaskId> path;
-  for (; task >= 0; task = bound_by[static_cast<std::size_t>(task)]) path.push_back(task);
+  for (; task >= 0; task = bound_by[task]) path.push_back(task);
   return path;
 }
 

@@ -23,7 +23,7 @@ TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_ga
   if (static_cast<std::size_t>(lane) >= lane_tail_.size()) {
     lane_tail_.resize(static_cast<std::size_t>(lane) + 1, -1);
   }
-  TaskId& tail = lane_tail_[static_cast<std::size_t>(lane)];
+  TaskId& tail = lane_tail_[lane];
   lane_previous_.push_back(tail);
   tail = id;
   return id;
@@ -41,9 +41,7 @@ std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind
 }
 
 TaskId TaskGraph::last_on_lane(std::int32_t lane) const {
-  return lane >= 0 && static_cast<std::size_t>(lane) < lane_tail_.size()
-             ? lane_tail_[static_cast<std::size_t>(lane)]
-             : -1;
+  return lane >= 0 && static_cast<std::size_t>(lane) < lane_tail_.size() ? lane_tail_[lane] : -1;
 }
 
 void TaskGraph::reserve(std::size_t tasks) {

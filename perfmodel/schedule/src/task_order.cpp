@@ -21,8 +21,7 @@ TaskOrder::TaskOrder(const TaskGraph& graph) : first_(graph.size() + 1, 0) {
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t e = 0; e < graph.edges(); ++e) {
     const auto& edge = graph.edge_list()[e];
-    incoming_[static_cast<std::size_t>(next[static_cast<std::size_t>(edge.to)]++)] = {
-        edge.from, static_cast<std::int32_t>(e), edge.lag_us};
+    incoming_[next[edge.to]++] = {edge.from, static_cast<std::int32_t>(e), edge.lag_us};
   }
 }
 
@@ -48,11 +47,9 @@ Outgoing outgoing_of(std::span<const TaskGraph::Edge> edges,
   }
   for (const auto& edge : edges) ++out.first[static_cast<std::size_t>(edge.from) + 1];
   for (std::size_t i = 0; i < count; ++i) out.first[i + 1] += out.first[i];
-  out.entries.resize(static_cast<std::size_t>(out.first.back()));
+  out.entries.resize(out.first.back());
   std::vector<std::int32_t> next(out.first.begin(), out.first.end() - 1);
-  const auto put = [&](TaskId from, Outgoing::Entry entry) {
-    out.entries[static_cast<std::size_t>(next[static_cast<std::size_t>(from)]++)] = entry;
-  };
+  const auto put = [&](TaskId from, Outgoing::Entry entry) { out.entries[next[from]++] = entry; };
   for (std::size_t i = 0; i < count; ++i) {
     if (lane_previous[i] >= 0) put(lane_previous[i], {static_cast<TaskId>(i), -1});
   }
@@ -79,19 +76,19 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
     for (; next < order_.size(); ++next) {
       const auto from = static_cast<std::size_t>(order_[next]);
       for (std::int32_t o = outgoing.first[from]; o < outgoing.first[from + 1]; ++o) {
-        const auto [to, edge] = outgoing.entries[static_cast<std::size_t>(o)];
-        if (edge >= 0 && dropped_ > 0 && is_dropped_[static_cast<std::size_t>(edge)]) continue;
-        if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
+        const auto [to, edge] = outgoing.entries[o];
+        if (edge >= 0 && dropped_ > 0 && is_dropped_[edge]) continue;
+        if (--open_[to] == 0) order_.push_back(to);
       }
     }
     if (order_.size() == count) break;
     auto edges = break_cycle(graph);
     if (!edges) return Unexpected{edges.error()};
     for (std::int32_t e : *edges) {
-      is_dropped_[static_cast<std::size_t>(e)] = true;
+      is_dropped_[e] = true;
       ++dropped_;
-      const TaskId to = graph.edge_list()[static_cast<std::size_t>(e)].to;
-      if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
+      const TaskId to = graph.edge_list()[e].to;
+      if (--open_[to] == 0) order_.push_back(to);
     }
   }
   if (dropped_ > 0) remove_dropped();
@@ -107,43 +104,42 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
     visited_.assign(graph.size(), -1);
     is_inferred_.assign(graph.edges(), false);
     is_dropped_.assign(graph.edges(), false);
-    for (std::int32_t e : graph.inferred_edges()) is_inferred_[static_cast<std::size_t>(e)] = true;
+    for (std::int32_t e : graph.inferred_edges()) is_inferred_[e] = true;
   }
   for (; marked_ < order_.size(); ++marked_) {
-    placed_[static_cast<std::size_t>(order_[marked_])] = true;
+    placed_[order_[marked_]] = true;
   }
   const auto step_back = [&] {
     const TaskId task = walk_.back().task;
-    visited_[static_cast<std::size_t>(task)] = -1;
+    visited_[task] = -1;
     walk_.pop_back();
     return task;
   };
   TaskId at = -1;
-  while (!walk_.empty() && (at < 0 || placed_[static_cast<std::size_t>(at)])) at = step_back();
-  if (at < 0 || placed_[static_cast<std::size_t>(at)]) {
+  while (!walk_.empty() && (at < 0 || placed_[at])) at = step_back();
+  if (at < 0 || placed_[at]) {
     while (placed_[first_stuck_]) ++first_stuck_;
     at = static_cast<TaskId>(first_stuck_);
   }
-  while (visited_[static_cast<std::size_t>(at)] < 0) {
-    visited_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(walk_.size());
+  while (visited_[at] < 0) {
+    visited_[at] = static_cast<std::int32_t>(walk_.size());
     walk_.push_back({at});
-    TaskId before = graph.lane_previous()[static_cast<std::size_t>(at)];
-    if (before >= 0 && placed_[static_cast<std::size_t>(before)]) before = -1;
+    TaskId before = graph.lane_previous()[at];
+    if (before >= 0 && placed_[before]) before = -1;
     // Certain edges first: a cycle made of them is an error anyway.
     for (const auto& [from, e, lag] : incoming(static_cast<std::size_t>(at))) {
-      const bool waits =
-          !placed_[static_cast<std::size_t>(from)] && !is_dropped_[static_cast<std::size_t>(e)];
-      if (!waits || (before >= 0 && is_inferred_[static_cast<std::size_t>(e)])) continue;
+      const bool waits = !placed_[from] && !is_dropped_[e];
+      if (!waits || (before >= 0 && is_inferred_[e])) continue;
       before = from;
       walk_.back().edge = e;
     }
     at = before;
   }
-  const auto begin = static_cast<std::size_t>(visited_[static_cast<std::size_t>(at)]);
+  const auto begin = static_cast<std::size_t>(visited_[at]);
   std::vector<std::int32_t> inferred;
   for (std::size_t i = begin; i < walk_.size(); ++i) {
     const std::int32_t edge = walk_[i].edge;
-    if (edge >= 0 && is_inferred_[static_cast<std::size_t>(edge)]) inferred.push_back(edge);
+    if (edge >= 0 && is_inferred_[edge]) inferred.push_back(edge);
   }
   if (!inferred.empty()) {
     while (walk_.size() > begin) step_back();
@@ -166,8 +162,8 @@ void TaskOrder::remove_dropped() {
   for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
     const std::int32_t end = first_[i + 1];
     for (std::int32_t at = begin; at < end; ++at) {
-      const Incoming& edge = incoming_[static_cast<std::size_t>(at)];
-      if (!is_dropped_[static_cast<std::size_t>(edge.edge)]) incoming_[kept++] = edge;
+      const Incoming& edge = incoming_[at];
+      if (!is_dropped_[edge.edge]) incoming_[kept++] = edge;
     }
     begin = end;
     first_[i + 1] = static_cast<std::int32_t>(kept);

@@ -44,12 +44,10 @@ Result<std::unique_ptr<PredictedStep>> PredictedStep::create(const RankInput& ra
 // Labels around an op, outermost first; each begins with the first op in it.
 std::int32_t PredictedStep::label_of(std::int32_t node, double start_us, std::int32_t thread) {
   const ExecutionGraph& graph = paced_.rank.graph();
-  while (node >= 0 && !graph.nodes[static_cast<std::size_t>(node)].is_label) {
-    node = graph.nodes[static_cast<std::size_t>(node)].parent;
-  }
+  node = graph.find_around(node, [&](std::int32_t i) { return graph.node(i).is_label; });
   if (node < 0) return -1;
   if (const auto known = labels_.find(node); known != labels_.end()) return known->second;
-  const Node& label = graph.nodes[static_cast<std::size_t>(node)];
+  const Node& label = graph.node(node);
   if (is_structural_name(graph.name(label))) return label_of(label.parent, start_us, thread);
   const std::int32_t parent = label_of(label.parent, start_us, thread);
   const auto own = static_cast<std::int32_t>(facts_.ops.size());
@@ -63,14 +61,12 @@ std::int32_t PredictedStep::label_of(std::int32_t node, double start_us, std::in
 }
 
 std::int32_t PredictedStep::op_of_item(std::int32_t index, double start_us) {
-  std::int32_t& op = op_of_item_[static_cast<std::size_t>(index)];
+  std::int32_t& op = op_of_item_[index];
   if (op >= 0) return op;
   const ExecutionGraph& graph = paced_.rank.graph();
   const ProgramItem& item = paced_.rank.program.item(index);
   const std::int32_t parent =
-      item.node < 0 ? -1
-                    : label_of(graph.nodes[static_cast<std::size_t>(item.node)].parent, start_us,
-                               item.thread);
+      item.node < 0 ? -1 : label_of(graph.node(item.node).parent, start_us, item.thread);
   op = static_cast<std::int32_t>(facts_.ops.size());
   facts_.ops.push_back({.name = name_of(item, graph),
                         .parent = parent,
@@ -87,13 +83,13 @@ std::int32_t PredictedStep::op_of_node(std::int32_t node, std::int32_t top_node,
   if (node < 0 || node == top_node) return top_op;
   if (const auto known = inner_.find(node); known != inner_.end()) return known->second;
   const ExecutionGraph& graph = paced_.rank.graph();
-  const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+  const Node& at = graph.node(node);
   if (at.parent < 0) return top_op;
   const std::int32_t parent = op_of_node(at.parent, top_node, top_op, start_us);
   const auto own = static_cast<std::int32_t>(facts_.ops.size());
   facts_.ops.push_back({.name = graph.name(at),
                         .parent = parent,
-                        .thread = facts_.ops[static_cast<std::size_t>(top_op)].thread,
+                        .thread = facts_.ops[top_op].thread,
                         .start_us = start_us,
                         .end_us = start_us,
                         .is_label = at.is_label});
@@ -120,15 +116,15 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
 
   std::unordered_map<std::int32_t, double> launch_us;      // per instruction
   const auto reach = [&](std::int32_t op, double until) {  // an op ends with its last call
-    for (; op >= 0; op = facts_.ops[static_cast<std::size_t>(op)].parent) {
-      double& end = facts_.ops[static_cast<std::size_t>(op)].end_us;
+    for (; op >= 0; op = facts_.ops[op].parent) {
+      double& end = facts_.ops[op].end_us;
       end = std::max(end, until);
     }
   };
   double before = begin;
   for (const auto& placed : own.last_pass()) {
     if (own.on_device(placed.task)) continue;
-    const Instruction& at = program.instructions[static_cast<std::size_t>(placed.instruction)];
+    const Instruction& at = program.instructions[placed.instruction];
     const double us = tasks.graph.duration_us(placed.task);
     const double start = tasks.start(placed.task) - begin, end = start + us;
     const HostWork* work = std::get_if<HostWork>(&at.what);
@@ -139,13 +135,13 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
       op = op_of_node(launch->node, program.item(at.item).node, top, start);
       launch_us[placed.instruction] += us;
     }
-    op_of_instruction_[static_cast<std::size_t>(placed.instruction)] = op;
-    OpFact& fact = facts_.ops[static_cast<std::size_t>(op)];
+    op_of_instruction_[placed.instruction] = op;
+    OpFact& fact = facts_.ops[op];
     if (!is_gap) {
       fact.host_us += us;
       reach(op, end);
     }
-    const TaskId bound = tasks.schedule.bound_by[static_cast<std::size_t>(placed.task)];
+    const TaskId bound = tasks.schedule.bound_by[placed.task];
     const double waited = tasks.start(placed.task) - before;
     if (bound >= 0 && own.on_device(bound) && waited > 0) {
       facts_.waits.push_back(
@@ -164,13 +160,13 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
   }
   for (const auto& placed : own.last_pass()) {
     if (!own.on_device(placed.task)) continue;
-    const Instruction& at = program.instructions[static_cast<std::size_t>(placed.instruction)];
+    const Instruction& at = program.instructions[placed.instruction];
     const Launch& launch = std::get<Launch>(at.what);
     const PredictedKernel& predicted = program.kernel(launch);
     const double start = tasks.start(placed.arrival);
     KernelFact kernel{.name = predicted.name,
                       .family = predicted.family,
-                      .op = op_of_instruction_[static_cast<std::size_t>(placed.instruction)],
+                      .op = op_of_instruction_[placed.instruction],
                       .stream = own.stream_of(placed.task),
                       .start_us = start - device_begin,
                       .time_us = tasks.end(placed.task) - start,
@@ -217,12 +213,10 @@ void PredictedStep::find_memory() {
   const StorageLifetimes lifetimes = storage_lifetimes(graph);
   if (lifetimes.device != Device::Kind::kGpu) return;
   for (const StorageLifetime& storage : lifetimes.storages) {
-    std::int32_t node = storage.made_by;
-    while (node >= 0 && !op_of_node.contains(node)) {
-      node = graph.nodes[static_cast<std::size_t>(node)].parent;
-    }
+    const std::int32_t node =
+        graph.find_around(storage.made_by, [&](std::int32_t i) { return op_of_node.contains(i); });
     if (node < 0) continue;
-    facts_.ops[static_cast<std::size_t>(op_of_node[node])].taken_bytes +=
+    facts_.ops[op_of_node[node]].taken_bytes +=
         static_cast<double>(storage.bytes) * static_cast<double>(facts_.steps);
   }
 }
@@ -232,7 +226,7 @@ void PredictedStep::find_path(const JobTasks& tasks) {
   std::unordered_map<TaskId, PathPiece> pieces;
   std::int32_t kernels = 0;
   for (const auto& placed : own.last_pass()) {
-    PathPiece piece{.op = op_of_instruction_[static_cast<std::size_t>(placed.instruction)]};
+    PathPiece piece{.op = op_of_instruction_[placed.instruction]};
     if (own.on_device(placed.task)) piece.kernel = kernels++;
     pieces[placed.task] = pieces[placed.arrival] = piece;
   }

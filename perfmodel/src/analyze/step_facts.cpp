@@ -41,17 +41,17 @@ std::string StepFacts::path(std::int32_t op) const {
   constexpr std::size_t kInnermost = 4;
   std::vector<std::string_view> names;
   const std::string_view line = line_of(op);
-  for (; op >= 0 && names.size() < kInnermost; op = ops[static_cast<std::size_t>(op)].parent) {
-    if (ops[static_cast<std::size_t>(op)].is_frame) continue;
-    std::string_view name = ops[static_cast<std::size_t>(op)].name;
+  for (; op >= 0 && names.size() < kInnermost; op = ops[op].parent) {
+    if (ops[op].is_frame) continue;
+    std::string_view name = ops[op].name;
     for (const std::string_view numbered : {"ProfilerStep#", "Optimizer.step#"}) {
       if (name.starts_with(numbered)) name = name.substr(0, numbered.size() - 1);  // of any step
     }
     if (names.empty() || names.back() != name) names.push_back(name);
   }
   if (names.empty()) return "(outside of ops)";
-  while (op >= 0 && ops[static_cast<std::size_t>(op)].is_frame) {
-    op = ops[static_cast<std::size_t>(op)].parent;
+  while (op >= 0 && ops[op].is_frame) {
+    op = ops[op].parent;
   }
   std::string text = op >= 0 ? "... / " : "";
   for (std::size_t i = names.size(); i-- > 0;) {
@@ -64,8 +64,8 @@ std::string StepFacts::path(std::int32_t op) const {
 
 std::string_view StepFacts::line_of(std::int32_t op) const {
   std::string_view innermost;
-  for (; op >= 0; op = ops[static_cast<std::size_t>(op)].parent) {
-    const OpFact& at = ops[static_cast<std::size_t>(op)];
+  for (; op >= 0; op = ops[op].parent) {
+    const OpFact& at = ops[op];
     if (!at.is_frame || !is_in_file(at.name)) continue;
     if (is_own_code(at.name)) return at.name;
     if (innermost.empty()) innermost = at.name;
@@ -75,8 +75,8 @@ std::string_view StepFacts::line_of(std::int32_t op) const {
 
 std::int32_t StepFacts::top_op(std::int32_t op) const {
   std::int32_t top = op;
-  for (; op >= 0; op = ops[static_cast<std::size_t>(op)].parent) {
-    if (!ops[static_cast<std::size_t>(op)].is_label) top = op;
+  for (; op >= 0; op = ops[op].parent) {
+    if (!ops[op].is_label) top = op;
   }
   return top;
 }

@@ -110,8 +110,7 @@ std::vector<KernelGroup> groups_of(const StepFacts& step, Take&& take) {
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     const KernelFact& kernel = step.kernels[i];
     if (!take(kernel)) continue;
-    const auto op =
-        kernel.op < 0 ? std::string_view() : step.ops[static_cast<std::size_t>(kernel.op)].name;
+    const auto op = kernel.op < 0 ? std::string_view() : step.ops[kernel.op].name;
     KernelGroup& group = groups[{kernel.name, op}];
     group.kernels.push_back(i);
     group.time_us += kernel.time_us;

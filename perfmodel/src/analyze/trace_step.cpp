@@ -163,7 +163,7 @@ void TraceStep::find_ops() {
                                                  : event.end_ns());
     const bool is_label = event.kind == HostKind::kAnnotation || span.host < 0;
     while (!open.empty()) {
-      const OpFact& around = facts_.ops[static_cast<std::size_t>(open.back())];
+      const OpFact& around = facts_.ops[open.back()];
       // A label may be set in one call of Python and end in another: then it lies in neither.
       const bool outlasts = is_label && !span.is_frame && around.is_frame && end > around.end_us;
       if (around.thread == event.thread && start < around.end_us && !outlasts) break;
@@ -179,19 +179,19 @@ void TraceStep::find_ops() {
               .is_label = is_label,
               .is_frame = span.is_frame};
     if (event.arguments >= 0) {
-      const OpArguments& arguments = trace_.arguments[static_cast<std::size_t>(event.arguments)];
+      const OpArguments& arguments = trace_.arguments[event.arguments];
       op.shapes = trace_.names.text(arguments.dims);
       op.strides = trace_.names.text(arguments.strides);
     }
     if (op.parent >= 0) {
-      OpFact& around = facts_.ops[static_cast<std::size_t>(op.parent)];
+      OpFact& around = facts_.ops[op.parent];
       around.host_us -= std::min(end, around.end_us) - start;
     }
     if (op.is_label && !op.is_frame && is_data_loading(op.name)) {
       facts_.loading_us += op.host_us;
       op.wait_us = std::exchange(op.host_us, 0);
     }
-    if (span.host >= 0) op_of_event_[static_cast<std::size_t>(span.host)] = own;
+    if (span.host >= 0) op_of_event_[span.host] = own;
     facts_.ops.push_back(op);
     open.push_back(own);
   }
@@ -199,8 +199,8 @@ void TraceStep::find_ops() {
   for (TaskId task = 0; task < static_cast<TaskId>(graph_.size()); ++task) {
     const std::int32_t event = graph_.op(task), lane = graph_.lane(task);
     if (event < 0 || lane < 0 || lane >= tasks_.device_lane) continue;
-    const std::int32_t op = op_of_event_[static_cast<std::size_t>(event)];
-    if (op >= 0) tasks_of_op_[static_cast<std::size_t>(op)].push_back(task);
+    const std::int32_t op = op_of_event_[event];
+    if (op >= 0) tasks_of_op_[op].push_back(task);
   }
 }
 
@@ -211,7 +211,7 @@ void TraceStep::find_calls() {
     const HostEvent& event = trace_.host[i];
     if (event.kind != HostKind::kCall || !in_window(event.start_ns)) continue;
     const std::int32_t around = nesting.parent[i];
-    const std::int32_t op = around < 0 ? -1 : op_of_event_[static_cast<std::size_t>(around)];
+    const std::int32_t op = around < 0 ? -1 : op_of_event_[around];
     op_of_event_[i] = op;
     const std::string_view name = trace_.name(event);
     const double waited = static_cast<double>(waits[i].wait_ns) / 1e3;
@@ -228,7 +228,7 @@ void TraceStep::find_calls() {
         {.call = name, .op = op, .start_us = since_begin(event.start_ns), .wait_us = waited});
     event_of_wait_.push_back(i);
     if (op < 0) continue;
-    OpFact& owner = facts_.ops[static_cast<std::size_t>(op)];
+    OpFact& owner = facts_.ops[op];
     owner.host_us = std::max(0.0, owner.host_us - waited);
     owner.wait_us += waited;
   }
@@ -265,14 +265,14 @@ void TraceStep::find_kernels(const Gpu* gpu) {
       kernel.kind = DeviceKind::kCollective;
       kernel.family = KernelFamily::kCollective;
       if (event.collective >= 0) {
-        const CollectiveNote& note = trace_.collectives[static_cast<std::size_t>(event.collective)];
+        const CollectiveNote& note = trace_.collectives[event.collective];
         const auto elements = std::max(note.in_elements, note.out_elements);
         kernel.copied_bytes = static_cast<double>(std::max<std::int64_t>(0, elements)) *
                               size_in_bytes(parse_dtype(trace_.names.text(note.dtype)));
       }
     }
     if (event.launch >= 0) {
-      const auto call = static_cast<std::size_t>(event.launch);
+      const auto call = event.launch;
       kernel.op = op_of_event_[call];
       kernel.launch_us = static_cast<double>(trace_.host[call].duration_ns) / 1e3;
     }
@@ -304,13 +304,13 @@ void TraceStep::find_kernels(const Gpu* gpu) {
 void TraceStep::find_gaps() {
   const auto schedule = run_schedule(graph_);
   if (!schedule) return;  // step_us tells the error
-  const auto end = [&](TaskId task) { return schedule->end_us[static_cast<std::size_t>(task)]; };
+  const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   const double from = end(begin_), until = end(end_);
   for (TaskId task = 0; task < static_cast<TaskId>(graph_.size()); ++task) {
     const std::int32_t lane = graph_.lane(task);
     if (lane < 0 || lane >= tasks_.device_lane) continue;
     if (static_cast<Term>(graph_.term(task)) != Term::kT1) continue;
-    const double start = schedule->start_us[static_cast<std::size_t>(task)];
+    const double start = schedule->start_us[task];
     if (graph_.duration_us(task) < kLeastGapUs || start < from || start >= until) continue;
     facts_.gaps.push_back({.start_us = start - from, .us = graph_.duration_us(task)});
     task_of_gap_.push_back(task);
@@ -329,7 +329,7 @@ void TraceStep::find_memory(const Gpu* gpu) {
     if (record.bytes <= 0 || record.device_type == 0 || !in_window(record.time_ns)) continue;
     const std::int32_t op = innermost_op(record.thread, since_begin(record.time_ns));
     if (op < 0) continue;
-    facts_.ops[static_cast<std::size_t>(op)].taken_bytes += static_cast<double>(record.bytes);
+    facts_.ops[op].taken_bytes += static_cast<double>(record.bytes);
   }
 }
 
@@ -340,7 +340,7 @@ std::int32_t TraceStep::innermost_op(std::int32_t thread, double at_us) const {
                                [](const OpFact& op) { return std::pair(op.thread, op.start_us); });
   auto op = static_cast<std::int32_t>(after - facts_.ops.begin()) - 1;
   while (op >= 0) {
-    const OpFact& found = facts_.ops[static_cast<std::size_t>(op)];
+    const OpFact& found = facts_.ops[op];
     if (found.thread != thread) return -1;
     if (at_us < found.end_us) return op;
     op = found.parent;
@@ -375,7 +375,7 @@ Result<double> TraceStep::step_us(const Repair& repair) const {
   }
   for (const auto& [call, count] : gone) {
     if (call < 0 || count < all[call]) continue;
-    const TaskId task = tasks_.ends[static_cast<std::size_t>(call)];
+    const TaskId task = tasks_.ends[call];
     if (task < 0) continue;
     scale(task, 0);
     drop_waits(task);
@@ -396,7 +396,7 @@ Result<double> TraceStep::step_us(const Repair& repair) const {
   }
   const auto schedule = run_schedule(graph);
   if (!schedule) return Unexpected{schedule.error()};
-  const auto end = [&](TaskId task) { return schedule->end_us[static_cast<std::size_t>(task)]; };
+  const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   double last = end(end_);
   for (const std::size_t event : event_of_kernel_) last = std::max(last, end(tasks_.device[event]));
   return (last - end(begin_)) / static_cast<double>(facts_.steps);
@@ -405,7 +405,7 @@ Result<double> TraceStep::step_us(const Repair& repair) const {
 Result<std::vector<PathPiece>> TraceStep::critical_path() const {
   const auto schedule = run_schedule(graph_);
   if (!schedule) return Unexpected{schedule.error()};
-  const auto end = [&](TaskId task) { return schedule->end_us[static_cast<std::size_t>(task)]; };
+  const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   std::unordered_map<TaskId, std::int32_t> kernel_of;
   TaskId last = end_;
   for (std::size_t i = 0; i < event_of_kernel_.size(); ++i) {
@@ -424,7 +424,7 @@ Result<std::vector<PathPiece>> TraceStep::critical_path() const {
     if (const auto kernel = kernel_of.find(chain[i]); kernel != kernel_of.end()) {
       piece.kernel = kernel->second;
     } else if (event >= 0 && lane >= 0 && lane < tasks_.device_lane) {
-      piece.op = op_of_event_[static_cast<std::size_t>(event)];
+      piece.op = op_of_event_[event];
     }
     if (piece.us > 0) made.push_back(piece);
     after = before;

@@ -11,7 +11,7 @@ namespace {
 using TaskId = TaskGraph::TaskId;
 
 double end_of(const Schedule& schedule, TaskId task) {
-  return task < 0 ? 0 : schedule.end_us[static_cast<std::size_t>(task)];
+  return task < 0 ? 0 : schedule.end_us[task];
 }
 
 struct Group {
@@ -69,7 +69,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   CriticalPath path;
   const auto begin_of = [&](const Schedule& of) {
     if (first < 0) return 0.0;
-    return options.from_start ? of.start_us[static_cast<std::size_t>(first)] : end_of(of, first);
+    return options.from_start ? of.start_us[first] : end_of(of, first);
   };
   const double begin = begin_of(schedule), end = end_of(schedule, last);
   path.step_us = end - begin;
@@ -94,13 +94,12 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   double until = end;
   for (TaskId task : schedule.critical_path(last)) {
     if (until <= begin) break;
-    const auto i = static_cast<std::size_t>(task);
-    const double from =
-        schedule.bound_by[i] < 0 ? schedule.start_us[i] : end_of(schedule, schedule.bound_by[i]);
+    const double from = schedule.bound_by[task] < 0 ? schedule.start_us[task]
+                                                    : end_of(schedule, schedule.bound_by[task]);
     auto& step = group_of(task).step;
     step.us += until - std::clamp(from, begin, until);
     until = std::min(until, from);
-    step.slack_us = std::min(step.slack_us, (*slack)[i]);
+    step.slack_us = std::min(step.slack_us, (*slack)[task]);
     ++step.count;
   }
   for (std::size_t i = 0; i < graph.size(); ++i) {

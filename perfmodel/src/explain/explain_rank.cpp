@@ -50,10 +50,8 @@ class RankExplanation {
   }
 
  private:
-  double end(TaskId task) const {
-    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
-  }
-  double start(TaskId task) const { return schedule_.start_us[static_cast<std::size_t>(task)]; }
+  double end(TaskId task) const { return task < 0 ? 0 : schedule_.end_us[task]; }
+  double start(TaskId task) const { return schedule_.start_us[task]; }
   double steps() const { return static_cast<double>(program_.steps.size()); }
 
   // A host that runs ahead is held by the full launch queue in the long run: then the period is
@@ -86,7 +84,7 @@ class RankExplanation {
     item_start_.assign(program_.items.size(), -1);
     device_.assign(program_.steps.size(), {});
     for (const auto& placed : tasks_.last_pass()) {
-      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
+      const Instruction& at = program_.instructions[placed.instruction];
       const auto item = static_cast<std::size_t>(at.item);
       if (tasks_.on_device(placed.task)) {
         note_device(placed, std::get<Launch>(at.what), program_.items[item].iteration);
@@ -100,7 +98,7 @@ class RankExplanation {
       const HostWork* work = std::get_if<HostWork>(&at.what);
       const std::int32_t phase =
           work && work->phase >= 0 ? work->phase : program_.items[item].phase;
-      p.phases[static_cast<std::size_t>(phase)].host_us += duration / steps();
+      p.phases[phase].host_us += duration / steps();
       if (item_start_[item] < 0 && !(work && work->term == Term::kT1)) {
         item_start_[item] = start(placed.task) - begin_;
       }
@@ -112,7 +110,7 @@ class RankExplanation {
     for (double& term : p.terms_us) term /= steps();
     p.kernel_sum_us = p.compute_kernel_us + p.comm_kernel_us;
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
-      auto& phase = p.phases[static_cast<std::size_t>(program_.items[i].phase)];
+      auto& phase = p.phases[program_.items[i].phase];
       phase.wait_us += item_wait_[i] / steps();
     }
   }
@@ -120,7 +118,7 @@ class RankExplanation {
   void note_device(const ProgramTasks::Placed& placed, const Launch& launch,
                    std::int32_t iteration) {
     const auto [from, to] = span(placed);
-    device_[static_cast<std::size_t>(iteration)].emplace_back(from, to);
+    device_[iteration].emplace_back(from, to);
     PredictedKernel& kernel = program_.kernel(launch);
     kernel.start_us = from - begin_;
     if (placed.arrival != placed.task) {
@@ -137,8 +135,8 @@ class RankExplanation {
     double before = begin_;
     for (const auto& placed : tasks_.last_pass()) {
       if (tasks_.on_device(placed.task)) continue;
-      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
-      const auto item = static_cast<std::size_t>(at.item);
+      const Instruction& at = program_.instructions[placed.instruction];
+      const auto item = at.item;
       const double until = end(placed.task);
       item_end_[item] = until - begin_;
       PredictedCall call{.start_us = before - begin_, .end_us = until - begin_};
@@ -151,7 +149,7 @@ class RankExplanation {
 
   // Between two host tasks nothing but waiting for the device can pass.
   void note_wait(TaskId task, std::size_t item) {
-    const TaskId bound = schedule_.bound_by[static_cast<std::size_t>(task)];
+    const TaskId bound = schedule_.bound_by[task];
     if (bound < 0 || !tasks_.on_device(bound)) return;
     TaskId before = task - 1;
     while (before >= 0 && !tasks_.on_host(before)) --before;
@@ -225,11 +223,10 @@ class RankExplanation {
     double unmodelled = 0, host = 0;
     for (double us : item_host) host += us;
     for (std::int32_t node : stats.unmodelled) {
-      auto& entry = ops[name_in_coverage(graph_.nodes[static_cast<std::size_t>(node)])];
+      auto& entry = ops[name_in_coverage(graph_.node(node))];
       ++entry.count;
-      std::int32_t top = node;
-      while (top >= 0 && !item_of.contains(top))
-        top = graph_.nodes[static_cast<std::size_t>(top)].parent;
+      const std::int32_t top =
+          graph_.find_around(node, [&](std::int32_t i) { return item_of.contains(i); });
       if (top < 0 || counted[item_of[top]]) continue;
       counted[item_of[top]] = true;
       entry.host_us += item_host[item_of[top]];
@@ -248,12 +245,10 @@ class RankExplanation {
   std::string name_in_coverage(const Node& node) const {
     const std::string name(graph_.name(node));
     if (node.comm < 0) return name;
-    return name + "(" + graph_.comm_records[static_cast<std::size_t>(node.comm)].collective + ")";
+    return name + "(" + graph_.comm_records[node.comm].collective + ")";
   }
 
-  const ProgramItem& item_of(TaskId task) const {
-    return program_.items[static_cast<std::size_t>(task_graph_.op(task))];
-  }
+  const ProgramItem& item_of(TaskId task) const { return program_.items[task_graph_.op(task)]; }
 
   // Tasks of other ranks, and those that belong to none, are named as such.
   bool is_own(TaskId task) const { return tasks_.on_device(task) || tasks_.on_host(task); }
@@ -266,7 +261,7 @@ class RankExplanation {
     const TaskNames names{.key = [this](TaskId task) -> std::uint64_t {
                             if (!is_own(task)) return rank_.other_key(task);
                             const ProgramItem& item = item_of(task);
-                            const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
+                            const Node& node = graph_.node(item.subject);
                             const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
                             const std::uint64_t name =
                                 item.title.empty() ? node.name : hash_text(item.title) >> 24;
@@ -311,27 +306,26 @@ class RankExplanation {
 
   void report_ops() {
     const std::vector<std::int32_t> positions = op_positions(program_);
-    made_.ops.resize(static_cast<std::size_t>(
-        std::count_if(positions.begin(), positions.end(), [](std::int32_t p) { return p >= 0; })));
+    made_.ops.resize(
+        std::count_if(positions.begin(), positions.end(), [](std::int32_t p) { return p >= 0; }));
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       if (positions[i] < 0) continue;
       const ProgramItem& item = program_.items[i];
       const auto kernels = std::span(program_.kernels).subspan(item.first_kernel, item.kernels);
-      const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
-      made_.ops[static_cast<std::size_t>(positions[i])] = {
-          .id = node.id,
-          .name = name_of(item, graph_),
-          .thread = item.thread,
-          .phase = item.phase,
-          .start_us = std::max(0.0, item_start_[i]),
-          .host_us = item_host_[i],
-          .wait_us = item_wait_[i],
-          .kernels = {std::make_move_iterator(kernels.begin()),
-                      std::make_move_iterator(kernels.end())},
-          .gap_level = item.gap_level,
-          .op_level = item.op_level};
+      const Node& node = graph_.node(item.subject);
+      made_.ops[positions[i]] = {.id = node.id,
+                                 .name = name_of(item, graph_),
+                                 .thread = item.thread,
+                                 .phase = item.phase,
+                                 .start_us = std::max(0.0, item_start_[i]),
+                                 .host_us = item_host_[i],
+                                 .wait_us = item_wait_[i],
+                                 .kernels = {std::make_move_iterator(kernels.begin()),
+                                             std::make_move_iterator(kernels.end())},
+                                 .gap_level = item.gap_level,
+                                 .op_level = item.op_level};
       if (calls_.empty()) continue;
-      PredictedOp& op = made_.ops[static_cast<std::size_t>(positions[i])];
+      PredictedOp& op = made_.ops[positions[i]];
       op.end_us = item_end_[i];
       op.calls = std::move(calls_[i]);
     }
@@ -413,7 +407,7 @@ std::vector<std::int32_t> op_positions(const HostProgram& program) {
   std::vector<std::int32_t> positions(program.items.size(), -1);
   std::int32_t next = 0;
   for (const Instruction& at : program.instructions) {
-    auto& position = positions[static_cast<std::size_t>(at.item)];
+    auto& position = positions[at.item];
     if (position < 0) position = next++;
   }
   return positions;

@@ -70,7 +70,7 @@ MeasuredMemory of_device(const Trace& trace, const Records& records) {
   if (!memory.totals_recorded) level_by_changes(memory, records);
   const auto peak = std::ranges::max_element(memory.curve, std::ranges::less{},
                                              &MeasuredMemory::Point::allocated_bytes);
-  const MemoryRecord& event = *records[static_cast<std::size_t>(peak - memory.curve.begin())];
+  const MemoryRecord& event = *records[peak - memory.curve.begin()];
   memory.peak_bytes = peak->allocated_bytes;
   memory.peak_us = peak->time_us;
   memory.peak_op = op_at(trace, event.thread, event.time_ns);

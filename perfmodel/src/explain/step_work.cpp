@@ -33,12 +33,13 @@ double needed_flop(const KernelWork& work) {
 // Backward functions of the ops inside of a checkpoint lie below it, too, each in an
 // evaluate_function of its own; what lies there without one is forward work done again.
 bool is_recomputed(const ExecutionGraph& graph, std::int32_t node) {
-  for (; node >= 0; node = graph.nodes[static_cast<std::size_t>(node)].parent) {
-    const std::string_view name = graph.name(graph.nodes[static_cast<std::size_t>(node)]);
-    if (name == "CheckpointFunctionBackward") return true;
-    if (name.starts_with("autograd::engine::evaluate_function")) return false;
-  }
-  return false;
+  const auto is_checkpoint = [&](std::int32_t i) {
+    return graph.name(i) == "CheckpointFunctionBackward";
+  };
+  const std::int32_t function = graph.find_around(node, [&](std::int32_t i) {
+    return is_checkpoint(i) || graph.name(i).starts_with("autograd::engine::evaluate_function");
+  });
+  return function >= 0 && is_checkpoint(function);
 }
 
 std::vector<GraphIteration> chosen_steps(
@@ -69,7 +70,7 @@ ProductFlop product_flop(const ExecutionGraph& graph, const Gpu& gpu,
     lowering.lower(node, op);
     for (const LoweredCall& call : op.calls) {
       if (call.work < 0) continue;
-      const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
+      const KernelWork& work = op.work[call.work];
       if (!is_product(work.family) || is_recomputed(graph, call.node)) continue;
       flop.by_kind[{work.dtype, work.matrix_units}] += needed_flop(work);
       if (work.family == KernelFamily::kConvolution) flop.convolutions += needed_flop(work);

@@ -157,8 +157,8 @@ class Writer {
 
   void close_phase() {
     if (phase_ < 0) return;
-    slice(phases_, "user_annotation", prediction_.phases[static_cast<std::size_t>(phase_)].label,
-          phase_start_, phase_end_, {});
+    slice(phases_, "user_annotation", prediction_.phases[phase_].label, phase_start_, phase_end_,
+          {});
   }
 
   // The launch queue holds a host that runs ahead, here all at once at the end of each step, as a
@@ -220,7 +220,7 @@ class Writer {
       const TimelinePoint at = slice(threads_.at(op.thread), api_ + "_runtime", call_name(op, call),
                                      held_us_ + call.start_us, held_us_ + call.end_us, args);
       if (call.kernel < 0) continue;
-      const auto k = static_cast<std::size_t>(call.kernel);
+      const auto k = call.kernel;
       kernels[k] = add_kernel(op, op.kernels[k]);
       launches_.emplace_back(at, kernels[k]);
     }
@@ -228,7 +228,7 @@ class Writer {
 
   std::string call_name(const PredictedOp& op, const PredictedCall& call) const {
     if (call.kernel >= 0) {
-      const KernelFamily family = op.kernels[static_cast<std::size_t>(call.kernel)].family;
+      const KernelFamily family = op.kernels[call.kernel].family;
       return api_ + (family == KernelFamily::kCopy  ? "MemcpyAsync"
                      : family == KernelFamily::kSet ? "MemsetAsync"
                                                     : "LaunchKernel");
@@ -246,7 +246,7 @@ class Writer {
     for (const PredictedOp& op : prediction_.ops) {
       for (const PredictedCall& call : op.calls) {
         if (call.kernel < 0) continue;
-        const double start = op.kernels[static_cast<std::size_t>(call.kernel)].start_us;
+        const double start = op.kernels[call.kernel].start_us;
         earliest = std::min(earliest, start - held_before(step_of(op)) - call.end_us);
       }
     }
@@ -329,9 +329,8 @@ Result<void> draw(std::span<const Prediction* const> ranks, std::span<const Time
   // Arrows start where slices do: what began before the last one on the path is left out.
   std::vector<TimelinePoint> path;
   for (const auto& at : ranks[path_of]->path_points) {
-    const auto& op = points[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.op)];
-    const TimelinePoint point =
-        at.kernel < 0 ? op.op : op.kernels[static_cast<std::size_t>(at.kernel)];
+    const auto& op = points[at.rank][at.op];
+    const TimelinePoint point = at.kernel < 0 ? op.op : op.kernels[at.kernel];
     if (path.empty() || point.ns >= path.back().ns) path.push_back(point);
   }
   if (path.size() > 1) events.flow(kCriticalPathFlow, path);

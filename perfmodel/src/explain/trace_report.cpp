@@ -55,7 +55,7 @@ class Reporter {
     std::vector<bool> seen(trace_.threads.size(), false);
     for (const HostEvent& event : trace_.host) {
       if (restricted_ && !inside(iteration_at(steps_, event.start_ns))) continue;
-      if (event.thread >= 0) seen[static_cast<std::size_t>(event.thread)] = true;
+      if (event.thread >= 0) seen[event.thread] = true;
       switch (event.kind) {
         case HostKind::kOp:
           ++report_.host_ops;
@@ -89,8 +89,8 @@ class Reporter {
       report_.without_launch += event.launch < 0;
       count_work(event);
       if (step < 0) continue;
-      auto& iteration = counted[static_cast<std::size_t>(step)];
-      busy[static_cast<std::size_t>(step)].push_back(interval);
+      auto& iteration = counted[step];
+      busy[step].push_back(interval);
       iteration.kernels += event.kind == GpuKind::kKernel;
       iteration.copies += event.kind == GpuKind::kCopy;
       iteration.sets += event.kind == GpuKind::kSet;

@@ -197,13 +197,13 @@ class BlockQueue {
     done_.rows += facts.rows;
     done_.outside += facts.outside;
     for (const int gpu : facts.gpus) {
-      const Gpu& own = table.gpus[static_cast<std::size_t>(gpu)];
+      const Gpu& own = table.gpus[gpu];
       if (std::ranges::find(done_.gpus, own.name, &Gpu::name) == done_.gpus.end()) {
         done_.gpus.push_back(own);
       }
     }
     for (const int op : facts.ops) {
-      const std::string& own = table.ops[static_cast<std::size_t>(op)];
+      const std::string& own = table.ops[op];
       if (std::ranges::find(done_.ops, own) == done_.ops.end()) done_.ops.push_back(own);
     }
   }

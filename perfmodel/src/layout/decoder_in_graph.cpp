@@ -40,7 +40,7 @@ class ForwardReader {
     if (steps.empty()) return facts_;
     bool forward = true;
     for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-      const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
+      const Node& node = graph_.node(i);
       const std::string_view name = graph_.name(node);
       forward &= node.scope != Scope::kBackward;
       facts_.adam |= name.starts_with("Optimizer.step#Adam");
@@ -61,7 +61,7 @@ class ForwardReader {
   // ones, which are those of the product.
   bool is_cast_again(const Node& node, std::string_view name) {
     if (node.parent < 0) return false;
-    if (graph_.name(graph_.nodes[static_cast<std::size_t>(node.parent)]) != name) return false;
+    if (graph_.name(node.parent) != name) return false;
     if (name == "aten::mm" || name == "aten::addmm") {
       const Tensor* weight = tensor(node, name == "aten::addmm" ? 2 : 1);
       if (weight) facts_.products = weight->dtype;

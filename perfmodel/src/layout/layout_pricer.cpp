@@ -152,10 +152,10 @@ Result<void> expect_measured(const StepCalibration& calibration, const LayoutJob
 
 std::vector<std::int64_t> layers_of_stages(const ParallelLayout& layout,
                                            const std::vector<ChunkLayers>& chunks) {
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(layout.pp));
+  std::vector<std::int64_t> layers(layout.pp);
   for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
     for (std::int64_t chunk = 0; chunk < layout.vp; ++chunk) {
-      layers[static_cast<std::size_t>(stage)] += chunks[chunk_place(layout, stage, chunk)].layers;
+      layers[stage] += chunks[chunk_place(layout, stage, chunk)].layers;
     }
   }
   return layers;

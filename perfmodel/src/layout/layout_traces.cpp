@@ -204,7 +204,7 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
                                                     layout.tp * layout.dp),
                     .step_us = step.tasks.makespan_us()};
   for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
-    const ChakraTrace& trace = stages[static_cast<std::size_t>(stage)];
+    const ChakraTrace& trace = stages[stage];
     const std::int64_t replicas = every_rank ? layout.dp : 1, parts = every_rank ? layout.tp : 1;
     for (std::int64_t data = 0; data < replicas; ++data) {
       stop_point();

@@ -44,7 +44,7 @@ std::vector<PipelineOp> make_order(PipelineSchedule schedule, std::int64_t p, st
                                    std::int64_t m, std::int64_t r) {
   const std::int64_t count = m * v;
   std::vector<PipelineOp> order;
-  order.reserve(static_cast<std::size_t>(2 * count));
+  order.reserve(2 * count);
   const auto step = [&](std::int64_t k, bool backward) {
     std::int64_t chunk = 0, microbatch = k;
     if (schedule == PipelineSchedule::kInterleaved) {

@@ -173,8 +173,7 @@ std::unordered_map<std::int64_t, GraphCollective> collectives_of(const Execution
   std::unordered_map<std::int64_t, GraphCollective> found;
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;
-    const std::string kind =
-        canonical_collective(graph.comm_records[static_cast<std::size_t>(node.comm)].collective);
+    const std::string kind = canonical_collective(graph.comm_records[node.comm].collective);
     GraphCollective one{.kind = kind == "all_gather"       ? &CollectiveSums::all_gather
                                 : kind == "reduce_scatter" ? &CollectiveSums::reduce_scatter
                                                            : &CollectiveSums::all_reduce};
@@ -184,9 +183,8 @@ std::unordered_map<std::int64_t, GraphCollective> collectives_of(const Execution
       });
     }
     found[node.id] = one;
-    for (std::int32_t above = node.parent; above >= 0;
-         above = graph.nodes[static_cast<std::size_t>(above)].parent) {
-      found.emplace(graph.nodes[static_cast<std::size_t>(above)].id, one);
+    for (std::int32_t above = node.parent; above >= 0; above = graph.node(above).parent) {
+      found.emplace(graph.node(above).id, one);
     }
   }
   return found;
@@ -253,7 +251,7 @@ void add_passes(const ExecutionGraph& graph, const Prediction& step, GraphCosts&
   const auto collectives = collectives_of(graph);
   const std::size_t lookups = end_of_lookups(step), ops = step.ops.size();
   const auto is_backward = [&](std::size_t i) {
-    return step.phases[static_cast<std::size_t>(step.ops[i].phase)].label == "## backward ##";
+    return step.phases[step.ops[i].phase].label == "## backward ##";
   };
   std::size_t last_product = 0, first_gradient = ops;
   for (std::size_t i = 0; i < ops; ++i) {

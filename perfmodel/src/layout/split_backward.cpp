@@ -151,14 +151,14 @@ class SplitRun {
  public:
   SplitRun(const SplitTimes& times, std::int64_t microbatches)
       : times_(times), m_(microbatches), p_(times.stages), depth_(p_ * chunks_of(times.schedule)) {
-    forward_.assign(static_cast<std::size_t>(depth_ * m_), kNotYet);
-    input_.assign(static_cast<std::size_t>(depth_ * m_), kNotYet);
+    forward_.assign(depth_ * m_, kNotYet);
+    input_.assign(depth_ * m_, kNotYet);
   }
 
   SplitEnds run() {
     SplitEnds ends;
-    ends.last_backward_us.assign(static_cast<std::size_t>(p_), 0);
-    ends.hidden_us.assign(static_cast<std::size_t>(p_), 0);
+    ends.last_backward_us.assign(p_, 0);
+    ends.hidden_us.assign(p_, 0);
     std::vector<std::vector<SplitOp>> lists;
     std::size_t left = 0;
     for (std::int64_t r = 0; r < p_; ++r) {

@@ -89,10 +89,10 @@ class StagedStep {
                            backward_of(step_, step_.chunk_at(stage, chunk))});
     }
     const std::vector<ReadyBucket> buckets = ready_buckets(stage, *order);
-    std::vector<std::int64_t> left(static_cast<std::size_t>(step_.layout.vp), step_.microbatches());
+    std::vector<std::int64_t> left(step_.layout.vp, step_.microbatches());
     Tasks bucket_tasks;
     for (const parallel::PipelineOp& op : *order) {
-      const auto chunk = static_cast<std::size_t>(op.chunk);
+      const auto chunk = op.chunk;
       std::vector<double> cuts;
       if (op.backward && --left[chunk] == 0) {
         for (const ReadyBucket& bucket : buckets) {

@@ -13,7 +13,7 @@ double as_double(std::int64_t number) { return static_cast<double>(number); }
 
 // As few layers as can be in the fullest chunk, where the output layers count as one each.
 std::vector<ChunkLayers> spread_beside_output(const DecoderModel& model, std::int64_t chunks) {
-  std::vector<ChunkLayers> spread(static_cast<std::size_t>(chunks));
+  std::vector<ChunkLayers> spread(chunks);
   const std::int64_t outputs = 1 + model.next_tokens;
   std::int64_t most = (model.layers + chunks - 1) / chunks;
   while ((chunks - 1) * most + std::max<std::int64_t>(0, most - outputs) < model.layers) ++most;
@@ -22,7 +22,7 @@ std::vector<ChunkLayers> spread_beside_output(const DecoderModel& model, std::in
   std::int64_t left = model.layers - std::min(last, model.layers);
   for (std::int64_t i = 0; i < chunks - 1; ++i) {
     const std::int64_t own = (left + others - i - 1) / (others - i);
-    spread[static_cast<std::size_t>(i)].layers = own;
+    spread[i].layers = own;
     left -= own;
   }
   spread.back().layers = chunks > 1 ? std::min(last, model.layers) : model.layers;
@@ -66,7 +66,7 @@ Result<Microseconds> CollectiveTimes::asked(const CollectiveQuery& query) const 
 
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
                                                bool balanced) {
-  std::vector<ChunkLayers> spread(static_cast<std::size_t>(chunks));
+  std::vector<ChunkLayers> spread(chunks);
   spread.front().embeds = true;
   if (!balanced) {
     if (model.layers < chunks) {
@@ -80,7 +80,7 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     const bool uneven = left != 0 || model.next_tokens > 0;
     if (model.experts.experts > 0 && uneven) return spread_beside_output(model, chunks);
     for (std::int64_t i = 0; i < left; ++i) {
-      ++spread[static_cast<std::size_t>((1 + i) % chunks)].layers;
+      ++spread[(1 + i) % chunks].layers;
     }
     spread.back().heads = spread.back().loses = true;
     return spread;

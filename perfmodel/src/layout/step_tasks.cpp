@@ -114,8 +114,8 @@ JobTimeline StepTasks::timeline(const std::string& title, std::size_t stages,
   for (const PassSlice& pass : passes_) {
     double start = schedule_.makespan_us(), end = 0;
     for (TaskId task = pass.first; task <= pass.last; ++task) {
-      start = std::min(start, schedule_.start_us[static_cast<std::size_t>(task)]);
-      end = std::max(end, schedule_.end_us[static_cast<std::size_t>(task)]);
+      start = std::min(start, schedule_.start_us[task]);
+      end = std::max(end, schedule_.end_us[task]);
     }
     put(pass.stage, Row::kPasses, pass.name, "user_annotation", start, end);
   }
@@ -127,7 +127,7 @@ JobTimeline StepTasks::timeline(const std::string& title, std::size_t stages,
 }
 
 std::optional<ChakraTask> StepTasks::chakra_task(TaskId task) const {
-  const auto& note = notes_[static_cast<std::size_t>(task)];
+  const auto& note = notes_[task];
   if (!note) return std::nullopt;
   return ChakraTask{
       .rank = note->stage,

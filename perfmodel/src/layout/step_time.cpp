@@ -129,9 +129,8 @@ class StepClock {
       each_chunk(stage, [&](std::size_t, const ChunkWork& chunk) {
         last_us += chunk.parts.backward.total_us();
       });
-      const auto at = static_cast<std::size_t>(stage);
-      reduced =
-          std::max(reduced, last_backward_us[at] + exposed_sums_us(work_.stages[at].sums, last_us));
+      reduced = std::max(
+          reduced, last_backward_us[stage] + exposed_sums_us(work_.stages[stage].sums, last_us));
     }
     term(LayoutTerm::kDataParallel) += reduced - makespan_us + work_.tied_words_us;
   }
@@ -165,7 +164,7 @@ class StepClock {
     const parallel::SplitEnds ends = parallel::split_ends(times);
     const double microbatches = count_of(work_.microbatches);
     const std::int64_t busiest = busiest_stage(forward_us, backward_us);
-    const double hidden = ends.hidden_us[static_cast<std::size_t>(busiest)];
+    const double hidden = ends.hidden_us[busiest];
     double busy = -hidden;
     each_chunk(busiest, [&](std::size_t i, const ChunkWork& chunk) {
       add_passes(chunk.parts.forward, microbatches);

@@ -11,8 +11,8 @@ namespace {
 /// The outermost op around a node, itself included; -1: none.
 std::int32_t top_level_op(const ExecutionGraph& graph, std::int32_t node) {
   std::int32_t op = -1;
-  for (std::int32_t at = node; at >= 0; at = graph.nodes[static_cast<std::size_t>(at)].parent) {
-    const Node& here = graph.nodes[static_cast<std::size_t>(at)];
+  for (std::int32_t at = node; at >= 0; at = graph.node(at).parent) {
+    const Node& here = graph.node(at);
     if (!here.is_label && !here.is_structural) op = at;
   }
   return op;
@@ -28,7 +28,7 @@ LargeStorage describe(const ExecutionGraph& graph, const StorageLifetime& storag
                     .shape = {shape.begin(), shape.end()},
                     .dtype = tensor.dtype};
   if (const std::int32_t op = top_level_op(graph, storage.made_by); op >= 0) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(op)];
+    const Node& node = graph.node(op);
     made.made_by = graph.name(node);
     made.node = node.id;
   }
@@ -41,15 +41,14 @@ std::vector<LargeStorage> largest_at(const MemoryPlan& plan, const ExecutionGrap
   std::vector<std::int32_t> alive = alive_at(plan, node);
   count = std::min(count, alive.size());
   const auto larger = [&](std::int32_t a, std::int32_t b) {
-    const std::int64_t of_a = bytes[static_cast<std::size_t>(a)];
-    const std::int64_t of_b = bytes[static_cast<std::size_t>(b)];
+    const std::int64_t of_a = bytes[a];
+    const std::int64_t of_b = bytes[b];
     return of_a != of_b ? of_a > of_b : a < b;
   };
   std::ranges::partial_sort(alive, alive.begin() + static_cast<std::ptrdiff_t>(count), larger);
   std::vector<LargeStorage> largest;
   for (std::int32_t storage : std::span(alive).first(count)) {
-    const auto at = static_cast<std::size_t>(storage);
-    largest.push_back(describe(graph, plan.lifetimes.storages[at], bytes[at]));
+    largest.push_back(describe(graph, plan.lifetimes.storages[storage], bytes[storage]));
   }
   return largest;
 }
@@ -92,7 +91,7 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
         return storage.purpose == MemoryPurpose::kActivations && storage.bytes > 0;
       }));
   if (const std::int32_t op = top_level_op(graph, made.peak_node); op >= 0) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(op)];
+    const Node& node = graph.node(op);
     report.peak_op = graph.name(node);
     report.peak_node = node.id;
   }

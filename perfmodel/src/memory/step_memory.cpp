@@ -75,11 +75,10 @@ double library_bytes(const ExecutionGraph& graph, const RankShare& share, const 
 /// The last top-level op in front of the backward pass; -1: there is none.
 std::int32_t last_forward_op(const ExecutionGraph& graph, const StorageLifetimes& lifetimes) {
   for (std::int32_t i = lifetimes.forward_end - 1; i >= lifetimes.step.begin; --i) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(i)];
+    const Node& node = graph.node(i);
     const bool is_op = !node.is_label && !node.is_structural && node.inputs_count > 0;
-    const bool is_top = node.parent < 0 ||
-                        graph.nodes[static_cast<std::size_t>(node.parent)].is_label ||
-                        graph.nodes[static_cast<std::size_t>(node.parent)].is_structural;
+    const bool is_top = node.parent < 0 || graph.node(node.parent).is_label ||
+                        graph.node(node.parent).is_structural;
     if (is_op && is_top) return i;
   }
   return -1;

@@ -33,13 +33,13 @@ struct PathPoint {
 
 PathPoint point_of(const Prediction& prediction, const Prediction::PathPoint& at,
                    const std::vector<bool>& updates, PathShares& shares) {
-  const PredictedOp& op = prediction.ops[static_cast<std::size_t>(at.op)];
+  const PredictedOp& op = prediction.ops[at.op];
   const auto phase = static_cast<std::size_t>(op.phase);
   const bool update = phase < updates.size() && updates[phase];
   if (at.kernel < 0) {
     return {op.start_us, op.start_us, update ? &shares.optimizer_host_us : &shares.host_us};
   }
-  const PredictedKernel& kernel = op.kernels[static_cast<std::size_t>(at.kernel)];
+  const PredictedKernel& kernel = op.kernels[at.kernel];
   const auto family = static_cast<std::size_t>(kernel.family);
   return {kernel.start_us, kernel.start_us + kernel.price.time.count(),
           update ? &shares.optimizer_family_us[family] : &shares.family_us[family]};

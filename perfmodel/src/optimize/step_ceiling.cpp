@@ -32,7 +32,7 @@ std::string device_part(const HostProgram& program, const Launch& launch) {
   if (!launch.collective) return std::string(to_string(program.kernel(launch).family));
   const std::int32_t work = launch.collective->work;
   if (work >= 0) {
-    const KernelWork& asked = program.comm_works[static_cast<std::size_t>(work)];
+    const KernelWork& asked = program.comm_works[work];
     if (const auto* shape = std::get_if<CollectiveShape>(&asked.shape)) return shape->kind;
   }
   return "collectives";

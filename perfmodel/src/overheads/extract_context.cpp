@@ -124,9 +124,7 @@ class ContextExtractor {
     }
   }
 
-  const HostEvent& host(std::int32_t event) const {
-    return trace_->host[static_cast<std::size_t>(event)];
-  }
+  const HostEvent& host(std::int32_t event) const { return trace_->host[event]; }
 
   // Joins the samples of the current trace to the others, without its one-time costs.
   void keep(bool single_pass, std::size_t steps) {
@@ -151,7 +149,7 @@ class ContextExtractor {
 
   // Own time of a call: without the part that it spent waiting.
   double own_us(std::int32_t call) const {
-    return us(host(call).duration_ns - waits_[static_cast<std::size_t>(call)].wait_ns);
+    return us(host(call).duration_ns - waits_[call].wait_ns);
   }
 
   void add_op(const ChainOp& op) {
@@ -178,7 +176,7 @@ class ContextExtractor {
       const TemplateCall described = describe_call(*trace_, call, waits_, work_, streams_);
       now_.t4[call_key(described)].push_back(own);
       if (described.kind == TemplateCall::Kind::kSync) {
-        const bool waited = waits_[static_cast<std::size_t>(call)].wait_ns > 0;
+        const bool waited = waits_[call].wait_ns > 0;
         now_.t4[described.call + (waited ? " wake" : " idle")].push_back(own);
       }
       if (i + 1 == op.calls.size()) break;
@@ -197,8 +195,7 @@ class ContextExtractor {
       const HostEvent& event = host(call.event);
       if (event.start_ns >= from && event.end_ns() <= to) {
         const bool of_label = event.launches && call.node >= 0;
-        sum +=
-            us(of_label ? event.duration_ns : waits_[static_cast<std::size_t>(call.event)].wait_ns);
+        sum += us(of_label ? event.duration_ns : waits_[call.event].wait_ns);
       }
     }
     return sum;
@@ -312,8 +309,7 @@ class ContextExtractor {
       previous = &task;
       if (task.launch < 0) continue;
       const HostEvent& call = host(task.launch);
-      const bool blocking =
-          waits_[static_cast<std::size_t>(task.launch)].kind == CallWait::Kind::kBlockingCopy;
+      const bool blocking = waits_[task.launch].kind == CallWait::Kind::kBlockingCopy;
       const double after_call = us(task.start_ns - call.end_ns());
       const bool idle = !same || stream_free < call.start_ns;
       if (blocking) {

@@ -106,16 +106,14 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
         const bool loading = std::any_of(spans.begin(), spans.end(), [&](const auto& span) {
           return event.start_ns >= span.first && event.start_ns < span.second;
         });
-        for (std::int32_t at = nesting.parent[i]; at >= 0;
-             at = nesting.parent[static_cast<std::size_t>(at)]) {
-          const HostEvent& around = trace.host[static_cast<std::size_t>(at)];
+        for (std::int32_t at = nesting.parent[i]; at >= 0; at = nesting.parent[at]) {
+          const HostEvent& around = trace.host[at];
           inside |= around.kind == HostKind::kOp;
         }
         if (!inside && !loading) top.push_back(static_cast<std::int32_t>(i));
       }
       std::stable_sort(top.begin(), top.end(), [&](std::int32_t a, std::int32_t b) {
-        return trace.host[static_cast<std::size_t>(a)].start_ns <
-               trace.host[static_cast<std::size_t>(b)].start_ns;
+        return trace.host[a].start_ns < trace.host[b].start_ns;
       });
     }
     for (std::size_t k = 0; k < top.size(); ++k) {
@@ -123,8 +121,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       const HostEvent& event = trace.host[index];
       const std::string_view name = trace.name(event);
       if (k + 1 < top.size()) {
-        const double gap =
-            us(trace.host[static_cast<std::size_t>(top[k + 1])].start_ns - event.end_ns());
+        const double gap = us(trace.host[top[k + 1]].start_ns - event.end_ns());
         if (gap > kMinGapUs && gap < kMaxGapUs) terms[Term::kT1].add(gap - cost, "all");
       }
       // Events inside the op in start order; `between` counts those since the last launch.

@@ -47,13 +47,13 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
 
     std::vector<RawOp> raw(found.top_level.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {
-      raw[i].event = &trace.host[static_cast<std::size_t>(found.top_level[i])];
+      raw[i].event = &trace.host[found.top_level[i]];
     }
     for (std::size_t i = 0; i < trace.host.size(); ++i) {
       const HostEvent& event = trace.host[i];
       if (!event.launches) continue;
       if (found.call_owner[i] >= 0) {
-        raw[static_cast<std::size_t>(found.call_owner[i])].calls.push_back(&event);
+        raw[found.call_owner[i]].calls.push_back(&event);
       }
       if (!windowed || step_of(event) >= 0) {
         t4[std::string(trace.name(event))].push_back(us(event.duration_ns));

@@ -18,8 +18,7 @@ std::vector<std::vector<std::int32_t>> calls_by_thread(const Trace& trace) {
     if (event.kind != HostKind::kCall) continue;
     auto& waits = known[event.name];
     if (waits < 0) waits = sync_kind(trace.name(event)) != SyncKind::kNone ? 1 : 0;
-    if (event.launches || waits == 1)
-      calls[static_cast<std::size_t>(event.thread)].push_back(static_cast<std::int32_t>(i));
+    if (event.launches || waits == 1) calls[event.thread].push_back(static_cast<std::int32_t>(i));
   }
   return calls;
 }
@@ -34,7 +33,7 @@ struct StepReach {
 // A launch outside of every op and label is that of the step's mark, else of its thread.
 std::int32_t holder_of_loose_calls(const ExecutionGraph& graph, const HostChain& chain,
                                    std::int32_t thread_node) {
-  const Node& first = graph.nodes[static_cast<std::size_t>(chain.node_begin)];
+  const Node& first = graph.node(chain.node_begin);
   return first.is_label && is_profiler_step(graph.name(first)) ? chain.node_begin : thread_node;
 }
 
@@ -48,30 +47,25 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::int32_t event = occurrence.event_of_node[n];
     if (event >= 0) {
-      nodes[static_cast<std::size_t>(trace.host[static_cast<std::size_t>(event)].thread)].push_back(
-          static_cast<std::int32_t>(n));
+      nodes[trace.host[event].thread].push_back(static_cast<std::int32_t>(n));
     }
   }
   std::unordered_map<std::int32_t, std::size_t> chain_position;
   for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
   const auto host_of = [&](std::int32_t node) -> const HostEvent& {
-    return trace
-        .host[static_cast<std::size_t>(occurrence.event_of_node[static_cast<std::size_t>(node)])];
+    return trace.host[occurrence.event_of_node[node]];
   };
   // The structural node above the nodes of a thread, -1: it has none.
   const auto thread_node = [&](std::size_t thread) {
     if (nodes[thread].empty()) return -1;
-    std::int32_t at = nodes[thread].front();
-    while (at >= 0 && !graph.nodes[static_cast<std::size_t>(at)].is_structural) {
-      at = graph.nodes[static_cast<std::size_t>(at)].parent;
-    }
-    return at;
+    return graph.find_around(nodes[thread].front(),
+                             [&](std::int32_t i) { return graph.node(i).is_structural; });
   };
   for (std::size_t thread = 0; thread < calls.size(); ++thread) {
     std::size_t next = 0;
     std::vector<std::int32_t> open;
     for (std::int32_t call : calls[thread]) {
-      const HostEvent& event = trace.host[static_cast<std::size_t>(call)];
+      const HostEvent& event = trace.host[call];
       const bool around = event.start_ns < chain.begin_ns || event.start_ns > chain.end_ns;
       if (around && !(event.launches && reach.holds(event.start_ns))) continue;
       for (; next < nodes[thread].size() && host_of(nodes[thread][next]).start_ns <= event.start_ns;
@@ -86,10 +80,8 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
                              : event.launches
                                  ? holder_of_loose_calls(graph, chain, thread_node(thread))
                                  : -1};
-      std::int32_t top = made.node;
-      while (top >= 0 && !chain_position.contains(top)) {
-        top = graph.nodes[static_cast<std::size_t>(top)].parent;
-      }
+      const std::int32_t top =
+          graph.find_around(made.node, [&](std::int32_t i) { return chain_position.contains(i); });
       if (top >= 0) {
         chain.ops[chain_position[top]].calls.push_back(made);
       } else {
@@ -102,29 +94,25 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
 }  // namespace
 
 std::int32_t label_around(const ExecutionGraph& graph, std::int32_t node) {
-  std::int32_t label = graph.nodes[static_cast<std::size_t>(node)].parent;
-  while (label >= 0) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(label)];
-    if (!is_checkpoint_name(graph.name(at))) break;
-    label = at.parent;
-  }
-  return label;
+  return graph.find_around(graph.node(node).parent, [&](std::int32_t label) {
+    return !is_checkpoint_name(graph.name(label));
+  });
 }
 
 namespace {
 
 std::uint64_t label_of(const ExecutionGraph& graph, std::int32_t node, std::int32_t& label) {
   label = label_around(graph, node);
-  return label < 0 ? 0 : graph.names.hash(graph.nodes[static_cast<std::size_t>(label)].name);
+  return label < 0 ? 0 : graph.names.hash(graph.node(label).name);
 }
 
 // Outermost label around an op, iteration marks aside, as a host event.
 std::int32_t phase_of(const ExecutionGraph& graph, const GraphOccurrence& occurrence,
                       std::int32_t node) {
   std::int32_t phase = -1;
-  for (std::int32_t at = node; at >= 0; at = graph.nodes[static_cast<std::size_t>(at)].parent) {
-    const Node& label = graph.nodes[static_cast<std::size_t>(at)];
-    const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(at)];
+  for (std::int32_t at = node; at >= 0; at = graph.node(at).parent) {
+    const Node& label = graph.node(at);
+    const std::int32_t event = occurrence.event_of_node[at];
     const bool mark = is_profiler_step(graph.name(label)) || is_checkpoint_name(graph.name(label));
     if (label.is_label && event >= 0 && !mark) phase = event;
   }
@@ -133,8 +121,8 @@ std::int32_t phase_of(const ExecutionGraph& graph, const GraphOccurrence& occurr
 
 std::int32_t phase_of(const Trace& trace, const TraceOps& nesting, std::int32_t op) {
   std::int32_t phase = -1;
-  for (std::int32_t at = op; at >= 0; at = nesting.parent[static_cast<std::size_t>(at)]) {
-    const HostEvent& event = trace.host[static_cast<std::size_t>(at)];
+  for (std::int32_t at = op; at >= 0; at = nesting.parent[at]) {
+    const HostEvent& event = trace.host[at];
     const bool mark = is_profiler_step(trace.name(event)) || is_checkpoint_name(trace.name(event));
     if (event.kind == HostKind::kAnnotation && !mark) phase = at;
   }
@@ -147,8 +135,7 @@ void inherit_phases(HostChain& chain, const Trace& trace) {
   for (ChainOp& op : chain.ops) {
     if (op.phase_event >= 0) {
       current = op.phase_event;
-    } else if (current >= 0 && trace.host[static_cast<std::size_t>(op.event)].start_ns <
-                                   trace.host[static_cast<std::size_t>(current)].end_ns()) {
+    } else if (current >= 0 && trace.host[op.event].start_ns < trace.host[current].end_ns()) {
       op.phase_event = current;
     }
   }
@@ -157,13 +144,13 @@ void inherit_phases(HostChain& chain, const Trace& trace) {
 void set_border(HostChain& chain, const Trace& trace, const std::vector<TraceIteration>& steps) {
   const std::int32_t step = iteration_at(steps, chain.begin_ns);
   if (step < 0 || chain.ops.empty()) return;
-  const auto& window = steps[static_cast<std::size_t>(step)];
+  const auto& window = steps[step];
   const auto next = static_cast<std::size_t>(step) + 1;
   chain.ends_window = next < steps.size() && !follows_at_once(window, steps[next]);
   // From one end of an optimizer to the next, the border is within the next chain's gap.
   if (!is_profiler_step(window.name) && !chain.ends_window && next < steps.size()) return;
-  const std::int64_t first = trace.host[static_cast<std::size_t>(chain.ops.front().event)].start_ns;
-  const std::int64_t last = trace.host[static_cast<std::size_t>(chain.ops.back().event)].end_ns();
+  const std::int64_t first = trace.host[chain.ops.front().event].start_ns;
+  const std::int64_t last = trace.host[chain.ops.back().event].end_ns();
   if (window.begin_ns <= first && last <= window.end_ns) {
     chain.border_gap_ns = first - window.begin_ns + window.end_ns - last;
   }
@@ -184,16 +171,16 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
       chain.node_end = step.end;
       for (std::int32_t node : top) {
         if (node < step.begin || node >= step.end) continue;
-        const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(node)];
+        const std::int32_t event = occurrence.event_of_node[node];
         if (event < 0) continue;
         ChainOp op{.node = node, .event = event};
-        op.name = graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name);
+        op.name = graph.names.hash(graph.node(node).name);
         op.subtree = subtree_key(graph, node);
-        op.walks_list = walks_list(graph.name(graph.nodes[static_cast<std::size_t>(node)]));
-        op.tensors = list_length(graph, graph.nodes[static_cast<std::size_t>(node)]);
+        op.walks_list = walks_list(graph.name(node));
+        op.tensors = list_length(graph, graph.node(node));
         op.label = label_of(graph, node, op.label_item);
         op.phase_event = phase_of(graph, occurrence, node);
-        const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
+        const HostEvent& host = trace.host[event];
         chain.begin_ns =
             chain.ops.empty() ? host.start_ns : std::min(chain.begin_ns, host.start_ns);
         chain.end_ns = chain.ops.empty() ? host.end_ns() : std::max(chain.end_ns, host.end_ns());
@@ -204,7 +191,7 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
       const std::int32_t mark = iteration_at(steps, chain.begin_ns);
       StepReach reach{chain.begin_ns, chain.end_ns};
       if (mark >= 0) {
-        const TraceIteration& window = steps[static_cast<std::size_t>(mark)];
+        const TraceIteration& window = steps[mark];
         reach = {window.begin_ns, window.end_ns};
       } else if (steps.empty() && link.occurrences.size() == 1) {
         reach = {0, std::numeric_limits<std::int64_t>::max()};
@@ -218,7 +205,7 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
 }
 
 bool is_checkpoint(const Trace& trace, std::int32_t event) {
-  return is_checkpoint_name(trace.name(trace.host[static_cast<std::size_t>(event)]));
+  return is_checkpoint_name(trace.name(trace.host[event]));
 }
 
 // Without a graph: top-level ops by time, label and subtree from the nesting of the trace.
@@ -229,13 +216,12 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
   std::vector<HostChain> chains(std::max<std::size_t>(steps.size(), 1));
   std::vector<std::int32_t> top = found.top_level;
   std::stable_sort(top.begin(), top.end(), [&](std::int32_t a, std::int32_t b) {
-    return trace.host[static_cast<std::size_t>(a)].start_ns <
-           trace.host[static_cast<std::size_t>(b)].start_ns;
+    return trace.host[a].start_ns < trace.host[b].start_ns;
   });
   // Names below each top-level op, in start order: the host events between it and the next one.
   std::unordered_map<std::int32_t, std::uint64_t> subtree;
   for (std::int32_t op : found.top_level) {
-    const HostEvent& event = trace.host[static_cast<std::size_t>(op)];
+    const HostEvent& event = trace.host[op];
     std::uint64_t key = hash_mix(trace.names.hash(event.name), 11);
     for (std::size_t i = static_cast<std::size_t>(op) + 1; i < trace.host.size(); ++i) {
       const HostEvent& inner = trace.host[i];
@@ -247,20 +233,20 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
   std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>>
       place;  // op -> chain, index
   for (std::int32_t op : top) {
-    const HostEvent& event = trace.host[static_cast<std::size_t>(op)];
+    const HostEvent& event = trace.host[op];
     std::int32_t step = steps.empty() ? 0 : iteration_at(steps, event.start_ns);
     if (step < 0) continue;
-    HostChain& chain = chains[static_cast<std::size_t>(step)];
+    HostChain& chain = chains[step];
     ChainOp made{.event = op};
     made.name = trace.names.hash(event.name);
     made.subtree = subtree[op];
     made.walks_list = walks_list(trace.name(event));
-    made.label_item = found.parent[static_cast<std::size_t>(op)];
+    made.label_item = found.parent[op];
     while (made.label_item >= 0 && is_checkpoint(trace, made.label_item)) {
-      made.label_item = found.parent[static_cast<std::size_t>(made.label_item)];
+      made.label_item = found.parent[made.label_item];
     }
     if (made.label_item >= 0) {
-      made.label = trace.names.hash(trace.host[static_cast<std::size_t>(made.label_item)].name);
+      made.label = trace.names.hash(trace.host[made.label_item].name);
     }
     made.phase_event = phase_of(trace, found, op);
     chain.begin_ns = chain.ops.empty() ? event.start_ns : std::min(chain.begin_ns, event.start_ns);
@@ -270,20 +256,18 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
   }
   for (const auto& thread : calls) {
     for (std::int32_t call : thread) {
-      std::int32_t at = found.parent[static_cast<std::size_t>(call)];
+      std::int32_t at = found.parent[call];
       std::int32_t owner = -1;
-      for (; at >= 0; at = found.parent[static_cast<std::size_t>(at)]) {
+      for (; at >= 0; at = found.parent[at]) {
         if (place.contains(at)) owner = at;
       }
       if (owner >= 0) {
         const auto [chain, index] = place[owner];
-        chains[chain].ops[index].calls.push_back(
-            {.event = call, .node = found.parent[static_cast<std::size_t>(call)]});
+        chains[chain].ops[index].calls.push_back({.event = call, .node = found.parent[call]});
       } else {
-        const std::int64_t start = trace.host[static_cast<std::size_t>(call)].start_ns;
+        const std::int64_t start = trace.host[call].start_ns;
         const std::int32_t step = steps.empty() ? 0 : iteration_at(steps, start);
-        if (step >= 0)
-          chains[static_cast<std::size_t>(step)].loose_calls.push_back({.event = call});
+        if (step >= 0) chains[step].loose_calls.push_back({.event = call});
       }
     }
   }
@@ -301,12 +285,12 @@ bool makes_optimizer_state(const HostChain& chain, const OverheadSource& source)
   constexpr std::int64_t kLeastTensors = 2;
   const auto label_name = [&](const ChainOp& op) -> std::string_view {
     if (op.label_item < 0) return {};
-    const auto label = static_cast<std::size_t>(op.label_item);
+    const auto label = op.label_item;
     return source.graph ? source.graph->name(source.graph->nodes[label])
                         : source.trace->name(source.trace->host[label]);
   };
   return std::ranges::count_if(chain.ops, [&](const ChainOp& op) {
-           const HostEvent& event = source.trace->host[static_cast<std::size_t>(op.event)];
+           const HostEvent& event = source.trace->host[op.event];
            return source.trace->name(event) == "aten::zeros_like" &&
                   label_name(op).starts_with("Optimizer.step");
          }) >= kLeastTensors;

@@ -187,18 +187,17 @@ bool recorded_beside(const OverheadTable& table, const Gpu& gpu) {
 }
 
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {
-  std::uint64_t key =
-      hash_mix(graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name), 11);
+  std::uint64_t key = hash_mix(graph.names.hash(graph.node(node).name), 11);
   std::vector<std::int32_t> stack;
   const auto push_children = [&](std::int32_t parent) {
-    const auto children = graph.children(graph.nodes[static_cast<std::size_t>(parent)]);
+    const auto children = graph.children(parent);
     stack.insert(stack.end(), children.rbegin(), children.rend());
   };
   push_children(node);
   while (!stack.empty()) {
     const std::int32_t at = stack.back();
     stack.pop_back();
-    key = hash_mix(key, graph.names.hash(graph.nodes[static_cast<std::size_t>(at)].name));
+    key = hash_mix(key, graph.names.hash(graph.node(at).name));
     push_children(at);
   }
   return key;

@@ -83,7 +83,7 @@ double device_period_ns(const Trace& trace, const std::vector<TraceIteration>& s
   const std::vector<std::int32_t> step_of = gpu_iterations(trace, steps);
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     if (step_of[i] < 0) continue;
-    auto& end = ends[static_cast<std::size_t>(step_of[i])];
+    auto& end = ends[step_of[i]];
     end = std::max(end, trace.gpu[i].end_ns());
   }
   for (std::size_t i = first; i + 1 < last; ++i) {

@@ -424,7 +424,7 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
                 fmt::format("expected one of the pooled programs as host, found {}", reference));
   }
   if (!reference.empty()) {
-    base = std::log(factors[static_cast<std::size_t>(anchor - fit.begin())].slower);
+    base = std::log(factors[anchor - fit.begin()].slower);
   } else {
     for (const HostFactor& factor : factors) base += std::log(factor.slower);
     base /= static_cast<double>(factors.size());

@@ -80,7 +80,7 @@ TemplateCall describe_call(const Trace& trace, std::int32_t event,
     call.kind = TemplateCall::Kind::kSync;
     call.sync = sync;
     if (waits[index].task >= 0 && sync == SyncKind::kStream) {
-      call.stream = streams.at(trace.gpu[static_cast<std::size_t>(waits[index].task)].stream);
+      call.stream = streams.at(trace.gpu[waits[index].task].stream);
     }
     return call;
   }
@@ -98,7 +98,7 @@ TemplateCall describe_call(const Trace& trace, std::int32_t event,
     call.tasks = 1;
     return call;
   }
-  const GpuEvent& task = trace.gpu[static_cast<std::size_t>(work.work[work.first[index]])];
+  const GpuEvent& task = trace.gpu[work.work[work.first[index]]];
   call.stream = streams.at(task.stream);
   call.kernel = trace.name(task).substr(0, kKeptKernelName);
   if (call.kind == TemplateCall::Kind::kGraphLaunch) return call;
@@ -136,7 +136,8 @@ void TemplateLearner::count(std::size_t level, std::uint64_t key, std::uint32_t 
 
 void TemplateLearner::observe(const TemplateKeys& keys, const RecordedCalls& recorded) {
   const std::uint32_t list = list_index(recorded);
-  for (std::size_t level = 0; level < kTemplateLevels; ++level) count(level, keys[level], list);
+  for (std::size_t level = 0; level < kTemplateLevels; ++level)
+    count(level, keys[static_cast<std::size_t>(level)], list);
 }
 
 void TemplateLearner::observe_names(const TemplateKeys& keys, const RecordedCalls& recorded) {
@@ -153,7 +154,7 @@ void mark_longest(LaunchTemplate& calls, const std::vector<std::int64_t>& work_n
   const auto kernels = std::ranges::count(calls, TemplateCall::Kind::kKernel, &TemplateCall::kind);
   const auto longest = std::ranges::max_element(work_ns);
   if (kernels < 2 || *longest == 0) return;
-  calls[static_cast<std::size_t>(longest - work_ns.begin())].longest = true;
+  calls[longest - work_ns.begin()].longest = true;
 }
 
 }  // namespace
@@ -192,7 +193,7 @@ std::int64_t work_ns_of(const Trace& trace, const CallWork& work, std::int32_t c
   std::int64_t sum = 0;
   const auto at = static_cast<std::size_t>(call);
   for (std::uint32_t i = work.first[at]; i < work.first[at + 1]; ++i) {
-    sum += trace.gpu[static_cast<std::size_t>(work.work[i])].duration_ns;
+    sum += trace.gpu[work.work[i]].duration_ns;
   }
   return sum;
 }
@@ -208,8 +209,8 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
     std::vector<RecordedCalls> own(graph.nodes.size());
     std::vector<bool> covered(graph.nodes.size(), false);
     const auto start_of = [&](std::int32_t node) {
-      const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(node)];
-      return event < 0 ? std::int64_t{0} : trace.host[static_cast<std::size_t>(event)].start_ns;
+      const std::int32_t event = occurrence.event_of_node[node];
+      return event < 0 ? std::int64_t{0} : trace.host[event].start_ns;
     };
     bool used = false;
     for (const HostChain& chain : chains) {
@@ -217,11 +218,10 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
       used = true;
       const auto add = [&](const ChainCall& made) {
         if (made.node < 0) return;
-        const auto node = static_cast<std::size_t>(made.node);
+        const auto node = made.node;
         TemplateCall call = describe_call(trace, made.event, waits, work, streams);
-        call.after_children =
-            children_before(trace.host[static_cast<std::size_t>(made.event)].start_ns,
-                            graph.children(graph.nodes[node]), start_of);
+        call.after_children = children_before(trace.host[made.event].start_ns,
+                                              graph.children(graph.nodes[node]), start_of);
         own[node].add(std::move(call), work_ns_of(trace, work, made.event));
       };
       for (const ChainOp& op : chain.ops) {
@@ -248,17 +248,14 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
       children[nesting.parent[i]].push_back(static_cast<std::int32_t>(i));
     }
   }
-  const auto start_of = [&](std::int32_t event) {
-    return trace.host[static_cast<std::size_t>(event)].start_ns;
-  };
+  const auto start_of = [&](std::int32_t event) { return trace.host[event].start_ns; };
   for (const HostChain& chain : chains) {
     std::unordered_map<std::int32_t, RecordedCalls> own;
     for (const ChainOp& op : chain.ops) {
       own[op.event];
       for (std::size_t i = static_cast<std::size_t>(op.event) + 1;
-           i < trace.host.size() &&
-           trace.host[i].thread == trace.host[static_cast<std::size_t>(op.event)].thread &&
-           trace.host[i].start_ns < trace.host[static_cast<std::size_t>(op.event)].end_ns();
+           i < trace.host.size() && trace.host[i].thread == trace.host[op.event].thread &&
+           trace.host[i].start_ns < trace.host[op.event].end_ns();
            ++i) {
         if (trace.host[i].kind != HostKind::kCall) own[static_cast<std::int32_t>(i)];
       }
@@ -269,11 +266,10 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
       }
     }
     for (const auto& [event, calls] : own) {
-      const std::uint64_t name = trace.names.hash(trace.host[static_cast<std::size_t>(event)].name);
+      const std::uint64_t name = trace.names.hash(trace.host[event].name);
       std::uint64_t with_children = hash_mix(name, 1);
       for (std::int32_t child : children[event]) {
-        with_children = hash_mix(
-            with_children, trace.names.hash(trace.host[static_cast<std::size_t>(child)].name));
+        with_children = hash_mix(with_children, trace.names.hash(trace.host[child].name));
       }
       learner.observe_names({0, 0, 0, with_children, name}, calls);
     }

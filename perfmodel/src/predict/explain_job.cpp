@@ -87,8 +87,7 @@ RankReport report_communication(const RankProgram& rank, std::size_t r, const Jo
   for (const auto& placed : tasks.ranks[r]->last_pass()) {
     if (!tasks.ranks[r]->on_device(placed.task)) continue;
     all.emplace_back(tasks.start(placed.arrival), tasks.end(placed.task));
-    const Launch* collective =
-        collective_of(rank.program.instructions[static_cast<std::size_t>(placed.instruction)]);
+    const Launch* collective = collective_of(rank.program.instructions[placed.instruction]);
     if (!collective) {
       other.push_back(all.back());
       continue;

@@ -37,7 +37,7 @@ std::uint64_t JobNames::key(TaskId task) const {
   const std::size_t r = tasks.rank_of(task);
   if (r == programs.size()) return kNobody;
   const ProgramItem& own = item(task, r);
-  const Node& node = programs[r].graph().nodes[static_cast<std::size_t>(own.subject)];
+  const Node& node = programs[r].graph().node(own.subject);
   return hash_mix(r + 1, own.title.empty() ? node.name : hash_text(own.title));
 }
 

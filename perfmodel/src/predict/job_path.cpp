@@ -23,14 +23,13 @@ PathPoints note_path_points(std::span<const RankProgram> programs, const JobTask
     const HostProgram& program = programs[r].program;
     const auto positions = op_positions(program);
     for (const auto& placed : tasks.ranks[r]->last_pass()) {
-      const Instruction& at = program.instructions[static_cast<std::size_t>(placed.instruction)];
-      Point point{.rank = static_cast<std::int32_t>(r),
-                  .op = positions[static_cast<std::size_t>(at.item)]};
+      const Instruction& at = program.instructions[placed.instruction];
+      Point point{.rank = static_cast<std::int32_t>(r), .op = positions[at.item]};
       if (tasks.ranks[r]->on_device(placed.task)) {
         point.kernel = program.position(std::get<Launch>(at.what), at.item);
       }
-      points[static_cast<std::size_t>(placed.task - tasks.pass_begin)] = point;
-      points[static_cast<std::size_t>(placed.arrival - tasks.pass_begin)] = point;
+      points[placed.task - tasks.pass_begin] = point;
+      points[placed.arrival - tasks.pass_begin] = point;
     }
   }
   return points;
@@ -46,7 +45,7 @@ PathPoints path_points(const RankProgram& rank, std::size_t r, const Prediction&
   const TaskId last = device_bound ? own.pass_device_ends().back() : own.pass_ends().back();
   for (TaskId task : tasks.schedule.critical_path(last)) {
     if (task < tasks.pass_begin) break;
-    const Point& point = of_tasks[static_cast<std::size_t>(task - tasks.pass_begin)];
+    const Point& point = of_tasks[task - tasks.pass_begin];
     if (point.rank >= 0 && (path.empty() || !same(path.back(), point))) path.push_back(point);
   }
   std::ranges::reverse(path);

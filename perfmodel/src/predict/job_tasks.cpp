@@ -71,7 +71,7 @@ void JobTasks::add_pass(TaskId starter, std::span<const double> lags_us) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r]->add_pass(starter, lags_us.empty() ? 0 : lags_us[r]);
     for (const auto& arrival : ranks[r]->arrivals()) {
-      Hub& hub = hubs[static_cast<std::size_t>(arrival.meeting)];
+      Hub& hub = hubs[arrival.meeting];
       hub.arrivals.resize(ranks.size(), -1);
       hub.transfers.resize(ranks.size(), -1);
       hub.arrivals[r] = arrival.arrival;

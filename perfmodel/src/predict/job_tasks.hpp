@@ -37,8 +37,8 @@ struct JobTasks {
   bool steady = false;   ///< the last two passes take the same time
   bool started = false;  ///< the last pass began at given times of the ranks
 
-  double start(TaskId task) const { return schedule.start_us[static_cast<std::size_t>(task)]; }
-  double end(TaskId task) const { return schedule.end_us[static_cast<std::size_t>(task)]; }
+  double start(TaskId task) const { return schedule.start_us[task]; }
+  double end(TaskId task) const { return schedule.end_us[task]; }
   /// The rank whose lane a task is on; their number for tasks of no rank.
   std::size_t rank_of(TaskId task) const;
   /// From the end of the pass before to that of the last one, or so many passes before.

@@ -41,7 +41,7 @@ class Traversal {
       for (std::int32_t node : top_level_ops(graph_)) {
         if (node < step.begin || node >= step.end) continue;
         op(node);
-        const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+        const Node& at = graph_.node(node);
         const auto good = check_time(cpu_ + compute_ + comm_, graph_.name(at), at);
         if (!good) return Unexpected{good.error()};
       }
@@ -73,7 +73,7 @@ class Traversal {
   }
 
   void op(std::int32_t index) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     const std::uint64_t name = graph_.names.hash(node.name);
     LoweredOp lowered = lowering_.lower(index);
     std::erase_if(lowered.calls, [](const LoweredCall& call) {
@@ -128,7 +128,7 @@ class Traversal {
       return traced->us + kKernelExtraUs;
     }
     KernelWork work;
-    if (call.work >= 0) work = lowered.work[static_cast<std::size_t>(call.work)];
+    if (call.work >= 0) work = lowered.work[call.work];
     return options_.models->price(work, gpu_).time.count() + kKernelExtraUs;
   }
 

@@ -34,7 +34,7 @@ std::vector<RankCollective> collectives_of(const RankProgram& rank) {
                                          .sequence = own.sequence,
                                          .event = static_cast<std::int32_t>(i)});
     if (own.comm >= 0) {
-      const CommRecord& record = rank.graph().comm_records[static_cast<std::size_t>(own.comm)];
+      const CommRecord& record = rank.graph().comm_records[own.comm];
       one.kind = canonical_collective(record.collective);
       one.process_group = group_name(record.process_group, by_order);
       one.group_size = record.group_size;
@@ -101,8 +101,8 @@ Result<std::int32_t> meet_collectives(std::span<RankProgram> ranks, bool missing
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (members[r] < 0) continue;
       HostProgram& program = ranks[r].program;
-      const auto event = collectives[r][static_cast<std::size_t>(members[r])].event;
-      auto& launch = std::get<Launch>(program.instructions[static_cast<std::size_t>(event)].what);
+      const auto event = collectives[r][members[r]].event;
+      auto& launch = std::get<Launch>(program.instructions[event].what);
       launch.collective->meeting = meetings;
       prices.push_back(&program.kernel(launch).price);
     }

@@ -280,7 +280,7 @@ Result<const Topology*> Predictor::State::topology(const Target& target, const A
 
 const KernelModel* Predictor::State::collectives_on(const Topology& topology) const {
   const auto& known = TopologyCatalog::builtin().topologies();
-  return collectives[static_cast<std::size_t>(&topology - known.data())].get();
+  return collectives[&topology - known.data()].get();
 }
 
 Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,

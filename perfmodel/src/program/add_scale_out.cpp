@@ -40,10 +40,10 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
     const Launch* launch = collective_of(at);
     if (!launch) continue;
     ++made.collectives;
-    KernelQuestion& question = lowered.questions[static_cast<std::size_t>(launch->kernel)];
+    KernelQuestion& question = lowered.questions[launch->kernel];
     if (question.traced || launch->collective->work < 0) continue;
     if (lowered.nodes_say_times && giver_of_time(graph, question.node) >= 0) continue;
-    KernelWork& work = program.comm_works[static_cast<std::size_t>(launch->collective->work)];
+    KernelWork& work = program.comm_works[launch->collective->work];
     if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
       shape->world_size = world;
       shape->ranks.clear();

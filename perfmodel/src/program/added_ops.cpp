@@ -125,9 +125,9 @@ void AddedOps::splice() {
   const auto append = [&](const Place& place) {
     whole.insert(whole.end(), place.begin(), place.end());
   };
-  for (std::size_t i = 0; i < own.size(); ++i) last[static_cast<std::size_t>(own[i].item)] = i;
+  for (std::size_t i = 0; i < own.size(); ++i) last[own[i].item] = i;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    const auto item = static_cast<std::size_t>(own[i].item);
+    const auto item = own[i].item;
     if (!begun[item]) append(before_[item]);
     begun[item] = true;
     whole.push_back(own[i]);

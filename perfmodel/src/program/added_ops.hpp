@@ -16,8 +16,8 @@ class AddedOps {
 
   AddedOps(const Gpu& gpu, const OverheadTable& table, LoweredProgram& program);
 
-  Place& before(std::int32_t item) { return before_[static_cast<std::size_t>(item)]; }
-  Place& after(std::int32_t item) { return after_[static_cast<std::size_t>(item)]; }
+  Place& before(std::int32_t item) { return before_[item]; }
+  Place& after(std::int32_t item) { return after_[item]; }
 
   /// `count` ops of one name that launch nothing.
   void add_host_ops(std::int32_t like, std::string_view title, std::string_view op,

@@ -33,11 +33,8 @@ class Finder {
   };
 
   std::int32_t node_count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   const CommRecord* record_of(const Node& node) const {
-    return node.comm < 0 ? nullptr : &graph_.comm_records[static_cast<std::size_t>(node.comm)];
+    return node.comm < 0 ? nullptr : &graph_.comm_records[node.comm];
   }
   static bool is_wait(const CommRecord& record) { return record.collective == "wait"; }
   static bool moves_data(const CommRecord& record) {
@@ -76,37 +73,32 @@ class Finder {
   }
 
   void note_collective(std::int32_t index) {
-    const CommRecord* record = record_of(node(index));
+    const CommRecord* record = record_of(graph_.node(index));
     if (!record || !moves_data(*record) || has_wait(*record)) return;
     const Pending pending{.record = index, .call = call_around(index)};
     const auto note = [&](const Tensor& tensor) {
       if (tensor.on_gpu() && tensor.storage_id != 0) pending_[tensor.storage_id] = pending;
     };
-    for_each_tensor(graph_, graph_.inputs(node(index)), note);
-    for_each_tensor(graph_, graph_.outputs(node(index)), note);
+    for_each_tensor(graph_, graph_.inputs(index), note);
+    for_each_tensor(graph_, graph_.outputs(index), note);
   }
 
   std::int32_t call_around(std::int32_t record) const {
-    const std::int32_t parent = node(record).parent;
-    return parent >= 0 && graph_.name(node(parent)).starts_with("c10d::") ? parent : record;
-  }
-
-  bool is_inside(std::int32_t index, std::int32_t call) const {
-    while (index > call) index = node(index).parent;
-    return index == call;
+    const std::int32_t parent = graph_.node(record).parent;
+    return parent >= 0 && graph_.name(parent).starts_with("c10d::") ? parent : record;
   }
 
   void note_readers(std::int32_t index) {
-    if (pending_.empty() || node(index).comm >= 0) return;
+    if (pending_.empty() || graph_.node(index).comm >= 0) return;
     const auto note = [&](const Tensor& tensor) {
       const auto known = pending_.find(tensor.storage_id);
-      if (known == pending_.end() || is_inside(index, known->second.call)) return;
+      if (known == pending_.end() || graph_.is_inside(index, known->second.call)) return;
       const std::int32_t record = known->second.record;
       found_.push_back({.reader = index, .record = record});
       std::erase_if(pending_, [&](const auto& one) { return one.second.record == record; });
     };
-    for_each_tensor(graph_, graph_.inputs(node(index)), note);
-    for_each_tensor(graph_, graph_.outputs(node(index)), note);
+    for_each_tensor(graph_, graph_.inputs(index), note);
+    for_each_tensor(graph_, graph_.outputs(index), note);
   }
 
   const ExecutionGraph& graph_;

@@ -19,12 +19,9 @@ void set_world(KernelWork& work, std::int64_t world) {
 }  // namespace
 
 std::int32_t comm_node(const ExecutionGraph& graph, std::int32_t node) {
-  for (; node >= 0; node = graph.nodes[static_cast<std::size_t>(node)].parent) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(node)];
-    if (at.comm >= 0) return node;
-    if (at.is_structural) break;
-  }
-  return -1;
+  node = graph.find_around(
+      node, [&](std::int32_t i) { return graph.node(i).comm >= 0 || graph.node(i).is_structural; });
+  return node >= 0 && graph.node(node).comm >= 0 ? node : -1;
 }
 
 std::optional<KernelWork> comm_work(const ExecutionGraph& graph, const Gpu& gpu,
@@ -32,7 +29,7 @@ std::optional<KernelWork> comm_work(const ExecutionGraph& graph, const Gpu& gpu,
   const OpRule* rule = OpRuleRegistry::builtin().find("record_param_comms");
   if (comm_node < 0 || !rule) return {};
   std::vector<KernelWork> work;
-  const OpView view{graph, graph.nodes[static_cast<std::size_t>(comm_node)], nullptr};
+  const OpView view{graph, graph.node(comm_node), nullptr};
   if (!rule->lower(view, gpu, work) || work.empty()) return {};
   set_world(work.front(), world);
   return std::move(work.front());
@@ -43,7 +40,7 @@ LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const Lo
   const TemplateCall& call = *lowered.call;
   LaunchedWork made{.inferred = lowered.inferred};
   if (lowered.work >= 0) {
-    made.work = std::move(op.work[static_cast<std::size_t>(lowered.work)]);
+    made.work = std::move(op.work[lowered.work]);
     set_world(made.work, world);
   } else if (call.collective) {
     made.work.family = KernelFamily::kCollective;
@@ -100,19 +97,19 @@ double launch_latency_us(const TemplateCall& call, Term term, const OverheadTabl
 
 void find_recorded_waits(const ExecutionGraph& graph, std::int32_t node,
                          std::vector<std::int32_t>& waits) {
-  const Node& at = graph.nodes[static_cast<std::size_t>(node)];
-  if (at.comm >= 0 && graph.comm_records[static_cast<std::size_t>(at.comm)].collective == "wait") {
+  const Node& at = graph.node(node);
+  if (at.comm >= 0 && graph.comm_records[at.comm].collective == "wait") {
     waits.push_back(node);
   }
   for (std::int32_t child : graph.children(at)) find_recorded_waits(graph, child, waits);
 }
 
 std::int32_t last_node_before(const ExecutionGraph& graph, const LoweredCall& call) {
-  const auto children = graph.children(graph.nodes[static_cast<std::size_t>(call.node)]);
+  const auto children = graph.children(call.node);
   if (call.after_children == 0 || children.empty()) return call.node;
   std::int32_t last = children[std::min<std::size_t>(call.after_children, children.size()) - 1];
   for (;;) {
-    const auto below = graph.children(graph.nodes[static_cast<std::size_t>(last)]);
+    const auto below = graph.children(last);
     if (below.empty()) return last;
     last = below.back();
   }

@@ -21,12 +21,8 @@ bool reduces(const CommRecord& record) {
 }
 
 bool is_below_record(const ExecutionGraph& graph, const Node& node) {
-  for (std::int32_t i = node.parent; i >= 0;) {
-    const Node& parent = graph.nodes[static_cast<std::size_t>(i)];
-    if (parent.comm >= 0) return true;
-    i = parent.parent;
-  }
-  return false;
+  const auto is_record = [&](std::int32_t i) { return graph.node(i).comm >= 0; };
+  return graph.find_around(node.parent, is_record) >= 0;
 }
 
 std::int64_t whole_bytes(double limit) {
@@ -37,7 +33,7 @@ std::int64_t whole_bytes(double limit) {
 double reduced_bytes(const ExecutionGraph& graph) {
   double bytes = 0;
   for (const Node& node : graph.nodes) {
-    if (node.comm < 0 || !reduces(graph.comm_records[static_cast<std::size_t>(node.comm)])) {
+    if (node.comm < 0 || !reduces(graph.comm_records[node.comm])) {
       continue;
     }
     for_each_tensor(graph, graph.inputs(node),
@@ -52,7 +48,7 @@ bool reduces_gradients(const ExecutionGraph& graph, const LoweringFacts& facts) 
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.comm >= 0) {
-      if (reduces(graph.comm_records[static_cast<std::size_t>(node.comm)])) return true;
+      if (reduces(graph.comm_records[node.comm])) return true;
       continue;
     }
     const LaunchTemplate* calls = facts.nodes[i].found.calls;
@@ -99,7 +95,7 @@ std::size_t fused_updates(const ExecutionGraph& graph) {
   if (steps.empty()) return 0;
   std::size_t count = 0;
   for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-    const std::string_view name = graph.name(graph.nodes[static_cast<std::size_t>(i)]);
+    const std::string_view name = graph.name(i);
     const bool lookup = name.find("SplitLookupFunction_") != std::string_view::npos ||
                         name.find("SplitNoBagLookupFunction_") != std::string_view::npos;
     const bool dense = name.find("Function_Dense") != std::string_view::npos;

@@ -47,7 +47,7 @@ void add_gather(FsdpUnit& unit, std::int32_t like, const CollectiveLaunch& waiti
 void add_forward(std::vector<FsdpUnit>& units, const ScaleOut& how, AddedOps& to) {
   const std::int32_t in_flight = std::max(1, how.fsdp_gathers_in_flight);
   for (std::int32_t u = 0; u < static_cast<std::int32_t>(units.size()); ++u) {
-    FsdpUnit& unit = units[static_cast<std::size_t>(u)];
+    FsdpUnit& unit = units[u];
     const std::int32_t first = unit.forward_begin;
     add_gather(unit, first,
                {.waits_for_caller = u == 0, .after_mark = u >= in_flight ? u - in_flight : -1}, how,
@@ -86,10 +86,10 @@ std::vector<std::int64_t> add_backward(std::vector<FsdpUnit>& units, const Scale
   const auto count = static_cast<std::int32_t>(units.size());
   const std::int32_t in_flight = std::max(1, how.fsdp_gathers_in_flight);
   for (std::int32_t u = count; u-- > 0;) {
-    const FsdpUnit& unit = units[static_cast<std::size_t>(u)];
+    const FsdpUnit& unit = units[u];
     if (u > 0) {
       const std::int32_t freed = u - 1 + in_flight;
-      add_gather(units[static_cast<std::size_t>(u - 1)], unit.backward_begin,
+      add_gather(units[u - 1], unit.backward_begin,
                  {.waits_for_caller = false, .after_mark = freed < count ? count + freed : -1}, how,
                  to);
     }
@@ -149,10 +149,9 @@ void shard_optimizer(std::int32_t last_gradient, std::int64_t world, LoweredProg
     const Launch* launch = launch_of(at);
     if (!launch || launch->collective || at.item <= last_gradient) continue;
     const ProgramItem& item = program.item(at.item);
-    const std::string& phase = program.phases[static_cast<std::size_t>(item.phase)].label;
+    const std::string& phase = program.phases[item.phase].label;
     if (item.iteration != step || phase.find("ptimizer") == std::string::npos) continue;
-    lowered.questions[static_cast<std::size_t>(launch->kernel)].share =
-        1 / static_cast<double>(world);
+    lowered.questions[launch->kernel].share = 1 / static_cast<double>(world);
   }
 }
 

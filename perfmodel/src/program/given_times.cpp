@@ -10,7 +10,7 @@ namespace {
 double told_scale(const ExecutionGraph& graph, std::int32_t node) {
   double scale = 1;
   while (node >= 0) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+    const Node& at = graph.node(node);
     scale *= at.kernel_time_scale;
     node = at.parent;
   }
@@ -33,7 +33,7 @@ void scale_device(HostProgram& program, double factor) {
 std::int32_t giver_of_time(const ExecutionGraph& graph, std::int32_t node) {
   std::int32_t giver = -1;
   while (node >= 0) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+    const Node& at = graph.node(node);
     if (at.kernel_time_us >= 0) giver = node;
     node = at.parent;
   }
@@ -67,8 +67,7 @@ void give_times(const ExecutionGraph& graph, std::span<const KernelQuestion> que
     const auto& [predicted_us, count] = given[givers[k]];
     const double share =
         predicted_us > 0 ? kernels[k].price.time.count() / predicted_us : 1. / count;
-    const Microseconds time(share *
-                            graph.nodes[static_cast<std::size_t>(givers[k])].kernel_time_us);
+    const Microseconds time(share * graph.node(givers[k]).kernel_time_us);
     kernels[k].price = {
         .time = time, .low = time, .high = time, .bound = Bound::kMeasured, .model = "given"};
   }

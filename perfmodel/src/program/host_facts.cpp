@@ -69,7 +69,7 @@ class FactsWriter {
     std::int32_t previous = -1;
     for (const GraphIteration& step : made_.steps) {
       for (std::int32_t node = step.begin; node < step.end; ++node) {
-        const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+        const Node& at = graph_.node(node);
         if (at.is_label || !is_top_level(at)) continue;
         ++ops;
         const std::uint64_t subtree = subtree_key(graph_, node);
@@ -99,7 +99,7 @@ class FactsWriter {
       const std::size_t first = made_.items.size();
       label_calls_.clear();
       for (std::int32_t node = made_.steps[step].begin; node < made_.steps[step].end; ++node) {
-        const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+        const Node& at = graph_.node(node);
         if (at.is_label) {
           add_label_calls(node, static_cast<std::int32_t>(step));
         } else if (is_top_level(at)) {
@@ -119,17 +119,13 @@ class FactsWriter {
   }
 
   bool is_top_level(const Node& node) const {
-    for (std::int32_t i = node.parent; i >= 0;) {
-      const Node& parent = graph_.nodes[static_cast<std::size_t>(i)];
-      if (!parent.is_label) return false;
-      i = parent.parent;
-    }
-    return true;
+    const auto is_op = [&](std::int32_t i) { return !graph_.node(i).is_label; };
+    return graph_.find_around(node.parent, is_op) < 0;
   }
 
   // Calls that a label makes between its children come after the last node of the child before.
   void add_label_calls(std::int32_t node, std::int32_t step) {
-    const Node& label = graph_.nodes[static_cast<std::size_t>(node)];
+    const Node& label = graph_.node(node);
     if (!is_top_level(label)) return;
     const auto children = graph_.children(label);
     for (const LoweredCall& call : lower_label(
@@ -149,7 +145,7 @@ class FactsWriter {
   }
 
   std::int32_t last_descendant(std::int32_t node) const {
-    const auto children = graph_.children(graph_.nodes[static_cast<std::size_t>(node)]);
+    const auto children = graph_.children(node);
     return children.empty() ? node : last_descendant(children.back());
   }
 
@@ -157,8 +153,8 @@ class FactsWriter {
   // rarely; its work belongs to the phase that waits for it, if that phase says so in its name.
   std::string_view phase_label(std::int32_t node) const {
     std::string_view label;
-    for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
-      const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
+    for (std::int32_t i = node; i >= 0; i = graph_.node(i).parent) {
+      const Node& at = graph_.node(i);
       const std::string_view name = graph_.name(at);
       const bool mark = name.starts_with("ProfilerStep") || is_checkpoint_name(name);
       if (at.is_label && !at.is_structural && !mark) label = name;
@@ -195,18 +191,17 @@ class FactsWriter {
     for (std::size_t i = 0; i < made_.items.size(); ++i) {
       if (made_.items[i].is_label) continue;
       previous = static_cast<std::int32_t>(i);
-      gradients_[made_.items[i].iteration] +=
-          runs_gradient(graph_.name(graph_.nodes[static_cast<std::size_t>(made_.items[i].node)]));
+      gradients_[made_.items[i].iteration] += runs_gradient(graph_.name(made_.items[i].node));
     }
     bool first = true;
     for (std::size_t i = 0; i < made_.items.size(); ++i) {
       Item& item = made_.items[i];
       if (item.is_label) continue;
-      const Item& before = made_.items[static_cast<std::size_t>(previous)];
+      const Item& before = made_.items[previous];
       item.name = name_hash(item.node);
       item.subtree = subtree_key(graph_, item.node);
       item.has_comm_records = !graph_.comm_records.empty() && has_comm_records(item.node);
-      item.tensors = list_length(graph_, graph_.nodes[static_cast<std::size_t>(item.node)]);
+      item.tensors = list_length(graph_, graph_.node(item.node));
       add_gap(before, item, first || item.iteration != before.iteration);
       item.kind = kind_key(item.node);
       item.t2 = table_.t2.find({&item.subtree, 1}, item.name, item.kind, item.tensors);
@@ -218,21 +213,21 @@ class FactsWriter {
   }
 
   bool has_comm_records(std::int32_t node) const {
-    const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+    const Node& at = graph_.node(node);
     return at.comm >= 0 || std::ranges::any_of(graph_.children(at), [this](std::int32_t child) {
              return has_comm_records(child);
            });
   }
 
   std::uint64_t kind_key(std::int32_t node) {
-    const NameId name = graph_.nodes[static_cast<std::size_t>(node)].name;
+    const NameId name = graph_.node(node).name;
     const auto [at, added] = kinds_.try_emplace(name, 0);
     if (added) at->second = host_kind_key(graph_.names.text(name));
     return at->second;
   }
 
   std::uint64_t name_hash(std::int32_t node) const {
-    return graph_.names.hash(graph_.nodes[static_cast<std::size_t>(node)].name);
+    return graph_.names.hash(graph_.node(node).name);
   }
 
   void add_gap(const Item& previous, Item& item, bool border) {

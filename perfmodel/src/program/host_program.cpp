@@ -24,7 +24,7 @@ std::array<double, 3> durations(const Instruction& at, const HostProgram& progra
 
 std::string_view name_of(const ProgramItem& item, const ExecutionGraph& graph) {
   if (!item.title.empty()) return item.title;
-  return graph.name(graph.nodes[static_cast<std::size_t>(item.subject)]);
+  return graph.name(item.subject);
 }
 
 void scale_host(HostProgram& program, double factor) {
@@ -50,7 +50,7 @@ Result<void> check_time(double us, std::string_view op, const Node& node) {
 Result<void> check_times(const HostProgram& program, const ExecutionGraph& graph) {
   for (const Instruction& at : program.instructions) {
     const ProgramItem& item = program.item(at.item);
-    const Node& node = graph.nodes[static_cast<std::size_t>(item.subject)];
+    const Node& node = graph.node(item.subject);
     for (const double us : durations(at, program)) {
       if (auto good = check_time(us, name_of(item, graph), node); !good) return good;
     }

@@ -45,15 +45,9 @@ struct HostProgram {
   Prediction::Coverage coverage;  ///< host time by key level
   LoweringStats lowering;
 
-  const ProgramItem& item(std::int32_t index) const {
-    return items[static_cast<std::size_t>(index)];
-  }
-  const PredictedKernel& kernel(const Launch& launch) const {
-    return kernels[static_cast<std::size_t>(launch.kernel)];
-  }
-  PredictedKernel& kernel(const Launch& launch) {
-    return kernels[static_cast<std::size_t>(launch.kernel)];
-  }
+  const ProgramItem& item(std::int32_t index) const { return items[index]; }
+  const PredictedKernel& kernel(const Launch& launch) const { return kernels[launch.kernel]; }
+  PredictedKernel& kernel(const Launch& launch) { return kernels[launch.kernel]; }
   double device_us(const Launch& launch) const { return kernel(launch).price.time.count(); }
   /// The kernel's position among those of its item.
   std::int32_t position(const Launch& launch, std::int32_t item_index) const {

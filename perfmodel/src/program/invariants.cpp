@@ -18,9 +18,7 @@ using TaskId = TaskGraph::TaskId;
 
 constexpr double kRounding = 1e-6;  // of a step, in sums of its parts
 
-double time_of(const std::vector<double>& times, TaskId task) {
-  return times[static_cast<std::size_t>(task)];
-}
+double time_of(const std::vector<double>& times, TaskId task) { return times[task]; }
 
 Unexpected early(const Schedule& schedule, const TaskName& name, TaskId task, double allowed_us,
                  std::string_view after) {
@@ -57,8 +55,7 @@ class Readers {
   Result<void> check() {
     for (const auto& placed : rank_.tasks->last_pass()) {
       if (!rank_.tasks->on_device(placed.task)) continue;
-      const Launch& made = std::get<Launch>(
-          rank_.program->instructions[static_cast<std::size_t>(placed.instruction)].what);
+      const Launch& made = std::get<Launch>(rank_.program->instructions[placed.instruction].what);
       if (made.node < 0) continue;  // no node stands for it
       if (auto good = read(placed, made); !good) return good;
       write(placed, made);
@@ -72,23 +69,14 @@ class Readers {
     std::int32_t call = -1;  // the op that holds the record: it only hands the memory over
   };
 
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
-  bool is_inside(std::int32_t index, std::int32_t call) const {
-    while (index > call) index = node(index).parent;
-    return index == call;
-  }
-
   Result<void> read(const ProgramTasks::Placed& placed, const Launch& made) {
     if (written_.empty()) return {};
     const std::int32_t reader = made.collective && made.record >= 0 ? made.record : made.node;
     TaskId broken = -1;
-    for_each_tensor(graph_, graph_.inputs(node(reader)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.inputs(reader), [&](const Tensor& tensor) {
       if (!may_be_written(tensor)) return;
       const auto found = written_.find(tensor.storage_id);
-      if (found == written_.end() || is_inside(reader, found->second.call)) return;
+      if (found == written_.end() || graph_.is_inside(reader, found->second.call)) return;
       const TaskId writer = found->second.task;
       if (time_of(rank_.schedule->start_us, placed.arrival) <
           time_of(rank_.schedule->end_us, writer)) {
@@ -105,17 +93,17 @@ class Readers {
   void write(const ProgramTasks::Placed& placed, const Launch& made) {
     if (made.collective) {
       if (made.record < 0) return;
-      const std::int32_t parent = node(made.record).parent;
-      const bool called = parent >= 0 && graph_.name(node(parent)).starts_with("c10d::");
+      const std::int32_t parent = graph_.node(made.record).parent;
+      const bool called = parent >= 0 && graph_.name(parent).starts_with("c10d::");
       const Writer writer{placed.task, called ? parent : made.record};
-      note(graph_.inputs(node(made.record)), writer);
-      note(graph_.outputs(node(made.record)), writer);
+      note(graph_.inputs(made.record), writer);
+      note(graph_.outputs(made.record), writer);
     } else if (made.term == Term::kCopy && made.stream != 0) {
-      const auto inputs = graph_.inputs(node(made.node));
-      note(graph_.outputs(node(made.node)), {placed.task, made.node});
+      const auto inputs = graph_.inputs(made.node);
+      note(graph_.outputs(made.node), {placed.task, made.node});
       if (!inputs.empty()) note(inputs.first(1), {placed.task, made.node});  // copy_(self, source)
     } else if (!written_.empty()) {  // what is written anew is no collective's any more
-      for_each_tensor(graph_, graph_.outputs(node(made.node)), [&](const Tensor& tensor) {
+      for_each_tensor(graph_, graph_.outputs(made.node), [&](const Tensor& tensor) {
         if (may_be_written(tensor)) written_.erase(tensor.storage_id);
       });
     }
@@ -195,12 +183,12 @@ Result<void> check_spans(const TaskGraph& graph, const Schedule& schedule, std::
     double work_us = 0, overlap_us = 0;
     TaskId last = -1;
   };
-  std::vector<Lane> lanes(static_cast<std::size_t>(end_lane - first_lane));
+  std::vector<Lane> lanes(end_lane - first_lane);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (TaskId task = 0; task < static_cast<TaskId>(graph.size()); ++task) {
     const std::int32_t lane = graph.lane(task);
     if (lane < first_lane || lane >= end_lane) continue;
-    Lane& of_task = lanes[static_cast<std::size_t>(lane - first_lane)];
+    Lane& of_task = lanes[lane - first_lane];
     of_task.work_us += graph.duration_us(task);
     of_task.overlap_us += overlap_us;
     of_task.last = task;
@@ -267,9 +255,9 @@ Result<void> check_times(const Prediction& p, std::string_view who) {
     if (!is_time(figure.us)) return bug(fmt::format("{}{} is {} us", who, figure.what, figure.us));
   }
   for (std::size_t term = 0; term < kTerms; ++term) {
-    if (is_time(p.terms_us[term])) continue;
-    return bug(
-        fmt::format("{}{} is {} us", who, to_string(static_cast<Term>(term)), p.terms_us[term]));
+    if (is_time(p.terms_us[static_cast<std::size_t>(term)])) continue;
+    return bug(fmt::format("{}{} is {} us", who, to_string(static_cast<Term>(term)),
+                           p.terms_us[static_cast<std::size_t>(term)]));
   }
   for (const PredictedOp& op : p.ops) {
     const auto wrong = std::ranges::find_if(op.kernels, [](const PredictedKernel& kernel) {

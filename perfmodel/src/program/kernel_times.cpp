@@ -86,9 +86,7 @@ class StreamWaits {
   };
 
   Reason last_reason(std::int32_t task) const {
-    const auto event = [&](std::int32_t at) -> const GpuEvent& {
-      return trace_.gpu[static_cast<std::size_t>(at)];
-    };
+    const auto event = [&](std::int32_t at) -> const GpuEvent& { return trace_.gpu[at]; };
     const GpuEvent& at = event(task);
     const std::int32_t before = starts_->previous(task);
     Reason reason;
@@ -100,7 +98,7 @@ class StreamWaits {
       reason.awaited = wait.task;
     }
     if (at.launch < 0 || end == std::numeric_limits<std::int64_t>::min()) return reason;
-    const std::int64_t launched = trace_.host[static_cast<std::size_t>(at.launch)].end_ns();
+    const std::int64_t launched = trace_.host[at.launch].end_ns();
     constexpr std::int64_t kLongestNs = 1'000'000;
     reason.queued = launched + kQueuedNs < end && at.start_ns - end < kLongestNs;
     reason.delay_us = static_cast<double>(at.start_ns - end) / 1e3;
@@ -186,7 +184,7 @@ bool is_of_larger_job(const ExecutionGraph& graph, const Trace& trace) {
 
 double input_bytes(const ExecutionGraph& graph, std::int32_t node) {
   double bytes = 0;
-  for_each_tensor(graph, graph.inputs(graph.nodes[static_cast<std::size_t>(node)]),
+  for_each_tensor(graph, graph.inputs(node),
                   [&](const Tensor& tensor) { bytes += static_cast<double>(tensor.bytes()); });
   return bytes;
 }
@@ -203,13 +201,13 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
     std::unordered_map<std::int32_t, std::uint32_t> next;         // per node, of this chain
     std::unordered_map<std::int32_t, KernelTimes::Call> call_of;  // by device work, the same
     const auto add = [&](const ChainCall& call) {
-      if (call.node < 0 || !trace.host[static_cast<std::size_t>(call.event)].launches) return;
+      if (call.node < 0 || !trace.host[call.event].launches) return;
       const std::uint32_t ordinal = next[call.node]++;
       const auto event = static_cast<std::size_t>(call.event);
       double us = 0;  // a graph launch counts as one task of the summed time
       bool collective = false;
       for (std::uint32_t i = work.first[event]; i < work.first[event + 1]; ++i) {
-        const GpuEvent& task = trace.gpu[static_cast<std::size_t>(work.work[i])];
+        const GpuEvent& task = trace.gpu[work.work[i]];
         us += static_cast<double>(task.duration_ns) / 1e3;
         if (waits.any()) call_of[work.work[i]] = {call.node, ordinal};
         collective |= task.kind == GpuKind::kKernel && is_collective_kernel(trace.name(task));

@@ -21,7 +21,7 @@ bool waits_for_device(const Instruction& at) {
 std::vector<bool> waiting_items(const HostProgram& program) {
   std::vector<bool> waits(program.items.size(), false);
   for (const Instruction& at : program.instructions) {
-    if (waits_for_device(at)) waits[static_cast<std::size_t>(at.item)] = true;
+    if (waits_for_device(at)) waits[at.item] = true;
   }
   return waits;
 }
@@ -67,7 +67,7 @@ LaunchRegions launch_by_regions(const OverheadTable& table, Launching launching,
   const std::span<Instruction> all(program.instructions);
   for (std::size_t begin = 0; begin < all.size();) {
     std::size_t end = begin;
-    while (end < all.size() && !waits[static_cast<std::size_t>(all[end].item)] &&
+    while (end < all.size() && !waits[all[end].item] &&
            iteration(all[end]) == iteration(all[begin])) {
       ++end;
     }

@@ -41,10 +41,6 @@ struct Writing {
   std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
   std::size_t next_wait = 0;
   std::size_t next_inferred = 0;  // into `facts.awaited`
-
-  const Node& node(std::int32_t index) const {
-    return graph.nodes[static_cast<std::size_t>(index)];
-  }
 };
 
 TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
@@ -74,8 +70,8 @@ std::int32_t group_of(Writing& to, const std::string& process_group) {
 // The next kernel behind a "wait" record waits for the collective of that number.
 void add_recorded_waits(Writing& to, std::int32_t last) {
   for (; to.next_wait < to.waits.size() && to.waits[to.next_wait] <= last; ++to.next_wait) {
-    const Node& at = to.node(to.waits[to.next_wait]);
-    const CommRecord& record = to.graph.comm_records[static_cast<std::size_t>(at.comm)];
+    const Node& at = to.graph.node(to.waits[to.next_wait]);
+    const CommRecord& record = to.graph.comm_records[at.comm];
     add(to, at.thread,
         DeviceWait{.sequence = record.sequence, .group = group_of(to, record.process_group)});
   }
@@ -87,7 +83,7 @@ void add_inferred_waits(Writing& to, std::int32_t last) {
   for (; to.next_inferred < awaited.size() && awaited[to.next_inferred].reader <= last;
        ++to.next_inferred) {
     const AwaitedCollective& at = awaited[to.next_inferred];
-    add(to, to.node(at.reader).thread, DeviceWait{.record = at.record});
+    add(to, to.graph.node(at.reader).thread, DeviceWait{.record = at.record});
   }
 }
 
@@ -150,8 +146,8 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
 CollectiveLaunch collective_launch(Writing& to, std::int32_t comm_node) {
   CollectiveLaunch made;
   if (comm_node >= 0) {
-    made.comm = to.node(comm_node).comm;
-    const CommRecord& record = to.graph.comm_records[static_cast<std::size_t>(made.comm)];
+    made.comm = to.graph.node(comm_node).comm;
+    const CommRecord& record = to.graph.comm_records[made.comm];
     made.sequence = record.sequence;
     made.group = group_of(to, record.process_group);
   }
@@ -199,7 +195,7 @@ void add_further_launches(Writing& to, const LoweredCall& lowered, const Overhea
 void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
   for (std::int32_t copy : to.copies.take_awaited(lowered)) {
-    add(to, to.node(lowered.node).thread, DeviceWait{.record = copy});
+    add(to, to.graph.node(lowered.node).thread, DeviceWait{.record = copy});
   }
   const auto own = to.costs.find(call);
   note_level(to, own.level, own.us);

@@ -81,7 +81,7 @@ void scale_energy(double asked_us, PredictedKernel& kernel) {
 /// few numbers (MXFP8): op(a, b, scales of a, ...).
 bool scales_blocks(const ExecutionGraph& graph, const KernelQuestion& question) {
   if (question.traced || question.node < 0 || question.work.dtype != DType::kFloat8) return false;
-  const auto& node = graph.nodes[static_cast<std::size_t>(question.node)];
+  const auto& node = graph.node(question.node);
   const auto inputs = graph.inputs(node);
   return graph.name(node).starts_with("aten::_scaled_") && inputs.size() > 2 &&
          inputs[2].kind == Argument::Kind::kTensor &&

@@ -3,7 +3,7 @@
 namespace perfmodel {
 
 bool SideCopies::note(const LoweredCall& copy) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(copy.node)];
+  const Node& node = graph_.node(copy.node);
   bool noted = false;
   const auto note = [&](const Tensor& tensor) {
     if (!tensor.on_gpu() || tensor.storage_id == 0) return;
@@ -19,7 +19,7 @@ bool SideCopies::note(const LoweredCall& copy) {
 }
 
 bool SideCopies::note_aside(std::int32_t node, std::int32_t stream) {
-  const Node& copy = graph_.nodes[static_cast<std::size_t>(node)];
+  const Node& copy = graph_.node(node);
   for_each_tensor(graph_, graph_.inputs(copy), [&](const Tensor& tensor) {
     if (tensor.on_gpu()) leaving_[tensor.storage_id] = node;
   });
@@ -32,7 +32,7 @@ bool SideCopies::note_aside(std::int32_t node, std::int32_t stream) {
 std::vector<std::int32_t> SideCopies::take_released(std::int32_t node) {
   std::vector<std::int32_t> awaited;
   if (leaving_.empty()) return awaited;
-  const Node& release = graph_.nodes[static_cast<std::size_t>(node)];
+  const Node& release = graph_.node(node);
   for_each_tensor(graph_, graph_.inputs(release), [&](const Tensor& tensor) {
     const auto copy = leaving_.find(tensor.storage_id);
     if (copy == leaving_.end()) return;
@@ -45,7 +45,7 @@ std::vector<std::int32_t> SideCopies::take_released(std::int32_t node) {
 std::vector<std::int32_t> SideCopies::take_awaited(const LoweredCall& reader) {
   std::vector<std::int32_t> awaited;
   if (copies_.empty()) return awaited;
-  const Node& node = graph_.nodes[static_cast<std::size_t>(reader.node)];
+  const Node& node = graph_.node(reader.node);
   for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
     const auto copy = copies_.find(tensor.storage_id);
     if (copy == copies_.end() || copy->second.node == reader.node ||

@@ -28,8 +28,8 @@ Links find_links(const ExecutionGraph& graph, const HostProgram& program) {
 double gradient_bytes(const ExecutionGraph& graph, const Links& links, std::int32_t node,
                       DType& dtype) {
   double bytes = 0;
-  const Node& at = graph.nodes[static_cast<std::size_t>(node)];
-  if (links.of_parameter[static_cast<std::size_t>(node)]) {
+  const Node& at = graph.node(node);
+  if (links.of_parameter[node]) {
     for_each_tensor(graph, graph.inputs(at), [&](const Tensor& tensor) {
       if (bytes > 0 || !tensor.on_gpu()) return;
       bytes = static_cast<double>(tensor.bytes());
@@ -44,13 +44,10 @@ double gradient_bytes(const ExecutionGraph& graph, const Links& links, std::int3
 }
 
 std::int32_t forward_item(const ExecutionGraph& graph, const Links& links, std::int32_t node) {
-  for (auto top = links.partners[static_cast<std::size_t>(node)]; top >= 0;) {
-    if (const auto item = links.item_of.find(top); item != links.item_of.end()) {
-      return item->second;
-    }
-    top = graph.nodes[static_cast<std::size_t>(top)].parent;
-  }
-  for (std::int32_t child : graph.children(graph.nodes[static_cast<std::size_t>(node)])) {
+  const std::int32_t top = graph.find_around(
+      links.partners[node], [&](std::int32_t i) { return links.item_of.contains(i); });
+  if (top >= 0) return links.item_of.at(top);
+  for (std::int32_t child : graph.children(node)) {
     if (const std::int32_t found = forward_item(graph, links, child); found >= 0) return found;
   }
   return -1;
@@ -67,7 +64,7 @@ std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& grap
     const ProgramItem& item = program.items[i];
     if (item.is_label) continue;
     if (std::exchange(step, item.iteration) != item.iteration) producer = -1;
-    const std::string_view name = graph.name(graph.nodes[static_cast<std::size_t>(item.node)]);
+    const std::string_view name = graph.name(item.node);
     if (!name.ends_with(kAccumulateGrad)) {
       if (forward_item(graph, links, item.node) >= 0) producer = static_cast<std::int32_t>(i);
       continue;
@@ -78,7 +75,7 @@ std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& grap
     if (producer >= 0) {
       made.forward = forward_item(graph, links, program.item(producer).node);
     }
-    steps[static_cast<std::size_t>(item.iteration)].push_back(made);
+    steps[item.iteration].push_back(made);
   }
   return steps;
 }

@@ -94,7 +94,7 @@ std::int32_t DeviceStarts::last_launched(const Stream& stream, std::int64_t befo
       std::lower_bound(stream.launch_start_ns.begin(), stream.launch_start_ns.end(), before_ns) -
       stream.launch_start_ns.begin();
   while (--place >= 0) {
-    const std::int32_t task = stream.launched[static_cast<std::size_t>(place)];
+    const std::int32_t task = stream.launched[place];
     if (gpu(task).end_ns() <= ended_ns) return task;
   }
   return -1;
@@ -119,8 +119,8 @@ void DeviceStarts::lay_out() {
         ++branch;
       }
       if (branch == tails.size()) tails.push_back(-1);
-      lane_[at(task)] = lanes_ + static_cast<std::int32_t>(branch);
-      previous_[at(task)] = tails[branch];
+      lane_[task] = lanes_ + static_cast<std::int32_t>(branch);
+      previous_[task] = tails[branch];
       tails[branch] = task;
     }
     lanes_ += static_cast<std::int32_t>(tails.size());
@@ -191,8 +191,7 @@ void DeviceStarts::recorded_wait(const SyncEvent& sync) {
     const auto after = std::lower_bound(stream.launch_start_ns.begin(),
                                         stream.launch_start_ns.end(), host(call->second).end_ns());
     if (after == stream.launch_start_ns.end()) continue;
-    const std::int32_t task =
-        stream.launched[static_cast<std::size_t>(after - stream.launch_start_ns.begin())];
+    const std::int32_t task = stream.launched[after - stream.launch_start_ns.begin()];
     if (key.second != gpu(source).stream) waits_[task].push_back({source, {}, false});
   }
 }
@@ -206,8 +205,8 @@ const std::vector<DeviceStarts::Wait>& DeviceStarts::waits(std::int32_t task) co
 // ---- typical starts ----------------------------------------------------------------------------
 
 bool DeviceStarts::of_graph(std::int32_t task) const {
-  return gpu(task).launch >= 0 && (work_.count(static_cast<std::size_t>(gpu(task).launch)) > 1 ||
-                                   is_graph_launch_call(trace_.name(launch_of(task))));
+  return gpu(task).launch >= 0 &&
+         (work_.count(gpu(task).launch) > 1 || is_graph_launch_call(trace_.name(launch_of(task))));
 }
 
 std::uint64_t DeviceStarts::kind_key(std::int32_t task) const {
@@ -219,8 +218,7 @@ std::uint64_t DeviceStarts::call_key(std::int32_t task) const {
 
 bool DeviceStarts::blocks_its_call(std::int32_t task) const {
   const std::int32_t launch = gpu(task).launch;
-  return launch >= 0 &&
-         call_waits_[static_cast<std::size_t>(launch)].kind == CallWait::Kind::kBlockingCopy;
+  return launch >= 0 && call_waits_[launch].kind == CallWait::Kind::kBlockingCopy;
 }
 
 std::int64_t DeviceStarts::previous_end(std::int32_t task) const {
@@ -436,8 +434,8 @@ std::vector<double> unrecorded_per_step(std::span<const UnrecordedWork> work,
                                         std::span<const std::int32_t> step_of, std::size_t steps) {
   std::vector<double> sums(steps, 0);
   for (const UnrecordedWork& at : work) {
-    const std::int32_t step = step_of[static_cast<std::size_t>(at.task)];
-    if (step >= 0) sums[static_cast<std::size_t>(step)] += at.us;
+    const std::int32_t step = step_of[at.task];
+    if (step >= 0) sums[step] += at.us;
   }
   return sums;
 }

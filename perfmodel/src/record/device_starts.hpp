@@ -64,12 +64,12 @@ class DeviceStarts {
   DeviceStarts(const Trace& trace, const std::vector<CallWait>& waits, const CallWork& work);
 
   const Streams& streams() const { return streams_; }
-  bool is_collective(std::int32_t task) const { return is_collective_[at(task)]; }
+  bool is_collective(std::int32_t task) const { return is_collective_[task]; }
   /// Number of the lane of a task: a stream has more than one where its work overlaps.
-  std::int32_t lane(std::int32_t task) const { return lane_[at(task)]; }
+  std::int32_t lane(std::int32_t task) const { return lane_[task]; }
   std::int32_t lanes() const { return lanes_; }
   /// Task before a task on its lane, or -1.
-  std::int32_t previous(std::int32_t task) const { return previous_[at(task)]; }
+  std::int32_t previous(std::int32_t task) const { return previous_[task]; }
 
   /// Last task of a stream launched before a stamp and, if asked, ended by another; -1: none.
   std::int32_t last_launched(
@@ -113,9 +113,8 @@ class DeviceStarts {
     Sum all_;
   };
 
-  static std::size_t at(std::int32_t task) { return static_cast<std::size_t>(task); }
-  const HostEvent& host(std::int32_t i) const { return trace_.host[static_cast<std::size_t>(i)]; }
-  const GpuEvent& gpu(std::int32_t i) const { return trace_.gpu[at(i)]; }
+  const HostEvent& host(std::int32_t i) const { return trace_.host[i]; }
+  const GpuEvent& gpu(std::int32_t i) const { return trace_.gpu[i]; }
   const HostEvent& launch_of(std::int32_t task) const { return host(gpu(task).launch); }
 
   void sort_launches();

@@ -57,7 +57,7 @@ class Matcher {
  private:
   std::size_t count() const { return ranks_.size(); }
   const RankCollective& at(std::size_t rank, std::int32_t position) const {
-    return ranks_[rank][static_cast<std::size_t>(position)];
+    return ranks_[rank][position];
   }
 
   bool numbered() const {
@@ -331,7 +331,7 @@ class Matcher {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected ranks of one job, found no collective in common between {} "
                             "and the others",
-                            names_[static_cast<std::size_t>(alone - met.begin())]));
+                            names_[alone - met.begin()]));
   }
 
   Result<void> same_sizes(const std::vector<std::int32_t>& members) const {

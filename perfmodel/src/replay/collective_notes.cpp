@@ -30,11 +30,10 @@ std::vector<Known> collectives_of(const ExecutionGraph& graph) {
     for (const KernelWork& work : lowering.lower(static_cast<std::int32_t>(i)).work) {
       const auto* shape = std::get_if<CollectiveShape>(&work.shape);
       if (!shape) continue;
-      found.push_back(
-          {.shape = *shape,
-           .in_bytes = work.bytes_read.value,
-           .out_bytes = work.bytes_written.value,
-           .process_group = graph.comm_records[static_cast<std::size_t>(node.comm)].process_group});
+      found.push_back({.shape = *shape,
+                       .in_bytes = work.bytes_read.value,
+                       .out_bytes = work.bytes_written.value,
+                       .process_group = graph.comm_records[node.comm].process_group});
     }
   }
   // One group is that of all ranks, whatever each of them calls it.
@@ -55,9 +54,8 @@ std::vector<std::size_t> kernels_of(const Trace& trace) {
       kernels.push_back(i);
     }
   }
-  std::ranges::stable_sort(kernels, {}, [&](std::size_t i) {
-    return trace.host[static_cast<std::size_t>(trace.gpu[i].launch)].start_ns;
-  });
+  std::ranges::stable_sort(kernels, {},
+                           [&](std::size_t i) { return trace.host[trace.gpu[i].launch].start_ns; });
   return kernels;
 }
 
@@ -91,7 +89,7 @@ Result<std::size_t> note_collectives(const ExecutionGraph& graph, Trace& trace) 
       trace.collectives.push_back({.kind = trace.names.intern(from.shape.kind),
                                    .process_group = trace.names.intern(from.process_group)});
     }
-    CollectiveNote& note = trace.collectives[static_cast<std::size_t>(event.collective)];
+    CollectiveNote& note = trace.collectives[event.collective];
     if (note.in_elements > 0 || note.out_elements > 0) continue;
     note.dtype = trace.names.intern("Byte");
     note.in_elements = static_cast<std::int64_t>(from.in_bytes);

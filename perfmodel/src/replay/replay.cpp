@@ -119,7 +119,7 @@ class Replayer {
                             .end_us = base_us(r) + us(event.end_ns()),
                             .event = static_cast<std::int32_t>(i)};
         if (event.collective >= 0) {
-          const auto& note = trace.collectives[static_cast<std::size_t>(event.collective)];
+          const auto& note = trace.collectives[event.collective];
           made.kind = canonical_collective(trace.names.text(note.kind));
           made.process_group = trace.names.text(note.process_group);
           made.sequence = note.sequence;
@@ -145,8 +145,8 @@ class Replayer {
   // Kernels launched before their rank's window stay as given: when they arrived is not known.
   bool meets(std::size_t rank, std::int32_t position) const {
     if (position < 0) return false;
-    const std::int32_t event = collectives_[rank][static_cast<std::size_t>(position)].event;
-    return traces_[rank].gpu[static_cast<std::size_t>(event)].launch >= 0;
+    const std::int32_t event = collectives_[rank][position].event;
+    return traces_[rank].gpu[event].launch >= 0;
   }
 
   void build() {
@@ -167,8 +167,8 @@ class Replayer {
       for (std::size_t r = 0; r < traces_.size(); ++r) {
         if (members[r] < 0) continue;
         meeting[r].resize(traces_[r].gpu.size(), false);
-        const auto event = collectives_[r][static_cast<std::size_t>(members[r])].event;
-        meeting[r][static_cast<std::size_t>(event)] = true;
+        const auto event = collectives_[r][members[r]].event;
+        meeting[r][event] = true;
       }
     }
     replay_.collectives_matched = groups.size();
@@ -206,7 +206,7 @@ class Replayer {
     double first_end = std::numeric_limits<double>::infinity();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (members[r] < 0) continue;
-      const RankCollective& at = collectives_[r][static_cast<std::size_t>(members[r])];
+      const RankCollective& at = collectives_[r][members[r]];
       last_start = std::max(last_start, at.start_us - match_.clock_offset_us[r]);
       first_end = std::min(first_end, at.end_us - match_.clock_offset_us[r]);
     }
@@ -215,11 +215,10 @@ class Replayer {
                     .tasks = std::vector<std::int32_t>(traces_.size(), -1)};
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (members[r] < 0) continue;
-      const std::int32_t event = collectives_[r][static_cast<std::size_t>(members[r])].event;
-      const auto i = static_cast<std::size_t>(event);
-      arrival_edges_[r].push_back(graph_.add_edge(ranks_[r].arrivals[i], meeting.hub));
-      graph_.add_edge(meeting.hub, ranks_[r].device[i]);
-      graph_.set_duration_us(ranks_[r].device[i], transfer);
+      const std::int32_t event = collectives_[r][members[r]].event;
+      arrival_edges_[r].push_back(graph_.add_edge(ranks_[r].arrivals[event], meeting.hub));
+      graph_.add_edge(meeting.hub, ranks_[r].device[event]);
+      graph_.set_duration_us(ranks_[r].device[event], transfer);
       meeting.tasks[r] = event;
     }
     meetings_.push_back(std::move(meeting));
@@ -290,12 +289,8 @@ class Replayer {
               .file = trace.source}};
   }
 
-  double end(TaskId task) const {
-    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
-  }
-  double start(TaskId task) const {
-    return task < 0 ? 0 : schedule_.start_us[static_cast<std::size_t>(task)];
-  }
+  double end(TaskId task) const { return task < 0 ? 0 : schedule_.end_us[task]; }
+  double start(TaskId task) const { return task < 0 ? 0 : schedule_.start_us[task]; }
 
   Result<void> check() const {
     const TaskNames names = task_names();
@@ -338,7 +333,7 @@ class Replayer {
     const auto iteration_of = gpu_iterations(trace, steps);
     for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
       if (iteration_of[i] < 0) continue;
-      const auto k = static_cast<std::size_t>(iteration_of[i]);
+      const auto k = iteration_of[i];
       measured[k] = std::max(measured[k], us(trace.gpu[i].end_ns()));
       replayed[k] = std::max(replayed[k], end(ranks_[r].device[i]));
     }
@@ -349,7 +344,7 @@ class Replayer {
       const HostEvent& event = trace.host[i];
       if (event.kind != HostKind::kAnnotation || !is_data_loading(trace.name(event))) continue;
       const std::int32_t k = iteration_at(steps, event.start_ns);
-      if (k >= 0) loading[static_cast<std::size_t>(k)] += us(event.duration_ns);
+      if (k >= 0) loading[k] += us(event.duration_ns);
     }
     const std::size_t full = first_full_step(r);
     const auto [first, last] = window(r);
@@ -374,7 +369,7 @@ class Replayer {
   std::size_t first_full_step(std::size_t r) const {
     std::vector<double> held;  // when launches went on that the queue had held
     for (const auto& [call, task] : ranks_[r].queued_launches) {
-      const double room = end(ranks_[r].device[static_cast<std::size_t>(task)]);
+      const double room = end(ranks_[r].device[task]);
       const TaskId before = graph_.lane_previous(call);
       if (room >= start(call) - 1e-3 && (before < 0 || room > end(before))) held.push_back(room);
     }
@@ -407,7 +402,7 @@ class Replayer {
   }
 
   NameId name_id(TaskId task, std::size_t rank) const {
-    const auto index = static_cast<std::size_t>(graph_.op(task));
+    const auto index = graph_.op(task);
     return on_device(task, rank) ? traces_[rank].gpu[index].name : traces_[rank].host[index].name;
   }
 
@@ -502,12 +497,12 @@ class Replayer {
     made.exposed_us = us(union_length(all) - union_length(other)) / steps;
     for (const Meeting& meeting : meetings_) {
       if (meeting.tasks[r] < 0) continue;
-      const TaskId own = ranks_[r].arrivals[static_cast<std::size_t>(meeting.tasks[r])];
+      const TaskId own = ranks_[r].arrivals[meeting.tasks[r]];
       if (end(own) < begin || end(own) >= until || end(own) < start(meeting.hub)) continue;
       ++made.last_arrivals;
       for (std::size_t o = 0; o < traces_.size(); ++o) {
         if (meeting.tasks[o] < 0) continue;
-        const TaskId theirs = ranks_[o].arrivals[static_cast<std::size_t>(meeting.tasks[o])];
+        const TaskId theirs = ranks_[o].arrivals[meeting.tasks[o]];
         made.caused_us += (end(own) - end(theirs)) / steps;
       }
     }
@@ -527,7 +522,7 @@ class Replayer {
                           [this](const auto& ignored) { return steps_without(ignored); });
     if (!job) return Unexpected{job.error()};
     if (job->straggler >= 0) {
-      const std::int64_t rank = traces_[static_cast<std::size_t>(job->straggler)].rank;
+      const std::int64_t rank = traces_[job->straggler].rank;
       if (rank >= 0) job->straggler = rank;
     }
     replay_.job = *job;
@@ -545,9 +540,7 @@ class Replayer {
     }
     const auto schedule = run_schedule(graph);
     if (!schedule) return Unexpected{schedule.error()};
-    const auto end_in = [&](TaskId task) {
-      return task < 0 ? 0 : schedule->end_us[static_cast<std::size_t>(task)];
-    };
+    const auto end_in = [&](TaskId task) { return task < 0 ? 0 : schedule->end_us[task]; };
     std::vector<double> steps;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       const auto [first, last] = window(r);
@@ -567,11 +560,11 @@ class Replayer {
       std::int64_t most = 0;
       for (std::size_t r = 0; r < made.size(); ++r) {
         if (members[r] < 0) continue;
-        most = std::max(most, made[r][static_cast<std::size_t>(members[r])].largest_bytes());
+        most = std::max(most, made[r][members[r]].largest_bytes());
       }
       for (std::size_t r = 0; r < made.size(); ++r) {
         if (members[r] < 0) continue;
-        RankCollective& own = made[r][static_cast<std::size_t>(members[r])];
+        RankCollective& own = made[r][members[r]];
         own.in_elements = own.out_elements = most;
         own.element_bytes = 1;
       }

@@ -37,10 +37,8 @@ class Drawing {
   }
 
  private:
-  double end(TaskId task) const { return replay_.schedule.end_us[static_cast<std::size_t>(task)]; }
-  double start(TaskId task) const {
-    return replay_.schedule.start_us[static_cast<std::size_t>(task)];
-  }
+  double end(TaskId task) const { return replay_.schedule.end_us[task]; }
+  double start(TaskId task) const { return replay_.schedule.start_us[task]; }
 
   std::uint32_t name(std::string_view text) {
     const auto [at, added] =
@@ -64,7 +62,7 @@ class Drawing {
       if (tasks.begins[i] < 0 || tasks.ends[i] < 0) continue;
       const auto [track, added] = tracks.try_emplace(event.thread, 0);
       if (added) {
-        const auto& thread = trace.threads[static_cast<std::size_t>(event.thread)];
+        const auto& thread = trace.threads[event.thread];
         track->second = add_track(r, false, event.thread, "thread " + thread.thread_id);
       }
       const double begin = end(tasks.begins[i]);
@@ -103,7 +101,7 @@ class Drawing {
                               .duration_us = end(task) - start(arrival),
                               .waiting_us = arrival == task ? 0 : start(task) - end(arrival)});
       if (event.launch < 0) continue;
-      const std::int32_t call = host_slice_[r][static_cast<std::size_t>(event.launch)];
+      const std::int32_t call = host_slice_[r][event.launch];
       if (call >= 0) made_.launches.emplace_back(static_cast<std::uint32_t>(call), slice);
     }
   }
@@ -133,7 +131,7 @@ class Drawing {
     for (TaskId task : path) {
       if (task >= replay_.first_task.back() || replay_.graph.op(task) < 0) continue;
       const std::size_t r = rank_of(task);
-      const auto index = static_cast<std::size_t>(replay_.graph.op(task));
+      const auto index = replay_.graph.op(task);
       const bool device = replay_.graph.lane(task) >= replay_.ranks[r].device_lane;
       const std::int32_t slice = device ? device_slice_[r][index] : host_slice_[r][index];
       if (slice < 0) continue;
@@ -184,7 +182,7 @@ Result<std::vector<ChakraTrace>> replay_chakra(
   std::unordered_map<TaskId, const RankCollective*> by_task;
   for (std::size_t r = 0; r < collectives.size(); ++r) {
     for (const RankCollective& collective : collectives[r]) {
-      by_task[replay.ranks[r].device[static_cast<std::size_t>(collective.event)]] = &collective;
+      by_task[replay.ranks[r].device[collective.event]] = &collective;
     }
   }
   const auto describe = [&](TaskId task) -> std::optional<ChakraTask> {
@@ -195,15 +193,14 @@ Result<std::vector<ChakraTrace>> replay_chakra(
     const std::int32_t index = replay.graph.op(task);
     ChakraTask made{.rank = r, .on_host = replay.graph.lane(task) < replay.ranks[r].device_lane};
     if (made.on_host) {
-      made.name =
-          index < 0 ? "host" : std::string(trace.name(trace.host[static_cast<std::size_t>(index)]));
+      made.name = index < 0 ? "host" : std::string(trace.name(trace.host[index]));
       return made;
     }
     if (static_cast<Term>(replay.graph.term(task)) == Term::kUnrecorded) {
       made.name = std::string(to_string(Term::kUnrecorded));
       return made;
     }
-    const GpuEvent& event = trace.gpu[static_cast<std::size_t>(index)];
+    const GpuEvent& event = trace.gpu[index];
     made.name = std::string(trace.name(event));
     const auto known = by_task.find(task);
     if (known == by_task.end()) return made;

@@ -65,8 +65,8 @@ class Builder {
   }
 
  private:
-  const HostEvent& host(std::int32_t i) const { return trace_.host[static_cast<std::size_t>(i)]; }
-  const GpuEvent& gpu(std::int32_t i) const { return trace_.gpu[static_cast<std::size_t>(i)]; }
+  const HostEvent& host(std::int32_t i) const { return trace_.host[i]; }
+  const GpuEvent& gpu(std::int32_t i) const { return trace_.gpu[i]; }
   const HostEvent& launch_of(std::int32_t task) const { return host(gpu(task).launch); }
   double scaled_kernel(std::int32_t task) const {
     const GpuEvent& event = gpu(task);
@@ -289,7 +289,7 @@ class Builder {
       // Threads that only ask (the watchdog of a communication library) are left out. One that
       // marks the iterations may have neither ops nor launches.
       if (event.kind != HostKind::kCall || work_.count(i) > 0) {
-        takes_part_[static_cast<std::size_t>(event.thread)] = true;
+        takes_part_[event.thread] = true;
       }
     }
     for (std::int32_t top : ops_.top_level) {
@@ -305,12 +305,12 @@ class Builder {
               [](const OpEnd& a, const OpEnd& b) { return a.stamp_ns < b.stamp_ns; });
     calls_of_op_.assign(ops_.top_level.size(), 0);
     for (std::int32_t owner : ops_.call_owner) {
-      if (owner >= 0) ++calls_of_op_[static_cast<std::size_t>(owner)];
+      if (owner >= 0) ++calls_of_op_[owner];
     }
     for (std::size_t i = 0; i < trace_.host.size();) {
       std::size_t end = i;
       while (end < trace_.host.size() && trace_.host[end].thread == trace_.host[i].thread) ++end;
-      if (takes_part_[static_cast<std::size_t>(trace_.host[i].thread)]) add_thread(i, end);
+      if (takes_part_[trace_.host[i].thread]) add_thread(i, end);
       i = end;
     }
     made_.device_lane = made_.first_lane + next_lane_;
@@ -372,7 +372,7 @@ class Builder {
     while (!walk.open.empty() && host(walk.open.back()).end_ns() <= stamp_ns) {
       const std::int32_t event = walk.open.back();
       advance(walk, host(event).end_ns());
-      made_.ends[static_cast<std::size_t>(event)] = walk.last;
+      made_.ends[event] = walk.last;
       walk.open.pop_back();
       walk.open_ops -= host(event).kind == HostKind::kOp;
       walk.open_loaders -= loads_data(event);
@@ -383,7 +383,7 @@ class Builder {
   Term term(const Walk& walk) const {
     if (walk.open_loaders > 0) return Term::kDataLoading;
     if (walk.top < 0) return Term::kT1;
-    const std::size_t calls = calls_of_op_[static_cast<std::size_t>(walk.top)];
+    const std::size_t calls = calls_of_op_[walk.top];
     if (calls == 0) return Term::kTx;
     if (walk.calls_seen == 0) return Term::kT2;
     return walk.calls_seen >= calls ? Term::kT3 : Term::kT5;
@@ -398,9 +398,7 @@ class Builder {
     return walk.last;
   }
 
-  void note_point(const Walk& walk) {
-    points_[static_cast<std::size_t>(walk.thread)].push_back({walk.cursor_ns, walk.last});
-  }
+  void note_point(const Walk& walk) { points_[walk.thread].push_back({walk.cursor_ns, walk.last}); }
 
   // The stretch up to a stamp outside of calls: own time, or waiting for another thread.
   void advance(Walk& walk, std::int64_t stamp_ns) {
@@ -429,7 +427,7 @@ class Builder {
     while (at != op_ends_.begin()) {
       --at;
       if (at->stamp_ns <= after_ns) return nullptr;
-      if (at->thread != thread && takes_part_[static_cast<std::size_t>(at->thread)]) return &*at;
+      if (at->thread != thread && takes_part_[at->thread]) return &*at;
     }
     return nullptr;
   }
@@ -437,8 +435,7 @@ class Builder {
   void call(Walk& walk, std::int32_t event) {
     const HostEvent& at = host(event);
     const std::int64_t begin = walk.cursor_ns, end = std::max(begin, at.end_ns());
-    const bool launch = work_.count(static_cast<std::size_t>(event)) > 0 ||
-                        ops_.call_owner[static_cast<std::size_t>(event)] >= 0;
+    const bool launch = work_.count(event) > 0 || ops_.call_owner[event] >= 0;
     std::int64_t own = end - begin;
     bool queues = false;
     std::vector<std::pair<std::int32_t, double>> awaited;  // task, lag
@@ -468,25 +465,25 @@ class Builder {
     for (const auto& [source, lag] : awaited) host_edges_.push_back({source, task, lag});
     walk.calls_seen += launch;
     walk.cursor_ns = end;
-    made_.ends[static_cast<std::size_t>(event)] = task;
+    made_.ends[event] = task;
     note_point(walk);
   }
 
   // The task that must have ended before this launch finds room in the queue.
   std::int32_t queue_head(std::int32_t call) {
-    if (work_.count(static_cast<std::size_t>(call)) == 0) return -1;
+    if (work_.count(call) == 0) return -1;
     if (queue_position_.empty()) {
       queue_position_.assign(trace_.gpu.size(), 0);
       for (const auto& [key, stream] : streams_) {
         for (std::size_t i = 0, place = 0; i < stream.launched.size(); ++i) {
           if (i > 0 && !device_.same_launch(stream.launched[i - 1], stream.launched[i])) ++place;
-          queue_position_[static_cast<std::size_t>(stream.launched[i])] = place;
+          queue_position_[stream.launched[i]] = place;
         }
       }
     }
-    const std::int32_t task = work_.work[work_.first[static_cast<std::size_t>(call)]];
+    const std::int32_t task = work_.work[work_.first[call]];
     const Stream& stream = streams_.at({gpu(task).device, gpu(task).stream});
-    const std::size_t position = queue_position_[static_cast<std::size_t>(task)];
+    const std::size_t position = queue_position_[task];
     if (position < made_.queue_depth) return -1;
     return stream.queued[position - made_.queue_depth];
   }
@@ -507,7 +504,6 @@ class Builder {
 
   void add_device_task(std::int32_t i) {
     const GpuEvent& event = gpu(i);
-    const auto at = static_cast<std::size_t>(i);
     const std::int32_t previous = device_.previous(i);
     const std::int32_t lane = made_.device_lane + device_.lane(i);
     double gap = device_.gap_us(i);
@@ -515,30 +511,30 @@ class Builder {
       ++made_.without_launch;
       // Launched before the window: what the stream does until then is the initial condition.
       if (previous >= 0) gap = us(event.start_ns - gpu(previous).end_ns());
-    } else if (work_.count(static_cast<std::size_t>(event.launch)) > 1) {
+    } else if (work_.count(event.launch) > 1) {
       ++made_.graph_tasks;
     }
     if (const auto* held = device_.unrecorded(i)) {
       const double duration =
           held->since_begin ? std::max(0.0, us(event.start_ns) - gap) : held->us;
-      made_.entries[at] = add_unrecorded(lane, duration, previous >= 0 ? gap : 0, i);
+      made_.entries[i] = add_unrecorded(lane, duration, previous >= 0 ? gap : 0, i);
     }
     const Term kind = device_.is_collective(i)       ? Term::kCollective
                       : event.kind == GpuKind::kCopy ? Term::kCopy
                       : event.kind == GpuKind::kSet  ? Term::kSet
                                                      : Term::kKernel;
-    const bool meets = !meets_.empty() && meets_[at];
+    const bool meets = !meets_.empty() && meets_[i];
     const TaskId task = graph_.add_task(lane, meets ? 0 : us(event.duration_ns) * scaled_kernel(i),
                                         gap, i, static_cast<std::int32_t>(kind));
-    made_.arrivals[at] = task;
-    made_.device[at] =
+    made_.arrivals[i] = task;
+    made_.device[i] =
         meets ? graph_.add_task(lane, 0, 0, i, static_cast<std::int32_t>(kind)) : task;
-    if (made_.entries[at] < 0) made_.entries[at] = task;
-    exits_[at] = made_.device[at];
+    if (made_.entries[i] < 0) made_.entries[i] = task;
+    exits_[i] = made_.device[i];
     if (const auto* tail = device_.tail(i)) {
-      exits_[at] = add_unrecorded(lane, tail->us, 0, i);
+      exits_[i] = add_unrecorded(lane, tail->us, 0, i);
       if (tail->launch >= 0) {
-        graph_.add_edge(made_.ends[static_cast<std::size_t>(tail->launch)], exits_[at]);
+        graph_.add_edge(made_.ends[tail->launch], exits_[i]);
       }
     }
   }
@@ -551,19 +547,18 @@ class Builder {
   // ---- edges
   // -------------------------------------------------------------------------------------
 
-  TaskId device_end(std::int32_t i) const { return made_.device[static_cast<std::size_t>(i)]; }
+  TaskId device_end(std::int32_t i) const { return made_.device[i]; }
   // Of the unrecorded work before a task, if there is any; and of that behind it.
-  TaskId entry(std::int32_t i) const { return made_.entries[static_cast<std::size_t>(i)]; }
-  TaskId device_begin(std::int32_t i) const { return made_.arrivals[static_cast<std::size_t>(i)]; }
-  TaskId exit(std::int32_t i) const { return exits_[static_cast<std::size_t>(i)]; }
+  TaskId entry(std::int32_t i) const { return made_.entries[i]; }
+  TaskId device_begin(std::int32_t i) const { return made_.arrivals[i]; }
+  TaskId exit(std::int32_t i) const { return exits_[i]; }
 
   void connect() {
     const TaskId clock = graph_.add_task(TaskGraph::kNoLane, start_us_);
     for (const auto& [stamp, task, thread] : first_points_)
       connect_first(clock, stamp, task, thread);
     for (const auto& [event, task] : hand_overs_) {
-      graph_.add_edge(made_.ends[static_cast<std::size_t>(event)], task, 0,
-                      TaskGraph::EdgeKind::kInferred);
+      graph_.add_edge(made_.ends[event], task, 0, TaskGraph::EdgeKind::kInferred);
     }
     for (const auto& [source, task, lag] : host_edges_) graph_.add_edge(exit(source), task, lag);
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i)
@@ -608,7 +603,7 @@ class Builder {
       graph_.add_edge(device_end(unrecorded->after), entry(i), 0, TaskGraph::EdgeKind::kInferred);
     }
     if (event.launch >= 0) {
-      const auto call = static_cast<std::size_t>(event.launch);
+      const auto call = event.launch;
       graph_.add_edge(device_.blocks_its_call(i) ? made_.begins[call] : made_.ends[call], begin,
                       device_.latency_us(i));
     } else if (device_.previous(i) < 0) {

@@ -179,7 +179,7 @@ bool is_document(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string head(400, '\0');
   in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(in.gcount()));
+  head.resize(in.gcount());
   const std::size_t at = head.find("\"schema\"");
   if (at == std::string::npos || head.find_first_not_of(" \n\r\t") == std::string::npos)
     return false;

@@ -154,8 +154,7 @@ std::string kernels_csv(std::span<const Run> runs) {
       "run,kernel,family,op,stream,start_us,time_us,low_us,high_us,roofline_us,in_range\n";
   for (const Run& run : runs) {
     for (const KernelFact& kernel : run.facts->kernels) {
-      const std::string_view op =
-          kernel.op < 0 ? "" : run.facts->ops[static_cast<std::size_t>(kernel.op)].name;
+      const std::string_view op = kernel.op < 0 ? "" : run.facts->ops[kernel.op].name;
       made +=
           fmt::format("{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{},{}\n", csv_cell(run.name),
                       csv_cell(kernel.name), to_string(kernel.family), csv_cell(op), kernel.stream,

@@ -97,10 +97,10 @@ Shown shown_of(const StepFacts& facts, std::size_t most) {
 
 // Around it and shown: an op that is left out hands on what lies in it.
 int shown_op(const StepFacts& facts, const Shown& shown, std::int32_t op) {
-  while (op >= 0 && shown.place_of_op[static_cast<std::size_t>(op)] < 0) {
-    op = facts.ops[static_cast<std::size_t>(op)].parent;
+  while (op >= 0 && shown.place_of_op[op] < 0) {
+    op = facts.ops[op].parent;
   }
-  return op < 0 ? -1 : shown.place_of_op[static_cast<std::size_t>(op)];
+  return op < 0 ? -1 : shown.place_of_op[op];
 }
 
 Json ops_data(const StepFacts& facts, const Shown& shown, Names& names) {
@@ -135,7 +135,7 @@ Json kernels_data(const StepFacts& facts, const Shown& shown, Names& names) {
   };
   const auto shape = [&](const KernelFact* k) {
     std::string made = k->work ? shape_text(*k->work) : "";
-    if (made.empty() && k->op >= 0) made = facts.ops[static_cast<std::size_t>(k->op)].shapes;
+    if (made.empty() && k->op >= 0) made = facts.ops[k->op].shapes;
     if (made.size() > 120) made = made.substr(0, 117) + "...";
     return names.index(made);
   };
@@ -179,11 +179,11 @@ Json op_totals(const StepFacts& facts) {
   for (const KernelFact& kernel : facts.kernels) {
     device += kernel.time_us;
     std::int32_t op = kernel.op;
-    while (op >= 0 && facts.ops[static_cast<std::size_t>(op)].is_label) {
-      op = facts.ops[static_cast<std::size_t>(op)].parent;
+    while (op >= 0 && facts.ops[op].is_label) {
+      op = facts.ops[op].parent;
     }
-    const std::string_view name = op < 0 ? std::string_view("(outside of ops)")
-                                         : facts.ops[static_cast<std::size_t>(op)].name;
+    const std::string_view name =
+        op < 0 ? std::string_view("(outside of ops)") : facts.ops[op].name;
     totals[name].device_us += kernel.time_us;
   }
   const auto steps = static_cast<double>(facts.steps);
@@ -239,11 +239,11 @@ Json path_data(const Run& run, const Shown& shown) {
     const bool on_device = piece.kernel >= 0;
     std::string_view name = "(outside of ops)";
     if (on_device) {
-      const auto at = static_cast<std::size_t>(piece.kernel);
+      const auto at = piece.kernel;
       name = run.facts->kernels[at].name;
       kernels.insert(shown.place_of_kernel[at]);
     } else if (piece.op >= 0) {
-      name = run.facts->ops[static_cast<std::size_t>(piece.op)].name;
+      name = run.facts->ops[piece.op].name;
       ops.insert(shown_op(*run.facts, shown, piece.op));
     }
     Total& total = totals[{on_device, name}];
@@ -407,13 +407,12 @@ std::string limit_sentence(const Run& run) {
   for (const auto& piece : run.path) {
     all += piece.us;
     if (piece.kernel >= 0) {
-      const KernelFact& kernel = run.facts->kernels[static_cast<std::size_t>(piece.kernel)];
+      const KernelFact& kernel = run.facts->kernels[piece.kernel];
       families[std::string(to_string(kernel.family))] += piece.us;
     } else {
       host += piece.us;
       const std::int32_t top = run.facts->top_op(piece.op);
-      const std::string_view name =
-          top < 0 ? std::string_view() : run.facts->ops[static_cast<std::size_t>(top)].name;
+      const std::string_view name = top < 0 ? std::string_view() : run.facts->ops[top].name;
       const bool between = name.empty() || name.starts_with("ProfilerStep#");
       host_ops[between ? "Python between ops" : std::string(name)] += piece.us;
     }

@@ -158,13 +158,12 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
   for (int passes = 1; passes <= static_cast<int>(Minorants::kMostPasses); ++passes) {
     const double rows = std::ldexp(1.0, 8 * passes - 4);
     if (rows > 2 * std::max(1.0, all[Load::kSortedRows])) {
-      m.sorted_id_us[static_cast<std::size_t>(passes)] =
-          m.sorted_id_us[static_cast<std::size_t>(passes - 1)];
+      m.sorted_id_us[passes] = m.sorted_id_us[passes - 1];
       continue;
     }
     const double slope =
         slope_below([&](double ids) { return ids == 0 ? least : sort(ids, rows); }, most_ids);
-    m.sorted_id_us[static_cast<std::size_t>(passes)] = slope;
+    m.sorted_id_us[passes] = slope;
     steepest = std::max(steepest, slope);
   }
   m.backward_us = launches + least - steepest * kFirst;
@@ -176,7 +175,7 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
                : ratio_below([&](double bytes) { return collective_us(kind, bytes).value_or(0); });
   };
   JobLoad even;
-  even.ranks.resize(static_cast<std::size_t>(world()));
+  even.ranks.resize(world());
   m.ids = world() == 1 ? 0 : ratio_below([&](double bytes) {
     for (ShardLoad& rank : even.ranks) rank[Load::kIdBytes] = bytes;
     return all_to_all_us(even, Load::kIdBytes, true).value_or(0);
@@ -230,7 +229,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
            m.link * load[Load::kForwardLinkBytes] + m.feature_forward_us * load[Load::kFeatures];
   };
   const auto backward = [&](const ShardLoad& load) {
-    const auto passes = static_cast<std::size_t>(sort_passes(load[Load::kSortedRows]));
+    const auto passes = sort_passes(load[Load::kSortedRows]);
     return m.sorted_id_us[passes] * load[Load::kSortedIds] +
            m.backward_l2 * load[Load::kBackwardL2Bytes] +
            m.backward_dram * load[Load::kBackwardDramBytes] +

@@ -241,9 +241,9 @@ Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t table,
 Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlacement& placement,
                                            std::int64_t rank) const {
   JobLoad job;
-  job.ranks.resize(static_cast<std::size_t>(world()));
+  job.ranks.resize(world());
   if (auto good = add(table, placement, job); !good) return Unexpected{good.error()};
-  return job.ranks[static_cast<std::size_t>(rank)];
+  return job.ranks[rank];
 }
 
 Result<void> BatchModel::check_kernel(const ShardedTable& table,
@@ -289,7 +289,7 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
     if (i == 0 || (*cut)[i] != (*cut)[i - 1]) {
       shard = sign * load(index, (*cut)[i], placement);
     }
-    job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
+    job.ranks[(*ranks)[i]] += shard;
   }
   if (placement.type != ShardingType::kDataParallel) {
     if (has_load_at_home(table)) job.at_home += sign * home_load(index, settings);
@@ -472,7 +472,7 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
                                                     study_.tables.size(), placements.size()));
   }
   JobLoad job;
-  job.ranks.resize(static_cast<std::size_t>(world()));
+  job.ranks.resize(world());
   for (std::size_t i = 0; i < placements.size(); ++i) {
     if (auto good = add(i, placements[i], job); !good) return Unexpected{good.error()};
   }

@@ -228,15 +228,14 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
       for (std::int64_t parts = 2; parts <= world(); parts *= 2) {
         ways.push_back({.type = ShardingType::kRowSplit,
                         .kernel = kernel,
-                        .ranks = std::vector<std::int64_t>(static_cast<std::size_t>(parts))});
+                        .ranks = std::vector<std::int64_t>(parts)});
       }
     }
     if (hosts && named(ShardingType::kHostRowSplit)) {
       for (std::int64_t on = 2; on <= nodes(); on *= 2) {
-        ways.push_back(
-            {.type = ShardingType::kHostRowSplit,
-             .kernel = kernel,
-             .ranks = std::vector<std::int64_t>(static_cast<std::size_t>(on * local_world_))});
+        ways.push_back({.type = ShardingType::kHostRowSplit,
+                        .kernel = kernel,
+                        .ranks = std::vector<std::int64_t>(on * local_world_)});
       }
     }
     for (const ShardingType type :

@@ -134,14 +134,14 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
   }
   switch (type) {
     case ShardingType::kDataParallel:
-      shards.assign(static_cast<std::size_t>(world), {table.rows, table.dim});
+      shards.assign(world, {table.rows, table.dim});
       break;
     case ShardingType::kTableWise:
       shards = {{table.rows, table.dim}};
       break;
     case ShardingType::kColumnWise:
     case ShardingType::kTableColumnWise:
-      shards.assign(static_cast<std::size_t>(table.dim / width), {table.rows, width});
+      shards.assign(table.dim / width, {table.rows, width});
       break;
     case ShardingType::kRowWise:
       add_row_blocks(shards, table.rows, table.dim, world);

@@ -302,7 +302,7 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
   }
   HugectrPlan plan{.by_number = by_number};
   const std::int64_t buckets = bucket == HugectrBucket::kGpu ? world : world / local_world;
-  plan.buckets.resize(static_cast<std::size_t>(buckets));
+  plan.buckets.resize(buckets);
   std::set<std::string> names;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::string name = by_number ? std::to_string(t) : tables[t].name;
@@ -318,7 +318,7 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
     const auto where = buckets_of(tables[t], placements[t], world, local_world, bucket);
     if (!where) return Unexpected{where.error()};
     plan.model_parallel.push_back(name);
-    for (std::int64_t b : *where) plan.buckets[static_cast<std::size_t>(b)].push_back(name);
+    for (std::int64_t b : *where) plan.buckets[b].push_back(name);
   }
   for (std::vector<std::string>& tables_here : plan.buckets) {
     tables_here.insert(tables_here.end(), plan.data_parallel.begin(), plan.data_parallel.end());

@@ -55,7 +55,7 @@ Result<std::vector<std::int64_t>> read_integers(std::ifstream& stream,
       return refuse_indices(file, fmt::format("{} more indices", count), "the end of the file");
     }
     for (std::int64_t i = 0; i < wanted; ++i) {
-      const auto index = static_cast<std::int64_t>(block[static_cast<std::size_t>(i)]);
+      const auto index = static_cast<std::int64_t>(block[i]);
       if (index < 0) return refuse_indices(file, "indices of at least 0", std::to_string(index));
       indices.push_back(index);
     }

@@ -106,8 +106,7 @@ class Fixes {
     std::vector<std::int64_t> ranks(time.ranks.size());
     std::iota(ranks.begin(), ranks.end(), std::int64_t{0});
     std::stable_sort(ranks.begin(), ranks.end(), [&](std::int64_t a, std::int64_t b) {
-      return lookups_us(time.ranks[static_cast<std::size_t>(a)]) <
-             lookups_us(time.ranks[static_cast<std::size_t>(b)]);
+      return lookups_us(time.ranks[a]) < lookups_us(time.ranks[b]);
     });
     const std::int64_t host = ranks.front() / model_.local_world();
     const bool on_hosts = way.type == ShardingType::kTableRowWise ||

@@ -34,7 +34,7 @@ Unexpected refuse_choice(std::size_t table, std::string_view expected, auto foun
 class Evaluation {
  public:
   Evaluation(const PlanSpace& space, std::span<const PlacedChoice> plan)
-      : space_(space), plan_(plan), ranks_(static_cast<std::size_t>(space.world)) {}
+      : space_(space), plan_(plan), ranks_(space.world) {}
 
   Result<double> of() {
     if (plan_.size() != space_.choices_of_table.size()) {
@@ -75,7 +75,7 @@ class Evaluation {
     const auto demands = demands_of(option);
     if (auto good = check_ranks(table, option, demands.size()); !good) return good;
     for (std::size_t shard = 0; shard < demands.size(); ++shard) {
-      ShardDemand& rank = ranks_[static_cast<std::size_t>(rank_of(placed, shard))];
+      ShardDemand& rank = ranks_[rank_of(placed, shard)];
       for (std::size_t p = 0; p < space_.phases; ++p) rank.loads[p] += demands[shard]->loads[p];
       rank.hbm_bytes += demands[shard]->hbm_bytes;
       rank.ddr_bytes += demands[shard]->ddr_bytes;
@@ -101,7 +101,7 @@ class Evaluation {
       if (std::find(forbidden.begin(), forbidden.end(), rank) != forbidden.end()) {
         return refuse_choice(table, "no forbidden rank", rank);
       }
-      if (seen[static_cast<std::size_t>(rank)]++ != 0) {
+      if (seen[rank]++ != 0) {
         return refuse_choice(table, "a rank of its own for each shard",
                              fmt::format("{} twice", rank));
       }
@@ -139,11 +139,11 @@ class Evaluation {
 }  // namespace
 
 std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan) {
-  std::vector<PhaseLoads> loads(static_cast<std::size_t>(space.world), PhaseLoads{});
+  std::vector<PhaseLoads> loads(space.world, PhaseLoads{});
   for (std::size_t t = 0; t < plan.size(); ++t) {
     const auto demands = demands_of(choices_of(space, t).options[plan[t].option]);
     for (std::size_t shard = 0; shard < demands.size(); ++shard) {
-      PhaseLoads& rank = loads[static_cast<std::size_t>(rank_of(plan[t], shard))];
+      PhaseLoads& rank = loads[rank_of(plan[t], shard)];
       for (std::size_t p = 0; p < space.phases; ++p) rank[p] += demands[shard]->loads[p];
     }
   }

@@ -149,7 +149,7 @@ class BatchModel::Improver {
     if (touches_all(placement)) {
       std::fill(dirty_.begin(), dirty_.end(), char{1});
     } else {
-      for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
+      for (const std::int64_t rank : placement.ranks) dirty_[rank] = 1;
     }
     if (sign > 0) return {};
     for (std::size_t r = 0; r < dirty_.size(); ++r) {
@@ -188,7 +188,7 @@ class BatchModel::Improver {
     for (std::size_t t = 0; t < plan_.size(); ++t) {
       if (!is_free(t)) continue;
       for (const std::int64_t rank : plan_[t].ranks) {
-        on_rank_[static_cast<std::size_t>(rank)].push_back(t);
+        on_rank_[rank].push_back(t);
       }
     }
   }

@@ -16,8 +16,8 @@ class Enumeration {
         most_nodes_(most_nodes),
         go_on_(go_on),
         order_(space.choice_of.size()),
-        ranks_(at(space.world)),
-        kind_(at(space.world)),
+        ranks_(space.world),
+        kind_(space.world),
         layout_(best) {
     out_.best = best;
     std::iota(order_.begin(), order_.end(), 0U);
@@ -68,8 +68,8 @@ class Enumeration {
   void tell_ranks_apart() {
     std::vector<std::vector<std::uint32_t>> marks(ranks_.size());
     for (std::int32_t rank = 0; rank < space_.world; ++rank) {
-      auto& mark = marks[at(rank)];
-      for (const auto& mask : space_.allowed) mark.push_back(mask[at(rank)] != 0 ? 1 : 0);
+      auto& mark = marks[rank];
+      for (const auto& mask : space_.allowed) mark.push_back(mask[rank] != 0 ? 1 : 0);
       for (const Option& option : space_.options) {
         if (option.spread == Spread::kEverywhere) mark.push_back(run_index(option, rank));
         if (option.spread != Spread::kHostBlocks) continue;
@@ -79,7 +79,7 @@ class Enumeration {
         }
       }
       const auto same = std::find(marks.begin(), marks.begin() + rank, mark);
-      kind_[at(rank)] = static_cast<std::uint32_t>(same - marks.begin());
+      kind_[rank] = static_cast<std::uint32_t>(same - marks.begin());
     }
   }
   std::uint32_t run_index(const Option& option, std::int32_t shard) const {
@@ -87,7 +87,7 @@ class Enumeration {
   }
 
   bool same_rank(std::int32_t a, std::int32_t b) const {
-    return kind_[at(a)] == kind_[at(b)] && ranks_[at(a)] == ranks_[at(b)];
+    return kind_[a] == kind_[b] && ranks_[a] == ranks_[b];
   }
   bool same_host(std::int32_t a, std::int32_t b) const {
     for (std::int32_t i = 0; i < space_.local_world; ++i) {
@@ -110,7 +110,7 @@ class Enumeration {
   }
 
   void add(std::int32_t rank, const Run& run, int sign) {
-    Rank& to = ranks_[at(rank)];
+    Rank& to = ranks_[rank];
     for (std::size_t p = 0; p < space_.phases; ++p) {
       to.loads[p] += sign * run.demand.loads[p];
     }
@@ -193,7 +193,7 @@ class Enumeration {
   }
 
   bool has_room(std::int32_t rank) const {
-    return ranks_[at(rank)].hbm <= space_.hbm_cap && ranks_[at(rank)].ddr <= space_.ddr_cap;
+    return ranks_[rank].hbm <= space_.hbm_cap && ranks_[rank].ddr <= space_.ddr_cap;
   }
 
   // `left`: load of this piece and those behind it.
@@ -226,13 +226,13 @@ class Enumeration {
   }
 
   bool may_take_host(std::uint32_t table, std::int32_t host) const {
-    return !ranks_[at(host * space_.local_world)].used &&
+    return !ranks_[host * space_.local_world].used &&
            space_.may_use_host(space_.choices[space_.choice_of[table]], host) &&
            is_first_host(host);
   }
   bool may_take_rank(std::uint32_t table, const Option& option, std::int32_t piece,
                      std::int32_t rank) const {
-    if (ranks_[at(rank)].used || !space_.may_use(space_.choices[space_.choice_of[table]], rank)) {
+    if (ranks_[rank].used || !space_.may_use(space_.choices[space_.choice_of[table]], rank)) {
       return false;
     }
     const std::int32_t host = rank / space_.local_world;
@@ -253,7 +253,7 @@ class Enumeration {
       const std::int32_t rank = to * count + i;
       const Run& run = space_.run_of(option, piece * count + i);
       add(rank, run, sign);
-      ranks_[at(rank)].used = sign > 0;
+      ranks_[rank].used = sign > 0;
       room = room && has_room(rank);
       load += run.load;
     }

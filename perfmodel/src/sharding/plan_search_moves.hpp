@@ -18,8 +18,8 @@ class Moves {
         random_(&random),
         table_of_place_(space.places),
         slot_(space.places),
-        at_(static_cast<std::size_t>(space.world + space.hosts)),
-        used_(static_cast<std::size_t>(space.world), 0),
+        at_(space.world + space.hosts),
+        used_(space.world, 0),
         new_where_(2 * static_cast<std::size_t>(space.world)) {
     for (std::uint32_t t = 0; t < space.choice_of.size(); ++t) {
       const Choice& choice = space.choices[space.choice_of[t]];

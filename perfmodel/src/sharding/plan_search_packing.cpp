@@ -9,11 +9,11 @@ namespace {}  // namespace
 
 Packing::Packing(const FlatSpace& space)
     : space_(space),
-      load_(at(space.world)),
-      by_phase_(space.phases, std::vector<double>(at(space.world))),
-      hbm_(at(space.world)),
-      ddr_(at(space.world)),
-      used_(at(space.world)),
+      load_(space.world),
+      by_phase_(space.phases, std::vector<double>(space.world)),
+      hbm_(space.world),
+      ddr_(space.world),
+      used_(space.world),
       order_(space.choice_of.size()) {}
 
 void Packing::clear() {
@@ -83,7 +83,7 @@ bool Packing::place_blocks(const Option& option, const Choice& choice, std::int3
     for (std::int32_t i = 0; i < space_.local_world; ++i) {
       const std::int32_t rank = host * space_.local_world + i;
       add(rank, space_.run_of(option, piece * space_.local_world + i), 1);
-      used_[at(rank)] = now_;
+      used_[rank] = now_;
     }
   }
   return true;
@@ -96,13 +96,13 @@ std::int32_t Packing::best_host(const Option& option, const Choice& choice, std:
   double least = std::numeric_limits<double>::max(), fewest = least;
   for (std::int32_t host = 0; host < space_.hosts; ++host) {
     const std::int32_t first = host * space_.local_world;
-    if (!space_.may_use_host(choice, host) || used_[at(first)] == now_) continue;
+    if (!space_.may_use_host(choice, host) || used_[first] == now_) continue;
     bool room = true;
     double slowest = 0, bytes = 0;
     for (std::int32_t i = 0; i < space_.local_world; ++i) {
       const Run& run = space_.run_of(option, piece * space_.local_world + i);
-      slowest = std::max(slowest, load_[at(first + i)] + run.load);
-      bytes = std::max(bytes, static_cast<double>(hbm_[at(first + i)]));
+      slowest = std::max(slowest, load_[first + i] + run.load);
+      bytes = std::max(bytes, static_cast<double>(hbm_[first + i]));
       room = room && fits(first + i, run.demand);
     }
     if (room && slowest < least) least = slowest, best = host;
@@ -121,16 +121,16 @@ bool Packing::place_shards(const Option& option, const Choice& choice, std::int3
       const std::int32_t rank = best_rank(choice, begin, end, run, may_overflow);
       if (rank < 0) break;
       where[piece] = rank;
-      used_[at(rank)] = now_;
+      used_[rank] = now_;
       add(rank, run, 1);
-      slowest = std::max(slowest, load_[at(rank)]);
+      slowest = std::max(slowest, load_[rank]);
     }
     return std::pair(piece, slowest);
   };
   const auto take_back = [&](std::int32_t pieces) {
     for (std::int32_t piece = 0; piece < pieces; ++piece) {
       add(where[piece], space_.run_of(option, piece), -1);
-      used_[at(where[piece])] = 0;
+      used_[where[piece]] = 0;
     }
   };
   if (option.spread == Spread::kFree) {
@@ -155,25 +155,25 @@ std::int32_t Packing::best_rank(const Choice& choice, std::int32_t begin, std::i
   double least = std::numeric_limits<double>::max();
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (std::int32_t rank = begin; rank < end; ++rank) {
-    if (used_[at(rank)] == now_ || !space_.may_use(choice, rank)) continue;
-    if (load_[at(rank)] < least && fits(rank, run.demand)) least = load_[at(rank)], best = rank;
-    if (hbm_[at(rank)] < fewest) fewest = hbm_[at(rank)], emptiest = rank;
+    if (used_[rank] == now_ || !space_.may_use(choice, rank)) continue;
+    if (load_[rank] < least && fits(rank, run.demand)) least = load_[rank], best = rank;
+    if (hbm_[rank] < fewest) fewest = hbm_[rank], emptiest = rank;
   }
   return best < 0 && may_overflow ? emptiest : best;
 }
 
 bool Packing::fits(std::int32_t rank, const ShardDemand& demand) const {
-  return hbm_[at(rank)] + demand.hbm_bytes <= space_.hbm_cap &&
-         ddr_[at(rank)] + demand.ddr_bytes <= space_.ddr_cap;
+  return hbm_[rank] + demand.hbm_bytes <= space_.hbm_cap &&
+         ddr_[rank] + demand.ddr_bytes <= space_.ddr_cap;
 }
 
 void Packing::add(std::int32_t rank, const Run& run, int sign) {
-  load_[at(rank)] += sign * run.load;
+  load_[rank] += sign * run.load;
   for (std::size_t p = 0; p < by_phase_.size(); ++p) {
-    by_phase_[p][at(rank)] += sign * run.demand.loads[p];
+    by_phase_[p][rank] += sign * run.demand.loads[p];
   }
-  hbm_[at(rank)] += sign * run.demand.hbm_bytes;
-  ddr_[at(rank)] += sign * run.demand.ddr_bytes;
+  hbm_[rank] += sign * run.demand.hbm_bytes;
+  ddr_[rank] += sign * run.demand.ddr_bytes;
 }
 
 double Packing::objective() const {

@@ -154,16 +154,13 @@ class Ranks {
 
   double load(std::int32_t rank) const {  ///< over all phases
     double sum = 0;
-    for (std::size_t p = 0; p < kPhases; ++p) sum += now_.loads[p][static_cast<std::size_t>(rank)];
+    for (std::size_t p = 0; p < kPhases; ++p) sum += now_.loads[p][rank];
     return sum;
   }
-  double load(std::size_t phase, std::int32_t rank) const {
-    return now_.loads[phase][static_cast<std::size_t>(rank)];
-  }
+  double load(std::size_t phase, std::int32_t rank) const { return now_.loads[phase][rank]; }
   bool has_room(std::int32_t rank, const ShardDemand& demand) const {
-    const auto r = static_cast<std::size_t>(rank);
-    return now_.hbm[r] + demand.hbm_bytes <= space_.hbm_cap &&
-           now_.ddr[r] + demand.ddr_bytes <= space_.ddr_cap;
+    return now_.hbm[rank] + demand.hbm_bytes <= space_.hbm_cap &&
+           now_.ddr[rank] + demand.ddr_bytes <= space_.ddr_cap;
   }
   std::int64_t overflow() const { return over_; }
 

@@ -102,12 +102,12 @@ class Flattening {
 
   std::int32_t mask_of(const std::vector<std::int64_t>& forbidden) {
     if (forbidden.empty()) return -1;
-    std::vector<char> ranks(static_cast<std::size_t>(flat_.world), 1);
-    for (std::int64_t rank : forbidden) ranks[static_cast<std::size_t>(rank)] = 0;
-    std::vector<char> hosts(static_cast<std::size_t>(flat_.hosts), 1);
+    std::vector<char> ranks(flat_.world, 1);
+    for (std::int64_t rank : forbidden) ranks[rank] = 0;
+    std::vector<char> hosts(flat_.hosts, 1);
     for (std::int32_t rank = 0; rank < flat_.world; ++rank) {
-      if (ranks[static_cast<std::size_t>(rank)] == 0) {
-        hosts[static_cast<std::size_t>(rank / flat_.local_world)] = 0;
+      if (ranks[rank] == 0) {
+        hosts[rank / flat_.local_world] = 0;
       }
     }
     for (std::size_t mask = 0; mask < flat_.allowed.size(); ++mask) {

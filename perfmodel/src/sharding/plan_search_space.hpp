@@ -12,9 +12,6 @@ namespace perfmodel::sharding::search {
 
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Ranks, hosts and tables as indices.
-inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 enum class Spread : std::uint8_t {
   kEverywhere,  ///< shard k on rank k
   kFree,        ///< a rank per shard, all different
@@ -67,13 +64,10 @@ struct FlatSpace {
     return runs[run];
   }
   bool may_use(const Choice& choice, std::int32_t rank) const {
-    return choice.mask < 0 ||
-           allowed[static_cast<std::size_t>(choice.mask)][static_cast<std::size_t>(rank)] != 0;
+    return choice.mask < 0 || allowed[choice.mask][rank] != 0;
   }
   bool may_use_host(const Choice& choice, std::int32_t host) const {
-    return choice.mask < 0 ||
-           allowed_hosts[static_cast<std::size_t>(choice.mask)][static_cast<std::size_t>(host)] !=
-               0;
+    return choice.mask < 0 || allowed_hosts[choice.mask][host] != 0;
   }
 };
 

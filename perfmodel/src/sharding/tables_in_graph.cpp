@@ -68,7 +68,7 @@ class TableFinder {
         steps.empty() ? static_cast<std::int32_t>(graph_.nodes.size()) : steps.front().end;
     find_step_optimizers(begin, end);
     for (std::int32_t i = begin; i < end; ++i) {
-      if (auto good = take(node(i)); !good) return Unexpected{good.error()};
+      if (auto good = take(graph_.node(i)); !good) return Unexpected{good.error()};
     }
     if (found_.tables.empty()) {
       return fail(ErrorCode::kImpossible, "expected lookups in embedding tables, found none");
@@ -78,10 +78,6 @@ class TableFinder {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   static bool is_bag(std::string_view name) {
     return name == "aten::embedding_bag" || name == "aten::_embedding_bag" ||
            name == "aten::_embedding_bag_forward_only";
@@ -89,11 +85,11 @@ class TableFinder {
 
   /// Inside of another lookup, or computed again in the backward pass.
   bool repeats(const Node& op) const {
-    for (std::int32_t at = op.parent; at >= 0; at = node(at).parent) {
-      const std::string_view name = graph_.name(node(at));
-      if (is_bag(name) || name.starts_with("autograd::engine::evaluate_function")) return true;
-    }
-    return false;
+    const auto holds = [&](std::int32_t at) {
+      const std::string_view name = graph_.name(at);
+      return is_bag(name) || name.starts_with("autograd::engine::evaluate_function");
+    };
+    return graph_.find_around(op.parent, holds) >= 0;
   }
 
   Result<void> take(const Node& op) {
@@ -194,7 +190,7 @@ class TableFinder {
   void find_step_optimizers(std::int32_t begin, std::int32_t end) {
     constexpr std::string_view kBefore = "Optimizer.step#", kBehind = ".step";
     for (std::int32_t i = begin; i < end; ++i) {
-      std::string_view name = graph_.name(node(i));
+      std::string_view name = graph_.name(i);
       if (!name.starts_with(kBefore)) continue;
       name.remove_prefix(kBefore.size());
       if (name.ends_with(kBehind)) name.remove_suffix(kBehind.size());

@@ -39,7 +39,7 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
                                                     tables.size(), placements.size()));
   }
   TorchrecRating rating;
-  rating.ranks.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, topology.world)));
+  rating.ranks.resize(std::max<std::int64_t>(0, topology.world));
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const TablePlacement& placement = placements[t];
     ShardedTable table = tables[t];
@@ -50,7 +50,7 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
         shard_ranks(table, placement, costs->size(), topology.world, topology.local_world);
     if (!ranks) return Unexpected{ranks.error()};
     for (std::size_t i = 0; i < costs->size(); ++i) {
-      rating.ranks[static_cast<std::size_t>((*ranks)[i])] += (*costs)[i];
+      rating.ranks[(*ranks)[i]] += (*costs)[i];
     }
   }
   return rating;

@@ -316,7 +316,7 @@ class TorchrecPlanReader {
     std::vector<std::int64_t> sorted = placement.ranks;
     std::ranges::sort(sorted);
     for (std::int64_t rank = 0; rank < count; ++rank) {
-      if (sorted[static_cast<std::size_t>(rank)] == rank) continue;
+      if (sorted[rank] == rank) continue;
       return reader.reject("ranks", fmt::format("each rank from 0 to {}", count - 1));
     }
     if (plan_.world && *plan_.world != count) {

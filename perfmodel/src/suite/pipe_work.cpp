@@ -13,7 +13,7 @@ PipeWork pipe_work(const ExecutionGraph& graph, const Gpu& gpu) {
     lowering.lower(node, op);
     for (const LoweredCall& call : op.calls) {
       if (call.work < 0) continue;
-      const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
+      const KernelWork& work = op.work[call.work];
       const double peak = gpu.peak(work.dtype, work.matrix_units).value;
       if (peak <= 0) continue;
       if (work.matrix_units) {

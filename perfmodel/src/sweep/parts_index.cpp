@@ -81,7 +81,7 @@ class Window {
   /// Windows are loaded in ascending order.
   Result<void> load(std::uint64_t first) {
     first_ = first;
-    cells_.assign(static_cast<std::size_t>(std::min(kWindow, points_.count() - first)), {});
+    cells_.assign(std::min(kWindow, points_.count() - first), {});
     std::erase_if(active_, [&](const auto& member) { return member.last < first; });
     while (!waiting_.empty() && waiting_.back().first < first + cells_.size()) {
       active_.push_back(waiting_.back());
@@ -93,7 +93,7 @@ class Window {
       each_row(*rows, [&](std::string_view key, std::string_view cells) {
         const auto row = points_.index_of(key);
         if (!row || *row < first_ || *row >= first_ + cells_.size()) return;
-        cells_[static_cast<std::size_t>(*row - first_)] = cells;
+        cells_[*row - first_] = cells;
       });
     }
     return {};
@@ -138,7 +138,7 @@ class Window {
 Result<PartsIndex> index_parts(const fs::path& folder, const SweepPoints& points,
                                std::string_view fingerprint) {
   PartsIndex index;
-  index.finished.resize(static_cast<std::size_t>(points.count()));
+  index.finished.resize(points.count());
   const auto parts = parts_of(folder);
   if (!parts) return Unexpected{parts.error()};
   for (const fs::path& part : *parts) {

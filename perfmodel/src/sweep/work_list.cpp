@@ -60,7 +60,7 @@ std::vector<std::size_t> shards_with_gaps(const Chunks& chunks, const std::vecto
   for (std::uint64_t chunk = 0; chunk < chunks.count(); ++chunk) {
     const auto [begin, end] = chunks.rows(chunk);
     for (std::uint64_t row = begin; row < end; ++row) {
-      if (!finished[row]) gaps[static_cast<std::size_t>(chunk % shards)] = true;
+      if (!finished[row]) gaps[chunk % shards] = true;
     }
   }
   std::vector<std::size_t> found;

@@ -80,9 +80,9 @@ class StretchedTasks {
     std::vector<bool> transfers(pass, false);
     for (std::size_t r = 0; r < programs.size(); ++r) {
       for (const auto& placed : tasks.ranks[r]->last_pass()) {
-        const auto at = static_cast<std::size_t>(placed.instruction);
+        const auto at = placed.instruction;
         if (!collective_of(programs[r].program.instructions[at])) continue;
-        transfers[static_cast<std::size_t>(placed.task - tasks.pass_begin)] = true;
+        transfers[placed.task - tasks.pass_begin] = true;
       }
     }
     // All passes hold the same tasks in the same order.
@@ -98,8 +98,7 @@ class StretchedTasks {
   Result<double> step_us(std::span<const double> factors) {
     for (std::size_t i = 0; i < durations_us_.size(); ++i) {
       if (rank_[i] < 0) continue;
-      tasks_.graph.set_duration_us(static_cast<TaskId>(i),
-                                   factors[static_cast<std::size_t>(rank_[i])] * durations_us_[i]);
+      tasks_.graph.set_duration_us(static_cast<TaskId>(i), factors[rank_[i]] * durations_us_[i]);
     }
     if (auto done = run_schedule(tasks_.graph, tasks_.schedule); !done) {
       return Unexpected{done.error()};

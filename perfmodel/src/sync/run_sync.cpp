@@ -163,7 +163,7 @@ Result<SyncRun> run_sync(const SyncJob& job, const SchemeSettings& settings,
   ServerPolicy servers(state);
   std::vector<LanePolicy*> lanes(count, &workers);
   if (job.exchange == Exchange::kServers) {
-    state.queues.resize(static_cast<std::size_t>(job.servers.count));
+    state.queues.resize(job.servers.count);
     lanes.resize(count + state.queues.size(), &servers);
   }
   const auto ran = run_lanes(lanes, {.until_us = target.horizon_us});

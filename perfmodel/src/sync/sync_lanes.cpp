@@ -89,7 +89,7 @@ bool WorkerPolicy::may_begin(const WorkerRun& totals) const {
 // Rounds of ADACOMM begin for all at once.
 std::int64_t WorkerPolicy::tau_of_round(std::int64_t round, double now_us) {
   if (static_cast<std::size_t>(round) < state_.taus.size()) {
-    return state_.taus[static_cast<std::size_t>(round)];
+    return state_.taus[round];
   }
   std::int64_t tau = state_.taus.empty() ? state_.settings.tau : state_.taus.back();
   if (now_us - state_.tau_since_us >= state_.settings.period_us * (1 - kRounding)) {

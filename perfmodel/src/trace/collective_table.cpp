@@ -34,7 +34,7 @@ std::vector<RankCollective> collectives_of(const Trace& trace, const TraceSelect
                               .end_us = static_cast<double>(event.end_ns()) / 1e3,
                               .event = static_cast<std::int32_t>(i)};
     if (event.collective >= 0) {
-      const auto& note = trace.collectives[static_cast<std::size_t>(event.collective)];
+      const auto& note = trace.collectives[event.collective];
       collective.kind = canonical_collective(trace.names.text(note.kind));
       collective.process_group = trace.names.text(note.process_group);
       collective.sequence = note.sequence;
@@ -56,10 +56,10 @@ std::vector<TraceAnalysis::Collective> collective_table(const Trace& trace,
            TraceAnalysis::Collective>
       table;
   for (const RankCollective& at : collectives_of(trace, chosen)) {
-    const GpuEvent& event = trace.gpu[static_cast<std::size_t>(at.event)];
+    const GpuEvent& event = trace.gpu[at.event];
     std::string dtype;
     if (event.collective >= 0) {
-      dtype = trace.names.text(trace.collectives[static_cast<std::size_t>(event.collective)].dtype);
+      dtype = trace.names.text(trace.collectives[event.collective].dtype);
     }
     const std::int64_t elements = std::max(at.in_elements, at.out_elements);
     TraceAnalysis::Collective& row =

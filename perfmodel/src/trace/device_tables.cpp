@@ -14,7 +14,7 @@ constexpr std::int64_t kLongestKernelWaitNs = 30'000;
 double to_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 const HostEvent* launch_of(const Trace& trace, const GpuEvent& event) {
-  return event.launch < 0 ? nullptr : &trace.host[static_cast<std::size_t>(event.launch)];
+  return event.launch < 0 ? nullptr : &trace.host[event.launch];
 }
 
 Intervals joined(std::initializer_list<const Intervals*> parts) {
@@ -68,7 +68,7 @@ void hand_out(const Windows& windows, std::vector<Intervals>& parts, std::int64_
   auto at = std::ranges::upper_bound(windows, begin, {},
                                      [](const auto& window) { return window.second; });
   for (; at != windows.end() && at->first < end; ++at) {
-    parts[static_cast<std::size_t>(at - windows.begin())].emplace_back(begin, end);
+    parts[at - windows.begin()].emplace_back(begin, end);
   }
 }
 
@@ -171,7 +171,7 @@ TraceAnalysis::Launches launch_delays(const Trace& trace, const TraceSelection& 
   }
   std::vector<double> delays;
   for (const auto& [launch, start] : first_start) {
-    const std::int64_t called = trace.host[static_cast<std::size_t>(launch)].end_ns();
+    const std::int64_t called = trace.host[launch].end_ns();
     delays.push_back(to_us(std::max<std::int64_t>(0, start - called)));
   }
   made.count = delays.size();
@@ -211,7 +211,7 @@ std::vector<TraceAnalysis::Split> split_steps(const Trace& trace, const TraceSel
   std::vector<DeviceIntervals> launched(steps.size());
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     if (chosen.step_of_gpu[i] < 0) continue;
-    const auto step = static_cast<std::size_t>(chosen.step_of_gpu[i]);
+    const auto step = chosen.step_of_gpu[i];
     device_end[step] = std::max(device_end[step], trace.gpu[i].end_ns());
     launched[step].add(trace.gpu[i], chosen.is_collective[i]);
   }

@@ -41,33 +41,31 @@ Result<HostSequence> host_sequence(const Trace& trace) {
   HostSequence made;
   std::vector<std::int32_t> op_of_node(graph.nodes.size(), -1);
   for (const std::int32_t node : top_level_ops(graph)) {
-    op_of_node[static_cast<std::size_t>(node)] = static_cast<std::int32_t>(made.ops.size());
-    made.ops.push_back({.event = built->event_of_node[static_cast<std::size_t>(node)]});
+    op_of_node[node] = static_cast<std::int32_t>(made.ops.size());
+    made.ops.push_back({.event = built->event_of_node[node]});
   }
   made.op_of_event.assign(trace.host.size(), -1);
   for (std::size_t node = 0; node < graph.nodes.size(); ++node) {
     const std::int32_t parent = graph.nodes[node].parent;  // comes first
     if (op_of_node[node] < 0 && parent >= 0) {
-      op_of_node[node] = op_of_node[static_cast<std::size_t>(parent)];
+      op_of_node[node] = op_of_node[parent];
     }
     const std::int32_t event = built->event_of_node[node];
-    if (event >= 0) made.op_of_event[static_cast<std::size_t>(event)] = op_of_node[node];
+    if (event >= 0) made.op_of_event[event] = op_of_node[node];
   }
   const TraceOps nesting = find_trace_ops(trace);
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     if (trace.host[i].kind != HostKind::kCall) continue;
     const std::int32_t around = nesting.parent[i];
-    const std::int32_t op = around < 0 ? -1 : made.op_of_event[static_cast<std::size_t>(around)];
+    const std::int32_t op = around < 0 ? -1 : made.op_of_event[around];
     made.op_of_event[i] = op;
     if (!trace.host[i].launches && sync_kind(trace.name(trace.host[i])) == SyncKind::kNone) {
       continue;
     }
-    (op < 0 ? made.loose_calls : made.ops[static_cast<std::size_t>(op)].calls)
-        .push_back(static_cast<std::int32_t>(i));
+    (op < 0 ? made.loose_calls : made.ops[op].calls).push_back(static_cast<std::int32_t>(i));
   }
-  std::ranges::sort(made.loose_calls, {}, [&](std::int32_t call) {
-    return trace.host[static_cast<std::size_t>(call)].start_ns;
-  });
+  std::ranges::sort(made.loose_calls, {},
+                    [&](std::int32_t call) { return trace.host[call].start_ns; });
   return made;
 }
 
@@ -106,12 +104,8 @@ class StepMeasurement {
   }
 
  private:
-  const HostEvent& host(std::int32_t event) const {
-    return trace_.host[static_cast<std::size_t>(event)];
-  }
-  std::int64_t wait_of(std::int32_t call) const {
-    return waits_[static_cast<std::size_t>(call)].wait_ns;
-  }
+  const HostEvent& host(std::int32_t event) const { return trace_.host[event]; }
+  std::int64_t wait_of(std::int32_t call) const { return waits_[call].wait_ns; }
   static void scale(std::vector<ComparedStep::Kernel>& kernels, double factor) {
     for (ComparedStep::Kernel& kernel : kernels) {
       kernel.count *= factor;
@@ -198,11 +192,10 @@ class StepMeasurement {
       const GpuEvent& event = trace_.gpu[i];
       const std::int32_t step = chosen_.steps.empty() ? 0 : chosen_.step_of_gpu[i];
       if (event.launch < 0 || (!chosen_.steps.empty() && !chosen_.has_step(step))) continue;
-      work[static_cast<std::size_t>(step)].add(event, chosen_.is_collective[i]);
-      const std::int32_t op = sequence_.op_of_event[static_cast<std::size_t>(event.launch)];
+      work[step].add(event, chosen_.is_collective[i]);
+      const std::int32_t op = sequence_.op_of_event[event.launch];
       ComparedStep::Op& row =
-          row_of(op < 0 ? kOutsideOps
-                        : trace_.name(host(sequence_.ops[static_cast<std::size_t>(op)].event)));
+          row_of(op < 0 ? kOutsideOps : trace_.name(host(sequence_.ops[op].event)));
       const std::string family = family_of(i);
       row.device_us += us(event.duration_ns);
       for (std::vector<ComparedStep::Kernel>* table : {&row.kernels, &made_.families}) {

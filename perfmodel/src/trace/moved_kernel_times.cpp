@@ -88,7 +88,7 @@ bool launches_graphs(const Trace& trace) {
   std::unordered_map<NameId, bool> known;
   return std::ranges::any_of(trace.gpu, [&](const GpuEvent& event) {
     if (event.launch < 0) return false;
-    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    const HostEvent& call = trace.host[event.launch];
     const auto [at, added] = known.try_emplace(call.name, false);
     if (added) at->second = is_graph_launch_call(trace.name(call));
     return at->second;

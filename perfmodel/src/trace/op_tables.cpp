@@ -75,7 +75,7 @@ class OpTables {
 
   std::int64_t shapes_of(const HostEvent& event) const {
     if (event.arguments < 0) return -1;
-    return trace_.arguments[static_cast<std::size_t>(event.arguments)].dims;
+    return trace_.arguments[event.arguments].dims;
   }
 
   static bool is_backward(std::string_view name) {
@@ -104,7 +104,7 @@ class OpTables {
       const HostEvent& event = trace_.host[i];
       const std::int32_t parent = nesting_.parent[i];
       Phase& phase = phases_[i];
-      if (parent >= 0) phase = phases_[static_cast<std::size_t>(parent)];
+      if (parent >= 0) phase = phases_[parent];
       const std::string_view name = trace_.name(event);
       if (is_backward(name)) phase = Phase::kBackward;
       if (name == "CheckpointFunctionBackward") phase = Phase::kRecompute;
@@ -123,7 +123,7 @@ class OpTables {
       const HostEvent& event = trace_.host[i];
       if (is_op(event)) figures_[i].host_self_ns += event.duration_ns;
       if (tree_.parent[i] < 0 || event.kind == HostKind::kAnnotation) continue;
-      const auto parent = static_cast<std::size_t>(tree_.parent[i]);
+      const auto parent = tree_.parent[i];
       std::int64_t inside = event.duration_ns;
       if (event.kind == HostKind::kCall) {
         std::int64_t& covered = covered_to[parent];
@@ -143,8 +143,8 @@ class OpTables {
         analysis_.device_outside_ops_us += in_us(event.duration_ns);
         continue;
       }
-      figures_[static_cast<std::size_t>(op)].device_self_ns += event.duration_ns;
-      double& of_phase = phase_us(phases_[static_cast<std::size_t>(op)]);
+      figures_[op].device_self_ns += event.duration_ns;
+      double& of_phase = phase_us(phases_[op]);
       of_phase += in_us(event.duration_ns);
     }
   }
@@ -183,7 +183,7 @@ class OpTables {
     for (OpFigures& figures : figures_) figures.device_total_ns = figures.device_self_ns;
     for (std::size_t i = trace_.host.size(); i-- > 0;) {
       if (!is_op(trace_.host[i]) || tree_.parent[i] < 0) continue;
-      OpFigures& parent = figures_[static_cast<std::size_t>(tree_.parent[i])];
+      OpFigures& parent = figures_[tree_.parent[i]];
       const OpFigures& figures = figures_[i];
       parent.device_total_ns += figures.device_total_ns;
       if (!figures.has_work) continue;
@@ -221,7 +221,7 @@ class OpTables {
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       const std::int32_t op = tree_.launcher[i];
       if (op < 0 || !chosen_.has_gpu(i)) continue;
-      const HostEvent& event = trace_.host[static_cast<std::size_t>(op)];
+      const HostEvent& event = trace_.host[op];
       if (!chosen_.has_host(event)) continue;
       const GpuEvent& kernel = trace_.gpu[i];
       for (Table* table : {&by_name_, &by_shape_}) {
@@ -230,7 +230,7 @@ class OpTables {
         auto& [count, sum] = row.kernels[kernel.name];
         ++count;
         sum += kernel.duration_ns;
-        if (!works_.of(static_cast<std::size_t>(op))) {
+        if (!works_.of(op)) {
           const auto family = family_of(kernel.name);
           if (family) row.families[*family] += in_us(kernel.duration_ns);
         }
@@ -298,14 +298,12 @@ OpTree op_tree(const Trace& trace, const TraceOps& ops) {
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const std::int32_t around = ops.parent[i];
     if (around < 0) continue;
-    made.parent[i] = is_op(trace.host[static_cast<std::size_t>(around)])
-                         ? around
-                         : made.parent[static_cast<std::size_t>(around)];
+    made.parent[i] = is_op(trace.host[around]) ? around : made.parent[around];
   }
   made.launcher.assign(trace.gpu.size(), -1);
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     if (trace.gpu[i].launch < 0) continue;
-    made.launcher[i] = made.parent[static_cast<std::size_t>(trace.gpu[i].launch)];
+    made.launcher[i] = made.parent[trace.gpu[i].launch];
   }
   return made;
 }
@@ -316,7 +314,7 @@ std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceS
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const GpuEvent& event = trace.gpu[i];
     if (event.launch < 0 || !chosen.has_gpu(i)) continue;
-    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    const HostEvent& call = trace.host[event.launch];
     launched.emplace_back(call.thread, call.start_ns, event.duration_ns);
   }
   std::ranges::sort(launched);
@@ -324,7 +322,7 @@ std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceS
   for (const auto& [thread, at, ns] : launched) sums.push_back(sums.back() + ns);
   const auto sum_before = [&](std::int32_t thread, std::int64_t at) {
     const auto first = std::ranges::lower_bound(launched, std::tuple(thread, at, std::int64_t{0}));
-    return sums[static_cast<std::size_t>(first - launched.begin())];
+    return sums[first - launched.begin()];
   };
   std::map<NameId, TraceAnalysis::Module> by_name;
   for (const HostEvent& event : trace.modules) {

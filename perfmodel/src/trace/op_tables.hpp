@@ -23,9 +23,7 @@ struct OpWorks {
   std::vector<OpWork> works;
 
   const OpWork* of(std::size_t event) const {
-    return event < entry.size() && entry[event] >= 0
-               ? &works[static_cast<std::size_t>(entry[event])]
-               : nullptr;
+    return event < entry.size() && entry[event] >= 0 ? &works[entry[event]] : nullptr;
   }
 };
 

@@ -33,24 +33,23 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
   for (const std::int32_t node : top_level_ops(graph)) {
     lowering.lower(node, op);
     for (const LoweredCall& call : op.calls) {
-      const std::int32_t event = kinds->event_of_node[static_cast<std::size_t>(call.node)];
+      const std::int32_t event = kinds->event_of_node[call.node];
       if (call.work < 0 || event < 0) continue;
-      const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
-      std::int32_t& own = entry[static_cast<std::size_t>(event)];
+      const KernelWork& work = op.work[call.work];
+      std::int32_t& own = entry[event];
       if (own < 0) {
         own = static_cast<std::int32_t>(made.works.size());
         made.works.push_back({.roofline_us = 0.0});
         largest.push_back(-1);
       }
-      const auto at = static_cast<std::size_t>(own);
       const std::optional<double> least = least_us(work, *gpu);
-      OpWork& sum = made.works[at];
+      OpWork& sum = made.works[own];
       sum.flop += work.flop.value;
       sum.bytes += work.bytes().value;
       sum.roofline_us =
           sum.roofline_us && least ? std::optional(*sum.roofline_us + *least) : std::nullopt;
-      if (work.bytes().value > largest[at]) {
-        largest[at] = work.bytes().value;
+      if (work.bytes().value > largest[own]) {
+        largest[own] = work.bytes().value;
         sum.family = work.family;
         sum.largest = work;
       }
@@ -58,7 +57,7 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
   }
   for (std::size_t i = 0; i < entry.size(); ++i) {
     const std::int32_t like = kinds->like[i];
-    entry[i] = like < 0 ? -1 : entry[static_cast<std::size_t>(like)];
+    entry[i] = like < 0 ? -1 : entry[like];
   }
   return made;
 }

@@ -66,7 +66,7 @@ class RankTables {
   }
 
   const RankCollective& at(std::size_t rank, std::int32_t position) const {
-    return collectives_[rank][static_cast<std::size_t>(position)];
+    return collectives_[rank][position];
   }
 
   void add_meeting(const std::vector<std::int32_t>& members) {

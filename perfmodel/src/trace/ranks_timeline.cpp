@@ -54,7 +54,7 @@ void write_rank(TimelineEvents& out, const Trace& trace, std::int64_t process, d
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
     if (event.thread < 0) continue;
-    calls[i] = out.slice({.track = threads[static_cast<std::size_t>(event.thread)],
+    calls[i] = out.slice({.track = threads[event.thread],
                           .name = trace.name(event),
                           .category = category_of_event(event.kind),
                           .start_us = on_clock(event.start_ns),
@@ -76,7 +76,7 @@ void write_rank(TimelineEvents& out, const Trace& trace, std::int64_t process, d
                    .start_us = on_clock(event.start_ns),
                    .duration_us = static_cast<double>(event.duration_ns) / 1e3});
     if (event.launch >= 0) {
-      out.flow(kLaunchFlow, calls[static_cast<std::size_t>(event.launch)], work);
+      out.flow(kLaunchFlow, calls[event.launch], work);
     }
   }
 }

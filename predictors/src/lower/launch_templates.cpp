@@ -54,8 +54,7 @@ TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node) {
   const std::uint64_t name = graph.names.hash(node.name);
   std::uint64_t children = hash_mix(name, 1);
   for (std::int32_t child : graph.children(node)) {
-    children =
-        hash_mix(children, graph.names.hash(graph.nodes[static_cast<std::size_t>(child)].name));
+    children = hash_mix(children, graph.names.hash(graph.node(child).name));
   }
   std::uint64_t devices = 2;
   mix_devices(graph, graph.inputs(node), devices);

@@ -206,7 +206,7 @@ class WrittenStorages {
     for_each_tensor(graph, inputs, [this](const Tensor& t) { open_.erase(t.storage_id); });
     if (in_place && !inputs.empty()) watch(inputs.first(1), State::kFilled);
     for (const std::int32_t child : graph.children(op)) {
-      const Node& made = graph.nodes[static_cast<std::size_t>(child)];
+      const Node& made = graph.node(child);
       if (kind_of(graph, made) == OpKind::kAllocation) watch(graph.outputs(made), State::kBuffer);
     }
   }
@@ -215,8 +215,7 @@ class WrittenStorages {
   bool launch(const Node& launcher) {
     const bool fills = kind_of(graph_, launcher) == OpKind::kFill;
     if (!fills) find_early_reads(launcher);
-    for (const Node* at = &launcher; at != &op_ && !open_.empty();
-         at = &graph_.nodes[static_cast<std::size_t>(at->parent)]) {
+    for (const Node* at = &launcher; at != &op_ && !open_.empty(); at = &graph_.node(at->parent)) {
       const auto touch = [&](const Tensor& tensor) {
         const auto found = open_.find(tensor.storage_id);
         if (found == open_.end()) return;
@@ -273,17 +272,16 @@ class WrittenStorages {
 // The node and all nodes above it.
 void mark_path(const ExecutionGraph& graph, std::int32_t node,
                std::vector<LoweringFacts::Node>& facts) {
-  while (node >= 0 && !facts[static_cast<std::size_t>(node)].reaches_gpu) {
-    facts[static_cast<std::size_t>(node)].reaches_gpu = true;
-    node = graph.nodes[static_cast<std::size_t>(node)].parent;
+  while (node >= 0 && !facts[node].reaches_gpu) {
+    facts[node].reaches_gpu = true;
+    node = graph.node(node).parent;
   }
 }
 
 bool waits_for_collective(const ExecutionGraph& graph, const Node& node) {
   return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(child)];
-    return (at.comm >= 0 &&
-            graph.comm_records[static_cast<std::size_t>(at.comm)].collective == "wait") ||
+    const Node& at = graph.node(child);
+    return (at.comm >= 0 && graph.comm_records[at.comm].collective == "wait") ||
            waits_for_collective(graph, at);
   });
 }
@@ -357,7 +355,7 @@ void Lowering::lower(std::int32_t node, LoweredOp& op) {
 }
 
 void Lowering::add_node(std::int32_t index, LoweredOp& op) {
-  const auto children = graph_.children(graph_.nodes[static_cast<std::size_t>(index)]);
+  const auto children = graph_.children(index);
   if (children.empty()) {
     own_calls(index, op, op.calls);
     return;
@@ -383,25 +381,24 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
 // libraries do around an aten::empty: nothing below computes, a result or a buffer is never
 // written, or is read before.
 bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) const {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   if (waits_for_collective(graph_, node)) return false;  // which has written what it returns
   WrittenStorages storages(graph_, node);
   bool computes = false;
   for (const LoweredCall& call : below) {
     if (!is_kernel_like(*call.call)) continue;
-    computes |= storages.launch(graph_.nodes[static_cast<std::size_t>(call.node)]);
+    computes |= storages.launch(graph_.node(call.node));
     if (storages.read_too_early()) return true;
     if (computes && storages.all_written()) return false;
   }
-  return !storages.all_written() ||
-         (!computes && facts_.nodes[static_cast<std::size_t>(index)].reaches_gpu);
+  return !storages.all_written() || (!computes && facts_.nodes[index].reaches_gpu);
 }
 
 // Fills `kernels_`. False: there is no rule, or the arguments are not those that it expects.
 bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   kernels_.clear();
   if (!facts.rule) return false;
-  const Node& whole = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& whole = graph_.node(index);
   std::optional<FusedAnchor> fused;
   if (whole.kernel_backend != 0) {
     fused = FusedAnchor::parse(graph_.names.text(whole.kernel_backend));
@@ -414,10 +411,8 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
     trimmed.outputs_count -= fused->written;
   }
   const Node& node = fused ? trimmed : whole;
-  const OpView view{
-      graph_, node,
-      facts.partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(facts.partner)] : nullptr,
-      facts.parameters};
+  const OpView view{graph_, node, facts.partner >= 0 ? &graph_.node(facts.partner) : nullptr,
+                    facts.parameters};
   const bool spoke = facts.rule->lower(view, gpu_, kernels_);
   if (!spoke) kernels_.clear();
   if (fused) add_fused_ops(graph_, whole, *fused, kernels_);
@@ -428,7 +423,7 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
 LaunchTemplates::Found Lowering::find_template(std::int32_t index, const LoweringFacts::Node& facts,
                                                bool rule_spoke) const {
   if (!templates_) return {};
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   if (facts.found.calls && facts.found.level == TemplateLevel::kDevices) {
     const LaunchTemplate* exact =
         templates_->with_shapes(facts.devices_key, shapes_hash(graph_, node));
@@ -449,7 +444,7 @@ LaunchTemplates::Found Lowering::find_template(std::int32_t index, const Lowerin
 // knows the label's launch, the label launches it; else the record does. -1: the record.
 std::int32_t Lowering::label_that_launches(const Node& record) const {
   for (std::int32_t child : graph_.children(record)) {
-    const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(child)];
+    const LoweringFacts::Node& facts = facts_.nodes[child];
     const LaunchTemplates::Found found = find_template(child, facts, false);
     if (found.calls && launches_collective(*found.calls)) return child;
   }
@@ -457,10 +452,10 @@ std::int32_t Lowering::label_that_launches(const Node& record) const {
 }
 
 bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
-  const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
+  const LoweringFacts::Node& facts = facts_.nodes[index];
   bool rule_spoke = ask_rule(index, facts);
   LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   if (use_ == TemplateUse::kCalls) {
     if (found.calls && calls_of_another_program(index, found, rule_spoke, op, calls)) return true;
     found.calls = nullptr;
@@ -503,7 +498,7 @@ bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
 bool Lowering::calls_of_another_program(std::int32_t index, const LaunchTemplates::Found& found,
                                         bool rule_spoke, LoweredOp& op,
                                         std::vector<LoweredCall>& calls) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   const std::size_t first = calls.size();
   if (rule_spoke) {
     calls_of_rule(index, op, calls);
@@ -527,10 +522,9 @@ bool Lowering::calls_of_another_program(std::int32_t index, const LaunchTemplate
   }
   // The label inside of a collective's record: the record launches it. Composite ops do their work
   // through children, which may be others here.
-  const bool in_record =
-      node.parent >= 0 && graph_.nodes[static_cast<std::size_t>(node.parent)].comm >= 0;
+  const bool in_record = node.parent >= 0 && graph_.node(node.parent).comm >= 0;
   const bool other_children = node.children_count > 0 && found.level > TemplateLevel::kDevices;
-  const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
+  const LoweringFacts::Node& facts = facts_.nodes[index];
   if (in_record || other_children || node.is_label) return false;
   if (facts.rule && std::ranges::any_of(*found.calls, is_kernel_like)) {
     stats_.unmodelled.push_back(index);
@@ -558,7 +552,7 @@ void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list,
     LoweredCall& call = calls[kernel_calls_[std::min(i, kernel_calls_.size() - 1)]];
     if (!can_do(*call.call, kernels_[i])) continue;
     if (call.work >= 0) {
-      merge(op.work[static_cast<std::size_t>(call.work)], kernels_[i]);
+      merge(op.work[call.work], kernels_[i]);
       continue;
     }
     call.work = static_cast<std::int32_t>(op.work.size());
@@ -569,15 +563,14 @@ void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list,
 
 // Where PyTorch launches a collective: in the label inside of its record.
 std::int32_t Lowering::label_of_collective(std::int32_t record) const {
-  for (std::int32_t child : graph_.children(graph_.nodes[static_cast<std::size_t>(record)])) {
-    if (graph_.name(graph_.nodes[static_cast<std::size_t>(child)]).starts_with("nccl:"))
-      return child;
+  for (std::int32_t child : graph_.children(record)) {
+    if (graph_.name(child).starts_with("nccl:")) return child;
   }
   return record;
 }
 
 void Lowering::calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   const MadeCalls& made = MadeCalls::of(gpu_);
   const auto after = static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
   const std::int32_t launcher = node.comm >= 0 ? label_of_collective(index) : index;
@@ -604,7 +597,7 @@ std::vector<LoweredCall> lower_label(const ExecutionGraph& graph, std::int32_t n
                                      const LaunchTemplates* templates, LoweringStats& stats) {
   std::vector<LoweredCall> calls;
   if (!templates) return calls;
-  const Node& label = graph.nodes[static_cast<std::size_t>(node)];
+  const Node& label = graph.node(node);
   bool touches_gpu = false;
   const auto look = [&](const Tensor& tensor) { touches_gpu |= tensor.on_gpu(); };
   for_each_tensor(graph, graph.inputs(label), look);

@@ -59,8 +59,8 @@ IndexSkew::IndexSkew(const ZipfLaw& law) : law_(law) {
   const int exact = static_cast<int>(std::min(last, static_cast<double>(kExactRows)));
   double total = 0;
   for (int k = 1; k <= exact; ++k) {
-    probability_[static_cast<std::size_t>(size_)] = relative(k + q);
-    weight_[static_cast<std::size_t>(size_++)] = 1;
+    probability_[size_] = relative(k + q);
+    weight_[size_++] = 1;
   }
   if (last > exact) {
     constexpr std::array<double, kNodesPerBlock> kNode = {-0.8611363115940526, -0.3399810435848563,
@@ -76,8 +76,8 @@ IndexSkew::IndexSkew(const ZipfLaw& law) : law_(law) {
       const double middle = begin + (2 * block + 1) * half;
       for (std::size_t i = 0; i < kNodesPerBlock; ++i) {
         const double x = std::exp(middle + half * kNode[i]);
-        probability_[static_cast<std::size_t>(size_)] = relative(x);
-        weight_[static_cast<std::size_t>(size_++)] = half * kWeight[i] * x;
+        probability_[size_] = relative(x);
+        weight_[size_++] = half * kWeight[i] * x;
       }
     }
   }

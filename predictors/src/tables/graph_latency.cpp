@@ -119,7 +119,7 @@ class Graph {
         continue;
       }
       transfers_ = true;
-      const std::string& op = table.ops[static_cast<std::size_t>(row.op)];
+      const std::string& op = table.ops[row.op];
       const double moved = op == "sendrecv" ? row.transfer_bytes : 3 * row.transfer_bytes;
       const double us = moved / link_bytes_per_us;
       if (op == "allreduce_async" && spec.aggregate == GraphAggregate::kOverlapDp) {
@@ -292,7 +292,7 @@ Result<std::vector<GraphLatency>> graph_latencies(const KernelTable& opgraphs,
   std::vector<std::vector<std::size_t>> rows(opgraphs.graphs.size());
   for (std::size_t i = 0; i < opgraphs.rows.size(); ++i) {
     const int graph = opgraphs.rows[i].graph;
-    if (graph >= 0) rows[static_cast<std::size_t>(graph)].push_back(i);
+    if (graph >= 0) rows[graph].push_back(i);
   }
   std::vector<GraphLatency> result;
   for (const GraphSpec& spec : graphs) {
@@ -302,8 +302,7 @@ Result<std::vector<GraphLatency>> graph_latencies(const KernelTable& opgraphs,
                               .message = "expected rows of graph " + spec.graph + ", found none",
                               .file = opgraphs.file}};
     }
-    const Graph graph(opgraphs, rows[static_cast<std::size_t>(found - opgraphs.graphs.begin())],
-                      spec, gpu, price);
+    const Graph graph(opgraphs, rows[found - opgraphs.graphs.begin()], spec, gpu, price);
     if (graph.transfers() && !(gpu.link_bandwidth.value > 0)) {
       return fail(ErrorCode::kImpossible, "expected a GPU with links for graph " + spec.graph +
                                               ", which communicates, found " + gpu.name);

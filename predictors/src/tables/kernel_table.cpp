@@ -169,12 +169,11 @@ class TableReader {
     row.paper_train = text(kPaperTrain) == "1";
     row.is_l2_warm = cells_.flag(kWarm);
     if (is_graph_table_) read_node(row);
-    row.work = row_work(
-        cells_, {.op = *op_spec_,
-                 .type = *type_,
-                 .gpu = row.gpu < 0 ? nullptr : &table_.gpus[static_cast<std::size_t>(row.gpu)],
-                 .is_graph_table = is_graph_table_,
-                 .stage = row.stage});
+    row.work = row_work(cells_, {.op = *op_spec_,
+                                 .type = *type_,
+                                 .gpu = row.gpu < 0 ? nullptr : &table_.gpus[row.gpu],
+                                 .is_graph_table = is_graph_table_,
+                                 .stage = row.stage});
     if (row.work.family == KernelFamily::kCollective) {
       row.transfer_bytes = row.work.bytes_read.value;
     }
@@ -284,7 +283,7 @@ class TableReader {
 
   void read_node(KernelRow& row) {
     if (!given(kGraph)) return cells_.reject(kGraph, "the name of a graph");
-    if (table_.graphs.empty() || table_.graphs[static_cast<std::size_t>(graph_)] != text(kGraph)) {
+    if (table_.graphs.empty() || table_.graphs[graph_] != text(kGraph)) {
       const auto known = std::ranges::find(table_.graphs, text(kGraph));
       graph_ = static_cast<int>(known - table_.graphs.begin());
       if (known == table_.graphs.end()) table_.graphs.emplace_back(text(kGraph));

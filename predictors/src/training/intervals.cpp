@@ -105,7 +105,7 @@ using RatiosByDistance = std::array<Ratios, learned::kDistances>;
 RatiosByDistance ratios_of(const KeptOutRows& rows) {
   RatiosByDistance ratios;
   for (const KeptOutRow& row : rows) {
-    Ratios& at = ratios[static_cast<std::size_t>(row.distance)];
+    Ratios& at = ratios[row.distance];
     at.values.push_back(row.ratio);
     at.units.insert(row.unit);
   }
@@ -256,8 +256,7 @@ void complete(std::array<LevelIntervals, kKnowledgeLevels>& levels) {
 Share share_inside(const KeptOutRows& rows, const LevelIntervals& level) {
   Share share{.rows = rows.size()};
   for (const KeptOutRow& row : rows) {
-    const Interval& interval =
-        level.of({row.gpu, row.architecture, row.vendor})[static_cast<std::size_t>(row.distance)];
+    const Interval& interval = level.of({row.gpu, row.architecture, row.vendor})[row.distance];
     share.inside += row.ratio >= interval.low && row.ratio <= interval.high;
   }
   return share;

@@ -68,14 +68,14 @@ FeatureRows seeded_centres(const FeatureRows& rows, Index k, Random& random) {
 /// The nearest centre of each row: |x - c|^2 - |x|^2 = |c|^2 - 2 x c.
 std::vector<Index> nearest_centres(const FeatureRows& rows, const FeatureRows& centres) {
   const Eigen::RowVectorXd squares = centres.rowwise().squaredNorm().transpose();
-  std::vector<Index> nearest(static_cast<std::size_t>(rows.rows()));
+  std::vector<Index> nearest(rows.rows());
   FeatureRows score;
   for (Index begin = 0; begin < rows.rows(); begin += kBlock) {
     const Index count = std::min(kBlock, rows.rows() - begin);
     score.noalias() = rows.middleRows(begin, count) * centres.transpose();
     score = (-2 * score).rowwise() + squares;
     for (Index row = 0; row < count; ++row) {
-      score.row(row).minCoeff(&nearest[static_cast<std::size_t>(begin + row)]);
+      score.row(row).minCoeff(&nearest[begin + row]);
     }
   }
   return nearest;
@@ -91,7 +91,7 @@ FeatureRows kmeans_centres(const FeatureRows& rows, Index k, Random& random) {
     FeatureRows sums = FeatureRows::Zero(centres.rows(), centres.cols());
     Eigen::VectorXd counts = Eigen::VectorXd::Zero(centres.rows());
     for (Index row = 0; row < rows.rows(); ++row) {
-      const Index centre = nearest[static_cast<std::size_t>(row)];
+      const Index centre = nearest[row];
       sums.row(centre) += rows.row(row);
       counts[centre] += 1;
     }
@@ -134,10 +134,10 @@ Result<std::vector<std::size_t>> kmeans_sample(const Eigen::Ref<const FeatureRow
 
   const std::vector<Index> nearest = nearest_centres(rows, centres);
   std::vector<double> distance(n);
-  std::vector<std::size_t> best(static_cast<std::size_t>(centres.rows()), n);  // n: no row
+  std::vector<std::size_t> best(centres.rows(), n);  // n: no row
   for (std::size_t row = 0; row < n; ++row) {
     distance[row] = (rows.row(static_cast<Index>(row)) - centres.row(nearest[row])).squaredNorm();
-    std::size_t& holder = best[static_cast<std::size_t>(nearest[row])];
+    std::size_t& holder = best[nearest[row]];
     if (holder == n || distance[row] < distance[holder]) holder = row;
   }
   std::vector<bool> taken(n, false);

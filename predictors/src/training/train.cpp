@@ -27,8 +27,8 @@ bool has_model(const KernelWork& work) {
 
 Sample sample_of(const KernelTable& table, const KernelRow& row) {
   return {.row = &row,
-          .gpu = &table.gpus[static_cast<std::size_t>(row.gpu)],
-          .op = &table.ops[static_cast<std::size_t>(row.op)],
+          .gpu = &table.gpus[row.gpu],
+          .op = &table.ops[row.op],
           .has_launch_cost = table.has_launch_cost};
 }
 
@@ -86,7 +86,7 @@ std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOp
     for (const KernelRow& row : table.rows) {
       if (!is_measured(row) || !has_model(row.work)) continue;
       if (options.family && row.work.family != *options.family) continue;
-      const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
+      const Gpu& gpu = table.gpus[row.gpu];
       const bool tf32 = learned::is_tf32(row.work, gpu);
       Group& group = groups[{row.work.family, row.work.dtype, tf32}];
       group.family = row.work.family;
@@ -988,7 +988,7 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
   for (LearnedModel& model : *models) {
     std::map<std::string, Samples> by_gpu;
     for (const KernelRow& row : few.rows) {
-      if (is_measured(row) && model.is_of(row.work, few.gpus[static_cast<std::size_t>(row.gpu)])) {
+      if (is_measured(row) && model.is_of(row.work, few.gpus[row.gpu])) {
         const Sample sample = sample_of(few, row);
         by_gpu[sample.gpu->name].push_back(sample);
       }

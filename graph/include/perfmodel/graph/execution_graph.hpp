@@ -152,6 +152,22 @@ struct ExecutionGraph {
   Recording recording;  ///< of the trace that the graph was made of
   std::vector<std::string> warnings;
 
+  /// A node by its index, as parents and children give it.
+  const Node& node(std::int32_t index) const { return nodes[static_cast<std::size_t>(index)]; }
+  Node& node(std::int32_t index) { return nodes[static_cast<std::size_t>(index)]; }
+
+  /// The nearest of a node and the nodes around it for which `holds(index)` is true; -1: none.
+  template <class Holds>
+  std::int32_t find_around(std::int32_t index, Holds&& holds) const {
+    while (index >= 0 && !holds(index)) index = node(index).parent;
+    return index;
+  }
+  /// Whether a node is the node `outer` or inside it, if parents come before their children.
+  bool is_inside(std::int32_t index, std::int32_t outer) const {
+    while (index > outer) index = node(index).parent;
+    return index == outer;
+  }
+
   std::string_view name(const Node& node) const { return names.text(node.name); }
   std::span<const std::int32_t> children(const Node& node) const {
     return {child_indices.data() + node.children_begin, node.children_count};
@@ -168,6 +184,12 @@ struct ExecutionGraph {
   std::span<const std::int64_t> shape(const Tensor& tensor) const {
     return {shape_pool.data() + tensor.shape_begin, tensor.rank};
   }
+
+  /// The same by the index of the node.
+  std::string_view name(std::int32_t index) const { return name(node(index)); }
+  std::span<const std::int32_t> children(std::int32_t index) const { return children(node(index)); }
+  std::span<const Argument> inputs(std::int32_t index) const { return inputs(node(index)); }
+  std::span<const Argument> outputs(std::int32_t index) const { return outputs(node(index)); }
 };
 
 /// Calls `visit(const Tensor&)` for every tensor in the arguments, lists of lists included.

@@ -62,15 +62,15 @@ TensorRef AutogradTape::gradient(TensorRef parameter) const {
 void AutogradTape::count_pending(int root) {
   std::vector<int> walk = {root};
   std::vector<bool> seen(nodes_.size(), false);
-  seen[static_cast<std::size_t>(root)] = true;
+  seen[root] = true;
   while (!walk.empty()) {
     const int from = walk.back();
     walk.pop_back();
     for (const Edge& edge : node(from).edges) {
       if (edge.to.node < 0) continue;
       ++node(edge.to.node).pending;
-      if (!seen[static_cast<std::size_t>(edge.to.node)]) walk.push_back(edge.to.node);
-      seen[static_cast<std::size_t>(edge.to.node)] = true;
+      if (!seen[edge.to.node]) walk.push_back(edge.to.node);
+      seen[edge.to.node] = true;
     }
   }
 }
@@ -79,7 +79,7 @@ void AutogradTape::run(TensorRef loss) {
   const Source root = producer_.at(loss.index);
   count_pending(root.node);
   const TensorRef ones = ones_like(graph_, loss);
-  node(root.node).buffers[static_cast<std::size_t>(root.output)] = ones;
+  node(root.node).buffers[root.output] = ones;
   ++holders_[graph_.storage(ones)];
   ready_ = {root.node};
   const std::int32_t caller = graph_.thread();
@@ -101,7 +101,7 @@ void AutogradTape::run(TensorRef loss) {
 
 void AutogradTape::run_one(TensorRef output, TensorRef gradient) {
   const Source source = producer_.at(output.index);
-  node(source.node).buffers[static_cast<std::size_t>(source.output)] = gradient;
+  node(source.node).buffers[source.output] = gradient;
   ++holders_[graph_.storage(gradient)];
   evaluate(source.node);
 }
@@ -167,7 +167,7 @@ bool AutogradTape::may_add_in_place(TensorRef sum) const {
 
 void AutogradTape::deliver(Source to, TensorRef gradient) {
   TapeNode& target = node(to.node);
-  TensorRef& sum = target.buffers[static_cast<std::size_t>(to.output)];
+  TensorRef& sum = target.buffers[to.output];
   if (!gradient.exists()) {
     // nothing to add
   } else if (!sum.exists()) {

@@ -86,7 +86,7 @@ class AutogradTape {
     std::vector<TensorRef> buffers;  // sums of what has arrived
   };
 
-  TapeNode& node(int index) { return nodes_[static_cast<std::size_t>(index)]; }
+  TapeNode& node(int index) { return nodes_[index]; }
   void count_pending(int root);
   void evaluate(int index);
   bool may_add_in_place(TensorRef sum) const;

@@ -72,7 +72,7 @@ TensorRef cat(AutogradTape& tape, const std::vector<TensorRef>& inputs, int dim)
     std::vector<TensorRef> gradients;
     std::int64_t start = 0;
     for (TensorRef input : inputs) {
-      const std::int64_t length = graph.shape(input)[static_cast<std::size_t>(axis)];
+      const std::int64_t length = graph.shape(input)[axis];
       gradients.push_back(narrow(graph, gradient, axis, start, length));
       start += length;
     }

@@ -116,8 +116,8 @@ TensorRef ctc_loss(AutogradTape& tape, TensorRef log_probabilities, TensorRef ta
   GraphBuilder& graph = tape.graph();
   Ctc ctc{.log_probabilities = log_probabilities, .targets = targets};
   const Shape& shape = graph.shape(log_probabilities);
-  ctc.input_lengths.assign(static_cast<std::size_t>(shape[1]), shape[0]);
-  ctc.target_lengths.assign(static_cast<std::size_t>(shape[1]), graph.shape(targets)[1]);
+  ctc.input_lengths.assign(shape[1], shape[0]);
+  ctc.target_lengths.assign(shape[1], graph.shape(targets)[1]);
   const std::int64_t sequence = tape.sequence();
   const bool on_gpu = graph.pytorch().on_gpu();
   graph.begin_op("aten::ctc_loss.Tensor",

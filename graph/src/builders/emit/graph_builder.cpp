@@ -149,7 +149,7 @@ Value GraphBuilder::device_value(Device device) {
 
 const GraphBuilder::TensorState& GraphBuilder::state(TensorRef tensor) const {
   PERFMODEL_CHECK(tensor.exists());
-  return tensors_[static_cast<std::size_t>(tensor.index)];
+  return tensors_[tensor.index];
 }
 
 TensorRef GraphBuilder::add(TensorState tensor) {
@@ -189,7 +189,7 @@ TensorRef GraphBuilder::new_sparse(Shape shape, TensorRef indices, TensorRef val
 }
 
 void GraphBuilder::set_sparse_parts(TensorRef sparse, TensorRef indices, TensorRef values) {
-  TensorState& tensor = tensors_[static_cast<std::size_t>(sparse.index)];
+  TensorState& tensor = tensors_[sparse.index];
   PERFMODEL_CHECK(tensor.storage < 0);
   tensor.indices = indices;
   tensor.values = values;
@@ -355,12 +355,12 @@ Argument GraphBuilder::argument(const Value& value) {
 }
 
 std::uint32_t GraphBuilder::tensor_entry(TensorRef ref) {
-  TensorState& from = tensors_[static_cast<std::size_t>(ref.index)];
+  TensorState& from = tensors_[ref.index];
   if (from.id == 0) from.id = next_id();
   Tensor tensor;
   tensor.id = from.id;
   if (from.storage >= 0) {
-    std::int64_t& storage = storage_ids_[static_cast<std::size_t>(from.storage)];
+    std::int64_t& storage = storage_ids_[from.storage];
     if (storage == 0) storage = next_id();
     tensor.storage_id = storage;
     tensor.offset = from.offset;

@@ -18,7 +18,7 @@ Reduced reduce(const Shape& from, const Shape& axes) {
   Reduced reduced{.gone = std::vector<bool>(from.size(), axes.empty()), .kept = from};
   for (std::int64_t axis : axes) {
     const auto rank = static_cast<std::int64_t>(from.size());
-    reduced.gone[static_cast<std::size_t>((axis + rank) % rank)] = true;
+    reduced.gone[(axis + rank) % rank] = true;
   }
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (reduced.gone[i]) {

@@ -112,8 +112,7 @@ TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, s
 TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
                  std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  const auto axis = static_cast<std::size_t>(dim);
-  const std::int64_t offset = (index < 0 ? index + shape[axis] : index) * strides[axis];
+  const std::int64_t offset = (index < 0 ? index + shape[dim] : index) * strides[dim];
   shape.erase(shape.begin() + dim);
   strides.erase(strides.begin() + dim);
   graph.begin_op("aten::select.int", {x, dim, index}, sequence);
@@ -170,8 +169,8 @@ TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequ
 TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence) {
   Shape shape, strides;
   for (std::int64_t axis : axes) {
-    shape.push_back(graph.shape(x)[static_cast<std::size_t>(axis)]);
-    strides.push_back(graph.strides(x)[static_cast<std::size_t>(axis)]);
+    shape.push_back(graph.shape(x)[axis]);
+    strides.push_back(graph.strides(x)[axis]);
   }
   graph.begin_op("aten::permute", {x, axes}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
@@ -247,15 +246,14 @@ TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 
 std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
                                         int dim, std::int64_t sequence) {
-  const auto axis = static_cast<std::size_t>(dim);
   const Shape strides = graph.strides(x);
   Shape shape = graph.shape(x);
   std::vector<TensorRef> pieces;
   graph.begin_op("aten::split_with_sizes", {x, sizes, dim}, sequence);
   std::int64_t offset = 0;
   for (std::int64_t size : sizes) {
-    shape[axis] = size;
-    pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[axis], true));
+    shape[dim] = size;
+    pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[dim], true));
     offset += size;
   }
   graph.end_op({pieces});

@@ -19,7 +19,7 @@ TensorRef stack(AutogradTape& tape, const std::vector<TensorRef>& parts, int dim
 
 std::vector<TensorRef> unsafe_chunk(AutogradTape& tape, TensorRef x, int parts, int dim) {
   GraphBuilder& graph = tape.graph();
-  const std::int64_t width = graph.shape(x)[static_cast<std::size_t>(dim)] / parts;
+  const std::int64_t width = graph.shape(x)[dim] / parts;
   const std::int64_t sequence = tape.sequence();
   std::vector<TensorRef> made;
   graph.begin_op("aten::unsafe_chunk", {x, parts, dim}, sequence);

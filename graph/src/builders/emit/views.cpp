@@ -97,7 +97,7 @@ TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes) {
   const TensorRef out = permute(graph, x, axes, tape.sequence());
   Shape back(axes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    back[static_cast<std::size_t>(axes[i])] = static_cast<std::int64_t>(i);
+    back[axes[i]] = static_cast<std::int64_t>(i);
   }
   tape.record("PermuteBackward0", {x}, out,
               [&graph, back](TensorRef gradient) -> std::vector<TensorRef> {

@@ -163,8 +163,7 @@ class BertBuilder {
   TensorRef answer_loss(TensorRef x) {
     const TensorRef scores = linear(tape_, x, classifier_);
     const auto loss = [&](std::int64_t end) {
-      return cross_entropy(tape_, select(tape_, scores, 2, end),
-                           ends_[static_cast<std::size_t>(end)]);
+      return cross_entropy(tape_, select(tape_, scores, 2, end), ends_[end]);
     };
     const TensorRef first = loss(0);
     return div(tape_, add(tape_, first, loss(1)), 2.0);

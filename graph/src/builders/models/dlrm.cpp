@@ -205,7 +205,7 @@ class DlrmBuilder {
   // TorchRec registers all W, then all V, then all biases.
   void make_cross_layers() {
     const std::int64_t width = interaction_width(config_), rank = config_.cross.rank;
-    cross_.resize(static_cast<std::size_t>(config_.cross.layers));
+    cross_.resize(config_.cross.layers);
     for (CrossLayer& layer : cross_) layer.w = step_.parameter({width, rank});
     for (CrossLayer& layer : cross_) layer.v = step_.parameter({rank, width});
     for (CrossLayer& layer : cross_) layer.bias = step_.parameter({width});

@@ -202,9 +202,7 @@ class T5Builder {
     const TensorRef next = clone(graph_, x, tape_.sequence());
     const TensorRef mixed = through_experts(
         tape_, routing, x, next, tokens, static_cast<std::int64_t>(layer.experts.size()),
-        [&](std::int64_t i, TensorRef rows) {
-          return feed_forward(layer.experts[static_cast<std::size_t>(i)], rows);
-        });
+        [&](std::int64_t i, TensorRef rows) { return feed_forward(layer.experts[i], rows); });
     return mul(tape_, routing.chance, mixed);
   }
 

@@ -204,7 +204,7 @@ class TorchrecStep {
     made.optimizer = fused_optimizer(config_);
     made.learning_rate = kTorchrecLearningRate;
     for (const TablePiece& piece : group.on_rank(config_.rank)) {
-      made.rows.push_back(piece.rows[static_cast<std::size_t>(config_.rank % group.blocks)]);
+      made.rows.push_back(piece.rows[config_.rank % group.blocks]);
       made.dims.push_back(piece.columns);
     }
     return made;

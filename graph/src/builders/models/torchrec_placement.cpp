@@ -60,8 +60,7 @@ void add_pieces(ShardingGroup& group, std::size_t at, const PlacedTable& table,
       piece.rows.push_back(shards[i + block].rows);
     }
     piece.lookups = share_lookups(lookups, piece.rows);
-    group.owners[static_cast<std::size_t>(shards[i].rank / group.blocks)].push_back(
-        std::move(piece));
+    group.owners[shards[i].rank / group.blocks].push_back(std::move(piece));
   }
 }
 
@@ -78,7 +77,7 @@ bool ShardingGroup::has_hosts() const {
 }
 
 const std::vector<TablePiece>& ShardingGroup::on_rank(std::int64_t rank) const {
-  return owners[static_cast<std::size_t>(rank / blocks)];
+  return owners[rank / blocks];
 }
 
 std::vector<const TablePiece*> ShardingGroup::pieces() const {
@@ -146,7 +145,7 @@ TorchrecPlacement::TorchrecPlacement(const TorchrecDlrmConfig& config) {
       const std::int64_t blocks = blocks_of(kind, config);
       groups_.push_back({.sharding = kind, .blocks = blocks, .owners = {}});
       group = groups_.end() - 1;
-      group->owners.resize(static_cast<std::size_t>(config.world_size / blocks));
+      group->owners.resize(config.world_size / blocks);
     }
     add_pieces(*group, i, table, lookups_.back());
   }

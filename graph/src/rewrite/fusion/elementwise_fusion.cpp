@@ -151,7 +151,7 @@ class RunFinder {
 
   std::vector<Run> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (node(i).parent < 0) walk(i);
+      if (graph_.node(i).parent < 0) walk(i);
     }
     close();
     note_uses();
@@ -162,10 +162,6 @@ class RunFinder {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   // Holds ops and does nothing itself.
   bool is_container(const Node& op) const {
     if (op.is_label || op.is_structural || op.scope == Scope::kBackward) return true;
@@ -174,10 +170,10 @@ class RunFinder {
   }
 
   void walk(std::int32_t index) {
-    for (std::int32_t child : children_in_order(graph_, node(index))) {
-      if (is_evaluate_function(graph_, node(child))) {
+    for (std::int32_t child : children_in_order(graph_, graph_.node(index))) {
+      if (is_evaluate_function(graph_, graph_.node(child))) {
         walk_function(child);
-      } else if (is_container(node(child))) {
+      } else if (is_container(graph_.node(child))) {
         close();
         walk(child);
         close();
@@ -191,19 +187,19 @@ class RunFinder {
   // Ops of a function and those behind it in the engine's node.
   std::vector<std::int32_t> ops_of(std::int32_t evaluate) const {
     std::vector<std::int32_t> ops;
-    for (std::int32_t child : children_in_order(graph_, node(evaluate))) {
-      if (node(child).scope != Scope::kBackward) {
+    for (std::int32_t child : children_in_order(graph_, graph_.node(evaluate))) {
+      if (graph_.node(child).scope != Scope::kBackward) {
         ops.push_back(child);
         continue;
       }
-      const auto inner = children_in_order(graph_, node(child));
+      const auto inner = children_in_order(graph_, graph_.node(child));
       ops.insert(ops.end(), inner.begin(), inner.end());
     }
     return ops;
   }
 
   bool accumulates(std::int32_t evaluate) const {
-    return graph_.name(node(evaluate)).ends_with("AccumulateGrad");
+    return graph_.name(evaluate).ends_with("AccumulateGrad");
   }
 
   void walk_function(std::int32_t evaluate) {
@@ -216,7 +212,7 @@ class RunFinder {
     if (!open_.empty() && absorb(evaluate, ops)) return;
     close();
     for (std::int32_t op : ops) {
-      if (is_container(node(op))) {
+      if (is_container(graph_.node(op))) {
         close();
         walk(op);
       } else {
@@ -262,10 +258,10 @@ class RunFinder {
 
   void note_uses() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      for_each_tensor(graph_, graph_.inputs(node(i)), [&](const Tensor& t) {
+      for_each_tensor(graph_, graph_.inputs(i), [&](const Tensor& t) {
         uses_[t.storage_id].push_back({i, true});
       });
-      for_each_tensor(graph_, graph_.outputs(node(i)), [&](const Tensor& t) {
+      for_each_tensor(graph_, graph_.outputs(i), [&](const Tensor& t) {
         auto& uses = uses_[t.storage_id];
         if (uses.empty() || uses.back().node != i) uses.push_back({i, false});
       });
@@ -275,7 +271,7 @@ class RunFinder {
   // Whether something behind the run reads what it wrote.
   bool is_read_later(std::int64_t storage, const Run& run) const {
     const auto inside = [&](std::int32_t index) {
-      for (; index >= run.units.front().root; index = node(index).parent) {
+      for (; index >= run.units.front().root; index = graph_.node(index).parent) {
         const auto is_root = [&](const PointwiseUnit& unit) { return unit.root == index; };
         if (std::ranges::any_of(run.units, is_root)) return true;
         if (std::ranges::find(run.functions, index) != run.functions.end()) return true;
@@ -325,8 +321,7 @@ class RunWriter {
     for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
       const std::int32_t parent = source_.nodes[i].parent;
-      inside[i] = (parent >= 0 && inside[static_cast<std::size_t>(parent)]) ||
-                  std::ranges::binary_search(gone_, index);
+      inside[i] = (parent >= 0 && inside[parent]) || std::ranges::binary_search(gone_, index);
       if (!inside[i]) copy_.copy(index);
       if (const auto run = runs_.find(index); run != runs_.end()) write(*run->second);
     }

@@ -20,23 +20,19 @@ class PointwiseUnitReader {
   std::optional<PointwiseUnit> read(std::int32_t root) const {
     const std::int32_t primitive = find_primitive(root);
     if (primitive < 0) return std::nullopt;
-    const Node& op = node(primitive);
+    const Node& op = graph_.node(primitive);
     PointwiseUnit unit;
     unit.root = root;
-    unit.sequence = node(root).seq_id;
+    unit.sequence = graph_.node(root).seq_id;
     const bool copies = is_copy(graph_.name(op));
-    const bool is_cast = copies && graph_.name(node(op.parent)) == "aten::_to_copy";
+    const bool is_cast = copies && graph_.name(op.parent) == "aten::_to_copy";
     unit.name = is_cast ? "_to_copy" : bare_name(graph_.name(op));
     if (!take_tensors(op, copies, unit) || !is_elementwise(unit)) return std::nullopt;
-    if (!returns(node(root), unit)) return std::nullopt;
+    if (!returns(graph_.node(root), unit)) return std::nullopt;
     return unit;
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   static std::string_view bare_name(std::string_view name) {
     name.remove_prefix(name.find("::") + 2);
     if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
@@ -45,7 +41,7 @@ class PointwiseUnitReader {
 
   // The one node below `index`, or itself, that launches the kernel; -1: none, or not one.
   std::int32_t find_primitive(std::int32_t index) const {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     if (op.is_label || op.is_structural || op.scope != Scope::kFunction) return -1;
     if (op.kernel_time_us >= 0 || op.kernel_time_scale != 1 || op.kernel_backend != 0) return -1;
     const std::string_view name = graph_.name(op);
@@ -59,7 +55,7 @@ class PointwiseUnitReader {
       if (called >= 0) return -1;
       called = child;
     }
-    if (called >= 0 && is_copy(graph_.name(node(called)))) {
+    if (called >= 0 && is_copy(graph_.name(called))) {
       return name == "aten::_to_copy" || name == "aten::pow" ? copy_on_gpu(called) : -1;
     }
     if (called >= 0) return find_primitive(called);
@@ -68,7 +64,7 @@ class PointwiseUnitReader {
 
   // Allocations, questions of types, and `x.to(dtype)` of a tensor that has this type.
   bool launches_nothing(std::int32_t index) const {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const std::string_view name = graph_.name(op);
     if (name == "aten::to" || name == "aten::result_type") return op.children_count == 0;
     return is_empty(name) && std::ranges::all_of(graph_.children(op), [this](std::int32_t child) {
@@ -78,7 +74,7 @@ class PointwiseUnitReader {
 
   // Between types, and what `x ** 1.0` does.
   std::int32_t copy_on_gpu(std::int32_t index) const {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const auto in = graph_.inputs(op);
     if (op.children_count > 0 || in.size() < 2) return -1;
     for (const Argument& argument : in.first(2)) {

@@ -49,7 +49,7 @@ class GroupFinder {
 
   std::vector<AnchorGroup> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (node(i).parent < 0) walk(i);
+      if (graph_.node(i).parent < 0) walk(i);
     }
     note_uses();
     std::vector<AnchorGroup> groups;
@@ -71,9 +71,6 @@ class GroupFinder {
     bool reads = false, writes = false;
   };
 
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   const Tensor& tensor(std::uint32_t index) const { return graph_.tensors[index]; }
 
   bool is_container(const Node& op) const {
@@ -83,8 +80,8 @@ class GroupFinder {
   }
 
   void walk(std::int32_t index) {
-    for (const std::int32_t child : children_in_order(graph_, node(index))) {
-      if (is_container(node(child))) {
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(index))) {
+      if (is_container(graph_.node(child))) {
         walk(child);
       } else {
         roots_.push_back(child);
@@ -95,11 +92,11 @@ class GroupFinder {
   // Per storage its uses by ops, in their order.
   void note_uses() {
     root_of_.assign(graph_.nodes.size(), -1);
-    for (const std::int32_t root : roots_) root_of_[static_cast<std::size_t>(root)] = root;
+    for (const std::int32_t root : roots_) root_of_[root] = root;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& op = graph_.nodes[i];
       if (root_of_[i] < 0 && op.parent >= 0) {
-        root_of_[i] = root_of_[static_cast<std::size_t>(op.parent)];
+        root_of_[i] = root_of_[op.parent];
       }
       const std::int32_t user = root_of_[i] >= 0 ? root_of_[i] : static_cast<std::int32_t>(i);
       const auto note = [&](std::span<const Argument> arguments, bool reads) {
@@ -135,7 +132,7 @@ class GroupFinder {
 
   // The one node of the op's tree that launches a kernel; nothing: several, or one of another kind.
   bool find_launching(std::int32_t index, std::int32_t& found) const {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const Op* row = find_op(graph_.name(op));
     if (!row || op.kernel_backend != 0 || op.kernel_time_us >= 0 || op.kernel_time_scale != 1 ||
         op.comm >= 0) {
@@ -155,8 +152,8 @@ class GroupFinder {
   // Nothing below it launches more than views and allocations do.
   bool launches_itself(const Node& op) const {
     return std::ranges::all_of(graph_.children(op), [&](std::int32_t child) {
-      const Op* row = find_op(graph_.name(node(child)));
-      return row && launches_nothing(node(child), *row);
+      const Op* row = find_op(graph_.name(child));
+      return row && launches_nothing(graph_.node(child), *row);
     });
   }
 
@@ -165,7 +162,7 @@ class GroupFinder {
     if (taken_.contains(root) || !find_launching(root, group.primitive) || group.primitive < 0) {
       return std::nullopt;
     }
-    for (const Argument& output : graph_.outputs(node(group.primitive))) {
+    for (const Argument& output : graph_.outputs(group.primitive)) {
       if (output.kind != Argument::Kind::kTensor) continue;
       const Tensor& made = tensor(output.index);
       if (!made.on_gpu() || made.storage_id == 0 || made.numel == 0) return std::nullopt;
@@ -216,7 +213,7 @@ class GroupFinder {
       const Tensor& made = tensor(result);
       const Use* use = next_use(made.storage_id, last);
       if (!use || !use->reads || taken_.contains(use->root)) return;
-      if (node(use->root).thread != node(group.root).thread) return;
+      if (graph_.node(use->root).thread != graph_.node(group.root).thread) return;
       const auto unit = pointwise_unit(graph_, use->root);
       if (!unit) return;
       const Tensor& output = tensor(unit->outputs.front());
@@ -252,7 +249,7 @@ class GroupFinder {
     if (use == uses.begin() || use == uses.end() || use->root != group.root) return std::nullopt;
     --use;
     if (!use->writes || use->reads || taken_.contains(use->root)) return std::nullopt;
-    if (node(use->root).thread != node(group.root).thread) return std::nullopt;
+    if (graph_.node(use->root).thread != graph_.node(group.root).thread) return std::nullopt;
     if (is_read_after(operand.storage_id, group.root)) return std::nullopt;
     const auto unit = pointwise_unit(graph_, use->root);
     if (!unit || unit->outputs.size() != 1 || unit->inputs.empty()) return std::nullopt;
@@ -269,7 +266,7 @@ class GroupFinder {
   }
 
   void add_prologues(AnchorGroup& group) {
-    for (const Argument& input : graph_.inputs(node(group.primitive))) {
+    for (const Argument& input : graph_.inputs(group.primitive)) {
       if (input.kind != Argument::Kind::kTensor) continue;
       const Tensor& operand = tensor(input.index);
       if (!operand.on_gpu() || operand.storage_id == 0) continue;
@@ -357,7 +354,7 @@ class GroupWriter {
 
   void change(std::int32_t index, const AnchorGroup& group) {
     ExecutionGraph& made = copy_.builder().graph_being_made();
-    const auto position = static_cast<std::size_t>(copy_.copied(index));
+    const auto position = copy_.copied(index);
     const bool is_primitive = index == group.primitive;
     const std::vector<std::uint32_t> none;
     for (const PointwiseUnit& unit : group.prologues) {

@@ -51,7 +51,7 @@ Result<ExecutionGraph> change_outermost(const ExecutionGraph& graph, std::string
   bool any = false;
   for (std::size_t i = 0; i < made.nodes.size(); ++i) {
     const std::int32_t parent = made.nodes[i].parent;
-    const bool inner = parent >= 0 && below[static_cast<std::size_t>(parent)];
+    const bool inner = parent >= 0 && below[parent];
     if (!match(i) || inner) continue;
     change(made.nodes[i]);
     any = true;
@@ -75,8 +75,8 @@ Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_vi
   if (range) {
     std::vector<bool> first(graph.nodes.size());
     for (std::int32_t op : top_level_ops(graph)) {
-      const std::int64_t id = graph.nodes[static_cast<std::size_t>(op)].id;
-      first[static_cast<std::size_t>(op)] = id >= range->first && id < range->second;
+      const std::int64_t id = graph.node(op).id;
+      first[op] = id >= range->first && id < range->second;
     }
     below = at_or_below(graph, [&](std::size_t i) { return first[i]; });
   } else {
@@ -90,9 +90,9 @@ Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_vi
   for (std::size_t i = 0; i < below.size(); ++i) {
     if (!below[i]) continue;
     any_op |= !graph.nodes[i].is_label;
-    for (std::int32_t up = graph.nodes[i].parent; up >= 0 && !kept[static_cast<std::size_t>(up)];
-         up = graph.nodes[static_cast<std::size_t>(up)].parent) {
-      kept[static_cast<std::size_t>(up)] = graph.nodes[static_cast<std::size_t>(up)].is_label;
+    for (std::int32_t up = graph.nodes[i].parent; up >= 0 && !kept[up];
+         up = graph.node(up).parent) {
+      kept[up] = graph.node(up).is_label;
     }
   }
   if (range && !any_op) {

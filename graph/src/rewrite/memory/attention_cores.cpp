@@ -16,20 +16,16 @@ class CoreFinder {
 
   std::vector<AttentionCore> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (pass_.in_backward[static_cast<std::size_t>(i)]) break;
-      if (!node(i).is_label) follow(i);
+      if (pass_.in_backward[i]) break;
+      if (!graph_.node(i).is_label) follow(i);
     }
     return std::move(found_);
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   // Outer nodes first: those below, which come after, know better.
   void follow(std::int32_t index) {
-    const Node& n = node(index);
+    const Node& n = graph_.node(index);
     const std::string_view name = graph_.name(n);
     const Op* op = find_op(name);
     if (op && op->kind == OpKind::kAllocation) return;

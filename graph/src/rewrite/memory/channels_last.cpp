@@ -28,7 +28,7 @@ Result<ExecutionGraph> rewrite_channels_last(const ExecutionGraph& graph) {
   bool any = false;
   const auto mark = [&](const Tensor& tensor) {
     ids.insert(tensor.id);
-    made.tensors[static_cast<std::size_t>(&tensor - graph.tensors.data())].is_channels_last = true;
+    made.tensors[&tensor - graph.tensors.data()].is_channels_last = true;
   };
   for (const Node& node : graph.nodes) {
     const bool convolves = is_convolution(graph.name(node));

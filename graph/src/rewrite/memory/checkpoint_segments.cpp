@@ -34,8 +34,8 @@ class SegmentFinder {
     edges_to_.resize(pass.functions.size());
     takers_.resize(pass.functions.size());
     for (const GradientEdge& edge : pass.edges) {
-      edges_to_[static_cast<std::size_t>(edge.to)].push_back(edge);
-      takers_[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+      edges_to_[edge.to].push_back(edge);
+      takers_[edge.from].push_back(edge.to);
     }
     for (std::size_t f = 0; f < pass.functions.size(); ++f) {
       if (!pass.functions[f].accumulates()) {
@@ -71,12 +71,7 @@ class SegmentFinder {
     std::uint32_t tensor = 0;
   };
 
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-  const BackwardFunction& function(std::int32_t index) const {
-    return pass_.functions[static_cast<std::size_t>(index)];
-  }
+  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[index]; }
   std::uint32_t entry(const Tensor& tensor) const {
     return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
   }
@@ -84,9 +79,9 @@ class SegmentFinder {
   // Input tensors of a node that an op with a gradient made.
   template <class Visit>
   void for_each_produced(std::int32_t index, Visit&& visit) const {
-    const auto& producers = pass_.input_producers[static_cast<std::size_t>(index)];
+    const auto& producers = pass_.input_producers[index];
     std::size_t k = 0;
-    for_each_tensor(graph_, graph_.inputs(node(index)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.inputs(index), [&](const Tensor& tensor) {
       const std::int64_t producer = k < producers.size() ? producers[k] : -1;
       ++k;
       if (producer >= 0) visit(tensor, producer);
@@ -97,7 +92,7 @@ class SegmentFinder {
     std::vector<Segment> segments;
     std::int32_t end = 0;  // of the last one: regions inside it are part of it
     for (std::int32_t i = 0; i < forward_end_; ++i) {
-      const Node& n = node(i);
+      const Node& n = graph_.node(i);
       if (i < end || !n.is_label || n.is_structural || n.children_count == 0) continue;
       if (graph_.name(n).find(text) == std::string_view::npos) continue;
       const std::int32_t handle = handle_of(i);
@@ -115,15 +110,15 @@ class SegmentFinder {
 
   // Before 2.0 a region makes a tensor in front of itself; -1: no such op.
   std::int32_t handle_of(std::int32_t region) const {
-    if (node(region).parent < 0) return -1;
+    if (graph_.node(region).parent < 0) return -1;
     std::int32_t before = -1;
-    for (std::int32_t sibling : graph_.children(node(node(region).parent))) {
+    for (std::int32_t sibling : graph_.children(graph_.node(region).parent)) {
       if (sibling >= region) break;
       before = sibling;
     }
-    if (before < 0 || !is_zeros(graph_.name(node(before)))) return -1;
+    if (before < 0 || !is_zeros(graph_.name(before))) return -1;
     bool handle = false;
-    for_each_tensor(graph_, graph_.outputs(node(before)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.outputs(before), [&](const Tensor& tensor) {
       handle = tensor.on_cpu() && tensor.numel == 1 && tensor.rank == 1;
     });
     return handle ? before : -1;
@@ -247,8 +242,8 @@ class SegmentFinder {
   Trees forward_ops() const {
     std::unordered_map<std::int32_t, Trees> by_parent;
     for (std::int32_t i = 0; i < forward_end_; ++i) {
-      const Node& n = node(i);
-      if (n.is_structural || n.parent < 0 || !node(n.parent).is_label) continue;
+      const Node& n = graph_.node(i);
+      if (n.is_structural || n.parent < 0 || !graph_.node(n.parent).is_label) continue;
       by_parent[n.parent].push_back(i);
     }
     Trees most;
@@ -262,9 +257,9 @@ class SegmentFinder {
   Result<Segment> segment(Trees trees) const {
     Segment made{.trees = std::move(trees)};
     const std::int32_t begin = made.trees.front(), end = last_below(graph_, made.trees.back());
-    const std::int32_t thread = node(begin).thread;
+    const std::int32_t thread = graph_.node(begin).thread;
     for (std::int32_t i = begin; i <= end && made.first < 0; ++i) {
-      if (node(i).thread == thread) made.first = node(i).seq_id;
+      if (graph_.node(i).thread == thread) made.first = graph_.node(i).seq_id;
     }
     made.behind = number_behind(end, thread);
     if (made.first < 0 || made.behind <= made.first) {
@@ -279,27 +274,28 @@ class SegmentFinder {
   }
 
   std::string about(const Segment& segment) const {
-    const Node& first = node(segment.trees.front());
+    const Node& first = graph_.node(segment.trees.front());
     return fmt::format("the segment that begins with {} (node {})", graph_.name(first), first.id);
   }
 
   std::int64_t number_behind(std::int32_t end, std::int32_t thread) const {
     for (std::int32_t i = end + 1; i < forward_end_; ++i) {
-      if (node(i).seq_id >= 0 && node(i).thread == thread) return node(i).seq_id;
+      if (graph_.node(i).seq_id >= 0 && graph_.node(i).thread == thread)
+        return graph_.node(i).seq_id;
     }
     return pass_.last_sequence + 1;
   }
 
   Result<void> find_tensors(Segment& made, std::vector<std::int64_t>& makers, std::int32_t begin,
                             std::int32_t end) const {
-    const std::int32_t thread = node(begin).thread;
+    const std::int32_t thread = graph_.node(begin).thread;
     const auto known = [&](std::uint32_t tensor) {
       return std::any_of(made.inputs.begin(), made.inputs.end(), [&](std::uint32_t other) {
         return graph_.tensors[other].id == graph_.tensors[tensor].id;
       });
     };
     for (std::int32_t i = begin; i <= end; ++i) {
-      if (node(i).thread != thread) continue;
+      if (graph_.node(i).thread != thread) continue;
       for_each_produced(i, [&](const Tensor& tensor, std::int64_t producer) {
         if (producer >= made.first || known(entry(tensor))) return;
         made.inputs.push_back(entry(tensor));
@@ -315,7 +311,7 @@ class SegmentFinder {
     if (const std::int32_t writes = writes_input(made, begin, end); writes >= 0) {
       return refuse_checkpointing(
           fmt::format("expected {} to leave its inputs as they are, found {} (node {})",
-                      about(made), graph_.name(node(writes)), node(writes).id));
+                      about(made), graph_.name(writes), graph_.node(writes).id));
     }
     std::vector<std::uint32_t> outputs;
     const auto behind = uses_.lower_bound(made.behind);
@@ -339,8 +335,8 @@ class SegmentFinder {
   // A node that writes into an input; -1: none. Autograd refuses that for the detached inputs.
   std::int32_t writes_input(const Segment& made, std::int32_t begin, std::int32_t end) const {
     for (std::int32_t i = begin; i <= end; ++i) {
-      const auto inputs = graph_.inputs(node(i));
-      if (!graph_.name(node(i)).ends_with('_') || inputs.empty()) continue;
+      const auto inputs = graph_.inputs(i);
+      if (!graph_.name(i).ends_with('_') || inputs.empty()) continue;
       if (inputs[0].kind != Argument::Kind::kTensor) continue;
       const std::int64_t storage = graph_.tensors[inputs[0].index].storage_id;
       for (std::uint32_t input : made.inputs) {
@@ -369,7 +365,7 @@ class SegmentFinder {
     }
     const auto all = static_cast<std::int32_t>(pass_.functions.size());
     for (; end < all && function(end).accumulates(); ++end) {
-      const auto& edges = edges_to_[static_cast<std::size_t>(end)];
+      const auto& edges = edges_to_[end];
       if (edges.empty() || !inside(made, edges.back().from)) break;
     }
     made.functions_begin = begin;
@@ -385,23 +381,23 @@ class SegmentFinder {
       return refuse_checkpointing(fmt::format(
           "expected parameters that {} has for itself, found one whose gradient comes from outside "
           "too (node {})",
-          about(made), node(function(parameter).function).id));
+          about(made), graph_.node(function(parameter).function).id));
     };
     if (inside(made, f)) {
-      for (std::int32_t taker : takers_[static_cast<std::size_t>(f)]) {
+      for (std::int32_t taker : takers_[f]) {
         const bool own = taker >= made.functions_begin && taker < made.functions_end;
         if (function(taker).accumulates() && !own) return shared(taker);
       }
       return {};
     }
     if (!function(f).accumulates()) {
-      const Node& found = node(function(f).function);
+      const Node& found = graph_.node(function(f).function);
       return refuse_checkpointing(
           fmt::format("expected the backward functions of {} one after the other, found {} (node "
                       "{}) between them",
                       about(made), graph_.name(found), found.id));
     }
-    for (const GradientEdge& edge : edges_to_[static_cast<std::size_t>(f)]) {
+    for (const GradientEdge& edge : edges_to_[f]) {
       if (!inside(made, edge.from)) return shared(f);
     }
     return {};
@@ -428,7 +424,7 @@ class SegmentFinder {
   // A function takes one gradient per output of its op, each a sum that begins without one.
   void add_gradients(Segment& made, std::int32_t taker) const {
     bool begins = true;
-    for (const GradientEdge& edge : edges_to_[static_cast<std::size_t>(taker)]) {
+    for (const GradientEdge& edge : edges_to_[taker]) {
       begins |= edge.sum < 0;
       if (!inside(made, edge.from)) continue;
       if (begins) made.gradients.push_back({.edges = {}, .sum_before = edge.sum});

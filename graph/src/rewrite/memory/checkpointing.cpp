@@ -57,13 +57,13 @@ class Checkpointing {
   ExecutionGraph run() {
     const auto count = static_cast<std::int32_t>(graph_.nodes.size());
     for (std::int32_t i = 0; i < count; ++i) {
-      const std::int32_t parent = node(i).parent;
-      if (parent >= 0 && left_out_[at(parent)]) left_out_[at(i)] = true;
+      const std::int32_t parent = graph_.node(i).parent;
+      if (parent >= 0 && left_out_[parent]) left_out_[i] = true;
       if (const auto found = forward_at_.find(i); found != forward_at_.end()) {
         write_forward(segments_[found->second], sequences_[found->second]);
       } else if (const auto last = backward_at_.find(i); last != backward_at_.end()) {
         write_backward(segments_[last->second], sequences_[last->second]);
-      } else if (!left_out_[at(i)]) {
+      } else if (!left_out_[i]) {
         copy_outside(i);
       }
     }
@@ -71,18 +71,16 @@ class Checkpointing {
   }
 
  private:
-  static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-  const Node& node(std::int32_t index) const { return graph_.nodes[at(index)]; }
-  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[at(index)]; }
+  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[index]; }
   ExecutionGraph& made() { return builder_.graph_being_made(); }
 
   // A checkpoint takes one number where its ops took many.
   void plan(std::size_t k) {
     const Segment& segment = segments_[k];
-    for (std::int32_t tree : segment.trees) left_out_[at(tree)] = true;
+    for (std::int32_t tree : segment.trees) left_out_[tree] = true;
     forward_at_[segment.trees.front()] = k;
     for (std::int32_t f = segment.functions_begin; f < segment.functions_end; ++f) {
-      left_out_[at(function(f).evaluate)] = true;
+      left_out_[function(f).evaluate] = true;
     }
     backward_at_[function(segment.functions_begin).evaluate] = k;
     sequences_.push_back(segment.first - saved_.back());
@@ -91,19 +89,20 @@ class Checkpointing {
   }
 
   std::int64_t sequence_outside(std::int32_t index) const {
-    const std::int64_t old = node(index).seq_id;
+    const std::int64_t old = graph_.node(index).seq_id;
     if (old < 0) return old;
     const auto behind = std::upper_bound(ends_.begin(), ends_.end(), old);
-    std::int64_t number = old - saved_[static_cast<std::size_t>(behind - ends_.begin())];
+    std::int64_t number = old - saved_[behind - ends_.begin()];
     // Where the backward pass runs on the thread of the program, it counts on.
-    if (old > last_function_ && node(index).thread == backward_thread_) number += recomputed_;
+    if (old > last_function_ && graph_.node(index).thread == backward_thread_)
+      number += recomputed_;
     return number;
   }
 
   void copy_outside(std::int32_t index) {
     copy_.copy(index);
     made().nodes.back().seq_id = sequence_outside(index);
-    if (pass_.in_backward[at(index)]) places_.apply(made(), made().nodes.back());
+    if (pass_.in_backward[index]) places_.apply(made(), made().nodes.back());
   }
 
   // Opens a copy of a node under what is open on `thread`.
@@ -120,7 +119,7 @@ class Checkpointing {
   }
 
   void write_forward(const Segment& segment, std::int64_t sequence) {
-    const std::int32_t thread = node(segment.trees.front()).thread;
+    const std::int32_t thread = graph_.node(segment.trees.front()).thread;
     copy_.close_beside(segment.trees.front());
     std::vector<Value> inputs;
     for (std::uint32_t input : segment.inputs) inputs.push_back(builder_.tensor_of_source(input));
@@ -129,8 +128,8 @@ class Checkpointing {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
-            open(node(index), thread).seq_id = -1;  // under no_grad
-            if (!kept_[at(index)]) leave_out_log_sum_exp();
+            open(graph_.node(index), thread).seq_id = -1;  // under no_grad
+            if (!kept_[index]) leave_out_log_sum_exp();
             return true;
           },
           [&] { builder_.close(); });
@@ -173,7 +172,7 @@ class Checkpointing {
 
   void write_backward(const Segment& segment, std::int64_t sequence) {
     const BackwardFunction& first = function(segment.functions_begin);
-    backward_thread_ = node(first.function).thread;
+    backward_thread_ = graph_.node(first.function).thread;
     copy_.close_beside(first.evaluate);
     const std::int64_t evaluate =
         open(fmt::format("{}{}", kEvaluate, kBackward), backward_thread_).id;
@@ -201,7 +200,7 @@ class Checkpointing {
   // Gives the gradient that it takes.
   Tensor open_function(const BackwardFunction& first, std::int64_t sequence,
                        std::int64_t evaluate) {
-    Node copy = node(first.function);
+    Node copy = graph_.node(first.function);
     copy.name = made().names.intern(kBackward);
     copy.seq_id = sequence;
     std::uint32_t taken = 0;  // a function of several outputs may get undefined ones
@@ -212,9 +211,10 @@ class Checkpointing {
     std::tie(copy.inputs_begin, copy.inputs_count) =
         builder_.copy_arguments(copy.inputs_begin + taken, 1);
     copy.outputs_count = 0;
-    const std::int64_t forward_parent = node(first.function).fw_parent;
+    const std::int64_t forward_parent = graph_.node(first.function).fw_parent;
     Node& last = open(copy, backward_thread_);
-    last.fw_parent = forward_parent == node(first.evaluate).id ? evaluate : copied(forward_parent);
+    last.fw_parent =
+        forward_parent == graph_.node(first.evaluate).id ? evaluate : copied(forward_parent);
     places_.apply(made(), last);
     return made().tensors[made().arguments[last.inputs_begin].index];
   }
@@ -231,7 +231,7 @@ class Checkpointing {
         [](const Node& candidate, std::int64_t wanted) { return candidate.id < wanted; });
     if (found == graph_.nodes.end() || found->id != id) return 0;
     const std::int32_t copy = copy_.copied(static_cast<std::int32_t>(found - graph_.nodes.begin()));
-    return copy < 0 ? 0 : made().nodes[at(copy)].id;
+    return copy < 0 ? 0 : made().node(copy).id;
   }
 
   TensorRef ref(const Tensor& tensor) {
@@ -270,10 +270,11 @@ class Checkpointing {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
-            written.push_back(!kept_[at(index)] || is_view(node(index)));
+            written.push_back(!kept_[index] || is_view(graph_.node(index)));
             if (!written.back()) return true;
-            const bool draws = keeps_masks_ && draws_mask(graph_, node(index));
-            Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
+            const bool draws = keeps_masks_ && draws_mask(graph_, graph_.node(index));
+            Node copy =
+                draws ? scaled_by_kept_mask(builder_, graph_.node(index)) : graph_.node(index);
             if (!draws) own_arguments(builder_, copy);
             tensors.open(copy);
             if (copy.seq_id >= 0) copy.seq_id += numbers;
@@ -330,7 +331,7 @@ class Checkpointing {
   const Tensor& handed_over(const InputGradient& part) const {
     const GradientEdge& last = part.edges.back();
     const bool summed = last.sum >= 0 && last.sum != part.sum_before;
-    return summed ? tensor_of(graph_.outputs(node(last.sum))[0]) : graph_.tensors[last.tensor];
+    return summed ? tensor_of(graph_.outputs(last.sum)[0]) : graph_.tensors[last.tensor];
   }
 
   // How many of the functions behind `f` accumulate parameters that its op takes in front of the
@@ -338,11 +339,11 @@ class Checkpointing {
   std::int32_t parameters_in_front(const Segment& segment, std::int32_t f) const {
     const std::int32_t forward = function(f).forward;
     if (forward < 0) return 0;
-    const auto& producers = pass_.input_producers[at(forward)];
+    const auto& producers = pass_.input_producers[forward];
     std::int32_t count = 0;
     std::size_t k = 0;
     bool found = false;
-    for_each_tensor(graph_, graph_.inputs(node(forward)), [&](const Tensor& tensor) {
+    for_each_tensor(graph_, graph_.inputs(forward), [&](const Tensor& tensor) {
       const std::int64_t producer = k < producers.size() ? producers[k] : -1;
       ++k;
       const std::int32_t next = f + count + 1;
@@ -354,7 +355,7 @@ class Checkpointing {
   }
 
   bool takes_shape(std::int32_t f, const Tensor& parameter) const {
-    const auto inputs = graph_.inputs(node(function(f).function));
+    const auto inputs = graph_.inputs(function(f).function);
     if (inputs.empty()) return false;
     const auto a = graph_.shape(tensor_of(inputs[0])), b = graph_.shape(parameter);
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
@@ -368,10 +369,10 @@ class Checkpointing {
     walk_tree(
         graph_, evaluate,
         [&](std::int32_t index) {
-          const bool on_top = node(index).parent == evaluate;
+          const bool on_top = graph_.node(index).parent == evaluate;
           if (on_top && leave_out(index)) return false;
           const std::int64_t parent = made().nodes[builder_.innermost()].id;
-          Node& last = open(node(index), backward_thread_);
+          Node& last = open(graph_.node(index), backward_thread_);
           if (last.scope == Scope::kBackward) {
             last.fw_thread = backward_thread_;
             last.fw_parent = parent;
@@ -403,10 +404,10 @@ class Checkpointing {
 
   // The segment's first part of a sum stands for the sum. Gives what it would have been added to.
   Tensor drop(std::int32_t sum) {
-    const auto inputs = graph_.inputs(node(sum));
+    const auto inputs = graph_.inputs(sum);
     const Tensor before = places_.current(tensor_of(inputs[0]));
     const Tensor part = places_.current(tensor_of(inputs[1]));
-    places_.replace(tensor_of(graph_.outputs(node(sum))[0]).id, part);
+    places_.replace(tensor_of(graph_.outputs(sum)[0]).id, part);
     return before;
   }
 
@@ -435,7 +436,7 @@ class Checkpointing {
       return;
     }
     const TensorRef before = ref(*left.before), gradient = ref(left.gradient);
-    if (graph_.name(node(part.sum_before)) == "aten::add_") {
+    if (graph_.name(part.sum_before) == "aten::add_") {
       add_(builder_, before, gradient);
       places_.replace(old, *left.before);
       return;
@@ -473,13 +474,13 @@ void keep_inputs(ExecutionGraph& graph, const BackwardPass& pass,
                  const std::vector<Segment>& segments, const std::vector<bool>& kept_nodes) {
   KeptStorages kept(graph);
   for (const Segment& segment : segments) {
-    const auto first = static_cast<std::size_t>(segment.functions_begin);
+    const auto first = segment.functions_begin;
     const std::int32_t until = pass.functions[first].function;
     for (std::uint32_t input : segment.inputs) kept.keep(input, segment.trees.front(), until);
     const std::int32_t end = last_below(graph, segment.trees.back());
     for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
-      if (!kept_nodes[static_cast<std::size_t>(i)]) continue;
-      for (const Argument& result : graph.outputs(graph.nodes[static_cast<std::size_t>(i)])) {
+      if (!kept_nodes[i]) continue;
+      for (const Argument& result : graph.outputs(i)) {
         if (result.kind == Kind::kTensor) kept.keep(result.index, i, until);
       }
     }
@@ -489,8 +490,8 @@ void keep_inputs(ExecutionGraph& graph, const BackwardPass& pass,
 // The outermost op around a node inside of a tree.
 std::int32_t outermost_op(const ExecutionGraph& graph, std::int32_t tree, std::int32_t node) {
   std::int32_t op = node;
-  for (std::int32_t i = node; i >= tree; i = graph.nodes[static_cast<std::size_t>(i)].parent) {
-    if (!graph.nodes[static_cast<std::size_t>(i)].is_label) op = i;
+  for (std::int32_t i = node; i >= tree; i = graph.node(i).parent) {
+    if (!graph.node(i).is_label) op = i;
   }
   return op;
 }
@@ -514,11 +515,11 @@ std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segm
     for (const std::int32_t tree : segment.trees) {
       const std::int32_t end = last_below(graph, tree);
       for (std::int32_t i = tree; i <= end; ++i) {
-        if (!is_kept_op(graph, graph.nodes[static_cast<std::size_t>(i)], count)) continue;
+        if (!is_kept_op(graph, graph.node(i), count)) continue;
         const std::int32_t op = outermost_op(graph, tree, i);
         const std::int32_t last = last_below(graph, op);
         for (std::int32_t inside = op; inside <= last; ++inside) {
-          kept[static_cast<std::size_t>(inside)] = true;
+          kept[inside] = true;
         }
       }
     }
@@ -530,7 +531,7 @@ bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segmen
   for (const Segment& segment : segments) {
     const std::int32_t end = last_below(graph, segment.trees.back());
     for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
-      if (draws_mask(graph, graph.nodes[static_cast<std::size_t>(i)])) return true;
+      if (draws_mask(graph, graph.node(i))) return true;
     }
   }
   return false;

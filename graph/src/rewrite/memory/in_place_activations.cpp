@@ -71,17 +71,16 @@ std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pa
   std::unordered_map<std::int64_t, std::int32_t> forward;
   std::vector<Pair> pairs;
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(i)];
-    if (pass.in_backward[static_cast<std::size_t>(i)] || node.seq_id < 0) continue;
+    const Node& node = graph.node(i);
+    if (pass.in_backward[i] || node.seq_id < 0) continue;
     if (graph.name(node) != op.plain || !all_tensors(graph.outputs(node), op.results)) continue;
     forward[node.seq_id] = i;
   }
   for (const BackwardFunction& function : pass.functions) {
     const auto at = forward.find(function.sequence);
     if (at == forward.end() || !layers.has(at->second)) continue;
-    for (std::int32_t child :
-         graph.children(graph.nodes[static_cast<std::size_t>(function.function)])) {
-      const Node& node = graph.nodes[static_cast<std::size_t>(child)];
+    for (std::int32_t child : graph.children(function.function)) {
+      const Node& node = graph.node(child);
       const auto inputs = graph.inputs(node);
       if (graph.name(node) != op.plain_backward || inputs.size() < op.gradients) continue;
       if (child < at->second || !all_tensors(inputs, 2)) continue;
@@ -107,7 +106,7 @@ class InPlaceWriter {
 
   ExecutionGraph run() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (left_out_[static_cast<std::size_t>(i)]) continue;
+      if (left_out_[i]) continue;
       copy_.copy(i);
       if (const auto at = forward_.find(i); at != forward_.end()) {
         write_forward(*at->second);
@@ -119,23 +118,18 @@ class InPlaceWriter {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   // What allocates it and what views it.
   void leave_mean_out(std::int32_t norm) {
-    const std::int64_t mean = graph_.tensors[graph_.outputs(node(norm))[1].index].storage_id;
-    for (std::int32_t child : graph_.children(node(norm))) {
-      for_each_tensor(graph_, graph_.outputs(node(child)), [&](const Tensor& tensor) {
-        if (mean != 0 && tensor.storage_id == mean)
-          left_out_[static_cast<std::size_t>(child)] = true;
+    const std::int64_t mean = graph_.tensors[graph_.outputs(norm)[1].index].storage_id;
+    for (std::int32_t child : graph_.children(norm)) {
+      for_each_tensor(graph_, graph_.outputs(child), [&](const Tensor& tensor) {
+        if (mean != 0 && tensor.storage_id == mean) left_out_[child] = true;
       });
     }
     for (std::size_t i = static_cast<std::size_t>(norm) + 1; i < left_out_.size(); ++i) {
       const std::int32_t parent = graph_.nodes[i].parent;
       if (parent < norm) break;
-      if (left_out_[static_cast<std::size_t>(parent)]) left_out_[i] = true;
+      if (left_out_[parent]) left_out_[i] = true;
     }
   }
 
@@ -157,7 +151,7 @@ class InPlaceWriter {
   }
 
   void write_forward(const Pair& pair) {
-    const auto results = graph_.outputs(node(pair.forward));
+    const auto results = graph_.outputs(pair.forward);
     std::vector<Argument> kept = {results[0]};
     if (pair.op == &kGelu) {
       const TensorRef out = builder_.tensor_of_source(results[0].index);
@@ -175,8 +169,8 @@ class InPlaceWriter {
   }
 
   void write_backward(const Pair& pair) {
-    const auto taken = graph_.inputs(node(pair.backward));
-    std::vector<Argument> read = {taken[0], mention(graph_.outputs(node(pair.forward))[0].index)};
+    const auto taken = graph_.inputs(pair.backward);
+    std::vector<Argument> read = {taken[0], mention(graph_.outputs(pair.forward)[0].index)};
     if (pair.op == &kGelu) {
       read.push_back(builder_.tensor_argument(masks_.at(pair.forward)));
       read.insert(read.end(), taken.begin() + 2, taken.end());
@@ -228,7 +222,7 @@ Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
   ExecutionGraph source = graph;
   KeptStorages kept(source);
   for (const Pair& pair : pairs) {
-    const Node& forward = source.nodes[static_cast<std::size_t>(pair.forward)];
+    const Node& forward = source.node(pair.forward);
     kept.keep(source.outputs(forward)[0].index, pair.forward, pair.backward);
   }
   return InPlaceWriter(source, pairs).run();

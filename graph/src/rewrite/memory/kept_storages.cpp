@@ -19,7 +19,7 @@ KeptStorages::KeptStorages(ExecutionGraph& graph) : graph_(graph) {
 // Of nested nodes the outermost one counts.
 void KeptStorages::note_definitions() {
   const auto note = [&](std::int32_t index, std::int64_t Tensor::*id, Definitions& definitions) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     std::vector<std::int64_t> taken;
     for_each_tensor(graph_, graph_.inputs(node),
                     [&](const Tensor& tensor) { taken.push_back(tensor.*id); });
@@ -54,11 +54,11 @@ void KeptStorages::rename(std::int64_t Tensor::*id, const Definitions& definitio
   const std::int32_t begin = behind == nodes.begin() ? 0 : *(behind - 1);
   const std::int64_t fresh = ++last_id_;
   for (std::int32_t i = begin; i < *behind; ++i) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
+    const Node& node = graph_.node(i);
     for (const auto arguments : {graph_.inputs(node), graph_.outputs(node)}) {
       for_each_tensor(graph_, arguments, [&](const Tensor& tensor) {
         if (tensor.*id != old) return;
-        graph_.tensors[static_cast<std::size_t>(&tensor - graph_.tensors.data())].*id = fresh;
+        graph_.tensors[&tensor - graph_.tensors.data()].*id = fresh;
       });
     }
   }

@@ -109,7 +109,7 @@ class Runs {
 }  // namespace
 
 OpSignature op_signature(const ExecutionGraph& graph, std::int32_t op) {
-  const Node& node = graph.nodes[static_cast<std::size_t>(op)];
+  const Node& node = graph.node(op);
   // Names of regions tell their number: "layer 3".
   const std::string_view name = plain_name(graph.name(node));
   OpSignature made{.hash = node.is_label ? 1 : std::hash<std::string_view>{}(name),

@@ -105,23 +105,18 @@ class OffloadPlanner {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   // The outermost op around each node, and the outermost autograd function.
   void find_places() {
     top_.assign(graph_.nodes.size(), -1);
     function_.assign(graph_.nodes.size(), -1);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const std::int32_t parent = node(i).parent;
+      const std::int32_t parent = graph_.node(i).parent;
       if (parent >= 0) {
-        top_[at] = top_[static_cast<std::size_t>(parent)];
-        function_[at] = function_[static_cast<std::size_t>(parent)];
+        top_[i] = top_[parent];
+        function_[i] = function_[parent];
       }
-      if (top_[at] < 0 && !node(i).is_label && !node(i).is_structural) top_[at] = i;
-      if (function_[at] < 0 && is_evaluate_function(graph_, node(i))) function_[at] = i;
+      if (top_[i] < 0 && !graph_.node(i).is_label && !graph_.node(i).is_structural) top_[i] = i;
+      if (function_[i] < 0 && is_evaluate_function(graph_, graph_.node(i))) function_[i] = i;
     }
   }
 
@@ -141,7 +136,7 @@ class OffloadPlanner {
 
   void note_mentions() {
     for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
-      for (const auto arguments : {graph_.inputs(node(i)), graph_.outputs(node(i))}) {
+      for (const auto arguments : {graph_.inputs(i), graph_.outputs(i)}) {
         for_each_tensor(graph_, arguments, [&](const Tensor& tensor) {
           if (!tensor.on_gpu() || tensor.storage_id == 0) return;
           const auto at = candidates_.find(by_id_.at(tensor.storage_id, i));
@@ -152,11 +147,10 @@ class OffloadPlanner {
   }
 
   void note_mention(LeavingStorage& storage, std::int32_t index) {
-    const auto at = static_cast<std::size_t>(index);
-    if (pass_.in_backward[at] && function_[at] >= 0) {
-      if (storage.first_reader < 0) storage.first_reader = function_[at];
+    if (pass_.in_backward[index] && function_[index] >= 0) {
+      if (storage.first_reader < 0) storage.first_reader = function_[index];
     } else if (index < lifetimes_.forward_end) {
-      if (top_[at] >= 0) storage.last_forward = std::max(storage.last_forward, top_[at]);
+      if (top_[index] >= 0) storage.last_forward = std::max(storage.last_forward, top_[index]);
     } else {
       storage.read_elsewhere = true;
     }
@@ -202,7 +196,7 @@ class OffloadPlanner {
       const auto index = static_cast<std::int32_t>(s);
       while (!underway_.empty() && underway + storage.bytes > window_) {
         plan_.released_behind[storage.last_forward].push_back(underway_.front());
-        underway -= plan_.storages[static_cast<std::size_t>(underway_.front())].bytes;
+        underway -= plan_.storages[underway_.front()].bytes;
         underway_.pop_front();
       }
       plan_.sent_behind[storage.last_forward].push_back(index);
@@ -229,7 +223,7 @@ class OffloadPlanner {
     auto next = order.begin();
     for (const std::int32_t function : outer_functions()) {
       while (next != order.end()) {
-        const LeavingStorage& storage = plan_.storages[static_cast<std::size_t>(next->second)];
+        const LeavingStorage& storage = plan_.storages[next->second];
         if (storage.first_reader != function && here + storage.bytes > window_) break;
         plan_.fetched_before[function].push_back(next->second);
         there[storage.first_reader] += storage.bytes;
@@ -248,7 +242,7 @@ class OffloadPlanner {
   std::vector<std::int32_t> outer_functions() const {
     std::vector<std::int32_t> found;
     for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
-      if (function_[static_cast<std::size_t>(i)] == i) found.push_back(i);
+      if (function_[i] == i) found.push_back(i);
     }
     return found;
   }
@@ -319,7 +313,7 @@ class OffloadWriter {
   }
 
   TensorRef on_device(std::int32_t storage) {
-    return builder_.tensor_of_source(plan_.storages[static_cast<std::size_t>(storage)].tensor);
+    return builder_.tensor_of_source(plan_.storages[storage].tensor);
   }
 
   void send(std::int32_t storage) {
@@ -336,10 +330,10 @@ class OffloadWriter {
 
   // The same tensor in other memory.
   void fetch(std::int32_t storage) {
-    const std::uint32_t source = plan_.storages[static_cast<std::size_t>(storage)].tensor;
+    const std::uint32_t source = plan_.storages[storage].tensor;
     Tensor tensor = graph_.tensors[source];
     tensor.storage_id = ids_.next(builder_);
-    back_[static_cast<std::size_t>(storage)] = tensor.storage_id;
+    back_[storage] = tensor.storage_id;
     ExecutionGraph& made = builder_.graph_being_made();
     made.tensors.push_back(tensor);
     const TensorRef back =
@@ -362,7 +356,7 @@ class OffloadWriter {
       if (!tensor.on_gpu() || tensor.storage_id == 0) continue;
       const auto left = plan_.leaves.find(by_id_.at(tensor.storage_id, index));
       if (left == plan_.leaves.end()) continue;
-      const std::int64_t back = back_[static_cast<std::size_t>(left->second)];
+      const std::int64_t back = back_[left->second];
       if (back != 0) tensor.storage_id = back;
     }
   }

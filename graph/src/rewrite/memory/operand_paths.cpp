@@ -18,7 +18,7 @@ class PathFinder {
 
   std::vector<std::vector<OperandPath>> find(const BackwardPass& pass) {
     const auto count = static_cast<std::int32_t>(graph_.nodes.size());
-    for (std::int32_t i = 0; i < count && !pass.in_backward[static_cast<std::size_t>(i)];) {
+    for (std::int32_t i = 0; i < count && !pass.in_backward[i];) {
       i = follow(i);
     }
     return std::move(paths_);
@@ -32,7 +32,7 @@ class PathFinder {
 
   // Gives the node to go on with.
   std::int32_t follow(std::int32_t index) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     if (const auto origin = origins_.find(index); origin != origins_.end()) {
       give(node, {.origin = origin->second, .views = {}});
       return last_below(graph_, index) + 1;

@@ -26,10 +26,6 @@ Unexpected refuse_recomputation(std::string message) {
   return fail(ErrorCode::kImpossible, "recomputation: " + std::move(message));
 }
 
-const Node& node_of(const ExecutionGraph& graph, std::int32_t index) {
-  return graph.nodes[static_cast<std::size_t>(index)];
-}
-
 Unexpected refuse_no_attention(const ExecutionGraph& graph) {
   const std::int32_t fused = fused_attention_op(graph);
   if (fused < 0) {
@@ -39,19 +35,19 @@ Unexpected refuse_no_attention(const ExecutionGraph& graph) {
   return refuse_recomputation(
       fmt::format("expected attention in ops of its own, found {} (node {}), which keeps "
                   "no scores",
-                  graph.name(node_of(graph, fused)), node_of(graph, fused).id));
+                  graph.name(fused), graph.node(fused).id));
 }
 
 // Siblings from the tree of `first` to that of `last`.
 Trees trees_between(const ExecutionGraph& graph, std::int32_t first, std::int32_t last) {
   std::vector<std::int32_t> above;  // `last` and all above it
-  for (std::int32_t i = last; i >= 0; i = node_of(graph, i).parent) above.push_back(i);
-  for (std::int32_t i = first; i >= 0; i = node_of(graph, i).parent) {
-    const std::int32_t parent = node_of(graph, i).parent;
+  for (std::int32_t i = last; i >= 0; i = graph.node(i).parent) above.push_back(i);
+  for (std::int32_t i = first; i >= 0; i = graph.node(i).parent) {
+    const std::int32_t parent = graph.node(i).parent;
     const auto common = std::find(above.begin(), above.end(), parent);
     if (parent < 0 || common == above.end() || common == above.begin()) continue;
     Trees trees;
-    for (std::int32_t sibling : graph.children(node_of(graph, parent))) {
+    for (std::int32_t sibling : graph.children(parent)) {
       if (sibling >= i && sibling <= *(common - 1)) trees.push_back(sibling);
     }
     return trees;
@@ -89,7 +85,7 @@ std::optional<Rerun> rerun_of(const ExecutionGraph& graph,
                               Trees ops, const std::vector<OperandPath>& paths) {
   Rerun rerun;
   const auto note = [&](std::int32_t op) {
-    const auto function = functions.find(node_of(graph, op).seq_id);
+    const auto function = functions.find(graph.node(op).seq_id);
     if (function == functions.end()) return false;
     rerun.function =
         rerun.function < 0 ? function->second : std::min(rerun.function, function->second);
@@ -142,7 +138,7 @@ Result<ExecutionGraph> recompute_scoring(const ExecutionGraph& graph, const Back
     return refuse_recomputation(
         fmt::format("expected at most the {} steps that there are, found {}", count, *steps.count));
   }
-  if (steps.count) scorings.resize(static_cast<std::size_t>(*steps.count));
+  if (steps.count) scorings.resize(*steps.count);
   Trees origins;
   for (const Trees& ops : scorings) origins.push_back(ops.back());
   const auto paths = operand_paths(graph, pass, origins);

@@ -18,7 +18,7 @@ class RerunWriter {
               const std::vector<Rerun>& reruns)
       : graph_(graph), pass_(pass), copy_(graph, dialect_of(graph)), builder_(copy_.builder()) {
     for (const Rerun& rerun : reruns) {
-      const auto f = static_cast<std::size_t>(rerun.function);
+      const auto f = rerun.function;
       at_[pass.functions[f].function].push_back(&rerun);
     }
   }
@@ -26,7 +26,7 @@ class RerunWriter {
   ExecutionGraph run() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
       copy_.copy(i);
-      if (!pass_.in_backward[static_cast<std::size_t>(i)]) continue;
+      if (!pass_.in_backward[i]) continue;
       places_.apply(builder_.graph_being_made(), builder_.graph_being_made().nodes.back());
       const auto reruns = at_.find(i);
       if (reruns == at_.end()) continue;
@@ -37,10 +37,6 @@ class RerunWriter {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   void write(const Rerun& rerun, std::int32_t function) {
     RecomputedTensors tensors(builder_, ids_, places_);
     builder_.begin_plain(kRecomputeRegion);
@@ -52,12 +48,13 @@ class RerunWriter {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
-            const bool draws = draws_mask(graph_, node(index));
-            Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
+            const bool draws = draws_mask(graph_, graph_.node(index));
+            Node copy =
+                draws ? scaled_by_kept_mask(builder_, graph_.node(index)) : graph_.node(index);
             if (!draws) own_arguments(builder_, copy);
             tensors.open(copy);
             copy.seq_id = -1;
-            copy.thread = node(function).thread;
+            copy.thread = graph_.node(function).thread;
             builder_.copy_node(copy);
             if (draws) close();
             return !draws;
@@ -79,9 +76,9 @@ class RerunWriter {
 // What the ops take that they do not make themselves.
 void keep_rerun_inputs(KeptStorages& kept, const ExecutionGraph& graph, const BackwardPass& pass,
                        const Rerun& rerun) {
-  const std::int32_t until = pass.functions[static_cast<std::size_t>(rerun.function)].function;
+  const std::int32_t until = pass.functions[rerun.function].function;
   for (std::int32_t tree : rerun.nodes) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(tree)];
+    const Node& node = graph.node(tree);
     for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
       kept.keep(static_cast<std::uint32_t>(&tensor - graph.tensors.data()), tree, until);
     });

@@ -13,37 +13,28 @@ class ScoringFinder {
 
   std::vector<std::vector<std::int32_t>> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (pass_.in_backward[static_cast<std::size_t>(i)]) break;
-      if (node(i).is_label) continue;
-      if (graph_.name(node(i)) == "aten::tanh") look_behind(i);
+      if (pass_.in_backward[i]) break;
+      if (graph_.node(i).is_label) continue;
+      if (graph_.name(i) == "aten::tanh") look_behind(i);
       note_results(i);
     }
     return std::move(found_);
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   // Of nested ops that give one tensor the outermost made it.
   void note_results(std::int32_t index) {
-    const std::int32_t parent = node(index).parent;
-    for_each_tensor(graph_, graph_.outputs(node(index)), [&](const Tensor& tensor) {
+    const std::int32_t parent = graph_.node(index).parent;
+    for_each_tensor(graph_, graph_.outputs(index), [&](const Tensor& tensor) {
       const auto at = maker_.find(tensor.id);
-      const bool nested = at != maker_.end() && is_below(parent, at->second);
+      const bool nested = at != maker_.end() && graph_.is_inside(parent, at->second);
       if (!nested) maker_[tensor.id] = index;
     });
   }
 
-  bool is_below(std::int32_t index, std::int32_t above) const {
-    while (index > above) index = node(index).parent;
-    return index == above;
-  }
-
   // The op that made the first input; -1: none.
   std::int32_t maker_of_input(std::int32_t index) const {
-    const auto inputs = graph_.inputs(node(index));
+    const auto inputs = graph_.inputs(index);
     if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return -1;
     const auto at = maker_.find(graph_.tensors[inputs[0].index].id);
     return at == maker_.end() ? -1 : at->second;
@@ -52,7 +43,7 @@ class ScoringFinder {
   void look_behind(std::int32_t tanh) {
     std::vector<std::int32_t> ops = {tanh};
     std::int32_t maker = maker_of_input(tanh);
-    if (maker >= 0 && graph_.name(node(maker)) == "aten::layer_norm") {
+    if (maker >= 0 && graph_.name(maker) == "aten::layer_norm") {
       ops.insert(ops.begin(), maker);
       maker = maker_of_input(maker);
     }
@@ -62,14 +53,14 @@ class ScoringFinder {
   }
 
   bool is_broadcast_sum(std::int32_t index) const {
-    const Node& sum = node(index);
+    const Node& sum = graph_.node(index);
     const auto inputs = graph_.inputs(sum), outputs = graph_.outputs(sum);
     if (graph_.name(sum) != "aten::add" || inputs.size() < 2 || outputs.empty()) return false;
     for (const Argument& argument : {inputs[0], inputs[1], outputs[0]}) {
       if (argument.kind != Argument::Kind::kTensor) return false;
     }
     const Tensor &a = graph_.tensors[inputs[0].index], &b = graph_.tensors[inputs[1].index];
-    const auto& producers = pass_.input_producers[static_cast<std::size_t>(index)];
+    const auto& producers = pass_.input_producers[index];
     return a.numel != b.numel && producers.size() >= 2 && producers[0] >= 0 && producers[1] >= 0;
   }
 

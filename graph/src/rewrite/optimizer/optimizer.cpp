@@ -29,7 +29,7 @@ Result<void> check_group(const ExecutionGraph& graph, const ReadGroup& group,
     if (settings.optimizer == Optimizer::kSgd && settings.implementation == Implementation::kLoop) {
       continue;
     }
-    const Tensor& gradient = graph.tensors[static_cast<std::size_t>(update.gradient)];
+    const Tensor& gradient = graph.tensors[update.gradient];
     return fail(ErrorCode::kImpossible,
                 fmt::format("optimizer: expected dense gradients for anything but a loop of SGD, "
                             "found a sparse one of [{}]",
@@ -78,8 +78,7 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const auto step = steps.find(node.parent);
-    inside[i] =
-        step != steps.end() || (node.parent >= 0 && inside[static_cast<std::size_t>(node.parent)]);
+    inside[i] = step != steps.end() || (node.parent >= 0 && inside[node.parent]);
     if (inside[i]) continue;
     const auto index = static_cast<std::int32_t>(i);
     copy.copy(index);

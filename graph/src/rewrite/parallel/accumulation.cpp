@@ -63,19 +63,15 @@ class TrainingPassFinder {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-
   Result<void> find_gradients() {
     std::unordered_set<std::int64_t> ids;
     for (std::int32_t i = step_.begin; i < step_.end; ++i) {
-      if (is_evaluate(node(i))) {
+      if (is_evaluate(graph_.node(i))) {
         if (pass_.first_function < 0) pass_.first_function = i;
         pass_.end = std::max(pass_.end, last_below(graph_, i) + 1);
       }
-      if (!of_parameter_[static_cast<std::size_t>(i)]) continue;
-      const auto kept = kept_gradient(graph_, node(i));
+      if (!of_parameter_[i]) continue;
+      const auto kept = kept_gradient(graph_, graph_.node(i));
       if (!kept) continue;
       const Tensor& tensor = graph_.tensors[*kept];
       if (tensor.dtype == DType::kUnknown) continue;  // undefined
@@ -104,7 +100,7 @@ class TrainingPassFinder {
       return refuse_accumulation(
           fmt::format("expected the backward pass in front of the optimizer, found {} (node {}) "
                       "between its functions",
-                      graph_.name(node(label)), node(label).id));
+                      graph_.name(label), graph_.node(label).id));
     }
     return {};
   }
@@ -116,16 +112,16 @@ class TrainingPassFinder {
     walk_tree(
         graph_, pass_.first_function,
         [&](std::int32_t at) {
-          if (node(at).scope != Scope::kBackward || gradient != 0) return gradient == 0;
-          for_each_tensor(graph_, graph_.inputs(node(at)), [&](const Tensor& tensor) {
+          if (graph_.node(at).scope != Scope::kBackward || gradient != 0) return gradient == 0;
+          for_each_tensor(graph_, graph_.inputs(at), [&](const Tensor& tensor) {
             if (gradient == 0) gradient = tensor.id;
           });
           return false;
         },
         [] {});
     for (std::int32_t i = pass_.first_function; gradient != 0 && i-- > step_.begin;) {
-      if (graph_.name(node(i)) != "aten::ones_like") continue;
-      const auto loss = graph_.inputs(node(i)), made = graph_.outputs(node(i));
+      if (graph_.name(i) != "aten::ones_like") continue;
+      const auto loss = graph_.inputs(i), made = graph_.outputs(i);
       const bool of_tensor = !loss.empty() && loss[0].kind == Kind::kTensor && !made.empty() &&
                              made[0].kind == Kind::kTensor;
       if (of_tensor && graph_.tensors[made[0].index].id == gradient) pass_.first_gradient = i;
@@ -143,11 +139,11 @@ class TrainingPassFinder {
       if (!before.contains(id)) made.insert(id);
     };
     for (std::int32_t i = pass_.begin; i < pass_.end; ++i) {
-      for_each_tensor(graph_, graph_.inputs(node(i)), [&](const Tensor& tensor) {
+      for_each_tensor(graph_, graph_.inputs(i), [&](const Tensor& tensor) {
         read(tensor.id, pass_.tensors, tensors_before);
         read(tensor.storage_id, pass_.storages, storages_before);
       });
-      for_each_tensor(graph_, graph_.outputs(node(i)), [&](const Tensor& tensor) {
+      for_each_tensor(graph_, graph_.outputs(i), [&](const Tensor& tensor) {
         if (tensor.dtype == DType::kUnknown) return;
         make(tensor.id, pass_.tensors, tensors_before);
         if (tensor.storage_id != 0) make(tensor.storage_id, pass_.storages, storages_before);
@@ -200,7 +196,7 @@ class AccumulationWriter {
     for (; next < static_cast<std::int32_t>(source_.nodes.size()); ++next) copy_.copy(next);
     ExecutionGraph made = copy_.finish();
     for (const auto& [position, forward] : forward_parents_) {
-      made.nodes[static_cast<std::size_t>(position)].fw_parent = forward;
+      made.node(position).fw_parent = forward;
     }
     return made;
   }
@@ -208,18 +204,14 @@ class AccumulationWriter {
  private:
   static constexpr std::int64_t kIdsPerPass = 64;
 
-  const Node& node(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
-
   void write_pass(const TrainingPass& step) {
     others_.clear();
     std::int32_t skip_until = step.begin;
     for (std::int32_t i = step.begin; i < step.end; ++i) {
       if (i < skip_until) continue;
-      const bool around = node(i).is_structural || last_below(source_, i) >= step.end;
+      const bool around = source_.node(i).is_structural || last_below(source_, i) >= step.end;
       if (pass_ > 0 && around) continue;
-      if (pass_ > 0 && source_.name(node(i)).starts_with("Optimizer.zero_grad#")) {
+      if (pass_ > 0 && source_.name(i).starts_with("Optimizer.zero_grad#")) {
         skip_until = last_below(source_, i) + 1;
         continue;
       }
@@ -276,7 +268,7 @@ class AccumulationWriter {
 
   // GraphCopy::finish() knows the last copy of each node alone.
   void note_forward_parent(std::int32_t i, std::size_t position) {
-    const std::int64_t forward = node(i).fw_parent;
+    const std::int64_t forward = source_.node(i).fw_parent;
     if (forward == 0) return;
     if (positions_.empty()) {
       for (std::size_t k = 0; k < source_.nodes.size(); ++k) {
@@ -286,13 +278,12 @@ class AccumulationWriter {
     const auto at = positions_.find(forward);
     const std::int32_t to = at == positions_.end() ? -1 : copy_.copied(at->second);
     const auto& nodes = graph_.graph_being_made().nodes;
-    forward_parents_.emplace_back(position, to < 0 ? 0 : nodes[static_cast<std::size_t>(to)].id);
+    forward_parents_.emplace_back(position, to < 0 ? 0 : nodes[to].id);
   }
 
   bool adds_already(std::int32_t accumulate) const {
-    return std::ranges::any_of(source_.children(node(accumulate)), [&](std::int32_t child) {
-      return is_sum(source_.name(node(child)));
-    });
+    return std::ranges::any_of(source_.children(accumulate),
+                               [&](std::int32_t child) { return is_sum(source_.name(child)); });
   }
 
   // Inside the AccumulateGrad that was copied last.
@@ -310,7 +301,7 @@ class AccumulationWriter {
   void divide_loss(std::int32_t ones) {
     copy_.close_beside(ones);
     const ExecutionGraph& made = graph_.graph_being_made();
-    const std::uint32_t loss = source_.inputs(node(ones))[0].index;
+    const std::uint32_t loss = source_.inputs(ones)[0].index;
     const Argument again = argument_of_pass(loss);
     const TensorRef number = wrapped_number(graph_);
     const TensorRef divided = div(graph_, graph_.tensor_of_source(again.index), number,
@@ -323,7 +314,7 @@ class AccumulationWriter {
   void divide_gradient(const TrainingPass& step) {
     copy_.close_beside(step.first_function);
     const ExecutionGraph& made = graph_.graph_being_made();
-    const std::uint32_t ones = source_.outputs(node(step.first_gradient))[0].index;
+    const std::uint32_t ones = source_.outputs(step.first_gradient)[0].index;
     const Argument again = argument_of_pass(ones);
     const TensorRef gradient = graph_.tensor_of_source(again.index);
     graph_.begin_plain(std::string(kEvaluateFunction) + ": DivBackward0");
@@ -360,7 +351,7 @@ class AccumulationWriter {
 Result<void> check_collectives(const ExecutionGraph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;
-    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    const std::string& kind = graph.comm_records[node.comm].collective;
     if (kind == "init" || kind == "end") continue;
     return refuse_accumulation(
         fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
@@ -400,12 +391,11 @@ std::int64_t accumulated_passes(const ExecutionGraph& graph) {
   std::unordered_map<std::int64_t, std::int64_t> times;  // by id of the gradient
   std::int64_t most = 1;
   for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (!of_parameter[at]) continue;
-    const auto kept = kept_gradient(graph, graph.nodes[at]);
+    if (!of_parameter[i]) continue;
+    const auto kept = kept_gradient(graph, graph.nodes[i]);
     if (!kept || graph.tensors[*kept].dtype == DType::kUnknown) continue;
     std::int64_t& passes = times[graph.tensors[*kept].id];
-    passes = adds_to_gradient(graph, graph.nodes[at]) ? passes + 1 : 1;
+    passes = adds_to_gradient(graph, graph.nodes[i]) ? passes + 1 : 1;
     most = std::max(most, passes);
   }
   return most;

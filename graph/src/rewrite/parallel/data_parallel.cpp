@@ -43,10 +43,6 @@ struct Step {
   std::vector<std::int64_t> statistics, counters;  // buffers of batch norms
 };
 
-const Node& at(const ExecutionGraph& graph, std::int32_t index) {
-  return graph.nodes[static_cast<std::size_t>(index)];
-}
-
 bool is_gpu_tensor(const ExecutionGraph& graph, const Argument& argument) {
   return argument.kind == Kind::kTensor && graph.tensors[argument.index].on_gpu();
 }
@@ -59,7 +55,7 @@ class StepFinder {
 
   Result<Step> find() {
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      if (of_parameter_[static_cast<std::size_t>(i)]) {
+      if (of_parameter_[i]) {
         if (auto good = take_gradient(i); !good) return Unexpected{good.error()};
       }
     }
@@ -73,18 +69,18 @@ class StepFinder {
 
  private:
   Result<void> take_gradient(std::int32_t index) {
-    const Node& node = at(graph_, index);
+    const Node& node = graph_.node(index);
     Ready ready{.node = index};
-    if (node.parent >= 0 && graph_.name(at(graph_, node.parent)).ends_with(kAccumulate)) {
+    if (node.parent >= 0 && graph_.name(node.parent).ends_with(kAccumulate)) {
       ready.node = node.parent;
     }
     const auto kept = kept_gradient(graph_, node);
     if (!kept) return {};
     ready.kept = *kept;
     for (std::int32_t child : graph_.children(node)) {
-      ready.accumulates |= graph_.name(at(graph_, child)) == "aten::add_";
+      ready.accumulates |= graph_.name(child) == "aten::add_";
     }
-    const Tensor& gradient = graph_.tensors[static_cast<std::size_t>(ready.kept)];
+    const Tensor& gradient = graph_.tensors[ready.kept];
     if (gradient.storage_id == 0) {
       return fail(
           ErrorCode::kImpossible,
@@ -111,9 +107,9 @@ class StepFinder {
 
   // Callbacks of the engine run when everything else of the backward pass is done.
   void find_last_backward() {
-    const Node& first = at(graph_, step_.ready.front().node);
+    const Node& first = graph_.node(step_.ready.front().node);
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& node = at(graph_, i);
+      const Node& node = graph_.node(i);
       if (node.thread == first.thread && node.parent == first.parent &&
           graph_.name(node).starts_with("autograd::engine::evaluate_function")) {
         step_.last_backward = i;
@@ -129,7 +125,7 @@ class StepFinder {
       if (seen.insert(graph_.tensors[argument.index].id).second) list.push_back(argument.index);
     };
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& node = at(graph_, i);
+      const Node& node = graph_.node(i);
       const auto inputs = graph_.inputs(node);
       if (graph_.name(node) == "aten::batch_norm" && inputs.size() > 4) {
         take(step_.statistics, inputs[3]);
@@ -160,12 +156,12 @@ class StepFinder {
 
   bool is_under_region(const Node& node) const {
     return node.parent >= 0 &&
-           (at(graph_, node.parent).is_label || at(graph_, node.parent).is_structural);
+           (graph_.node(node.parent).is_label || graph_.node(node.parent).is_structural);
   }
 
   // What autocast wraps has its number inside.
   bool is_counted(std::int32_t index) const {
-    const Node& node = at(graph_, index);
+    const Node& node = graph_.node(index);
     if (node.seq_id >= 0) return true;
     const auto children = graph_.children(node);
     return !node.is_label && std::any_of(children.begin(), children.end(),
@@ -174,33 +170,33 @@ class StepFinder {
 
   // The first op that autograd numbers stands in the region of the forward pass.
   void find_model() {
-    const std::int32_t thread = at(graph_, range_.begin).thread;
+    const std::int32_t thread = graph_.node(range_.begin).thread;
     std::int32_t first = -1;
     for (std::int32_t i = range_.begin; i < range_.end && first < 0; ++i) {
-      const Node& node = at(graph_, i);
+      const Node& node = graph_.node(i);
       const bool counted = node.thread == thread && is_under_region(node) && is_counted(i);
       if (counted && opens_model(node) && !in_optimizer(node)) first = i;
     }
     if (first < 0) return;
-    step_.region = at(graph_, first).parent;
+    step_.region = graph_.node(first).parent;
     step_.begin = first;
     step_.end = range_.end;
-    for (std::int32_t child : graph_.children(at(graph_, step_.region))) {
-      if (child <= first || !closes_model(at(graph_, child))) continue;
+    for (std::int32_t child : graph_.children(step_.region)) {
+      if (child <= first || !closes_model(graph_.node(child))) continue;
       step_.end = child;
       break;
     }
     // Whole regions around the forward pass: what stands in front belongs to it.
-    if (graph_.name(at(graph_, step_.region)).find("forward") == std::string_view::npos) return;
-    for (std::int32_t child : graph_.children(at(graph_, step_.region))) {
-      if (child < first && opens_model(at(graph_, child))) {
+    if (graph_.name(step_.region).find("forward") == std::string_view::npos) return;
+    for (std::int32_t child : graph_.children(step_.region)) {
+      if (child < first && opens_model(graph_.node(child))) {
         step_.begin = std::min(step_.begin, child);
       }
     }
   }
 
   bool in_optimizer(const Node& node) const {
-    return graph_.name(at(graph_, node.parent)).starts_with("Optimizer.");
+    return graph_.name(node.parent).starts_with("Optimizer.");
   }
 
   const ExecutionGraph& graph_;
@@ -333,7 +329,7 @@ class Reducer {
         limit > 0 && gradient.bytes() > limit
             ? std::min((gradient.bytes() + limit - 1) / limit, gradient.numel)
             : 1;
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(pieces), gradient.numel / pieces);
+    std::vector<std::int64_t> sizes(pieces, gradient.numel / pieces);
     for (std::size_t i = 0; i < static_cast<std::size_t>(gradient.numel % pieces); ++i) ++sizes[i];
     return sizes;
   }
@@ -366,15 +362,13 @@ class Reducer {
                           static_cast<double>(rewrite_.bucket_cap_bytes))) {
       buckets.emplace_back();
       for (const auto member : bucket) {
-        buckets.back().push_back(members[static_cast<std::size_t>(member)]);
+        buckets.back().push_back(members[member]);
       }
     }
     return buckets;
   }
 
-  const Tensor& tensor(std::int64_t index) const {
-    return copy_.source().tensors[static_cast<std::size_t>(index)];
-  }
+  const Tensor& tensor(std::int64_t index) const { return copy_.source().tensors[index]; }
   TensorRef ref(std::int64_t index) {
     return graph_.tensor_of_source(static_cast<std::uint32_t>(index));
   }
@@ -455,7 +449,7 @@ std::map<std::int64_t, std::uint32_t> parameters_by_gradient(const ExecutionGrap
     if (!step) continue;
     for (const ReadGroup& group : step->groups) {
       for (const ReadUpdate& update : group.updates) {
-        const Tensor& gradient = graph.tensors[static_cast<std::size_t>(update.gradient)];
+        const Tensor& gradient = graph.tensors[update.gradient];
         const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
         parameters[gradient.id] = static_cast<std::uint32_t>(weight);
       }
@@ -487,7 +481,7 @@ class DataParallel {
       }
     }
     for (std::int32_t i = 0; i < node_count(); ++i) {
-      if (copied_[static_cast<std::size_t>(i)]) continue;
+      if (copied_[i]) continue;
       if (const auto step = models_.find(i); step != models_.end()) open_model(*step->second);
       if (const auto gradient = gradients_.find(i); gradient != gradients_.end()) {
         copy_tree(i);
@@ -521,9 +515,9 @@ class DataParallel {
     if (step.begin >= 0) models_[step.begin] = &step;
     // The process group is made before everything else on the thread of the forward pass.
     for (std::int32_t i = 0; i < step.begin && group_behind_ < 0; ++i) {
-      const Node& node = at(source_, i);
+      const Node& node = source_.node(i);
       const bool thread_node =
-          node.is_structural && node.parent <= 0 && node.thread == at(source_, step.begin).thread;
+          node.is_structural && node.parent <= 0 && node.thread == source_.node(step.begin).thread;
       if (thread_node && i > 0) group_behind_ = i;
     }
   }
@@ -558,16 +552,16 @@ class DataParallel {
 
   void copy(std::int32_t i) {
     copy_.copy(i);
-    copied_[static_cast<std::size_t>(i)] = true;
+    copied_[i] = true;
     ExecutionGraph& made = copy_.builder().graph_being_made();
-    reducer_.substitute(made.nodes[static_cast<std::size_t>(copy_.copied(i))]);
-    if (at(source_, i).parent != region_ || i >= model_end_) return;
-    made.nodes[static_cast<std::size_t>(copy_.copied(i))].parent_id = model_;
+    reducer_.substitute(made.node(copy_.copied(i)));
+    if (source_.node(i).parent != region_ || i >= model_end_) return;
+    made.node(copy_.copied(i)).parent_id = model_;
   }
 
   void copy_tree(std::int32_t i) {
     copy(i);
-    for (std::int32_t child : source_.children(at(source_, i))) copy_tree(child);
+    for (std::int32_t child : source_.children(i)) copy_tree(child);
   }
 
   const ExecutionGraph& source_;
@@ -607,8 +601,7 @@ Result<void> check(const ExecutionGraph& graph, const DataParallelRewrite& rewri
   }
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;
-    const std::string& collective =
-        graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    const std::string& collective = graph.comm_records[node.comm].collective;
     if (collective == "init" || collective == "end") continue;
     return fail(
         ErrorCode::kImpossible,

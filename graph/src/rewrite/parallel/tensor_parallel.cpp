@@ -79,8 +79,8 @@ class TensorParallelWriter {
   ExecutionGraph write() {
     bool described = false;
     for (std::int32_t i = 0; i < std::ssize(source_.nodes); ++i) {
-      if (done_[static_cast<std::size_t>(i)]) continue;
-      const Node& node = at(i);
+      if (done_[i]) continue;
+      const Node& node = source_.node(i);
       if (const auto split = ops_.find(i); split != ops_.end()) {
         forward(i, split->second);
       } else if (is_unit_of_backward(i)) {
@@ -100,20 +100,16 @@ class TensorParallelWriter {
   const std::unordered_map<std::int64_t, TokensOf>& received() const { return received_; }
 
  private:
-  const Node& at(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
-
   template <class Kept>
   void note_sequence(std::int32_t index, std::unordered_map<std::int64_t, Kept>& by_sequence,
                      Kept kept) {
-    if (at(index).seq_id >= 0) by_sequence[at(index).seq_id] = kept;
+    if (source_.node(index).seq_id >= 0) by_sequence[source_.node(index).seq_id] = kept;
   }
 
   SplitOp& op_around(std::int32_t index) {
     std::int32_t outer = index;
-    for (std::int32_t i = at(index).parent; i >= 0; i = at(i).parent) {
-      const Node& node = at(i);
+    for (std::int32_t i = source_.node(index).parent; i >= 0; i = source_.node(i).parent) {
+      const Node& node = source_.node(i);
       const bool op = !node.is_label && !node.is_structural && node.scope == Scope::kFunction &&
                       !is_evaluate_function(source_, node) &&
                       !source_.name(node).starts_with("CheckpointFunction");
@@ -125,28 +121,28 @@ class TensorParallelWriter {
 
   // A function that the engine runs, without one that holds a whole layer again.
   bool is_unit_of_backward(std::int32_t index) const {
-    const Node& node = at(index);
-    if (passes_[static_cast<std::size_t>(index)] != PassOfNode::kBackward) return false;
+    const Node& node = source_.node(index);
+    if (passes_[index] != PassOfNode::kBackward) return false;
     if (!is_evaluate_function(source_, node) && node.scope != Scope::kBackward) return false;
     const std::int32_t function = function_of(index);
-    return function < 0 || !source_.name(at(function)).starts_with("CheckpointFunction");
+    return function < 0 || !source_.name(function).starts_with("CheckpointFunction");
   }
 
   std::int32_t function_of(std::int32_t index) const {
-    if (at(index).scope == Scope::kBackward) return index;
-    for (std::int32_t child : source_.children(at(index))) {
-      if (at(child).scope == Scope::kBackward) return child;
+    if (source_.node(index).scope == Scope::kBackward) return index;
+    for (std::int32_t child : source_.children(index)) {
+      if (source_.node(child).scope == Scope::kBackward) return child;
     }
     return -1;
   }
 
   void copy(std::int32_t index) {
     copy_.copy(index);
-    done_[static_cast<std::size_t>(index)] = true;
+    done_[index] = true;
     ExecutionGraph& made = graph_.graph_being_made();
-    places_.apply(made, made.nodes[static_cast<std::size_t>(copy_.copied(index))]);
+    places_.apply(made, made.node(copy_.copied(index)));
     if (gathered_) {
-      for_each_tensor(source_, source_.outputs(at(index)), [&](const Tensor& tensor) {
+      for_each_tensor(source_, source_.outputs(index), [&](const Tensor& tensor) {
         if (gathered_ && tensor.id == gathered_->of) gathered_.reset();
       });
     }
@@ -154,7 +150,7 @@ class TensorParallelWriter {
 
   void copy_tree(std::int32_t index) {
     copy(index);
-    for (std::int32_t child : source_.children(at(index))) copy_tree(child);
+    for (std::int32_t child : source_.children(index)) copy_tree(child);
   }
 
   // The tokens of one rank that an all-gather sends.
@@ -218,7 +214,7 @@ class TensorParallelWriter {
   std::uint32_t input_from_outside(std::int32_t op, std::uint32_t input) const {
     const Tensor& inner = source_.tensors[input];
     std::optional<std::uint32_t> same, alike;
-    for (const Argument& argument : source_.inputs(at(op))) {
+    for (const Argument& argument : source_.inputs(op)) {
       if (argument.kind != Argument::Kind::kTensor) continue;
       const Tensor& outer = source_.tensors[argument.index];
       if (outer.id == inner.id) return argument.index;
@@ -262,13 +258,11 @@ class TensorParallelWriter {
     }
   }
 
-  std::uint32_t indices_of(std::int32_t lookup) const {
-    return source_.inputs(at(lookup))[1].index;
-  }
+  std::uint32_t indices_of(std::int32_t lookup) const { return source_.inputs(lookup)[1].index; }
 
   // Indices [B, S] or [1, S].
   bool looks_up_tokens(std::int32_t lookup) const {
-    const auto inputs = source_.inputs(at(lookup));
+    const auto inputs = source_.inputs(lookup);
     if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) return false;
     const auto sizes = source_.shape(source_.tensors[inputs[1].index]);
     if (sizes.size() != 2) return false;
@@ -295,7 +289,7 @@ class TensorParallelWriter {
   }
 
   std::uint32_t first_output(std::int32_t index) const {
-    const auto outputs = source_.outputs(at(index));
+    const auto outputs = source_.outputs(index);
     PERFMODEL_CHECK(!outputs.empty() && outputs[0].kind == Argument::Kind::kTensor);
     return outputs[0].index;
   }
@@ -318,9 +312,9 @@ class TensorParallelWriter {
 
   void backward(std::int32_t index) {
     const std::int32_t function = function_of(index);
-    const std::string_view name = function >= 0 ? source_.name(at(function)) : std::string_view();
+    const std::string_view name = function >= 0 ? source_.name(function) : std::string_view();
     const bool passes = hands_on(name);
-    const std::int64_t sequence = function >= 0 ? at(function).seq_id : -1;
+    const std::int64_t sequence = function >= 0 ? source_.node(function).seq_id : -1;
     if (function >= 0) resolve(index, function, passes);
     places_.begin_scope();
     if (sequence_parallel_ && function >= 0 && sequence >= 0) gather_for(index, function, sequence);
@@ -334,7 +328,7 @@ class TensorParallelWriter {
   // is, only those wait that owe no residual.
   void resolve(std::int32_t index, std::int32_t function, bool passes) {
     std::vector<std::uint32_t> open;
-    for (const Argument& argument : source_.inputs(at(function))) {
+    for (const Argument& argument : source_.inputs(function)) {
       if (argument.kind != Argument::Kind::kTensor) continue;
       const std::int64_t id = source_.tensors[argument.index].id;
       if (partial_.contains(id) && (!passes || owed_.contains(id))) open.push_back(argument.index);
@@ -358,7 +352,7 @@ class TensorParallelWriter {
   void note_writes() {
     if (!sequence_parallel_) return;
     for (std::int32_t i = 0; i < std::ssize(source_.nodes); ++i) {
-      for_each_tensor(source_, source_.outputs(at(i)),
+      for_each_tensor(source_, source_.outputs(i),
                       [&](const Tensor& tensor) { last_write_[tensor.id] = i; });
     }
   }
@@ -380,7 +374,7 @@ class TensorParallelWriter {
   // The residual's gradient has the tokens of one rank, the partial sum those of all: their sum
   // waits until the partial one is summed over the ranks, with all that is added to it meanwhile.
   bool defers(std::int32_t index) {
-    const Node& node = at(index);
+    const Node& node = source_.node(index);
     if (!sequence_parallel_ || !is_sum(source_.name(node))) return false;
     std::optional<std::uint32_t> partial, complete;
     for (const Argument& argument : source_.inputs(node)) {
@@ -410,8 +404,8 @@ class TensorParallelWriter {
   }
 
   void mark_done(std::int32_t index) {
-    done_[static_cast<std::size_t>(index)] = true;
-    for (std::int32_t child : source_.children(at(index))) mark_done(child);
+    done_[index] = true;
+    for (std::int32_t child : source_.children(index)) mark_done(child);
   }
 
   void add_owed(std::uint32_t summed) {
@@ -441,7 +435,7 @@ class TensorParallelWriter {
       if (part == tokens_of_lookup_.end()) return;
       places_.replace(source_.tensors[indices_of(lookup->second)].id, part->second);
     } else if (rows_by_sequence_.contains(sequence)) {
-      const auto inputs = source_.inputs(at(function));
+      const auto inputs = source_.inputs(function);
       if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
       copy_.close_beside(index);
       const Tensor all = gather(whole(inputs[0].index), inputs[0].index);
@@ -461,13 +455,13 @@ class TensorParallelWriter {
     if (defers(index)) return;
     copy(index);
     note_partial(index, passes);
-    for (std::int32_t child : source_.children(at(index))) copy_backward(child, passes);
+    for (std::int32_t child : source_.children(index)) copy_backward(child, passes);
   }
 
   void note_partial(std::int32_t index, bool passes) {
-    const Node& node = at(index);
+    const Node& node = source_.node(index);
     const std::string_view name = source_.name(node);
-    bool partial = partial_nodes_[static_cast<std::size_t>(index)];
+    bool partial = partial_nodes_[index];
     std::vector<Owed> owed;
     if (!partial && (passes || is_sum(name) || is_view(name))) {
       for_each_tensor(source_, source_.inputs(node), [&](const Tensor& tensor) {
@@ -541,8 +535,7 @@ Result<void> check_tensor_parallel(const ExecutionGraph& graph,
   }
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;
-    const std::string& collective =
-        graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    const std::string& collective = graph.comm_records[node.comm].collective;
     if (collective == "init" || collective == "end") continue;
     return fail(ErrorCode::kImpossible,
                 fmt::format("tensor-parallel: expected a graph without collectives, found {} (node "
@@ -557,7 +550,7 @@ Result<std::vector<TokenShape>> token_shapes(const ExecutionGraph& graph, const 
                                              std::int64_t ranks) {
   std::vector<TokenShape> shapes;
   for (std::int32_t lookup : split.embeddings) {
-    const auto inputs = graph.inputs(graph.nodes[static_cast<std::size_t>(lookup)]);
+    const auto inputs = graph.inputs(lookup);
     if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) continue;
     const auto sizes = graph.shape(graph.tensors[inputs[1].index]);
     if (sizes.size() != 2) continue;

@@ -36,7 +36,7 @@ class RankRules {
       return receive(tracker, index, at->second);
     }
     if (refused_) tracker.refuse(refused_->node, refused_->why);
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     const std::string_view name = graph_.name(node);
     if (name == "aten::embedding_dense_backward" || name == "aten::embedding_backward") {
       return table_gradient(tracker, index);
@@ -120,32 +120,30 @@ class RankRules {
 
   // The op with the sequence number may be a view inside of the lookup.
   const Layout* table_of(Tracker& tracker, std::int32_t index) const {
-    for (std::int32_t i = index; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
-      const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
-      if (is_row_lookup(graph_.name(node))) return input(tracker, node, 0);
-    }
-    return nullptr;
+    const std::int32_t lookup =
+        graph_.find_around(index, [&](std::int32_t i) { return is_row_lookup(graph_.name(i)); });
+    return lookup < 0 ? nullptr : input(tracker, graph_.node(lookup), 0);
   }
 
   void note(std::int32_t index) {
-    if (partial_) (*partial_)[static_cast<std::size_t>(index)] = true;
+    if (partial_) (*partial_)[index] = true;
   }
 
   void note_product(Tracker& tracker, std::int32_t index, const Op& op) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     const Layout* x = input(tracker, node, op.has_addend ? 1 : 0);
     if (x && !x->dims.empty() && x->dims.back().scales()) note(index);
   }
 
   void note_lookup(Tracker& tracker, std::int32_t index) {
-    const Layout* table = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
+    const Layout* table = input(tracker, graph_.node(index), 0);
     if (table && !table->dims.empty() && table->dims[0].scales()) note(index);
   }
 
   // A width that is split into heads is cut between heads, never inside of one.
   void check_heads(Tracker& tracker, std::int32_t index,
                    const std::vector<std::optional<Layout>>& given) {
-    const Layout* x = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
+    const Layout* x = input(tracker, graph_.node(index), 0);
     if (!x || given.empty() || !given[0] || x->dims.empty()) return;
     const Dims& dims = given[0]->dims;
     if (dims.size() <= x->dims.size() || !x->dims.back().scales() || !dims.back().scales()) return;

@@ -25,7 +25,7 @@ std::vector<PassOfNode> passes_of_nodes(const ExecutionGraph& graph) {
       const bool again = node.scope == Scope::kBackward && name.starts_with("CheckpointFunction");
       passes[i] = again ? PassOfNode::kForward : PassOfNode::kBackward;
     } else if (below) {
-      passes[i] = passes[static_cast<std::size_t>(node.parent)];
+      passes[i] = passes[node.parent];
     }
   }
   return passes;
@@ -63,8 +63,8 @@ class SplitWalk {
   void run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      skipped_[i] = node.parent >= 0 && static_cast<std::size_t>(node.parent) < i &&
-                    skipped_[static_cast<std::size_t>(node.parent)];
+      skipped_[i] =
+          node.parent >= 0 && static_cast<std::size_t>(node.parent) < i && skipped_[node.parent];
       if (skipped_[i] || passes_[i] != PassOfNode::kForward || node.is_label) continue;
       visit(static_cast<std::int32_t>(i));
     }
@@ -83,7 +83,7 @@ class SplitWalk {
   // As nn.Linear does, and every product under autocast.
   bool calls_product(const Node& node) const {
     return std::ranges::any_of(graph_.children(node), [&](std::int32_t child) {
-      const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(child)]);
+      const std::string_view name = graph_.name(child);
       const Op* op = find_op(name);
       return op && (op->kind == OpKind::kProduct || name == "aten::matmul");
     });
@@ -126,27 +126,26 @@ class SplitWalk {
   }
 
   void visit(std::int32_t index) {
-    const auto at = static_cast<std::size_t>(index);
-    const Node& node = graph_.nodes[at];
+    const Node& node = graph_.nodes[index];
     const std::string_view name = graph_.name(node);
     const Op* op = find_op(name);
     if (!op) return give(node, joined(node));
     if (name == "aten::_grouped_mm" && experts_ < 0) experts_ = index;
     if (op->kind == OpKind::kView || op->kind == OpKind::kCast) {
-      skipped_[at] = true;
+      skipped_[index] = true;
       view(node, name);
     } else if (is_row_lookup(name)) {
-      skipped_[at] = true;
+      skipped_[index] = true;
       look_up(index);
     } else if (op->kind == OpKind::kProduct && !calls_product(node)) {
-      skipped_[at] = true;
+      skipped_[index] = true;
       multiply(index, *op);
     } else if (is_copy(name) && tensor(node, 1)) {
       give(node, holding(*tensor(node, 1)));
     } else {
       // What stands below an op that computes itself is its memory.
-      skipped_[at] = op->kind != OpKind::kComposite && op->kind != OpKind::kWrapper &&
-                     op->kind != OpKind::kLoss && op->kind != OpKind::kProduct;
+      skipped_[index] = op->kind != OpKind::kComposite && op->kind != OpKind::kWrapper &&
+                        op->kind != OpKind::kLoss && op->kind != OpKind::kProduct;
       check(node, name, *op, index);
     }
   }
@@ -161,7 +160,7 @@ class SplitWalk {
   }
 
   void look_up(std::int32_t index) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     const Tensor* table = tensor(node, 0);
     give(node, {});
     if (!table || table->rank != 2) return;
@@ -172,7 +171,7 @@ class SplitWalk {
 
   // x [M, K] times a weight [K, N].
   void multiply(std::int32_t index, const Op& op) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     const std::size_t first = op.has_addend ? 1 : 0;
     const Tensor *x = tensor(node, first), *weight = tensor(node, first + 1);
     const bool of_linear = graph_.name(node) == "aten::linear";  // weight [N, K]
@@ -334,8 +333,7 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
   }
   if (walk->experts() >= 0) {
     return not_split(fmt::format("expected dense feed-forward layers, found experts ({}, node {})",
-                                 graph.name(graph.nodes[static_cast<std::size_t>(walk->experts())]),
-                                 graph.nodes[static_cast<std::size_t>(walk->experts())].id));
+                                 graph.name(walk->experts()), graph.node(walk->experts()).id));
   }
   TensorSplit split;
   std::unordered_set<std::int64_t> vocabulary;
@@ -354,7 +352,7 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
     if (!walk->heads().contains(i)) continue;
     vocabulary.insert(product.weight);
     if (product.bias != 0) vocabulary.insert(product.bias);
-    const Node& node = graph.nodes[static_cast<std::size_t>(product.node)];
+    const Node& node = graph.node(product.node);
     for_each_tensor(graph, graph.outputs(node), [&](const Tensor& tensor) {
       if (tensor.rank > 0) words.insert(graph.shape(tensor)[tensor.rank - 1u]);
     });

@@ -115,7 +115,7 @@ class Autocast {
     for (const auto& [position, function] : new_functions_) {
       const std::int32_t like = copy_.copied(function);
       if (like < 0) continue;  // the function stands in another one
-      made.nodes[position].fw_parent = made.nodes[static_cast<std::size_t>(like)].fw_parent;
+      made.nodes[position].fw_parent = made.node(like).fw_parent;
     }
     return made;
   }
@@ -127,12 +127,7 @@ class Autocast {
     return pytorch;
   }
 
-  const Node& node(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
-  const BackwardFunction& function(std::int32_t index) const {
-    return pass_.functions[static_cast<std::size_t>(index)];
-  }
+  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[index]; }
   ExecutionGraph& made() { return builder_.graph_being_made(); }
   Shape shape(const Tensor& tensor) const {
     const auto sizes = source_.shape(tensor);
@@ -143,7 +138,7 @@ class Autocast {
     const std::vector<bool> region = autocast_region(source_, pass_, on_gpu_);
     for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
       const Node& n = source_.nodes[i];
-      const std::int32_t above = n.parent < 0 ? -1 : owner_[static_cast<std::size_t>(n.parent)];
+      const std::int32_t above = n.parent < 0 ? -1 : owner_[n.parent];
       if (above >= 0) {
         owner_[i] = above;
       } else if (region[i] && autocast_policy(source_.name(n), on_gpu_) != AutocastPolicy::kKeep) {
@@ -155,13 +150,12 @@ class Autocast {
     fed_.resize(pass_.functions.size());
     arrived_.resize(pass_.functions.size());
     for (std::size_t i = 0; i < pass_.functions.size(); ++i) {
-      function_of_[static_cast<std::size_t>(pass_.functions[i].evaluate)] =
-          static_cast<std::int32_t>(i);
+      function_of_[pass_.functions[i].evaluate] = static_cast<std::int32_t>(i);
     }
     for (const GradientEdge& edge : pass_.edges) {
-      edges_from_[static_cast<std::size_t>(edge.from)].push_back(edge);
-      ++pending_[static_cast<std::size_t>(edge.to)];
-      fed_[static_cast<std::size_t>(edge.to)] = true;
+      edges_from_[edge.from].push_back(edge);
+      ++pending_[edge.to];
+      fed_[edge.to] = true;
       const std::int32_t owner = owner_of(edge.from);
       if (owner >= 0 && function(edge.to).accumulates()) {
         parameter_shapes_[owner].push_back(shape(source_.tensors[edge.tensor]));
@@ -175,7 +169,7 @@ class Autocast {
     std::vector<std::int32_t> roots(source_.nodes.size(), -1);
     for (std::size_t f = 0; f < pass_.functions.size(); ++f) {
       const auto index = static_cast<std::int32_t>(f);
-      if (starts_pass(index)) roots[static_cast<std::size_t>(function(index).function)] = index;
+      if (starts_pass(index)) roots[function(index).function] = index;
     }
     for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
       const Node& n = source_.nodes[i];
@@ -196,19 +190,19 @@ class Autocast {
   // The autocast op whose gradient a function computes, -1: none.
   std::int32_t owner_of(std::int32_t index) const {
     const std::int32_t forward = function(index).forward;
-    return forward < 0 ? -1 : owner_[static_cast<std::size_t>(forward)];
+    return forward < 0 ? -1 : owner_[forward];
   }
 
   void visit(std::int32_t index) {
-    if (done_[static_cast<std::size_t>(index)]) return;
+    if (done_[index]) return;
     update_scale(index);
-    const std::int32_t f = function_of_[static_cast<std::size_t>(index)];
+    const std::int32_t f = function_of_[index];
     if (f >= 0) {
       schedule(f);
-    } else if (node(index).is_label) {
-      if (source_.name(node(index)).starts_with("Optimizer.step")) unscale(index);
+    } else if (source_.node(index).is_label) {
+      if (source_.name(index).starts_with("Optimizer.step")) unscale(index);
       copy_.copy(index);
-      done_[static_cast<std::size_t>(index)] = true;
+      done_[index] = true;
     } else {
       const auto first = scaler_ ? first_gradients_.find(index) : first_gradients_.end();
       if (first == first_gradients_.end()) {
@@ -225,7 +219,7 @@ class Autocast {
   // gradient of the product, which has the highest number.
   void scale_loss(std::int32_t index, std::int32_t root) {
     copy_.close_beside(index);
-    const auto inputs = entries(source_, source_.inputs(node(index)));
+    const auto inputs = entries(source_, source_.inputs(index));
     const Tensor& loss = source_.tensors[inputs.front()];
     const auto last = sequences_.find(function(root).sequence);
     const std::int64_t sequence =
@@ -241,13 +235,12 @@ class Autocast {
   }
 
   void run_scaled_root(std::int32_t root, std::int64_t sequence) {
-    const auto inputs = entries(source_, source_.inputs(node(function(root).function)));
+    const auto inputs = entries(source_, source_.inputs(function(root).function));
     const Tensor& gradient = source_.tensors[inputs.front()];
     begin_function(root, "MulBackward0", changed(gradient), sequence);
     scaler_->scale_gradient(reference(changed(gradient)));
     const Tensor& scaled = made().tensors.back();
-    arrived_[static_cast<std::size_t>(root)][gradient.id] = {scaled.id, scaled.storage_id,
-                                                             scaled.dtype};
+    arrived_[root][gradient.id] = {scaled.id, scaled.storage_id, scaled.dtype};
     builder_.end_op();
     builder_.end_op();
   }
@@ -266,9 +259,7 @@ class Autocast {
   // Behind the optimizer's step, as soon as a node comes that is not in it; -1: no more come.
   void update_scale(std::int32_t index) {
     if (optimizer_ < 0) return;
-    for (std::int32_t i = index; i >= 0; i = node(i).parent) {
-      if (i == optimizer_) return;
-    }
+    if (source_.find_around(index, [&](std::int32_t i) { return i == optimizer_; }) >= 0) return;
     copy_.close_beside(optimizer_);
     scaler_->update();
     optimizer_ = -1;
@@ -276,9 +267,9 @@ class Autocast {
 
   // What an accumulating function kept: the last thing that came out of it.
   void keep_gradient(std::int32_t f) {
-    const auto children = source_.children(node(function(f).function));
+    const auto children = source_.children(function(f).function);
     if (children.empty()) return;
-    const auto outputs = entries(source_, source_.outputs(node(children.back())));
+    const auto outputs = entries(source_, source_.outputs(children.back()));
     if (outputs.empty()) return;
     kept_gradients_.push_back(changed(source_.tensors[outputs.back()]));
   }
@@ -318,11 +309,11 @@ class Autocast {
   }
   void retag_inputs(std::int32_t index, std::size_t position) {
     const Node& copy = made().nodes[position];
-    retag(source_.inputs(node(index)), copy.inputs_begin, copy.inputs_count);
+    retag(source_.inputs(index), copy.inputs_begin, copy.inputs_count);
   }
   void retag_outputs(std::int32_t index, std::size_t position) {
     const Node& copy = made().nodes[position];
-    retag(source_.outputs(node(index)), copy.outputs_begin, copy.outputs_count);
+    retag(source_.outputs(index), copy.outputs_begin, copy.outputs_count);
   }
 
   TensorRef reference(const Tensor& tensor) {
@@ -354,7 +345,7 @@ class Autocast {
 
   // Types of an op's results, where its children do not say better.
   void assign_outputs(std::int32_t index, DType type) {
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     const std::string_view name = source_.name(n);
     const bool first_only =
         name.find("batch_norm") != std::string_view::npos ||
@@ -395,9 +386,9 @@ class Autocast {
   // Ops.
 
   void emit(std::int32_t index, DType around) {
-    done_[static_cast<std::size_t>(index)] = true;
-    const AutocastPolicy policy = owner_[static_cast<std::size_t>(index)] == index
-                                      ? autocast_policy(source_.name(node(index)), on_gpu_)
+    done_[index] = true;
+    const AutocastPolicy policy = owner_[index] == index
+                                      ? autocast_policy(source_.name(index), on_gpu_)
                                       : AutocastPolicy::kKeep;
     if (policy == AutocastPolicy::kKeep) {
       copy_.copy(index);
@@ -416,7 +407,7 @@ class Autocast {
 
   // The node was opened; types of its arguments and results, then all below it.
   void emit_inner(std::int32_t index, DType around, bool fp32_result = false) {
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     const std::size_t position = builder_.innermost();
     retag_inputs(index, position);
     number(index, position);
@@ -435,8 +426,8 @@ class Autocast {
 
   // Forward ops move up by the casts that came before; functions follow them.
   void number(std::int32_t index, std::size_t position) {
-    const Node& n = node(index);
-    if (n.seq_id < 0 || pass_.in_backward[static_cast<std::size_t>(index)]) return;
+    const Node& n = source_.node(index);
+    if (n.seq_id < 0 || pass_.in_backward[index]) return;
     made().nodes[position].seq_id = n.seq_id + shift_;
     sequences_[n.seq_id] = n.seq_id + shift_;
     first_types_[n.seq_id] = first_type(n);
@@ -444,8 +435,8 @@ class Autocast {
   }
 
   void note_outputs(std::int32_t index) {
-    const Node& n = node(index);
-    if (n.seq_id < 0 || pass_.in_backward[static_cast<std::size_t>(index)]) return;
+    const Node& n = source_.node(index);
+    if (n.seq_id < 0 || pass_.in_backward[index]) return;
     auto& types = output_types_[index];
     for_each_tensor(source_, source_.outputs(n), [&](const Tensor& tensor) {
       types.push_back({shape(tensor), resolve(tensor).dtype});
@@ -453,7 +444,8 @@ class Autocast {
   }
 
   Argument* type_argument(std::int32_t index, std::size_t position, std::string_view* name) {
-    const TypeParameter parameter = type_parameter(source_.names.text(node(index).op_schema));
+    const TypeParameter parameter =
+        type_parameter(source_.names.text(source_.node(index).op_schema));
     const Node& copy = made().nodes[position];
     if (parameter.index < 0 || static_cast<std::uint32_t>(parameter.index) >= copy.inputs_count) {
       return nullptr;
@@ -470,10 +462,10 @@ class Autocast {
   // The type that the op above gives to the tensor which `index` allocates for it. An op of mixed
   // types, as a batch norm with half images and fp32 weights, allocates results of both.
   std::optional<DType> type_above(std::int32_t index) const {
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     if (n.parent < 0 || source_.outputs(n).empty()) return std::nullopt;
     const auto made = entries(source_, source_.outputs(n));
-    const auto results = entries(source_, source_.outputs(node(n.parent)));
+    const auto results = entries(source_, source_.outputs(n.parent));
     if (made.size() != 1 || !is_in(results, source_.tensors[made.front()])) return std::nullopt;
     const auto at = state_.find(source_.tensors[made.front()].id);
     return at == state_.end() ? std::nullopt : std::optional(at->second.dtype);
@@ -482,8 +474,8 @@ class Autocast {
   // Type of what an op makes; arguments that name the type follow.
   DType result_type(std::int32_t index, std::size_t position, DType type, DType around,
                     bool fp32_result) {
-    const std::string_view name = source_.name(node(index));
-    if (name.find("batch_norm") != std::string_view::npos) return first_type(node(index));
+    const std::string_view name = source_.name(index);
+    if (name.find("batch_norm") != std::string_view::npos) return first_type(source_.node(index));
     const DType result = type != DType::kUnknown     ? type
                          : around != DType::kUnknown ? around
                                                      : DType::kFloat32;
@@ -528,7 +520,7 @@ class Autocast {
   }
 
   void emit_autocast(std::int32_t index, AutocastPolicy policy, DType around) {
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     copy_.copy(index);
     const std::size_t outer = builder_.innermost();
     retag_inputs(index, outer);
@@ -559,7 +551,7 @@ class Autocast {
       return;
     }
     const std::size_t position = builder_.innermost();
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     retag_inputs(index, position);
     number(index, position);
     result_type(index, position, common_type(n), around, true);
@@ -574,9 +566,9 @@ class Autocast {
     }
     half_to_float_ = softmax && half_ == DType::kFloat16;
     for (std::int32_t child : source_.children(n)) {
-      done_[static_cast<std::size_t>(child)] = true;
+      done_[child] = true;
       copy_.copy(child);
-      emit_inner(child, DType::kUnknown, source_.name(node(child)) == name);
+      emit_inner(child, DType::kUnknown, source_.name(child) == name);
     }
     half_to_float_ = false;
     retag_outputs(index, position);
@@ -591,7 +583,7 @@ class Autocast {
   // Arguments are cast from the last to the first (the order in which compilers evaluate them),
   // those of a list in its order.
   void cast_arguments(std::int32_t index, DType target, Changes& changes) {
-    const auto arguments = source_.inputs(node(index));
+    const auto arguments = source_.inputs(index);
     std::vector<std::size_t> first_entry;
     std::size_t count = 0;
     for (const Argument& argument : arguments) {
@@ -614,7 +606,7 @@ class Autocast {
 
   void cast(std::int32_t owner, const Tensor& tensor, std::size_t position, DType target,
             Changes& changes, Style style) {
-    const auto& producers = pass_.input_producers[static_cast<std::size_t>(owner)];
+    const auto& producers = pass_.input_producers[owner];
     const std::int64_t producer = position < producers.size() ? producers[position] : -1;
     const bool parameter = producer < 0 && take_parameter(owner, shape(tensor), position);
     const auto cached = cached_.find(tensor.id);
@@ -653,8 +645,9 @@ class Autocast {
   // Number that the op, or a cast before it, is about to get.
   std::int64_t sequence_of(std::int32_t owner) const {
     std::int32_t at = owner;
-    while (node(at).seq_id < 0 && node(at).children_count > 0) at = source_.children(node(at))[0];
-    return node(at).seq_id < 0 ? -1 : node(at).seq_id + shift_;
+    while (source_.node(at).seq_id < 0 && source_.node(at).children_count > 0)
+      at = source_.children(at)[0];
+    return source_.node(at).seq_id < 0 ? -1 : source_.node(at).seq_id + shift_;
   }
 
   Now write_cast(const Tensor& tensor, DType target, std::int64_t sequence, Style style) {
@@ -678,7 +671,7 @@ class Autocast {
       run_scaled_root(f, root->second);
     }
     if (function(f).accumulates()) {
-      if (pending_[static_cast<std::size_t>(f)] > 0) {
+      if (pending_[f] > 0) {
         waiting_.push_back(f);
       } else {
         run_function(f);
@@ -694,14 +687,12 @@ class Autocast {
   }
 
   void mark_done(std::int32_t tree) {
-    done_[static_cast<std::size_t>(tree)] = true;
-    for (std::int32_t child : source_.children(node(tree))) mark_done(child);
+    done_[tree] = true;
+    for (std::int32_t child : source_.children(tree)) mark_done(child);
   }
 
   // A function that is handed its gradient by none starts a backward pass.
-  bool starts_pass(std::int32_t f) const {
-    return !function(f).accumulates() && !fed_[static_cast<std::size_t>(f)];
-  }
+  bool starts_pass(std::int32_t f) const { return !function(f).accumulates() && !fed_[f]; }
 
   // Casts that come before number `sequence`; `f`: a function beside which they stand.
   void run_casts(std::int32_t f, std::int64_t sequence) {
@@ -718,7 +709,7 @@ class Autocast {
     const std::int32_t owner = owner_of(f);
     Changes changes;
     if (owner >= 0) changes = changes_of_[owner];
-    for (const auto& [id, now] : arrived_[static_cast<std::size_t>(f)]) changes[id] = now;
+    for (const auto& [id, now] : arrived_[f]) changes[id] = now;
     changes_ = &changes;
     backward_sequence_ = info.sequence;
     if (info.evaluate != info.function) copy_.copy(info.evaluate);
@@ -728,7 +719,7 @@ class Autocast {
     if (const auto at = sequences_.find(info.sequence); at != sequences_.end()) {
       made().nodes[position].seq_id = at->second;
     }
-    for (std::int32_t child : source_.children(node(info.function))) {
+    for (std::int32_t child : source_.children(info.function)) {
       emit(child, DType::kUnknown);
     }
     if (info.accumulates()) keep_gradient(f);
@@ -739,13 +730,13 @@ class Autocast {
   // What stands behind a function: sums over broadcast axes, casts to the type that is expected,
   // sums of gradients.
   void hand_over(std::int32_t f) {
-    const auto& edges = edges_from_[static_cast<std::size_t>(f)];
+    const auto& edges = edges_from_[f];
     const BackwardFunction& info = function(f);
     const auto adds = [&](std::int32_t child) {
       return std::any_of(edges.begin(), edges.end(),
                          [&](const GradientEdge& edge) { return edge.sum == child; });
     };
-    for (std::int32_t child : source_.children(node(info.evaluate))) {
+    for (std::int32_t child : source_.children(info.evaluate)) {
       if (child != info.function && !adds(child)) emit(child, DType::kUnknown);
     }
     for (const GradientEdge& edge : edges) {
@@ -773,7 +764,7 @@ class Autocast {
     Cast& cast = casts_[at];
     if (edge.sum >= 0 && cast.gradient) {  // a cast that was used twice: summed in front of it
       emit(edge.sum, DType::kUnknown);
-      cast.edge.tensor = source_.outputs(node(edge.sum))[0].index;
+      cast.edge.tensor = source_.outputs(edge.sum)[0].index;
     } else {
       cast.edge = edge;
       ready_[cast.sequence] = at;
@@ -791,19 +782,19 @@ class Autocast {
       now = write_cast(changed(gradient), expected, -1, Style::kType);
     }
     arrive(edge, now, [this](std::int32_t sum) { emit(sum, DType::kUnknown); });
-    --pending_[static_cast<std::size_t>(edge.to)];
+    --pending_[edge.to];
   }
 
   // A gradient has come to the function that takes it, or to the sum in front of it.
   void arrive(const GradientEdge& edge, const Now& now,
               const std::function<void(std::int32_t)>& write_sum) {
-    Changes& there = arrived_[static_cast<std::size_t>(edge.to)];
+    Changes& there = arrived_[edge.to];
     there[source_.tensors[edge.tensor].id] = now;
     if (edge.sum < 0) return;
     Changes changes = there;
     Changes* before = std::exchange(changes_, &changes);
     write_sum(edge.sum);
-    const Tensor& sum = source_.tensors[source_.outputs(node(edge.sum))[0].index];
+    const Tensor& sum = source_.tensors[source_.outputs(edge.sum)[0].index];
     there[sum.id] = resolve(sum);
     changes_ = before;
   }
@@ -828,9 +819,9 @@ class Autocast {
     arrive(cast.edge, now, [this](std::int32_t sum) { write_sum_here(sum); });
     builder_.end_op();
     const std::int32_t to = cast.edge.to;
-    pending_[static_cast<std::size_t>(to)] -= cast.edges;
+    pending_[to] -= cast.edges;
     const auto waits = std::find(waiting_.begin(), waiting_.end(), to);
-    if (waits != waiting_.end() && pending_[static_cast<std::size_t>(to)] <= 0) {
+    if (waits != waiting_.end() && pending_[to] <= 0) {
       waiting_.erase(waits);
       run_function(to);
     }
@@ -844,15 +835,15 @@ class Autocast {
     builder_.begin_plain("autograd::engine::evaluate_function: " + name);
     builder_.begin_backward_function(name, {reference(gradient)}, sequence);
     const std::size_t position = builder_.innermost();
-    made().nodes[position].fw_thread = node(beside.function).fw_thread;
+    made().nodes[position].fw_thread = source_.node(beside.function).fw_thread;
     new_functions_.push_back({position, beside.function});
   }
 
   void write_sum_here(std::int32_t index) {
-    builder_.copy_node(node(index));
+    builder_.copy_node(source_.node(index));
     const std::size_t position = builder_.innermost();
     retag_inputs(index, position);
-    assign_outputs(index, common_type(node(index)));
+    assign_outputs(index, common_type(source_.node(index)));
     retag_outputs(index, position);
     builder_.close();
   }
@@ -901,10 +892,8 @@ class Autocast {
 };
 
 bool under_optimizer(const ExecutionGraph& graph, const Node& node) {
-  for (std::int32_t i = node.parent; i >= 0; i = graph.nodes[static_cast<std::size_t>(i)].parent) {
-    if (graph.name(graph.nodes[static_cast<std::size_t>(i)]).starts_with("Optimizer.")) return true;
-  }
-  return false;
+  const auto holds = [&](std::int32_t i) { return graph.name(i).starts_with("Optimizer."); };
+  return graph.find_around(node.parent, holds) >= 0;
 }
 
 }  // namespace
@@ -914,14 +903,13 @@ std::vector<bool> autocast_region(const ExecutionGraph& graph, const BackwardPas
   std::vector<bool> region(graph.nodes.size());
   for (const GraphIteration& step : iterations(graph)) {
     for (std::int32_t i = step.begin; i < step.end; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const Node& node = graph.nodes[at];
-      if (pass.in_backward[at]) break;  // what follows is the optimizer's
+      const Node& node = graph.nodes[i];
+      if (pass.in_backward[i]) break;  // what follows is the optimizer's
       bool here = false;
       for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
         here |= on_gpu ? tensor.on_gpu() : tensor.on_cpu();
       });
-      region[at] = here && !node.is_label && !under_optimizer(graph, node);
+      region[i] = here && !node.is_label && !under_optimizer(graph, node);
     }
   }
   return region;

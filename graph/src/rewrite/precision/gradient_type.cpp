@@ -32,7 +32,7 @@ Unexpected refuse_gradient_type(std::string message) {
 Result<void> check_without_collectives(const ExecutionGraph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;
-    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    const std::string& kind = graph.comm_records[node.comm].collective;
     if (kind == "init" || kind == "end") continue;
     return refuse_gradient_type(
         fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
@@ -81,13 +81,13 @@ class GradientFinder {
 
  private:
   void note_kept(std::int32_t node) {
-    if (!of_parameter_[static_cast<std::size_t>(node)]) return;
-    const auto kept = kept_gradient(graph_, graph_.nodes[static_cast<std::size_t>(node)]);
+    if (!of_parameter_[node]) return;
+    const auto kept = kept_gradient(graph_, graph_.node(node));
     if (kept) keeper_[graph_.tensors[*kept].id] = node;
   }
 
   Result<void> take(const ReadUpdate& update) {
-    const Tensor& gradient = graph_.tensors[static_cast<std::size_t>(update.gradient)];
+    const Tensor& gradient = graph_.tensors[update.gradient];
     if (update.sparse) {
       return refuse_gradient_type("expected dense gradients, found a sparse one");
     }
@@ -103,8 +103,8 @@ class GradientFinder {
           fmt::join(graph_.shape(gradient), ", ")));
     }
     const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
-    found_.accumulated[keeper->second] = {
-        .read = update.gradient, .parameter = graph_.tensors[static_cast<std::size_t>(weight)].id};
+    found_.accumulated[keeper->second] = {.read = update.gradient,
+                                          .parameter = graph_.tensors[weight].id};
     return {};
   }
 
@@ -127,11 +127,10 @@ class GradientWriter {
   Result<ExecutionGraph> run() {
     std::vector<bool> done(graph_.nodes.size());  // with all that stands below
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
-      const auto at = static_cast<std::size_t>(i);
-      done[at] = node.parent >= 0 && done[static_cast<std::size_t>(node.parent)];
-      if (!done[at]) done[at] = write_whole(i);
-      if (done[at]) continue;
+      const Node& node = graph_.node(i);
+      done[i] = node.parent >= 0 && done[node.parent];
+      if (!done[i]) done[i] = write_whole(i);
+      if (done[i]) continue;
       copy_.copy(i);
       read_now(builder_.graph_being_made().nodes.back());
     }
@@ -146,7 +145,7 @@ class GradientWriter {
  private:
   // Trees that change; whether this is one.
   bool write_whole(std::int32_t index) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(index);
     if (graph_.name(node).starts_with("Optimizer.zero_grad#")) {
       copy_.copy_tree(index);
       zero_buffers(index);
@@ -174,8 +173,7 @@ class GradientWriter {
   }
 
   bool is_wider(const RetypedGradient& gradient) const {
-    return size_in_bytes(dtype_) >
-           graph_.tensors[static_cast<std::size_t>(gradient.read)].item_size;
+    return size_in_bytes(dtype_) > graph_.tensors[gradient.read].item_size;
   }
 
   TensorRef source_tensor(std::int64_t index) {
@@ -211,8 +209,7 @@ class GradientWriter {
     }
     now_[gradient.read] = kept;
     const Argument mention = builder_.tensor_argument(kept);
-    by_[graph_.tensors[static_cast<std::size_t>(gradient.read)].id] =
-        builder_.graph_being_made().tensors[mention.index];
+    by_[graph_.tensors[gradient.read].id] = builder_.graph_being_made().tensors[mention.index];
   }
 
   // What scales, clips or checks gradients in front of the optimizer takes those that are kept.

@@ -22,11 +22,11 @@ namespace {
 std::vector<bool> nodes_of_optimizers(const ExecutionGraph& graph) {
   std::vector<bool> inside(graph.nodes.size());
   for (const std::int32_t label : optimizer_steps(graph)) {
-    inside[static_cast<std::size_t>(label)] = true;
+    inside[label] = true;
   }
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const std::int32_t parent = graph.nodes[i].parent;
-    if (parent >= 0 && inside[static_cast<std::size_t>(parent)]) inside[i] = true;
+    if (parent >= 0 && inside[parent]) inside[i] = true;
   }
   return inside;
 }
@@ -67,7 +67,7 @@ ExecutionGraph in_half_type(const ExecutionGraph& graph, DType half,
   ExecutionGraph made = graph;
   const auto lower = [&](const Tensor& tensor) {
     if (tensor.dtype != DType::kFloat32 || !tensor.on_gpu() || stay.contains(tensor.id)) return;
-    Tensor& changed = made.tensors[static_cast<std::size_t>(&tensor - graph.tensors.data())];
+    Tensor& changed = made.tensors[&tensor - graph.tensors.data()];
     changed.dtype = half;
     changed.item_size = 2;
   };
@@ -79,8 +79,8 @@ ExecutionGraph in_half_type(const ExecutionGraph& graph, DType half,
   for (const auto& [label, step] : steps) {
     for (const ReadGroup& group : step.groups) {
       for (const ReadUpdate& update : group.updates) {
-        lower(graph.tensors[static_cast<std::size_t>(update.parameter)]);
-        lower(graph.tensors[static_cast<std::size_t>(update.gradient)]);
+        lower(graph.tensors[update.parameter]);
+        lower(graph.tensors[update.gradient]);
       }
     }
   }
@@ -123,7 +123,7 @@ class MasterStepWriter {
     return graph_.tensor_of_source(static_cast<std::uint32_t>(index));
   }
   TensorRef master_of(std::int64_t index, TensorRef weight) {
-    const std::int64_t id = copy_.source().tensors[static_cast<std::size_t>(index)].id;
+    const std::int64_t id = copy_.source().tensors[index].id;
     const auto found = masters_.find(id);
     if (found != masters_.end()) return found->second;
     const TensorRef made = graph_.new_tensor(DType::kFloat32, graph_.shape(weight));
@@ -201,7 +201,7 @@ Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half)
                           "found fp32 copies",
                           to_string(half)));
         }
-        any |= graph.tensors[static_cast<std::size_t>(update.parameter)].dtype == half;
+        any |= graph.tensors[update.parameter].dtype == half;
         update.first = update.second = update.first_scale = update.second_scale = -1;
       }
     }

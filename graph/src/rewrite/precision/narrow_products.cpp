@@ -97,8 +97,8 @@ class ProductFinder {
   }
   /// The product op of autocast around one that becomes narrow.
   bool is_around_product(std::int32_t index) {
-    return operands_of(graph_.name(node(index))) &&
-           std::ranges::any_of(graph_.children(node(index)),
+    return operands_of(graph_.name(index)) &&
+           std::ranges::any_of(graph_.children(index),
                                [&](std::int32_t child) { return product_at(child) != nullptr; });
   }
   /// The forward product whose gradient a node of the backward pass computes; null: none.
@@ -126,9 +126,6 @@ class ProductFinder {
     Origin left, right;
   };
 
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   const Tensor* tensor(std::span<const Argument> arguments, std::size_t at) const {
     if (at >= arguments.size() || arguments[at].kind != Argument::Kind::kTensor) return nullptr;
     return &graph_.tensors[arguments[at].index];
@@ -143,14 +140,14 @@ class ProductFinder {
   }
 
   void visit(std::int32_t index) {
-    const Node& n = node(index);
+    const Node& n = graph_.node(index);
     if (n.is_label) return;
     const std::string_view name = graph_.name(n);
     const auto inputs = graph_.inputs(n), outputs = graph_.outputs(n);
     if (const auto places = operands_of(name)) {
       const Tensor *left = tensor(inputs, places->left), *right = tensor(inputs, places->right);
       if (left && right && is_written_as_usual(n)) {
-        if (pass_.in_backward[static_cast<std::size_t>(index)]) {
+        if (pass_.in_backward[index]) {
           backward_.push_back({index, {-1, origin(*left), origin(*right)}});
         } else {
           forward_product(index, *left, *right);
@@ -174,7 +171,7 @@ class ProductFinder {
     });
     if (!from || !to || from->id == to->id || is_told_above(index, to->id)) return;
     Origin made = origin(*from);
-    if (turns(graph_, node(index))) {
+    if (turns(graph_, graph_.node(index))) {
       made.turned = !made.turned;
       turned_[to->id] = made;
     } else if (is_conversion(name) && is_wide_half(to->dtype) && made.cast < 0 &&
@@ -187,9 +184,10 @@ class ProductFinder {
 
   // What an op above gives was noted there.
   bool is_told_above(std::int32_t index, std::int64_t id) const {
-    for (std::int32_t i = node(index).parent; i >= 0 && !node(i).is_label; i = node(i).parent) {
+    for (std::int32_t i = graph_.node(index).parent; i >= 0 && !graph_.node(i).is_label;
+         i = graph_.node(i).parent) {
       bool gives = false;
-      for_each_tensor(graph_, graph_.outputs(node(i)),
+      for_each_tensor(graph_, graph_.outputs(i),
                       [&](const Tensor& made) { gives |= made.id == id; });
       if (gives) return true;
     }
@@ -199,7 +197,7 @@ class ProductFinder {
   // Scores of classes (of the head, of a router) need more bits than an activation.
   void follow_probabilities(std::int32_t index, std::string_view name, const Tensor* from,
                             std::span<const Argument> outputs) {
-    if (!from || pass_.in_backward[static_cast<std::size_t>(index)]) return;
+    if (!from || pass_.in_backward[index]) return;
     const auto at = scores_.find(from->id);
     if (at == scores_.end()) return;
     const Op* op = find_op(name);
@@ -236,7 +234,7 @@ class ProductFinder {
   }
 
   void forward_product(std::int32_t index, const Tensor& left, const Tensor& right) {
-    const Node& n = node(index);
+    const Node& n = graph_.node(index);
     const Tensor* out = tensor(graph_.outputs(n), 0);
     if (!left.on_gpu() || !is_wide_half(left.dtype) || !is_wide_half(right.dtype)) return;
     if (under_optimizer(n) || left.rank != 2 || right.rank < 2 || !fits(left, right)) return;
@@ -266,15 +264,13 @@ class ProductFinder {
   // Autocast and dispatch write an op twice: the inner one computes.
   bool hands_on(const Node& n) const {
     return std::ranges::any_of(graph_.children(n), [&](std::int32_t child) {
-      return operands_of(graph_.name(node(child))).has_value();
+      return operands_of(graph_.name(child)).has_value();
     });
   }
 
   bool under_optimizer(const Node& n) const {
-    for (std::int32_t i = n.parent; i >= 0; i = node(i).parent) {
-      if (graph_.name(node(i)).starts_with("Optimizer.")) return true;
-    }
-    return false;
+    const auto holds = [&](std::int32_t i) { return graph_.name(i).starts_with("Optimizer."); };
+    return graph_.find_around(n.parent, holds) >= 0;
   }
 
   // A half copy that others read stays as it is.
@@ -285,7 +281,7 @@ class ProductFinder {
     std::unordered_map<std::int64_t, std::int32_t> copies;  // id of a half copy -> its cast
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
-      const Node& n = node(index);
+      const Node& n = graph_.node(index);
       if (n.is_label) continue;
       const auto inputs = graph_.inputs(n);
       if (casts_.contains(index)) {
@@ -309,10 +305,7 @@ class ProductFinder {
   }
 
   bool is_inside_cast(std::int32_t index, std::int32_t cast) const {
-    for (; index >= 0; index = node(index).parent) {
-      if (index == cast) return true;
-    }
-    return false;
+    return graph_.find_around(index, [&](std::int32_t i) { return i == cast; }) >= 0;
   }
 
   void find_backward() {
@@ -321,13 +314,14 @@ class ProductFinder {
       if (product_at(function.forward)) product_of[function.function] = function.forward;
     }
     for (auto& [index, gradient] : backward_) {
-      std::int32_t around = node(index).parent;
-      while (around >= 0 && !product_of.contains(around)) around = node(around).parent;
+      const std::int32_t around = graph_.find_around(
+          graph_.node(index).parent, [&](std::int32_t i) { return product_of.contains(i); });
       if (around < 0) continue;
       Product& product = *product_at(product_of.at(around));
       gradient.product = product.node;
       const Role left = role_of(product, gradient.left), right = role_of(product, gradient.right);
-      if (left == right || !are_matrices(node(index), gradient.left, gradient.right)) continue;
+      if (left == right || !are_matrices(graph_.node(index), gradient.left, gradient.right))
+        continue;
       if (left != Role::kGradient && right != Role::kGradient) continue;
       Needs& of_left = product.of(left);
       (gradient.left.turned ? of_left.columns : of_left.rows) = true;
@@ -384,16 +378,13 @@ class NarrowWriter {
         narrow_storages_.clear();
         ++step;
       }
-      const std::int32_t parent = node(index).parent;
-      done_[i] = (parent >= 0 && done_[static_cast<std::size_t>(parent)]) || write(index);
+      const std::int32_t parent = source_.node(index).parent;
+      done_[i] = (parent >= 0 && done_[parent]) || write(index);
     }
     return copy_.finish();
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
   ExecutionGraph& made() { return builder_.graph_being_made(); }
 
   // Whether the node was written anew, with all below it.
@@ -421,7 +412,7 @@ class NarrowWriter {
   // A conversion to half becomes one to the narrow type: its number in autograd stays.
   void write_weight_copy(std::int32_t index, Product& product) {
     copy_.close_beside(index);
-    const Tensor half = source_.tensors[source_.outputs(node(index))[0].index];
+    const Tensor half = source_.tensors[source_.outputs(index)[0].index];
     Needs needs = product.of(Role::kWeight);
     needs.rows = true;  // what other ops know as the half copy
     const Copies made_copies =
@@ -431,8 +422,8 @@ class NarrowWriter {
   }
 
   std::int64_t sequence_of(std::int32_t index) const {
-    std::int64_t found = node(index).seq_id;
-    for (std::int32_t child : source_.children(node(index))) {
+    std::int64_t found = source_.node(index).seq_id;
+    for (std::int32_t child : source_.children(index)) {
       found = std::max(found, sequence_of(child));
     }
     return found;
@@ -441,7 +432,7 @@ class NarrowWriter {
   void write_product(std::int32_t index, Product& product, const Origin& left, const Origin& right,
                      bool forward) {
     copy_.close_beside(index);
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     const auto inputs = source_.inputs(n);
     const Role left_role = forward ? Role::kInput : ProductFinder::role_of(product, left);
     const Role right_role = forward ? Role::kWeight : ProductFinder::role_of(product, right);
@@ -604,7 +595,7 @@ class NarrowWriter {
   }
 
   void forget_reused(std::int32_t index) {
-    const Node& n = node(index);
+    const Node& n = source_.node(index);
     if (narrow_storages_.empty() || n.is_label) return;
     for_each_tensor(source_, source_.outputs(n), [&](const Tensor& out) {
       if (!narrow_storages_.contains(out.storage_id)) return;
@@ -625,7 +616,7 @@ class NarrowWriter {
   }
 
   void retag(std::int32_t index) {
-    if (narrow_storages_.empty() || node(index).is_label) return;
+    if (narrow_storages_.empty() || source_.node(index).is_label) return;
     const auto position = builder_.innermost();
     const Node& written = made().nodes[position];
     for (const auto& [begin, count] : {std::pair{written.inputs_begin, written.inputs_count},

@@ -55,7 +55,7 @@ bool has_half_weights(const ExecutionGraph& graph, DType half) {
     for (const ReadGroup& group : step->groups) {
       for (const ReadUpdate& update : group.updates) {
         const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
-        if (graph.tensors[static_cast<std::size_t>(weight)].dtype == half) return true;
+        if (graph.tensors[weight].dtype == half) return true;
       }
     }
   }
@@ -68,7 +68,7 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_ha
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const std::string_view name = graph.name(node);
-    if (node.parent >= 0) depth[i] = depth[static_cast<std::size_t>(node.parent)] + 1;
+    if (node.parent >= 0) depth[i] = depth[node.parent] + 1;
     if (depth[i] > kDeepest) {
       return refuse_precision(
           fmt::format("expected at most {} nodes inside each other, found more at node "
@@ -114,7 +114,7 @@ Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass)
   if (!steps)
     return refuse_precision("expected an Optimizer.step region for the scaler, found none");
   for (const BackwardFunction& function : pass.functions) {
-    const Node& node = graph.nodes[static_cast<std::size_t>(function.function)];
+    const Node& node = graph.node(function.function);
     bool sparse = false;
     for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
       sparse |= tensor.storage_id == 0 && tensor.dtype != DType::kUnknown;

@@ -25,7 +25,7 @@ class CellFinder {
 
   UnfusedCells find() {
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (node(i).parent < 0) walk(i);
+      if (graph_.node(i).parent < 0) walk(i);
     }
     std::ranges::sort(roots_);
     ops_.resize(graph_.nodes.size());
@@ -58,17 +58,14 @@ class CellFinder {
   };
 
   std::int32_t count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
-  const Def& def(DefId id) const { return defs_[static_cast<std::size_t>(id)]; }
+  const Def& def(DefId id) const { return defs_[id]; }
   const Tensor& tensor(DefId id) const { return graph_.tensors[def(id).tensor]; }
-  const OpDefs& op(std::int32_t root) const { return ops_[static_cast<std::size_t>(root)]; }
+  const OpDefs& op(std::int32_t root) const { return ops_[root]; }
 
   void walk(std::int32_t index) {
-    for (const std::int32_t child : children_in_order(graph_, node(index))) {
-      if (pass_.in_backward[static_cast<std::size_t>(child)]) continue;
-      const Node& below = node(child);
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(index))) {
+      if (pass_.in_backward[child]) continue;
+      const Node& below = graph_.node(child);
       const bool container =
           below.is_label || below.is_structural ||
           (below.children_count > 0 && graph_.name(below).find("::") == std::string_view::npos) ||
@@ -84,15 +81,15 @@ class CellFinder {
   }
 
   void define(std::int32_t root) {
-    OpDefs& defs = ops_[static_cast<std::size_t>(root)];
-    visit(graph_.inputs(node(root)), [&](std::uint32_t entry) {
+    OpDefs& defs = ops_[root];
+    visit(graph_.inputs(root), [&](std::uint32_t entry) {
       const std::int64_t id = graph_.tensors[entry].id;
       const auto [at, is_new] = current_.try_emplace(id, static_cast<DefId>(defs_.size()));
       if (is_new) defs_.push_back({.root = -1, .tensor = entry, .readers = {}});
-      defs_[static_cast<std::size_t>(at->second)].readers.push_back(root);
+      defs_[at->second].readers.push_back(root);
       defs.inputs.push_back(at->second);
     });
-    visit(graph_.outputs(node(root)), [&](std::uint32_t entry) {
+    visit(graph_.outputs(root), [&](std::uint32_t entry) {
       const auto made = static_cast<DefId>(defs_.size());
       defs_.push_back({.root = root, .tensor = entry, .readers = {}});
       current_[graph_.tensors[entry].id] = made;
@@ -113,7 +110,7 @@ class CellFinder {
 
   // "mul" for aten::mul and aten::mul_.
   std::string_view name(std::int32_t root) const {
-    std::string_view text = graph_.name(node(root));
+    std::string_view text = graph_.name(root);
     if (const std::size_t colons = text.find("::"); colons != text.npos)
       text = text.substr(colons + 2);
     if (text.ends_with('_')) text.remove_suffix(1);
@@ -143,10 +140,11 @@ class CellFinder {
   void note_broken(std::string_view what, DefId found) {
     if (!broken_.empty() || def(found).root < 0) return;
     const std::int32_t root = def(found).root;
-    const std::string_view of = graph_.name(node(root));
+    const std::string_view of = graph_.name(root);
     const char* variant =
         of.find("layer_norm") != of.npos ? " (layer-normalised cells are not covered)" : "";
-    broken_ = fmt::format("expected {}, found {} (node {}){}", what, of, node(root).id, variant);
+    broken_ =
+        fmt::format("expected {}, found {} (node {}){}", what, of, graph_.node(root).id, variant);
   }
 
   // What the gates are pieces of, and the ops that cut them.
@@ -398,8 +396,8 @@ class CellFinder {
             broken_ = fmt::format(
                 "expected nothing inside of a cell to be read outside, found {} "
                 "(node {}), which reads {} (node {})",
-                graph_.name(node(reader)), node(reader).id, graph_.name(node(inner)),
-                node(inner).id);
+                graph_.name(reader), graph_.node(reader).id, graph_.name(inner),
+                graph_.node(inner).id);
           }
           return false;
         }
@@ -454,12 +452,9 @@ class CellFinder {
       for (const std::int32_t inner : cell.roots) cell_of[inner] = &cell;
     }
     for (std::size_t i = 0; i < pass_.functions.size(); ++i) {
-      for (std::int32_t up = pass_.functions[i].forward; up >= 0; up = node(up).parent) {
-        const auto at = cell_of.find(up);
-        if (at == cell_of.end()) continue;
-        at->second->functions.push_back(i);
-        break;
-      }
+      const std::int32_t root = graph_.find_around(
+          pass_.functions[i].forward, [&](std::int32_t up) { return cell_of.contains(up); });
+      if (root >= 0) cell_of.at(root)->functions.push_back(i);
     }
   }
 

@@ -77,7 +77,7 @@ void copy_all_but(const ExecutionGraph& source, const std::set<std::int32_t>& go
   for (std::size_t i = 0; i < source.nodes.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
     const std::int32_t parent = source.nodes[i].parent;
-    const bool below = parent >= 0 && inside[static_cast<std::size_t>(parent)];
+    const bool below = parent >= 0 && inside[parent];
     inside[i] = below || gone.contains(index);
     if (!inside[i]) {
       copy.copy(index);

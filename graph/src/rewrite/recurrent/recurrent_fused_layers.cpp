@@ -124,7 +124,7 @@ class FusedLayersWriter {
   void collect_numbers(const StackOfLayers& stack) {
     std::set<std::int64_t> numbers;
     const auto take = [&](std::int32_t root) {
-      if (copy_.node(root).seq_id >= 0) numbers.insert(copy_.node(root).seq_id);
+      if (source().node(root).seq_id >= 0) numbers.insert(source().node(root).seq_id);
     };
     for (const LayerOfCells& layer : stack.layers) {
       for (std::size_t step = 0; step < layer.cells.size(); ++step) {
@@ -155,7 +155,7 @@ class FusedLayersWriter {
             .kind = stack.first().kind,
             .activation = stack.first().activation,
             .layers = {}};
-    const TensorRef sequence = tensor(*tensor_at(source().inputs(copy_.node(stack.sequence)), 0));
+    const TensorRef sequence = tensor(*tensor_at(source().inputs(stack.sequence), 0));
     TensorRef x = columns_of(sequence, copy_.input_dimension(stack));
     for (std::size_t layer = 0; layer < stack.layers.size(); ++layer) {
       const bool top = layer + 1 == stack.layers.size();
@@ -179,7 +179,7 @@ class FusedLayersWriter {
   }
 
   TensorRef result_of(const StackOfLayers& stack) {
-    return tensor(*tensor_at(source().outputs(copy_.node(stack.joined)), 0));
+    return tensor(*tensor_at(source().outputs(stack.joined), 0));
   }
 
   // The result is written in place unless its axes stand in another order.
@@ -210,8 +210,7 @@ class FusedLayersWriter {
   // The way back, into a tensor that the graph has.
   void columns_into(TensorRef x, TensorRef made, std::int64_t steps_along) {
     const Shape shape = builder_.shape(made);
-    const std::int64_t steps = shape[static_cast<std::size_t>(steps_along)],
-                       batch = shape[static_cast<std::size_t>(1 - steps_along)];
+    const std::int64_t steps = shape[steps_along], batch = shape[1 - steps_along];
     TensorRef ordered =
         ops_.features_first()
             ? permute(builder_, view(builder_, x, {shape[2], steps, batch}), {1, 2, 0})
@@ -344,7 +343,7 @@ class FusedLayersWriter {
     const WrittenStack& made = written_[index];
     const StackGradients wants = wanted(stack);
     const TensorRef incoming = tensor(*copy_.incoming(stack));
-    begin_function("RecurrentLayersResultBackward", {incoming}, copy_.node(stack.joined).seq_id);
+    begin_function("RecurrentLayersResultBackward", {incoming}, source().node(stack.joined).seq_id);
     TensorRef gradient = columns_of(incoming, copy_.output_dimension(stack));
     end_function();
     for (std::size_t layer = made.layers.size(); layer-- > 0;) {
@@ -388,7 +387,7 @@ class FusedLayersWriter {
       const auto part = [&](TensorRef all) {
         return ops_.columns(all, i * stack.batch, stack.batch);
       };
-      const Step& step = layer.steps[static_cast<std::size_t>(i)];
+      const Step& step = layer.steps[i];
       begin_function(name_of_cell(stack), {gradient}, step.cell_sequence);
       TensorRef own = part(gradient);
       if (of_hidden.exists()) own = add(builder_, own, of_hidden);
@@ -433,7 +432,7 @@ class FusedLayersWriter {
   TensorRef write_cell_backward(const WrittenStack& stack, const WrittenLayer& layer,
                                 std::int64_t i, TensorRef of_hidden, TensorRef of_memory,
                                 TensorRef gates, TensorRef h_gates) {
-    const Step& step = layer.steps[static_cast<std::size_t>(i)];
+    const Step& step = layer.steps[i];
     if (stack.kind == CellKind::kPlain) {
       if (stack.activation == "tanh") {
         builder_.leaf_op("aten::tanh_backward", {of_hidden, step.hidden}, {gates});
@@ -448,8 +447,7 @@ class FusedLayersWriter {
                        {gates, h_gates, through, builder_.undefined(), builder_.undefined()});
       return through;
     }
-    const TensorRef before =
-        i > 0 ? layer.steps[static_cast<std::size_t>(i - 1)].memory : layer.memory;
+    const TensorRef before = i > 0 ? layer.steps[i - 1].memory : layer.memory;
     builder_.leaf_op("aten::_thnn_fused_lstm_cell_backward_impl",
                      {of_hidden, of_memory.exists() ? of_memory : builder_.undefined(), before,
                       step.memory, step.workspace, false},

@@ -45,9 +45,6 @@ class CellFusionWriter {
 
  private:
   const BackwardFunction& at(std::size_t function) const { return pass_.functions[function]; }
-  const Node& node(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
   TensorRef tensor(std::uint32_t entry) { return builder_.tensor_of_source(entry); }
   Value tensor_or_none(const std::optional<std::uint32_t>& entry) {
     return entry ? Value(tensor(*entry)) : Value(kNone);
@@ -57,7 +54,7 @@ class CellFusionWriter {
   // Of the last op that autograd saw; the backward function has the same.
   std::int64_t sequence_of(const UnfusedCell& cell) const {
     std::int64_t last = -1;
-    for (const std::int32_t root : cell.roots) last = std::max(last, node(root).seq_id);
+    for (const std::int32_t root : cell.roots) last = std::max(last, source_.node(root).seq_id);
     return last;
   }
 
@@ -100,17 +97,15 @@ class CellFusionWriter {
   };
 
   std::optional<std::uint32_t> first_output(std::int32_t index) const {
-    for (const Argument& argument : source_.outputs(node(index))) {
+    for (const Argument& argument : source_.outputs(index)) {
       if (argument.kind == Argument::Kind::kTensor) return argument.index;
     }
     return std::nullopt;
   }
 
   bool belongs_to(std::size_t function, std::int32_t root) const {
-    for (std::int32_t up = at(function).forward; up >= 0; up = node(up).parent) {
-      if (up == root) return true;
-    }
-    return false;
+    const auto is_root = [&](std::int32_t up) { return up == root; };
+    return source_.find_around(at(function).forward, is_root) >= 0;
   }
 
   Gradients gradients_of(const UnfusedCell& cell) const {
@@ -128,7 +123,7 @@ class CellFusionWriter {
             summed;
       } else if (numel(edge.tensor) == state_size) {
         if (!found.state && edge.sum >= 0) {
-          for_each_tensor(source_, source_.inputs(node(edge.sum)), [&](const Tensor& one) {
+          for_each_tensor(source_, source_.inputs(edge.sum), [&](const Tensor& one) {
             if (one.id != source_.tensors[edge.tensor].id && !found.came_first) {
               found.came_first = static_cast<std::uint32_t>(&one - source_.tensors.data());
             }
@@ -186,7 +181,7 @@ class CellFusionWriter {
     }
     builder_.end_op();
     if (gradients.sum >= 0) {
-      builder_.leaf_op(std::string(source_.name(node(gradients.sum))) + ".Tensor",
+      builder_.leaf_op(std::string(source_.name(gradients.sum)) + ".Tensor",
                        {tensor(*gradients.came_first), of_state, 1}, {tensor(*gradients.state)});
     }
     builder_.end_op();

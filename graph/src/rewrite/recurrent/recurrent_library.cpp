@@ -55,8 +55,8 @@ class LibraryWriter {
   void forward(std::size_t index) {
     const StackOfLayers& stack = copy_.stacks()[index];
     Call call;
-    call.x = tensor(*tensor_at(source().inputs(copy_.node(stack.sequence)), 0));
-    call.y = tensor(*tensor_at(source().outputs(copy_.node(stack.joined)), 0));
+    call.x = tensor(*tensor_at(source().inputs(stack.sequence), 0));
+    call.y = tensor(*tensor_at(source().outputs(stack.joined), 0));
     const DType dtype = builder_.dtype(call.x);
     const Shape state = builder_.shape(tensor(stack.first().hidden));
     call.states = {std::ssize(stack.layers), state.front(), state.back()};
@@ -85,7 +85,7 @@ class LibraryWriter {
     const TensorRef last_memory =
         lstm(stack) ? builder_.new_tensor(dtype, call.states) : builder_.undefined();
     builder_.leaf_op(name_, inputs, {call.y, last, last_memory, call.reserve, builder_.undefined()},
-                     copy_.node(stack.joined).seq_id);
+                     source().node(stack.joined).seq_id);
     calls_[index] = call;
   }
 
@@ -102,7 +102,7 @@ class LibraryWriter {
     }
     builder_.begin_plain("autograd::engine::evaluate_function: CudnnRnnBackward0");
     builder_.begin_backward_function("CudnnRnnBackward0", {gradient},
-                                     copy_.node(stack.joined).seq_id);
+                                     source().node(stack.joined).seq_id);
     std::vector<Value> inputs = {
         call.x,       call.weights, std::int64_t{4}, builder_.undefined(), call.hx,
         memory(call), call.y,       gradient,        builder_.undefined(), builder_.undefined()};

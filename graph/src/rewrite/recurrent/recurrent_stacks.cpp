@@ -46,13 +46,12 @@ class LayerFinder {
   const std::optional<Error>& left() const { return left_; }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
+  std::int64_t steps_along(std::int32_t index) const {
+    return dimension_of(graph_, graph_.node(index));
   }
-  std::int64_t steps_along(std::int32_t index) const { return dimension_of(graph_, node(index)); }
   std::string named(std::int32_t index) const {
     return index < 0 ? "a tensor from outside"
-                     : fmt::format("{} (node {})", graph_.name(node(index)), node(index).id);
+                     : fmt::format("{} (node {})", graph_.name(index), graph_.node(index).id);
   }
   const ForwardFlow& flow(std::int32_t root) const { return found_.flow.at(root); }
   std::int64_t weight_id(const CellProduct& product) const {
@@ -145,7 +144,7 @@ class LayerFinder {
                       "one sequence or from the layer below, found {}",
                       named(product->input_root)));
     }
-    if (graph_.name(node(sequence)) != "aten::unbind") {
+    if (graph_.name(sequence) != "aten::unbind") {
       return no_layers(fmt::format("expected the steps of a sequence from aten::unbind, found {}",
                                    named(sequence)));
     }
@@ -161,8 +160,8 @@ class LayerFinder {
     if (layer.cells.size() != below.cells.size()) return false;
     for (std::size_t step = 0; step < layer.cells.size(); ++step) {
       std::int32_t from = layer.inputs[step]->input_root;
-      if (from >= 0 && graph_.name(node(from)) == "aten::dropout") {
-        const auto inputs = graph_.inputs(node(from));
+      if (from >= 0 && graph_.name(from) == "aten::dropout") {
+        const auto inputs = graph_.inputs(from);
         dropout = inputs.size() > 1 ? inputs[1].real : 0;
         from = flow(from).input_roots.empty() ? -1 : flow(from).input_roots[0];
       }
@@ -191,8 +190,7 @@ class LayerFinder {
                         named(*outside.begin())));
       }
       if (!top) continue;
-      const bool joins =
-          outside.size() == 1 && graph_.name(node(*outside.begin())) == "aten::stack";
+      const bool joins = outside.size() == 1 && graph_.name(*outside.begin()) == "aten::stack";
       if (!joins) {
         return no_layers(fmt::format(
             "expected the results of all steps to be joined by one aten::stack, found {}",
@@ -206,15 +204,14 @@ class LayerFinder {
   // [T, B, I] or [B, T, I] in, states [B, H], [T, B, H] or [B, T, H] out.
   Result<void> check_shapes(const StackOfLayers& stack) const {
     const auto state = graph_.shape(graph_.tensors[stack.first().hidden]);
-    const auto sequence = tensor_at(graph_.inputs(node(stack.sequence)), 0),
-               result = tensor_at(graph_.outputs(node(stack.joined)), 0);
+    const auto sequence = tensor_at(graph_.inputs(stack.sequence), 0),
+               result = tensor_at(graph_.outputs(stack.joined), 0);
     if (!sequence || !result || state.size() != 2) return odd_shapes(stack);
     const std::int64_t steps = std::ssize(stack.layers.front().cells);
     const auto is_sequence = [&](std::uint32_t entry, std::int64_t steps_along) {
       const auto shape = graph_.shape(graph_.tensors[entry]);
       return shape.size() == 3 && (steps_along == 0 || steps_along == 1) &&
-             shape[static_cast<std::size_t>(steps_along)] == steps &&
-             shape[static_cast<std::size_t>(1 - steps_along)] == state[0];
+             shape[steps_along] == steps && shape[1 - steps_along] == state[0];
     };
     if (!is_sequence(*sequence, steps_along(stack.sequence)) ||
         !is_sequence(*result, steps_along(stack.joined)) ||
@@ -315,7 +312,7 @@ void StackCopy::leave_out(std::size_t index) {
   forward_at_[first] = index;
   for (auto op = found_.flow.rbegin(); op != found_.flow.rend(); ++op) {
     const auto& [root, flow] = *op;
-    const std::string_view name = source_.name(node(root));
+    const std::string_view name = source_.name(root);
     const bool plain = name == "aten::unbind" || name == "aten::zeros" || name == "aten::t" ||
                        name == "aten::zeros_like" || name == "aten::new_zeros";
     const bool unread = std::ranges::all_of(
@@ -330,10 +327,7 @@ bool StackCopy::found_cell(std::int32_t root) const {
 }
 
 std::int32_t StackCopy::gone_above(std::int32_t index) const {
-  for (std::int32_t up = index; up >= 0; up = node(up).parent) {
-    if (gone_.contains(up)) return up;
-  }
-  return -1;
+  return source_.find_around(index, [&](std::int32_t up) { return gone_.contains(up); });
 }
 
 bool StackCopy::belongs_to(const StackOfLayers& stack, std::int32_t root) const {
@@ -361,7 +355,7 @@ Result<void> StackCopy::add_functions(std::size_t index) {
     return no_layers(
         fmt::format("expected steps of a sequence that the layers alone read, found another "
                     "reader of {} (node {})",
-                    source_.name(node(stack.sequence)), node(stack.sequence).id));
+                    source_.name(stack.sequence), source_.node(stack.sequence).id));
   }
   const std::set<std::size_t> own(stack.functions.begin(), stack.functions.end());
   std::size_t last = stack.functions.front();
@@ -392,20 +386,20 @@ Result<void> StackCopy::check_gradients(const StackOfLayers& stack) const {
   const auto odd = [&](std::int32_t of) {
     return no_layers(
         fmt::format("expected a gradient of the sizes of its tensor, found another at {} (node {})",
-                    source_.name(node(of)), node(of).id));
+                    source_.name(of), source_.node(of).id));
   };
   const auto taken = incoming(stack);
   if (!taken) {
     return no_layers(
         fmt::format("expected the gradient of the layers' result, found none at {} (node {})",
-                    source_.name(node(stack.joined)), node(stack.joined).id));
+                    source_.name(stack.joined), source_.node(stack.joined).id));
   }
-  if (!have_one_shape(*taken, tensor_at(source_.outputs(node(stack.joined)), 0))) {
+  if (!have_one_shape(*taken, tensor_at(source_.outputs(stack.joined), 0))) {
     return odd(stack.joined);
   }
   for (const Leaving& one : leaving(stack)) {
     if (one.of == stack.sequence &&
-        !have_one_shape(one.tensor, tensor_at(source_.inputs(node(stack.sequence)), 0))) {
+        !have_one_shape(one.tensor, tensor_at(source_.inputs(stack.sequence), 0))) {
       return odd(one.of);
     }
   }
@@ -413,17 +407,17 @@ Result<void> StackCopy::check_gradients(const StackOfLayers& stack) const {
 }
 
 std::int64_t StackCopy::input_dimension(const StackOfLayers& stack) const {
-  return dimension_of(source_, node(stack.sequence));
+  return dimension_of(source_, source_.node(stack.sequence));
 }
 std::int64_t StackCopy::output_dimension(const StackOfLayers& stack) const {
-  return dimension_of(source_, node(stack.joined));
+  return dimension_of(source_, source_.node(stack.joined));
 }
 
 std::optional<std::uint32_t> StackCopy::incoming(const StackOfLayers& stack) const {
   std::optional<std::uint32_t> gradient;
   for (const std::size_t function : stack.functions) {
     if (gone_above(at(function).forward) != stack.joined) continue;
-    gradient = tensor_at(source_.inputs(node(at(function).function)), 0);
+    gradient = tensor_at(source_.inputs(at(function).function), 0);
   }
   return gradient;
 }
@@ -435,7 +429,7 @@ std::vector<StackCopy::Leaving> StackCopy::leaving(const StackOfLayers& stack) c
     if (edge.from < 0 || !own.contains(static_cast<std::size_t>(edge.from))) continue;
     if (own.contains(static_cast<std::size_t>(edge.to))) continue;
     std::uint32_t taken = edge.tensor;
-    if (edge.sum >= 0) taken = tensor_at(source_.outputs(node(edge.sum)), 0).value_or(taken);
+    if (edge.sum >= 0) taken = tensor_at(source_.outputs(edge.sum), 0).value_or(taken);
     by_taker[edge.to] = {.to = edge.to,
                          .of = gone_above(at(static_cast<std::size_t>(edge.from)).forward),
                          .tensor = taken,

@@ -63,9 +63,6 @@ class StackCopy {
   const ExecutionGraph& source() const { return source_; }
   const std::vector<StackOfLayers>& stacks() const { return stacks_; }
   GraphBuilder& builder() { return builder_; }
-  const Node& node(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
   TensorRef tensor(std::uint32_t entry) { return builder_.tensor_of_source(entry); }
   bool is_gone(std::int32_t root) const { return gone_.contains(root); }
 

@@ -143,7 +143,7 @@ Rule find_rule(std::string_view name) {
 ApplyRule rules_of(const ExecutionGraph& graph) {
   return [&graph, rules = std::vector<std::optional<Rule>>(graph.names.size())](
              Tracker& tracker, std::int32_t index) mutable {
-    const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+    const Node& node = graph.node(index);
     std::optional<Rule>& rule = rules[node.name];
     if (!rule) rule = find_rule(graph.name(node));
     std::vector<std::optional<Layout>> given;

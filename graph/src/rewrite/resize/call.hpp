@@ -16,7 +16,7 @@ class Call {
   Tracker& tracker() { return tracker_; }
   const ExecutionGraph& graph() const { return tracker_.graph(); }
   std::int32_t index() const { return index_; }
-  const Node& node() const { return graph().nodes[static_cast<std::size_t>(index_)]; }
+  const Node& node() const { return graph().node(index_); }
   std::string_view name() const { return graph().name(node()); }
 
   std::size_t size() const { return inputs_.size(); }

@@ -57,7 +57,7 @@ void divide(Call& call) {
   const std::int32_t forward = call.tracker().forward_op(call.index());
   if (forward < 0 || !call.argument(1)) return;
   const ExecutionGraph& graph = call.graph();
-  const Node& op = graph.nodes[static_cast<std::size_t>(forward)];
+  const Node& op = graph.node(forward);
   const std::string_view name = graph.name(op);
   const bool loss = name.find("loss") != name.npos || name.find("entropy") != name.npos;
   if (!loss && name != "aten::mean") return;
@@ -126,7 +126,7 @@ void addmm(Call& call) {
 // Without MKL a CPU multiplies the matrices one by one, through a view of each.
 bool one_by_one(const Call& call) {
   for (std::int32_t child : call.graph().children(call.node())) {
-    const Node& node = call.graph().nodes[static_cast<std::size_t>(child)];
+    const Node& node = call.graph().node(child);
     if (call.graph().name(node) == "aten::select") return true;
   }
   return false;

@@ -64,12 +64,12 @@ std::optional<Dim> beside(Call& call, std::int64_t size) {
   Beside search{.size = size, .tracker = call.tracker()};
   std::int32_t at = call.node().parent;
   for (int level = 0; level < 3 && at >= 0; ++level) {
-    const Node& parent = graph.nodes[static_cast<std::size_t>(at)];
+    const Node& parent = graph.node(at);
     if (parent.is_label) break;
     search.look(graph.inputs(parent));
     for (std::int32_t child : graph.children(parent)) {
       if (child >= call.index()) break;
-      const Node& sibling = graph.nodes[static_cast<std::size_t>(child)];
+      const Node& sibling = graph.node(child);
       search.look(graph.inputs(sibling));
       search.look(graph.outputs(sibling));
     }
@@ -91,7 +91,7 @@ bool recurrent_memory(Call& call) {
   const ExecutionGraph& graph = call.graph();
   if (call.node().parent < 0 || call.out_count() != 1 || call.out_shape(0).size() != 1)
     return false;
-  const Node& op = graph.nodes[static_cast<std::size_t>(call.node().parent)];
+  const Node& op = graph.node(call.node().parent);
   const auto inputs = graph.inputs(op);
   if (!graph.name(op).starts_with("aten::_cudnn_rnn") || inputs.empty() ||
       inputs[0].kind != Argument::Kind::kTensor || call.out(0).dtype != DType::kUInt8) {
@@ -111,7 +111,7 @@ bool product_workspace(Call& call) {
   if (call.node().parent < 0 || call.out_count() != 1 || call.out(0).dtype != DType::kUInt8) {
     return false;
   }
-  const Node& op = graph.nodes[static_cast<std::size_t>(call.node().parent)];
+  const Node& op = graph.node(call.node().parent);
   const Op* product = find_op(graph.name(op));
   if (!product || !product->has_addend) return false;
   call.give(0, Dims{constant(call.out(0).numel)});
@@ -177,7 +177,7 @@ Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
   if (const auto promise = tracker.promised_shape(sizes)) return *promise;
   const ExecutionGraph& graph = tracker.graph();
   if (const std::int32_t forward = tracker.forward_op(call.index()); forward >= 0) {
-    const Node& op = graph.nodes[static_cast<std::size_t>(forward)];
+    const Node& op = graph.node(forward);
     if (auto dims = whole_shape(tracker, graph.inputs(op), sizes)) return *dims;
     if (auto dims = whole_shape(tracker, graph.outputs(op), sizes)) return *dims;
   }

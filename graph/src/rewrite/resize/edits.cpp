@@ -10,7 +10,7 @@ void renew_splits(ExecutionGraph& graph, const Node& node) {
   const auto name = std::find_if(inputs.begin(), inputs.end(), [](const Argument& argument) {
     return argument.kind == Argument::Kind::kString;
   });
-  CommRecord& record = graph.comm_records[static_cast<std::size_t>(node.comm)];
+  CommRecord& record = graph.comm_records[node.comm];
   std::vector<std::int64_t>* splits[] = {&record.in_splits, &record.out_splits};
   auto at = name == inputs.end() ? name : name + 1;
   for (std::vector<std::int64_t>* list : splits) {

@@ -90,7 +90,7 @@ Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<Externa
     if (external == externals.end()) {
       return refuse("the id of a tensor that comes from outside of the graph and is no parameter");
     }
-    auto& dims = seeds.dims[static_cast<std::size_t>(external - externals.begin())];
+    auto& dims = seeds.dims[external - externals.begin()];
     const auto dim = static_cast<std::size_t>(input.dim);
     if (input.dim < 0 || dim >= dims.size()) {
       return refuse(fmt::format("a dimension of its {}", dims.size()));
@@ -131,7 +131,7 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
       if (is_index(tensor) != integers) continue;
       const int at = place(tensor, time_first, symbol);
       if (at < 0) continue;
-      const std::int64_t size = graph.shape(tensor)[static_cast<std::size_t>(at)];
+      const std::int64_t size = graph.shape(tensor)[at];
       ++votes[size];
       if (!like_a_parameter(external)) ++unlike[size];
     }
@@ -164,13 +164,12 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
       const bool eligible = is_input(external) && (!any_from_host || external.from_host ||
                                                    (seeds.was > 1 && sizes.size() == 2));
       const auto has = [&](int d) {
-        return d >= 0 && static_cast<std::size_t>(d) < sizes.size() &&
-               sizes[static_cast<std::size_t>(d)] == seeds.was;
+        return d >= 0 && static_cast<std::size_t>(d) < sizes.size() && sizes[d] == seeds.was;
       };
       int at = place(tensor, time_first, symbol);
       if (anywhere && sizes.size() >= 2) at = has(0) ? 0 : 1;
       if (!eligible || !has(at)) continue;
-      seeds.dims.back()[static_cast<std::size_t>(at)] = true;
+      seeds.dims.back()[at] = true;
       found = true;
     }
   }

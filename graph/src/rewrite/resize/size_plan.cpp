@@ -75,7 +75,7 @@ void SizePlan::Recorded::write(const resize::Recording& recording,
       resize::renew_splits(copy, graph.nodes[node]);
       continue;
     }
-    const auto record = static_cast<std::size_t>(graph.nodes[node].comm);
+    const auto record = graph.nodes[node].comm;
     copy.comm_records[record].in_splits = graph.comm_records[record].in_splits;
     copy.comm_records[record].out_splits = graph.comm_records[record].out_splits;
   }

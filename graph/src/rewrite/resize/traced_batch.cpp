@@ -70,7 +70,7 @@ std::vector<Zone> zones_of(const ExecutionGraph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const std::string_view name = graph.name(node);
-    if (node.parent >= 0) zones[i] = zones[static_cast<std::size_t>(node.parent)];
+    if (node.parent >= 0) zones[i] = zones[node.parent];
     if (is_optimizer_label(name)) zones[i] = Zone::kOptimizer;
     if (zones[i] == Zone::kForward && node.scope == Scope::kBackward) zones[i] = Zone::kBackward;
     if (zones[i] != Zone::kOptimizer && is_about_parameters(name)) zones[i] = Zone::kParameters;
@@ -210,7 +210,7 @@ class Growth {
       : graph_(graph), zones_(zones), known_(known), products_(graph.nodes.size()) {
     for (const Node& node : graph.nodes) {
       if (node.parent >= 0 && takes_two_matrices(node)) {
-        ++products_[static_cast<std::size_t>(node.parent)].in_all;
+        ++products_[node.parent].in_all;
       }
     }
   }
@@ -284,7 +284,7 @@ class Growth {
     const bool of_weights = known_.is_parameter(shape(a)) && known_.is_batched(n);
     const bool gives_weights = known_.is_parameter(product) && known_.is_batched(k);
     const int readings = by_weights + of_weights + gives_weights;
-    Products& siblings = products_[static_cast<std::size_t>(std::max(0, node.parent))];
+    Products& siblings = products_[std::max(0, node.parent)];
     const bool last = ++siblings.seen == siblings.in_all;
     bool sums = gives_weights;
     if (readings > 1) {
@@ -321,9 +321,7 @@ class Growth {
       return takes_indices(op) || op->kind == OpKind::kLoss || !is_floating_point(tensor.dtype) ||
              (computes && !has_matrix(node));
     }
-    const Op* parent =
-        node.parent < 0 ? nullptr
-                        : find_op(graph_.name(graph_.nodes[static_cast<std::size_t>(node.parent)]));
+    const Op* parent = node.parent < 0 ? nullptr : find_op(graph_.name(node.parent));
     const bool casts = op->converts || (parent && parent->converts);
     return !casts && op->kind != OpKind::kView && op->kind != OpKind::kConvolution;
   }

@@ -35,7 +35,7 @@ std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
   for (std::size_t i = last.size(); i-- > 0;) {
     const std::int32_t parent = graph.nodes[i].parent;
     if (parent >= 0 && static_cast<std::size_t>(parent) < i) {
-      auto& of_parent = last[static_cast<std::size_t>(parent)];
+      auto& of_parent = last[parent];
       of_parent = std::max(of_parent, last[i]);
     }
   }
@@ -65,14 +65,14 @@ Number Tracker::now(const Dim& dim) const {
 
 bool Tracker::fill(const Dim& dim, int power, std::int64_t offset) {
   if (dim.hole < 0 || power == 0) return false;
-  Hole& hole = holes_[static_cast<std::size_t>(dim.hole)];
+  Hole& hole = holes_[dim.hole];
   if (hole.filled) return false;
   hole.filled = true;
   hole.power = power;
   hole.offset = dim.size - dim.hole_add == hole.size ? offset - dim.hole_add : 0;
   filled_ = true;
   if (hole.like >= 0) {
-    Dim other{.size = holes_[static_cast<std::size_t>(hole.like)].size, .hole = hole.like};
+    Dim other{.size = holes_[hole.like].size, .hole = hole.like};
     fill(other, power, 0);
   }
   return true;
@@ -98,7 +98,7 @@ void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
 Dim Tracker::open(std::uint64_t key, std::int64_t size, std::int32_t like) {
   const auto [at, inserted] = hole_keys_.try_emplace(key, static_cast<std::int32_t>(holes_.size()));
   if (inserted) holes_.push_back({.size = size, .like = like, .key = key});
-  const Hole& hole = holes_[static_cast<std::size_t>(at->second)];
+  const Hole& hole = holes_[at->second];
   Dim dim{.size = size};
   if (hole.filled) {
     dim.power = hole.power;
@@ -159,15 +159,12 @@ Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
 
 // Gradients and what optimizers and collectives keep are no inputs.
 bool Tracker::after_forward(std::int32_t node) const {
-  for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
-    const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
-    const std::string_view name = graph_.name(at);
-    if (at.scope == Scope::kBackward || name.starts_with("autograd::engine") ||
-        name.starts_with("Optimizer.") || name.starts_with("torch.distributed")) {
-      return true;
-    }
-  }
-  return false;
+  const auto holds = [&](std::int32_t i) {
+    const std::string_view name = graph_.name(i);
+    return graph_.node(i).scope == Scope::kBackward || name.starts_with("autograd::engine") ||
+           name.starts_with("Optimizer.") || name.starts_with("torch.distributed");
+  };
+  return graph_.find_around(node, holds) >= 0;
 }
 
 Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reader) {
@@ -256,26 +253,23 @@ void Tracker::set_real(const Argument& argument, const Real& value) {
 
 void Tracker::refuse(std::int32_t node, std::string why) {
   if (refused_) return;
-  const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+  const Node& at = graph_.node(node);
   refused_ = Error{.code = ErrorCode::kImpossible,
                    .message = fmt::format("{} (node {}): {}", graph_.name(at), at.id, why)};
 }
 
 void Tracker::note_time_first(const Dim& steps) {
   if (steps.hole < 0) return;
-  const std::uint64_t key = holes_[static_cast<std::size_t>(steps.hole)].key;
+  const std::uint64_t key = holes_[steps.hole].key;
   const bool first_of_input = key >= kExternalKey && ((key - kExternalKey) & kDimMask) == 0;
   if (!first_of_input) return;
-  externals_[static_cast<std::size_t>((key - kExternalKey) >> kDimBits)].time_first = true;
+  externals_[(key - kExternalKey) >> kDimBits].time_first = true;
 }
 
 std::int32_t Tracker::forward_op(std::int32_t node) const {
-  for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
-    if (graph_.nodes[static_cast<std::size_t>(i)].scope == Scope::kBackward) {
-      return partners_[static_cast<std::size_t>(i)];
-    }
-  }
-  return -1;
+  const std::int32_t function = graph_.find_around(
+      node, [&](std::int32_t i) { return graph_.node(i).scope == Scope::kBackward; });
+  return function < 0 ? -1 : partners_[function];
 }
 
 template <class Visit>
@@ -291,7 +285,7 @@ void Tracker::note_state(const Node& node) {
   const std::string_view name = graph_.name(node);
   const auto external_of = [&](std::uint32_t tensor) -> External* {
     const std::int32_t external = of_tensor_[tensor]->layout.external;
-    return external < 0 ? nullptr : &externals_[static_cast<std::size_t>(external)];
+    return external < 0 ? nullptr : &externals_[external];
   };
   if (writes_in_place(name) && !inputs.empty()) {
     each_tensor(inputs.first(1), [&](std::uint32_t tensor) {
@@ -316,13 +310,13 @@ void Tracker::note_state(const Node& node) {
 }
 
 void Tracker::enter(std::int32_t index) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
     if (read(tensor, index).layout.squeezed && !gives_strides(graph_.name(node))) {
       refuse(index, "it reads what a squeeze makes, whose rank would change");
     }
   });
-  entered_[static_cast<std::size_t>(index)] = clock_;
+  entered_[index] = clock_;
   if (node.is_label) return;
   if (seeds_.dims.empty()) note_state(node);
   if (node.inputs_count == 0 && node.outputs_count == 0) return;
@@ -348,7 +342,7 @@ void Tracker::enter(std::int32_t index) {
 }
 
 void Tracker::leave(std::int32_t index, const std::vector<std::optional<Layout>>& given) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& node = graph_.node(index);
   if (node.outputs_count == 0) return;
   std::vector<std::int64_t> input_ids;
   bool scales = false;
@@ -363,7 +357,7 @@ void Tracker::leave(std::int32_t index, const std::vector<std::optional<Layout>>
     ++k;
     const auto at = by_id_.find(out.id);
     Version* version = at == by_id_.end() ? nullptr : at->second;
-    const bool below = version && version->written > entered_[static_cast<std::size_t>(index)];
+    const bool below = version && version->written > entered_[index];
     const bool input = std::find(input_ids.begin(), input_ids.end(), out.id) != input_ids.end();
     if (version && (below || input) && same_shape(out, version->layout)) {
       if (layout && layout->non_zeros) version->layout.non_zeros = layout->non_zeros;
@@ -371,7 +365,7 @@ void Tracker::leave(std::int32_t index, const std::vector<std::optional<Layout>>
       version = &define(out, *layout);
     } else {
       Version* stored = out.storage_id != 0 && node.children_count > 0 ? find(out) : nullptr;
-      if (stored && stored->written > entered_[static_cast<std::size_t>(index)]) {
+      if (stored && stored->written > entered_[index]) {
         version = &define(out, stored->layout);
       } else {
         Dims dims;
@@ -406,7 +400,7 @@ void Tracker::pass() {
     while (!open_.empty()) {
       // Threads interleave: what ends here need not be the innermost.
       const auto done = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) {
-        return last_below_[static_cast<std::size_t>(open.node)] <= static_cast<std::int32_t>(i);
+        return last_below_[open.node] <= static_cast<std::int32_t>(i);
       });
       if (done == open_.rend()) break;
       const Open ended = std::move(*done);

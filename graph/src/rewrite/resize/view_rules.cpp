@@ -454,10 +454,9 @@ std::vector<Integer> viewed_strides(const std::vector<Integer>& sizes,
     const auto at = static_cast<std::size_t>(d);
     tensor_numel *= sizes[at];
     if (d == 0 || (sizes[at - 1] != 1 && strides[at - 1] != tensor_numel * chunk)) {
-      while (view_d >= 0 &&
-             (view_numel < tensor_numel || wanted[static_cast<std::size_t>(view_d)] == 1)) {
-        made[static_cast<std::size_t>(view_d)] = view_numel * chunk;
-        view_numel *= wanted[static_cast<std::size_t>(view_d--)];
+      while (view_d >= 0 && (view_numel < tensor_numel || wanted[view_d] == 1)) {
+        made[view_d] = view_numel * chunk;
+        view_numel *= wanted[view_d--];
       }
       if (view_numel != tensor_numel) return {};
       if (d > 0) {

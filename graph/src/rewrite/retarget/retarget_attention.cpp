@@ -14,7 +14,7 @@ void attention(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
-  const std::int64_t sequence = rewrite.node(node).seq_id;
+  const std::int64_t sequence = rewrite.source().node(node).seq_id;
   Retargeter::Attention kept;
   for (TensorRef* number : {&kept.seed, &kept.offset}) {
     *number = graph.new_tensor(DType::kInt64, {});
@@ -32,8 +32,9 @@ void attention(Retargeter& rewrite, std::int32_t node) {
 
 // (gradient, query, key, value, out, logsumexp, dropout, causal, mask, scale)
 void attention_backward(Retargeter& rewrite, std::int32_t node) {
-  const std::int32_t function = rewrite.node(node).parent;
-  const auto kept = rewrite.attentions.find(function < 0 ? -1 : rewrite.node(function).seq_id);
+  const std::int32_t function = rewrite.source().node(node).parent;
+  const auto kept =
+      rewrite.attentions.find(function < 0 ? -1 : rewrite.source().node(function).seq_id);
   if (kept == rewrite.attentions.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);

@@ -89,7 +89,7 @@ void convolution(Retargeter& rewrite, std::int32_t node) {
 
 // mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
 void mkldnn_convolution(Retargeter& rewrite, std::int32_t node) {
-  const std::int32_t outer = rewrite.node(node).parent;
+  const std::int32_t outer = rewrite.source().node(node).parent;
   if (outer < 0) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
@@ -109,7 +109,7 @@ void convolution_backward(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   rewrite.leave_out_children(node);
   GraphBuilder& graph = rewrite.graph();
-  const auto inputs = rewrite.source().inputs(rewrite.node(node));
+  const auto inputs = rewrite.source().inputs(node);
   if (inputs.size() < 11 || inputs[10].kind != Argument::Kind::kList) return;
   const auto mask = rewrite.source().elements(inputs[10]);
   const TensorRef gradient = rewrite.input_tensor(node, 0);

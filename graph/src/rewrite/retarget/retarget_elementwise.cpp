@@ -44,7 +44,7 @@ void dropout(Retargeter& rewrite, std::int32_t node) {
   const std::int32_t product = rewrite.child(node, "aten::mul");
   if (product < 0) return;  // nothing is dropped, or in place: the same ops on both devices
   rewrite.leave_out_children(node);
-  const std::int64_t sequence = rewrite.node(node).seq_id;
+  const std::int64_t sequence = rewrite.source().node(node).seq_id;
   const double probability = rewrite.real(node, 1);
   const Retargeter::Start start = rewrite.start();
   const Dropped dropped =
@@ -56,10 +56,10 @@ void dropout(Retargeter& rewrite, std::int32_t node) {
 
 // The product with the mask of a dropout becomes its backward op.
 void multiply(Retargeter& rewrite, std::int32_t node) {
-  const std::int32_t function = rewrite.node(node).parent;
-  const auto dropped = function < 0 || rewrite.node(function).scope != Scope::kBackward
+  const std::int32_t function = rewrite.source().node(node).parent;
+  const auto dropped = function < 0 || rewrite.source().node(function).scope != Scope::kBackward
                            ? rewrite.dropouts.end()
-                           : rewrite.dropouts.find(rewrite.node(function).seq_id);
+                           : rewrite.dropouts.find(rewrite.source().node(function).seq_id);
   if (dropped == rewrite.dropouts.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);

@@ -73,7 +73,7 @@ void embedding_bag(Retargeter& rewrite, std::int32_t node) {
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   if (outer) graph.end_op(outputs);
-  rewrite.bags[rewrite.node(inner).seq_id] = bag;
+  rewrite.bags[rewrite.source().node(inner).seq_id] = bag;
 }
 
 // Whether a matrix of gradients, a list of indices and one of the bags' starts are given.
@@ -91,8 +91,8 @@ bool has_bags(Retargeter& rewrite, std::int32_t node) {
 // scale by frequency, mode, sparse, per_sample_weights, padding)
 void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
   constexpr std::size_t kRows = 6, kScale = 7, kMode = 8, kSparse = 9, kWeights = 10, kPadding = 11;
-  const std::int32_t function = rewrite.node(node).parent;
-  const auto found = rewrite.bags.find(function < 0 ? -1 : rewrite.node(function).seq_id);
+  const std::int32_t function = rewrite.source().node(node).parent;
+  const auto found = rewrite.bags.find(function < 0 ? -1 : rewrite.source().node(function).seq_id);
   if (found == rewrite.bags.end() || !has_bags(rewrite, node)) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);

@@ -9,7 +9,7 @@ using Kind = Argument::Kind;
 
 // What the op asks the types of its results with: the first number, also of a list of numbers.
 const Argument* first_number(const Retargeter& rewrite, std::int32_t node) {
-  for (const Argument& argument : rewrite.source().inputs(rewrite.node(node))) {
+  for (const Argument& argument : rewrite.source().inputs(node)) {
     if (argument.kind == Kind::kInt || argument.kind == Kind::kDouble) return &argument;
     if (argument.kind != Kind::kList) continue;
     const auto elements = rewrite.source().elements(argument);
@@ -32,11 +32,10 @@ std::vector<const Argument*> tensors_of(const ExecutionGraph& graph,
 
 // Lists with numbers that are tensors are walked one by one on a GPU too.
 bool holds_numbers(const Retargeter& rewrite, std::int32_t node) {
-  for (const Argument& argument : rewrite.source().inputs(rewrite.node(node))) {
+  for (const Argument& argument : rewrite.source().inputs(node)) {
     if (argument.kind == Kind::kTensor) return true;
   }
-  for (const Argument* tensor :
-       tensors_of(rewrite.source(), rewrite.source().inputs(rewrite.node(node)))) {
+  for (const Argument* tensor : tensors_of(rewrite.source(), rewrite.source().inputs(node))) {
     if (rewrite.source().tensors[tensor->index].rank == 0) return true;
   }
   return false;
@@ -51,7 +50,7 @@ void foreach_op(Retargeter& rewrite, std::int32_t node) {
   GraphBuilder& graph = rewrite.graph();
   const bool asks = rewrite.name(node) != "aten::_foreach_lerp_";
   const Argument* number = first_number(rewrite, node);
-  const auto inputs = rewrite.source().inputs(rewrite.node(node));
+  const auto inputs = rewrite.source().inputs(node);
   if (asks && number != nullptr && !inputs.empty()) {
     for (const Argument* x : tensors_of(rewrite.source(), inputs.first(1))) {
       const TensorRef tensor = rewrite.tensor(*x);
@@ -59,8 +58,7 @@ void foreach_op(Retargeter& rewrite, std::int32_t node) {
                     {scalar_type_code(graph.dtype(tensor))});
     }
   }
-  for (const Argument* made :
-       tensors_of(rewrite.source(), rewrite.source().outputs(rewrite.node(node)))) {
+  for (const Argument* made : tensors_of(rewrite.source(), rewrite.source().outputs(node))) {
     const TensorRef tensor = rewrite.tensor(*made);
     allocate_strided(graph, tensor, contiguous_strides(graph.shape(tensor)));
   }

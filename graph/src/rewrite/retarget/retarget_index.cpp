@@ -9,7 +9,7 @@ namespace {
 // _index_put_impl_(x, indices, values, accumulate, unsafe): a CPU walks the indices, a GPU that
 // adds up sorts them.
 void index_put(Retargeter& rewrite, std::int32_t node) {
-  const auto inputs = rewrite.source().inputs(rewrite.node(node));
+  const auto inputs = rewrite.source().inputs(node);
   if (rewrite.integer(node, 3) == 0 || inputs[1].kind != Argument::Kind::kList) {
     return rewrite.copy(node);
   }

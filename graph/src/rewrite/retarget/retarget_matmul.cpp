@@ -28,7 +28,7 @@ void product_with_bias(Retargeter& rewrite, std::int32_t node) {
   rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
   addmm(rewrite.graph(), rewrite.input_tensor(node, 0), rewrite.input_tensor(node, 1, 2),
-        rewrite.input_tensor(node, 2, 2), rewrite.node(node).seq_id);
+        rewrite.input_tensor(node, 2, 2), rewrite.source().node(node).seq_id);
   rewrite.adopt_outputs(start, node);
 }
 

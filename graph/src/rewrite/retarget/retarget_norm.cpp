@@ -42,7 +42,7 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   if (copied.outputs_count == 5) {
     made.arguments[copied.outputs_begin + 4].integer = rewrite.amd() ? 2 : 1;
   }
-  const std::int64_t sequence = rewrite.node(native).seq_id;
+  const std::int64_t sequence = rewrite.source().node(native).seq_id;
   std::vector<Value> inputs;
   for (std::size_t i = kNormInput; i <= kNormEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
   const TensorRef x = rewrite.input_tensor(node, kNormInput), out = rewrite.output_tensor(node, 0);
@@ -71,8 +71,8 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
 // native_batch_norm_backward(gradient, input, weight, running mean, running variance, mean,
 // inverse deviation, training, epsilon, mask)
 void batch_norm_backward(Retargeter& rewrite, std::int32_t node) {
-  const std::int32_t function = rewrite.node(node).parent;
-  const std::int64_t sequence = function < 0 ? -1 : rewrite.node(function).seq_id;
+  const std::int32_t function = rewrite.source().node(node).parent;
+  const std::int64_t sequence = function < 0 ? -1 : rewrite.source().node(function).seq_id;
   const auto reserve = rewrite.norm_reserves.find(sequence);
   const bool library = rewrite.integer(node, 7) != 0 && rewrite.given(node, 2) &&
                        (rewrite.amd() || reserve != rewrite.norm_reserves.end());

@@ -91,17 +91,14 @@ class Placer {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   std::int32_t count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
 
   // For each label PyTorch 1.13 makes a handle, in host memory on all machines: a byte tensor
   // inside it and, before it, a tensor of one zero.
   bool holds_handle(std::int32_t label) const {
-    const auto children = graph_.children(node(label));
-    if (!node(label).is_label || children.empty()) return false;
-    const Node& first = node(children.front());
+    const auto children = graph_.children(label);
+    if (!graph_.node(label).is_label || children.empty()) return false;
+    const Node& first = graph_.node(children.front());
     const auto outputs = graph_.outputs(first);
     if (graph_.name(first) != "aten::empty" || outputs.size() != 1 ||
         outputs.front().kind != Argument::Kind::kTensor) {
@@ -112,8 +109,8 @@ class Placer {
   }
 
   bool makes_one_zero(std::int32_t index) const {
-    const auto inputs = graph_.inputs(node(index));
-    if (!is_zeros(graph_.name(node(index))) || inputs.size() < 2) return false;
+    const auto inputs = graph_.inputs(index);
+    if (!is_zeros(graph_.name(index)) || inputs.size() < 2) return false;
     if (inputs[0].kind != Argument::Kind::kList || inputs[1].kind != Argument::Kind::kNone) {
       return false;
     }
@@ -123,7 +120,7 @@ class Placer {
 
   void find_artefacts() {
     for (std::int32_t i = 0; i < count(); ++i) {
-      const auto children = graph_.children(node(i));
+      const auto children = graph_.children(i);
       if (holds_handle(i)) mark_artefact(children.front());
       for (std::size_t k = 0; k + 1 < children.size(); ++k) {
         if (makes_one_zero(children[k]) && holds_handle(children[k + 1])) {
@@ -132,34 +129,32 @@ class Placer {
       }
     }
     for (std::int32_t i = 0; i < count(); ++i) {  // parents stand before their children
-      const std::int32_t parent = node(i).parent;
+      const std::int32_t parent = graph_.node(i).parent;
       if (parent >= 0 && parent < i && is_artefact(parent)) mark_artefact(i);
     }
   }
-  bool is_artefact(std::int32_t i) const {
-    return placed_.is_artefact[static_cast<std::size_t>(i)];
-  }
-  void mark_artefact(std::int32_t i) { placed_.is_artefact[static_cast<std::size_t>(i)] = true; }
+  bool is_artefact(std::int32_t i) const { return placed_.is_artefact[i]; }
+  void mark_artefact(std::int32_t i) { placed_.is_artefact[i] = true; }
 
   // Ids are addresses: what lives through the whole step shares its storage with no op's result.
   void find_storages() {
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (node(i).is_structural || hands_out_part(graph_.name(node(i)))) continue;
+      if (graph_.node(i).is_structural || hands_out_part(graph_.name(i))) continue;
       std::unordered_set<std::int64_t> given;
-      for_each_tensor(graph_, graph_.inputs(node(i)),
+      for_each_tensor(graph_, graph_.inputs(i),
                       [&](const Tensor& tensor) { given.insert(tensor.storage_id); });
-      for_each_tensor(graph_, graph_.outputs(node(i)), [&](const Tensor& tensor) {
+      for_each_tensor(graph_, graph_.outputs(i), [&](const Tensor& tensor) {
         if (!given.contains(tensor.storage_id)) made_.insert(tensor.storage_id);
       });
-      if (in_place(graph_.name(node(i)))) note_written(i);
+      if (in_place(graph_.name(i))) note_written(i);
     }
   }
 
   void note_written(std::int32_t i) {
-    const auto inputs = graph_.inputs(node(i));
+    const auto inputs = graph_.inputs(i);
     if (inputs.empty()) return;
     // A fused optimizer updates all its lists; other ops the first argument.
-    const bool all = graph_.name(node(i)).find("_fused_") != std::string_view::npos;
+    const bool all = graph_.name(i).find("_fused_") != std::string_view::npos;
     for (const Argument& argument : inputs.first(all ? inputs.size() : 1)) {
       for_each_tensor(graph_, std::span(&argument, 1),
                       [&](const Tensor& tensor) { written_.insert(tensor.storage_id); });
@@ -171,9 +166,9 @@ class Placer {
   }
 
   bool inside_optimizer(std::int32_t i) const {
-    for (std::int32_t at = node(i).parent; at >= 0; at = node(at).parent) {
-      if (graph_.name(node(at)).starts_with("Optimizer.step#")) return true;
-      if (node(at).parent == at) break;
+    for (std::int32_t at = graph_.node(i).parent; at >= 0; at = graph_.node(at).parent) {
+      if (graph_.name(at).starts_with("Optimizer.step#")) return true;
+      if (graph_.node(at).parent == at) break;
     }
     return false;
   }
@@ -188,7 +183,7 @@ class Placer {
       open.pop_back();
     };
     for (std::int32_t i = 0; i < count(); ++i) {
-      while (!open.empty() && open.back() != node(i).parent) close();
+      while (!open.empty() && open.back() != graph_.node(i).parent) close();
       enter(i);
       open.push_back(i);
     }
@@ -196,28 +191,28 @@ class Placer {
   }
 
   void enter(std::int32_t i) {
-    const std::vector<Use> uses = uses_of(graph_, graph_.inputs(node(i)));
-    const bool host = is_artefact(i) || casts_host_number(node(i).parent);
+    const std::vector<Use> uses = uses_of(graph_, graph_.inputs(i));
+    const bool host = is_artefact(i) || casts_host_number(graph_.node(i).parent);
     bool all = !uses.empty() || host || makes_counter(i);
     for (const Use& use : uses) {
       if (host || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
       all &= static_cast<bool>(on_host_[use.tensor]);
     }
-    placed_.on_host[static_cast<std::size_t>(i)] = all;
+    placed_.on_host[i] = all;
   }
 
   // New state of an optimizer: the number of its steps.
   bool makes_counter(std::int32_t i) const {
-    const auto outputs = uses_of(graph_, graph_.outputs(node(i)));
+    const auto outputs = uses_of(graph_, graph_.outputs(i));
     if (outputs.size() != 1 || !inside_optimizer(i)) return false;
     const Tensor& tensor = graph_.tensors[outputs[0].tensor];
     return tensor.rank == 0 && tensor.dtype == DType::kFloat32 && tensor.on_cpu() &&
-           uses_of(graph_, graph_.inputs(node(i))).empty();
+           uses_of(graph_, graph_.inputs(i)).empty();
   }
 
   void leave(std::int32_t i) {
-    const bool host = placed_.on_host[static_cast<std::size_t>(i)];
-    for (const Use& use : uses_of(graph_, graph_.outputs(node(i)))) {
+    const bool host = placed_.on_host[i];
+    for (const Use& use : uses_of(graph_, graph_.outputs(i))) {
       const Tensor& tensor = graph_.tensors[use.tensor];
       if (host) on_host_[use.tensor] = true;
       numbers_[tensor.id] = {tensor.dtype, tensor.rank == 0, host};
@@ -226,8 +221,7 @@ class Placer {
 
   // What lies under such a cast works on host memory too.
   bool casts_host_number(std::int32_t i) const {
-    return i >= 0 && placed_.on_host[static_cast<std::size_t>(i)] &&
-           is_conversion(graph_.name(node(i)));
+    return i >= 0 && placed_.on_host[i] && is_conversion(graph_.name(i));
   }
 
   bool is_host_number(std::int32_t i, const Use& use, const std::vector<Use>& uses) const {
@@ -240,12 +234,11 @@ class Placer {
     if (is_external(tensor) && written_.contains(tensor.storage_id)) {
       return tensor.dtype == DType::kFloat32 && inside_optimizer(i);
     }
-    const std::int32_t parent = node(i).parent;
-    if (parent >= 0 && is_conversion(graph_.name(node(i))) &&
-        takes_numbers(graph_.name(node(parent)))) {
+    const std::int32_t parent = graph_.node(i).parent;
+    if (parent >= 0 && is_conversion(graph_.name(i)) && takes_numbers(graph_.name(parent))) {
       return is_host_argument(parent, tensor.id);
     }
-    if (!takes_numbers(graph_.name(node(i)))) return false;
+    if (!takes_numbers(graph_.name(i))) return false;
     if (tensor.dtype == DType::kFloat64 && uses.size() > 1) {
       const Tensor& other = graph_.tensors[uses[use.position == 0 ? 1 : 0].tensor];
       if (other.dtype != DType::kFloat64) return true;
@@ -254,7 +247,7 @@ class Placer {
   }
 
   bool is_host_argument(std::int32_t i, std::int64_t id) const {
-    for (const Use& use : uses_of(graph_, graph_.inputs(node(i)))) {
+    for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
       if (graph_.tensors[use.tensor].id == id && on_host_[use.tensor]) return true;
     }
     return false;
@@ -264,9 +257,9 @@ class Placer {
   std::unordered_set<std::int64_t> find_parameters() const {
     std::unordered_set<std::int64_t> parameters;
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (node(i).is_structural) continue;
-      for (const Use& use : uses_of(graph_, graph_.inputs(node(i)))) {
-        if (!is_parameter(graph_.name(node(i)), use.position)) continue;
+      if (graph_.node(i).is_structural) continue;
+      for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
+        if (!is_parameter(graph_.name(i), use.position)) continue;
         parameters.insert(graph_.tensors[use.tensor].storage_id);
       }
     }
@@ -279,14 +272,14 @@ class Placer {
     std::vector<StepInput> unclear;
     std::unordered_set<std::int64_t> batches;
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (node(i).is_structural || is_artefact(i)) continue;
-      for (const Use& use : uses_of(graph_, graph_.inputs(node(i)))) {
+      if (graph_.node(i).is_structural || is_artefact(i)) continue;
+      for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
         const Tensor& tensor = graph_.tensors[use.tensor];
         if (tensor.rank == 0 || !is_external(tensor) || written_.contains(tensor.storage_id) ||
             !seen.insert(tensor.storage_id).second) {
           continue;
         }
-        const std::string_view name = graph_.name(node(i));
+        const std::string_view name = graph_.name(i);
         if (is_data_argument(name, use.position)) {
           placed_.inputs.push_back({use.tensor, i});
           batches.insert(graph_.shape(tensor).front());
@@ -316,8 +309,8 @@ class Placer {
     }
     const NameId gpu = graph.names.intern("cuda:0");
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (placed_.on_host[static_cast<std::size_t>(i)]) continue;
-      const Node& at = graph.nodes[static_cast<std::size_t>(i)];
+      if (placed_.on_host[i]) continue;
+      const Node& at = graph.node(i);
       for (std::uint32_t k = 0; k < at.inputs_count; ++k) {
         Argument& argument = graph.arguments[at.inputs_begin + k];
         if (argument.kind == Argument::Kind::kOpaque && graph.names.text(argument.index) == "cpu") {
@@ -339,21 +332,21 @@ class Placer {
       if (at.fw_parent != 0) at.fw_parent = 2 * at.fw_parent + 1;
     }
     constexpr std::int32_t kThread = GraphBuilder::kAutogradThread;
-    const std::int64_t thread_id = graph.nodes[static_cast<std::size_t>(roots.front())].id - 1;
+    const std::int64_t thread_id = graph.node(roots.front()).id - 1;
     std::vector<bool> moved(graph.nodes.size(), false);
     for (std::int32_t root : roots) {
-      Node& at = graph.nodes[static_cast<std::size_t>(root)];
+      Node& at = graph.node(root);
       const std::int64_t caller = at.parent_id;
       at.parent_id = thread_id;
-      moved[static_cast<std::size_t>(root)] = true;
-      for (std::int32_t child : graph_.children(node(root))) {
-        Node& function = graph.nodes[static_cast<std::size_t>(child)];
+      moved[root] = true;
+      for (std::int32_t child : graph_.children(root)) {
+        Node& function = graph.node(child);
         if (function.scope == Scope::kBackward) function.fw_parent = caller;
       }
     }
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       const std::int32_t parent = graph_.nodes[i].parent;
-      if (!moved[i] && parent >= 0) moved[i] = moved[static_cast<std::size_t>(parent)];
+      if (!moved[i] && parent >= 0) moved[i] = moved[parent];
       if (moved[i]) graph.nodes[i].thread = kThread;
     }
     const auto at = static_cast<std::ptrdiff_t>(roots.front());
@@ -362,7 +355,7 @@ class Placer {
     thread.parent_id = graph.nodes.front().id;
     thread.name = graph.names.intern(thread_name());
     thread.thread = kThread;
-    thread.rf_id = graph.nodes[static_cast<std::size_t>(roots.front())].rf_id;
+    thread.rf_id = graph.node(roots.front()).rf_id;
     graph.nodes.insert(graph.nodes.begin() + at, thread);
     placed_.on_host.insert(placed_.on_host.begin() + at, false);
     placed_.is_artefact.insert(placed_.is_artefact.begin() + at, false);
@@ -374,12 +367,12 @@ class Placer {
     std::vector<std::int32_t> roots;
     std::vector<bool> inside(graph_.nodes.size(), false);
     for (std::int32_t i = 0; i < count(); ++i) {
-      const std::int32_t parent = node(i).parent;
-      const bool nested = parent >= 0 && parent != i && inside[static_cast<std::size_t>(parent)];
-      const bool evaluates = graph_.name(node(i)).starts_with(kEvaluate) &&
-                             node(i).thread == GraphBuilder::kMainThread;
+      const std::int32_t parent = graph_.node(i).parent;
+      const bool nested = parent >= 0 && parent != i && inside[parent];
+      const bool evaluates = graph_.name(i).starts_with(kEvaluate) &&
+                             graph_.node(i).thread == GraphBuilder::kMainThread;
       if (evaluates && !nested) roots.push_back(i);
-      inside[static_cast<std::size_t>(i)] = nested || evaluates;
+      inside[i] = nested || evaluates;
     }
     return roots;
   }

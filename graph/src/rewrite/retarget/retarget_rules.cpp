@@ -80,7 +80,7 @@ Retargeter::Retargeter(const Placement& placement, const PyTorch& pytorch,
       verbatim_(placement.graph.nodes.size(), false) {}
 
 std::string_view Retargeter::parent_name(std::int32_t index) const {
-  const std::int32_t parent = node(index).parent;
+  const std::int32_t parent = source().node(index).parent;
   return parent < 0 ? std::string_view() : name(parent);
 }
 
@@ -92,26 +92,26 @@ std::int32_t Retargeter::child(std::int32_t index, std::string_view wanted) cons
 }
 
 const Tensor* Retargeter::input_entry(std::int32_t index, std::size_t position) const {
-  return entry(source(), source().inputs(node(index)), position);
+  return entry(source(), source().inputs(index), position);
 }
 const Tensor* Retargeter::output_entry(std::int32_t index, std::size_t position) const {
-  return entry(source(), source().outputs(node(index)), position);
+  return entry(source(), source().outputs(index), position);
 }
 bool Retargeter::given(std::int32_t index, std::size_t position) const {
   const Tensor* tensor = input_entry(index, position);
   return tensor && tensor->storage_id != 0;
 }
 std::int64_t Retargeter::integer(std::int32_t index, std::size_t position) const {
-  const auto inputs = source().inputs(node(index));
+  const auto inputs = source().inputs(index);
   return position < inputs.size() ? inputs[position].integer : 0;
 }
 double Retargeter::real(std::int32_t index, std::size_t position) const {
-  const auto inputs = source().inputs(node(index));
+  const auto inputs = source().inputs(index);
   return position < inputs.size() ? inputs[position].real : 0;
 }
 
 Value Retargeter::input(std::int32_t index, std::size_t position) {
-  const auto inputs = source().inputs(node(index));
+  const auto inputs = source().inputs(index);
   return position < inputs.size() ? value_of(graph(), source(), inputs[position]) : Value(kNone);
 }
 TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position,
@@ -121,20 +121,20 @@ TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position,
   if (rank && entry->rank != *rank) {
     return missing(index, fmt::format("a tensor of {} dimensions as input {}", *rank, position));
   }
-  return tensor(source().inputs(node(index))[position]);
+  return tensor(source().inputs(index)[position]);
 }
 TensorRef Retargeter::output_tensor(std::int32_t index, std::size_t position) {
   if (!output_entry(index, position)) {
     return missing(index, fmt::format("a tensor as output {}", position));
   }
-  return copy_.tensor(source().outputs(node(index))[position]);
+  return copy_.tensor(source().outputs(index)[position]);
 }
 
 TensorRef Retargeter::missing(std::int32_t index, std::string_view expected) {
   if (!error_) {
     error_ = {.code = ErrorCode::kFormat,
               .message = fmt::format("retarget: expected {}, found another \"{}\" (node {})",
-                                     expected, name(index), node(index).id)};
+                                     expected, name(index), source().node(index).id)};
   }
   return graph().new_tensor(DType::kFloat32, {1, 1, 1, 1, 1});
 }
@@ -148,12 +148,12 @@ TensorRef Retargeter::tensor(const Argument& argument) {
 
 // A graph holds no strides but in the arguments of as_strided, in which all views end.
 void Retargeter::note_strides(std::int32_t index) {
-  for_each_tensor(source(), source().outputs(node(index)), [&](const Tensor& out) {
+  for_each_tensor(source(), source().outputs(index), [&](const Tensor& out) {
     const Tensor* in = input_entry(index, 0);
     if (!in || in->id != out.id) strides_.erase(out.id);
   });
   const Tensor* view = output_entry(index, 0);
-  const auto inputs = source().inputs(node(index));
+  const auto inputs = source().inputs(index);
   if (!gives_strides(name(index)) || !view || inputs.size() < 3) return;
   Shape strides;
   for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
@@ -187,16 +187,14 @@ Result<ExecutionGraph> Retargeter::run() {
   find_copies();
   const auto count = static_cast<std::int32_t>(source().nodes.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const std::int32_t parent = node(i).parent;
+    const std::int32_t parent = source().node(i).parent;
     if (parent >= 0 && parent != i) {
-      const auto above = static_cast<std::size_t>(parent);
-      if (left_out_[above]) left_out_[at] = true;
-      if (verbatim_[above]) verbatim_[at] = true;
+      if (left_out_[parent]) left_out_[i] = true;
+      if (verbatim_[parent]) verbatim_[i] = true;
     }
     note_strides(i);
     write_inputs(i);
-    if (!left_out_[at]) visit(i);
+    if (!left_out_[i]) visit(i);
     if (error_) return Unexpected{std::move(*error_)};
   }
   return copy_.finish();
@@ -204,12 +202,12 @@ Result<ExecutionGraph> Retargeter::run() {
 
 void Retargeter::visit(std::int32_t index) {
   // A CPU casts the number of `x / 3` in an op of its own, a GPU's kernel does it on the way.
-  const std::int32_t parent = node(index).parent;
+  const std::int32_t parent = source().node(index).parent;
   const bool casts_number = is_conversion(name(index)) && parent >= 0 && on_host(index) &&
-                            !on_host(parent) && !node(parent).is_label;
+                            !on_host(parent) && !source().node(parent).is_label;
   if (casts_number) return leave_out(index);
   if (on_host(index)) keep_tree(index);
-  if (verbatim_[static_cast<std::size_t>(index)] || node(index).is_label) return copy(index);
+  if (verbatim_[index] || source().node(index).is_label) return copy(index);
   if (handle_backward(index)) return;
   if (const auto moved = moved_by_program_.find(index); moved != moved_by_program_.end()) {
     leave_out_children(index);
@@ -224,11 +222,11 @@ void Retargeter::visit(std::int32_t index) {
 // Backward functions of ops that are other ops now.
 bool Retargeter::handle_backward(std::int32_t index) {
   const bool evaluates = name(index).starts_with(kEvaluate);
-  std::int32_t function = node(index).scope == Scope::kBackward ? index : -1;
+  std::int32_t function = source().node(index).scope == Scope::kBackward ? index : -1;
   if (evaluates && !children(index).empty()) function = children(index).front();
   if (function < 0) return false;
-  const auto renamed = renamed_.find(node(function).seq_id);
-  if (renamed == renamed_.end() || node(function).scope != Scope::kBackward) return false;
+  const auto renamed = renamed_.find(source().node(function).seq_id);
+  if (renamed == renamed_.end() || source().node(function).scope != Scope::kBackward) return false;
   copy(index);
   ExecutionGraph& made = graph().graph_being_made();
   made.nodes.back().name =
@@ -249,14 +247,15 @@ void Retargeter::find_copies() {
       continue;
     }
     std::int32_t at = input.node;
-    while (node(at).parent >= 0 && !node(node(at).parent).is_structural &&
+    while (source().node(at).parent >= 0 &&
+           !source().node(source().node(at).parent).is_structural &&
            !parent_name(at).starts_with("ProfilerStep#")) {
-      at = node(at).parent;
+      at = source().node(at).parent;
     }
-    if (node(at).parent >= 0) {
-      const auto siblings = children(node(at).parent);
+    if (source().node(at).parent >= 0) {
+      const auto siblings = children(source().node(at).parent);
       const auto first = std::find_if(siblings.begin(), siblings.end(), [&](std::int32_t i) {
-        return !placement_.is_artefact[static_cast<std::size_t>(i)] && !node(i).is_structural;
+        return !placement_.is_artefact[i] && !source().node(i).is_structural;
       });
       if (first != siblings.end()) at = *first;
     }

@@ -36,18 +36,13 @@ class Retargeter {
   GraphBuilder& graph() { return copy_.builder(); }
   bool amd() const { return options_.vendor == RetargetOptions::Vendor::kAmd; }
 
-  const Node& node(std::int32_t index) const {
-    return source().nodes[static_cast<std::size_t>(index)];
-  }
-  std::string_view name(std::int32_t index) const { return source().name(node(index)); }
+  std::string_view name(std::int32_t index) const { return source().name(index); }
   std::string_view parent_name(std::int32_t index) const;
   std::span<const std::int32_t> children(std::int32_t index) const {
-    return source().children(node(index));
+    return source().children(index);
   }
   std::int32_t child(std::int32_t index, std::string_view name) const;  ///< -1: none
-  bool on_host(std::int32_t index) const {
-    return placement_.on_host[static_cast<std::size_t>(index)];
-  }
+  bool on_host(std::int32_t index) const { return placement_.on_host[index]; }
 
   const Tensor* input_entry(std::int32_t index, std::size_t position) const;
   const Tensor* output_entry(std::int32_t index, std::size_t position) const;
@@ -65,11 +60,11 @@ class Retargeter {
   TensorRef tensor(const Argument& argument);
 
   void copy(std::int32_t index) { copy_.copy(index); }
-  void leave_out(std::int32_t index) { left_out_[static_cast<std::size_t>(index)] = true; }
-  void bring_back(std::int32_t index) { left_out_[static_cast<std::size_t>(index)] = false; }
+  void leave_out(std::int32_t index) { left_out_[index] = true; }
+  void bring_back(std::int32_t index) { left_out_[index] = false; }
   void leave_out_children(std::int32_t index);
   /// Copies what stands below a node as it is.
-  void keep_tree(std::int32_t index) { verbatim_[static_cast<std::size_t>(index)] = true; }
+  void keep_tree(std::int32_t index) { verbatim_[index] = true; }
 
   /// New nodes go under the copy of this node, behind what is there.
   void continue_in(std::int32_t index) { copy_.close_to(index); }

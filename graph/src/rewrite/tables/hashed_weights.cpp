@@ -115,7 +115,7 @@ class HashedWeightFinder {
     return {};
   }
 
-  const Use& use(std::int32_t node) const { return uses_[static_cast<std::size_t>(node)]; }
+  const Use& use(std::int32_t node) const { return uses_[node]; }
   const HashedMatrixPlan& plan(std::int64_t weight) const { return weights_.at(weight); }
   /// Tensors, by index in the graph, that are arrays now, with the weight that they belong to.
   const std::map<std::uint32_t, std::int64_t>& arrays() const { return arrays_; }
@@ -125,10 +125,9 @@ class HashedWeightFinder {
     for (const ReadGroup& group : step.groups) {
       for (const ReadUpdate& update : group.updates) {
         if (update.parameter < 0) continue;
-        const auto at = weight_of(graph_.tensors[static_cast<std::size_t>(update.parameter)]);
-        const auto model = update.weight < 0
-                               ? std::optional<std::int64_t>()
-                               : weight_of(graph_.tensors[static_cast<std::size_t>(update.weight)]);
+        const auto at = weight_of(graph_.tensors[update.parameter]);
+        const auto model = update.weight < 0 ? std::optional<std::int64_t>()
+                                             : weight_of(graph_.tensors[update.weight]);
         if (!at && !model) continue;
         if (update.sparse) {
           return refuse_hashing("expected dense gradients of the weights, found sparse ones");
@@ -144,9 +143,6 @@ class HashedWeightFinder {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   const Tensor* input(const Node& op, std::size_t at) const {
     const auto inputs = graph_.inputs(op);
     if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
@@ -183,7 +179,7 @@ class HashedWeightFinder {
   Result<void> choose_at(std::int32_t index,
                          const std::unordered_map<std::int64_t, const Tensor*>& origins,
                          const std::unordered_set<std::int64_t>& made) {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const Op* row = find_op(graph_.name(op));
     if (row && graph_.name(op).starts_with("fbgemm::")) {
       return refuse_hashing(
@@ -256,7 +252,7 @@ class HashedWeightFinder {
   }
 
   void mark_output(std::int32_t index, std::int64_t weight) {
-    for (const Argument& argument : graph_.outputs(node(index))) {
+    for (const Argument& argument : graph_.outputs(index)) {
       if (argument.kind != Argument::Kind::kTensor) continue;
       if (graph_.tensors[argument.index].numel == weights_.at(weight).numel()) {
         mark(argument.index, weight);
@@ -267,14 +263,14 @@ class HashedWeightFinder {
 
   // Mentions above a node: what a function or an op around it hands on.
   void mark_above(std::int32_t index) {
-    for (std::int32_t up = node(index).parent; up >= 0 && !node(up).is_label;
-         up = node(up).parent) {
-      mark_arguments(graph_.outputs(node(up)));
+    for (std::int32_t up = graph_.node(index).parent; up >= 0 && !graph_.node(up).is_label;
+         up = graph_.node(up).parent) {
+      mark_arguments(graph_.outputs(up));
     }
   }
 
   Result<void> visit(std::int32_t index) {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     if (op.parent >= 0 && skips(op.parent)) {
       skipped_.insert(index);
       return {};
@@ -286,7 +282,7 @@ class HashedWeightFinder {
     });
     mark_arguments(graph_.inputs(op));
     if (const auto gradient = gradient_of(index)) {
-      uses_[static_cast<std::size_t>(index)] = *gradient;
+      uses_[index] = *gradient;
       mark_output(index, gradient->weight);
       mark_above(index);
       return {};
@@ -299,7 +295,7 @@ class HashedWeightFinder {
     if (read) {
       auto use = use_of(index, *read);
       if (!use) return Unexpected{use.error()};
-      uses_[static_cast<std::size_t>(index)] = *use;
+      uses_[index] = *use;
     }
     mark_arguments(graph_.outputs(op));
     return {};
@@ -319,7 +315,7 @@ class HashedWeightFinder {
       bool taken = false;
       for_each_tensor(graph_, graph_.inputs(op),
                       [&](const Tensor& in) { taken |= in.storage_id == out.storage_id; });
-      const bool told_above = op.parent >= 0 && gives(node(op.parent), out.storage_id);
+      const bool told_above = op.parent >= 0 && gives(graph_.node(op.parent), out.storage_id);
       if (!taken && !told_above) storages_.erase(at);
     });
   }
@@ -339,24 +335,21 @@ class HashedWeightFinder {
       }
       functions_[-1] = -1;
     }
-    for (std::int32_t up = node(index).parent; up >= 0; up = node(up).parent) {
-      const auto at = functions_.find(up);
-      if (at == functions_.end()) continue;
-      if (at->second < 0) return 0;
-      const auto weight = forward_.find(at->second);
-      return weight == forward_.end() ? 0 : weight->second;
-    }
-    return 0;
+    const std::int32_t function = graph_.find_around(
+        graph_.node(index).parent, [&](std::int32_t up) { return functions_.contains(up); });
+    if (function < 0 || functions_.at(function) < 0) return 0;
+    const auto weight = forward_.find(functions_.at(function));
+    return weight == forward_.end() ? 0 : weight->second;
   }
 
   bool has_product_below(const Node& op) const {
     return std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
-      return is_product(find_op(graph_.name(node(child))));
+      return is_product(find_op(graph_.name(child)));
     });
   }
 
   bool is_sparse_gradient_of_hashed(std::int32_t index) {
-    const std::string_view name = graph_.name(node(index));
+    const std::string_view name = graph_.name(index);
     return (name == "aten::_embedding_bag_sparse_backward" ||
             name == "aten::embedding_sparse_backward") &&
            weight_of_function(index) != 0;
@@ -364,8 +357,8 @@ class HashedWeightFinder {
 
   // Products and lookups whose result is the gradient of a weight.
   std::optional<Use> gradient_of(std::int32_t index) {
-    if (!pass_.in_backward[static_cast<std::size_t>(index)]) return std::nullopt;
-    const Node& op = node(index);
+    if (!pass_.in_backward[index]) return std::nullopt;
+    const Node& op = graph_.node(index);
     const Op* row = find_op(graph_.name(op));
     const Tensor* made = output(op);
     if (!row || !made) return std::nullopt;
@@ -383,22 +376,20 @@ class HashedWeightFinder {
   }
 
   bool is_under_optimizer(std::int32_t index) const {
-    for (; index >= 0; index = node(index).parent) {
-      if (graph_.name(node(index)).starts_with("Optimizer.")) return true;
-    }
-    return false;
+    const auto holds = [&](std::int32_t i) { return graph_.name(i).starts_with("Optimizer."); };
+    return graph_.find_around(index, holds) >= 0;
   }
 
   // `weight`: what the node reads, as its array, copy or gradient.
   Result<Use> use_of(std::int32_t index, std::int64_t weight) {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const std::string_view name = graph_.name(op);
     const Op* row = find_op(name);
     if (is_under_optimizer(index)) return Use{};
     const Tensor* first = input(op, 0);
     if (is_lookup(row)) {
       if (std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
-            return is_lookup(find_op(graph_.name(node(child))));
+            return is_lookup(find_op(graph_.name(child)));
           })) {
         return Use{};
       }
@@ -463,10 +454,9 @@ class HashedWeightWriter {
     using Role = HashedWeightFinder::Role;
     std::vector<bool> gone(source_.nodes.size(), false);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const std::int32_t parent = source_.nodes[at].parent;
-      gone[at] = parent >= 0 && (gone[static_cast<std::size_t>(parent)] || ends_at(parent));
-      if (gone[at]) continue;
+      const std::int32_t parent = source_.nodes[i].parent;
+      gone[i] = parent >= 0 && (gone[parent] || ends_at(parent));
+      if (gone[i]) continue;
       const Role role = finder_.use(i).role;
       if (role == Role::kCopied || role == Role::kView) {
         copy_.copy(i);
@@ -498,7 +488,7 @@ class HashedWeightWriter {
 
   void write_op(std::int32_t index) {
     using Role = HashedWeightFinder::Role;
-    const Node& op = source_.nodes[static_cast<std::size_t>(index)];
+    const Node& op = source_.node(index);
     const HashedWeightFinder::Use& use = finder_.use(index);
     const HashedMatrixPlan& plan = finder_.plan(use.weight);
     const auto in = source_.inputs(op), out = source_.outputs(op);
@@ -565,7 +555,7 @@ ExecutionGraph with_arrays(const ExecutionGraph& graph, const HashedWeightFinder
 bool has_collectives(const ExecutionGraph& graph) {
   return std::ranges::any_of(graph.nodes, [&](const Node& node) {
     if (node.comm < 0) return false;
-    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    const std::string& kind = graph.comm_records[node.comm].collective;
     return kind != "init" && kind != "end";
   });
 }

@@ -41,12 +41,11 @@ class FusionWriter {
 
   ExecutionGraph write() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
-      const Node& node = at(i);
+      const Node& node = source_.node(i);
       const auto action = actions_.find(i);
-      const bool inside = node.parent >= 0 && (gone_[static_cast<std::size_t>(node.parent)] ||
-                                               steps_.contains(node.parent));
+      const bool inside = node.parent >= 0 && (gone_[node.parent] || steps_.contains(node.parent));
       if (inside || action != actions_.end()) {
-        gone_[static_cast<std::size_t>(i)] = true;
+        gone_[i] = true;
         if (action != actions_.end()) action->second();
         continue;
       }
@@ -67,10 +66,6 @@ class FusionWriter {
     TensorRef indices = {}, offsets = {}, vectors = {}, gradient = {};
     std::unique_ptr<AutogradTape> tape = {};
   };
-
-  const Node& at(std::int32_t index) const {
-    return source_.nodes[static_cast<std::size_t>(index)];
-  }
 
   // Numbers of ops that are gone are given to those behind.
   std::int64_t moved(std::int64_t sequence) const {
@@ -105,7 +100,7 @@ class FusionWriter {
     plan_input(fusion.offsets, state.offsets, offsets, {tables * fusion.batch + 1});
     actions_[last] = [this, &state] { look_up(state); };
     behind_[fusion.cat] = [this, &state] { shorten_cat(state); };
-    for (std::int32_t child : source_.children(at(fusion.cat))) {
+    for (std::int32_t child : source_.children(fusion.cat)) {
       behind_[child] = [this, &state] { shorten_cat(state); };
     }
     plan_backward(state);
@@ -145,7 +140,7 @@ class FusionWriter {
     }
     const std::int32_t first = input->copies.front();
     actions_[first] = [this, &made, dtype, shape, first, pinned = input->pinned] {
-      const Node& node = at(first);
+      const Node& node = source_.node(first);
       copy_.close_beside(first);
       const TensorRef from = graph_.new_tensor(dtype, GraphBuilder::cpu(), shape);
       made = to_device(graph_, from, pinned, moved(node.seq_id));
@@ -171,7 +166,7 @@ class FusionWriter {
   }
 
   void look_up(State& state) {
-    const Node& last = at(state.fusion.bags.back().node);
+    const Node& last = source_.node(state.fusion.bags.back().node);
     copy_.close_beside(state.fusion.bags.back().node);
     const std::int64_t sequence = moved(last.seq_id);
     if (!state.indices.exists()) {
@@ -212,7 +207,7 @@ class FusionWriter {
   void cut_gradient(State& state) {
     const std::int32_t function = state.fusion.cat_function;
     copy_.close_to(function);
-    const TensorRef gradient = graph_.tensor_of_source(source_.inputs(at(function))[0].index);
+    const TensorRef gradient = graph_.tensor_of_source(source_.inputs(function)[0].index);
     std::int64_t columns = 0;
     for (std::int64_t dim : state.tables.dims) columns += dim;
     state.gradient = narrow(graph_, gradient, 1, state.fusion.first_column, columns);

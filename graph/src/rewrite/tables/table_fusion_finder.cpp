@@ -36,15 +36,12 @@ class FusionFinder {
   }
 
  private:
-  const Node& node(std::int32_t index) const {
-    return graph_.nodes[static_cast<std::size_t>(index)];
-  }
   const Tensor& tensor(std::uint32_t index) const { return graph_.tensors[index]; }
   std::int64_t id(std::uint32_t index) const { return tensor(index).id; }
 
   bool is_top_level(const Node& op) const {
     if (op.is_label || op.is_structural || op.parent < 0) return false;
-    return node(op.parent).is_label || node(op.parent).is_structural;
+    return graph_.node(op.parent).is_label || graph_.node(op.parent).is_structural;
   }
 
   bool reads(const Node& op, const std::set<std::int64_t>& ids) const {
@@ -56,7 +53,7 @@ class FusionFinder {
 
   Result<void> find_bags() {
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& op = node(i);
+      const Node& op = graph_.node(i);
       if (op.scope != Scope::kFunction || !is_top_level(op)) continue;
       if (graph_.name(op) != "aten::embedding_bag") continue;
       if (auto good = take_bag(i); !good) return good;
@@ -65,7 +62,7 @@ class FusionFinder {
   }
 
   Result<void> take_bag(std::int32_t index) {
-    const Node& op = node(index);
+    const Node& op = graph_.node(index);
     const auto in = graph_.inputs(op), out = graph_.outputs(op);
     const auto is_tensor = [](const Argument& a) { return a.kind == Kind::kTensor; };
     if (in.size() < 8 || out.empty() || !std::all_of(in.begin(), in.begin() + 3, is_tensor) ||
@@ -157,7 +154,7 @@ class FusionFinder {
   // The last op before `before` that made this tensor.
   std::int32_t producer(std::uint32_t of, std::int32_t before) const {
     for (std::int32_t i = before - 1; i >= range_.begin; --i) {
-      const Node& op = node(i);
+      const Node& op = graph_.node(i);
       if (!is_top_level(op)) continue;
       const auto outputs = graph_.outputs(op);
       if (!outputs.empty() && outputs[0].kind == Kind::kTensor && id(outputs[0].index) == id(of)) {
@@ -168,8 +165,8 @@ class FusionFinder {
   }
 
   bool copies_from_host(std::int32_t index) const {
-    if (graph_.name(node(index)) != "aten::to") return false;
-    const auto in = graph_.inputs(node(index));
+    if (graph_.name(index) != "aten::to") return false;
+    const auto in = graph_.inputs(index);
     return !in.empty() && in[0].kind == Kind::kTensor && tensor(in[0].index).on_cpu();
   }
 
@@ -179,9 +176,8 @@ class FusionFinder {
                       const std::unordered_set<std::int32_t>& known) const {
     const std::set<std::int64_t> wanted = {id(of)};
     for (std::int32_t i = std::max(from + 1, range_.begin); i < range_.end; ++i) {
-      const Node& op = node(i);
-      if (!is_top_level(op) || known.contains(i) ||
-          backward_.in_backward[static_cast<std::size_t>(i)]) {
+      const Node& op = graph_.node(i);
+      if (!is_top_level(op) || known.contains(i) || backward_.in_backward[i]) {
         continue;
       }
       if (reads(op, wanted)) return true;
@@ -204,8 +200,8 @@ class FusionFinder {
     for (const FusibleBag& bag : fusion_.bags) {
       std::uint32_t of = bag.*field;
       std::int32_t from = producer(of, bag.node);
-      if (from >= 0 && graph_.name(node(from)) == "aten::select") {  // a row of all offsets
-        const auto whole = graph_.inputs(node(from));
+      if (from >= 0 && graph_.name(from) == "aten::select") {  // a row of all offsets
+        const auto whole = graph_.inputs(from);
         if (whole.empty() || whole[0].kind != Kind::kTensor) return std::nullopt;
         input.views.push_back(from);
         known.insert(from);
@@ -217,7 +213,7 @@ class FusionFinder {
         resident = true;
       } else if (copies_from_host(from)) {
         copies.insert(from);
-        const auto in = graph_.inputs(node(from));
+        const auto in = graph_.inputs(from);
         input.pinned = in.size() > 5 && in[5].kind == Kind::kBool && in[5].integer != 0;
       } else {
         return std::nullopt;
@@ -235,7 +231,7 @@ class FusionFinder {
     std::set<std::int64_t> vectors;
     for (const FusibleBag& bag : fusion_.bags) vectors.insert(id(bag.vector));
     for (std::int32_t i = fusion_.bags.front().node + 1; i < range_.end; ++i) {
-      const Node& op = node(i);
+      const Node& op = graph_.node(i);
       if (!is_top_level(op) || !reads(op, vectors)) continue;
       if (graph_.name(op) == "aten::cat" && takes_all(op)) {
         fusion_.cat = i;
@@ -313,10 +309,10 @@ class FusionFinder {
       fusion_.functions.push_back(backward_.functions[next - 1].evaluate);
       fusion_.accumulations.push_back(backward_.functions[next].evaluate);
     }
-    const std::int32_t cat = function_of(node(fusion_.cat).seq_id);
+    const std::int32_t cat = function_of(graph_.node(fusion_.cat).seq_id);
     if (cat < 0) return refuse_table_fusion("expected CatBackward0 of the vectors, found none");
-    fusion_.cat_function = backward_.functions[static_cast<std::size_t>(cat)].function;
-    const auto in = graph_.inputs(node(fusion_.cat_function));
+    fusion_.cat_function = backward_.functions[cat].function;
+    const auto in = graph_.inputs(fusion_.cat_function);
     if (in.empty() || in[0].kind != Kind::kTensor || tensor(in[0].index).rank != 2) {
       return refuse_table_fusion("expected a matrix of gradients into CatBackward0, found none");
     }
@@ -325,7 +321,7 @@ class FusionFinder {
 
   bool takes_sparse(const BackwardFunction& function) const {
     if (!function.accumulates()) return false;
-    const auto in = graph_.inputs(node(function.function));
+    const auto in = graph_.inputs(function.function);
     return !in.empty() && in[0].kind == Kind::kTensor && tensor(in[0].index).storage_id == 0;
   }
 
@@ -333,10 +329,9 @@ class FusionFinder {
     std::int64_t column = fusion_.first_column;
     for (const FusibleBag& bag : fusion_.bags) {
       const std::size_t before = fusion_.narrows.size();
-      for (std::int32_t child : graph_.children(node(fusion_.cat_function))) {
-        const auto in = graph_.inputs(node(child));
-        if (graph_.name(node(child)) == "aten::narrow" && in.size() == 4 &&
-            in[2].integer == column) {
+      for (std::int32_t child : graph_.children(fusion_.cat_function)) {
+        const auto in = graph_.inputs(child);
+        if (graph_.name(child) == "aten::narrow" && in.size() == 4 && in[2].integer == column) {
           fusion_.narrows.push_back(child);
         }
       }
@@ -393,9 +388,9 @@ class FusionFinder {
   // Kept gradients are emptied by Optimizer.zero_grad.
   Result<void> find_zeroings() {
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& op = node(i);
+      const Node& op = graph_.node(i);
       if (op.parent < 0 || graph_.name(op) != "aten::zero_" || !reads(op, gradients_)) continue;
-      if (graph_.name(node(op.parent)).starts_with("Optimizer.zero_grad#")) {
+      if (graph_.name(op.parent).starts_with("Optimizer.zero_grad#")) {
         fusion_.zeroings.push_back(i);
       }
     }
@@ -426,12 +421,11 @@ class FusionFinder {
     const std::unordered_set<std::int32_t> roots = left_out();
     std::set<Key> missing;
     for (const FusibleBag& bag : fusion_.bags) missing.insert(key(tensor(bag.weight)));
-    std::vector<bool> gone(static_cast<std::size_t>(range_.end - range_.begin), false);
+    std::vector<bool> gone(range_.end - range_.begin, false);
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& op = node(i);
+      const Node& op = graph_.node(i);
       const auto at = static_cast<std::size_t>(i - range_.begin);
-      const bool inside =
-          op.parent >= range_.begin && gone[static_cast<std::size_t>(op.parent - range_.begin)];
+      const bool inside = op.parent >= range_.begin && gone[op.parent - range_.begin];
       gone[at] = inside || roots.contains(i);
       std::set<Key> read;
       bool dangles = false;

@@ -15,8 +15,8 @@ bool reads_one_value(std::string_view op) {
 // The outermost of the ops that stand for the same thing: aten::item around _local_scalar_dense.
 std::int32_t op_to_name(const StepFacts& step, std::int32_t op) {
   while (op >= 0) {
-    const std::int32_t parent = step.ops[static_cast<std::size_t>(op)].parent;
-    if (parent < 0 || !reads_one_value(step.ops[static_cast<std::size_t>(parent)].name)) break;
+    const std::int32_t parent = step.ops[op].parent;
+    if (parent < 0 || !reads_one_value(step.ops[parent].name)) break;
     op = parent;
   }
   return op;
@@ -35,7 +35,7 @@ void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicio
     Place& place = places[{step.path(op), wait.call}];
     place.waits.push_back(i);
     place.us += wait.wait_us;
-    place.reads |= op >= 0 && reads_one_value(step.ops[static_cast<std::size_t>(op)].name);
+    place.reads |= op >= 0 && reads_one_value(step.ops[op].name);
   }
   for (auto& [key, place] : places) {
     if (place.us < kLeastShare * step.span_us) continue;

@@ -10,8 +10,8 @@ constexpr double kLeastUs = 100;  // of one op: less is what any op costs the ho
 void find_cpu_ops(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   std::vector<bool> launches(step.ops.size(), false), waits(step.ops.size(), false);
   const auto mark = [&](std::int32_t op, std::vector<bool>& marks) {
-    for (; op >= 0; op = step.ops[static_cast<std::size_t>(op)].parent) {
-      marks[static_cast<std::size_t>(op)] = true;
+    for (; op >= 0; op = step.ops[op].parent) {
+      marks[op] = true;
     }
   };
   for (const KernelFact& kernel : step.kernels) mark(kernel.op, launches);

@@ -37,7 +37,7 @@ std::optional<std::size_t> strided_input(std::string_view dims_text,
 // What its inputs' layout has to do with it.
 std::string layout_of(const StepFacts& step, const KernelFact& kernel) {
   if (kernel.op >= 0) {
-    const OpFact& op = step.ops[static_cast<std::size_t>(kernel.op)];
+    const OpFact& op = step.ops[kernel.op];
     if (const auto input = strided_input(op.shapes, op.strides)) {
       return fmt::format("; input {} is strided", *input + 1);
     }

@@ -21,8 +21,8 @@ void find_host_bound(const StepFacts& step, const Gpu*, std::vector<Suspicion>& 
 
   std::vector<bool> launches(step.ops.size(), false);  // it, or an op inside
   for (const KernelFact& kernel : step.kernels) {
-    for (std::int32_t op = kernel.op; op >= 0; op = step.ops[static_cast<std::size_t>(op)].parent) {
-      launches[static_cast<std::size_t>(op)] = true;
+    for (std::int32_t op = kernel.op; op >= 0; op = step.ops[op].parent) {
+      launches[op] = true;
     }
   }
   Suspicion made;
@@ -33,7 +33,7 @@ void find_host_bound(const StepFacts& step, const Gpu*, std::vector<Suspicion>& 
     made.repair.host_scale[i] = 0;
     made.share_us += op.host_us;
     const std::int32_t top = step.top_op(static_cast<std::int32_t>(i));
-    by_name[step.ops[static_cast<std::size_t>(top)].name] += op.host_us;
+    by_name[step.ops[top].name] += op.host_us;
   }
   std::vector<std::pair<double, std::string_view>> order;
   for (const auto& [name, us] : by_name) order.emplace_back(us, name);

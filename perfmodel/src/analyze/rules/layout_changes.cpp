@@ -13,8 +13,8 @@ bool changes_layout(const StepFacts& step, const KernelFact& kernel) {
     if (kernel.name.find(part) != std::string_view::npos) return true;
   }
   if (kernel.family == KernelFamily::kTranspose) return true;
-  for (std::int32_t op = kernel.op; op >= 0; op = step.ops[static_cast<std::size_t>(op)].parent) {
-    const std::string_view name = step.ops[static_cast<std::size_t>(op)].name;
+  for (std::int32_t op = kernel.op; op >= 0; op = step.ops[op].parent) {
+    const std::string_view name = step.ops[op].name;
     if (name == "aten::contiguous" || name == "aten::clone") return true;
   }
   return false;

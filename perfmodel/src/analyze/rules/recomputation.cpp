@@ -9,8 +9,8 @@ constexpr double kRoomy = 0.6;  // of the memory: then something is left to keep
 
 // Forward work that a checkpoint's backward pass does again.
 bool is_recomputed(const StepFacts& step, std::int32_t op) {
-  for (; op >= 0; op = step.ops[static_cast<std::size_t>(op)].parent) {
-    const std::string_view name = step.ops[static_cast<std::size_t>(op)].name;
+  for (; op >= 0; op = step.ops[op].parent) {
+    const std::string_view name = step.ops[op].name;
     if (name.starts_with("autograd::engine::evaluate_function") &&
         name.find("CheckpointFunctionBackward") == std::string_view::npos) {
       return false;
@@ -30,8 +30,8 @@ void find_recomputation(const StepFacts& step, const Gpu*, std::vector<Suspicion
     made.repair.remove_kernel(i);
     made.share_us += kernel.time_us;
     const std::int32_t op = kernel.op;
-    if (op >= 0 && !step.ops[static_cast<std::size_t>(op)].is_label) {
-      made.repair.host_scale[static_cast<std::size_t>(op)] = 0;
+    if (op >= 0 && !step.ops[op].is_label) {
+      made.repair.host_scale[op] = 0;
     }
     if (made.where.empty()) made.where = step.path(op);
   }

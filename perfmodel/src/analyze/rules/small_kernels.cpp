@@ -58,8 +58,7 @@ std::vector<Chain> chains_of(const StepFacts& step) {
 // The innermost op or label around all of the chain.
 std::int32_t common_parent(const StepFacts& step, const Chain& chain) {
   std::vector<std::int32_t> around;
-  for (std::int32_t op = step.kernels[chain.front()].op; op >= 0;
-       op = step.ops[static_cast<std::size_t>(op)].parent) {
+  for (std::int32_t op = step.kernels[chain.front()].op; op >= 0; op = step.ops[op].parent) {
     around.push_back(op);
   }
   std::size_t level = 0;
@@ -71,7 +70,7 @@ std::int32_t common_parent(const StepFacts& step, const Chain& chain) {
         level = std::max(level, static_cast<std::size_t>(at - around.begin()));
         break;
       }
-      op = step.ops[static_cast<std::size_t>(op)].parent;
+      op = step.ops[op].parent;
     }
     if (op < 0) return -1;
   }
@@ -90,11 +89,10 @@ void fuse(const StepFacts& step, const Chain& chain, Repair& repair) {
   const std::int32_t kept_top = step.top_op(kept);
   for (std::size_t place = 1; place < chain.size(); ++place) {
     repair.remove_kernel(chain[place]);
-    for (std::int32_t op = step.kernels[chain[place]].op; op >= 0;
-         op = step.ops[static_cast<std::size_t>(op)].parent) {
-      if (op == kept || op == kept_top || step.ops[static_cast<std::size_t>(op)].is_label) break;
+    for (std::int32_t op = step.kernels[chain[place]].op; op >= 0; op = step.ops[op].parent) {
+      if (op == kept || op == kept_top || step.ops[op].is_label) break;
       // An op that also launches something else keeps its time.
-      repair.host_scale[static_cast<std::size_t>(op)] = 0;
+      repair.host_scale[op] = 0;
     }
   }
 }
@@ -102,8 +100,7 @@ void fuse(const StepFacts& step, const Chain& chain, Repair& repair) {
 void keep_others(const StepFacts& step, Repair& repair) {
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     if (repair.launches.contains(i)) continue;
-    for (std::int32_t op = step.kernels[i].op; op >= 0;
-         op = step.ops[static_cast<std::size_t>(op)].parent) {
+    for (std::int32_t op = step.kernels[i].op; op >= 0; op = step.ops[op].parent) {
       repair.host_scale.erase(static_cast<std::size_t>(op));
     }
   }

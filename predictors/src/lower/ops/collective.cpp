@@ -34,7 +34,7 @@ double split_elements(const std::vector<std::int64_t>& splits) {
 
 bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   if (op.node.comm < 0) return false;
-  const CommRecord& record = op.graph.comm_records[static_cast<std::size_t>(op.node.comm)];
+  const CommRecord& record = op.graph.comm_records[op.node.comm];
   if (marks_only(record.collective)) return true;
   const std::string_view kind = collective_in_name(record.collective);
 
@@ -87,7 +87,7 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
 
 bool launches_collective(const ExecutionGraph& graph, const Node& node) {
   return std::ranges::any_of(graph.children(node), [&](std::int32_t index) {
-    const Node& child = graph.nodes[static_cast<std::size_t>(index)];
+    const Node& child = graph.node(index);
     if (child.comm >= 0) return true;
     const Op* row = find_op(graph.name(child));
     const bool named = row ? price_rule(*row) == "collective.by_name"

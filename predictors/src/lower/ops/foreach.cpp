@@ -40,7 +40,7 @@ const Tensor* tensor_of(const OpView& op, const Argument& argument) {
 
 bool only_bookkeeping_children(const OpView& op) {
   return std::ranges::all_of(op.graph.children(op.node), [&](std::int32_t child) {
-    const std::string_view name = op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]);
+    const std::string_view name = op.graph.name(child);
     return name == "aten::result_type" || is_empty(name) || name == "aten::is_same_size" ||
            is_zeros(name);
   });
@@ -51,7 +51,7 @@ bool only_bookkeeping_children(const OpView& op) {
 /// which would be kernels without end.
 bool append_multi_tensor(const OpView& op, const TensorList& first, int depth, double reads,
                          double writes, double flop, std::vector<KernelWork>& kernels) {
-  const int max_tensors = kMaxTensors[static_cast<std::size_t>(std::clamp(depth, 1, 5) - 1)];
+  const int max_tensors = kMaxTensors[std::clamp(depth, 1, 5) - 1];
   double all_elements = 0;
   for (const Argument& item : first.items) {
     const Tensor* tensor = tensor_of(op, item);

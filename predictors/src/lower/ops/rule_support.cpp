@@ -114,7 +114,7 @@ class FunctionRule final : public OpRule {
   bool delegates(const OpView& op) const {
     const std::string_view name = op.name(), base = base_name(name);
     return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t index) {
-      const std::string_view child = op.graph.name(op.graph.nodes[static_cast<std::size_t>(index)]);
+      const std::string_view child = op.graph.name(index);
       if (child == name || child == base) return true;
       const std::string_view called = base != name ? base_name(child) : child;
       return std::ranges::find(calls_, child) != calls_.end() ||
@@ -142,14 +142,13 @@ std::string_view base_name(std::string_view op_name) {
 }
 
 bool has_child(const OpView& op, std::string_view name) {
-  return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t child) {
-    return op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]) == name;
-  });
+  return std::ranges::any_of(op.graph.children(op.node),
+                             [&](std::int32_t child) { return op.graph.name(child) == name; });
 }
 
 bool has_child_like(const OpView& op, std::string_view prefix) {
   return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t child) {
-    return op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]).starts_with(prefix);
+    return op.graph.name(child).starts_with(prefix);
   });
 }
 
@@ -204,7 +203,7 @@ std::int64_t dim(const OpView& op, const Tensor& tensor, int i) {
   const auto shape = op.shape(tensor);
   const int rank = static_cast<int>(shape.size());
   const int index = i < 0 ? rank + i : i;
-  return index >= 0 && index < rank ? shape[static_cast<std::size_t>(index)] : 1;
+  return index >= 0 && index < rank ? shape[index] : 1;
 }
 
 Traffic traffic(const OpView& op) {

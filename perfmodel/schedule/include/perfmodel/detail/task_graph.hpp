@@ -41,12 +41,10 @@ class TaskGraph {
   };
   /// In the order of addition; lane order is none of them.
   std::span<const Edge> edge_list() const { return edges_; }
-  TaskId lane_previous(TaskId task) const { return lane_previous_[static_cast<std::size_t>(task)]; }
+  TaskId lane_previous(TaskId task) const { return lane_previous_[task]; }
 
   /// Minus infinity: as if the edge were not there, but in a cycle it still counts.
-  void set_lag_us(std::int32_t edge, double us) {
-    edges_[static_cast<std::size_t>(edge)].lag_us = us;
-  }
+  void set_lag_us(std::int32_t edge, double us) { edges_[edge].lag_us = us; }
 
   /// Last task added to a lane, or -1.
   TaskId last_on_lane(std::int32_t lane) const;
@@ -54,14 +52,12 @@ class TaskGraph {
   std::size_t size() const { return duration_us_.size(); }
   std::size_t edges() const { return edges_.size(); }
   std::int32_t lanes() const { return static_cast<std::int32_t>(lane_tail_.size()); }
-  double duration_us(TaskId task) const { return duration_us_[static_cast<std::size_t>(task)]; }
-  double lane_gap_us(TaskId task) const { return lane_gap_us_[static_cast<std::size_t>(task)]; }
-  void set_duration_us(TaskId task, double us) {
-    duration_us_[static_cast<std::size_t>(task)] = us;
-  }
-  std::int32_t lane(TaskId task) const { return lane_[static_cast<std::size_t>(task)]; }
-  std::int32_t op(TaskId task) const { return op_[static_cast<std::size_t>(task)]; }
-  std::int32_t term(TaskId task) const { return term_[static_cast<std::size_t>(task)]; }
+  double duration_us(TaskId task) const { return duration_us_[task]; }
+  double lane_gap_us(TaskId task) const { return lane_gap_us_[task]; }
+  void set_duration_us(TaskId task, double us) { duration_us_[task] = us; }
+  std::int32_t lane(TaskId task) const { return lane_[task]; }
+  std::int32_t op(TaskId task) const { return op_[task]; }
+  std::int32_t term(TaskId task) const { return term_[task]; }
   void reserve(std::size_t tasks);
 
   // The whole of it, for passes over all tasks.
