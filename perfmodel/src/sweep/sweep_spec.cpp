@@ -21,6 +21,70 @@ namespace {
 constexpr const char* kSame = "same";
 constexpr const char* kUsual = "usual";
 
+const Json* filled_list(ObjectReader& reader, const char* key) {
+  const Json* list = reader.array(key);
+  if (list && list->empty()) reader.reject(key, "at least one entry");
+  return list;
+}
+
+GraphSource::Measured read_measured(const Json& json, const std::string& pointer,
+                                    std::optional<Error>& error) {
+  ObjectReader reader(json, pointer, error);
+  GraphSource::Measured step{.us = reader.positive("us")};
+  if (reader.has("gpu")) step.gpu = reader.string("gpu");
+  if (reader.has("batch")) step.batch = static_cast<std::int64_t>(reader.positive("batch"));
+  reader.finish();
+  return step;
+}
+
+// "dlrm batch=512 preset=mlperf"; the options of a JSON object are sorted by name.
+std::string default_name(const GraphSource& source) {
+  std::string name = source.builder;
+  for (const auto& [option, value] : source.options) name += " " + option + "=" + value;
+  return name;
+}
+
+std::optional<ParallelStrategy> read_strategy(const Json& json, const std::string& name,
+                                              ObjectReader& reader) {
+  if (name == to_string(ParallelStrategy::kDdp)) return ParallelStrategy::kDdp;
+  if (name == to_string(ParallelStrategy::kFsdp)) return ParallelStrategy::kFsdp;
+  if (name != "none" && json.is_object() && json.contains("strategy")) {
+    reader.reject("strategy", "\"none\", \"ddp\" or \"fsdp\"");
+  }
+  return std::nullopt;
+}
+
+// One world or a list of them.
+std::vector<std::int64_t> read_worlds(const Json& json, ObjectReader& reader) {
+  if (reader.has("world") && !json["world"].is_array()) return {reader.whole_number("world", 1)};
+  std::vector<std::int64_t> worlds = reader.whole_numbers("world", 1);
+  if (worlds.empty()) reader.fail_at(reader.pointer("world"), "at least one world", "none");
+  return worlds;
+}
+
+// The axes in the order in which their rewrites are applied.
+std::vector<std::size_t> applied_order(const std::vector<std::string>& rewrites,
+                                       const std::vector<RewriteAxis>& axes) {
+  std::vector<std::size_t> order;
+  for (const std::string& name : rewrites) {
+    const auto axis = std::ranges::find(axes, name, &RewriteAxis::name);
+    if (axis != axes.end()) order.push_back(static_cast<std::size_t>(axis - axes.begin()));
+  }
+  return order;
+}
+
+bool has_too_many_rows(const SweepSpec& spec) {
+  std::vector<std::size_t> sizes = {spec.graphs.size(), spec.gpus.size(), spec.topologies.size(),
+                                    spec.strategies.size()};
+  for (const RewriteAxis& axis : spec.axes) sizes.push_back(axis.values.size());
+  std::uint64_t count = 1;
+  for (const std::size_t size : sizes) {
+    count *= size;
+    if (count > kMostRows) return true;
+  }
+  return false;
+}
+
 class SpecParser {
  public:
   SpecParser(const GraphToolbox& toolbox, fs::path folder, const std::vector<Gpu>& gpus,
@@ -55,8 +119,10 @@ class SpecParser {
       if (list) each(*list, "/strategies", &SpecParser::strategy);
     }
     root.finish();
-    order_rewrites();
-    check_count();
+    spec_.applied = applied_order(toolbox_.rewrites, spec_.axes);
+    if (!error_ && has_too_many_rows(spec_)) {
+      fail_at("", fmt::format("expected at most {} rows, found more", kMostRows));
+    }
     return std::move(spec_);
   }
 
@@ -73,12 +139,6 @@ class SpecParser {
     error_ = Error{.code = problem.code,
                    .message = inside ? problem.message : to_string(problem),
                    .json_pointer = inside ? pointer + problem.json_pointer : pointer};
-  }
-
-  const Json* filled_list(ObjectReader& reader, const char* key) {
-    const Json* list = reader.array(key);
-    if (list && list->empty()) reader.reject(key, "at least one entry");
-    return list;
   }
 
   void each(const Json& list, const std::string& pointer,
@@ -132,7 +192,7 @@ class SpecParser {
       }
       if (reader.has("measured_step")) {
         if (const Json* step = reader.object("measured_step")) {
-          source.measured = measured(*step, pointer + "/measured_step");
+          source.measured = read_measured(*step, pointer + "/measured_step", error_);
         }
       }
       reader.finish();
@@ -146,15 +206,6 @@ class SpecParser {
     }
     identify(source, pointer);
     spec_.graphs.push_back(std::move(source));
-  }
-
-  GraphSource::Measured measured(const Json& json, const std::string& pointer) {
-    ObjectReader reader(json, pointer, error_);
-    GraphSource::Measured made{.us = reader.positive("us")};
-    if (reader.has("gpu")) made.gpu = reader.string("gpu");
-    if (reader.has("batch")) made.batch = static_cast<std::int64_t>(reader.positive("batch"));
-    reader.finish();
-    return made;
   }
 
   void identify(GraphSource& source, const std::string& pointer) {
@@ -173,13 +224,6 @@ class SpecParser {
       texts.add(value);
     }
     source.identity = identity_of(pointer, texts, toolbox_.files(source));
-  }
-
-  // "dlrm batch=512 preset=mlperf"; the options of a JSON object are sorted by name.
-  static std::string default_name(const GraphSource& source) {
-    std::string name = source.builder;
-    for (const auto& [option, value] : source.options) name += " " + option + "=" + value;
-    return name;
   }
 
   void axis(const Json& json, const std::string& pointer) {
@@ -271,59 +315,18 @@ class SpecParser {
   void strategy(const Json& json, const std::string& pointer) {
     ObjectReader reader(json, pointer, error_);
     const std::string name = reader.string("strategy");
-    StrategyChoice choice;
-    if (name == to_string(ParallelStrategy::kDdp)) {
-      choice.strategy = ParallelStrategy::kDdp;
-    } else if (name == to_string(ParallelStrategy::kFsdp)) {
-      choice.strategy = ParallelStrategy::kFsdp;
-    } else if (name != "none" && json.is_object() && json.contains("strategy")) {
-      reader.reject("strategy", "\"none\", \"ddp\" or \"fsdp\"");
-    }
-    std::vector<std::int64_t> worlds;
-    if (choice.strategy || reader.has("world")) {
-      if (reader.has("world") && !json["world"].is_array()) {
-        worlds = {reader.whole_number("world", 1)};
-      } else {
-        worlds = reader.whole_numbers("world", 1);
-        if (worlds.empty()) reader.fail_at(pointer + "/world", "at least one world", "none");
-      }
-    } else {
-      worlds = {0};
-    }
+    const auto strategy = read_strategy(json, name, reader);
+    std::vector<std::int64_t> worlds = {0};
+    if (strategy || reader.has("world")) worlds = read_worlds(json, reader);
     reader.finish();
     for (std::int64_t world : worlds) {
-      choice.world = world;
-      const bool again = std::ranges::any_of(spec_.strategies, [&](const StrategyChoice& other) {
-        return other.strategy == choice.strategy && other.world == world;
-      });
-      if (again) {
+      const StrategyChoice choice{.strategy = strategy, .world = world};
+      if (std::ranges::find(spec_.strategies, choice) != spec_.strategies.end()) {
         return fail_at(pointer, fmt::format("expected each strategy and world once, found {} {} "
                                             "again",
                                             name, world));
       }
       spec_.strategies.push_back(choice);
-    }
-  }
-
-  void order_rewrites() {
-    for (const std::string& name : toolbox_.rewrites) {
-      const auto axis = std::ranges::find(spec_.axes, name, &RewriteAxis::name);
-      if (axis == spec_.axes.end()) continue;
-      spec_.applied.push_back(static_cast<std::size_t>(axis - spec_.axes.begin()));
-    }
-  }
-
-  void check_count() {
-    if (error_) return;
-    std::vector<std::size_t> sizes = {spec_.graphs.size(), spec_.gpus.size(),
-                                      spec_.topologies.size(), spec_.strategies.size()};
-    for (const RewriteAxis& axis : spec_.axes) sizes.push_back(axis.values.size());
-    std::uint64_t count = 1;
-    for (const std::size_t size : sizes) {
-      count *= size;
-      if (count > kMostRows) {
-        return fail_at("", fmt::format("expected at most {} rows, found more", kMostRows));
-      }
     }
   }
 

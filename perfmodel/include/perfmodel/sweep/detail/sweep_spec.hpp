@@ -55,6 +55,8 @@ struct GpuChoice {
 struct StrategyChoice {
   std::optional<ParallelStrategy> strategy = {};  ///< none: the graph of one rank as it is
   std::int64_t world = 0;                         ///< 0: not given
+
+  bool operator==(const StrategyChoice&) const = default;
 };
 
 /// All that is to be predicted: graphs x rewrites x GPUs x topologies x strategies.
