@@ -43,10 +43,95 @@ TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
   return TableBatch::Optimizer::kAdagrad;
 }
 
+PyTorch pytorch_of(const TorchrecDlrmConfig& config) {
+  PyTorch pytorch{.major = 2, .minor = 0};
+  pytorch.device.index = static_cast<std::int16_t>(config.rank % ranks_per_host(config));
+  return pytorch;
+}
+
+// Groups of ranks are numbered after that of all ranks: those of a host, host by host, and those
+// in one place on all hosts.
+constexpr std::int64_t kFirstSubgroup = 2;
+
+RankGroup ranks_of_host(const TorchrecDlrmConfig& config) {
+  const std::int64_t local = ranks_per_host(config), host = config.rank / local;
+  return {.number = kFirstSubgroup + host, .first = host * local, .stride = 1, .size = local};
+}
+RankGroup ranks_across_hosts(const TorchrecDlrmConfig& config) {
+  const std::int64_t local = ranks_per_host(config), hosts = config.world_size / local;
+  const std::int64_t place = config.rank % local;
+  return {.number = kFirstSubgroup + hosts + place, .first = place, .stride = local, .size = hosts};
+}
+
+std::int64_t elements_of(const PlacedTable& table) { return table.num_rows * table.dim; }
+
+TableBatch replicated_tables(const TorchrecDlrmConfig& config, const TorchrecPlacement& placement) {
+  TableBatch tables;
+  for (std::size_t i : placement.replicated()) {
+    tables.rows.push_back(config.tables[i].num_rows);
+    tables.dims.push_back(config.tables[i].dim);
+  }
+  return tables;
+}
+
+TableBatch tables_here(const TorchrecDlrmConfig& config, const ShardingGroup& group) {
+  TableBatch tables;
+  tables.optimizer = fused_optimizer(config);
+  tables.learning_rate = kTorchrecLearningRate;
+  for (const TablePiece& piece : group.on_rank(config.rank)) {
+    tables.rows.push_back(piece.rows[config.rank % group.blocks]);
+    tables.dims.push_back(piece.columns);
+  }
+  return tables;
+}
+
+std::int64_t vector_collectives(const TorchrecPlacement& placement) {
+  std::int64_t count = 0;
+  for (const ShardingGroup& group : placement.groups()) {
+    count += VectorExchange::collectives(group);
+  }
+  return count;
+}
+
+// int32 indices and lengths become int64 indices and offsets.
+std::pair<TensorRef, TensorRef> indices_and_offsets(AutogradTape& tape, const Jagged& features) {
+  const TensorRef indices = to_dtype(tape.graph(), features.values, DType::kInt64, tape.sequence());
+  const TensorRef offsets = complete_cumsum(tape.graph(), features.lengths, tape.sequence());
+  return {indices, to_dtype(tape.graph(), offsets, DType::kInt64, tape.sequence())};
+}
+
+// An empty tensor that is joined to the vectors, so that there is one where tables are missing.
+void join_nothing(AutogradTape& tape, std::int64_t batch) {
+  const TensorRef nothing = tape.graph().new_tensor(DType::kFloat32, {0});
+  const TensorRef out = view(tape.graph(), nothing, {batch, 0}, tape.sequence());
+  tape.record("ViewBackward0", {}, out, [](TensorRef) -> std::vector<TensorRef> { return {}; });
+}
+
+// `vectors`: [B, F * D], feature order[i] at place i, as they were exchanged; the model wants the
+// order of its features.
+TensorRef interaction(AutogradTape& tape, const TorchrecDlrmConfig& config,
+                      const std::vector<std::size_t>& order, TensorRef dense, TensorRef vectors) {
+  GraphBuilder& graph = tape.graph();
+  const std::int64_t batch = config.batch_per_rank, dim = config.bottom_mlp.back();
+  const auto features = static_cast<std::int64_t>(config.tables.size());
+  const std::vector<TensorRef> parts =
+      split_with_sizes(tape, vectors, Shape(config.tables.size(), dim), 1);
+  std::vector<TensorRef> in_order(parts.size());
+  for (std::size_t i = 0; i < order.size(); ++i) in_order[order[i]] = parts[i];
+  const TensorRef sparse = reshape(tape, cat(tape, in_order, 1), {batch, features, dim});
+  const TensorRef all = cat(tape, {unsqueeze(tape, dense, 1), sparse}, 1);
+  const TensorRef products = bmm(tape, all, transpose(tape, all, 1, 2));
+  const std::int64_t pairs = features * (features + 1) / 2;
+  const TensorRef lower = graph.new_tensor(DType::kInt64, GraphBuilder::cpu(), {2, pairs});
+  const TensorRef row = select(graph, lower, 0, 0, tape.sequence());
+  const TensorRef column = select(graph, lower, 0, 1, tape.sequence());
+  return cat(tape, {dense, index_matrix(tape, products, row, column)}, 1);
+}
+
 class TorchrecStep {
  public:
   explicit TorchrecStep(const TorchrecDlrmConfig& config)
-      : config_(config), placement_(config), graph_(pytorch(config)) {
+      : config_(config), placement_(config), graph_(pytorch_of(config)) {
     batch_shape_.batch = config.batch_per_rank;
     batch_shape_.dense_features = config.bottom_mlp.front();
     for (std::size_t i = 0; i < config.tables.size(); ++i) {
@@ -72,27 +157,6 @@ class TorchrecStep {
   }
 
  private:
-  static PyTorch pytorch(const TorchrecDlrmConfig& config) {
-    PyTorch made{.major = 2, .minor = 0};
-    made.device.index = static_cast<std::int16_t>(config.rank % ranks_per_host(config));
-    return made;
-  }
-
-  // Groups of ranks are numbered behind that of all ranks: those of a host, host by host, and those
-  // in one place on all hosts.
-  static constexpr std::int64_t kFirstSubgroup = 2;
-
-  static RankGroup ranks_of_host(const TorchrecDlrmConfig& config) {
-    const std::int64_t local = ranks_per_host(config), host = config.rank / local;
-    return {.number = kFirstSubgroup + host, .first = host * local, .stride = 1, .size = local};
-  }
-  static RankGroup ranks_across_hosts(const TorchrecDlrmConfig& config) {
-    const std::int64_t local = ranks_per_host(config), hosts = config.world_size / local;
-    const std::int64_t place = config.rank % local;
-    return {
-        .number = kFirstSubgroup + hosts + place, .first = place, .stride = local, .size = hosts};
-  }
-
   template <class Emit>
   void labelled(std::string_view label, Emit emit) {
     graph_.begin_label(label);
@@ -114,7 +178,7 @@ class TorchrecStep {
     if (!placement_.replicated().empty()) {
       std::int64_t elements = 0;
       for (std::size_t i : placement_.replicated()) {
-        elements += config_.tables[i].num_rows * config_.tables[i].dim;
+        elements += elements_of(config_.tables[i]);
       }
       replicated_weights_ = parameter({elements});
       reducers_.emplace_back(graph_, std::vector<TensorRef>{replicated_weights_});
@@ -139,14 +203,13 @@ class TorchrecStep {
   // out whenever somebody reads it.
   TensorRef piece_of_gradient(TensorRef gradient, std::size_t which, std::int64_t sequence) {
     std::int64_t start = 0;
-    for (std::size_t i = 0; i < which; ++i) start += elements(placement_.replicated()[i]);
-    const PlacedTable& table = config_.tables[placement_.replicated()[which]];
-    const TensorRef part = slice(graph_, gradient, 0, start,
-                                 start + elements(placement_.replicated()[which]), sequence);
+    for (std::size_t i = 0; i < which; ++i) start += elements_of(replicated_table(i));
+    const PlacedTable& table = replicated_table(which);
+    const TensorRef part = slice(graph_, gradient, 0, start, start + elements_of(table), sequence);
     return view(graph_, part, {-1, table.dim}, sequence);
   }
-  std::int64_t elements(std::size_t feature) const {
-    return config_.tables[feature].num_rows * config_.tables[feature].dim;
+  const PlacedTable& replicated_table(std::size_t which) const {
+    return config_.tables[placement_.replicated()[which]];
   }
 
   void zero_grad() {
@@ -162,7 +225,7 @@ class TorchrecStep {
     graph_.begin_label("DistributedDataParallel.forward");
     const TensorRef dense = multilayer_perceptron(tape_, batch.dense, bottom_);
     const TensorRef vectors = pooled_vectors(wait_for_indices());
-    const TensorRef interacted = interaction(dense, vectors);
+    const TensorRef interacted = interaction(tape_, config_, placement_.tables(), dense, vectors);
     const TensorRef logits =
         squeeze_last(tape_, multilayer_perceptron(tape_, interacted, top_, true));
     const TensorRef target = to_dtype(graph_, batch.labels, DType::kFloat32, tape_.sequence());
@@ -183,50 +246,16 @@ class TorchrecStep {
     indices_.send(next);
   }
 
-  // int32 indices and lengths become int64 indices and offsets.
-  std::pair<TensorRef, TensorRef> indices_and_offsets(const Jagged& features) {
-    const TensorRef indices = to_dtype(graph_, features.values, DType::kInt64, tape_.sequence());
-    const TensorRef offsets = complete_cumsum(graph_, features.lengths, tape_.sequence());
-    return {indices, to_dtype(graph_, offsets, DType::kInt64, tape_.sequence())};
-  }
-
-  TableBatch replicated_tables() const {
-    TableBatch made;
-    for (std::size_t i : placement_.replicated()) {
-      made.rows.push_back(config_.tables[i].num_rows);
-      made.dims.push_back(config_.tables[i].dim);
-    }
-    return made;
-  }
-
-  TableBatch tables_here(const ShardingGroup& group) const {
-    TableBatch made;
-    made.optimizer = fused_optimizer(config_);
-    made.learning_rate = kTorchrecLearningRate;
-    for (const TablePiece& piece : group.on_rank(config_.rank)) {
-      made.rows.push_back(piece.rows[config_.rank % group.blocks]);
-      made.dims.push_back(piece.columns);
-    }
-    return made;
-  }
-
-  // An empty tensor that is joined to the vectors, so that there is one where tables are missing.
-  void join_nothing(std::int64_t batch) {
-    const TensorRef nothing = graph_.new_tensor(DType::kFloat32, {0});
-    const TensorRef out = view(graph_, nothing, {batch, 0}, tape_.sequence());
-    tape_.record("ViewBackward0", {}, out, [](TensorRef) -> std::vector<TensorRef> { return {}; });
-  }
-
   // What a group has here looks up for all ranks.
   TensorRef look_up(std::size_t group, const Jagged& features) {
     const std::int64_t samples = config_.batch_per_rank * config_.world_size;
-    TableBatch here = tables_here(placement_.groups()[group]);
+    TableBatch here = tables_here(config_, placement_.groups()[group]);
     // Nothing is a parameter too: its gradient is asked for by the exchange.
     if (here.rows.empty()) return view(tape_, placeholders_[group], {samples, 0});
-    const auto [indices, offsets] = indices_and_offsets(features);
+    const auto [indices, offsets] = indices_and_offsets(tape_, features);
     here.placeholder = placeholders_[group];
     const TensorRef pooled = table_batched_lookup(tape_, here, samples, indices, offsets);
-    join_nothing(samples);
+    join_nothing(tape_, samples);
     return pooled;
   }
 
@@ -255,31 +284,13 @@ class TorchrecStep {
 
   TensorRef replicated_vectors(const Jagged& features) {
     graph_.begin_label("DistributedDataParallel.forward");
-    const auto [indices, offsets] = indices_and_offsets(features);
-    const TensorRef vectors = dense_table_batched_lookup(
-        tape_, replicated_tables(), replicated_weights_, config_.batch_per_rank, indices, offsets);
-    join_nothing(config_.batch_per_rank);
+    const auto [indices, offsets] = indices_and_offsets(tape_, features);
+    const TensorRef vectors =
+        dense_table_batched_lookup(tape_, replicated_tables(config_, placement_),
+                                   replicated_weights_, config_.batch_per_rank, indices, offsets);
+    join_nothing(tape_, config_.batch_per_rank);
     graph_.end_op();
     return vectors;
-  }
-
-  // [B, F * D] in the order of the exchange; the model wants the order of its features.
-  TensorRef interaction(TensorRef dense, TensorRef vectors) {
-    const std::int64_t batch = config_.batch_per_rank, dim = config_.bottom_mlp.back();
-    const auto features = static_cast<std::int64_t>(config_.tables.size());
-    const std::vector<TensorRef> parts =
-        split_with_sizes(tape_, vectors, Shape(config_.tables.size(), dim), 1);
-    std::vector<TensorRef> in_order(parts.size());
-    const std::vector<std::size_t> order = placement_.tables();
-    for (std::size_t i = 0; i < order.size(); ++i) in_order[order[i]] = parts[i];
-    const TensorRef sparse = reshape(tape_, cat(tape_, in_order, 1), {batch, features, dim});
-    const TensorRef all = cat(tape_, {unsqueeze(tape_, dense, 1), sparse}, 1);
-    const TensorRef products = bmm(tape_, all, transpose(tape_, all, 1, 2));
-    const std::int64_t pairs = features * (features + 1) / 2;
-    const TensorRef lower = graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), {2, pairs});
-    const TensorRef row = select(graph_, lower, 0, 0, tape_.sequence());
-    const TensorRef column = select(graph_, lower, 0, 1, tape_.sequence());
-    return cat(tape_, {dense, index_matrix(tape_, products, row, column)}, 1);
   }
 
   void backward(TensorRef loss) {
@@ -312,7 +323,7 @@ class TorchrecStep {
     graph_.begin_label("Optimizer.step#Adagrad.step");
     std::vector<ParameterUpdate> updates;
     for (std::size_t i = 0; i < placement_.replicated().size(); ++i) {
-      const PlacedTable& table = config_.tables[placement_.replicated()[i]];
+      const PlacedTable& table = replicated_table(i);
       const TensorRef all = tape_.gradient(replicated_weights_);
       piece_of_gradient(all, i, -1);  // is there one?
       const TensorRef gradient = piece_of_gradient(all, i, -1);
@@ -332,21 +343,13 @@ class TorchrecStep {
     graph_.end_op();
   }
 
-  std::int64_t vector_collectives() const {
-    std::int64_t count = 0;
-    for (const ShardingGroup& group : placement_.groups()) {
-      count += VectorExchange::collectives(group);
-    }
-    return count;
-  }
-
   std::int64_t collectives_before_lengths() const {
-    return vector_collectives() + indices_.size_collectives();
+    return vector_collectives(placement_) + indices_.size_collectives();
   }
 
   // Of vectors and of their gradients, of sizes, lengths and indices; all-reduces.
   std::int64_t collectives_per_step() const {
-    std::int64_t count = 2 * vector_collectives() + indices_.collectives();
+    std::int64_t count = 2 * vector_collectives(placement_) + indices_.collectives();
     for (const GradientReducer& reducer : reducers_) count += reducer.num_buckets();
     return count;
   }
