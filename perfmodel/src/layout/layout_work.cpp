@@ -90,70 +90,38 @@ double kernel_us(const Gpu& gpu, KernelFamily family, double read, double writte
   return KernelModels::heuristic().price(work, gpu).time.count();
 }
 
-/// Prices the parts of one step.
-class WorkPricer {
- public:
-  WorkPricer(const StepQuestion& question, const std::vector<ChunkLayers>& chunks)
-      : question_(question),
-        job_(*question.job),
-        layout_(*question.layout),
-        framework_(*question.framework),
-        shard_(*question.shard),
-        chunks_(chunks),
-        groups_(question),
-        collective_host_us_(collective_host_us(question)) {}
+double weight_bytes(const LayoutJob& job) {
+  return job.precision == LayoutJob::Precision::kFp32 ? 4 : 2;
+}
+double gradient_bytes(const LayoutJob& job) { return job.fp32_gradients ? 4 : weight_bytes(job); }
 
-  Result<LayoutWork> run() {
-    LayoutWork work;
-    work.microbatches = microbatches_ = job_.global_batch / (layout_.dp * layout_.micro_batch);
-    work.embedding = part_of(shard_.embedding);
-    work.layer = part_of(as_run(with_tensor_traffic(shard_.layer)));
-    add_exchanges(work.layer);
-    work.head = part_of(shard_.head);
-    work.loss = part_of(shard_.loss);
-    for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
-    const bool sharded = gathers_parameters(layout_.zero);
-    for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
-      work.stages.push_back(stage_of(stage, sharded, stage > 0 ? &work.stages.back() : nullptr));
-    }
-    if (sharded) {
-      work.sharded = sharded_of(work);
-    } else if (layout_.pp > 1) {
-      work.hop = hop();
-      if (job_.model.tied && !lies_as_v(layout_.order)) {
-        work.tied_words_bytes = shard_.embedding.parameters * gradient_bytes();
-        work.tied_words_us = groups_.time_us(CollectiveKind::kAllReduce, work.tied_words_bytes, 2,
-                                             layout_.tp * layout_.cp * layout_.dp);
-      }
-    }
-    if (layout_.gpus() > 1) work.nodes_us = at_nodes(framework_.step_by_nodes_us, nodes());
-    if (groups_.error()) return Unexpected{*groups_.error()};
+/// Prices what one rank does of the embedding, of a layer, of the head and of the loss.
+class PartPricer {
+ public:
+  PartPricer(const StepQuestion& question, Groups& groups) : question_(question), groups_(groups) {}
+
+  PartWork part_of(const PartCosts& costs) const {
+    PartWork work{pass_of(costs.forward), pass_of(costs.backward)};
+    // Of a product's gradients one is its weights': as much work as the product itself. Frozen ones
+    // have none, and their adapters' are small.
+    if (job_.lora_rank > 0) return work;
+    work.backward.weights_us = std::min(costs.forward.product_us, costs.backward.kernel_us / 2);
+    return work;
+  }
+
+  PartWork layer() {
+    PartWork work = part_of(as_run(with_tensor_traffic(shard_.layer)));
+    add_exchanges(work);
     return work;
   }
 
  private:
-  double weight_bytes() const { return job_.precision == LayoutJob::Precision::kFp32 ? 4 : 2; }
-  double gradient_bytes() const { return job_.fp32_gradients ? 4 : weight_bytes(); }
-
-  double nodes() const {
-    const double node = real(question_.collectives->topology().gpus_per_node);
-    return std::ceil(real(layout_.gpus()) / node);
-  }
-
   PassWork pass_of(const PassCosts& costs) const {
     return {.kernel_us = costs.kernel_us,
             .comm_us = costs.comm_us * (1 - framework_.tensor_overlap),
             .host_us = costs.host_us * framework_.host_scale +
                        real(costs.collectives) * collective_host_us_,
             .collectives = costs.by_kind};
-  }
-  PartWork part_of(const PartCosts& costs) const {
-    PartWork made{pass_of(costs.forward), pass_of(costs.backward)};
-    // Of a product's gradients one is its weights': as much work as the product itself. Frozen ones
-    // have none, and their adapters' are small.
-    if (job_.lora_rank > 0) return made;
-    made.backward.weights_us = std::min(costs.forward.product_us, costs.backward.kernel_us / 2);
-    return made;
   }
 
   // A layer's kernels with those that its graph does not list.
@@ -182,7 +150,7 @@ class WorkPricer {
     if (job_.frozen_bits == 16 || shard_.layer.frozen <= 0) return 0;
     return kernel_us(*question_.gpu, KernelFamily::kElementwise,
                      real(job_.frozen_bits) / 8 * shard_.layer.frozen,
-                     weight_bytes() * shard_.layer.frozen);
+                     weight_bytes(job_) * shard_.layer.frozen);
   }
 
   // Collectives of tensor parallelism of layers whose graph is that of one rank alone: around each
@@ -190,7 +158,7 @@ class WorkPricer {
   PartCosts with_tensor_traffic(PartCosts layer) {
     if (layout_.tp == 1 || shard_.tensor_parts == 0) return layer;
     const double bytes = real(layout_.micro_batch) * real(job_.sequence) / real(layout_.cp) *
-                         real(job_.model.hidden) * weight_bytes();
+                         real(job_.model.hidden) * weight_bytes(job_);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
       const auto add = [&](CollectiveKind kind, CollectiveSum& sum) {
         const double us = groups_.time_us(kind, bytes, layout_.tp, 1);
@@ -254,6 +222,55 @@ class WorkPricer {
     }
     if (!layout_.overlap_experts) return (1 - framework_.expert_overlap) * us;
     return *layout_.overlap_experts ? std::max(0.0, us - kernel_us) : us;
+  }
+
+  const StepQuestion& question_;
+  const LayoutJob& job_ = *question_.job;
+  const ParallelLayout& layout_ = *question_.layout;
+  const Framework& framework_ = *question_.framework;
+  const ShardCosts& shard_ = *question_.shard;
+  Groups& groups_;
+  double collective_host_us_ = collective_host_us(question_);
+};
+
+/// Prices one step from its parts.
+class WorkPricer {
+ public:
+  WorkPricer(const StepQuestion& question, const std::vector<ChunkLayers>& chunks)
+      : question_(question), chunks_(chunks), groups_(question) {}
+
+  Result<LayoutWork> run() {
+    LayoutWork work;
+    work.microbatches = microbatches_ = job_.global_batch / (layout_.dp * layout_.micro_batch);
+    PartPricer parts(question_, groups_);
+    work.embedding = parts.part_of(shard_.embedding);
+    work.layer = parts.layer();
+    work.head = parts.part_of(shard_.head);
+    work.loss = parts.part_of(shard_.loss);
+    for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
+    const bool sharded = gathers_parameters(layout_.zero);
+    for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
+      work.stages.push_back(stage_of(stage, sharded, stage > 0 ? &work.stages.back() : nullptr));
+    }
+    if (sharded) {
+      work.sharded = sharded_of(work);
+    } else if (layout_.pp > 1) {
+      work.hop = hop();
+      if (job_.model.tied && !lies_as_v(layout_.order)) {
+        work.tied_words_bytes = shard_.embedding.parameters * gradient_bytes(job_);
+        work.tied_words_us = groups_.time_us(CollectiveKind::kAllReduce, work.tied_words_bytes, 2,
+                                             layout_.tp * layout_.cp * layout_.dp);
+      }
+    }
+    if (layout_.gpus() > 1) work.nodes_us = at_nodes(framework_.step_by_nodes_us, nodes());
+    if (groups_.error()) return Unexpected{*groups_.error()};
+    return work;
+  }
+
+ private:
+  double nodes() const {
+    const double node = real(question_.collectives->topology().gpus_per_node);
+    return std::ceil(real(layout_.gpus()) / node);
   }
 
   ChunkWork chunk_of(const LayoutWork& work, const ChunkLayers& holds) const {
@@ -323,20 +340,20 @@ class WorkPricer {
     if (sharded || replicas() == 1) return made;
     made.sums = sums_of(dense, experts);
     if (layout_.zero == Sharding::kNone) return made;
-    made.gather_bytes = made.parameters * weight_bytes();
-    made.gather_us =
-        shared_us(CollectiveKind::kAllGather, dense * weight_bytes(), experts * weight_bytes());
+    made.gather_bytes = made.parameters * weight_bytes(job_);
+    made.gather_us = shared_us(CollectiveKind::kAllGather, dense * weight_bytes(job_),
+                               experts * weight_bytes(job_));
     return made;
   }
 
   GradientSums sums_of(double dense, double experts) {
-    GradientSums sums{.bytes = (dense + experts) * gradient_bytes()};
+    GradientSums sums{.bytes = (dense + experts) * gradient_bytes(job_)};
     const double buckets = std::max(1.0, std::ceil(sums.bytes / framework_.bucket_bytes));
     sums.buckets = static_cast<std::int64_t>(buckets);
     sums.scatters = framework_.reduce_scatters && layout_.zero != Sharding::kNone;
     sums.bucket_us =
         shared_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
-                  dense * gradient_bytes() / buckets, experts * gradient_bytes() / buckets);
+                  dense * gradient_bytes(job_) / buckets, experts * gradient_bytes(job_) / buckets);
     return sums;
   }
 
@@ -372,13 +389,13 @@ class WorkPricer {
     const auto unit = [&](const PartCosts& costs, const PartWork& parts) {
       const double frozen = costs.frozen * real(job_.frozen_bits) / 8;
       ShardedWork::Unit one{.parts = parts,
-                            .gather_bytes = costs.parameters * weight_bytes() + frozen,
-                            .scatter_bytes = costs.parameters * gradient_bytes()};
+                            .gather_bytes = costs.parameters * weight_bytes(job_) + frozen,
+                            .scatter_bytes = costs.parameters * gradient_bytes(job_)};
       one.times = {
           .all_gather_us = traffic_us(CollectiveKind::kAllGather, one.gather_bytes,
-                                      costs.experts * weight_bytes()),
+                                      costs.experts * weight_bytes(job_)),
           .reduce_scatter_us = traffic_us(CollectiveKind::kReduceScatter, one.scatter_bytes,
-                                          costs.experts * gradient_bytes()),
+                                          costs.experts * gradient_bytes(job_)),
           .forward_us = parts.forward.total_us(),
           .backward_us = parts.backward.total_us()};
       return one;
@@ -403,7 +420,8 @@ class WorkPricer {
                           : made.pass.comm_us;
     made.slowed_us = framework_.interference * std::max(0.0, made.pass.comm_us - made.exposed_us);
     if (hybrid && replicas() > made.shards) {
-      made.replicas_bytes = work.stages.front().parameters * gradient_bytes() / real(made.shards);
+      made.replicas_bytes =
+          work.stages.front().parameters * gradient_bytes(job_) / real(made.shards);
       made.replicas_us = groups_.time_us(CollectiveKind::kAllReduce, made.replicas_bytes,
                                          replicas() / made.shards, layout_.tp * made.shards);
     }
@@ -411,13 +429,12 @@ class WorkPricer {
   }
 
   const StepQuestion& question_;
-  const LayoutJob& job_;
-  const ParallelLayout& layout_;
-  const Framework& framework_;
-  const ShardCosts& shard_;
+  const LayoutJob& job_ = *question_.job;
+  const ParallelLayout& layout_ = *question_.layout;
+  const Framework& framework_ = *question_.framework;
+  const ShardCosts& shard_ = *question_.shard;
   const std::vector<ChunkLayers>& chunks_;
   Groups groups_;
-  double collective_host_us_ = 0;
   std::int64_t microbatches_ = 1;
 };
 
