@@ -14,6 +14,88 @@
 namespace perfmodel {
 namespace {
 
+std::vector<double> lower_quarter(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  samples.resize((samples.size() + 3) / 4);
+  return samples;
+}
+
+// Latencies of launches and gaps between tasks of a device, as recorded.
+class DeviceSamples {
+ public:
+  // Latencies from work that found its stream idle, gaps from work that was queued.
+  void add(const Trace& trace, const std::vector<CallWait>& waits) {
+    constexpr double kQueuedUs = 5;
+    std::int64_t free_at = 0;
+    const GpuEvent* previous = nullptr;
+    for (const GpuEvent& task : trace.gpu) {
+      const bool same =
+          previous && previous->device == task.device && previous->stream == task.stream;
+      if (!same) free_at = 0;
+      const std::int64_t stream_free = free_at;
+      free_at = std::max(free_at, task.end_ns());
+      previous = &task;
+      if (task.launch < 0) continue;
+      const HostEvent& call = trace.host[task.launch];
+      const bool blocking = waits[task.launch].kind == CallWait::Kind::kBlockingCopy;
+      const double after_call = us(task.start_ns - call.end_ns());
+      const bool idle = !same || stream_free < call.start_ns;
+      if (blocking) {
+        const bool read = trace.name(task).find("DtoH") != std::string_view::npos;
+        if (idle) {
+          (read ? blocking_read_latency_ : blocking_write_latency_)
+              .push_back(us(task.start_ns - call.start_ns));
+        }
+      } else if (idle) {
+        // Late starts on an idle stream wait for something else (an event, another rank's arrival).
+        if (after_call > 20) continue;
+        if (task.kind != GpuKind::kKernel) {
+          copy_latency_.push_back(after_call);
+        } else if (is_collective_kernel(trace.name(task))) {
+          collective_latency_.push_back(after_call);
+        } else {
+          launch_latency_.push_back(after_call);
+        }
+      } else if (us(stream_free - call.end_ns()) > kQueuedUs && task.kind == GpuKind::kKernel) {
+        const double gap = us(task.start_ns - stream_free);
+        if (gap >= 0 && gap < 5) kernel_gap_.push_back(gap);
+      }
+    }
+  }
+
+  void give(DeviceConstants& constants) const {
+    const auto set = [](double& constant, const std::vector<double>& samples) {
+      // Not before its call, which clocks that disagree may say.
+      if (!samples.empty()) constant = std::max(0.0, mean_of(samples));
+    };
+    set(constants.launch_latency_us, launch_latency_);
+    set(constants.collective_latency_us,
+        collective_latency_.empty() ? launch_latency_ : collective_latency_);
+    set(constants.copy_latency_us, copy_latency_);
+    // The least delayed calls show the latency; the others waited for work on another stream.
+    set(constants.blocking_read_latency_us, lower_quarter(blocking_read_latency_));
+    set(constants.blocking_write_latency_us, lower_quarter(blocking_write_latency_));
+    set(constants.kernel_gap_us, kernel_gap_);
+  }
+
+ private:
+  std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_read_latency_,
+      blocking_write_latency_, kernel_gap_;
+};
+
+// `observed`: an execution trace observer recorded too.
+Collector collector_of(const Trace& trace, bool observed) {
+  if (!trace.has_pytorch_ops) return Collector::kUnknown;
+  if (observed) return Collector::kProfilerAndObserver;
+  return trace.has_python_frames ? Collector::kProfilerWithStacks : Collector::kProfiler;
+}
+
+bool no_op_between(const Trace& trace, std::int64_t from, std::int64_t to) {
+  return std::none_of(trace.host.begin(), trace.host.end(), [&](const HostEvent& event) {
+    return event.kind == HostKind::kOp && event.start_ns > from && event.start_ns < to;
+  });
+}
+
 class ContextExtractor {
  public:
   ContextExtractor(const OverheadOptions& options, OverheadTable table)
@@ -45,7 +127,7 @@ class ContextExtractor {
     } else {
       learn_templates(*trace_, find_trace_ops(*trace_), *chains, waits_, work_, streams_, learner_);
     }
-    add_device_constants();
+    device_.add(*trace_, waits_);
     keep(iterations(*trace_).empty(), chains->size());
     return {};
   }
@@ -71,18 +153,7 @@ class ContextExtractor {
       table_.gap_splits[key] = {.tail = sum.tail / inside, .head = sum.head / inside};
     }
     table_.templates = learner_.finish();
-    const auto set = [](double& constant, const std::vector<double>& samples) {
-      // Not before its call, which clocks that disagree may say.
-      if (!samples.empty()) constant = std::max(0.0, mean_of(samples));
-    };
-    set(table_.device.launch_latency_us, launch_latency_);
-    set(table_.device.collective_latency_us,
-        collective_latency_.empty() ? launch_latency_ : collective_latency_);
-    set(table_.device.copy_latency_us, copy_latency_);
-    // The least delayed calls show the latency; the others waited for work on another stream.
-    set(table_.device.blocking_read_latency_us, lower_quarter(blocking_read_latency_));
-    set(table_.device.blocking_write_latency_us, lower_quarter(blocking_write_latency_));
-    set(table_.device.kernel_gap_us, kernel_gap_);
+    device_.give(table_.device);
     return std::move(table_);
   }
 
@@ -104,10 +175,7 @@ class ContextExtractor {
           "several times longer");
     }
     table_.python_recorded |= source.trace->has_python_frames;
-    const Collector collector = !source.trace->has_pytorch_ops    ? Collector::kUnknown
-                                : observed                        ? Collector::kProfilerAndObserver
-                                : source.trace->has_python_frames ? Collector::kProfilerWithStacks
-                                                                  : Collector::kProfiler;
+    const Collector collector = collector_of(*source.trace, observed);
     if (source_ == 0 || collector == Collector::kUnknown ||
         (table_.collector != Collector::kUnknown && collector > table_.collector)) {
       table_.collector = collector;  // the one that lengthens most
@@ -268,7 +336,7 @@ class ContextExtractor {
     // The step's border: measured to the next chain where that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
     const bool follows = following && !chain.ends_window && following->begin_ns > chain.end_ns &&
-                         no_op_between(chain.end_ns, following->begin_ns);
+                         no_op_between(*trace_, chain.end_ns, following->begin_ns);
     if (follows) {
       from = host(last.event).end_ns();
       const std::int64_t to = host(following->ops.front().event).start_ns;
@@ -279,59 +347,6 @@ class ContextExtractor {
       // In the long run the first recorded step follows the last one.
       const HostChain& next = !following ? first_chain : chain.ends_window ? *following : chain;
       add_gap(us(*chain.border_gap_ns), last, next.ops.front(), GapClass::kIteration, gradients);
-    }
-  }
-
-  bool no_op_between(std::int64_t from, std::int64_t to) const {
-    return std::none_of(trace_->host.begin(), trace_->host.end(), [&](const HostEvent& event) {
-      return event.kind == HostKind::kOp && event.start_ns > from && event.start_ns < to;
-    });
-  }
-
-  static std::vector<double> lower_quarter(std::vector<double> samples) {
-    std::sort(samples.begin(), samples.end());
-    samples.resize((samples.size() + 3) / 4);
-    return samples;
-  }
-
-  // Latencies from work that found its stream idle, gaps from work that was queued.
-  void add_device_constants() {
-    constexpr double kQueuedUs = 5;
-    std::int64_t free_at = 0;
-    const GpuEvent* previous = nullptr;
-    std::vector<std::pair<std::int64_t, std::int64_t>> main_busy;
-    for (const GpuEvent& task : trace_->gpu) {
-      const bool same =
-          previous && previous->device == task.device && previous->stream == task.stream;
-      if (!same) free_at = 0;
-      const std::int64_t stream_free = free_at;
-      free_at = std::max(free_at, task.end_ns());
-      previous = &task;
-      if (task.launch < 0) continue;
-      const HostEvent& call = host(task.launch);
-      const bool blocking = waits_[task.launch].kind == CallWait::Kind::kBlockingCopy;
-      const double after_call = us(task.start_ns - call.end_ns());
-      const bool idle = !same || stream_free < call.start_ns;
-      if (blocking) {
-        const bool read = trace_->name(task).find("DtoH") != std::string_view::npos;
-        if (idle) {
-          (read ? blocking_read_latency_ : blocking_write_latency_)
-              .push_back(us(task.start_ns - call.start_ns));
-        }
-      } else if (idle) {
-        // Late starts on an idle stream wait for something else (an event, another rank's arrival).
-        if (after_call > 20) continue;
-        if (task.kind != GpuKind::kKernel) {
-          copy_latency_.push_back(after_call);
-        } else if (is_collective_kernel(trace_->name(task))) {
-          collective_latency_.push_back(after_call);
-        } else {
-          launch_latency_.push_back(after_call);
-        }
-      } else if (us(stream_free - call.end_ns()) > kQueuedUs && task.kind == GpuKind::kKernel) {
-        const double gap = us(task.start_ns - stream_free);
-        if (gap >= 0 && gap < 5) kernel_gap_.push_back(gap);
-      }
     }
   }
 
@@ -359,8 +374,7 @@ class ContextExtractor {
   std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<double> loader_pauses_;
   std::vector<const HostEvent*> loaders_;
-  std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_read_latency_,
-      blocking_write_latency_, kernel_gap_;
+  DeviceSamples device_;
   TemplateLearner learner_;
 };
 
