@@ -21,32 +21,213 @@ using IntervalsUs = std::vector<std::pair<double, double>>;
 
 constexpr std::string_view kWaiting = "waiting";
 
+// The steady state repeats: while this pass ends on the device, the next one has begun, and the
+// work of both overlaps.
+IntervalsUs folded(IntervalsUs work, double begin, double period) {
+  if (period <= 0) return work;
+  IntervalsUs parts;
+  for (const auto& [from, to] : work) {
+    if (to - from >= period) return {{0, period}};
+    const double start = std::fmod(std::max(0.0, from - begin), period);
+    const double end = start + (to - from);
+    parts.emplace_back(start, std::min(end, period));
+    if (end > period) parts.emplace_back(0, end - period);
+  }
+  return parts;
+}
+
+// All records of collectives have one name.
+std::string name_in_coverage(const ExecutionGraph& graph, const Node& node) {
+  const std::string name(graph.name(node));
+  if (node.comm < 0) return name;
+  return name + "(" + graph.comm_records[node.comm].collective + ")";
+}
+
+// `item_host`: microseconds of the host in each item.
+void add_coverage(const HostProgram& program, const ExecutionGraph& graph,
+                  const std::vector<double>& item_host, Prediction::Coverage& coverage) {
+  const LoweringStats& stats = program.lowering;
+  coverage.disagreements = stats.disagreements;
+  coverage.nodes_by_template_level = stats.nodes_by_level;
+  coverage.nodes_by_rule = stats.nodes_by_rule;
+  double device = 0;
+  for (const PredictedKernel& kernel : program.kernels) {
+    device += kernel.price.time.count();
+    coverage.kernels_out_of_range += !kernel.price.in_range;
+    if (kernel.price.knowledge) {
+      coverage.kernel_us_by_knowledge[static_cast<std::size_t>(*kernel.price.knowledge)] +=
+          kernel.price.time.count();
+    }
+    if (!kernel.inferred) continue;
+    coverage.traced_kernels += kernel.price.bound == Bound::kMeasured;
+    ++coverage.inferred_kernels;
+    coverage.inferred_kernel_us += kernel.price.time.count();
+  }
+  std::unordered_map<std::int32_t, std::size_t> item_of;
+  for (std::size_t i = 0; i < program.items.size(); ++i) {
+    if (!program.items[i].is_label) item_of[program.items[i].node] = i;
+  }
+  std::map<std::string, Prediction::Unmodelled> ops;
+  std::vector<bool> counted(program.items.size(), false);
+  double unmodelled = 0, host = 0;
+  for (double us : item_host) host += us;
+  for (std::int32_t node : stats.unmodelled) {
+    auto& entry = ops[name_in_coverage(graph, graph.node(node))];
+    ++entry.count;
+    const std::int32_t top =
+        graph.find_around(node, [&](std::int32_t i) { return item_of.contains(i); });
+    if (top < 0 || counted[item_of[top]]) continue;
+    counted[item_of[top]] = true;
+    entry.host_us += item_host[item_of[top]];
+    unmodelled += item_host[item_of[top]];
+  }
+  for (auto& [name, entry] : ops) {
+    entry.op = name;
+    coverage.unmodelled_ops.push_back(std::move(entry));
+  }
+  std::sort(coverage.unmodelled_ops.begin(), coverage.unmodelled_ops.end(),
+            [](const auto& a, const auto& b) { return a.host_us > b.host_us; });
+  if (host + device > 0) coverage.modelled_time_fraction = 1 - unmodelled / (host + device);
+}
+
+std::string names_of_unmodelled_ops(const Prediction::Coverage& coverage) {
+  constexpr std::size_t kShown = 5, kLongestName = 200;
+  const auto& ops = coverage.unmodelled_ops;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
+    names += (i > 0 ? ", " : "") + shown_text(ops[i].op, kLongestName);
+  }
+  return names + (ops.size() > kShown ? ", ..." : "");
+}
+
+std::string unmodelled_ops_text(const Prediction::Coverage& coverage) {
+  const std::size_t count = coverage.unmodelled_ops.size();
+  return fmt::format(
+      "{} without a kernel model for their types and shapes, left out of the device's time: {}",
+      count == 1 ? "1 op name" : fmt::format("{} op names", count),
+      names_of_unmodelled_ops(coverage));
+}
+
+// Ops over lists have a model and nothing that it could be asked for.
+std::string traced_kernels_text(const Prediction::Coverage& coverage, const std::string& other) {
+  const std::size_t count = coverage.traced_kernels;
+  std::string text = fmt::format("{} of unknown work {} the time that the trace measured",
+                                 count == 1 ? "1 kernel" : fmt::format("{} kernels", count),
+                                 count == 1 ? "takes" : "take");
+  if (!other.empty()) text += " on " + other + "; no range is known";
+  const std::string names = names_of_unmodelled_ops(coverage);
+  return names.empty() ? text : text + "; without a kernel model: " + names;
+}
+
+void add_warnings(const ExecutionGraph& graph, const PredictOptions& options,
+                  Prediction& prediction) {
+  auto& warnings = prediction.warnings;
+  const Prediction::Coverage& coverage = prediction.coverage;
+  warnings.insert(warnings.begin(), graph.warnings.begin(), graph.warnings.end());
+  const auto& by_level = coverage.host_us_by_key_level;
+  const double total = std::accumulate(by_level.begin(), by_level.end(), 0.0);
+  const double vague = by_level[static_cast<std::size_t>(KeyLevel::kAll)];
+  if (total > 0 && vague > 0.1 * total) {
+    warnings.push_back(
+        fmt::format("{:.0f} % of the host time comes from overall means: the overhead table has "
+                    "not seen these ops",
+                    100 * vague / total));
+  }
+  if (const std::size_t count = coverage.kernels_out_of_range; count > 0) {
+    warnings.push_back(fmt::format("{} {} outside the range that their model was checked on",
+                                   counted(count, "kernel"), count == 1 ? "lies" : "lie"));
+  }
+  if (coverage.traced_kernels > 0) {
+    warnings.insert(warnings.begin(),
+                    traced_kernels_text(coverage, options.kernel_times->other_gpu));
+  } else if (!coverage.unmodelled_ops.empty()) {
+    warnings.insert(warnings.begin(), unmodelled_ops_text(coverage));
+  }
+  const auto& lacking = coverage.lacking_units;
+  warnings.insert(warnings.begin(), lacking.begin(), lacking.end());
+}
+
+// Tasks of other ranks, and those that belong to none, are named as such.
+TaskNames names_of_tasks(const ScheduledRank& rank, const TaskGraph& tasks) {
+  const auto is_own = [&rank](TaskId task) {
+    return rank.tasks->on_device(task) || rank.tasks->on_host(task);
+  };
+  const auto item_of = [&rank, &tasks](TaskId task) -> const ProgramItem& {
+    return rank.program->items[tasks.op(task)];
+  };
+  return {.key = [=, &rank, &tasks](TaskId task) -> std::uint64_t {
+            if (!is_own(task)) return rank.other_key(task);
+            const ProgramItem& item = item_of(task);
+            const auto tag = static_cast<std::uint64_t>(tasks.term(task));
+            const std::uint64_t name = item.title.empty() ? rank.graph->node(item.subject).name
+                                                          : hash_text(item.title) >> 24;
+            return name | tag << 48;
+          },
+          .op = [=, &rank](TaskId task) -> std::string {
+            if (!is_own(task)) {
+              std::string name = rank.other_name(task);
+              return name.empty() ? "(last rank's arrival)" : name;
+            }
+            return std::string(name_of(item_of(task), *rank.graph));
+          },
+          .category = [=, &tasks](TaskId task) -> std::string {
+            if (!is_own(task)) return std::string(kWaiting);
+            const std::int32_t tag = tasks.term(task);
+            if (const auto family = ProgramTasks::family_of(tag)) {
+              return std::string(to_string(*family));
+            }
+            return std::string(to_string(ProgramTasks::term_of(tag)));
+          },
+          .op_key = rank.op_key};
+}
+
+// The critical path of the last pass, in times per step.
+Result<CriticalPath> path_of_last_pass(const ScheduledRank& rank, const TaskGraph& tasks,
+                                       const Schedule& schedule, bool device_bound) {
+  const auto& ends = device_bound ? rank.tasks->pass_device_ends() : rank.tasks->pass_ends();
+  const TaskId first = rank.started ? rank.tasks->pass_begins().back() : ends[ends.size() - 2];
+  auto path = critical_path(tasks, schedule, first, ends.back(), names_of_tasks(rank, tasks),
+                            {.what_if = rank.options->what_if_steps,
+                             .off_path = tasks.size(),
+                             .from_start = rank.started});
+  if (!path) return path;
+  // Off the path, the work of other ranks says nothing about this one.
+  std::erase_if(path->off_path, [](const auto& step) { return step.category == kWaiting; });
+  path->off_path.resize(std::min(path->off_path.size(), CriticalPathOptions{}.off_path));
+  const double scale = 1 / static_cast<double>(rank.program->steps.size());
+  path->step_us *= scale;
+  for (auto& share : path->shares) share.us *= scale;
+  for (auto* list : {&path->steps, &path->off_path}) {
+    for (auto& step : *list) {
+      for (double* us : {&step.us, &step.own_us}) *us *= scale;
+      if (step.step_if_free_us >= 0) step.step_if_free_us *= scale;
+    }
+  }
+  return path;
+}
+
 class RankExplanation {
  public:
   RankExplanation(const ScheduledRank& rank, const TaskGraph& graph, const Schedule& schedule)
-      : rank_(rank),
-        graph_(*rank.graph),
-        options_(*rank.options),
-        program_(*rank.program),
-        tasks_(*rank.tasks),
-        task_graph_(graph),
-        schedule_(schedule) {}
+      : rank_(rank), task_graph_(graph), schedule_(schedule) {}
 
   Result<Prediction> write() {
-    made_.phases = program_.phases;
-    made_.scaled_out = program_.scaled_out;
-    made_.coverage = program_.coverage;
+    prediction_.phases = program_.phases;
+    prediction_.scaled_out = program_.scaled_out;
+    prediction_.coverage = program_.coverage;
     find_period();
     sums();
     iterations();
-    coverage(item_host_);
+    add_coverage(program_, graph_, item_host_, prediction_.coverage);
     if (options_.keep_ops && options_.keep_calls) calls();
     if (options_.keep_ops) {
-      if (auto done = critical_path(); !done) return Unexpected{done.error()};
+      auto path = path_of_last_pass(rank_, task_graph_, schedule_, device_bound_);
+      if (!path) return Unexpected{path.error()};
+      prediction_.critical_path = std::move(*path);
       report_ops();
     }
-    warn();
-    return std::move(made_);
+    add_warnings(graph_, options_, prediction_);
+    return std::move(prediction_);
   }
 
  private:
@@ -64,12 +245,12 @@ class RankExplanation {
     const double device_period = end(device.back()) - end(device[device.size() - 2]);
     device_bound_ = !rank_.started && device_period > (1 + kSteadyTolerance) * host;
     period_ = device_bound_ ? device_period : host;
-    made_.device_bound = device_bound_;
-    made_.started = rank_.started;
+    prediction_.device_bound = device_bound_;
+    prediction_.started = rank_.started;
     host_period_ = host;
-    made_.e2e_us = period_ / steps();
-    made_.begin_us = begin_;
-    made_.wait_us = period_ - host;
+    prediction_.e2e_us = period_ / steps();
+    prediction_.begin_us = begin_;
+    prediction_.wait_us = period_ - host;
   }
 
   // Waiting in a collective keeps the device as busy as moving data does.
@@ -78,7 +259,7 @@ class RankExplanation {
   }
 
   void sums() {
-    Prediction& p = made_;
+    Prediction& p = prediction_;
     item_host_.assign(program_.items.size(), 0);
     item_wait_.assign(program_.items.size(), 0);
     item_start_.assign(program_.items.size(), -1);
@@ -124,8 +305,8 @@ class RankExplanation {
     if (placed.arrival != placed.task) {
       kernel.waiting_us = start(placed.task) - end(placed.arrival);
     }
-    made_.terms_us[static_cast<std::size_t>(launch.term)] += to - from;
-    (launch.collective ? made_.comm_kernel_us : made_.compute_kernel_us) += to - from;
+    prediction_.terms_us[static_cast<std::size_t>(launch.term)] += to - from;
+    (launch.collective ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) += to - from;
   }
 
   // A call that waits begins where the host came to it.
@@ -156,22 +337,7 @@ class RankExplanation {
     if (before < 0) return;
     const double wait = start(task) - end(before);
     item_wait_[item] += wait;
-    made_.wait_us += wait;
-  }
-
-  // The steady state repeats: while this pass ends on the device, the next one has begun, and the
-  // work of both lies side by side.
-  IntervalsUs folded(IntervalsUs work, double period) const {
-    if (period <= 0) return work;
-    IntervalsUs made;
-    for (const auto& [from, to] : work) {
-      if (to - from >= period) return {{0, period}};
-      const double begin = std::fmod(std::max(0.0, from - begin_), period);
-      const double end = begin + (to - from);
-      made.emplace_back(begin, std::min(end, period));
-      if (end > period) made.emplace_back(0, end - period);
-    }
-    return made;
+    prediction_.wait_us += wait;
   }
 
   void iterations() {
@@ -179,218 +345,55 @@ class RankExplanation {
     IntervalsUs work;  // of the pass
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const double step_end = end(tasks_.iteration_ends()[i]);
-      made_.iterations.push_back({.name = program_.steps[i].name, .e2e_us = step_end - step_begin});
+      prediction_.iterations.push_back(
+          {.name = program_.steps[i].name, .e2e_us = step_end - step_begin});
       work.insert(work.end(), device_[i].begin(), device_[i].end());
       step_begin = step_end;
     }
     if (device_bound_) {
-      for (auto& iteration : made_.iterations) iteration.e2e_us *= period_ / host_period_;
+      for (auto& iteration : prediction_.iterations) iteration.e2e_us *= period_ / host_period_;
     }
     for (std::size_t i = 0; i < device_.size(); ++i) {
-      auto& iteration = made_.iterations[i];
+      auto& iteration = prediction_.iterations[i];
       iteration.gpu_active_us = std::min(union_us(device_[i]), iteration.e2e_us);
     }
-    if (!rank_.started) work = folded(std::move(work), period_);
-    made_.gpu_active_us = union_us(std::move(work)) / steps();
-    made_.gpu_idle_us = std::max(0.0, made_.e2e_us - made_.gpu_active_us);
-  }
-
-  void coverage(const std::vector<double>& item_host) {
-    auto& coverage = made_.coverage;
-    const LoweringStats& stats = program_.lowering;
-    coverage.disagreements = stats.disagreements;
-    coverage.nodes_by_template_level = stats.nodes_by_level;
-    coverage.nodes_by_rule = stats.nodes_by_rule;
-    double device = 0;
-    for (const PredictedKernel& kernel : program_.kernels) {
-      device += kernel.price.time.count();
-      coverage.kernels_out_of_range += !kernel.price.in_range;
-      if (kernel.price.knowledge) {
-        coverage.kernel_us_by_knowledge[static_cast<std::size_t>(*kernel.price.knowledge)] +=
-            kernel.price.time.count();
-      }
-      if (!kernel.inferred) continue;
-      coverage.traced_kernels += kernel.price.bound == Bound::kMeasured;
-      ++coverage.inferred_kernels;
-      coverage.inferred_kernel_us += kernel.price.time.count();
-    }
-    std::unordered_map<std::int32_t, std::size_t> item_of;
-    for (std::size_t i = 0; i < program_.items.size(); ++i) {
-      if (!program_.items[i].is_label) item_of[program_.items[i].node] = i;
-    }
-    std::map<std::string, Prediction::Unmodelled> ops;
-    std::vector<bool> counted(program_.items.size(), false);
-    double unmodelled = 0, host = 0;
-    for (double us : item_host) host += us;
-    for (std::int32_t node : stats.unmodelled) {
-      auto& entry = ops[name_in_coverage(graph_.node(node))];
-      ++entry.count;
-      const std::int32_t top =
-          graph_.find_around(node, [&](std::int32_t i) { return item_of.contains(i); });
-      if (top < 0 || counted[item_of[top]]) continue;
-      counted[item_of[top]] = true;
-      entry.host_us += item_host[item_of[top]];
-      unmodelled += item_host[item_of[top]];
-    }
-    for (auto& [name, entry] : ops) {
-      entry.op = name;
-      coverage.unmodelled_ops.push_back(std::move(entry));
-    }
-    std::sort(coverage.unmodelled_ops.begin(), coverage.unmodelled_ops.end(),
-              [](const auto& a, const auto& b) { return a.host_us > b.host_us; });
-    if (host + device > 0) coverage.modelled_time_fraction = 1 - unmodelled / (host + device);
-  }
-
-  // All records of collectives have one name.
-  std::string name_in_coverage(const Node& node) const {
-    const std::string name(graph_.name(node));
-    if (node.comm < 0) return name;
-    return name + "(" + graph_.comm_records[node.comm].collective + ")";
-  }
-
-  const ProgramItem& item_of(TaskId task) const { return program_.items[task_graph_.op(task)]; }
-
-  // Tasks of other ranks, and those that belong to none, are named as such.
-  bool is_own(TaskId task) const { return tasks_.on_device(task) || tasks_.on_host(task); }
-
-  Result<void> critical_path() {
-    const auto& ends = device_bound_ ? tasks_.pass_device_ends() : tasks_.pass_ends();
-    TaskId first = ends[ends.size() - 2];
-    const TaskId last = ends.back();
-    if (rank_.started) first = tasks_.pass_begins().back();
-    const TaskNames names{.key = [this](TaskId task) -> std::uint64_t {
-                            if (!is_own(task)) return rank_.other_key(task);
-                            const ProgramItem& item = item_of(task);
-                            const Node& node = graph_.node(item.subject);
-                            const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
-                            const std::uint64_t name =
-                                item.title.empty() ? node.name : hash_text(item.title) >> 24;
-                            return name | tag << 48;
-                          },
-                          .op = [this](TaskId task) -> std::string {
-                            if (!is_own(task)) {
-                              std::string name = rank_.other_name(task);
-                              return name.empty() ? "(last rank's arrival)" : name;
-                            }
-                            return std::string(name_of(item_of(task), graph_));
-                          },
-                          .category = [this](TaskId task) -> std::string {
-                            if (!is_own(task)) return std::string(kWaiting);
-                            const std::int32_t tag = task_graph_.term(task);
-                            if (const auto family = ProgramTasks::family_of(tag)) {
-                              return std::string(to_string(*family));
-                            }
-                            return std::string(to_string(ProgramTasks::term_of(tag)));
-                          },
-                          .op_key = rank_.op_key};
-    auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
-                                         {.what_if = options_.what_if_steps,
-                                          .off_path = task_graph_.size(),
-                                          .from_start = rank_.started});
-    if (!path) return Unexpected{path.error()};
-    // Beside the path, the work of other ranks says nothing about this one.
-    std::erase_if(path->off_path, [](const auto& step) { return step.category == kWaiting; });
-    path->off_path.resize(std::min(path->off_path.size(), CriticalPathOptions{}.off_path));
-    const double scale = 1 / steps();
-    path->step_us *= scale;
-    for (auto& share : path->shares) share.us *= scale;
-    for (auto* list : {&path->steps, &path->off_path}) {
-      for (auto& step : *list) {
-        for (double* us : {&step.us, &step.own_us}) *us *= scale;
-        if (step.step_if_free_us >= 0) step.step_if_free_us *= scale;
-      }
-    }
-    made_.critical_path = std::move(*path);
-    return {};
+    if (!rank_.started) work = folded(std::move(work), begin_, period_);
+    prediction_.gpu_active_us = union_us(std::move(work)) / steps();
+    prediction_.gpu_idle_us = std::max(0.0, prediction_.e2e_us - prediction_.gpu_active_us);
   }
 
   void report_ops() {
     const std::vector<std::int32_t> positions = op_positions(program_);
-    made_.ops.resize(
+    prediction_.ops.resize(
         std::count_if(positions.begin(), positions.end(), [](std::int32_t p) { return p >= 0; }));
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       if (positions[i] < 0) continue;
       const ProgramItem& item = program_.items[i];
       const auto kernels = std::span(program_.kernels).subspan(item.first_kernel, item.kernels);
       const Node& node = graph_.node(item.subject);
-      made_.ops[positions[i]] = {.id = node.id,
-                                 .name = name_of(item, graph_),
-                                 .thread = item.thread,
-                                 .phase = item.phase,
-                                 .start_us = std::max(0.0, item_start_[i]),
-                                 .host_us = item_host_[i],
-                                 .wait_us = item_wait_[i],
-                                 .kernels = {std::make_move_iterator(kernels.begin()),
-                                             std::make_move_iterator(kernels.end())},
-                                 .gap_level = item.gap_level,
-                                 .op_level = item.op_level};
+      prediction_.ops[positions[i]] = {.id = node.id,
+                                       .name = name_of(item, graph_),
+                                       .thread = item.thread,
+                                       .phase = item.phase,
+                                       .start_us = std::max(0.0, item_start_[i]),
+                                       .host_us = item_host_[i],
+                                       .wait_us = item_wait_[i],
+                                       .kernels = {std::make_move_iterator(kernels.begin()),
+                                                   std::make_move_iterator(kernels.end())},
+                                       .gap_level = item.gap_level,
+                                       .op_level = item.op_level};
       if (calls_.empty()) continue;
-      PredictedOp& op = made_.ops[positions[i]];
+      PredictedOp& op = prediction_.ops[positions[i]];
       op.end_us = item_end_[i];
       op.calls = std::move(calls_[i]);
     }
   }
 
-  void warn() {
-    auto& warnings = made_.warnings;
-    warnings.insert(warnings.begin(), graph_.warnings.begin(), graph_.warnings.end());
-    const auto& by_level = made_.coverage.host_us_by_key_level;
-    const double total = std::accumulate(by_level.begin(), by_level.end(), 0.0);
-    const double vague = by_level[static_cast<std::size_t>(KeyLevel::kAll)];
-    if (total > 0 && vague > 0.1 * total) {
-      warnings.push_back(
-          fmt::format("{:.0f} % of the host time comes from overall means: the overhead table has "
-                      "not seen these "
-                      "ops",
-                      100 * vague / total));
-    }
-    if (const std::size_t count = made_.coverage.kernels_out_of_range; count > 0) {
-      warnings.push_back(fmt::format("{} {} outside the range that their model was checked on",
-                                     counted(count, "kernel"), count == 1 ? "lies" : "lie"));
-    }
-    if (made_.coverage.traced_kernels > 0) {
-      warnings.insert(warnings.begin(), traced_kernels());
-    } else if (!made_.coverage.unmodelled_ops.empty()) {
-      warnings.insert(warnings.begin(), unmodelled_ops());
-    }
-    const auto& lacking = made_.coverage.lacking_units;
-    warnings.insert(warnings.begin(), lacking.begin(), lacking.end());
-  }
-
-  std::string names_of_unmodelled_ops() const {
-    constexpr std::size_t kShown = 5, kLongestName = 200;
-    const auto& ops = made_.coverage.unmodelled_ops;
-    std::string names;
-    for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
-      names += (i > 0 ? ", " : "") + shown_text(ops[i].op, kLongestName);
-    }
-    return names + (ops.size() > kShown ? ", ..." : "");
-  }
-
-  std::string unmodelled_ops() const {
-    const std::size_t count = made_.coverage.unmodelled_ops.size();
-    return fmt::format(
-        "{} without a kernel model for their types and shapes, left out of the device's time: {}",
-        count == 1 ? "1 op name" : fmt::format("{} op names", count), names_of_unmodelled_ops());
-  }
-
-  // Ops over lists have a model and nothing that it could be asked for.
-  std::string traced_kernels() const {
-    const std::size_t count = made_.coverage.traced_kernels;
-    const std::string& other = options_.kernel_times->other_gpu;
-    std::string text = fmt::format("{} of unknown work {} the time that the trace measured",
-                                   count == 1 ? "1 kernel" : fmt::format("{} kernels", count),
-                                   count == 1 ? "takes" : "take");
-    if (!other.empty()) text += " on " + other + "; no range is known";
-    const std::string names = names_of_unmodelled_ops();
-    return names.empty() ? text : text + "; without a kernel model: " + names;
-  }
-
   const ScheduledRank& rank_;
-  const ExecutionGraph& graph_;
-  const PredictOptions& options_;
-  HostProgram& program_;
-  const ProgramTasks& tasks_;
+  const ExecutionGraph& graph_ = *rank_.graph;
+  const PredictOptions& options_ = *rank_.options;
+  HostProgram& program_ = *rank_.program;
+  const ProgramTasks& tasks_ = *rank_.tasks;
   const TaskGraph& task_graph_;
   const Schedule& schedule_;
   double begin_ = 0, period_ = 0, host_period_ = 0;
@@ -398,7 +401,7 @@ class RankExplanation {
   std::vector<double> item_host_, item_wait_, item_start_, item_end_;
   std::vector<std::vector<PredictedCall>> calls_;  // per item
   std::vector<IntervalsUs> device_;                // per step
-  Prediction made_;
+  Prediction prediction_;
 };
 
 }  // namespace
