@@ -70,91 +70,79 @@ Device::Kind device_of(const ExecutionGraph& graph) {
   return gpu ? Device::Kind::kGpu : Device::Kind::kCpu;
 }
 
-class LifetimeReader {
+bool is_lookup(std::string_view name) {
+  return is_row_lookup(name) || std::ranges::find(kLookups, name) != kLookups.end() ||
+         name.starts_with(kBatchedLookup);
+}
+
+/// One node, by its role in the step.
+struct StepNode {
+  std::int32_t end = 0;  ///< last node inside it
+  /// List of the nodes that end here, inner ones first.
+  std::int32_t last_ending_here = -1, next = -1;
+  std::int32_t function = -1;  ///< innermost autograd function around it, itself included
+  Phase phase = Phase::kForward;
+  bool in_lookup = false, in_collective = false;  ///< the node, or one above it
+};
+
+/// The nodes of one step: phases, ends, and what is around each.
+class StepNodes {
  public:
-  explicit LifetimeReader(const ExecutionGraph& graph)
-      : graph_(graph), current_(graph.tensors.size()), views_from_outside_(graph.tensors.size()) {
-    made_.device = device_of(graph);
-  }
-
-  StorageLifetimes read() {
-    const auto steps = iterations(graph_);
-    if (steps.empty()) return std::move(made_);
-    made_.step = steps.front();
-    begin_ = made_.step.begin;
-    const auto count = static_cast<std::size_t>(made_.step.end - begin_);
-    places_.resize(count);
-    keeps_gradient_ = parameter_gradients(graph_);
-    find_places();
-    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
-      take_inputs(i);
-      for (std::int32_t node = place(i).last_ending_here; node >= 0; node = place(node).next) {
-        take_outputs(node, i);
-        if (keeps_gradient_[node]) keep_gradient(node);
-      }
-    }
-    if (!made_.has_backward) keep_what_catalogue_says();
-    settle();
-    return std::move(made_);
-  }
-
- private:
-  struct Place {
-    std::int32_t end = 0;  // last node inside it
-    // List of the nodes that end here, inner ones first.
-    std::int32_t last_ending_here = -1, next = -1;
-    std::int32_t function = -1;  // innermost autograd function around it, itself included
-    Phase phase = Phase::kForward;
-    bool in_lookup = false, in_collective = false;  // the node, or one above it
-  };
-
-  Place& place(std::int32_t node) { return places_[node - begin_]; }
-
-  // The node around this one, of the same step; -1: none. A file may say that it comes later.
-  std::int32_t parent_of(std::int32_t node) const {
-    const std::int32_t parent = graph_.node(node).parent;
-    return parent >= begin_ && parent < node ? parent : -1;
-  }
-
-  void find_places() {
-    made_.forward_end = made_.optimizer_begin = made_.step.end;
-    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+  StepNodes(const ExecutionGraph& graph, const GraphIteration& step)
+      : graph_(graph), step_(step), nodes_(step.end - step.begin) {
+    forward_end = optimizer_begin = step.end;
+    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
       const Node& node = graph_.node(i);
       const std::string_view name = graph_.name(node);
-      Place& here = place(i);
+      StepNode& here = at(i);
       here.end = i;
       if (const std::int32_t parent = parent_of(i); parent >= 0) {
-        const Place& above = place(parent);
+        const StepNode& above = at(parent);
         here.function = above.function;
         here.in_lookup = above.in_lookup;
         here.in_collective = above.in_collective;
         here.phase = above.phase;
       }
       if (node.scope == Scope::kBackward) here.function = i;
-      note_name(node, name, here, i);
+      find_phase(node, name, here, i);
     }
-    for (std::int32_t i = made_.step.end; i-- > begin_;) {
+    for (std::int32_t i = step_.end; i-- > step_.begin;) {
       const std::int32_t parent = parent_of(i);
-      if (parent >= 0) place(parent).end = std::max(place(parent).end, place(i).end);
+      if (parent >= 0) at(parent).end = std::max(at(parent).end, at(i).end);
     }
-    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
-      Place& last = place(place(i).end);
-      place(i).next = std::exchange(last.last_ending_here, i);
+    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
+      StepNode& last = at(at(i).end);
+      at(i).next = std::exchange(last.last_ending_here, i);
     }
   }
 
-  void note_name(const Node& node, std::string_view name, Place& here, std::int32_t index) {
+  const StepNode& operator[](std::int32_t node) const { return nodes_[node - step_.begin]; }
+
+  // The node around this one, of the same step; -1: none. A file may say that it comes later.
+  std::int32_t parent_of(std::int32_t node) const {
+    const std::int32_t parent = graph_.node(node).parent;
+    return parent >= step_.begin && parent < node ? parent : -1;
+  }
+
+  bool has_backward = false;
+  std::int32_t forward_end = 0, optimizer_begin = 0;  ///< the end of the step if there is none
+  std::int32_t zero_grad = -1;
+
+ private:
+  StepNode& at(std::int32_t node) { return nodes_[node - step_.begin]; }
+
+  void find_phase(const Node& node, std::string_view name, StepNode& here, std::int32_t index) {
     if (name.starts_with("Optimizer.step#")) {
       here.phase = Phase::kOptimizer;
-      made_.optimizer_begin = std::min(made_.optimizer_begin, index);
+      optimizer_begin = std::min(optimizer_begin, index);
     } else if (name.starts_with("Optimizer.zero_grad#")) {
       here.phase = Phase::kZeroGrad;
-      zero_grad_ = index;
+      zero_grad = index;
     } else if (node.scope == Scope::kBackward ||
                name.starts_with("autograd::engine::evaluate_function")) {
       here.phase = Phase::kBackward;
-      if (!made_.has_backward) made_.forward_end = index;
-      made_.has_backward = true;
+      if (!has_backward) forward_end = index;
+      has_backward = true;
     } else if (name == "record_param_comms" || name.starts_with("c10d::") ||
                name.starts_with("nccl:")) {
       here.in_collective = true;
@@ -163,23 +151,111 @@ class LifetimeReader {
     }
   }
 
-  static bool is_lookup(std::string_view name) {
-    return is_row_lookup(name) || std::ranges::find(kLookups, name) != kLookups.end() ||
-           name.starts_with(kBatchedLookup);
+  const ExecutionGraph& graph_;
+  const GraphIteration step_;
+  std::vector<StepNode> nodes_;
+};
+
+/// The optimizer reads gradients in their bucket where they are views of it.
+MemoryPurpose purpose_in_between(const Notes& notes) {
+  if (!notes.in_collective) return MemoryPurpose::kTemporaries;
+  return notes.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
+}
+
+MemoryPurpose purpose_from_outside(const Notes& notes) {
+  if (notes.is_state) return MemoryPurpose::kOptimizer;
+  switch (notes.first) {
+    case Phase::kForward:
+      return MemoryPurpose::kWeights;
+    case Phase::kZeroGrad:
+      return MemoryPurpose::kGradients;
+    case Phase::kOptimizer:
+      return MemoryPurpose::kOptimizer;
+    case Phase::kBackward:
+      break;
+  }
+  return purpose_in_between(notes);
+}
+
+MemoryPurpose purpose_of_made(const Notes& notes) {
+  if (notes.is_kept_gradient) return MemoryPurpose::kGradients;
+  if (notes.is_saved || (notes.first == Phase::kForward && notes.read_backward)) {
+    return MemoryPurpose::kActivations;
+  }
+  return purpose_in_between(notes);
+}
+
+// `gradients_left_until`: the node that drops the gradients of the step before; -1: none.
+void settle_purposes(const std::vector<Notes>& all_notes, std::int32_t gradients_left_until,
+                     std::vector<StorageLifetime>& storages) {
+  const bool optimizer_reads_gradients = std::ranges::any_of(all_notes, [](const Notes& n) {
+    return (n.is_kept_gradient || n.in_collective) && n.read_by_optimizer;
+  });
+  for (std::size_t i = 0; i < all_notes.size(); ++i) {
+    StorageLifetime& lifetime = storages[i];
+    const Notes& notes = all_notes[i];
+    lifetime.purpose = lifetime.made_by == StorageLifetime::kBefore ? purpose_from_outside(notes)
+                                                                    : purpose_of_made(notes);
+    if (lifetime.made_by == StorageLifetime::kBefore) {
+      lifetime.is_table =
+          lifetime.purpose == MemoryPurpose::kWeights && notes.looked_up && !notes.read_otherwise;
+    } else if (notes.is_kept_gradient) {
+      // Gradients that became pieces of a bucket are read there.
+      const bool dropped = optimizer_reads_gradients && !notes.read_by_optimizer;
+      if (dropped) {
+        lifetime.purpose = MemoryPurpose::kTemporaries;
+      } else {
+        lifetime.freed_after = StorageLifetime::kBeyond;
+        lifetime.left_until = gradients_left_until >= 0 ? gradients_left_until : lifetime.made_by;
+      }
+    }
+  }
+  std::stable_partition(storages.begin(), storages.end(), [](const StorageLifetime& lifetime) {
+    return lifetime.made_by == StorageLifetime::kBefore;
+  });
+}
+
+class LifetimeReader {
+ public:
+  LifetimeReader(const ExecutionGraph& graph, const GraphIteration& step)
+      : graph_(graph),
+        nodes_(graph, step),
+        lifetimes_{.step = step,
+                   .forward_end = nodes_.forward_end,
+                   .optimizer_begin = nodes_.optimizer_begin,
+                   .has_backward = nodes_.has_backward,
+                   .device = device_of(graph)},
+        current_(graph.tensors.size()),
+        views_from_outside_(graph.tensors.size()) {}
+
+  StorageLifetimes read() {
+    const std::vector<bool> keeps_gradient = parameter_gradients(graph_);
+    for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
+      take_inputs(i);
+      for (std::int32_t node = nodes_[i].last_ending_here; node >= 0; node = nodes_[node].next) {
+        take_outputs(node, i);
+        if (keeps_gradient[node]) keep_gradient(node);
+      }
+    }
+    if (!lifetimes_.has_backward) keep_what_catalogue_says();
+    settle_purposes(notes_, nodes_.zero_grad >= 0 ? nodes_[nodes_.zero_grad].end : -1,
+                    lifetimes_.storages);
+    return std::move(lifetimes_);
   }
 
+ private:
   bool is_here(const Tensor& tensor, std::int32_t node) {
-    if (tensor.device.kind != made_.device) return false;
+    if (tensor.device.kind != lifetimes_.device) return false;
     if (tensor.storage_id != 0 && (tensor.item_size > 0 || tensor.numel == 0)) return true;
     if (tensor.numel > 0) note_uncounted(tensor, node);
     return false;
   }
 
   void note_uncounted(const Tensor& tensor, std::int32_t node) {
-    if (uncounted_.insert(tensor.id).second) made_.uncounted_bytes += tensor.bytes();
+    if (uncounted_.insert(tensor.id).second) lifetimes_.uncounted_bytes += tensor.bytes();
     const NameId name = graph_.node(node).name;
     if (without_sizes_.insert(name).second)
-      made_.without_sizes.emplace_back(graph_.names.text(name));
+      lifetimes_.without_sizes.emplace_back(graph_.names.text(name));
   }
 
   static std::int64_t reach(const Tensor& tensor) {
@@ -188,14 +264,14 @@ class LifetimeReader {
 
   // What an autograd function reads it holds until it returns; what it makes itself it may drop.
   std::int32_t held_until(std::int32_t node, std::int32_t made_by) {
-    const Place& here = place(node);
+    const StepNode& here = nodes_[node];
     const bool holds = here.function >= 0 && made_by < here.function;
-    return holds ? std::max(here.end, place(here.function).end) : here.end;
+    return holds ? std::max(here.end, nodes_[here.function].end) : here.end;
   }
 
   std::int32_t add(const Tensor& tensor, std::int32_t made_by, Phase phase) {
-    const auto index = static_cast<std::int32_t>(made_.storages.size());
-    made_.storages.push_back(
+    const auto index = static_cast<std::int32_t>(lifetimes_.storages.size());
+    lifetimes_.storages.push_back(
         {.bytes = reach(tensor), .made_by = made_by, .tensor = index_of(tensor)});
     notes_.push_back({.first = phase});
     current_.set(tensor.storage_id, index);
@@ -205,31 +281,31 @@ class LifetimeReader {
     return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
   }
   void widen(std::int32_t storage, const Tensor& tensor) {
-    StorageLifetime& lifetime = made_.storages[storage];
+    StorageLifetime& lifetime = lifetimes_.storages[storage];
     if (reach(tensor) <= lifetime.bytes) return;
     lifetime.bytes = reach(tensor);
     lifetime.tensor = index_of(tensor);
   }
 
   void mention(std::int32_t storage, std::int32_t node, std::int32_t position) {
-    StorageLifetime& lifetime = made_.storages[storage];
+    StorageLifetime& lifetime = lifetimes_.storages[storage];
     Notes& notes = notes_[storage];
     notes.seen = position;
-    notes.in_collective |= place(node).in_collective;
+    notes.in_collective |= nodes_[node].in_collective;
     if (lifetime.made_by != StorageLifetime::kBefore) {
       lifetime.freed_after = std::max(lifetime.freed_after, held_until(node, lifetime.made_by));
     }
   }
 
   void take_inputs(std::int32_t node) {
-    const Place& here = place(node);
+    const StepNode& here = nodes_[node];
     const std::string_view name = graph_.name(node);
     if (name.starts_with(kBatchedLookup)) return take_batched_tables(node);
     // What leaves for the host is an activation until it is gone.
     const Phase phase = name.starts_with("offload::") ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
-    const std::int32_t parent = parent_of(node);
-    const bool part = parent >= 0 && place(parent).in_lookup;
+    const std::int32_t parent = nodes_.parent_of(node);
+    const bool part = parent >= 0 && nodes_[parent].in_lookup;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
         note_read(storage, phase, may_be_table);
@@ -276,7 +352,7 @@ class LifetimeReader {
       storage = add(tensor, maker, phase);
     } else if (storage < 0) {
       storage = add(tensor, StorageLifetime::kBefore, phase);
-      made_.storages.back().freed_after = StorageLifetime::kBeyond;
+      lifetimes_.storages.back().freed_after = StorageLifetime::kBeyond;
     } else if (is_from_outside(storage) && views_from_outside_[tensor.id] < 0) {
       widen(storage, tensor);  // a view that the step made may be wider than it (expand)
     }
@@ -287,7 +363,8 @@ class LifetimeReader {
   // none.
   std::int32_t maker_above(const Tensor& tensor, std::int32_t node, std::int32_t storage) {
     const std::int32_t seen = storage < 0 ? -1 : notes_[storage].seen;
-    for (std::int32_t at = parent_of(node); at >= 0 && at > seen; at = parent_of(at)) {
+    for (std::int32_t at = nodes_.parent_of(node); at >= 0 && at > seen;
+         at = nodes_.parent_of(at)) {
       bool gives = false;
       for_each_tensor(graph_, graph_.outputs(at), [&](const Tensor& result) {
         gives |= result.storage_id == tensor.storage_id;
@@ -297,7 +374,7 @@ class LifetimeReader {
     return -1;
   }
   bool is_from_outside(std::int32_t storage) const {
-    return made_.storages[storage].made_by == StorageLifetime::kBefore;
+    return lifetimes_.storages[storage].made_by == StorageLifetime::kBefore;
   }
 
   void take_outputs(std::int32_t node, std::int32_t position) {
@@ -307,10 +384,10 @@ class LifetimeReader {
       // Mentioned by this op or one inside it: a view, in place, or made there.
       const bool is_old = storage >= 0 && notes_[storage].seen >= node;
       if (!is_old) {
-        storage = add(tensor, node, place(node).phase);
+        storage = add(tensor, node, nodes_[node].phase);
       } else if (is_from_outside(storage)) {
         views_from_outside_.set(tensor.id, 1);
-      } else if (made_.storages[storage].made_by == node) {
+      } else if (lifetimes_.storages[storage].made_by == node) {
         widen(storage, tensor);
       }
       mention(storage, node, position);
@@ -340,7 +417,7 @@ class LifetimeReader {
   std::int32_t first_storage(std::span<const Argument> arguments) {
     if (arguments.empty() || arguments[0].kind != Argument::Kind::kTensor) return -1;
     const Tensor& tensor = graph_.tensors[arguments[0].index];
-    return tensor.device.kind == made_.device && tensor.storage_id != 0
+    return tensor.device.kind == lifetimes_.device && tensor.storage_id != 0
                ? current_[tensor.storage_id]
                : -1;
   }
@@ -348,9 +425,9 @@ class LifetimeReader {
   // A forward pass alone. Ids may have been made anew meanwhile: what is kept lives, so its id
   // cannot have been.
   void keep_what_catalogue_says() {
-    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+    for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
       const Node& node = graph_.node(i);
-      if (node.seq_id < 0 || place(i).phase != Phase::kForward) continue;
+      if (node.seq_id < 0 || nodes_[i].phase != Phase::kForward) continue;
       const Op* op = find_op(graph_.name(node));
       if (op == nullptr) continue;
       const auto inputs = graph_.inputs(node);
@@ -380,12 +457,12 @@ class LifetimeReader {
   bool may_have_gradient(const Tensor& tensor) const {
     if (!is_floating_point(tensor.dtype)) return false;
     const std::int32_t storage = tensor.storage_id == 0 ? -1 : current_[tensor.storage_id];
-    const std::int32_t maker = storage < 0 ? -1 : made_.storages[storage].made_by;
-    if (maker >= begin_) return is_numbered(maker);
+    const std::int32_t maker = storage < 0 ? -1 : lifetimes_.storages[storage].made_by;
+    if (maker >= lifetimes_.step.begin) return is_numbered(maker);
     return tensor.rank > 0 || !tensor.on_cpu() || tensor.dtype != DType::kFloat64;
   }
   bool is_numbered(std::int32_t node) const {
-    for (; node >= 0; node = parent_of(node)) {
+    for (; node >= 0; node = nodes_.parent_of(node)) {
       if (graph_.node(node).seq_id >= 0) return true;
     }
     return false;
@@ -394,80 +471,18 @@ class LifetimeReader {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (!positions.has(i)) continue;
       for_each_tensor(graph_, arguments.subspan(i, 1), [&](const Tensor& tensor) {
-        if (tensor.device.kind != made_.device || tensor.storage_id == 0) return;
+        if (tensor.device.kind != lifetimes_.device || tensor.storage_id == 0) return;
         const std::int32_t storage = current_[tensor.storage_id];
         if (storage < 0 || is_from_outside(storage)) return;
-        made_.storages[storage].freed_after = StorageLifetime::kBeyond;
+        lifetimes_.storages[storage].freed_after = StorageLifetime::kBeyond;
         notes_[storage].is_saved = true;
       });
     }
   }
 
-  void settle() {
-    const bool optimizer_reads_gradients = std::ranges::any_of(notes_, [](const Notes& n) {
-      return (n.is_kept_gradient || n.in_collective) && n.read_by_optimizer;
-    });
-    for (std::size_t i = 0; i < notes_.size(); ++i) {
-      StorageLifetime& lifetime = made_.storages[i];
-      const Notes& notes = notes_[i];
-      lifetime.purpose = lifetime.made_by == StorageLifetime::kBefore ? purpose_from_outside(notes)
-                                                                      : purpose_of_made(notes);
-      if (lifetime.made_by == StorageLifetime::kBefore) {
-        lifetime.is_table =
-            lifetime.purpose == MemoryPurpose::kWeights && notes.looked_up && !notes.read_otherwise;
-      } else if (notes.is_kept_gradient) {
-        // Gradients that became pieces of a bucket are read there.
-        const bool dropped = optimizer_reads_gradients && !notes.read_by_optimizer;
-        if (dropped) {
-          lifetime.purpose = MemoryPurpose::kTemporaries;
-        } else {
-          leave_gradient(lifetime);
-        }
-      }
-    }
-    std::stable_partition(made_.storages.begin(), made_.storages.end(),
-                          [](const StorageLifetime& lifetime) {
-                            return lifetime.made_by == StorageLifetime::kBefore;
-                          });
-  }
-
-  void leave_gradient(StorageLifetime& lifetime) {
-    lifetime.freed_after = StorageLifetime::kBeyond;
-    lifetime.left_until = zero_grad_ >= 0 ? place(zero_grad_).end : lifetime.made_by;
-  }
-
-  static MemoryPurpose purpose_from_outside(const Notes& notes) {
-    if (notes.is_state) return MemoryPurpose::kOptimizer;
-    switch (notes.first) {
-      case Phase::kForward:
-        return MemoryPurpose::kWeights;
-      case Phase::kZeroGrad:
-        return MemoryPurpose::kGradients;
-      case Phase::kOptimizer:
-        return MemoryPurpose::kOptimizer;
-      case Phase::kBackward:
-        break;
-    }
-    return purpose_in_between(notes);
-  }
-  static MemoryPurpose purpose_of_made(const Notes& notes) {
-    if (notes.is_kept_gradient) return MemoryPurpose::kGradients;
-    if (notes.is_saved || (notes.first == Phase::kForward && notes.read_backward)) {
-      return MemoryPurpose::kActivations;
-    }
-    return purpose_in_between(notes);
-  }
-  /// The optimizer reads gradients in their bucket where they are views of it.
-  static MemoryPurpose purpose_in_between(const Notes& notes) {
-    if (!notes.in_collective) return MemoryPurpose::kTemporaries;
-    return notes.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
-  }
-
   const ExecutionGraph& graph_;
-  StorageLifetimes made_;
-  std::int32_t begin_ = 0, zero_grad_ = -1;
-  std::vector<Place> places_;  // by node, from the beginning of the step
-  std::vector<bool> keeps_gradient_;
+  StepNodes nodes_;
+  StorageLifetimes lifetimes_;
   NumberById current_;             // storage of an id
   NumberById views_from_outside_;  // ids of tensors that the step made of storages from outside
   std::vector<Notes> notes_;       // by storage
@@ -485,7 +500,9 @@ std::string_view to_string(MemoryPurpose purpose) {
 }
 
 StorageLifetimes storage_lifetimes(const ExecutionGraph& graph) {
-  return LifetimeReader(graph).read();
+  const auto steps = iterations(graph);
+  if (steps.empty()) return {.device = device_of(graph)};
+  return LifetimeReader(graph, steps.front()).read();
 }
 
 }  // namespace perfmodel
