@@ -178,44 +178,22 @@ class Place {
   bool is_key_ = false;
 };
 
-class TableReader {
+using Found = simdjson::simdjson_result<dom::element>;
+
+bool has(dom::element object, std::string_view key) {
+  return object[key].error() == simdjson::SUCCESS;
+}
+
+/// Reads values of a table and keeps what is wrong with the first bad one.
+class ElementReader {
  public:
-  explicit TableReader(OverheadTable& table) : table_(table) {}
+  const std::optional<FormatProblem>& problem() const { return problem_; }
 
-  std::optional<FormatProblem> read(dom::element root) {
-    head(root);
-    if (problem_) return problem_;
-    provenance(root);
-    for (const HostTerm& host : kHostTerms) {
-      if (!host.figures || (host.may_be_missing && !has(root, host.key))) continue;
-      const Place root_place(""), pointer = root_place.below(host.key);
-      if (!host.is_gap) {
-        named(pointer, root[host.key], (table_.*host.figures).by_name);
-      } else if (!gaps(pointer, root[host.key], table_.*host.figures)) {
-        return problem_;
-      }
-    }
-    figures("/t4", root["t4"], table_.t4);
-    figures("/ops", root["ops"], table_.ops);
-    if (has(root, "data_loading")) {
-      stats("/data_loading", root["data_loading"].value_unsafe(), table_.data_loading);
-    }
-    totals_and_contexts(root);
-    if (has(root, "gap_splits")) splits(root["gap_splits"]);
-    if (has(root, "device")) device(root["device"].value_unsafe());
-    if (has(root, "templates")) templates(root["templates"].value_unsafe());
-    return problem_;
+  void fail(const Place& place, std::string message) {
+    if (!problem_) problem_ = {place.text(), std::move(message)};
   }
-
- private:
-  using Found = simdjson::simdjson_result<dom::element>;
-
   void expect(const Place& place, std::string_view what) {
-    if (!problem_) problem_ = {place.text(), fmt::format("expected {}", what)};
-  }
-
-  static bool has(dom::element object, std::string_view key) {
-    return object[key].error() == simdjson::SUCCESS;
+    fail(place, fmt::format("expected {}", what));
   }
 
   // Every entry of an object that must be there. Values here and below are elements, or what
@@ -273,30 +251,6 @@ class TableReader {
     return number;
   }
 
-  void head(dom::element root) {
-    std::string_view schema;
-    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
-      return expect("/schema", "\"perfmodel-overheads\", found another document");
-    }
-    std::int64_t version = 0;
-    if (root["version"].get(version) != simdjson::SUCCESS) {
-      return expect("/version", "a version, found none");
-    }
-    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
-      problem_ = FormatProblem{"/version", std::move(problem)};
-      return;
-    }
-    std::string_view method;
-    if (root["method"].get(method) != simdjson::SUCCESS) {
-      return expect("/method", "a string, found none");
-    }
-    if (const auto parsed = parse_overhead_method(method)) {
-      table_.method = *parsed;
-    } else {
-      problem_ = FormatProblem{"/method", parsed.error().message};
-    }
-  }
-
   void strings(const Place& pointer, Found value, std::vector<std::string>& to) {
     dom::array items;
     if (value.get(items) != simdjson::SUCCESS) {
@@ -309,73 +263,11 @@ class TableReader {
     }
   }
 
-  void programs(Found value) {
-    dom::array items;
-    if (value.get(items) != simdjson::SUCCESS) {
-      return expect("/programs", "a list of objects, found none");
-    }
-    for (dom::element item : items) {
-      const std::string at = fmt::format("/programs/{}", table_.programs.size());
-      OverheadProgram program;
-      text(item, "name", program.name);
-      text(item, "gpu", program.gpu);
-      text(item, "left_out", program.left_out);
-      if (has(item, "sources")) strings(at + "/sources", item["sources"], program.sources);
-      if (has(item, "launch_us")) program.launch_us = time(at + "/launch_us", item["launch_us"]);
-      if (has(item, "host_scale")) {
-        program.host_scale = time(at + "/host_scale", item["host_scale"]);
-      }
-      if (has(item, "shared")) program.shared = time(at + "/shared", item["shared"]);
-      table_.programs.push_back(std::move(program));
-    }
-  }
-
   void text(dom::element root, const char* key, std::string& to) {
     std::string_view found;
     if (!has(root, key)) return;
     if (root[key].get(found) != simdjson::SUCCESS) return expect(Place("").below(key), "a string");
     to = found;
-  }
-
-  void provenance(dom::element root) {
-    text(root, "gpu", table_.gpu);
-    text(root, "command", table_.command);
-    if (has(root, "sources")) strings("/sources", root["sources"], table_.sources);
-    if (has(root, "profiler_cost_us")) {
-      table_.profiler_cost_us = time("/profiler_cost_us", root["profiler_cost_us"]);
-    }
-    if (has(root, "iterations")) {
-      table_.iterations = static_cast<std::size_t>(whole("/iterations", root["iterations"]));
-    }
-    text(root, "unfit_for_pools", table_.unfit_for_pools);
-    if (has(root, "python_recorded") &&
-        root["python_recorded"].get(table_.python_recorded) != simdjson::SUCCESS) {
-      return expect("/python_recorded", "true or false, found something else");
-    }
-    if (has(root, "collector")) collector(root["collector"]);
-    if (has(root, "without_collector")) factors(root["without_collector"]);
-    if (has(root, "programs")) programs(root["programs"]);
-  }
-
-  void collector(dom::element value) {
-    std::string_view name;
-    if (value.get(name) == simdjson::SUCCESS) {
-      for (int i = 0; i <= static_cast<int>(Collector::kProfilerAndObserver); ++i) {
-        table_.collector = static_cast<Collector>(i);
-        if (to_string(table_.collector) == name) return;
-      }
-    }
-    expect("/collector", "the name of a collector, found something else");
-  }
-
-  void factors(dom::element value) {
-    TermFactors& factors = table_.without_collector.emplace();
-    for (std::size_t i = 0; i < std::size(kHostTerms); ++i) {
-      const Place at = Place("/without_collector").below(kHostTerms[i].key);
-      const bool is_factor = value[kHostTerms[i].key].get(factors[i]) == simdjson::SUCCESS &&
-                             factors[i] >= 0.001 && factors[i] <= 1000;
-      if (!is_factor) return expect(at, "a factor from 0.001 to 1000, found something else");
-    }
   }
 
   void stats(const Place& pointer, dom::element value, OverheadStats& out) {
@@ -393,35 +285,6 @@ class TableReader {
     }
   }
 
-  // False where nothing else can be said of the file.
-  bool gaps(const Place& pointer, Found value, OverheadTerm& out) {
-    dom::element gap;
-    if (value.get(gap) != simdjson::SUCCESS) {
-      expect(pointer, "an object with mean_us, found none");
-      return false;
-    }
-    stats(pointer, gap, out.all);
-    if (gap.is_object() && has(gap, "by_class")) {
-      named(pointer + "/by_class", gap["by_class"], out.by_name);
-    }
-    return true;
-  }
-
-  void named(const Place& pointer, Found value,
-             std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
-    each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
-      OverheadTerm::Named made{.name = std::string(name), .stats = {}};
-      stats(at, entry, made.stats);
-      out[hash_text(name)] = std::move(made);
-    });
-  }
-
-  void figures(const Place& pointer, Found value, std::map<std::string, OverheadStats>& out) {
-    each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
-      stats(at, entry, out[std::string(name)]);
-    });
-  }
-
   // Keys are hashes: 16 hexadecimal digits.
   std::uint64_t key_of(std::string_view text, const Place& pointer) {
     std::uint64_t value = 0;
@@ -433,13 +296,268 @@ class TableReader {
     return value;
   }
 
+ private:
+  std::optional<FormatProblem> problem_;
+};
+
+void read_flag(ElementReader& json, TemplateCall& call, std::string_view key, const Place& at,
+               bool flag) {
+  if (key == "set") {
+    if (flag) call.kind = TemplateCall::Kind::kSet;
+  } else if (key == "graph") {
+    if (flag) call.kind = TemplateCall::Kind::kGraphLaunch;
+  } else if (key == "pageable") {
+    call.pageable = flag;
+  } else if (key == "blocking") {
+    call.blocking = flag;
+  } else if (key == "collective") {
+    call.collective = flag;
+  } else if (key == "longest") {
+    call.longest = flag;
+  } else {
+    json.expect(at, "no such flag of a call");
+  }
+}
+
+void read_number(ElementReader& json, TemplateCall& call, std::string_view key, const Place& at,
+                 dom::element value) {
+  constexpr double kMost16 = std::numeric_limits<std::uint16_t>::max();
+  if (key == "copy") {
+    call.kind = TemplateCall::Kind::kCopy;
+    call.copy = static_cast<CopyKind>(json.whole(at, value, static_cast<int>(CopyKind::kPeer)));
+  } else if (key == "sync") {
+    call.kind = TemplateCall::Kind::kSync;
+    call.sync = static_cast<SyncKind>(json.whole(at, value, static_cast<int>(SyncKind::kEvent)));
+  } else if (key == "after") {
+    call.after_children = static_cast<std::uint16_t>(json.whole(at, value, kMost16));
+  } else if (key == "tasks") {
+    call.tasks = static_cast<std::uint16_t>(json.whole(at, value, kMost16));
+  } else if (key == "stream") {
+    call.stream =
+        static_cast<std::int16_t>(json.whole(at, value, std::numeric_limits<std::int16_t>::max()));
+  } else {
+    json.expect(at, "no such number of a call");
+  }
+}
+
+TemplateCall read_call(ElementReader& json, dom::element item, const Place& at) {
+  TemplateCall call;
+  json.each(at, item, [&](std::string_view key, dom::element value, const Place& place) {
+    if (key == "call" || key == "kernel") {
+      std::string_view text;
+      if (value.get(text) != simdjson::SUCCESS) return json.expect(place, "a string");
+      (key == "call" ? call.call : call.kernel) = text;
+    } else if (value.is_bool()) {
+      read_flag(json, call, key, place, value.get_bool().value_unsafe());
+    } else {
+      read_number(json, call, key, place, value);
+    }
+  });
+  return call;
+}
+
+void read_template_keys(ElementReader& json, std::size_t num_lists, const Place& pointer,
+                        Found keys,
+                        std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
+  constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
+  json.each(pointer, keys, [&](std::string_view hash, dom::element value, const Place& at) {
+    dom::array pair;
+    if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
+      return json.expect(at, "[list, count], found something else");
+    }
+    const double list = json.whole(at + "/0", pair.at(0));
+    if (list >= static_cast<double>(num_lists)) {
+      return json.expect(at, "the number of a list, found one out of range");
+    }
+    const double count = json.whole(at + "/1", pair.at(1), kMostEntries);
+    out[json.key_of(hash, at)] = {static_cast<std::uint32_t>(list),
+                                  static_cast<std::uint32_t>(count)};
+  });
+}
+
+void read_templates(ElementReader& json, dom::element value, LaunchTemplates& templates) {
+  constexpr const char* kLists = "/templates/lists";
+  dom::array lists;
+  if (value["lists"].get(lists) != simdjson::SUCCESS) {
+    return json.expect(kLists, "arrays of calls, found none");
+  }
+  for (dom::element list : lists) {
+    const std::string at = fmt::format("{}/{}", kLists, templates.lists.size());
+    LaunchTemplate calls;
+    dom::array items;
+    if (list.get(items) != simdjson::SUCCESS) {
+      return json.expect(at, "an array of calls, found none");
+    }
+    for (dom::element item : items) {
+      calls.push_back(read_call(json, item, fmt::format("{}/{}", at, calls.size())));
+    }
+    templates.lists.push_back(std::move(calls));
+  }
+  for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+    const std::string_view name = to_string(static_cast<TemplateLevel>(level));
+    const Found keys = value["keys"][name];
+    if (keys.error() == simdjson::SUCCESS) {
+      read_template_keys(json, templates.lists.size(), Place("/templates/keys").below(name), keys,
+                         templates.by_key[level]);
+    }
+  }
+}
+
+class TableReader {
+ public:
+  explicit TableReader(OverheadTable& table) : table_(table) {}
+
+  std::optional<FormatProblem> read(dom::element root) {
+    head(root);
+    if (json_.problem()) return json_.problem();
+    provenance(root);
+    for (const HostTerm& host : kHostTerms) {
+      if (!host.figures || (host.may_be_missing && !has(root, host.key))) continue;
+      const Place root_place(""), pointer = root_place.below(host.key);
+      if (!host.is_gap) {
+        named(pointer, root[host.key], (table_.*host.figures).by_name);
+      } else if (!gaps(pointer, root[host.key], table_.*host.figures)) {
+        return json_.problem();
+      }
+    }
+    figures("/t4", root["t4"], table_.t4);
+    figures("/ops", root["ops"], table_.ops);
+    if (has(root, "data_loading")) {
+      json_.stats("/data_loading", root["data_loading"].value_unsafe(), table_.data_loading);
+    }
+    totals_and_contexts(root);
+    if (has(root, "gap_splits")) splits(root["gap_splits"]);
+    if (has(root, "device")) device(root["device"].value_unsafe());
+    if (has(root, "templates")) {
+      read_templates(json_, root["templates"].value_unsafe(), table_.templates);
+    }
+    return json_.problem();
+  }
+
+ private:
+  void head(dom::element root) {
+    std::string_view schema;
+    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
+      return json_.expect("/schema", "\"perfmodel-overheads\", found another document");
+    }
+    std::int64_t version = 0;
+    if (root["version"].get(version) != simdjson::SUCCESS) {
+      return json_.expect("/version", "a version, found none");
+    }
+    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
+      return json_.fail("/version", std::move(problem));
+    }
+    std::string_view method;
+    if (root["method"].get(method) != simdjson::SUCCESS) {
+      return json_.expect("/method", "a string, found none");
+    }
+    if (const auto parsed = parse_overhead_method(method)) {
+      table_.method = *parsed;
+    } else {
+      json_.fail("/method", parsed.error().message);
+    }
+  }
+
+  void programs(Found value) {
+    dom::array items;
+    if (value.get(items) != simdjson::SUCCESS) {
+      return json_.expect("/programs", "a list of objects, found none");
+    }
+    for (dom::element item : items) {
+      const std::string at = fmt::format("/programs/{}", table_.programs.size());
+      OverheadProgram program;
+      json_.text(item, "name", program.name);
+      json_.text(item, "gpu", program.gpu);
+      json_.text(item, "left_out", program.left_out);
+      if (has(item, "sources")) json_.strings(at + "/sources", item["sources"], program.sources);
+      if (has(item, "launch_us")) {
+        program.launch_us = json_.time(at + "/launch_us", item["launch_us"]);
+      }
+      if (has(item, "host_scale")) {
+        program.host_scale = json_.time(at + "/host_scale", item["host_scale"]);
+      }
+      if (has(item, "shared")) program.shared = json_.time(at + "/shared", item["shared"]);
+      table_.programs.push_back(std::move(program));
+    }
+  }
+
+  void provenance(dom::element root) {
+    json_.text(root, "gpu", table_.gpu);
+    json_.text(root, "command", table_.command);
+    if (has(root, "sources")) json_.strings("/sources", root["sources"], table_.sources);
+    if (has(root, "profiler_cost_us")) {
+      table_.profiler_cost_us = json_.time("/profiler_cost_us", root["profiler_cost_us"]);
+    }
+    if (has(root, "iterations")) {
+      table_.iterations = static_cast<std::size_t>(json_.whole("/iterations", root["iterations"]));
+    }
+    json_.text(root, "unfit_for_pools", table_.unfit_for_pools);
+    if (has(root, "python_recorded") &&
+        root["python_recorded"].get(table_.python_recorded) != simdjson::SUCCESS) {
+      return json_.expect("/python_recorded", "true or false, found something else");
+    }
+    if (has(root, "collector")) collector(root["collector"]);
+    if (has(root, "without_collector")) factors(root["without_collector"]);
+    if (has(root, "programs")) programs(root["programs"]);
+  }
+
+  void collector(dom::element value) {
+    std::string_view name;
+    if (value.get(name) == simdjson::SUCCESS) {
+      for (int i = 0; i <= static_cast<int>(Collector::kProfilerAndObserver); ++i) {
+        table_.collector = static_cast<Collector>(i);
+        if (to_string(table_.collector) == name) return;
+      }
+    }
+    json_.expect("/collector", "the name of a collector, found something else");
+  }
+
+  void factors(dom::element value) {
+    TermFactors& factors = table_.without_collector.emplace();
+    for (std::size_t i = 0; i < std::size(kHostTerms); ++i) {
+      const Place at = Place("/without_collector").below(kHostTerms[i].key);
+      const bool is_factor = value[kHostTerms[i].key].get(factors[i]) == simdjson::SUCCESS &&
+                             factors[i] >= 0.001 && factors[i] <= 1000;
+      if (!is_factor) return json_.expect(at, "a factor from 0.001 to 1000, found something else");
+    }
+  }
+
+  // False where nothing else can be said of the file.
+  bool gaps(const Place& pointer, Found value, OverheadTerm& out) {
+    dom::element gap;
+    if (value.get(gap) != simdjson::SUCCESS) {
+      json_.expect(pointer, "an object with mean_us, found none");
+      return false;
+    }
+    json_.stats(pointer, gap, out.all);
+    if (gap.is_object() && has(gap, "by_class")) {
+      named(pointer + "/by_class", gap["by_class"], out.by_name);
+    }
+    return true;
+  }
+
+  void named(const Place& pointer, Found value,
+             std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
+    json_.each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
+      OverheadTerm::Named made{.name = std::string(name), .stats = {}};
+      json_.stats(at, entry, made.stats);
+      out[hash_text(name)] = std::move(made);
+    });
+  }
+
+  void figures(const Place& pointer, Found value, std::map<std::string, OverheadStats>& out) {
+    json_.each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
+      json_.stats(at, entry, out[std::string(name)]);
+    });
+  }
+
   void totals_and_contexts(dom::element root) {
     for (const HostTerm& host : kHostTerms) {
       if (!host.figures) continue;
       OverheadTerm& term = table_.*host.figures;
       dom::element total;
       if (root["totals"][host.key].get(total) == simdjson::SUCCESS) {
-        stats(Place("/totals").below(host.key), total, term.all);
+        json_.stats(Place("/totals").below(host.key), total, term.all);
       }
       const Found contexts = root["contexts"][host.key];
       if (contexts.error() == simdjson::SUCCESS) {
@@ -449,44 +567,45 @@ class TableReader {
   }
 
   void context_figures(const Place& pointer, Found contexts, OverheadTerm& term) {
-    each(pointer, contexts, [&](std::string_view hash, dom::element value, const Place& at) {
+    json_.each(pointer, contexts, [&](std::string_view hash, dom::element value, const Place& at) {
       dom::array figures;
       const bool is_list = value.get(figures) == simdjson::SUCCESS;
       if (!is_list || (figures.size() != 3 && figures.size() != 5)) {
-        return expect(
+        return json_.expect(
             at,
             "[mean_us, std_us, count] or [..., tensors, key of the name], found something else");
       }
-      const std::uint64_t key = key_of(hash, at);
-      const double mean_us = time(at + "/0", figures.at(0));
+      const std::uint64_t key = json_.key_of(hash, at);
+      const double mean_us = json_.time(at + "/0", figures.at(0));
       OverheadStats& stats = term.by_context[key];
       stats = {.mean_us = mean_us,
-               .std_us = time(at + "/1", figures.at(1)),
+               .std_us = json_.time(at + "/1", figures.at(1)),
                .median_us = mean_us,
-               .count = static_cast<std::uint64_t>(whole(at + "/2", figures.at(2)))};
+               .count = static_cast<std::uint64_t>(json_.whole(at + "/2", figures.at(2)))};
       if (figures.size() == 3) return;
-      stats.tensors = count_of_tensors(at + "/3", figures.at(3));
+      stats.tensors = json_.count_of_tensors(at + "/3", figures.at(3));
       std::string_view name;
       if (figures.at(4).get(name) != simdjson::SUCCESS) {
-        return expect(at + "/4", "a key of hexadecimal digits, found something else");
+        return json_.expect(at + "/4", "a key of hexadecimal digits, found something else");
       }
-      term.name_of_context[key] = key_of(name, at + "/4");
+      term.name_of_context[key] = json_.key_of(name, at + "/4");
     });
   }
 
   void splits(Found entries) {
-    each("/gap_splits", entries, [&](std::string_view key, dom::element value, const Place& at) {
-      dom::array shares;
-      GapSplit split;
-      const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
-                           shares.at(0).get(split.tail) == simdjson::SUCCESS &&
-                           shares.at(1).get(split.head) == simdjson::SUCCESS;
-      if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
-          !(split.head >= 0 && split.head <= 1)) {
-        return expect(at, "two shares from 0 to 1, found something else");
-      }
-      table_.gap_splits[key_of(key, at)] = split;
-    });
+    json_.each(
+        "/gap_splits", entries, [&](std::string_view key, dom::element value, const Place& at) {
+          dom::array shares;
+          GapSplit split;
+          const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
+                               shares.at(0).get(split.tail) == simdjson::SUCCESS &&
+                               shares.at(1).get(split.head) == simdjson::SUCCESS;
+          if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
+              !(split.head >= 0 && split.head <= 1)) {
+            return json_.expect(at, "two shares from 0 to 1, found something else");
+          }
+          table_.gap_splits[json_.key_of(key, at)] = split;
+        });
   }
 
   void device(dom::element value) {
@@ -499,111 +618,14 @@ class TableReader {
         {"blocking_write_latency_us", &device.blocking_write_latency_us},
         {"kernel_gap_us", &device.kernel_gap_us},
         {"event_gap_us", &device.event_gap_us}};
-    if (!value.is_object()) return expect("/device", "an object, found none");
+    if (!value.is_object()) return json_.expect("/device", "an object, found none");
     for (const auto& [key, constant] : constants) {
-      if (has(value, key)) *constant = latency(Place("/device").below(key), value[key]);
-    }
-  }
-
-  void templates(dom::element value) {
-    constexpr const char* kLists = "/templates/lists";
-    LaunchTemplates& templates = table_.templates;
-    dom::array lists;
-    if (value["lists"].get(lists) != simdjson::SUCCESS) {
-      return expect(kLists, "arrays of calls, found none");
-    }
-    for (dom::element list : lists) {
-      const std::string at = fmt::format("{}/{}", kLists, templates.lists.size());
-      LaunchTemplate calls;
-      dom::array items;
-      if (list.get(items) != simdjson::SUCCESS) return expect(at, "an array of calls, found none");
-      for (dom::element item : items) {
-        calls.push_back(call(item, fmt::format("{}/{}", at, calls.size())));
-      }
-      templates.lists.push_back(std::move(calls));
-    }
-    for (std::size_t level = 0; level < kTemplateLevels; ++level) {
-      const std::string_view name = to_string(static_cast<TemplateLevel>(level));
-      const Found keys = value["keys"][name];
-      if (keys.error() == simdjson::SUCCESS) {
-        template_keys(Place("/templates/keys").below(name), keys, templates.by_key[level]);
-      }
-    }
-  }
-
-  void template_keys(const Place& pointer, Found keys,
-                     std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
-    constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
-    each(pointer, keys, [&](std::string_view hash, dom::element value, const Place& at) {
-      dom::array pair;
-      if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
-        return expect(at, "[list, count], found something else");
-      }
-      const double list = whole(at + "/0", pair.at(0));
-      if (list >= static_cast<double>(table_.templates.lists.size())) {
-        return expect(at, "the number of a list, found one out of range");
-      }
-      const double count = whole(at + "/1", pair.at(1), kMostEntries);
-      out[key_of(hash, at)] = {static_cast<std::uint32_t>(list), static_cast<std::uint32_t>(count)};
-    });
-  }
-
-  TemplateCall call(dom::element item, const Place& at) {
-    TemplateCall call;
-    each(at, item, [&](std::string_view key, dom::element value, const Place& place) {
-      if (key == "call" || key == "kernel") {
-        std::string_view text;
-        if (value.get(text) != simdjson::SUCCESS) return expect(place, "a string");
-        (key == "call" ? call.call : call.kernel) = text;
-      } else if (value.is_bool()) {
-        call_flag(call, key, place, value.get_bool().value_unsafe());
-      } else {
-        call_number(call, key, place, value);
-      }
-    });
-    return call;
-  }
-
-  void call_flag(TemplateCall& call, std::string_view key, const Place& at, bool flag) {
-    if (key == "set") {
-      if (flag) call.kind = TemplateCall::Kind::kSet;
-    } else if (key == "graph") {
-      if (flag) call.kind = TemplateCall::Kind::kGraphLaunch;
-    } else if (key == "pageable") {
-      call.pageable = flag;
-    } else if (key == "blocking") {
-      call.blocking = flag;
-    } else if (key == "collective") {
-      call.collective = flag;
-    } else if (key == "longest") {
-      call.longest = flag;
-    } else {
-      expect(at, "no such flag of a call");
-    }
-  }
-
-  void call_number(TemplateCall& call, std::string_view key, const Place& at, dom::element value) {
-    constexpr double kMost16 = std::numeric_limits<std::uint16_t>::max();
-    if (key == "copy") {
-      call.kind = TemplateCall::Kind::kCopy;
-      call.copy = static_cast<CopyKind>(whole(at, value, static_cast<int>(CopyKind::kPeer)));
-    } else if (key == "sync") {
-      call.kind = TemplateCall::Kind::kSync;
-      call.sync = static_cast<SyncKind>(whole(at, value, static_cast<int>(SyncKind::kEvent)));
-    } else if (key == "after") {
-      call.after_children = static_cast<std::uint16_t>(whole(at, value, kMost16));
-    } else if (key == "tasks") {
-      call.tasks = static_cast<std::uint16_t>(whole(at, value, kMost16));
-    } else if (key == "stream") {
-      call.stream =
-          static_cast<std::int16_t>(whole(at, value, std::numeric_limits<std::int16_t>::max()));
-    } else {
-      expect(at, "no such number of a call");
+      if (has(value, key)) *constant = json_.latency(Place("/device").below(key), value[key]);
     }
   }
 
   OverheadTable& table_;
-  std::optional<FormatProblem> problem_;
+  ElementReader json_;
 };
 
 }  // namespace
