@@ -389,6 +389,209 @@ std::string name_of(const Group& group) {
                      learned::arithmetic_name(group.dtype, group.tf32));
 }
 
+using Gpus = std::map<std::string, const Gpu*>;        ///< by name
+using LeftOutRows = std::map<Knowledge, KeptOutRows>;  ///< by what the fit still knew
+
+learned::LevelIntervals& intervals_of(LearnedModel& model, Knowledge level) {
+  return model.intervals[static_cast<std::size_t>(level)];
+}
+
+/// A factor of two where nothing is known.
+void complete_ranges(LearnedModel& model) {
+  for (learned::LevelIntervals& level : model.intervals) {
+    for (learned::Interval& interval : level.any) {
+      if (interval.rows == 0 && interval.low == 1 && interval.high == 1) {
+        interval = {.low = 0.5, .high = 2, .rows = 0};
+      }
+    }
+  }
+  complete(model.intervals);
+}
+
+void set_coverage(Validation& kept, const KeptOutRows& rows, const KeptOutRows& all) {
+  Share share;
+  for (const auto& [gpu, own] : cross_shares(rows, all)) share.add(own);
+  kept.coverage = share.value();
+  kept.coverage_rows = share.rows;
+}
+
+bool has_one_architecture(const Gpus& gpus) {
+  return std::ranges::all_of(gpus, [&](const auto& entry) {
+    return entry.second->architecture.name == gpus.begin()->second->architecture.name;
+  });
+}
+
+/// Boards that one fit leaves out, and what it still knows of them.
+struct LeftOutSet {
+  std::set<std::string> boards;
+  Knowledge level = Knowledge::kNone;
+  bool operator<(const LeftOutSet& other) const { return boards < other.boards; }
+};
+
+/// A board alone where another one has its chip; all boards of a chip where the architecture has
+/// another chip; all of an architecture.
+std::set<LeftOutSet> left_out_sets(const Gpus& gpus, const TrainOptions& options) {
+  std::set<LeftOutSet> sets;
+  if (gpus.size() < 2 || !options.leaves_gpus_out) return sets;
+  for (const auto& [name, gpu] : gpus) {
+    LeftOutSet board{{name}, Knowledge::kChip}, chip{{}, Knowledge::kArchitecture},
+        architecture{{}, Knowledge::kNone};
+    for (const auto& [other_name, other] : gpus) {
+      if (learned::chip_of(*other) == learned::chip_of(*gpu)) chip.boards.insert(other_name);
+      if (other->architecture.name == gpu->architecture.name) {
+        architecture.boards.insert(other_name);
+      }
+    }
+    if (chip.boards.size() > 1) sets.insert(board);
+    if (architecture.boards.size() > chip.boards.size()) sets.insert(chip);
+    if (architecture.boards.size() < gpus.size()) sets.insert(architecture);
+  }
+  return sets;
+}
+
+struct Judged {
+  LearnedModel model;
+  std::map<std::string, Samples> own;  ///< by GPU
+  Samples others;
+};
+
+/// How far to follow the common trees on GPUs of this level: best mean over the GPUs.
+double choose_trust(std::vector<Judged>& all) {
+  double best = std::numeric_limits<double>::infinity(), chosen = 0.5;
+  for (double trust : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    double sum = 0;
+    for (Judged& judged : all) {
+      judged.model.sibling_trust = judged.model.unseen_trust = trust;
+      for (const auto& [gpu, own] : judged.own) {
+        sum += kernel_error(outcomes_of(judged.model, own));
+      }
+    }
+    if (sum < best) {
+      best = sum;
+      chosen = trust;
+    }
+  }
+  for (Judged& judged : all) judged.model.sibling_trust = judged.model.unseen_trust = chosen;
+  return chosen;
+}
+
+KeptOutRows all_rows(const LeftOutRows& left_out) {
+  KeptOutRows all;
+  for (const auto& [level, rows] : left_out) {
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+/// The share of a GPU's rows that is inside the intervals that the other GPUs give.
+double coverage_by_others(const LearnedModel& model, const LeftOutRows& left_out, Knowledge level,
+                          const std::string& gpu, const KeptOutRows& own) {
+  const auto others = [&](const KeptOutRows& rows) {
+    KeptOutRows kept;
+    std::ranges::copy_if(rows, std::back_inserter(kept),
+                         [&](const KeptOutRow& row) { return row.gpu != gpu; });
+    return kept;
+  };
+  std::array<learned::LevelIntervals, kKnowledgeLevels> levels;
+  constexpr auto kBoard = static_cast<std::size_t>(Knowledge::kBoard);
+  levels[kBoard] = model.intervals[kBoard];
+  learned::LevelIntervals& intervals = levels[static_cast<std::size_t>(level)];
+  intervals = left_out_intervals(others(left_out.at(level)), others(all_rows(left_out)),
+                                 level == Knowledge::kArchitecture);
+  complete(levels);
+  return share_inside(own, intervals).value();
+}
+
+/// Coverage for a GPU by the intervals that all GPUs give, and by those that the others give.
+void check_left_out_ranges(const LearnedModel& model, const LeftOutRows& left_out,
+                           ModelReport& report) {
+  for (const Knowledge level : {Knowledge::kChip, Knowledge::kArchitecture, Knowledge::kNone}) {
+    if (!left_out.contains(level)) continue;
+    const KeptOutRows& all = left_out.at(level);
+    std::set<std::string> names;
+    for (const KeptOutRow& row : all) names.insert(row.gpu);
+    for (const std::string& name : names) {
+      KeptOutRows own;
+      std::ranges::copy_if(all, std::back_inserter(own),
+                           [&](const KeptOutRow& row) { return row.gpu == name; });
+      const Share share = share_inside(own, model.intervals[static_cast<std::size_t>(level)]);
+      RangeCheck check{.level = level,
+                       .gpu = name,
+                       .rows = share.rows,
+                       .inside = share.value(),
+                       .by_others = {}};
+      if (names.size() > 1) check.by_others = coverage_by_others(model, left_out, level, name, own);
+      for (auto* list : {&report.left_out, &report.farther_left_out}) {
+        for (LeftOut& left : *list) {
+          if (left.gpu != name || left.level != level) continue;
+          left.coverage = check.by_others.value_or(0);
+        }
+      }
+      report.ranges.push_back(check);
+    }
+  }
+}
+
+/// The entry of each GPU whose fit knew most goes to `left_out`.
+void move_nearest(const Gpus& gpus, ModelReport& report) {
+  auto& farther = report.farther_left_out;
+  for (const auto& [name, gpu] : gpus) {
+    auto nearest = farther.end();
+    for (auto at = farther.begin(); at != farther.end(); ++at) {
+      const bool is_nearer = nearest == farther.end() || at->level > nearest->level;
+      if (at->gpu == name && is_nearer) nearest = at;
+    }
+    if (nearest == farther.end()) continue;
+    report.left_out.push_back(std::move(*nearest));
+    farther.erase(nearest);
+  }
+}
+
+std::string card_of(const ModelReport& report, const TrainOptions& options) {
+  auto card = nlohmann::json::parse(options.card, nullptr, false);
+  if (!card.is_object()) card = nlohmann::json::object();
+  const auto round = [](double x) { return std::round(x * 1e4) / 1e4; };
+  const auto& recipe = report.recipe;
+  card["rows"] = {{"read", report.rows}, {"fitted", report.fitted_rows}};
+  card["recipe"] = {{"rounds", recipe.rounds},
+                    {"chip_rounds", recipe.has_chip_trees ? recipe.chip_rounds : 0},
+                    {"depth", recipe.depth},
+                    {"eta", recipe.eta},
+                    {"subsample", recipe.subsample},
+                    {"columns", recipe.columns},
+                    {"min_child_weight", recipe.min_child_weight},
+                    {"lambda", recipe.lambda},
+                    {"seed", recipe.seed}};
+  if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
+  if (recipe.monotone) card["recipe"]["heuristic_power"] = recipe.heuristic_power;
+  if (std::isfinite(recipe.most_log_ratio)) {
+    card["recipe"]["most_log_ratio"] = recipe.most_log_ratio;
+  }
+  if (!options.validate) return card.dump();
+  const auto kept = [&](const Validation& validation) {
+    const ErrorSummary s = summary_of(validation.measured_us, validation.predicted_us);
+    return nlohmann::json{{"rows", s.rows},
+                          {"mape", round(s.mape)},
+                          {"geomean_ape", round(s.geomean_ape)},
+                          {"coverage", round(validation.coverage)}};
+  };
+  card["errors"] = {{"random_rows", kept(report.random)}, {"new_shapes", kept(report.grouped)}};
+  for (const LeftOut& left : report.left_out) {
+    card["errors"]["gpu_left_out"][left.gpu] = {{"rows", left.learned.rows},
+                                                {"mape", round(left.learned.mape)},
+                                                {"heuristic_mape", round(left.heuristic.mape)},
+                                                {"roofline_mape", round(left.roofline.mape)},
+                                                {"best_ratio_mape", round(left.best_ratio.mape)},
+                                                {"coverage", round(left.coverage)},
+                                                {"level", to_string(left.level)}};
+  }
+  for (const RangeCheck& check : report.ranges) {
+    card["errors"]["in_range"][std::string(to_string(check.level))][check.gpu] =
+        round(check.inside);
+  }
+  return card.dump();
+}
+
 /// Everything about one model: choose, validate, fit.
 class Trainer {
  public:
@@ -411,7 +614,7 @@ class Trainer {
     report_.fitted_rows = group_.fitted.size();
     complete_ranges(*model);
     if (options_.validate) validate(*model);
-    model->card = card();
+    model->card = card_of(report_, options_);
     return model;
   }
 
@@ -420,8 +623,9 @@ class Trainer {
  private:
   Result<LearnedModel> fit_rows(const Samples& rows, const std::string& what) {
     if (options_.progress) {
-      const int total =
-          options_.validate ? 2 + folds() + static_cast<int>(left_out_sets().size()) : 1;
+      const int total = options_.validate
+                            ? 2 + folds() + static_cast<int>(left_out_sets(gpus_, options_).size())
+                            : 1;
       options_.progress(fmt::format("{} {}: {}", to_string(group_.family),
                                     learned::arithmetic_name(group_.dtype, group_.tf32), what),
                         done_++, total);
@@ -534,30 +738,7 @@ class Trainer {
                                 .inside = share.value(),
                                 .by_others = {}});
     }
-    check_left_out_ranges(model);
-  }
-
-  static learned::LevelIntervals& intervals_of(LearnedModel& model, Knowledge level) {
-    return model.intervals[static_cast<std::size_t>(level)];
-  }
-
-  /// A factor of two where nothing is known.
-  static void complete_ranges(LearnedModel& model) {
-    for (learned::LevelIntervals& level : model.intervals) {
-      for (learned::Interval& interval : level.any) {
-        if (interval.rows == 0 && interval.low == 1 && interval.high == 1) {
-          interval = {.low = 0.5, .high = 2, .rows = 0};
-        }
-      }
-    }
-    complete(model.intervals);
-  }
-
-  static void set_coverage(Validation& kept, const KeptOutRows& rows, const KeptOutRows& all) {
-    Share share;
-    for (const auto& [gpu, own] : cross_shares(rows, all)) share.add(own);
-    kept.coverage = share.value();
-    kept.coverage_rows = share.rows;
+    check_left_out_ranges(model, left_out_rows_, report_);
   }
 
   KeptOutRows keep_random_rows_out() {
@@ -587,40 +768,6 @@ class Trainer {
     return rows_above_floor(outcomes, parts.second);
   }
 
-  /// Boards that one fit leaves out, and what it still knows of them.
-  struct LeftOutSet {
-    std::set<std::string> boards;
-    Knowledge level = Knowledge::kNone;
-    bool operator<(const LeftOutSet& other) const { return boards < other.boards; }
-  };
-
-  /// A board alone where another one has its chip; all boards of a chip where the architecture has
-  /// another chip; all of an architecture.
-  std::set<LeftOutSet> left_out_sets() const {
-    std::set<LeftOutSet> sets;
-    if (gpus_.size() < 2 || !options_.leaves_gpus_out) return sets;
-    for (const auto& [name, gpu] : gpus_) {
-      LeftOutSet board{{name}, Knowledge::kChip}, chip{{}, Knowledge::kArchitecture},
-          architecture{{}, Knowledge::kNone};
-      for (const auto& [other_name, other] : gpus_) {
-        if (learned::chip_of(*other) == learned::chip_of(*gpu)) chip.boards.insert(other_name);
-        if (other->architecture.name == gpu->architecture.name) {
-          architecture.boards.insert(other_name);
-        }
-      }
-      if (chip.boards.size() > 1) sets.insert(board);
-      if (architecture.boards.size() > chip.boards.size()) sets.insert(chip);
-      if (architecture.boards.size() < gpus_.size()) sets.insert(architecture);
-    }
-    return sets;
-  }
-
-  struct Judged {
-    LearnedModel model;
-    std::map<std::string, Samples> own;  ///< by GPU
-    Samples others;
-  };
-
   std::optional<Judged> judge(const LeftOutSet& set, const LearnedModel& whole) {
     auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
       return set.boards.contains(sample.gpu->name);
@@ -638,36 +785,10 @@ class Trainer {
     return judged;
   }
 
-  /// How far to follow the common trees on GPUs of this level: best mean over the GPUs.
-  static double choose_trust(std::vector<Judged>& all) {
-    double best = std::numeric_limits<double>::infinity(), chosen = 0.5;
-    for (double trust : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      double sum = 0;
-      for (Judged& judged : all) {
-        judged.model.sibling_trust = judged.model.unseen_trust = trust;
-        for (const auto& [gpu, own] : judged.own) {
-          sum += kernel_error(outcomes_of(judged.model, own));
-        }
-      }
-      if (sum < best) {
-        best = sum;
-        chosen = trust;
-      }
-    }
-    for (Judged& judged : all) judged.model.sibling_trust = judged.model.unseen_trust = chosen;
-    return chosen;
-  }
-
-  bool has_one_architecture() const {
-    return std::ranges::all_of(gpus_, [this](const auto& entry) {
-      return entry.second->architecture.name == gpus_.begin()->second->architecture.name;
-    });
-  }
-
   void leave_gpus_out(LearnedModel& model) {
-    if (has_one_architecture()) model.unseen_trust = 0;  // nothing tells what others share
+    if (has_one_architecture(gpus_)) model.unseen_trust = 0;  // nothing tells what others share
     std::map<Knowledge, std::vector<Judged>> by_level;
-    for (const LeftOutSet& set : left_out_sets()) {
+    for (const LeftOutSet& set : left_out_sets(gpus_, options_)) {
       if (auto judged = judge(set, model)) by_level[set.level].push_back(std::move(*judged));
     }
     for (auto& [level, all] : by_level) {
@@ -687,130 +808,17 @@ class Trainer {
     }
     for (const auto& [level, rows] : left_out_rows_) {
       intervals_of(model, level) =
-          left_out_intervals(rows, all_left_out(), level == Knowledge::kArchitecture);
+          left_out_intervals(rows, all_rows(left_out_rows_), level == Knowledge::kArchitecture);
     }
-    move_nearest();
-  }
-
-  /// Of each GPU the entry whose fit knew most goes to `left_out`.
-  void move_nearest() {
-    auto& farther = report_.farther_left_out;
-    for (const auto& [name, gpu] : gpus_) {
-      auto nearest = farther.end();
-      for (auto at = farther.begin(); at != farther.end(); ++at) {
-        const bool is_nearer = nearest == farther.end() || at->level > nearest->level;
-        if (at->gpu == name && is_nearer) nearest = at;
-      }
-      if (nearest == farther.end()) continue;
-      report_.left_out.push_back(std::move(*nearest));
-      farther.erase(nearest);
-    }
-  }
-
-  /// Coverage for a GPU by the intervals that all GPUs give, and by those that the others give.
-  void check_left_out_ranges(const LearnedModel& model) {
-    for (const Knowledge level : {Knowledge::kChip, Knowledge::kArchitecture, Knowledge::kNone}) {
-      const KeptOutRows& all = left_out_rows_[level];
-      std::set<std::string> names;
-      for (const KeptOutRow& row : all) names.insert(row.gpu);
-      for (const std::string& name : names) {
-        KeptOutRows own;
-        std::ranges::copy_if(all, std::back_inserter(own),
-                             [&](const KeptOutRow& row) { return row.gpu == name; });
-        const Share share = share_inside(own, model.intervals[static_cast<std::size_t>(level)]);
-        RangeCheck check{.level = level,
-                         .gpu = name,
-                         .rows = share.rows,
-                         .inside = share.value(),
-                         .by_others = {}};
-        if (names.size() > 1) check.by_others = by_others(model, level, name, own);
-        for (auto* list : {&report_.left_out, &report_.farther_left_out}) {
-          for (LeftOut& left : *list) {
-            if (left.gpu == name && left.level == level)
-              left.coverage = check.by_others.value_or(0);
-          }
-        }
-        report_.ranges.push_back(check);
-      }
-    }
-  }
-
-  double by_others(const LearnedModel& model, Knowledge level, const std::string& gpu,
-                   const KeptOutRows& own) const {
-    const auto others = [&](const KeptOutRows& rows) {
-      KeptOutRows kept;
-      std::ranges::copy_if(rows, std::back_inserter(kept),
-                           [&](const KeptOutRow& row) { return row.gpu != gpu; });
-      return kept;
-    };
-    std::array<learned::LevelIntervals, kKnowledgeLevels> levels;
-    constexpr auto kBoard = static_cast<std::size_t>(Knowledge::kBoard);
-    levels[kBoard] = model.intervals[kBoard];
-    learned::LevelIntervals& intervals = levels[static_cast<std::size_t>(level)];
-    intervals = left_out_intervals(others(left_out_rows_.at(level)), others(all_left_out()),
-                                   level == Knowledge::kArchitecture);
-    complete(levels);
-    return share_inside(own, intervals).value();
-  }
-
-  KeptOutRows all_left_out() const {
-    KeptOutRows all;
-    for (const auto& [level, rows] : left_out_rows_)
-      all.insert(all.end(), rows.begin(), rows.end());
-    return all;
-  }
-
-  std::string card() const {
-    auto card = nlohmann::json::parse(options_.card, nullptr, false);
-    if (!card.is_object()) card = nlohmann::json::object();
-    const auto round = [](double x) { return std::round(x * 1e4) / 1e4; };
-    const auto& recipe = report_.recipe;
-    card["rows"] = {{"read", report_.rows}, {"fitted", report_.fitted_rows}};
-    card["recipe"] = {{"rounds", recipe.rounds},
-                      {"chip_rounds", recipe.has_chip_trees ? recipe.chip_rounds : 0},
-                      {"depth", recipe.depth},
-                      {"eta", recipe.eta},
-                      {"subsample", recipe.subsample},
-                      {"columns", recipe.columns},
-                      {"min_child_weight", recipe.min_child_weight},
-                      {"lambda", recipe.lambda},
-                      {"seed", recipe.seed}};
-    if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
-    if (recipe.monotone) card["recipe"]["heuristic_power"] = recipe.heuristic_power;
-    if (std::isfinite(recipe.most_log_ratio)) {
-      card["recipe"]["most_log_ratio"] = recipe.most_log_ratio;
-    }
-    if (!options_.validate) return card.dump();
-    const auto kept = [&](const Validation& validation) {
-      const ErrorSummary s = summary_of(validation.measured_us, validation.predicted_us);
-      return nlohmann::json{{"rows", s.rows},
-                            {"mape", round(s.mape)},
-                            {"geomean_ape", round(s.geomean_ape)},
-                            {"coverage", round(validation.coverage)}};
-    };
-    card["errors"] = {{"random_rows", kept(report_.random)}, {"new_shapes", kept(report_.grouped)}};
-    for (const LeftOut& left : report_.left_out) {
-      card["errors"]["gpu_left_out"][left.gpu] = {{"rows", left.learned.rows},
-                                                  {"mape", round(left.learned.mape)},
-                                                  {"heuristic_mape", round(left.heuristic.mape)},
-                                                  {"roofline_mape", round(left.roofline.mape)},
-                                                  {"best_ratio_mape", round(left.best_ratio.mape)},
-                                                  {"coverage", round(left.coverage)},
-                                                  {"level", to_string(left.level)}};
-    }
-    for (const RangeCheck& check : report_.ranges) {
-      card["errors"]["in_range"][std::string(to_string(check.level))][check.gpu] =
-          round(check.inside);
-    }
-    return card.dump();
+    move_nearest(gpus_, report_);
   }
 
   const Group& group_;
   std::set<std::uint64_t> sweeps_;
   const TrainOptions& options_;
   ModelReport report_;
-  std::map<std::string, const Gpu*> gpus_;
-  std::map<Knowledge, KeptOutRows> left_out_rows_;
+  Gpus gpus_;
+  LeftOutRows left_out_rows_;
   int done_ = 0;
 };
 
