@@ -41,118 +41,270 @@ struct Marks {
   TaskId begin = -1, end = -1;
 };
 
-class Replayer {
- public:
-  Replayer(std::span<const Trace> traces, const ReplayOptions& options)
-      : traces_(traces), options_(options) {}
+Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
+  return Unexpected{Error{.code = ErrorCode::kImpossible,
+                          .message = fmt::format("expected durations of at least 0 us, found {} "
+                                                 "for \"{}\"",
+                                                 us(ns), name),
+                          .file = trace.source}};
+}
 
-  Result<Replay> run() {
-    for (const Trace& trace : traces_) {
-      names_.push_back(std::filesystem::path(trace.source).filename().string());
+Result<void> check_traces(std::span<const Trace> traces) {
+  for (const Trace& trace : traces) {
+    if (trace.host.empty()) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected host events, found none",
+                              .file = trace.source}};
     }
-    if (auto checked = check_ranks(); !checked) return Unexpected{checked.error()};
-    if (auto matched = match(); !matched) return Unexpected{matched.error()};
-    build();
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      stop_point();
-      if (auto marked = mark_iterations(r); !marked) return Unexpected{marked.error()};
+    for (const GpuEvent& event : trace.gpu) {
+      if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
     }
-    stop_point();
-    auto schedule = run_schedule(graph_);
-    if (!schedule) return Unexpected{schedule.error()};
-    schedule_ = std::move(*schedule);
-    if (auto good = check(); !good) return Unexpected{good.error()};
-    if (auto done = report(); !done) return Unexpected{done.error()};
-    if (auto done = export_schedule(); !done) return Unexpected{done.error()};
-    return std::move(replay_);
+    for (const HostEvent& event : trace.host) {
+      if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
+    }
+  }
+  return check_ranks_of_job(traces);
+}
+
+Unexpected out_of_range(const Trace& trace, std::size_t count, const ReplayOptions& options) {
+  return Unexpected{
+      Error{.code = ErrorCode::kImpossible,
+            .message = fmt::format("expected iterations within 0:{}, found {}:{}", count,
+                                   options.iterations->first, options.iterations->second),
+            .file = trace.source}};
+}
+
+// The whole trace as one iteration.
+Result<Marks> whole_trace(const Trace& trace, const ReplayTasks& tasks) {
+  Marks whole{.iteration = {.name = "whole trace"}};
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    if (tasks.ends[i] < 0 || trace.host[i].end_ns() < whole.iteration.end_ns) continue;
+    whole.iteration.end_ns = trace.host[i].end_ns();
+    whole.end = tasks.ends[i];
+  }
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    if (tasks.begins[i] < 0) continue;
+    if (whole.begin < 0 || trace.host[i].start_ns < whole.iteration.begin_ns) {
+      whole.iteration.begin_ns = trace.host[i].start_ns;
+      whole.begin = tasks.begins[i];
+    }
+  }
+  if (whole.end < 0) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected ops, annotations or launches, found none",
+                            .file = trace.source}};
+  }
+  return whole;
+}
+
+Result<std::vector<Marks>> marks_of(const Trace& trace, const ReplayTasks& tasks,
+                                    const ReplayOptions& options) {
+  std::vector<TraceIteration> found = iterations(trace);
+  if (found.empty()) {
+    auto whole = whole_trace(trace, tasks);
+    if (!whole) return Unexpected{whole.error()};
+    if (options.iterations && *options.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
+      return out_of_range(trace, 1, options);
+    }
+    return std::vector<Marks>{std::move(*whole)};
+  }
+  const std::size_t first = options.iterations ? options.iterations->first : 0;
+  const std::size_t last = options.iterations ? options.iterations->second : found.size();
+  if (first >= last || last > found.size()) return out_of_range(trace, found.size(), options);
+  std::vector<Marks> marks;
+  for (TraceIteration& iteration : found) marks.push_back({.iteration = std::move(iteration)});
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    const HostEvent& event = trace.host[i];
+    if (event.kind != HostKind::kAnnotation || tasks.ends[i] < 0) continue;
+    const bool step = is_profiler_step(trace.name(event));
+    if (!step && !trace.name(event).starts_with("Optimizer.step#")) continue;
+    for (Marks& mark : marks) {
+      if (step && mark.iteration.name == trace.name(event) &&
+          mark.iteration.begin_ns == event.start_ns) {
+        mark.begin = tasks.begins[i];
+        mark.end = tasks.ends[i];
+      } else if (!step && mark.iteration.begin_ns == event.end_ns() && mark.begin < 0) {
+        mark.begin = tasks.ends[i];
+      } else if (!step && mark.iteration.end_ns == event.end_ns() && mark.end < 0) {
+        mark.end = tasks.ends[i];
+      }
+    }
+  }
+  return marks;
+}
+
+// Stamps of all ranks count from the earliest base, so that a double resolves them.
+double base_us(std::span<const Trace> traces, std::size_t rank) {
+  std::int64_t least = traces[0].base_ns;
+  for (const Trace& trace : traces) least = std::min(least, trace.base_ns);
+  return us(traces[rank].base_ns - least);
+}
+
+// `base_us`: added to the trace's own stamps.
+std::vector<RankCollective> collectives_of(const Trace& trace, double base_us) {
+  std::vector<RankCollective> collectives;
+  for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+    const GpuEvent& event = trace.gpu[i];
+    if (event.kind != GpuKind::kKernel || !is_collective_kernel(trace.name(event))) continue;
+    RankCollective collective{.kind = canonical_collective(trace.name(event)),
+                              .start_us = base_us + us(event.start_ns),
+                              .end_us = base_us + us(event.end_ns()),
+                              .event = static_cast<std::int32_t>(i)};
+    if (event.collective >= 0) {
+      const auto& note = trace.collectives[event.collective];
+      collective.kind = canonical_collective(trace.names.text(note.kind));
+      collective.process_group = trace.names.text(note.process_group);
+      collective.sequence = note.sequence;
+      collective.in_elements = note.in_elements;
+      collective.element_bytes = element_bytes(trace.names.text(note.dtype));
+      collective.out_elements = note.out_elements;
+      collective.group_size = note.group_size;
+    }
+    collectives.push_back(std::move(collective));
+  }
+  std::stable_sort(collectives.begin(), collectives.end(),
+                   [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+  return collectives;
+}
+
+struct Meeting {
+  TaskId hub = -1;
+  std::vector<std::int32_t> tasks;  // per rank: GPU event, or -1
+};
+
+// The tasks of all ranks, before they are scheduled.
+struct ReplayJob {
+  std::span<const Trace> traces;
+  std::vector<std::string> names;                        // files of the traces
+  std::vector<std::vector<RankCollective>> collectives;  // per rank
+  CollectiveMatch match;
+  TaskGraph graph;
+  std::vector<ReplayTasks> ranks;
+  std::vector<TaskId> first_task;  // per rank, and one after the last
+  std::vector<Meeting> meetings;
+  std::vector<std::vector<std::int32_t>> arrival_edges;  // per rank, to the meetings
+  std::vector<std::vector<Marks>> marks;
+
+  std::size_t rank_of(TaskId task) const {
+    const auto after = std::upper_bound(first_task.begin(), first_task.end(), task);
+    const auto rank = static_cast<std::size_t>(after - first_task.begin()) - 1;
+    return std::min(rank, traces.size() - 1);
   }
 
- private:
-  Result<void> check_ranks() {
+  bool is_meeting(TaskId task) const { return task >= first_task.back(); }
+
+  bool is_unrecorded(TaskId task) const {
+    return static_cast<Term>(graph.term(task)) == Term::kUnrecorded;
+  }
+
+  bool on_device(TaskId task, std::size_t rank) const {
+    return graph.lane(task) >= ranks[rank].device_lane;
+  }
+
+  NameId name_id(TaskId task, std::size_t rank) const {
+    const auto index = graph.op(task);
+    return on_device(task, rank) ? traces[rank].gpu[index].name : traces[rank].host[index].name;
+  }
+
+  std::string rank_label(std::size_t r) const {
+    return traces[r].rank >= 0 ? fmt::format("rank {}", traces[r].rank) : names[r];
+  }
+};
+
+std::function<std::uint64_t(TaskId)> op_key(const ReplayJob& job) {
+  if (job.traces.size() == 1) return {};
+  return [&job](TaskId task) -> std::uint64_t {
+    if (job.is_meeting(task)) return ~std::uint64_t{0};
+    if (job.graph.op(task) < 0 || job.is_unrecorded(task)) return 0;
+    const std::size_t rank = job.rank_of(task);
+    return hash_text(job.traces[rank].names.text(job.name_id(task, rank)));
+  };
+}
+
+TaskNames task_names(const ReplayJob& job) {
+  return {.key = [&job](TaskId task) -> std::uint64_t {
+            if (job.is_meeting(task)) return ~std::uint64_t{0};
+            const std::size_t rank = job.rank_of(task);
+            const auto term = static_cast<std::uint64_t>(job.graph.term(task));
+            if (job.graph.op(task) < 0 || job.is_unrecorded(task)) {
+              return rank << 36 | term << 32 | 0xFFFFFFFF;
+            }
+            return rank << 36 | term << 32 | job.name_id(task, rank);
+          },
+          .op = [&job](TaskId task) -> std::string {
+            if (job.is_meeting(task)) return "(last rank's arrival)";
+            const std::size_t rank = job.rank_of(task);
+            std::string name(job.is_unrecorded(task) ? "(not in the trace)"
+                             : job.graph.op(task) < 0
+                                 ? "(outside of ops)"
+                                 : job.traces[rank].names.text(job.name_id(task, rank)));
+            if (job.traces.size() > 1) name += fmt::format(" [{}]", job.rank_label(rank));
+            return name;
+          },
+          .category = [&job](TaskId task) -> std::string {
+            if (job.is_meeting(task)) return "collective";
+            const auto term = static_cast<Term>(job.graph.term(task));
+            if (term != Term::kKernel) return std::string(to_string(term));
+            const std::size_t rank = job.rank_of(task);
+            const auto family =
+                kernel_family_of_name(job.traces[rank].names.text(job.name_id(task, rank)));
+            return std::string(family ? to_string(*family) : to_string(term));
+          },
+          .op_key = op_key(job)};
+}
+
+class JobBuilder {
+ public:
+  JobBuilder(std::span<const Trace> traces, const ReplayOptions& options, Replay& replay)
+      : traces_(traces), options_(options), replay_(replay), job_{.traces = traces} {}
+
+  Result<ReplayJob> build() {
     for (const Trace& trace : traces_) {
-      if (trace.host.empty()) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = "expected host events, found none",
-                                .file = trace.source}};
-      }
-      for (const GpuEvent& event : trace.gpu) {
-        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
-      }
-      for (const HostEvent& event : trace.host) {
-        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
-      }
+      job_.names.push_back(std::filesystem::path(trace.source).filename().string());
     }
-    if (auto good = check_ranks_of_job(traces_); !good) return good;
+    if (auto checked = check_traces(traces_); !checked) return Unexpected{checked.error()};
     const std::int64_t world = traces_[0].world_size;
     if (traces_.size() > 1 && world > static_cast<std::int64_t>(traces_.size())) {
       replay_.warnings.push_back(fmt::format(
           "{} of {} ranks are given; the others are taken to arrive no later than these",
           traces_.size(), world));
     }
-    return {};
-  }
-
-  static Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = fmt::format("expected durations of at least 0 us, found {} "
-                                                   "for \"{}\"",
-                                                   us(ns), name),
-                            .file = trace.source}};
-  }
-
-  // Stamps of all ranks count from the earliest base, so that a double resolves them.
-  double base_us(std::size_t rank) const {
-    std::int64_t least = traces_[0].base_ns;
-    for (const Trace& trace : traces_) least = std::min(least, trace.base_ns);
-    return us(traces_[rank].base_ns - least);
-  }
-
-  Result<void> match() {
-    collectives_.resize(traces_.size());
+    if (auto matched = match(); !matched) return Unexpected{matched.error()};
+    add_tasks();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
-      const Trace& trace = traces_[r];
-      for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
-        const GpuEvent& event = trace.gpu[i];
-        if (event.kind != GpuKind::kKernel || !is_collective_kernel(trace.name(event))) continue;
-        RankCollective made{.kind = canonical_collective(trace.name(event)),
-                            .start_us = base_us(r) + us(event.start_ns),
-                            .end_us = base_us(r) + us(event.end_ns()),
-                            .event = static_cast<std::int32_t>(i)};
-        if (event.collective >= 0) {
-          const auto& note = trace.collectives[event.collective];
-          made.kind = canonical_collective(trace.names.text(note.kind));
-          made.process_group = trace.names.text(note.process_group);
-          made.sequence = note.sequence;
-          made.in_elements = note.in_elements;
-          made.element_bytes = element_bytes(trace.names.text(note.dtype));
-          made.out_elements = note.out_elements;
-          made.group_size = note.group_size;
-        }
-        collectives_[r].push_back(std::move(made));
-      }
-      std::stable_sort(collectives_[r].begin(), collectives_[r].end(),
-                       [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+      stop_point();
+      auto marks = marks_of(traces_[r], job_.ranks[r], options_);
+      if (!marks) return Unexpected{marks.error()};
+      job_.marks.push_back(std::move(*marks));
+    }
+    return std::move(job_);
+  }
+
+ private:
+  Result<void> match() {
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      job_.collectives.push_back(collectives_of(traces_[r], base_us(traces_, r)));
     }
     if (traces_.size() == 1) return {};
     auto matched =
-        match_collectives(collectives_, names_, {.missing_ranks = options_.missing_ranks});
+        match_collectives(job_.collectives, job_.names, {.missing_ranks = options_.missing_ranks});
     if (!matched) return Unexpected{matched.error()};
-    match_ = std::move(*matched);
-    for (const std::string& warning : match_.warnings) replay_.warnings.push_back(warning);
+    job_.match = std::move(*matched);
+    for (const std::string& warning : job_.match.warnings) replay_.warnings.push_back(warning);
     return {};
   }
 
   // Kernels launched before their rank's window stay as given: when they arrived is not known.
   bool meets(std::size_t rank, std::int32_t position) const {
     if (position < 0) return false;
-    const std::int32_t event = collectives_[rank][position].event;
+    const std::int32_t event = job_.collectives[rank][position].event;
     return traces_[rank].gpu[event].launch >= 0;
   }
 
-  void build() {
+  void add_tasks() {
     std::vector<std::vector<bool>> meeting(traces_.size());
     std::vector<const std::vector<std::int32_t>*> groups;
-    for (const auto& members : match_.groups) {
+    for (const auto& members : job_.match.groups) {
       std::size_t present = 0;
       bool all_meet = true;
       for (std::size_t r = 0; r < traces_.size(); ++r) {
@@ -167,7 +319,7 @@ class Replayer {
       for (std::size_t r = 0; r < traces_.size(); ++r) {
         if (members[r] < 0) continue;
         meeting[r].resize(traces_[r].gpu.size(), false);
-        const auto event = collectives_[r][members[r]].event;
+        const auto event = job_.collectives[r][members[r]].event;
         meeting[r][event] = true;
       }
     }
@@ -176,29 +328,24 @@ class Replayer {
     double earliest = std::numeric_limits<double>::infinity();
     for (std::size_t r = 0; r < traces_.size(); ++r) earliest = std::min(earliest, start_us(r));
     for (std::size_t r = 0; r < traces_.size(); ++r) {
-      first_task_.push_back(static_cast<TaskId>(graph_.size()));
-      ranks_.push_back(
-          add_replay_tasks(traces_[r], options_, start_us(r) - earliest, lane, meeting[r], graph_));
-      lane = ranks_.back().end_lane;
-      replay_.inferred_edges +=
-          ranks_.back().hand_overs + ranks_.back().inferred_waits + ranks_.back().held_tasks;
+      job_.first_task.push_back(static_cast<TaskId>(job_.graph.size()));
+      job_.ranks.push_back(add_replay_tasks(traces_[r], options_, start_us(r) - earliest, lane,
+                                            meeting[r], job_.graph));
+      lane = job_.ranks.back().end_lane;
+      replay_.inferred_edges += job_.ranks.back().hand_overs + job_.ranks.back().inferred_waits +
+                                job_.ranks.back().held_tasks;
     }
-    first_task_.push_back(static_cast<TaskId>(graph_.size()));
-    arrival_edges_.resize(traces_.size());
+    job_.first_task.push_back(static_cast<TaskId>(job_.graph.size()));
+    job_.arrival_edges.resize(traces_.size());
     for (const auto* members : groups) meet(*members);
-    replay_.tasks = graph_.size();
-    replay_.edges = graph_.edges();
+    replay_.tasks = job_.graph.size();
+    replay_.edges = job_.graph.edges();
   }
 
   double start_us(std::size_t rank) const {
-    const double offset = match_.clock_offset_us.empty() ? 0 : match_.clock_offset_us[rank];
-    return base_us(rank) - offset;
+    const double offset = job_.match.clock_offset_us.empty() ? 0 : job_.match.clock_offset_us[rank];
+    return base_us(traces_, rank) - offset;
   }
-
-  struct Meeting {
-    TaskId hub = -1;
-    std::vector<std::int32_t> tasks;  // per rank: GPU event, or -1
-  };
 
   // Data moves once the last rank is there: from the last start to the first end, as measured.
   void meet(const std::vector<std::int32_t>& members) {
@@ -206,106 +353,63 @@ class Replayer {
     double first_end = std::numeric_limits<double>::infinity();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (members[r] < 0) continue;
-      const RankCollective& at = collectives_[r][members[r]];
-      last_start = std::max(last_start, at.start_us - match_.clock_offset_us[r]);
-      first_end = std::min(first_end, at.end_us - match_.clock_offset_us[r]);
+      const RankCollective& at = job_.collectives[r][members[r]];
+      last_start = std::max(last_start, at.start_us - job_.match.clock_offset_us[r]);
+      first_end = std::min(first_end, at.end_us - job_.match.clock_offset_us[r]);
     }
     const double transfer = std::max(0.0, first_end - last_start);
-    Meeting meeting{.hub = graph_.add_task(TaskGraph::kNoLane, 0),
+    Meeting meeting{.hub = job_.graph.add_task(TaskGraph::kNoLane, 0),
                     .tasks = std::vector<std::int32_t>(traces_.size(), -1)};
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (members[r] < 0) continue;
-      const std::int32_t event = collectives_[r][members[r]].event;
-      arrival_edges_[r].push_back(graph_.add_edge(ranks_[r].arrivals[event], meeting.hub));
-      graph_.add_edge(meeting.hub, ranks_[r].device[event]);
-      graph_.set_duration_us(ranks_[r].device[event], transfer);
+      const std::int32_t event = job_.collectives[r][members[r]].event;
+      job_.arrival_edges[r].push_back(
+          job_.graph.add_edge(job_.ranks[r].arrivals[event], meeting.hub));
+      job_.graph.add_edge(meeting.hub, job_.ranks[r].device[event]);
+      job_.graph.set_duration_us(job_.ranks[r].device[event], transfer);
       meeting.tasks[r] = event;
     }
-    meetings_.push_back(std::move(meeting));
+    job_.meetings.push_back(std::move(meeting));
   }
 
-  Result<void> mark_iterations(std::size_t r) {
-    const Trace& trace = traces_[r];
-    const ReplayTasks& tasks = ranks_[r];
-    std::vector<TraceIteration> found = iterations(trace);
-    marks_.emplace_back();
-    if (found.empty()) {
-      Marks whole{.iteration = {.name = "whole trace"}};
-      for (std::size_t i = 0; i < trace.host.size(); ++i) {
-        if (tasks.ends[i] < 0 || trace.host[i].end_ns() < whole.iteration.end_ns) continue;
-        whole.iteration.end_ns = trace.host[i].end_ns();
-        whole.end = tasks.ends[i];
-      }
-      for (std::size_t i = 0; i < trace.host.size(); ++i) {
-        if (tasks.begins[i] < 0) continue;
-        if (whole.begin < 0 || trace.host[i].start_ns < whole.iteration.begin_ns) {
-          whole.iteration.begin_ns = trace.host[i].start_ns;
-          whole.begin = tasks.begins[i];
-        }
-      }
-      if (whole.end < 0) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = "expected ops, annotations or launches, found none",
-                                .file = trace.source}};
-      }
-      marks_[r].push_back(std::move(whole));
-      if (options_.iterations &&
-          *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
-        return out_of_range(trace, 1);
-      }
-      return {};
+  std::span<const Trace> traces_;
+  const ReplayOptions& options_;
+  Replay& replay_;
+  ReplayJob job_;
+};
+
+// Simulators want one size from all ranks: uneven all-to-alls count as their largest rank's.
+std::vector<std::vector<RankCollective>> alike_on_all_ranks(const ReplayJob& job) {
+  std::vector<std::vector<RankCollective>> alike = job.collectives;
+  for (const auto& members : job.match.groups) {
+    std::int64_t most = 0;
+    for (std::size_t r = 0; r < alike.size(); ++r) {
+      if (members[r] < 0) continue;
+      most = std::max(most, alike[r][members[r]].largest_bytes());
     }
-    const std::size_t first = options_.iterations ? options_.iterations->first : 0;
-    const std::size_t last = options_.iterations ? options_.iterations->second : found.size();
-    if (first >= last || last > found.size()) return out_of_range(trace, found.size());
-    for (std::size_t k = 0; k < found.size(); ++k) {
-      marks_[r].push_back({.iteration = found[k]});
+    for (std::size_t r = 0; r < alike.size(); ++r) {
+      if (members[r] < 0) continue;
+      RankCollective& own = alike[r][members[r]];
+      own.in_elements = own.out_elements = most;
+      own.element_bytes = 1;
     }
-    for (std::size_t i = 0; i < trace.host.size(); ++i) {
-      const HostEvent& event = trace.host[i];
-      if (event.kind != HostKind::kAnnotation || tasks.ends[i] < 0) continue;
-      const bool step = is_profiler_step(trace.name(event));
-      if (!step && !trace.name(event).starts_with("Optimizer.step#")) continue;
-      for (Marks& mark : marks_[r]) {
-        if (step && mark.iteration.name == trace.name(event) &&
-            mark.iteration.begin_ns == event.start_ns) {
-          mark.begin = tasks.begins[i];
-          mark.end = tasks.ends[i];
-        } else if (!step && mark.iteration.begin_ns == event.end_ns() && mark.begin < 0) {
-          mark.begin = tasks.ends[i];
-        } else if (!step && mark.iteration.end_ns == event.end_ns() && mark.end < 0) {
-          mark.end = tasks.ends[i];
-        }
-      }
-    }
-    return {};
   }
+  return alike;
+}
 
-  Unexpected out_of_range(const Trace& trace, std::size_t count) const {
-    return Unexpected{
-        Error{.code = ErrorCode::kImpossible,
-              .message = fmt::format("expected iterations within 0:{}, found {}:{}", count,
-                                     options_.iterations->first, options_.iterations->second),
-              .file = trace.source}};
-  }
+std::string several(std::size_t count, std::string_view one, std::string_view more) {
+  return fmt::format("{} {}", count, count == 1 ? one : more);
+}
 
-  double end(TaskId task) const { return task < 0 ? 0 : schedule_.end_us[task]; }
-  double start(TaskId task) const { return task < 0 ? 0 : schedule_.start_us[task]; }
+// Reads steps, communication, critical paths and exports from a scheduled job.
+class ReplayReport {
+ public:
+  ReplayReport(const ReplayJob& job, const Schedule& schedule, const ReplayOptions& options,
+               Replay& replay)
+      : job_(job), schedule_(schedule), options_(options), replay_(replay) {}
 
-  Result<void> check() const {
-    const TaskNames names = task_names();
-    const TaskName name = [&](TaskId task) {
-      return fmt::format("\"{}\" ({})", names.op(task), names.category(task));
-    };
-    auto good = check_schedule(graph_, schedule_, name, {.overlap_us = kMostOverlapUs});
-    for (std::size_t r = 0; good && r < ranks_.size(); ++r) {
-      good = check_spans(graph_, schedule_, ranks_[r].device_lane, ranks_[r].end_lane, name,
-                         kMostOverlapUs);
-    }
-    return good;
-  }
-
-  Result<void> report() {
+  Result<void> write() {
+    if (auto good = check(); !good) return good;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       Replay::Rank rank{.source = traces_[r].source, .rank = traces_[r].rank};
       if (!match_.clock_offset_us.empty()) rank.clock_offset_us = match_.clock_offset_us[r];
@@ -315,8 +419,27 @@ class Replayer {
       replay_.ranks.push_back(std::move(rank));
     }
     if (auto done = report_paths(); !done) return done;
-    if (traces_.size() > 1) return report_job();
-    return {};
+    if (traces_.size() > 1) {
+      if (auto done = report_job(); !done) return done;
+    }
+    return export_schedule();
+  }
+
+ private:
+  double end(TaskId task) const { return task < 0 ? 0 : schedule_.end_us[task]; }
+  double start(TaskId task) const { return task < 0 ? 0 : schedule_.start_us[task]; }
+
+  Result<void> check() const {
+    const TaskNames names = task_names(job_);
+    const TaskName name = [&](TaskId task) {
+      return fmt::format("\"{}\" ({})", names.op(task), names.category(task));
+    };
+    auto good = check_schedule(graph_, schedule_, name, {.overlap_us = kMostOverlapUs});
+    for (std::size_t r = 0; good && r < ranks_.size(); ++r) {
+      good = check_spans(graph_, schedule_, ranks_[r].device_lane, ranks_[r].end_lane, name,
+                         kMostOverlapUs);
+    }
+    return good;
   }
 
   std::pair<std::size_t, std::size_t> window(std::size_t r) const {
@@ -385,72 +508,6 @@ class Replayer {
     return full > 0 && full + 1 < marks.size() ? full + 1 : full;
   }
 
-  std::size_t rank_of(TaskId task) const {
-    const auto after = std::upper_bound(first_task_.begin(), first_task_.end(), task);
-    const auto rank = static_cast<std::size_t>(after - first_task_.begin()) - 1;
-    return std::min(rank, traces_.size() - 1);
-  }
-
-  bool is_meeting(TaskId task) const { return task >= first_task_.back(); }
-
-  bool is_unrecorded(TaskId task) const {
-    return static_cast<Term>(graph_.term(task)) == Term::kUnrecorded;
-  }
-
-  bool on_device(TaskId task, std::size_t rank) const {
-    return graph_.lane(task) >= ranks_[rank].device_lane;
-  }
-
-  NameId name_id(TaskId task, std::size_t rank) const {
-    const auto index = graph_.op(task);
-    return on_device(task, rank) ? traces_[rank].gpu[index].name : traces_[rank].host[index].name;
-  }
-
-  std::function<std::uint64_t(TaskId)> op_key() const {
-    if (traces_.size() == 1) return {};
-    return [this](TaskId task) -> std::uint64_t {
-      if (is_meeting(task)) return ~std::uint64_t{0};
-      if (graph_.op(task) < 0 || is_unrecorded(task)) return 0;
-      const std::size_t rank = rank_of(task);
-      return hash_text(traces_[rank].names.text(name_id(task, rank)));
-    };
-  }
-
-  TaskNames task_names() const {
-    return {
-        .key = [this](TaskId task) -> std::uint64_t {
-          if (is_meeting(task)) return ~std::uint64_t{0};
-          const std::size_t rank = rank_of(task);
-          const auto term = static_cast<std::uint64_t>(graph_.term(task));
-          if (graph_.op(task) < 0 || is_unrecorded(task)) {
-            return rank << 36 | term << 32 | 0xFFFFFFFF;
-          }
-          return rank << 36 | term << 32 | name_id(task, rank);
-        },
-        .op = [this](TaskId task) -> std::string {
-          if (is_meeting(task)) return "(last rank's arrival)";
-          const std::size_t rank = rank_of(task);
-          std::string name(is_unrecorded(task)   ? "(not in the trace)"
-                           : graph_.op(task) < 0 ? "(outside of ops)"
-                                                 : traces_[rank].names.text(name_id(task, rank)));
-          if (traces_.size() > 1) name += fmt::format(" [{}]", rank_label(rank));
-          return name;
-        },
-        .category = [this](TaskId task) -> std::string {
-          if (is_meeting(task)) return "collective";
-          const auto term = static_cast<Term>(graph_.term(task));
-          if (term != Term::kKernel) return std::string(to_string(term));
-          const std::size_t rank = rank_of(task);
-          const auto family = kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
-          return std::string(family ? to_string(*family) : to_string(term));
-        },
-        .op_key = op_key()};
-  }
-
-  std::string rank_label(std::size_t r) const {
-    return traces_[r].rank >= 0 ? fmt::format("rank {}", traces_[r].rank) : names_[r];
-  }
-
   // "If free" is asked for the longest last step alone: it schedules the whole job again and again.
   Result<void> report_paths() {
     std::size_t slowest = 0;
@@ -464,7 +521,7 @@ class Replayer {
       const Marks& mark = marks_[r][window(r).second - 1];
       CriticalPathOptions options;
       if (r != slowest) options.what_if = 0;
-      auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names(), options);
+      auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names(job_), options);
       if (!path) return Unexpected{path.error()};
       replay_.ranks[r].critical_path = std::move(*path);
     }
@@ -495,7 +552,7 @@ class Replayer {
       if (arrival != task) made.waiting_us += (start(task) - end(arrival)) / steps;
     }
     made.exposed_us = us(union_length(all) - union_length(other)) / steps;
-    for (const Meeting& meeting : meetings_) {
+    for (const Meeting& meeting : job_.meetings) {
       if (meeting.tasks[r] < 0) continue;
       const TaskId own = ranks_[r].arrivals[meeting.tasks[r]];
       if (end(own) < begin || end(own) >= until || end(own) < start(meeting.hub)) continue;
@@ -534,7 +591,7 @@ class Replayer {
     TaskGraph graph = graph_;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (!ignored[r]) continue;
-      for (std::int32_t edge : arrival_edges_[r]) {
+      for (std::int32_t edge : job_.arrival_edges[r]) {
         graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
       }
     }
@@ -553,33 +610,14 @@ class Replayer {
     return steps;
   }
 
-  // Simulators want one size from all ranks: uneven all-to-alls count as their largest rank's.
-  std::vector<std::vector<RankCollective>> alike_on_all_ranks() const {
-    std::vector<std::vector<RankCollective>> made = collectives_;
-    for (const auto& members : match_.groups) {
-      std::int64_t most = 0;
-      for (std::size_t r = 0; r < made.size(); ++r) {
-        if (members[r] < 0) continue;
-        most = std::max(most, made[r][members[r]].largest_bytes());
-      }
-      for (std::size_t r = 0; r < made.size(); ++r) {
-        if (members[r] < 0) continue;
-        RankCollective& own = made[r][members[r]];
-        own.in_elements = own.out_elements = most;
-        own.element_bytes = 1;
-      }
-    }
-    return made;
-  }
-
   Result<void> export_schedule() {
     const ScheduledReplay scheduled{.traces = traces_,
                                     .ranks = ranks_,
                                     .graph = graph_,
                                     .schedule = schedule_,
-                                    .first_task = first_task_};
+                                    .first_task = job_.first_task};
     if (options_.keep_chakra) {
-      auto made = replay_chakra(scheduled, alike_on_all_ranks());
+      auto made = replay_chakra(scheduled, alike_on_all_ranks(job_));
       if (!made) return Unexpected{made.error()};
       replay_.chakra = std::move(*made);
     }
@@ -594,13 +632,9 @@ class Replayer {
     return {};
   }
 
-  static std::string several(std::size_t count, std::string_view one, std::string_view more) {
-    return fmt::format("{} {}", count, count == 1 ? one : more);
-  }
-
   void warn(std::size_t r, const Replay::Rank& rank) {
     const ReplayTasks& tasks = ranks_[r];
-    const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
+    const std::string who = traces_.size() > 1 ? job_.rank_label(r) + ": " : "";
     const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
     const std::size_t odd = traces_[r].recording.findings.size();
     for (std::size_t i = 0; i < odd; ++i) say(traces_[r].warnings[i]);
@@ -636,20 +670,28 @@ class Replayer {
     }
   }
 
-  std::span<const Trace> traces_;
+  const ReplayJob& job_;
+  const Schedule& schedule_;
   const ReplayOptions& options_;
-  std::vector<std::string> names_;
-  std::vector<std::vector<RankCollective>> collectives_;
-  CollectiveMatch match_;
-  TaskGraph graph_;
-  Schedule schedule_;
-  std::vector<ReplayTasks> ranks_;
-  std::vector<TaskId> first_task_;  // per rank, and one behind
-  std::vector<Meeting> meetings_;
-  std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, to the meetings
-  std::vector<std::vector<Marks>> marks_;
-  Replay replay_;
+  Replay& replay_;
+  const std::span<const Trace> traces_ = job_.traces;
+  const TaskGraph& graph_ = job_.graph;
+  const CollectiveMatch& match_ = job_.match;
+  const std::vector<ReplayTasks>& ranks_ = job_.ranks;
+  const std::vector<std::vector<Marks>>& marks_ = job_.marks;
 };
+
+Result<Replay> replay_job(std::span<const Trace> traces, const ReplayOptions& options) {
+  Replay replay;
+  const auto job = JobBuilder(traces, options, replay).build();
+  if (!job) return Unexpected{job.error()};
+  stop_point();
+  const auto schedule = run_schedule(job->graph);
+  if (!schedule) return Unexpected{schedule.error()};
+  if (auto written = ReplayReport(*job, *schedule, options, replay).write(); !written)
+    return Unexpected{written.error()};
+  return replay;
+}
 
 }  // namespace
 
@@ -669,7 +711,7 @@ Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options
     }
     ranks = noted;
   }
-  return replay_scaled(options, [&](const ReplayOptions& at) { return Replayer(ranks, at).run(); });
+  return replay_scaled(options, [&](const ReplayOptions& at) { return replay_job(ranks, at); });
 }
 
 }  // namespace perfmodel
