@@ -28,63 +28,80 @@ constexpr std::int64_t kQueueFitNs = 50'000;
 constexpr std::size_t kQueueSamples = 8;
 constexpr std::size_t kLeastQueued = 64;
 
-class Builder {
- public:
-  Builder(const Trace& trace, const ReplayOptions& options, double start_us,
-          std::int32_t first_lane, const std::vector<bool>& meets, TaskGraph& graph)
-      : trace_(trace),
-        options_(options),
-        start_us_(start_us),
-        meets_(meets),
-        graph_(graph),
-        ops_(find_trace_ops(trace)),
-        waits_(find_call_waits(trace)),
-        work_(work_of_calls(trace)),
-        device_(trace, waits_, work_),
-        streams_(device_.streams()) {
-    made_.first_lane = first_lane;
-  }
+// A trace with what its calls wait for and launch.
+struct Recorded {
+  explicit Recorded(const Trace& recording) : trace(recording) {}
+  Recorded(const Recorded&) = delete;  // the device's starts refer to the waits
 
-  ReplayTasks build() {
-    made_.begins.assign(trace_.host.size(), -1);
-    made_.ends.assign(trace_.host.size(), -1);
-    made_.device.assign(trace_.gpu.size(), -1);
-    made_.arrivals.assign(trace_.gpu.size(), -1);
-    made_.entries.assign(trace_.gpu.size(), -1);
-    exits_.assign(trace_.gpu.size(), -1);
-    points_.resize(trace_.threads.size());
-    made_.inferred_waits = device_.inferred_waits();
-    made_.held_tasks = device_.held_tasks();
-    made_.unrecorded = device_.all_unrecorded();
-    find_queue_depth();
-    find_host_waits();
-    add_host_lanes();
-    add_device_lanes();
-    connect();
-    return std::move(made_);
+  const HostEvent& host(std::int32_t i) const { return trace.host[i]; }
+  const GpuEvent& gpu(std::int32_t i) const { return trace.gpu[i]; }
+  const HostEvent& launch_of(std::int32_t task) const { return host(gpu(task).launch); }
+
+  const Trace& trace;
+  const TraceOps ops = find_trace_ops(trace);
+  const std::vector<CallWait> waits = find_call_waits(trace);
+  const CallWork work = work_of_calls(trace);
+  const DeviceStarts device{trace, waits, work};
+};
+
+using Stream = DeviceStarts::Stream;
+
+// A call that ends its own time after awaited work.
+struct HostWait {
+  std::vector<std::int32_t> tasks;  // into Trace::gpu
+  bool with_edges = true;           // no: only the waiting is taken out
+};
+
+using HostWaits = std::unordered_map<std::int32_t, HostWait>;  // by host event
+
+// cudaFree, cudaFreeHost, hipFree: documented to synchronise, and often there is but one.
+bool frees_memory(std::string_view call) {
+  return call.find("Free") != std::string_view::npos && !call.ends_with("Async");
+}
+
+std::vector<double> medians_of(const std::vector<std::vector<double>>& by_name) {
+  std::vector<double> medians;
+  for (const auto& values : by_name) medians.push_back(median_of(values));
+  return medians;
+}
+
+std::vector<double> call_medians(const Trace& trace) {
+  std::vector<std::vector<double>> by_name(trace.names.size());
+  for (const HostEvent& event : trace.host) {
+    if (event.kind == HostKind::kCall) by_name[event.name].push_back(us(event.duration_ns));
+  }
+  return medians_of(by_name);
+}
+
+class HostWaitFinder {
+ public:
+  HostWaitFinder(const Recorded& recorded, const ReplayRules& rules, ReplayTasks& tasks)
+      : recorded_(recorded), rules_(rules), tasks_(tasks) {}
+
+  HostWaits find() {
+    const std::vector<double> median_us = call_medians(trace_);
+    std::unordered_map<std::int64_t, const SyncEvent*> records;
+    for (const SyncEvent& sync : trace_.syncs) records[sync.correlation] = &sync;
+    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
+      const HostEvent& event = trace_.host[i];
+      if (event.kind != HostKind::kCall) continue;
+      const CallWait& wait = recorded_.waits[i];
+      if (wait.kind == CallWait::Kind::kBlockingCopy) {
+        await(i, wait.task, rules_.blocking_copies);
+        ++tasks_.blocking_copies;
+      } else if (wait.kind == CallWait::Kind::kSync) {
+        const auto record = records.find(event.correlation);
+        synchronise(i, wait, record == records.end() ? nullptr : record->second);
+      } else if (event.duration_ns > kLongCallNs && recorded_.work.count(i) == 0 &&
+                 (frees_memory(trace_.name(event)) ||
+                  us(event.duration_ns) > kLongCallFactor * median_us[event.name])) {
+        long_call(i);
+      }
+    }
+    return std::move(host_waits_);
   }
 
  private:
-  const HostEvent& host(std::int32_t i) const { return trace_.host[i]; }
-  const GpuEvent& gpu(std::int32_t i) const { return trace_.gpu[i]; }
-  const HostEvent& launch_of(std::int32_t task) const { return host(gpu(task).launch); }
-  double scaled_kernel(std::int32_t task) const {
-    const GpuEvent& event = gpu(task);
-    const bool scaled = event.kind == GpuKind::kKernel && !device_.is_collective(task);
-    return scaled ? options_.scale_kernels : 1;
-  }
-
-  using Stream = DeviceStarts::Stream;
-
-  // ---- host waits
-  // --------------------------------------------------------------------------------
-
-  // A call that ends its own time after awaited work.
-  struct HostWait {
-    std::vector<std::int32_t> tasks;  // into Trace::gpu
-    bool with_edges = true;           // no: only the waiting is taken out
-  };
-
   void await(std::size_t call, std::int32_t task, bool with_edge) {
     if (task < 0) return;
     HostWait& wait = host_waits_[static_cast<std::int32_t>(call)];
@@ -94,78 +111,42 @@ class Builder {
     }
   }
 
-  void find_host_waits() {
-    const std::vector<double> median_us = call_medians();
-    std::unordered_map<std::int64_t, const SyncEvent*> records;
-    for (const SyncEvent& sync : trace_.syncs) records[sync.correlation] = &sync;
-    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      const HostEvent& event = trace_.host[i];
-      if (event.kind != HostKind::kCall) continue;
-      const CallWait& wait = waits_[i];
-      if (wait.kind == CallWait::Kind::kBlockingCopy) {
-        await(i, wait.task, options_.rules.blocking_copies);
-        ++made_.blocking_copies;
-      } else if (wait.kind == CallWait::Kind::kSync) {
-        const auto record = records.find(event.correlation);
-        synchronise(i, wait, record == records.end() ? nullptr : record->second);
-      } else if (event.duration_ns > kLongCallNs && work_.count(i) == 0 &&
-                 (frees_memory(trace_.name(event)) ||
-                  us(event.duration_ns) > kLongCallFactor * median_us[event.name])) {
-        long_call(i);
-      }
-    }
-  }
-
-  // cudaFree, cudaFreeHost, hipFree: documented to synchronise, and often there is but one.
-  static bool frees_memory(std::string_view call) {
-    return call.find("Free") != std::string_view::npos && !call.ends_with("Async");
-  }
-
-  std::vector<double> call_medians() const {
-    std::vector<std::vector<double>> by_name(trace_.names.size());
-    for (const HostEvent& event : trace_.host) {
-      if (event.kind == HostKind::kCall) by_name[event.name].push_back(us(event.duration_ns));
-    }
-    std::vector<double> medians;
-    for (auto& values : by_name) medians.push_back(median_of(values));
-    return medians;
-  }
-
   void synchronise(std::size_t call, const CallWait& wait, const SyncEvent* record) {
     const HostEvent& event = trace_.host[call];
-    ++made_.synchronisations;
+    ++tasks_.synchronisations;
     if (wait.sync == SyncKind::kDevice) {
       await_all(call);
       return;
     }
     if (wait.sync == SyncKind::kEvent) {
       if (record && record->wait_on_event_correlation >= 0) {
-        await(call, device_.last_before_record(*record), options_.rules.synchronise);
+        await(call, device_.last_before_record(*record), rules_.synchronise);
         return;
       }
       if (event.duration_ns < kShortEventSyncNs) return;
-      await(call, last_ended(event), options_.rules.synchronise);
+      await(call, last_ended(event), rules_.synchronise);
       return;
     }
-    await(call, wait.task, options_.rules.synchronise);
+    await(call, wait.task, rules_.synchronise);
   }
 
-  // Of the tasks launched before a call, the one that ended last before it did. Behind an event
+  // The task that ended last before a call did, if it was launched before the call. After an event
   // its stream may have more to do.
   std::int32_t last_ended(const HostEvent& call) const {
     std::int32_t last = -1;
-    for (const auto& [key, stream] : streams_) {
+    for (const auto& [key, stream] : device_.streams()) {
       const std::int32_t task = device_.last_launched(stream, call.start_ns, call.end_ns());
-      if (task >= 0 && (last < 0 || gpu(task).end_ns() > gpu(last).end_ns())) last = task;
+      if (task < 0) continue;
+      if (last < 0 || recorded_.gpu(task).end_ns() > recorded_.gpu(last).end_ns()) last = task;
     }
     return last;
   }
 
   void await_all(std::size_t call) {
-    for (const auto& [key, stream] : streams_) {
+    for (const auto& [key, stream] : device_.streams()) {
       const std::int32_t task = device_.last_launched(stream, trace_.host[call].start_ns);
-      if (task >= 0 && gpu(task).end_ns() <= trace_.host[call].end_ns() + kClockSlackNs) {
-        await(call, task, options_.rules.synchronise);
+      if (task >= 0 && recorded_.gpu(task).end_ns() <= trace_.host[call].end_ns() + kClockSlackNs) {
+        await(call, task, rules_.synchronise);
       }
     }
   }
@@ -175,136 +156,173 @@ class Builder {
   void long_call(std::size_t call) {
     const HostEvent& event = trace_.host[call];
     std::int64_t last_end = std::numeric_limits<std::int64_t>::min();
-    for (const auto& [key, stream] : streams_) {
+    for (const auto& [key, stream] : device_.streams()) {
       const std::int32_t task = device_.last_launched(stream, event.start_ns);
-      if (task >= 0) last_end = std::max(last_end, gpu(task).end_ns());
+      if (task >= 0) last_end = std::max(last_end, recorded_.gpu(task).end_ns());
     }
     if (last_end <= event.start_ns || last_end > event.end_ns()) return;
-    ++made_.synchronisations;
-    ++made_.inferred_waits;
+    ++tasks_.synchronisations;
+    ++tasks_.inferred_waits;
     await_all(call);
   }
 
-  // ---- launch queue
-  // ------------------------------------------------------------------------------
+  const Recorded& recorded_;
+  const Trace& trace_ = recorded_.trace;
+  const DeviceStarts& device_ = recorded_.device;
+  const ReplayRules& rules_;
+  ReplayTasks& tasks_;  // counts what is found
+  HostWaits host_waits_;
+};
 
-  // Launches of a stream that were not done when a call began, per call; the queue's filling.
-  std::vector<std::size_t> outstanding(const Stream& stream) const {
-    std::vector<std::size_t> counts;
-    std::size_t done = 0;
-    for (std::size_t i = 0; i < stream.queued.size(); ++i) {
-      const std::int64_t begin = launch_of(stream.queued[i]).start_ns;
-      while (done < i && gpu(stream.queued[done]).end_ns() <= begin) ++done;
-      counts.push_back(i - done);
-    }
-    return counts;
+// Launches of a stream that were not done when a call began, per call; the queue's filling.
+std::vector<std::size_t> outstanding(const Recorded& recorded, const Stream& stream) {
+  std::vector<std::size_t> counts;
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < stream.queued.size(); ++i) {
+    const std::int64_t begin = recorded.launch_of(stream.queued[i]).start_ns;
+    while (done < i && recorded.gpu(stream.queued[done]).end_ns() <= begin) ++done;
+    counts.push_back(i - done);
   }
+  return counts;
+}
 
-  // Medians by name of launches that found room: those that did not may be the majority.
-  std::vector<double> unblocked_medians() const {
-    std::vector<std::vector<double>> by_name(trace_.names.size());
-    for (const auto& [key, stream] : streams_) {
-      const auto filling = outstanding(stream);
-      for (std::size_t i = 0; i < filling.size(); ++i) {
-        const HostEvent& call = launch_of(stream.queued[i]);
-        if (filling[i] < kLeastQueued) by_name[call.name].push_back(us(call.duration_ns));
-      }
+// Medians by name of launches that found room: those that did not may be the majority.
+std::vector<double> unblocked_medians(const Recorded& recorded) {
+  std::vector<std::vector<double>> by_name(recorded.trace.names.size());
+  for (const auto& [key, stream] : recorded.device.streams()) {
+    const auto filling = outstanding(recorded, stream);
+    for (std::size_t i = 0; i < filling.size(); ++i) {
+      const HostEvent& call = recorded.launch_of(stream.queued[i]);
+      if (filling[i] < kLeastQueued) by_name[call.name].push_back(us(call.duration_ns));
     }
-    std::vector<double> medians;
-    for (auto& values : by_name) medians.push_back(median_of(values));
-    return medians;
   }
+  return medians_of(by_name);
+}
 
-  // Long launches end when a task some launches back does: how many, if they agree.
-  void find_queue_depth() {
-    made_.queue_depth = kDefaultQueueDepth;
-    const std::vector<double> median_us = unblocked_medians();
-    struct Long {
-      const Stream* stream;
-      std::size_t position;
-    };
-    std::vector<Long> blocked;
-    std::vector<std::size_t> depths;
-    for (const auto& [key, stream] : streams_) {
-      const auto filling = outstanding(stream);
-      for (std::size_t i = 0; i < filling.size(); ++i) {
-        const HostEvent& call = launch_of(stream.queued[i]);
-        const bool long_call = us(call.duration_ns) > kLongCallFactor * median_us[call.name] &&
-                               us(call.duration_ns) > 2;
-        if (filling[i] < kLeastQueued || !long_call || is_copy_call(trace_.name(call))) continue;
-        // The last task that ended before the call did.
-        std::size_t at = i - filling[i];
-        while (at < i && gpu(stream.queued[at]).end_ns() <= call.end_ns()) ++at;
-        if (at == 0) continue;
-        depths.push_back(i - (at - 1));
-        blocked.push_back({&stream, i});
-      }
-    }
-    if (depths.size() < kQueueSamples) return;
-    std::vector<std::size_t> sorted = depths;
-    std::sort(sorted.begin(), sorted.end());
-    // The most frequent depth, of equal ones the smaller.
-    std::size_t best = 0, best_count = 0;
-    for (std::size_t i = 0; i < sorted.size();) {
-      std::size_t end = i;
-      while (end < sorted.size() && sorted[end] == sorted[i]) ++end;
-      if (end - i > best_count) {
-        best = sorted[i];
-        best_count = end - i;
-      }
-      i = end;
-    }
-    std::vector<double> distances;
-    for (const Long& at : blocked) {
-      if (at.position < best) continue;
-      distances.push_back(std::abs(us(launch_of(at.stream->queued[at.position]).end_ns() -
-                                      gpu(at.stream->queued[at.position - best]).end_ns())));
-    }
-    if (best_count * 4 < depths.size() || distances.empty() ||
-        median_of(distances) > us(kQueueFitNs)) {
-      return;
-    }
-    made_.queue_depth = best;
-    made_.queue_depth_fitted = true;
-  }
+// How many launches the device accepts ahead of its work.
+struct QueueDepth {
+  std::size_t launches = kDefaultQueueDepth;
+  bool is_fitted = false;
+};
 
-  // ---- host lanes
-  // --------------------------------------------------------------------------------
-
-  struct Point {
-    std::int64_t stamp_ns;
-    TaskId task;  // that ends here
+// Long launches end when a task some launches back does: how many, if they agree.
+QueueDepth find_queue_depth(const Recorded& recorded) {
+  const std::vector<double> median_us = unblocked_medians(recorded);
+  struct Long {
+    const Stream* stream;
+    std::size_t position;
   };
+  std::vector<Long> blocked;
+  std::vector<std::size_t> depths;
+  for (const auto& [key, stream] : recorded.device.streams()) {
+    const auto filling = outstanding(recorded, stream);
+    for (std::size_t i = 0; i < filling.size(); ++i) {
+      const HostEvent& call = recorded.launch_of(stream.queued[i]);
+      const bool long_call =
+          us(call.duration_ns) > kLongCallFactor * median_us[call.name] && us(call.duration_ns) > 2;
+      if (filling[i] < kLeastQueued || !long_call) continue;
+      if (is_copy_call(recorded.trace.name(call))) continue;
+      // The last task that ended before the call did.
+      std::size_t at = i - filling[i];
+      while (at < i && recorded.gpu(stream.queued[at]).end_ns() <= call.end_ns()) ++at;
+      if (at == 0) continue;
+      depths.push_back(i - (at - 1));
+      blocked.push_back({&stream, i});
+    }
+  }
+  if (depths.size() < kQueueSamples) return {};
+  std::vector<std::size_t> sorted = depths;
+  std::sort(sorted.begin(), sorted.end());
+  // The most frequent depth, of equal ones the smaller.
+  std::size_t best = 0, best_count = 0;
+  for (std::size_t i = 0; i < sorted.size();) {
+    std::size_t end = i;
+    while (end < sorted.size() && sorted[end] == sorted[i]) ++end;
+    if (end - i > best_count) {
+      best = sorted[i];
+      best_count = end - i;
+    }
+    i = end;
+  }
+  std::vector<double> distances;
+  for (const Long& at : blocked) {
+    if (at.position < best) continue;
+    distances.push_back(std::abs(us(recorded.launch_of(at.stream->queued[at.position]).end_ns() -
+                                    recorded.gpu(at.stream->queued[at.position - best]).end_ns())));
+  }
+  if (best_count * 4 < depths.size() || distances.empty() ||
+      median_of(distances) > us(kQueueFitNs)) {
+    return {};
+  }
+  return {.launches = best, .is_fitted = true};
+}
 
-  // Ends of top-level ops of all threads, for hand-overs.
-  struct OpEnd {
-    std::int64_t stamp_ns;
-    std::int32_t thread, event;
-  };
+// Which task makes room for a launch.
+class LaunchQueue {
+ public:
+  LaunchQueue(const Recorded& recorded, std::size_t depth)
+      : recorded_(recorded), depth_(depth), positions_(recorded.trace.gpu.size(), 0) {
+    for (const auto& [key, stream] : recorded.device.streams()) {
+      for (std::size_t i = 0, place = 0; i < stream.launched.size(); ++i) {
+        const std::int32_t task = stream.launched[i];
+        if (i > 0 && !recorded.device.same_launch(stream.launched[i - 1], task)) ++place;
+        positions_[task] = place;
+      }
+    }
+  }
 
-  void add_host_lanes() {
+  // The task that must have ended before this launch finds room; -1: none.
+  std::int32_t head(std::int32_t call) const {
+    if (recorded_.work.count(call) == 0) return -1;
+    const std::int32_t task = recorded_.work.work[recorded_.work.first[call]];
+    const std::size_t position = positions_[task];
+    if (position < depth_) return -1;
+    const GpuEvent& event = recorded_.gpu(task);
+    return recorded_.device.streams().at({event.device, event.stream}).queued[position - depth_];
+  }
+
+ private:
+  const Recorded& recorded_;
+  std::size_t depth_;
+  std::vector<std::size_t> positions_;  // in the queue of its stream, per GPU event
+};
+
+struct Point {
+  std::int64_t stamp_ns;
+  TaskId task;  // that ends here
+};
+
+// Segments of the host's threads, and what they wait for.
+class HostLanes {
+ public:
+  HostLanes(const Recorded& recorded, const ReplayOptions& options, ReplayTasks& tasks,
+            TaskGraph& graph)
+      : recorded_(recorded), options_(options), tasks_(tasks), graph_(graph) {}
+
+  void add() {
     takes_part_.assign(trace_.threads.size(), false);
+    points_.resize(trace_.threads.size());
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
       const HostEvent& event = trace_.host[i];
       // Threads that only ask (the watchdog of a communication library) are left out. One that
       // marks the iterations may have neither ops nor launches.
-      if (event.kind != HostKind::kCall || work_.count(i) > 0) {
+      if (event.kind != HostKind::kCall || recorded_.work.count(i) > 0) {
         takes_part_[event.thread] = true;
       }
     }
-    for (std::int32_t top : ops_.top_level) {
-      op_ends_.push_back({host(top).end_ns(), host(top).thread, top});
+    for (std::int32_t top : recorded_.ops.top_level) {
+      op_ends_.push_back({recorded_.host(top).end_ns(), recorded_.host(top).thread, top});
     }
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      if (work_.count(i) > 0 && ops_.call_owner[i] < 0) {
+      if (recorded_.work.count(i) > 0 && recorded_.ops.call_owner[i] < 0) {
         op_ends_.push_back(
             {trace_.host[i].end_ns(), trace_.host[i].thread, static_cast<std::int32_t>(i)});
       }
     }
     std::sort(op_ends_.begin(), op_ends_.end(),
               [](const OpEnd& a, const OpEnd& b) { return a.stamp_ns < b.stamp_ns; });
-    calls_of_op_.assign(ops_.top_level.size(), 0);
-    for (std::int32_t owner : ops_.call_owner) {
+    calls_of_op_.assign(recorded_.ops.top_level.size(), 0);
+    for (std::int32_t owner : recorded_.ops.call_owner) {
       if (owner >= 0) ++calls_of_op_[owner];
     }
     for (std::size_t i = 0; i < trace_.host.size();) {
@@ -313,8 +331,26 @@ class Builder {
       if (takes_part_[trace_.host[i].thread]) add_thread(i, end);
       i = end;
     }
-    made_.device_lane = made_.first_lane + next_lane_;
+    tasks_.device_lane = tasks_.first_lane + next_lane_;
   }
+
+  // `exits`: of each GPU event, the task at whose end its work is done.
+  void connect(TaskId clock, const std::vector<TaskId>& exits) {
+    for (const auto& [stamp, task, thread] : first_points_) {
+      connect_first(clock, stamp, task, thread);
+    }
+    for (const auto& [event, task] : hand_overs_) {
+      graph_.add_edge(tasks_.ends[event], task, 0, TaskGraph::EdgeKind::kInferred);
+    }
+    for (const auto& [source, task, lag] : host_edges_) graph_.add_edge(exits[source], task, lag);
+  }
+
+ private:
+  // Ends of top-level ops of all threads, for hand-overs.
+  struct OpEnd {
+    std::int64_t stamp_ns;
+    std::int32_t thread, event;
+  };
 
   // State of the walk over one thread.
   struct Walk {
@@ -329,26 +365,27 @@ class Builder {
 
   void add_thread(std::size_t begin, std::size_t end) {
     Walk walk;
-    walk.lane = made_.first_lane + next_lane_++;
+    walk.lane = tasks_.first_lane + next_lane_++;
     walk.thread = trace_.host[begin].thread;
     walk.cursor_ns = trace_.host[begin].start_ns;
     walk.last = graph_.add_task(walk.lane, 0);
     first_points_.push_back({walk.cursor_ns, walk.last, walk.thread});
     note_point(walk);
-    auto top =
-        static_cast<std::size_t>(std::lower_bound(ops_.top_level.begin(), ops_.top_level.end(),
-                                                  static_cast<std::int32_t>(begin)) -
-                                 ops_.top_level.begin());
+    auto top = static_cast<std::size_t>(std::lower_bound(recorded_.ops.top_level.begin(),
+                                                         recorded_.ops.top_level.end(),
+                                                         static_cast<std::int32_t>(begin)) -
+                                        recorded_.ops.top_level.begin());
     for (std::size_t i = begin; i < end; ++i) {
       const HostEvent& event = trace_.host[i];
       close_until(walk, event.start_ns);
       advance(walk, event.start_ns);
-      made_.begins[i] = walk.last;
+      tasks_.begins[i] = walk.last;
       if (event.kind == HostKind::kCall) {
         call(walk, static_cast<std::int32_t>(i));
         continue;
       }
-      if (top < ops_.top_level.size() && ops_.top_level[top] == static_cast<std::int32_t>(i)) {
+      if (top < recorded_.ops.top_level.size() &&
+          recorded_.ops.top_level[top] == static_cast<std::int32_t>(i)) {
         walk.top = static_cast<std::int32_t>(top++);
         walk.calls_seen = 0;
       }
@@ -359,22 +396,23 @@ class Builder {
 
   void open(Walk& walk, std::int32_t event) {
     walk.open.push_back(event);
-    walk.open_ops += host(event).kind == HostKind::kOp;
+    walk.open_ops += recorded_.host(event).kind == HostKind::kOp;
     walk.open_loaders += loads_data(event);
   }
 
   bool loads_data(std::int32_t event) const {
-    return host(event).kind == HostKind::kAnnotation && is_data_loading(trace_.name(host(event)));
+    return recorded_.host(event).kind == HostKind::kAnnotation &&
+           is_data_loading(trace_.name(recorded_.host(event)));
   }
 
   // Innermost first, so that every end finds the right owner for the time before it.
   void close_until(Walk& walk, std::int64_t stamp_ns) {
-    while (!walk.open.empty() && host(walk.open.back()).end_ns() <= stamp_ns) {
+    while (!walk.open.empty() && recorded_.host(walk.open.back()).end_ns() <= stamp_ns) {
       const std::int32_t event = walk.open.back();
-      advance(walk, host(event).end_ns());
-      made_.ends[event] = walk.last;
+      advance(walk, recorded_.host(event).end_ns());
+      tasks_.ends[event] = walk.last;
       walk.open.pop_back();
-      walk.open_ops -= host(event).kind == HostKind::kOp;
+      walk.open_ops -= recorded_.host(event).kind == HostKind::kOp;
       walk.open_loaders -= loads_data(event);
       if (walk.open_ops == 0) walk.top = -1;
     }
@@ -394,7 +432,7 @@ class Builder {
     const double scale = loading ? 1 : options_.scale_host;
     walk.last = graph_.add_task(walk.lane, us(duration_ns) * scale, 0, owner,
                                 static_cast<std::int32_t>(loading ? Term::kDataLoading : kind));
-    if (loading) made_.data_loading.push_back(walk.last);
+    if (loading) tasks_.data_loading.push_back(walk.last);
     return walk.last;
   }
 
@@ -413,7 +451,7 @@ class Builder {
     const TaskId task = add_segment(walk, own, term(walk), owner);
     if (awaited) {
       if (options_.rules.hand_over) hand_overs_.push_back({awaited->event, task});
-      ++made_.hand_overs;
+      ++tasks_.hand_overs;
     }
     walk.cursor_ns = stamp_ns;
     note_point(walk);
@@ -433,17 +471,17 @@ class Builder {
   }
 
   void call(Walk& walk, std::int32_t event) {
-    const HostEvent& at = host(event);
+    const HostEvent& at = recorded_.host(event);
     const std::int64_t begin = walk.cursor_ns, end = std::max(begin, at.end_ns());
-    const bool launch = work_.count(event) > 0 || ops_.call_owner[event] >= 0;
+    const bool launch = recorded_.work.count(event) > 0 || recorded_.ops.call_owner[event] >= 0;
     std::int64_t own = end - begin;
     bool queues = false;
     std::vector<std::pair<std::int32_t, double>> awaited;  // task, lag
     const auto wait_for = [&](std::int32_t task) {
-      std::int64_t done = gpu(task).end_ns();
+      std::int64_t done = recorded_.gpu(task).end_ns();
       if (const auto* tail = device_.tail(task)) {
         const std::int64_t from =
-            tail->launch < 0 ? done : std::max(done, host(tail->launch).end_ns());
+            tail->launch < 0 ? done : std::max(done, recorded_.host(tail->launch).end_ns());
         done = std::min(end, from + static_cast<std::int64_t>(tail->us * 1e3));
       }
       own = std::min(own, std::max<std::int64_t>(0, end - done));
@@ -454,115 +492,20 @@ class Builder {
       for (std::int32_t task : waits->second.tasks) wait_for(task);
       if (!waits->second.with_edges) awaited.clear();
     }
-    if (const std::int32_t task = queue_head(event); task >= 0 && gpu(task).end_ns() <= end) {
+    if (const std::int32_t task = queue_.head(event);
+        task >= 0 && recorded_.gpu(task).end_ns() <= end) {
       wait_for(task);
       if (!options_.rules.launch_queue) awaited.pop_back();
       queues = options_.rules.launch_queue;
     }
     const std::int32_t owner = walk.open.empty() ? -1 : walk.open.back();
     const TaskId task = add_segment(walk, own, launch ? Term::kT4 : term(walk), owner);
-    if (queues) made_.queued_launches.emplace_back(task, awaited.back().first);
+    if (queues) tasks_.queued_launches.emplace_back(task, awaited.back().first);
     for (const auto& [source, lag] : awaited) host_edges_.push_back({source, task, lag});
     walk.calls_seen += launch;
     walk.cursor_ns = end;
-    made_.ends[event] = task;
+    tasks_.ends[event] = task;
     note_point(walk);
-  }
-
-  // The task that must have ended before this launch finds room in the queue.
-  std::int32_t queue_head(std::int32_t call) {
-    if (work_.count(call) == 0) return -1;
-    if (queue_position_.empty()) {
-      queue_position_.assign(trace_.gpu.size(), 0);
-      for (const auto& [key, stream] : streams_) {
-        for (std::size_t i = 0, place = 0; i < stream.launched.size(); ++i) {
-          if (i > 0 && !device_.same_launch(stream.launched[i - 1], stream.launched[i])) ++place;
-          queue_position_[stream.launched[i]] = place;
-        }
-      }
-    }
-    const std::int32_t task = work_.work[work_.first[call]];
-    const Stream& stream = streams_.at({gpu(task).device, gpu(task).stream});
-    const std::size_t position = queue_position_[task];
-    if (position < made_.queue_depth) return -1;
-    return stream.queued[position - made_.queue_depth];
-  }
-
-  // ---- device lanes
-  // ------------------------------------------------------------------------------
-
-  void add_device_lanes() {
-    // Tasks of all streams in start order, so that most edges point forward.
-    std::vector<std::int32_t> order(trace_.gpu.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return gpu(a).start_ns < gpu(b).start_ns;
-    });
-    for (std::int32_t i : order) add_device_task(i);
-    made_.end_lane = made_.device_lane + device_.lanes();
-  }
-
-  void add_device_task(std::int32_t i) {
-    const GpuEvent& event = gpu(i);
-    const std::int32_t previous = device_.previous(i);
-    const std::int32_t lane = made_.device_lane + device_.lane(i);
-    double gap = device_.gap_us(i);
-    if (event.launch < 0) {
-      ++made_.without_launch;
-      // Launched before the window: what the stream does until then is the initial condition.
-      if (previous >= 0) gap = us(event.start_ns - gpu(previous).end_ns());
-    } else if (work_.count(event.launch) > 1) {
-      ++made_.graph_tasks;
-    }
-    if (const auto* held = device_.unrecorded(i)) {
-      const double duration =
-          held->since_begin ? std::max(0.0, us(event.start_ns) - gap) : held->us;
-      made_.entries[i] = add_unrecorded(lane, duration, previous >= 0 ? gap : 0, i);
-    }
-    const Term kind = device_.is_collective(i)       ? Term::kCollective
-                      : event.kind == GpuKind::kCopy ? Term::kCopy
-                      : event.kind == GpuKind::kSet  ? Term::kSet
-                                                     : Term::kKernel;
-    const bool meets = !meets_.empty() && meets_[i];
-    const TaskId task = graph_.add_task(lane, meets ? 0 : us(event.duration_ns) * scaled_kernel(i),
-                                        gap, i, static_cast<std::int32_t>(kind));
-    made_.arrivals[i] = task;
-    made_.device[i] =
-        meets ? graph_.add_task(lane, 0, 0, i, static_cast<std::int32_t>(kind)) : task;
-    if (made_.entries[i] < 0) made_.entries[i] = task;
-    exits_[i] = made_.device[i];
-    if (const auto* tail = device_.tail(i)) {
-      exits_[i] = add_unrecorded(lane, tail->us, 0, i);
-      if (tail->launch >= 0) {
-        graph_.add_edge(made_.ends[tail->launch], exits_[i]);
-      }
-    }
-  }
-
-  TaskId add_unrecorded(std::int32_t lane, double duration_us, double gap_us, std::int32_t event) {
-    return graph_.add_task(lane, duration_us * options_.scale_unrecorded, gap_us, event,
-                           static_cast<std::int32_t>(Term::kUnrecorded));
-  }
-
-  // ---- edges
-  // -------------------------------------------------------------------------------------
-
-  TaskId device_end(std::int32_t i) const { return made_.device[i]; }
-  // Of the unrecorded work before a task, if there is any; and of that behind it.
-  TaskId entry(std::int32_t i) const { return made_.entries[i]; }
-  TaskId device_begin(std::int32_t i) const { return made_.arrivals[i]; }
-  TaskId exit(std::int32_t i) const { return exits_[i]; }
-
-  void connect() {
-    const TaskId clock = graph_.add_task(TaskGraph::kNoLane, start_us_);
-    for (const auto& [stamp, task, thread] : first_points_)
-      connect_first(clock, stamp, task, thread);
-    for (const auto& [event, task] : hand_overs_) {
-      graph_.add_edge(made_.ends[event], task, 0, TaskGraph::EdgeKind::kInferred);
-    }
-    for (const auto& [source, task, lag] : host_edges_) graph_.add_edge(exit(source), task, lag);
-    for (std::size_t i = 0; i < trace_.gpu.size(); ++i)
-      connect_device(clock, static_cast<std::int32_t>(i));
   }
 
   // A thread that appears later hangs on the last point before it of another thread.
@@ -592,34 +535,6 @@ class Builder {
     }
   }
 
-  void connect_device(TaskId clock, std::int32_t i) {
-    const GpuEvent& event = gpu(i);
-    const auto* unrecorded = device_.unrecorded(i);
-    const bool since_begin = unrecorded && unrecorded->since_begin;
-    // What ran since before the window was launched then, the task itself in it.
-    const TaskId begin = since_begin ? device_begin(i) : entry(i);
-    if (since_begin) graph_.add_edge(clock, entry(i));
-    if (unrecorded && unrecorded->after >= 0) {
-      graph_.add_edge(device_end(unrecorded->after), entry(i), 0, TaskGraph::EdgeKind::kInferred);
-    }
-    if (event.launch >= 0) {
-      const auto call = event.launch;
-      graph_.add_edge(device_.blocks_its_call(i) ? made_.begins[call] : made_.ends[call], begin,
-                      device_.latency_us(i));
-    } else if (device_.previous(i) < 0) {
-      graph_.add_edge(clock, begin, us(event.start_ns));
-    }
-    for (const DeviceStarts::Wait& wait : device_.waits(i)) {
-      if (!(wait.held ? options_.rules.held_machine : options_.rules.cross_stream)) continue;
-      double lag = wait.lag_us.value_or(device_.event_lag_us());
-      if (wait.held) lag *= scaled_kernel(wait.task);
-      graph_.add_edge(
-          device_end(wait.task), begin, lag,
-          wait.inferred ? TaskGraph::EdgeKind::kInferred : TaskGraph::EdgeKind::kCertain);
-      ++made_.event_waits;
-    }
-  }
-
   struct FirstPoint {
     std::int64_t stamp_ns;
     TaskId task;
@@ -635,28 +550,137 @@ class Builder {
     double lag_us;
   };
 
-  const Trace& trace_;
+  const Recorded& recorded_;
+  const Trace& trace_ = recorded_.trace;
+  const DeviceStarts& device_ = recorded_.device;
   const ReplayOptions& options_;
-  double start_us_;
-  const std::vector<bool>& meets_;
+  ReplayTasks& tasks_;
   TaskGraph& graph_;
-  TraceOps ops_;
-  std::vector<CallWait> waits_;
-  CallWork work_;
-  ReplayTasks made_;
-  DeviceStarts device_;
-  const DeviceStarts::Streams& streams_;
+  const HostWaits host_waits_ = HostWaitFinder(recorded_, options_.rules, tasks_).find();
+  const LaunchQueue queue_{recorded_, tasks_.queue_depth};
   std::vector<bool> takes_part_;
-  std::vector<TaskId> exits_;  // per GPU event: unrecorded work behind it, or its own task
   std::int32_t next_lane_ = 0;
-  std::unordered_map<std::int32_t, HostWait> host_waits_;  // by host event
-  std::vector<std::size_t> queue_position_;
   std::vector<OpEnd> op_ends_;
   std::vector<std::size_t> calls_of_op_;
   std::vector<std::vector<Point>> points_;  // per thread
   std::vector<FirstPoint> first_points_;
   std::vector<HandOver> hand_overs_;
   std::vector<HostEdge> host_edges_;
+};
+
+// Work of the device's streams, and what it waits for.
+class DeviceLanes {
+ public:
+  DeviceLanes(const Recorded& recorded, const ReplayOptions& options,
+              const std::vector<bool>& meets, ReplayTasks& tasks, TaskGraph& graph)
+      : recorded_(recorded), options_(options), meets_(meets), tasks_(tasks), graph_(graph) {}
+
+  void add() {
+    exits_.assign(trace_.gpu.size(), -1);
+    // Tasks of all streams in start order, so that most edges point forward.
+    std::vector<std::int32_t> order(trace_.gpu.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return recorded_.gpu(a).start_ns < recorded_.gpu(b).start_ns;
+    });
+    for (std::int32_t i : order) add_device_task(i);
+    tasks_.end_lane = tasks_.device_lane + device_.lanes();
+  }
+
+  void connect(TaskId clock) {
+    for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
+      connect_task(clock, static_cast<std::int32_t>(i));
+    }
+  }
+
+  const std::vector<TaskId>& exits() const { return exits_; }
+
+ private:
+  double scaled_kernel(std::int32_t task) const {
+    const GpuEvent& event = recorded_.gpu(task);
+    const bool scaled = event.kind == GpuKind::kKernel && !device_.is_collective(task);
+    return scaled ? options_.scale_kernels : 1;
+  }
+
+  void add_device_task(std::int32_t i) {
+    const GpuEvent& event = recorded_.gpu(i);
+    const std::int32_t previous = device_.previous(i);
+    const std::int32_t lane = tasks_.device_lane + device_.lane(i);
+    double gap = device_.gap_us(i);
+    if (event.launch < 0) {
+      ++tasks_.without_launch;
+      // Launched before the window: what the stream does until then is the initial condition.
+      if (previous >= 0) gap = us(event.start_ns - recorded_.gpu(previous).end_ns());
+    } else if (recorded_.work.count(event.launch) > 1) {
+      ++tasks_.graph_tasks;
+    }
+    if (const auto* held = device_.unrecorded(i)) {
+      const double duration =
+          held->since_begin ? std::max(0.0, us(event.start_ns) - gap) : held->us;
+      tasks_.entries[i] = add_unrecorded(lane, duration, previous >= 0 ? gap : 0, i);
+    }
+    const Term kind = device_.is_collective(i)       ? Term::kCollective
+                      : event.kind == GpuKind::kCopy ? Term::kCopy
+                      : event.kind == GpuKind::kSet  ? Term::kSet
+                                                     : Term::kKernel;
+    const bool meets = !meets_.empty() && meets_[i];
+    const TaskId task = graph_.add_task(lane, meets ? 0 : us(event.duration_ns) * scaled_kernel(i),
+                                        gap, i, static_cast<std::int32_t>(kind));
+    tasks_.arrivals[i] = task;
+    tasks_.device[i] =
+        meets ? graph_.add_task(lane, 0, 0, i, static_cast<std::int32_t>(kind)) : task;
+    if (tasks_.entries[i] < 0) tasks_.entries[i] = task;
+    exits_[i] = tasks_.device[i];
+    if (const auto* tail = device_.tail(i)) {
+      exits_[i] = add_unrecorded(lane, tail->us, 0, i);
+      if (tail->launch >= 0) {
+        graph_.add_edge(tasks_.ends[tail->launch], exits_[i]);
+      }
+    }
+  }
+
+  TaskId add_unrecorded(std::int32_t lane, double duration_us, double gap_us, std::int32_t event) {
+    return graph_.add_task(lane, duration_us * options_.scale_unrecorded, gap_us, event,
+                           static_cast<std::int32_t>(Term::kUnrecorded));
+  }
+
+  void connect_task(TaskId clock, std::int32_t i) {
+    const GpuEvent& event = recorded_.gpu(i);
+    const auto* unrecorded = device_.unrecorded(i);
+    const bool since_begin = unrecorded && unrecorded->since_begin;
+    // What ran since before the window was launched then, the task itself in it.
+    const TaskId begin = since_begin ? tasks_.arrivals[i] : tasks_.entries[i];
+    if (since_begin) graph_.add_edge(clock, tasks_.entries[i]);
+    if (unrecorded && unrecorded->after >= 0) {
+      graph_.add_edge(tasks_.device[unrecorded->after], tasks_.entries[i], 0,
+                      TaskGraph::EdgeKind::kInferred);
+    }
+    if (event.launch >= 0) {
+      const auto call = event.launch;
+      graph_.add_edge(device_.blocks_its_call(i) ? tasks_.begins[call] : tasks_.ends[call], begin,
+                      device_.latency_us(i));
+    } else if (device_.previous(i) < 0) {
+      graph_.add_edge(clock, begin, us(event.start_ns));
+    }
+    for (const DeviceStarts::Wait& wait : device_.waits(i)) {
+      if (!(wait.held ? options_.rules.held_machine : options_.rules.cross_stream)) continue;
+      double lag = wait.lag_us.value_or(device_.event_lag_us());
+      if (wait.held) lag *= scaled_kernel(wait.task);
+      graph_.add_edge(
+          tasks_.device[wait.task], begin, lag,
+          wait.inferred ? TaskGraph::EdgeKind::kInferred : TaskGraph::EdgeKind::kCertain);
+      ++tasks_.event_waits;
+    }
+  }
+
+  const Recorded& recorded_;
+  const Trace& trace_ = recorded_.trace;
+  const DeviceStarts& device_ = recorded_.device;
+  const ReplayOptions& options_;
+  const std::vector<bool>& meets_;
+  ReplayTasks& tasks_;
+  TaskGraph& graph_;
+  std::vector<TaskId> exits_;  // per GPU event: unrecorded work after it, or its own task
 };
 
 }  // namespace
@@ -668,7 +692,28 @@ bool is_data_loading(std::string_view annotation) {
 ReplayTasks add_replay_tasks(const Trace& trace, const ReplayOptions& options, double start_us,
                              std::int32_t first_lane, const std::vector<bool>& meets,
                              TaskGraph& graph) {
-  return Builder(trace, options, start_us, first_lane, meets, graph).build();
+  const Recorded recorded(trace);
+  const QueueDepth queue = find_queue_depth(recorded);
+  const std::vector<TaskId> no_host(trace.host.size(), -1), no_device(trace.gpu.size(), -1);
+  ReplayTasks tasks{.first_lane = first_lane,
+                    .begins = no_host,
+                    .ends = no_host,
+                    .device = no_device,
+                    .arrivals = no_device,
+                    .entries = no_device,
+                    .inferred_waits = recorded.device.inferred_waits(),
+                    .held_tasks = recorded.device.held_tasks(),
+                    .unrecorded = recorded.device.all_unrecorded(),
+                    .queue_depth = queue.launches,
+                    .queue_depth_fitted = queue.is_fitted};
+  HostLanes host(recorded, options, tasks, graph);
+  host.add();
+  DeviceLanes device(recorded, options, meets, tasks, graph);
+  device.add();
+  const TaskId clock = graph.add_task(TaskGraph::kNoLane, start_us);
+  host.connect(clock, device.exits());
+  device.connect(clock);
+  return tasks;
 }
 
 }  // namespace perfmodel
