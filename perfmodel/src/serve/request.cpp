@@ -82,6 +82,54 @@ Problem bad(std::string message) { return {"bad_request", std::move(message)}; }
 // Kept short: what strangers send is not repeated at length.
 std::string in_quotes(std::string_view text) { return '"' + shown_text(text, 40) + '"'; }
 
+Problem syntax(simdjson::error_code code) {
+  if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  return bad(fmt::format("expected a JSON object, found: {}", simdjson::error_message(code)));
+}
+
+// Broken text is told apart from text of another type.
+bool broken(simdjson::error_code code) {
+  return code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR ||
+         code == simdjson::UNESCAPED_CHARS || code == simdjson::TAPE_ERROR;
+}
+
+// Which keys are there twice, lacking or unknown to the operation, and what else does not fit.
+std::optional<Problem> check_keys(const OpRow& row, std::vector<std::string> keys,
+                                  const Request& request) {
+  std::ranges::sort(keys);
+  if (const auto twice = std::ranges::adjacent_find(keys); twice != keys.end()) {
+    return bad(fmt::format("/{}: expected one such key, found two", *twice));
+  }
+  for (const std::string& key : keys) {
+    if (key == "id" || key == "op") continue;
+    if (std::ranges::find(row.keys, key) == row.keys.end()) {
+      return bad(fmt::format("/{}: expected no such key in the operation {}", key, row.name));
+    }
+  }
+  for (const std::string_view key : row.needed) {
+    if (std::ranges::find(keys, key) == keys.end()) {
+      return bad(fmt::format("/{}: expected one in the operation {}, found none", key, row.name));
+    }
+  }
+  if (row.op == Op::kLoad && (request.file.empty() == request.inline_graph.empty())) {
+    return bad("expected either a file or an object \"graph\" to load");
+  }
+  if (row.op != Op::kLoad && !request.inline_graph.empty()) {
+    return bad("/graph: expected the name of a graph, found an object");
+  }
+  if (request.strategy && request.world == 0) return bad("/world: expected one with a strategy");
+  return std::nullopt;
+}
+
+// A layout takes over keys that graphs have too.
+void share_with_layout(Request& request) {
+  LayoutAsk& layout = request.layout;
+  if (request.model.layers > 0) layout.layers = request.model.layers;
+  if (request.model.sequence > 0) layout.sequence = request.model.sequence;
+  layout.optimizer = request.model.optimizer;
+  if (request.world > 0) layout.world = request.world;
+}
+
 class LineReader {
  public:
   LineReader(std::string& line, Request& request) : line_(line), request_(request) {}
@@ -109,19 +157,18 @@ class LineReader {
       if (const auto code = member(keys_.back(), value)) return syntax(code);
     }
     const char* rest = nullptr;
-    if (!document.current_location().get(rest))
+    if (!document.current_location().get(rest)) {
       return bad("expected one JSON object, found more behind it");
-    if (!first_) first_ = check_keys();
-    return first_;
+    }
+    if (first_) return first_;
+    if (row_ == nullptr) return bad("/op: expected an operation, found none");
+    if (auto misfit = check_keys(*row_, std::move(keys_), request_)) return misfit;
+    if (row_->op == Op::kLayout || row_->op == Op::kLayoutRank) share_with_layout(request_);
+    return std::nullopt;
   }
 
  private:
   static constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
-
-  static Problem syntax(simdjson::error_code code) {
-    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
-    return bad(fmt::format("expected a JSON object, found: {}", simdjson::error_message(code)));
-  }
 
   void problem(std::string message) {
     if (!first_) first_ = bad(std::move(message));
@@ -240,12 +287,6 @@ class LineReader {
     return simdjson::SUCCESS;
   }
 
-  // Broken text is told apart from text of another type.
-  static bool broken(simdjson::error_code code) {
-    return code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR ||
-           code == simdjson::UNESCAPED_CHARS || code == simdjson::TAPE_ERROR;
-  }
-
   simdjson::error_code text(std::string_view key, ondemand::value& value, std::string& to) {
     std::string_view found;
     if (auto code = value.get_string().get(found)) {
@@ -343,45 +384,6 @@ class LineReader {
       to = found;
     }
     return simdjson::SUCCESS;
-  }
-
-  std::optional<Problem> check_keys() {
-    if (row_ == nullptr) return bad("/op: expected an operation, found none");
-    std::ranges::sort(keys_);
-    if (const auto twice = std::ranges::adjacent_find(keys_); twice != keys_.end()) {
-      return bad(fmt::format("/{}: expected one such key, found two", *twice));
-    }
-    for (const std::string& key : keys_) {
-      if (key == "id" || key == "op") continue;
-      if (std::ranges::find(row_->keys, key) == row_->keys.end()) {
-        return bad(fmt::format("/{}: expected no such key in the operation {}", key, row_->name));
-      }
-    }
-    for (const std::string_view key : row_->needed) {
-      if (std::ranges::find(keys_, key) == keys_.end()) {
-        return bad(
-            fmt::format("/{}: expected one in the operation {}, found none", key, row_->name));
-      }
-    }
-    if (row_->op == Op::kLoad && (request_.file.empty() == request_.inline_graph.empty())) {
-      return bad("expected either a file or an object \"graph\" to load");
-    }
-    if (row_->op != Op::kLoad && !request_.inline_graph.empty()) {
-      return bad("/graph: expected the name of a graph, found an object");
-    }
-    if (request_.strategy && request_.world == 0)
-      return bad("/world: expected one with a strategy");
-    if (row_->op == Op::kLayout || row_->op == Op::kLayoutRank) share_with_job();
-    return std::nullopt;
-  }
-
-  // Keys that graphs have too.
-  void share_with_job() {
-    LayoutAsk& layout = request_.layout;
-    if (request_.model.layers > 0) layout.layers = request_.model.layers;
-    if (request_.model.sequence > 0) layout.sequence = request_.model.sequence;
-    layout.optimizer = request_.model.optimizer;
-    if (request_.world > 0) layout.world = request_.world;
   }
 
   std::string& line_;
