@@ -72,187 +72,212 @@ struct Timed {
   }
 };
 
+/// The node that a task is made of; none: a meeting of all ranks.
+struct Placed {
+  std::size_t rank = 0;
+  const ChakraNode* node = nullptr;
+};
+
+/// A rank is there for a collective when this task ends.
+struct Arrival {
+  std::size_t rank = 0;
+  TaskId task = -1;
+};
+
+/// The nodes of all ranks as tasks, before they are scheduled.
+struct ChakraJob {
+  std::span<const ChakraTrace> traces;
+  std::vector<std::int32_t> ranks;  // per file
+  TaskGraph graph;
+  std::vector<Placed> placed;                            // per task
+  std::vector<std::vector<TaskId>> begins, ends;         // per rank and node
+  std::vector<std::vector<std::int32_t>> arrival_edges;  // per rank
+  std::vector<std::vector<Arrival>> meetings;            // per collective
+};
+
+TaskNames names_of(const ChakraJob& job) {
+  const auto at = [&job](TaskId task) -> const Placed& {
+    return job.placed[static_cast<std::size_t>(task)];
+  };
+  return {.key = [at](TaskId task) -> std::uint64_t {
+            const ChakraNode* node = at(task).node;
+            return node ? std::hash<std::string>{}(node->name) * 4 + at(task).rank : 0;
+          },
+          .op = [at](TaskId task) -> std::string {
+            return at(task).node ? at(task).node->name : "(last rank's arrival)";
+          },
+          .category = [at](TaskId task) -> std::string {
+            const ChakraNode* node = at(task).node;
+            if (!node) return "collective";
+            if (node->type != ChakraNodeType::kCompute) return std::string(to_string(node->type));
+            return node->is_cpu_op ? "host" : "kernel";
+          },
+          .op_key = [at](TaskId task) -> std::uint64_t {
+            const ChakraNode* node = at(task).node;
+            return node ? std::hash<std::string>{}(node->name) : 0;
+          }};
+}
+
+// A caller that waits for its callee, which waits for it: the caller begins.
+bool callee_waits(const ChakraNode& caller, const ChakraNode& callee) {
+  const auto names = [&](const std::vector<std::uint64_t>& list) {
+    return std::find(list.begin(), list.end(), caller.id) != list.end();
+  };
+  return names(callee.ctrl_deps) && names(callee.data_deps);
+}
+
+// Workloads for simulators say FLOP and bytes alone. Short nodes of our own files are rounded to
+// 0 us: host work and kernels, which say no work here, and collectives of one number.
+Result<void> check_durations(std::span<const ChakraTrace> traces,
+                             std::span<const std::string> sources,
+                             std::vector<std::string>& warnings) {
+  constexpr std::int64_t kOneNumber = 8;  // bytes
+  Timed nodes, compute, collectives;
+  for (std::size_t r = 0; r < traces.size(); ++r) {
+    Timed own;
+    for (const ChakraNode& node : traces[r].nodes) {
+      own.add(node);
+      const bool computes = node.type == ChakraNodeType::kCompute &&
+                            (node.num_ops.value_or(0) > 0 || node.tensor_size.value_or(0) > 0);
+      if (computes) compute.add(node);
+      const bool moves = node.type == ChakraNodeType::kCollective &&
+                         (!node.comm_size || *node.comm_size > kOneNumber);
+      if (moves) collectives.add(node);
+    }
+    nodes.all += own.all;
+    nodes.untimed += own.untimed;
+    if (own.untimed == own.all) {
+      warnings.push_back(fmt::format("{}: none of {} nodes has a duration",
+                                     std::filesystem::path(sources[r]).filename().string(),
+                                     own.all));
+    }
+  }
+  if (nodes.untimed == nodes.all) {
+    return Unexpected{
+        Error{.code = ErrorCode::kImpossible,
+              .message = fmt::format("expected durations (duration_micros), found none in {} "
+                                     "nodes: FLOP and bytes are for a simulator to time",
+                                     nodes.all),
+              .file = sources[0]}};
+  }
+  if (collectives.untimed > 0) warnings.push_back(collectives.text("collectives"));
+  if (compute.untimed > 0) warnings.push_back(compute.text("compute nodes with work"));
+  return {};
+}
+
+// Converters lose what waits for a kernel: its collective would begin at once.
+void check_kernels(const ChakraJob& job, std::vector<std::string>& warnings) {
+  std::vector<std::vector<TaskId>> followers(job.graph.size());
+  for (const TaskGraph::Edge& edge : job.graph.edge_list()) {
+    followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  }
+  for (std::size_t r = 0; r < job.traces.size(); ++r) {
+    for (std::size_t i = 0; i < job.begins[r].size(); ++i) {  // a collective that will meet others
+      if (job.begins[r][i] == job.ends[r][i]) continue;
+      followers[static_cast<std::size_t>(job.begins[r][i])].push_back(job.ends[r][i]);
+    }
+  }
+  std::vector<bool> behind_kernel(job.graph.size());
+  std::vector<TaskId> open;
+  for (std::size_t task = 0; task < job.placed.size(); ++task) {
+    if (is_kernel(*job.placed[task].node)) open.push_back(static_cast<TaskId>(task));
+  }
+  while (!open.empty()) {
+    const auto task = static_cast<std::size_t>(open.back());
+    open.pop_back();
+    for (const TaskId next : followers[task]) {
+      if (behind_kernel[static_cast<std::size_t>(next)]) continue;
+      behind_kernel[static_cast<std::size_t>(next)] = true;
+      open.push_back(next);
+    }
+  }
+  std::size_t kernels = 0, early = 0;
+  for (std::size_t r = 0; r < job.traces.size(); ++r) {
+    std::size_t lost = 0, early_here = 0;
+    for (std::size_t i = 0; i < job.traces[r].nodes.size(); ++i) {
+      const ChakraNode& node = job.traces[r].nodes[i];
+      const auto begin = static_cast<std::size_t>(job.begins[r][i]);
+      lost += is_kernel(node) && node.duration_us > 0 && followers[begin].empty();
+      early_here += node.type == ChakraNodeType::kCollective && !behind_kernel[begin] && lost > 0;
+    }
+    early += early_here;
+    if (early_here > 0) kernels += lost;
+  }
+  if (early == 0) return;
+  warnings.push_back(fmt::format(
+      "nothing waits for {} kernels: {} collectives behind them start too early", kernels, early));
+}
+
 // A node is a task that waits for its data_deps alone. Files written here hold the order of threads
 // and streams there too; the ctrl_deps of others name callers, which wait for their callees in
 // turn.
-class ChakraReplayer {
+class ChakraJobBuilder {
  public:
-  ChakraReplayer(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
-                 const ReplayOptions& options)
-      : traces_(traces), sources_(sources), options_(options), ranks_(ranks_of_files(sources)) {}
+  ChakraJobBuilder(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
+                   const ReplayOptions& options, Replay& replay)
+      : traces_(traces),
+        sources_(sources),
+        options_(options),
+        replay_(replay),
+        job_{.traces = traces, .ranks = ranks_of_files(sources)} {}
 
-  Result<Replay> run() {
-    if (options_.iterations && *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
-                              options_.iterations->first, options_.iterations->second));
-    }
+  Result<ChakraJob> build() {
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_[r].nodes.empty()) {
         return Unexpected{Error{.code = ErrorCode::kImpossible,
                                 .message = "expected nodes, found none",
                                 .file = sources_[r]}};
       }
-      if (auto added = add_rank(r); !added) return Unexpected{added.error()};
+      add_rank(r);
     }
-    if (auto timed = check_durations(); !timed) return Unexpected{timed.error()};
-    check_kernels();
+    auto timed = check_durations(traces_, sources_, replay_.warnings);
+    if (!timed) return Unexpected{timed.error()};
+    check_kernels(job_, replay_.warnings);
     if (auto met = meet(); !met) return Unexpected{met.error()};
-    auto schedule = run_schedule(graph_);
-    if (!schedule) return Unexpected{schedule.error()};
-    schedule_ = std::move(*schedule);
-    for (std::size_t r = 0; r < traces_.size(); ++r) report(r);
-    report_arrivals();
-    if (auto done = report_paths(); !done) return Unexpected{done.error()};
-    if (traces_.size() > 1) {
-      if (auto done = report_job(); !done) return Unexpected{done.error()};
-    }
-    finish();
-    return std::move(replay_);
+    return std::move(job_);
   }
 
  private:
-  struct Placed {
-    std::size_t rank = 0;
-    const ChakraNode* node = nullptr;
-  };
-
-  /// A rank is there for a collective when this task ends.
-  struct Arrival {
-    std::size_t rank = 0;
-    TaskId task = -1;
-  };
   using Transfer = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // from, to, tag
-  static constexpr std::size_t kMostPaths = 16;
-
-  // A caller that waits for its callee, which waits for it: the caller begins.
-  static bool callee_waits(const ChakraNode& caller, const ChakraNode& callee) {
-    const auto names = [&](const std::vector<std::uint64_t>& list) {
-      return std::find(list.begin(), list.end(), caller.id) != list.end();
-    };
-    return names(callee.ctrl_deps) && names(callee.data_deps);
-  }
 
   double scale(const ChakraNode& node) const {
     if (node.type != ChakraNodeType::kCompute) return 1;
     return node.is_cpu_op ? options_.scale_host : options_.scale_kernels;
   }
 
-  Result<void> add_rank(std::size_t r) {
+  void add_rank(std::size_t r) {
     std::unordered_map<std::uint64_t, TaskId> task_of;
     std::unordered_map<std::uint64_t, const ChakraNode&> node_of;
     const auto add = [&](const ChakraNode& node, double duration) {
-      placed_.push_back({r, &node});
-      return graph_.add_task(TaskGraph::kNoLane, duration, 0, static_cast<std::int32_t>(r));
+      job_.placed.push_back({r, &node});
+      return job_.graph.add_task(TaskGraph::kNoLane, duration, 0, static_cast<std::int32_t>(r));
     };
-    begins_.emplace_back();
-    ends_.emplace_back();
+    job_.begins.emplace_back();
+    job_.ends.emplace_back();
     for (const ChakraNode& node : traces_[r].nodes) {
       const bool meets = node.type == ChakraNodeType::kCollective && traces_.size() > 1;
       // A collective is there first and moves data when all are.
-      begins_[r].push_back(add(node, meets ? 0 : node.duration_us * scale(node)));
-      ends_[r].push_back(meets ? add(node, node.duration_us) : begins_[r].back());
-      task_of[node.id] = ends_[r].back();
+      job_.begins[r].push_back(add(node, meets ? 0 : node.duration_us * scale(node)));
+      job_.ends[r].push_back(meets ? add(node, node.duration_us) : job_.begins[r].back());
+      task_of[node.id] = job_.ends[r].back();
       node_of.emplace(node.id, node);
     }
     for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
       const ChakraNode& node = traces_[r].nodes[i];
       for (std::uint64_t id : node.data_deps) {
         const auto from = task_of.find(id);
-        if (from == task_of.end() || from->second == ends_[r][i]) continue;  // a root
+        if (from == task_of.end() || from->second == job_.ends[r][i]) continue;  // a root
         if (callee_waits(node, node_of.at(id))) continue;
         // Only where nodes wait for each other in a circle one of these is dropped.
-        graph_.add_edge(from->second, begins_[r][i], 0, TaskGraph::EdgeKind::kInferred);
+        job_.graph.add_edge(from->second, job_.begins[r][i], 0, TaskGraph::EdgeKind::kInferred);
       }
     }
-    return {};
-  }
-
-  // Workloads for simulators say FLOP and bytes alone. Short nodes of our own files are rounded to
-  // 0 us: host work and kernels, which say no work here, and collectives of one number.
-  Result<void> check_durations() {
-    constexpr std::int64_t kOneNumber = 8;  // bytes
-    Timed nodes, compute, collectives;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      Timed own;
-      for (const ChakraNode& node : traces_[r].nodes) {
-        own.add(node);
-        const bool computes = node.type == ChakraNodeType::kCompute &&
-                              (node.num_ops.value_or(0) > 0 || node.tensor_size.value_or(0) > 0);
-        if (computes) compute.add(node);
-        const bool moves = node.type == ChakraNodeType::kCollective &&
-                           (!node.comm_size || *node.comm_size > kOneNumber);
-        if (moves) collectives.add(node);
-      }
-      nodes.all += own.all;
-      nodes.untimed += own.untimed;
-      if (own.untimed == own.all) {
-        replay_.warnings.push_back(
-            fmt::format("{}: none of {} nodes has a duration",
-                        std::filesystem::path(sources_[r]).filename().string(), own.all));
-      }
-    }
-    if (nodes.untimed == nodes.all) {
-      return Unexpected{
-          Error{.code = ErrorCode::kImpossible,
-                .message = fmt::format("expected durations (duration_micros), found none in {} "
-                                       "nodes: FLOP and bytes are for a simulator to time",
-                                       nodes.all),
-                .file = sources_[0]}};
-    }
-    if (collectives.untimed > 0) replay_.warnings.push_back(collectives.text("collectives"));
-    if (compute.untimed > 0) replay_.warnings.push_back(compute.text("compute nodes with work"));
-    return {};
-  }
-
-  // Converters lose what waits for a kernel: its collective would begin at once.
-  void check_kernels() {
-    std::vector<std::vector<TaskId>> followers(graph_.size());
-    for (const TaskGraph::Edge& edge : graph_.edge_list()) {
-      followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
-    }
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      for (std::size_t i = 0; i < begins_[r].size(); ++i) {  // a collective that will meet others
-        if (begins_[r][i] == ends_[r][i]) continue;
-        followers[static_cast<std::size_t>(begins_[r][i])].push_back(ends_[r][i]);
-      }
-    }
-    std::vector<bool> behind_kernel(graph_.size());
-    std::vector<TaskId> open;
-    for (std::size_t task = 0; task < placed_.size(); ++task) {
-      if (is_kernel(*placed_[task].node)) open.push_back(static_cast<TaskId>(task));
-    }
-    while (!open.empty()) {
-      const auto task = static_cast<std::size_t>(open.back());
-      open.pop_back();
-      for (const TaskId next : followers[task]) {
-        if (behind_kernel[static_cast<std::size_t>(next)]) continue;
-        behind_kernel[static_cast<std::size_t>(next)] = true;
-        open.push_back(next);
-      }
-    }
-    std::size_t kernels = 0, early = 0;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      std::size_t lost = 0, early_here = 0;
-      for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
-        const ChakraNode& node = traces_[r].nodes[i];
-        const auto begin = static_cast<std::size_t>(begins_[r][i]);
-        lost += is_kernel(node) && node.duration_us > 0 && followers[begin].empty();
-        early_here += node.type == ChakraNodeType::kCollective && !behind_kernel[begin] && lost > 0;
-      }
-      early += early_here;
-      if (early_here > 0) kernels += lost;
-    }
-    if (early == 0) return;
-    replay_.warnings.push_back(
-        fmt::format("nothing waits for {} kernels: {} collectives behind them start too early",
-                    kernels, early));
   }
 
   // Collectives meet by their order within a process group; a receive waits for its send.
   Result<void> meet() {
     if (traces_.size() == 1) return {};
-    arrival_edges_.resize(traces_.size());
+    job_.arrival_edges.resize(traces_.size());
     std::map<std::string, std::vector<std::vector<std::size_t>>> groups;  // per rank: positions
     std::map<Transfer, std::vector<TaskId>> sends;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
@@ -263,7 +288,7 @@ class ChakraReplayer {
           group.resize(traces_.size());
           group[r].push_back(i);
         } else if (node.type == ChakraNodeType::kSend) {
-          sends[transfer(r, node)].push_back(ends_[r][i]);
+          sends[transfer(r, node)].push_back(job_.ends[r][i]);
         }
       }
     }
@@ -288,10 +313,10 @@ class ChakraReplayer {
       }
     }
     for (std::size_t k = 0; k < most; ++k) {
-      const TaskId hub = graph_.add_task(TaskGraph::kNoLane, 0);
-      placed_.push_back({traces_.size(), nullptr});
+      const TaskId hub = job_.graph.add_task(TaskGraph::kNoLane, 0);
+      job_.placed.push_back({traces_.size(), nullptr});
       const ChakraNode& first = traces_[longest].nodes[group[longest][k]];
-      meetings_.emplace_back();
+      job_.meetings.emplace_back();
       for (std::size_t r = 0; r < group.size(); ++r) {
         if (group[r].empty()) continue;  // not in the group
         if (k >= group[r].size() && !options_.missing_ranks) {
@@ -309,9 +334,9 @@ class ChakraReplayer {
                                   "\"{}\" in {} and \"{}\" in {}",
                                   k, name, first.name, sources_[longest], node.name, sources_[r]));
         }
-        meetings_.back().push_back({r, begins_[r][i]});
-        arrival_edges_[r].push_back(graph_.add_edge(begins_[r][i], hub));
-        graph_.add_edge(hub, ends_[r][i]);
+        job_.meetings.back().push_back({r, job_.begins[r][i]});
+        job_.arrival_edges[r].push_back(job_.graph.add_edge(job_.begins[r][i], hub));
+        job_.graph.add_edge(hub, job_.ends[r][i]);
       }
       ++replay_.collectives_matched;
     }
@@ -321,8 +346,8 @@ class ChakraReplayer {
   // The side that a node does not name is its own file's rank.
   Transfer transfer(std::size_t r, const ChakraNode& node) const {
     const bool sends = node.type == ChakraNodeType::kSend;
-    return {node.comm_src.value_or(sends ? ranks_[r] : -1),
-            node.comm_dst.value_or(sends ? -1 : ranks_[r]), node.comm_tag.value_or(0)};
+    return {node.comm_src.value_or(sends ? job_.ranks[r] : -1),
+            node.comm_dst.value_or(sends ? -1 : job_.ranks[r]), node.comm_tag.value_or(0)};
   }
 
   void receive(std::size_t r, const std::map<Transfer, std::vector<TaskId>>& sends) {
@@ -337,14 +362,41 @@ class ChakraReplayer {
         ++replay_.collectives_unmatched;
         continue;
       }
-      graph_.add_edge(sent->second[position], begins_[r][i]);
+      job_.graph.add_edge(sent->second[position], job_.begins[r][i]);
     }
   }
+
+  std::span<const ChakraTrace> traces_;
+  std::span<const std::string> sources_;
+  const ReplayOptions& options_;
+  Replay& replay_;
+  ChakraJob job_;
+};
+
+class ChakraReport {
+ public:
+  ChakraReport(const ChakraJob& job, const Schedule& schedule, std::span<const std::string> sources,
+               Replay& replay)
+      : job_(job), schedule_(schedule), sources_(sources), replay_(replay) {}
+
+  Result<void> write() {
+    for (std::size_t r = 0; r < traces_.size(); ++r) report(r);
+    report_arrivals();
+    if (auto done = report_paths(); !done) return done;
+    if (traces_.size() > 1) {
+      if (auto done = report_job(); !done) return done;
+    }
+    finish();
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kMostPaths = 16;
 
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
 
   void report(std::size_t r) {
-    Replay::Rank rank{.source = sources_[r], .rank = ranks_[r]};
+    Replay::Rank rank{.source = sources_[r], .rank = job_.ranks[r]};
     Replay::Iteration whole{.name = "whole trace"};
     TaskId last = -1;
     std::vector<std::pair<double, double>> device, other;  // busy; with other than collectives
@@ -379,7 +431,7 @@ class ChakraReplayer {
 
   // Which rank came last, and how long the others had waited for it by then.
   void report_arrivals() {
-    for (const std::vector<Arrival>& arrivals : meetings_) {
+    for (const std::vector<Arrival>& arrivals : job_.meetings) {
       double latest = 0, waited = 0;
       for (const Arrival& arrival : arrivals) latest = std::max(latest, end(arrival.task));
       for (const Arrival& arrival : arrivals) waited += latest - end(arrival.task);
@@ -399,7 +451,7 @@ class ChakraReplayer {
         last_tasks_.begin());
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_.size() > kMostPaths && r != slowest) continue;
-      auto path = critical_path(graph_, schedule_, -1, last_tasks_[r], names());
+      auto path = critical_path(graph_, schedule_, -1, last_tasks_[r], names_of(job_));
       if (!path) return Unexpected{path.error()};
       replay_.ranks[r].critical_path = std::move(*path);
     }
@@ -411,7 +463,7 @@ class ChakraReplayer {
     TaskGraph graph = graph_;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (!ignored[r]) continue;
-      for (std::int32_t edge : arrival_edges_[r]) {
+      for (std::int32_t edge : job_.arrival_edges[r]) {
         graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
       }
     }
@@ -441,29 +493,6 @@ class ChakraReplayer {
     return {};
   }
 
-  TaskNames names() const {
-    const auto at = [this](TaskId task) -> const Placed& {
-      return placed_[static_cast<std::size_t>(task)];
-    };
-    return {.key = [at](TaskId task) -> std::uint64_t {
-              const ChakraNode* node = at(task).node;
-              return node ? std::hash<std::string>{}(node->name) * 4 + at(task).rank : 0;
-            },
-            .op = [at](TaskId task) -> std::string {
-              return at(task).node ? at(task).node->name : "(last rank's arrival)";
-            },
-            .category = [at](TaskId task) -> std::string {
-              const ChakraNode* node = at(task).node;
-              if (!node) return "collective";
-              if (node->type != ChakraNodeType::kCompute) return std::string(to_string(node->type));
-              return node->is_cpu_op ? "host" : "kernel";
-            },
-            .op_key = [at](TaskId task) -> std::uint64_t {
-              const ChakraNode* node = at(task).node;
-              return node ? std::hash<std::string>{}(node->name) : 0;
-            }};
-  }
-
   void finish() {
     replay_.tasks = graph_.size();
     replay_.edges = graph_.edges();
@@ -488,19 +517,33 @@ class ChakraReplayer {
     }
   }
 
-  std::span<const ChakraTrace> traces_;
+  const ChakraJob& job_;
+  const Schedule& schedule_;
   std::span<const std::string> sources_;
-  const ReplayOptions& options_;
-  const std::vector<std::int32_t> ranks_;  // per file
-  TaskGraph graph_;
-  Schedule schedule_;
-  std::vector<Placed> placed_;                            // per task
-  std::vector<std::vector<TaskId>> begins_, ends_;        // per rank and node
-  std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank
-  std::vector<std::vector<Arrival>> meetings_;            // per collective
-  std::vector<TaskId> last_tasks_;                        // per rank
-  Replay replay_;
+  Replay& replay_;
+  std::span<const ChakraTrace> traces_ = job_.traces;
+  const TaskGraph& graph_ = job_.graph;
+  const std::vector<std::vector<TaskId>>&begins_ = job_.begins, &ends_ = job_.ends;
+  std::vector<TaskId> last_tasks_;  // per rank
 };
+
+Result<Replay> replay_job(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
+                          const ReplayOptions& options) {
+  if (options.iterations && *options.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
+                            options.iterations->first, options.iterations->second));
+  }
+  Replay replay;
+  const auto job = ChakraJobBuilder(traces, sources, options, replay).build();
+  if (!job) return Unexpected{job.error()};
+  const auto schedule = run_schedule(job->graph);
+  if (!schedule) return Unexpected{schedule.error()};
+  if (auto written = ChakraReport(*job, *schedule, sources, replay).write(); !written) {
+    return Unexpected{written.error()};
+  }
+  return replay;
+}
 
 }  // namespace
 
@@ -508,8 +551,8 @@ Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::s
                       const ReplayOptions& options) {
   PERFMODEL_CHECK(ranks.size() == sources.size());
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
-  return replay_scaled(
-      options, [&](const ReplayOptions& at) { return ChakraReplayer(ranks, sources, at).run(); });
+  return replay_scaled(options,
+                       [&](const ReplayOptions& at) { return replay_job(ranks, sources, at); });
 }
 
 }  // namespace perfmodel
