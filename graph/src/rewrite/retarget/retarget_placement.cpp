@@ -72,6 +72,142 @@ std::vector<Use> uses_of(const ExecutionGraph& graph, std::span<const Argument> 
   return uses;
 }
 
+std::int32_t num_nodes(const ExecutionGraph& graph) {
+  return static_cast<std::int32_t>(graph.nodes.size());
+}
+
+// For each label PyTorch 1.13 makes a handle, in host memory on all machines: a byte tensor
+// inside it and, before it, a tensor of one zero.
+bool holds_handle(const ExecutionGraph& graph, std::int32_t label) {
+  const auto children = graph.children(label);
+  if (!graph.node(label).is_label || children.empty()) return false;
+  const Node& first = graph.node(children.front());
+  const auto outputs = graph.outputs(first);
+  if (graph.name(first) != "aten::empty" || outputs.size() != 1 ||
+      outputs.front().kind != Argument::Kind::kTensor) {
+    return false;
+  }
+  const Tensor& made = graph.tensors[outputs.front().index];
+  return made.dtype == DType::kUInt8 && made.rank == 1 && first.children_count == 0;
+}
+
+bool makes_one_zero(const ExecutionGraph& graph, std::int32_t index) {
+  const auto inputs = graph.inputs(index);
+  if (!is_zeros(graph.name(index)) || inputs.size() < 2) return false;
+  if (inputs[0].kind != Argument::Kind::kList || inputs[1].kind != Argument::Kind::kNone) {
+    return false;
+  }
+  const auto sizes = graph.elements(inputs[0]);
+  return sizes.size() == 1 && sizes[0].integer == 1;
+}
+
+bool inside_optimizer(const ExecutionGraph& graph, std::int32_t i) {
+  for (std::int32_t at = graph.node(i).parent; at >= 0; at = graph.node(at).parent) {
+    if (graph.name(at).starts_with("Optimizer.step#")) return true;
+    if (graph.node(at).parent == at) break;
+  }
+  return false;
+}
+
+// A fused op without a row takes parameters that the ops below it name as such.
+std::unordered_set<std::int64_t> find_parameters(const ExecutionGraph& graph) {
+  std::unordered_set<std::int64_t> parameters;
+  for (std::int32_t i = 0; i < num_nodes(graph); ++i) {
+    if (graph.node(i).is_structural) continue;
+    for (const Use& use : uses_of(graph, graph.inputs(i))) {
+      if (!is_parameter(graph.name(i), use.position)) continue;
+      parameters.insert(graph.tensors[use.tensor].storage_id);
+    }
+  }
+  return parameters;
+}
+
+// `on_host`: per entry of tensors, whether it stays in host memory.
+void move_tensors(const std::vector<bool>& on_host, Placement& placed) {
+  ExecutionGraph& graph = placed.graph;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    Tensor& tensor = graph.tensors[t];
+    if (tensor.on_cpu() && !on_host[t]) {
+      tensor.device = {.kind = Device::Kind::kGpu, .index = 0};
+    }
+  }
+  const NameId gpu = graph.names.intern("cuda:0");
+  for (std::int32_t i = 0; i < num_nodes(graph); ++i) {
+    if (placed.on_host[i]) continue;
+    const Node& at = graph.node(i);
+    for (std::uint32_t k = 0; k < at.inputs_count; ++k) {
+      Argument& argument = graph.arguments[at.inputs_begin + k];
+      if (argument.kind == Argument::Kind::kOpaque && graph.names.text(argument.index) == "cpu") {
+        argument.index = gpu;
+      }
+    }
+  }
+}
+
+std::vector<std::int32_t> backward_roots(const ExecutionGraph& graph) {
+  std::vector<std::int32_t> roots;
+  std::vector<bool> inside(graph.nodes.size(), false);
+  for (std::int32_t i = 0; i < num_nodes(graph); ++i) {
+    const std::int32_t parent = graph.node(i).parent;
+    const bool nested = parent >= 0 && parent != i && inside[parent];
+    const bool evaluates =
+        graph.name(i).starts_with(kEvaluate) && graph.node(i).thread == GraphBuilder::kMainThread;
+    if (evaluates && !nested) roots.push_back(i);
+    inside[i] = nested || evaluates;
+  }
+  return roots;
+}
+
+std::string thread_name(const ExecutionGraph& graph) {
+  for (const Node& at : graph.nodes) {
+    if (graph.name(at).ends_with("|thread]")) return std::string(graph.name(at));
+  }
+  return std::string(kThreadName);
+}
+
+// A CPU's backward functions run on the thread that asked for them, a GPU's on a thread of their
+// own, whose node is started by the first.
+void move_backward(const ExecutionGraph& source, Placement& placed) {
+  ExecutionGraph& graph = placed.graph;
+  const std::vector<std::int32_t> roots = backward_roots(source);
+  if (roots.empty()) return;
+  for (Node& at : graph.nodes) {  // room for one more id
+    at.id = 2 * at.id + 1;
+    at.parent_id = 2 * at.parent_id + 1;
+    if (at.fw_parent != 0) at.fw_parent = 2 * at.fw_parent + 1;
+  }
+  constexpr std::int32_t kThread = GraphBuilder::kAutogradThread;
+  const std::int64_t thread_id = graph.node(roots.front()).id - 1;
+  std::vector<bool> moved(graph.nodes.size(), false);
+  for (std::int32_t root : roots) {
+    Node& at = graph.node(root);
+    const std::int64_t caller = at.parent_id;
+    at.parent_id = thread_id;
+    moved[root] = true;
+    for (std::int32_t child : source.children(root)) {
+      Node& function = graph.node(child);
+      if (function.scope == Scope::kBackward) function.fw_parent = caller;
+    }
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const std::int32_t parent = source.nodes[i].parent;
+    if (!moved[i] && parent >= 0) moved[i] = moved[parent];
+    if (moved[i]) graph.nodes[i].thread = kThread;
+  }
+  const auto at = static_cast<std::ptrdiff_t>(roots.front());
+  Node thread = graph.nodes.front();
+  thread.id = thread_id;
+  thread.parent_id = graph.nodes.front().id;
+  thread.name = graph.names.intern(thread_name(source));
+  thread.thread = kThread;
+  thread.rf_id = graph.node(roots.front()).rf_id;
+  graph.nodes.insert(graph.nodes.begin() + at, thread);
+  placed.on_host.insert(placed.on_host.begin() + at, false);
+  placed.is_artefact.insert(placed.is_artefact.begin() + at, false);
+  for (StepInput& input : placed.inputs) input.node += input.node >= roots.front() ? 1 : 0;
+  index_graph(graph);
+}
+
 class Placer {
  public:
   explicit Placer(const ExecutionGraph& graph) : graph_(graph) {
@@ -85,50 +221,23 @@ class Placer {
     find_host_tensors();
     find_inputs();
     placed_.graph = graph_;
-    move_tensors();
-    move_backward();
+    move_tensors(on_host_, placed_);
+    move_backward(graph_, placed_);
     return std::move(placed_);
   }
 
  private:
-  std::int32_t count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
-
-  // For each label PyTorch 1.13 makes a handle, in host memory on all machines: a byte tensor
-  // inside it and, before it, a tensor of one zero.
-  bool holds_handle(std::int32_t label) const {
-    const auto children = graph_.children(label);
-    if (!graph_.node(label).is_label || children.empty()) return false;
-    const Node& first = graph_.node(children.front());
-    const auto outputs = graph_.outputs(first);
-    if (graph_.name(first) != "aten::empty" || outputs.size() != 1 ||
-        outputs.front().kind != Argument::Kind::kTensor) {
-      return false;
-    }
-    const Tensor& made = graph_.tensors[outputs.front().index];
-    return made.dtype == DType::kUInt8 && made.rank == 1 && first.children_count == 0;
-  }
-
-  bool makes_one_zero(std::int32_t index) const {
-    const auto inputs = graph_.inputs(index);
-    if (!is_zeros(graph_.name(index)) || inputs.size() < 2) return false;
-    if (inputs[0].kind != Argument::Kind::kList || inputs[1].kind != Argument::Kind::kNone) {
-      return false;
-    }
-    const auto sizes = graph_.elements(inputs[0]);
-    return sizes.size() == 1 && sizes[0].integer == 1;
-  }
-
   void find_artefacts() {
-    for (std::int32_t i = 0; i < count(); ++i) {
+    for (std::int32_t i = 0; i < num_nodes(graph_); ++i) {
       const auto children = graph_.children(i);
-      if (holds_handle(i)) mark_artefact(children.front());
+      if (holds_handle(graph_, i)) mark_artefact(children.front());
       for (std::size_t k = 0; k + 1 < children.size(); ++k) {
-        if (makes_one_zero(children[k]) && holds_handle(children[k + 1])) {
+        if (makes_one_zero(graph_, children[k]) && holds_handle(graph_, children[k + 1])) {
           mark_artefact(children[k]);
         }
       }
     }
-    for (std::int32_t i = 0; i < count(); ++i) {  // parents stand before their children
+    for (std::int32_t i = 0; i < num_nodes(graph_); ++i) {  // parents stand before their children
       const std::int32_t parent = graph_.node(i).parent;
       if (parent >= 0 && parent < i && is_artefact(parent)) mark_artefact(i);
     }
@@ -138,7 +247,7 @@ class Placer {
 
   // Ids are addresses: what lives through the whole step shares its storage with no op's result.
   void find_storages() {
-    for (std::int32_t i = 0; i < count(); ++i) {
+    for (std::int32_t i = 0; i < num_nodes(graph_); ++i) {
       if (graph_.node(i).is_structural || hands_out_part(graph_.name(i))) continue;
       std::unordered_set<std::int64_t> given;
       for_each_tensor(graph_, graph_.inputs(i),
@@ -165,14 +274,6 @@ class Placer {
     return tensor.storage_id != 0 && !made_.contains(tensor.storage_id);
   }
 
-  bool inside_optimizer(std::int32_t i) const {
-    for (std::int32_t at = graph_.node(i).parent; at >= 0; at = graph_.node(at).parent) {
-      if (graph_.name(at).starts_with("Optimizer.step#")) return true;
-      if (graph_.node(at).parent == at) break;
-    }
-    return false;
-  }
-
   // Numbers: wrapped ones of arithmetic ops, step counters of optimizers, what is computed from
   // these alone.
   void find_host_tensors() {
@@ -182,7 +283,7 @@ class Placer {
       leave(open.back());
       open.pop_back();
     };
-    for (std::int32_t i = 0; i < count(); ++i) {
+    for (std::int32_t i = 0; i < num_nodes(graph_); ++i) {
       while (!open.empty() && open.back() != graph_.node(i).parent) close();
       enter(i);
       open.push_back(i);
@@ -204,7 +305,7 @@ class Placer {
   // New state of an optimizer: the number of its steps.
   bool makes_counter(std::int32_t i) const {
     const auto outputs = uses_of(graph_, graph_.outputs(i));
-    if (outputs.size() != 1 || !inside_optimizer(i)) return false;
+    if (outputs.size() != 1 || !inside_optimizer(graph_, i)) return false;
     const Tensor& tensor = graph_.tensors[outputs[0].tensor];
     return tensor.rank == 0 && tensor.dtype == DType::kFloat32 && tensor.on_cpu() &&
            uses_of(graph_, graph_.inputs(i)).empty();
@@ -232,7 +333,7 @@ class Placer {
         last != numbers_.end() && last->second.is_number && last->second.dtype == tensor.dtype;
     if (made && last->second.on_host) return true;
     if (is_external(tensor) && written_.contains(tensor.storage_id)) {
-      return tensor.dtype == DType::kFloat32 && inside_optimizer(i);
+      return tensor.dtype == DType::kFloat32 && inside_optimizer(graph_, i);
     }
     const std::int32_t parent = graph_.node(i).parent;
     if (parent >= 0 && is_conversion(graph_.name(i)) && takes_numbers(graph_.name(parent))) {
@@ -253,25 +354,12 @@ class Placer {
     return false;
   }
 
-  // A fused op without a row takes parameters that the ops below it name as such.
-  std::unordered_set<std::int64_t> find_parameters() const {
-    std::unordered_set<std::int64_t> parameters;
-    for (std::int32_t i = 0; i < count(); ++i) {
-      if (graph_.node(i).is_structural) continue;
-      for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
-        if (!is_parameter(graph_.name(i), use.position)) continue;
-        parameters.insert(graph_.tensors[use.tensor].storage_id);
-      }
-    }
-    return parameters;
-  }
-
   void find_inputs() {
-    const std::unordered_set<std::int64_t> parameters = find_parameters();
+    const std::unordered_set<std::int64_t> parameters = find_parameters(graph_);
     std::unordered_set<std::int64_t> seen;
     std::vector<StepInput> unclear;
     std::unordered_set<std::int64_t> batches;
-    for (std::int32_t i = 0; i < count(); ++i) {
+    for (std::int32_t i = 0; i < num_nodes(graph_); ++i) {
       if (graph_.node(i).is_structural || is_artefact(i)) continue;
       for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
         const Tensor& tensor = graph_.tensors[use.tensor];
@@ -297,91 +385,6 @@ class Placer {
     }
     std::sort(placed_.inputs.begin(), placed_.inputs.end(),
               [](const StepInput& a, const StepInput& b) { return a.node < b.node; });
-  }
-
-  void move_tensors() {
-    ExecutionGraph& graph = placed_.graph;
-    for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
-      Tensor& tensor = graph.tensors[t];
-      if (tensor.on_cpu() && !on_host_[t]) {
-        tensor.device = {.kind = Device::Kind::kGpu, .index = 0};
-      }
-    }
-    const NameId gpu = graph.names.intern("cuda:0");
-    for (std::int32_t i = 0; i < count(); ++i) {
-      if (placed_.on_host[i]) continue;
-      const Node& at = graph.node(i);
-      for (std::uint32_t k = 0; k < at.inputs_count; ++k) {
-        Argument& argument = graph.arguments[at.inputs_begin + k];
-        if (argument.kind == Argument::Kind::kOpaque && graph.names.text(argument.index) == "cpu") {
-          argument.index = gpu;
-        }
-      }
-    }
-  }
-
-  // A CPU's backward functions run on the thread that asked for them, a GPU's on a thread of their
-  // own, whose node is started by the first.
-  void move_backward() {
-    ExecutionGraph& graph = placed_.graph;
-    const std::vector<std::int32_t> roots = backward_roots();
-    if (roots.empty()) return;
-    for (Node& at : graph.nodes) {  // room for one more id
-      at.id = 2 * at.id + 1;
-      at.parent_id = 2 * at.parent_id + 1;
-      if (at.fw_parent != 0) at.fw_parent = 2 * at.fw_parent + 1;
-    }
-    constexpr std::int32_t kThread = GraphBuilder::kAutogradThread;
-    const std::int64_t thread_id = graph.node(roots.front()).id - 1;
-    std::vector<bool> moved(graph.nodes.size(), false);
-    for (std::int32_t root : roots) {
-      Node& at = graph.node(root);
-      const std::int64_t caller = at.parent_id;
-      at.parent_id = thread_id;
-      moved[root] = true;
-      for (std::int32_t child : graph_.children(root)) {
-        Node& function = graph.node(child);
-        if (function.scope == Scope::kBackward) function.fw_parent = caller;
-      }
-    }
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      const std::int32_t parent = graph_.nodes[i].parent;
-      if (!moved[i] && parent >= 0) moved[i] = moved[parent];
-      if (moved[i]) graph.nodes[i].thread = kThread;
-    }
-    const auto at = static_cast<std::ptrdiff_t>(roots.front());
-    Node thread = graph.nodes.front();
-    thread.id = thread_id;
-    thread.parent_id = graph.nodes.front().id;
-    thread.name = graph.names.intern(thread_name());
-    thread.thread = kThread;
-    thread.rf_id = graph.node(roots.front()).rf_id;
-    graph.nodes.insert(graph.nodes.begin() + at, thread);
-    placed_.on_host.insert(placed_.on_host.begin() + at, false);
-    placed_.is_artefact.insert(placed_.is_artefact.begin() + at, false);
-    for (StepInput& input : placed_.inputs) input.node += input.node >= roots.front() ? 1 : 0;
-    index_graph(graph);
-  }
-
-  std::vector<std::int32_t> backward_roots() const {
-    std::vector<std::int32_t> roots;
-    std::vector<bool> inside(graph_.nodes.size(), false);
-    for (std::int32_t i = 0; i < count(); ++i) {
-      const std::int32_t parent = graph_.node(i).parent;
-      const bool nested = parent >= 0 && parent != i && inside[parent];
-      const bool evaluates = graph_.name(i).starts_with(kEvaluate) &&
-                             graph_.node(i).thread == GraphBuilder::kMainThread;
-      if (evaluates && !nested) roots.push_back(i);
-      inside[i] = nested || evaluates;
-    }
-    return roots;
-  }
-
-  std::string thread_name() const {
-    for (const Node& at : graph_.nodes) {
-      if (graph_.name(at).ends_with("|thread]")) return std::string(graph_.name(at));
-    }
-    return std::string(kThreadName);
   }
 
   struct Number {
