@@ -84,7 +84,102 @@ bool swaps_axes(std::string_view name) {
          name == "aten::transpose";
 }
 
-/// Which weights become arrays, and what each node does with them.
+const Tensor* input(const ExecutionGraph& graph, const Node& op, std::size_t at) {
+  const auto inputs = graph.inputs(op);
+  if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
+  return &graph.tensors[inputs[at].index];
+}
+const Tensor* output(const ExecutionGraph& graph, const Node& op) {
+  const auto outputs = graph.outputs(op);
+  if (outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) return nullptr;
+  return &graph.tensors[outputs[0].index];
+}
+
+using HashedWeights = std::map<std::int64_t, HashedMatrixPlan>;  // by storage
+
+/// Which weights become arrays.
+class HashedWeightChooser {
+ public:
+  HashedWeightChooser(const ExecutionGraph& graph, const HashedWeightOptions& options,
+                      const std::vector<bool>& in_backward)
+      : graph_(graph), options_(options), in_backward_(in_backward) {}
+
+  // The weights of the layers that the pattern means: matrices that nobody made.
+  Result<HashedWeights> choose() {
+    const std::vector<bool> names = matching_names(graph_, options_.pattern);
+    const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
+      return !graph_.nodes[i].is_structural && names[graph_.nodes[i].name];
+    });
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& op = graph_.nodes[i];
+      if (op.is_label) continue;
+      if (!in_backward_[i] && inside[i]) {
+        if (auto good = choose_at(op); !good) return Unexpected{good.error()};
+      }
+      follow_origins(op);
+    }
+    if (weights_.empty()) {
+      return no_match(graph_, options_.pattern, "a layer with a weight matrix on a GPU");
+    }
+    return std::move(weights_);
+  }
+
+ private:
+  Result<void> choose_at(const Node& op) {
+    const Op* row = find_op(graph_.name(op));
+    if (row && graph_.name(op).starts_with("fbgemm::")) {
+      return refuse_hashing(
+          fmt::format("expected layers whose weights an optimizer updates, found {} (node {})",
+                      graph_.name(op), op.id));
+    }
+    const bool table = is_lookup(row);
+    if (!table && !is_product(row)) return {};
+    const Tensor* operand = input(graph_, op, table ? 0 : row->has_addend ? 2 : 1);
+    if (!operand) return {};
+    const auto at = origins_.find(operand->id);
+    const Tensor& weight = at == origins_.end() ? *operand : *at->second;
+    if (made_.contains(weight.storage_id) || weight.rank != 2 || !weight.on_gpu()) return {};
+    if (weight.numel == 0) return {};
+    if (weight.storage_id == 0 || weights_.contains(weight.storage_id)) return {};
+    if (options_.scheme == Scheme::kRobe && !table) return {};
+    const auto shape = graph_.shape(weight);
+    auto plan = plan_of(shape[0], shape[1], table, options_);
+    if (!plan) return Unexpected{plan.error()};
+    weights_[weight.storage_id] = *plan;
+    return {};
+  }
+
+  void follow_origins(const Node& op) {
+    const Op* row = find_op(graph_.name(op));
+    const Tensor* from = input(graph_, op, 0);
+    const Tensor* to = output(graph_, op);
+    const bool follows =
+        row && from && to && (row->kind == OpKind::kView || is_conversion(row->name));
+    if (follows && !made_.contains(from->storage_id)) {
+      if (from->id != to->id) {
+        const auto at = origins_.find(from->id);
+        origins_[to->id] = at == origins_.end() ? from : at->second;
+      }
+      return;
+    }
+    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& tensor) {
+      bool taken = false;
+      for_each_tensor(graph_, graph_.inputs(op),
+                      [&](const Tensor& in) { taken |= in.storage_id == tensor.storage_id; });
+      // Casts of parameters are copies of them, whatever writes them.
+      if (!taken && !origins_.contains(tensor.id)) made_.insert(tensor.storage_id);
+    });
+  }
+
+  const ExecutionGraph& graph_;
+  const HashedWeightOptions& options_;
+  const std::vector<bool>& in_backward_;
+  HashedWeights weights_;
+  std::unordered_map<std::int64_t, const Tensor*> origins_;  // views by id -> what they show
+  std::unordered_set<std::int64_t> made_;                    // storages
+};
+
+/// Finds how each node uses the weights that become arrays.
 class HashedWeightFinder {
  public:
   enum class Role {
@@ -107,7 +202,9 @@ class HashedWeightFinder {
 
   Result<void> find() {
     uses_.resize(graph_.nodes.size());
-    if (auto chosen = choose(); !chosen) return chosen;
+    auto chosen = HashedWeightChooser(graph_, options_, pass_.in_backward).choose();
+    if (!chosen) return Unexpected{chosen.error()};
+    weights_ = std::move(*chosen);
     for (const std::int32_t label : optimizer_steps(graph_)) steps_.insert(label);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (auto good = visit(static_cast<std::int32_t>(i)); !good) return good;
@@ -143,89 +240,6 @@ class HashedWeightFinder {
   }
 
  private:
-  const Tensor* input(const Node& op, std::size_t at) const {
-    const auto inputs = graph_.inputs(op);
-    if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
-    return &graph_.tensors[inputs[at].index];
-  }
-  const Tensor* output(const Node& op) const {
-    const auto outputs = graph_.outputs(op);
-    if (outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) return nullptr;
-    return &graph_.tensors[outputs[0].index];
-  }
-
-  // The weights of the layers that the pattern means: matrices that nobody made.
-  Result<void> choose() {
-    const std::vector<bool> names = matching_names(graph_, options_.pattern);
-    const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
-      return !graph_.nodes[i].is_structural && names[graph_.nodes[i].name];
-    });
-    std::unordered_map<std::int64_t, const Tensor*> origins;  // views by id -> what they show
-    std::unordered_set<std::int64_t> made;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& op = graph_.nodes[i];
-      if (op.is_label) continue;
-      if (!pass_.in_backward[i] && inside[i]) {
-        if (auto good = choose_at(static_cast<std::int32_t>(i), origins, made); !good) return good;
-      }
-      follow_origins(op, origins, made);
-    }
-    if (weights_.empty()) {
-      return no_match(graph_, options_.pattern, "a layer with a weight matrix on a GPU");
-    }
-    return {};
-  }
-
-  Result<void> choose_at(std::int32_t index,
-                         const std::unordered_map<std::int64_t, const Tensor*>& origins,
-                         const std::unordered_set<std::int64_t>& made) {
-    const Node& op = graph_.node(index);
-    const Op* row = find_op(graph_.name(op));
-    if (row && graph_.name(op).starts_with("fbgemm::")) {
-      return refuse_hashing(
-          fmt::format("expected layers whose weights an optimizer updates, found {} (node {})",
-                      graph_.name(op), op.id));
-    }
-    const bool table = is_lookup(row);
-    if (!table && !is_product(row)) return {};
-    const Tensor* operand = input(op, table ? 0 : row->has_addend ? 2 : 1);
-    if (!operand) return {};
-    const auto at = origins.find(operand->id);
-    const Tensor& weight = at == origins.end() ? *operand : *at->second;
-    if (made.contains(weight.storage_id) || weight.rank != 2 || !weight.on_gpu()) return {};
-    if (weight.numel == 0) return {};
-    if (weight.storage_id == 0 || weights_.contains(weight.storage_id)) return {};
-    if (options_.scheme == Scheme::kRobe && !table) return {};
-    const auto shape = graph_.shape(weight);
-    auto plan = plan_of(shape[0], shape[1], table, options_);
-    if (!plan) return Unexpected{plan.error()};
-    weights_[weight.storage_id] = *plan;
-    return {};
-  }
-
-  void follow_origins(const Node& op, std::unordered_map<std::int64_t, const Tensor*>& origins,
-                      std::unordered_set<std::int64_t>& made) const {
-    const Op* row = find_op(graph_.name(op));
-    const Tensor* from = input(op, 0);
-    const Tensor* to = output(op);
-    const bool follows =
-        row && from && to && (row->kind == OpKind::kView || is_conversion(row->name));
-    if (follows && !made.contains(from->storage_id)) {
-      if (from->id != to->id) {
-        const auto at = origins.find(from->id);
-        origins[to->id] = at == origins.end() ? from : at->second;
-      }
-      return;
-    }
-    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& tensor) {
-      bool taken = false;
-      for_each_tensor(graph_, graph_.inputs(op),
-                      [&](const Tensor& in) { taken |= in.storage_id == tensor.storage_id; });
-      // Casts of parameters are copies of them, whatever writes them.
-      if (!taken && !origins.contains(tensor.id)) made.insert(tensor.storage_id);
-    });
-  }
-
   std::optional<std::int64_t> weight_of(const Tensor& tensor) const {
     const auto at = storages_.find(tensor.storage_id);
     const std::int64_t weight = at != storages_.end() ? at->second : tensor.storage_id;
@@ -360,7 +374,7 @@ class HashedWeightFinder {
     if (!pass_.in_backward[index]) return std::nullopt;
     const Node& op = graph_.node(index);
     const Op* row = find_op(graph_.name(op));
-    const Tensor* made = output(op);
+    const Tensor* made = output(graph_, op);
     if (!row || !made) return std::nullopt;
     const bool table = is_table_gradient(row->name);
     if (!table && (!is_product(row) || row->has_addend || has_product_below(op)))
@@ -369,7 +383,7 @@ class HashedWeightFinder {
     if (weight == 0 || made->numel != weights_.at(weight).numel()) return std::nullopt;
     if (table) return Use{.role = Role::kTableGradient, .weight = weight};
     for (const std::size_t at : {0U, 1U}) {
-      const Tensor* operand = input(op, at);
+      const Tensor* operand = input(graph_, op, at);
       if (!operand || weight_of(*operand)) return std::nullopt;  // the gradient of the input
     }
     return Use{.role = Role::kWeightGradient, .weight = weight};
@@ -386,7 +400,7 @@ class HashedWeightFinder {
     const std::string_view name = graph_.name(op);
     const Op* row = find_op(name);
     if (is_under_optimizer(index)) return Use{};
-    const Tensor* first = input(op, 0);
+    const Tensor* first = input(graph_, op, 0);
     if (is_lookup(row)) {
       if (std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
             return is_lookup(find_op(graph_.name(child)));
@@ -398,7 +412,7 @@ class HashedWeightFinder {
     }
     if (is_product(row)) {
       if (has_product_below(op)) return Use{.role = Role::kPassThrough, .weight = weight};
-      const Tensor* operand = input(op, row->has_addend ? 2 : 1);
+      const Tensor* operand = input(graph_, op, row->has_addend ? 2 : 1);
       if (operand && operand->rank == 2 && weight_of(*operand) == weight &&
           row->name != "aten::bmm") {
         forward_[index] = weight;
@@ -406,7 +420,7 @@ class HashedWeightFinder {
       }
     }
     if (row && row->kind == OpKind::kView && first && weight_of(*first)) {
-      if (const Tensor* made = output(op); made && made->id != first->id) {
+      if (const Tensor* made = output(graph_, op); made && made->id != first->id) {
         turned_[made->id] = turned_[first->id] != swaps_axes(name);
       }
       return Use{.role = Role::kView, .weight = weight};
@@ -415,7 +429,7 @@ class HashedWeightFinder {
         row && first && weight_of(*first) && (is_conversion(name) || is_copy(name) || is_sum(name));
     if (hands_on) {
       mark_output(index, weight);
-      if (const Tensor* made = output(op)) turned_[made->id] = turned_[first->id];
+      if (const Tensor* made = output(graph_, op)) turned_[made->id] = turned_[first->id];
       return Use{};
     }
     const bool launches = row && row->kind != OpKind::kComposite && row->kind != OpKind::kWrapper &&
@@ -435,7 +449,7 @@ class HashedWeightFinder {
   const HashedWeightOptions& options_;
   const BackwardPass pass_;
   std::vector<Use> uses_;
-  std::map<std::int64_t, HashedMatrixPlan> weights_;          // by storage
+  HashedWeights weights_;
   std::unordered_map<std::int64_t, std::int64_t> storages_;   // copies, gradients, state -> weight
   std::map<std::uint32_t, std::int64_t> arrays_;              // tensors -> weight
   std::unordered_map<std::int32_t, std::int64_t> forward_;    // products and lookups -> weight
