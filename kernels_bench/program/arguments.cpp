@@ -39,7 +39,7 @@ double number_of(const std::string& text) {
 
 }  // namespace
 
-CLI::Validator whole_number(long least) {
+Check whole_number(long least) {
   constexpr double kMost = 1e9;
   return {[least](std::string& text) -> std::string {
             const double value = number_of(text);
@@ -52,7 +52,7 @@ CLI::Validator whole_number(long least) {
           "NUMBER"};
 }
 
-CLI::Validator positive_number() {
+Check positive_number() {
   return {[](std::string& text) -> std::string {
             const double value = number_of(text);
             return value > 0 && std::isfinite(value)

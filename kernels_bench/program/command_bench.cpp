@@ -10,7 +10,7 @@
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 
 namespace kernels_bench {
 namespace {
@@ -25,7 +25,7 @@ struct Arguments {
   int device = 0;
   std::size_t points = 20;
   std::uint64_t seed = 1;
-  CLI::App* app = nullptr;
+  CommandParser app;
 };
 
 constexpr int kIterations = 10;
@@ -63,7 +63,7 @@ Result<void> run(Arguments& arguments) {
   const perfmodel::Gpu gpu = gpu_of((*device)->info(), *data / "gpus").gpu;
   const Limits limits = limits_for(static_cast<double>((*device)->info().free_bytes));
 
-  std::vector<std::string> words = arguments.app->remaining();
+  std::vector<std::string> words = arguments.app.remaining();
   words.insert(words.begin(), "kernels_bench bench");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -90,21 +90,21 @@ Result<void> run(Arguments& arguments) {
 
 }  // namespace
 
-Command bench_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
+Command bench_command(CommandParser parent) {
+  const CommandParser app = parent.add_subcommand(
       "bench",
       "The first points of each sweep as Google Benchmarks: takes --benchmark_filter and its like");
   auto arguments = std::make_shared<Arguments>();
   arguments->app = app;
-  app->allow_extras();
-  app->add_option("--families", arguments->families, "Families by name (see --list)")
-      ->delimiter(',');
-  app->add_option("--points", arguments->points, "Points of each family (default 20)")
-      ->check(whole_number(1));
-  app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
-      ->check(CLI::IsMember({"auto", "cuda", "hip", "analytic"}));
-  app->add_option("--device", arguments->device, "Number of the GPU")->check(whole_number(0));
-  app->add_option("--seed", arguments->seed, "Of the sweeps")->check(whole_number(0));
+  app.allow_extras();
+  app.add_option("--families", arguments->families, "Families by name (see --list)")
+      .delimiter(',');
+  app.add_option("--points", arguments->points, "Points of each family (default 20)")
+      .check(whole_number(1));
+  app.add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
+      .check(one_of({"auto", "cuda", "hip", "analytic"}));
+  app.add_option("--device", arguments->device, "Number of the GPU").check(whole_number(0));
+  app.add_option("--seed", arguments->seed, "Of the sweeps").check(whole_number(0));
   return {app, [arguments] { return run(*arguments); }};
 }
 

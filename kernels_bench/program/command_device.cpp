@@ -6,7 +6,7 @@
 #include "commands.hpp"
 #include "gpu_of.hpp"
 #include "perfmodel/data_files.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
 namespace kernels_bench {
@@ -63,14 +63,14 @@ Result<void> run(const Arguments& arguments) {
 
 }  // namespace
 
-Command device_command(CLI::App& parent) {
-  CLI::App* app =
+Command device_command(CommandParser parent) {
+  CommandParser app =
       parent.add_subcommand("device", "Prints the GPU's name in data/gpus; --json: all about it");
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
-      ->check(CLI::IsMember({"auto", "cuda", "hip", "analytic"}));
-  app->add_option("--device", arguments->device, "Number of the GPU")->check(whole_number(0));
-  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app.add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
+      .check(one_of({"auto", "cuda", "hip", "analytic"}));
+  app.add_option("--device", arguments->device, "Number of the GPU").check(whole_number(0));
+  app.add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run(*arguments); }};
 }
 

@@ -9,7 +9,7 @@
 #include "commands.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/output_file.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
 
@@ -92,7 +92,7 @@ Result<void> print_json(const std::vector<FamilyPlan>& plans, const perfmodel::G
                                     {"flop", plan.flop},
                                     {"moved_bytes", plan.traffic},
                                     {"largest_bytes", plan.most_memory},
-                                    {"expected_s", perfmodel::cli::rounded(plan.seconds)}});
+                                    {"expected_s", perfmodel::rounded(plan.seconds)}});
   }
   return perfmodel::cli::print(perfmodel::cli::to_text(document) + "\n");
 }
@@ -142,19 +142,19 @@ Result<void> run(const Arguments& arguments) {
 
 }  // namespace
 
-Command plan_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
+Command plan_command(CommandParser parent) {
+  const CommandParser app = parent.add_subcommand(
       "plan", "Dry run: what a campaign on a GPU would measure, and how long it takes");
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("--gpu", arguments->gpu, "Name or file (default h200-sxm-141gb)");
-  app->add_option("--families", arguments->families, "Families by name (see --list)")
-      ->delimiter(',');
-  app->add_option("--points", arguments->points, "Rows of each family's sweep")
-      ->check(whole_number(1));
-  app->add_option("--seed", arguments->seed, "Of the sweeps")->check(whole_number(0));
-  app->add_option("-o,--out", arguments->folder,
+  app.add_option("--gpu", arguments->gpu, "Name or file (default h200-sxm-141gb)");
+  app.add_option("--families", arguments->families, "Families by name (see --list)")
+      .delimiter(',');
+  app.add_option("--points", arguments->points, "Rows of each family's sweep")
+      .check(whole_number(1));
+  app.add_option("--seed", arguments->seed, "Of the sweeps").check(whole_number(0));
+  app.add_option("-o,--out", arguments->folder,
                   "Folder for the points, FAMILY.points.csv, which `perfpredict kernels` prices");
-  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app.add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run(*arguments); }};
 }
 

@@ -7,23 +7,31 @@
 #include "../families/family.hpp"
 #include "campaign.hpp"
 #include "perfmodel/result.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 
 namespace kernels_bench {
 
+using perfmodel::cli::Check;
+using perfmodel::cli::CommandParser;
+using perfmodel::cli::in_range;
+using perfmodel::cli::one_of;
+using perfmodel::cli::Option;
+using perfmodel::cli::ParsedWords;
+using perfmodel::cli::ProgramParser;
+
 struct Command {
-  CLI::App* app = nullptr;
+  CommandParser app;
   std::function<perfmodel::Result<void>()> run;
 };
 
 /// `command_line` goes into the head of tables.
-Command run_command(CLI::App& parent, std::string command_line, const StopFlag& stop);
-Command plan_command(CLI::App& parent);
-Command bench_command(CLI::App& parent);
-Command device_command(CLI::App& parent);
+Command run_command(CommandParser parent, std::string command_line, const StopFlag& stop);
+Command plan_command(CommandParser parent);
+Command bench_command(CommandParser parent);
+Command device_command(CommandParser parent);
 /// Not in --help: what packages install beside the program.
-Command man_command(CLI::App& parent);
-Command completion_command(CLI::App& parent);
+Command man_command(CommandParser parent);
+Command completion_command(CommandParser parent);
 
 /// Families, and the backends of this build with their devices.
 perfmodel::Result<void> print_list();
@@ -32,8 +40,8 @@ perfmodel::Result<void> print_list();
 perfmodel::Result<std::vector<const Family*>> families_of(const std::vector<std::string>& names);
 
 /// Checks of options, with messages that fit on a line.
-CLI::Validator whole_number(long least);  // up to a billion
-CLI::Validator positive_number();
+Check whole_number(long least);  // up to a billion
+Check positive_number();
 
 /// "90s", "8m", "1.5h", or plain seconds.
 perfmodel::Result<double> seconds_of(const std::string& text);

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 
 #include "commands.hpp"
 #include "perfmodel/version.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
 namespace kernels_bench {
@@ -41,9 +42,9 @@ int exit_code_of(const perfmodel::Result<void>& done) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Measures kernels on a GPU, for kernel models that predict them."};
-  app.name("kernels_bench");
-  app.set_version_flag("--version", "kernels_bench " + perfmodel::build_text());
+  ProgramParser app("kernels_bench",
+                    "Measures kernels on a GPU, for kernel models that predict them.",
+                    "kernels_bench " + perfmodel::build_text());
   bool list = false;
   app.add_flag("--list", list, "Families, backends and their devices");
   app.require_subcommand(0, 1);
@@ -54,18 +55,17 @@ int run(int argc, char** argv) {
                                          device_command(app),
                                          man_command(app),
                                          completion_command(app)};
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error) == 0 ? kOk : kBadUsage;
-    }
-    complain(std::string(error.what()) + " (see --help)");
+  const ParsedWords parsed = app.parse({argv + std::min(argc, 1), argv + argc});
+  if (parsed.kind == ParsedWords::Kind::kText) {
+    return exit_code_of(perfmodel::cli::print(parsed.text));
+  }
+  if (parsed.kind == ParsedWords::Kind::kRefused) {
+    complain(parsed.text + " (see --help)");
     return kBadUsage;
   }
   if (list) return exit_code_of(print_list());
   for (const Command& command : commands) {
-    if (command.app->parsed()) return exit_code_of(command.run());
+    if (command.app.parsed()) return exit_code_of(command.run());
   }
   complain("A subcommand is required (see --help)");
   return kBadUsage;

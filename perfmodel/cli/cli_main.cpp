@@ -1,43 +1,26 @@
 #include "cli_main.hpp"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <memory>
 #include <new>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "cli/shared/keep_inputs.hpp"
 #include "core/edit_distance.hpp"
 #include "files/json_limit.hpp"
-#include "keep_inputs.hpp"
 #include "perfmodel/version.hpp"
-#include "terminal/cli11.hpp"
+#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/signals.hpp"
-#include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
-
-constexpr std::size_t kHelpColumn = 30;
-
-// Breaks long descriptions of options.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(kHelpColumn); }
-
-  std::string make_option_desc(const CLI::Option* option) const override {
-    std::string text =
-        wrapped(option->get_description(), "", 0, kLineWidth - kHelpColumn);  // CLI11 indents
-    text.pop_back();
-    return text;
-  }
-};
 
 // The number of a closed standard stream would go to the next file that is opened, and what is
 // printed into that file. These cannot be read, or written.
@@ -63,52 +46,42 @@ std::string nearest_of(const std::vector<std::string>& names, const std::string&
 }
 
 // "unknown command: predct, the nearest is predict".
-std::string unknown_command(const CLI::App& command, const std::string& word, Suggest suggest) {
+std::string unknown_command(CommandParser command, const std::string& word, Suggest suggest) {
   std::vector<std::string> names;
-  for (const CLI::App* known :
-       command.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); })) {
-    names.push_back(known->get_name());
-  }
+  for (const CommandParser known : command.subcommands()) names.push_back(known.name());
   const std::string text = "unknown command: " + word;
   const std::string meant = suggest ? suggest(command, word) : "";
   if (!meant.empty()) return text + ", did you mean " + meant + "?";
   const std::string nearest = nearest_of(names, word);
   if (!nearest.empty()) return text + ", the nearest is " + nearest;
-  return text + ", expected one of " + CLI::detail::join(names, ", ");
+  return fmt::format("{}, expected one of {}", text, fmt::join(names, ", "));
 }
 
 // "unknown argument: --gp, the nearest is --gpu": the first flag that nobody knows, else the first
 // word.
-std::string unknown_argument(const CLI::App& app, Suggest suggest) {
-  const std::vector<std::string> words = app.remaining(true);
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  const bool takes_command =
-      !command->get_subcommands([](const CLI::App*) { return true; }).empty();
-  if (takes_command && !words.front().starts_with('-')) {
-    return unknown_command(*command, words.front(), suggest);
+std::string unknown_argument(CommandParser app, Suggest suggest) {
+  const std::vector<std::string> words = app.remaining();
+  CommandParser command = app;
+  while (!command.parsed_subcommands().empty()) command = command.parsed_subcommands().front();
+  if (command.takes_subcommand() && !words.front().starts_with('-')) {
+    return unknown_command(command, words.front(), suggest);
   }
   const auto flag =
       std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
   if (flag == words.end()) return "unknown argument: " + words.front();
   std::vector<std::string> names;
-  for (const CLI::Option* option : command->get_options()) {
-    const auto& known = option->get_lnames();
+  for (const Option option : command.options()) {
+    const auto known = option.long_names();
     names.insert(names.end(), known.begin(), known.end());
   }
   const std::string nearest = nearest_of(names, flag->substr(2, flag->find('=') - 2));
   return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
 }
 
-Error usage_error(const CLI::ParseError& error, const CLI::App& app, Suggest suggest) {
-  std::string message = error.what();
-  // CLI11 looks for what is missing before it looks at what nobody knows.
-  const int code = error.get_exit_code();
-  if ((code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
-       code == static_cast<int>(CLI::ExitCodes::ExtrasError)) &&
-      !app.remaining(true).empty()) {
-    message = unknown_argument(app, suggest);
-  }
+Error usage_error(const ParsedWords& parsed, CommandParser app, Suggest suggest) {
+  // The parser looks for what is missing before it looks at what nobody knows.
+  const bool is_unknown = parsed.is_incomplete && !app.remaining().empty();
+  std::string message = is_unknown ? unknown_argument(app, suggest) : parsed.text;
   while (message.ends_with('\n')) message.pop_back();
   return {.code = ErrorCode::kImpossible, .message = std::move(message)};
 }
@@ -134,40 +107,34 @@ std::size_t command_place(const std::vector<std::string>& words) {
 
 Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,
                          Suggest suggest) {
-  CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
-  app.name("perfpredict");
-  app.set_version_flag("--version", "perfpredict " + build_text());
+  ProgramParser app("perfpredict",
+                    "Predicts the time of a training batch on a GPU from PyTorch execution graphs.",
+                    "perfpredict " + build_text());
   app.add_option_function<std::string>(
          "--json-limit",
          [](const std::string& text) {
            if (auto done = set_json_document_limit(text); !done) {
-             throw CLI::ValidationError("--json-limit", done.error().message);
+             bad_usage("--json-limit", done.error().message);
            }
          },
          "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
          "overheads, models, plans, sweeps; default 1GiB)")
-      ->type_name("SIZE");
+      .type_name("SIZE");
   app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.break_long_lines();
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
   const std::vector<Command> commands = make_commands(app, first_word(words));
-  try {
-    app.parse(
-        std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last first
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
-      return {kBadUsage, usage_error(error, app, suggest)};
-    }
-    std::ostringstream text, nothing;  // --help, --version
-    app.exit(error, text, nothing);
-    return outcome_of(print(text.str()));
+  const ParsedWords parsed = app.parse(words);
+  if (parsed.kind == ParsedWords::Kind::kText) return outcome_of(print(parsed.text));
+  if (parsed.kind == ParsedWords::Kind::kRefused) {
+    return {kBadUsage, usage_error(parsed, app, suggest)};
   }
   forget_recordings();
   if (const Result<void> kept = keep_inputs(app); !kept) return {kBadInput, kept.error()};
   for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
+    if (!command.app.parsed()) continue;
     if (const Result<void> done = command.run(); !done) return {kBadInput, done.error()};
   }
   return {};

@@ -4,18 +4,18 @@
 #include <string_view>
 #include <vector>
 
-#include "command.hpp"
-#include "terminal/cli11.hpp"
+#include "cli/shared/command.hpp"
+#include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
 
 /// `first`: the first word, empty without any. Where it names a command, the others may be left
 /// out: to make all of them takes longer than many a prediction.
-using MakeCommands = std::vector<Command> (*)(CLI::App& app, std::string_view first);
+using MakeCommands = std::vector<Command> (*)(CommandParser app, std::string_view first);
 
 /// What the user may have meant by a word that is none of the sub-commands of `command`, as it is
 /// to be typed; empty: nobody knows.
-using Suggest = std::string (*)(const CLI::App& command, const std::string& word);
+using Suggest = std::string (*)(CommandParser command, const std::string& word);
 
 enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
 

@@ -5,17 +5,17 @@
 #include <memory>
 #include <utility>
 
-#include "build_commands.hpp"
+#include "cli/build/build_commands.hpp"
+#include "cli/train/eval_arguments.hpp"
+#include "cli/train/train_arguments.hpp"
 #include "cli_main.hpp"
-#include "eval_arguments.hpp"
-#include "train_arguments.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 // Commands that need XGBoost are a program of their own beside this one: loading the library takes
 // longer than a prediction.
-Command of_other_program(CLI::App* command) {
+Command of_other_program(CommandParser command) {
   return {
       command, [] {
         return Result<void>(fail(ErrorCode::kImpossible,
@@ -26,7 +26,7 @@ Command of_other_program(CLI::App* command) {
 
 struct NamedCommand {
   std::string_view name;
-  Command (*make)(CLI::App&);
+  Command (*make)(CommandParser);
 };
 constexpr NamedCommand kCommands[] = {
     {"predict", predict_command},     {"trace", trace_command},     {"replay", replay_command},
@@ -39,7 +39,7 @@ constexpr NamedCommand kCommands[] = {
 
 }  // namespace
 
-std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
+std::vector<Command> make_commands(CommandParser app, std::string_view first) {
   std::vector<Command> commands;
   const auto* const asked = std::ranges::find(kCommands, first, &NamedCommand::name);
   if (asked != std::end(kCommands)) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "build_commands.hpp"
+#include "cli/build/build_commands.hpp"
 #include "cli_main.hpp"
 #include "commands.hpp"
 

@@ -5,7 +5,7 @@
 namespace perfmodel::cli {
 namespace {
 
-std::vector<Command> make_commands(CLI::App& app, std::string_view) {
+std::vector<Command> make_commands(CommandParser app, std::string_view) {
   return {train_command(app), eval_command(app)};
 }
 

@@ -60,4 +60,14 @@ Result<fs::path> find_data_folder() {
       "PERFMODEL_DATA");
 }
 
+Result<std::optional<Gpu>> gpu_of_trace(const std::string& name) {
+  if (name.empty()) return std::optional<Gpu>();
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto gpu = find_known_gpu(name, *data / "gpus");
+  if (gpu) return std::optional(std::move(*gpu));
+  if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
+  return Unexpected{gpu.error()};
+}
+
 }  // namespace perfmodel

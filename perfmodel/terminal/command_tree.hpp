@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli11.hpp"
-
 namespace perfmodel::cli {
+
+class CommandParser;
 
 /// One option or positional argument, as its parser describes it.
 struct OptionText {
@@ -27,6 +27,6 @@ struct CommandText {
 
 /// What the parsers of all commands hold, each command before those below it. Hidden ones are left
 /// out. Manual page and completions are made from it, so they say what `--help` says.
-std::vector<CommandText> command_tree(const CLI::App& app);
+std::vector<CommandText> command_tree(const CommandParser& program);
 
 }  // namespace perfmodel::cli

@@ -37,18 +37,6 @@ NotedRecordings& noted_recordings() {
 
 }  // namespace
 
-Json rounded(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  const double result = std::round(value * 1e3) / 1e3;
-  return result == 0 ? 0.0 : result;  // no -0.0
-}
-
-Json six_digits(double value) {
-  if (value == 0 || !std::isfinite(value)) return rounded(value);
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 5);
-  return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value);
-}
-
 Json document(const Schema& schema, std::string_view program) {
   return {
       {"schema", schema.name},

@@ -6,17 +6,13 @@
 #include <string_view>
 
 #include "base/schema.hpp"
+#include "fields/result_field.hpp"
 #include "perfmodel/graph/detail/recording.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {
 
-using Json = nlohmann::ordered_json;
-
-/// Three decimals: nanoseconds, where the value is in microseconds. Infinite or no number: null.
-Json rounded(double value);
-/// To six digits: of figures that may be tiny.
-Json six_digits(double value);
+using Json = OrderedJson;
 
 /// What every JSON document of a command begins with: its schema and version, and the program that
 /// made it.

@@ -64,6 +64,12 @@ std::string wrapped(std::string_view text, std::string_view first, std::size_t i
   return lines + line + "\n";
 }
 
+std::string warnings_text(std::span<const std::string> warnings) {
+  std::string text = warnings.empty() ? "" : "\n  Warnings\n";
+  for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
 TextTable::TextTable(std::vector<std::string> headers) {
   for (std::string& header : headers) {
     const bool left = headers_.empty() || header.starts_with('<');

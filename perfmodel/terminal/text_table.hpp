@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,9 @@ std::string shortened(std::string_view text, std::size_t width);
 /// one with `first` instead.
 std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
                     std::size_t width = kLineWidth);
+
+/// A heading and one item each; nothing without warnings.
+std::string warnings_text(std::span<const std::string> warnings);
 
 /// Aligned columns: the first to the left, as are those whose header starts with '<' (not printed);
 /// the others, numbers, to the right.

@@ -8,7 +8,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/sync/run_sync.hpp"
-#include "sync/mixed_job.hpp"
+#include "predict/mixed_job.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "layout/framework.hpp"
-#include "layout_measured.hpp"
+#include "layout/measured_steps.hpp"
 #include "layout_pricers.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 #include "price/astra_sim.hpp"
@@ -55,10 +55,11 @@ void check_network(const std::filesystem::path& file) {
 }
 
 void check_machine(const std::filesystem::path& file) {
-  static const Gpu gpu = *fuzz::layout_predictor().gpu("a100-sxm-80gb");
-  cli::LayoutArguments arguments;
-  arguments.measured = file.string();
-  const auto measured = cli::measured_pricer(fuzz::layout_pricer(), arguments, nullptr, gpu);
+  LayoutInputs inputs;
+  inputs.machine = {.gpu = "a100-sxm-80gb", .topology = "dgx-a100"};
+  inputs.measured = file.string();
+  const auto measured = layout_pricer(fuzz::layout_predictor(), inputs.machine, inputs, nullptr,
+                                      [](const std::string&) {});
   if (!measured) return fuzz::check_error(measured.error());
   PERFMODEL_CHECK(measured->fit() && measured->fit()->steps > 0);
   PERFMODEL_CHECK(std::isfinite(measured->fit()->mape_after));

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layout_measured.hpp"
+#include "layout/layout_table.hpp"
 #include "layout_pricers.hpp"
-#include "layout_table.hpp"
 
 using namespace perfmodel;
 
@@ -25,11 +24,11 @@ LayoutJob asked_job() {
 }
 
 void check_measured(const std::filesystem::path& file, const LayoutJob* asked) {
-  static const Gpu gpu = *fuzz::layout_predictor().gpu("a100-sxm-80gb");
-  cli::LayoutArguments arguments;
-  arguments.gpu = "a100-sxm-80gb";
-  arguments.measured = file.string();
-  const auto measured = cli::measured_pricer(fuzz::layout_pricer(), arguments, asked, gpu);
+  LayoutInputs inputs;
+  inputs.machine = {.gpu = "a100-sxm-80gb", .topology = "dgx-a100"};
+  inputs.measured = file.string();
+  const auto measured = layout_pricer(fuzz::layout_predictor(), inputs.machine, inputs, asked,
+                                      [](const std::string&) {});
   if (!measured) return fuzz::check_error(measured.error());
   const auto fit = measured->fit();
   PERFMODEL_CHECK(fit && fit->steps > 0);
@@ -45,15 +44,14 @@ void check_measured(const std::filesystem::path& file, const LayoutJob* asked) {
 
 // A table comes out with the rows that went in, behind each an answer or an error.
 void check_priced(const std::filesystem::path& file) {
-  cli::LayoutArguments arguments;
-  arguments.gpu = "a100-sxm-80gb";
-  arguments.topology = "dgx-a100";
-  fuzz::WrittenText written;
-  const auto done = cli::price_layout_table(fuzz::layout_predictor(), arguments, file.string(),
-                                            written.file().string());
-  if (!done) return fuzz::check_error(done.error());
-  const std::string text = written.text();
-  PERFMODEL_CHECK(text.find("error") != text.npos && text.ends_with('\n'));
+  LayoutInputs inputs;
+  inputs.machine = {.gpu = "a100-sxm-80gb", .topology = "dgx-a100"};
+  const auto text = price_layout_rows(fuzz::layout_predictor(), inputs, file.string(),
+                                      {.warn = [](const std::string&) {},
+                                       .is_stopped = [] { return false; },
+                                       .progress = [](std::size_t, std::size_t) {}});
+  if (!text) return fuzz::check_error(text.error());
+  PERFMODEL_CHECK(text->find("error") != text->npos && text->ends_with('\n'));
 }
 
 }  // namespace

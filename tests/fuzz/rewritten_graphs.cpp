@@ -9,7 +9,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
-#include "rewrite_options.hpp"
+#include "cli/rewrite/rewrite_options.hpp"
 
 namespace perfmodel::fuzz {
 namespace {

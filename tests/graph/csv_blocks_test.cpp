@@ -106,5 +106,11 @@ TEST_F(CsvInBlocks, ARowHasAnEnd) {
   EXPECT_EQ(in_blocks(4), "error 3:1 expected a row of at most 64 MiB, found a longer one");
 }
 
+TEST(CsvCell, StandsInQuotesOnlyIfItMust) {
+  EXPECT_EQ(csv_cell("dp 8 tp 4"), "dp 8 tp 4");
+  EXPECT_EQ(csv_cell("a,b"), "\"a,b\"");
+  EXPECT_EQ(csv_cell("the \"best\"\none"), "\"the \"\"best\"\"\none\"");
+}
+
 }  // namespace csv_blocks_test
 }  // namespace perfmodel

@@ -1,5 +1,5 @@
 // Ranks that differ: GPUs, pace, links, stragglers.
-#include "sync/mixed_job.hpp"
+#include "predict/mixed_job.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

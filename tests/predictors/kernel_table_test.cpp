@@ -94,6 +94,22 @@ TEST_F(KernelTables, ReadsNeuSightGemms) {
   EXPECT_DOUBLE_EQ(linear.work.bytes().value, 4.0 * (8 * 13 + 13 * 58 + 58 + 8 * 58));
 }
 
+TEST_F(KernelTables, AFolderIsItsTablesWithoutPeaks) {
+  const std::string text = "op,dtype,m,n,k,device,time_us\ngemm,fp32,64,64,64,v100-sxm2-32gb,9\n";
+  write(text);
+  std::ofstream(folder_ / "peaks.csv") << "no table of kernels\n";
+  std::ofstream(folder_ / "more.csv") << text << "gemm,fp32,64,64,128,v100-sxm2-32gb,12\n";
+  const KernelTableOptions options{.gpu_folder = kGpus, .needs_time = true};
+  const auto tables = read_kernel_tables({folder_.string()}, options);
+  ASSERT_TRUE(tables) << to_string(tables.error());
+  ASSERT_EQ(tables->size(), 2u);
+  EXPECT_EQ((*tables)[0].rows.size(), 2u) << "more.csv comes before table.csv";
+  std::ofstream(folder_ / "more.csv.gz") << text;
+  const auto twice = read_kernel_tables({folder_.string()}, options);
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().message, "expected each table once, found .csv and .csv.gz");
+}
+
 TEST_F(KernelTables, ColumnMajorProductsChangeSides) {
   // C(35 x 8457) = A^T(35 x 1760) B(1760 x 8457), column-major: our rows are its columns.
   const auto shape =

@@ -29,6 +29,12 @@ struct ErrorSummary {
 Result<ErrorSummary> summarize_errors(std::span<const double> measured,
                                       std::span<const double> predicted);
 
+/// The same; zeros where there is none.
+inline ErrorSummary summary_of(std::span<const double> measured,
+                               std::span<const double> predicted) {
+  return summarize_errors(measured, predicted).value_or(ErrorSummary{});
+}
+
 /// The same for the rows of each key; without rows an empty map.
 Result<std::map<std::int64_t, ErrorSummary>> summarize_errors_by(std::span<const std::int64_t> keys,
                                                                  std::span<const double> measured,

@@ -6,6 +6,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/enum_name.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -176,17 +178,9 @@ std::size_t align(const Sequence& graph, const Sequence& trace, std::size_t trac
 }  // namespace
 
 std::string_view to_string(GraphLink::Method method) {
-  switch (method) {
-    case GraphLink::Method::kRecordFunctionId:
-      return "record function id";
-    case GraphLink::Method::kExternalId:
-      return "external id";
-    case GraphLink::Method::kThreadOrder:
-      return "thread order";
-    case GraphLink::Method::kAlignment:
-      return "alignment";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"record function id", "external id", "thread order",
+                                                "alignment"};
+  return enum_name(kNames, method);
 }
 
 Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {

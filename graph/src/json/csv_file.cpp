@@ -416,4 +416,14 @@ Error CsvFile::missing_column(std::string_view name, std::string_view why) const
                .column = 1};
 }
 
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+  return csv_quoted(text);
+}
+std::string csv_quoted(std::string_view text) {
+  std::string cell = "\"";
+  for (const char c : text) cell += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return cell + "\"";
+}
+
 }  // namespace perfmodel

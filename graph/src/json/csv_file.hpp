@@ -1,6 +1,5 @@
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/decimal_number.hpp"
 #include "perfmodel/result.hpp"
 
 /// Strict reading of tables: `.csv` or `.csv.gz` as RFC 4180 has them, with a header. Blank lines
@@ -111,22 +111,21 @@ class CsvBlocks {
   std::unique_ptr<State> state_;
 };
 
+/// A cell as RFC 4180 has it: in quotes if it holds a comma, a quote or a line break.
+std::string csv_cell(std::string_view text);
+std::string csv_quoted(std::string_view text);  ///< always in quotes
+
 /// The whole text as a number, else nothing. "nan" and "inf" are numbers here.
 inline std::optional<double> parse_double(std::string_view text) {
   double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, value);
-  if (text.empty() || problem != std::errc() || stop != end) return std::nullopt;
-  return value;
+  return read_decimal(text, value) ? std::optional(value) : std::nullopt;
 }
 
 /// A whole number from 1 to 2^53, else nothing.
 inline std::optional<std::int64_t> parse_count(std::string_view text) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 53;
   std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, value);
-  if (!text.empty() && problem == std::errc() && stop == end) {
+  if (read_decimal(text, value)) {
     if (value < 1 || value > kLargest) return std::nullopt;
     return value;
   }

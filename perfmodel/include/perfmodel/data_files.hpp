@@ -1,7 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
+#include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -13,5 +16,9 @@ namespace perfmodel {
 /// or of the running program; else, in a project that builds this one as a part of itself, that of
 /// the sources.
 Result<std::filesystem::path> find_data_folder();
+
+/// The GPU that a trace names, if it is a known one: rooflines need its peaks. Errors: no data
+/// folder, a GPU file that cannot be read.
+Result<std::optional<Gpu>> gpu_of_trace(const std::string& name);
 
 }  // namespace perfmodel

@@ -9,6 +9,7 @@
 #include "analyze/rules.hpp"
 #include "analyze/trace_step.hpp"
 #include "analyze/unbalanced_tables.hpp"
+#include "base/enum_name.hpp"
 #include "perfmodel/detail/findings.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/predict.hpp"
@@ -126,15 +127,8 @@ Result<void> add_unbalanced_tables(std::span<const Trace> ranks, const Gpu* gpu,
 }  // namespace
 
 std::string_view to_string(Confidence confidence) {
-  switch (confidence) {
-    case Confidence::kLow:
-      return "low";
-    case Confidence::kMedium:
-      return "medium";
-    case Confidence::kHigh:
-      return "high";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"low", "medium", "high"};
+  return enum_name(kNames, confidence);
 }
 
 std::span<const AnalyzeRule> analyze_rules() {

@@ -1,5 +1,5 @@
 // The C interface: layouts of parallel training.
-#include "layout/layout_request.hpp"
+#include "layout/layout_inputs.hpp"
 #include "perfmodel/layout.hpp"
 #include "support.hpp"
 

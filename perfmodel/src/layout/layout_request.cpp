@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <tuple>
@@ -16,9 +15,55 @@
 namespace perfmodel {
 namespace {
 
+template <class Value>
+struct LayoutName {
+  std::string_view name;
+  Value value;
+};
+
+constexpr LayoutName<Sharding> kShardingNames[] = {
+    {"0", Sharding::kNone},   {"none", Sharding::kNone}, {"1", Sharding::kZero1},
+    {"2", Sharding::kZero2},  {"3", Sharding::kZero3},   {"fsdp", Sharding::kFsdp},
+    {"hsdp", Sharding::kHsdp}};
+constexpr LayoutName<LayoutRecompute> kRecomputeNames[] = {
+    {"none", LayoutRecompute::kNone},
+    {"selective", LayoutRecompute::kSelective},
+    {"full", LayoutRecompute::kFull}};
+constexpr LayoutName<PipelineOrder> kOrderNames[] = {{"1f1b", PipelineOrder::k1F1B},
+                                                     {"gpipe", PipelineOrder::kGpipe},
+                                                     {"zb-h1", PipelineOrder::kZbH1},
+                                                     {"zb-v", PipelineOrder::kZbV},
+                                                     {"dualpipe", PipelineOrder::kDualPipe}};
+constexpr LayoutName<LayoutJob::Precision> kPrecisionNames[] = {
+    {"bf16", LayoutJob::Precision::kBf16},
+    {"fp16", LayoutJob::Precision::kFp16},
+    {"fp8", LayoutJob::Precision::kFp8},
+    {"fp4", LayoutJob::Precision::kFp4},
+    {"fp32", LayoutJob::Precision::kFp32}};
+constexpr LayoutName<LayoutJob::Attention> kAttentionNames[] = {
+    {"flash", LayoutJob::Attention::kFlash}, {"eager", LayoutJob::Attention::kEager}};
+constexpr LayoutName<LayoutJob::Optimizer> kOptimizerNames[] = {
+    {"adamw", LayoutJob::Optimizer::kAdamW},
+    {"adamw-8bit", LayoutJob::Optimizer::kAdamW8bit},
+    {"sgd", LayoutJob::Optimizer::kSgd}};
+constexpr LayoutName<ContextExchange> kExchangeNames[] = {
+    {"ring", ContextExchange::kRing},
+    {"all-gather", ContextExchange::kAllGather},
+    {"all-to-all", ContextExchange::kAllToAll}};
+
+// The last of its names.
+template <class Value, std::size_t kCount>
+std::string_view layout_name(Value value, const LayoutName<Value> (&known)[kCount]) {
+  std::string_view name = "unknown";
+  for (const LayoutName<Value>& one : known) {
+    if (one.value == value) name = one.name;
+  }
+  return name;
+}
+
 template <class Value, std::size_t kCount>
 Result<Value> layout_choice(std::string_view what, std::string_view text,
-                            const std::array<std::pair<std::string_view, Value>, kCount>& known) {
+                            const LayoutName<Value> (&known)[kCount]) {
   std::vector<std::string_view> names;
   for (const auto& [name, value] : known) {
     if (name == text) return value;
@@ -99,8 +144,7 @@ Result<void> name_job(const LayoutRequest& request, LayoutJob& job) {
   if (auto good = take(request.optimizer, parse_layout_optimizer, job.optimizer); !good) {
     return good;
   }
-  static constexpr std::array<std::pair<std::string_view, bool>, 2> kGradients = {
-      {{"fp32", true}, {"bf16", false}}};
+  static constexpr LayoutName<bool> kGradients[] = {{"fp32", true}, {"bf16", false}};
   const auto gradients = [](std::string_view text) {
     return layout_choice("grad_dtype", text, kGradients);
   };
@@ -110,51 +154,43 @@ Result<void> name_job(const LayoutRequest& request, LayoutJob& job) {
 }  // namespace
 
 Result<Sharding> parse_sharding(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, Sharding>, 7> kKnown = {
-      {{"0", Sharding::kNone},
-       {"none", Sharding::kNone},
-       {"1", Sharding::kZero1},
-       {"2", Sharding::kZero2},
-       {"3", Sharding::kZero3},
-       {"fsdp", Sharding::kFsdp},
-       {"hsdp", Sharding::kHsdp}}};
-  return layout_choice("zero", text, kKnown);
+  return layout_choice("zero", text, kShardingNames);
 }
-
 Result<LayoutRecompute> parse_recompute(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutRecompute>, 3> kKnown = {
-      {{"none", LayoutRecompute::kNone},
-       {"selective", LayoutRecompute::kSelective},
-       {"full", LayoutRecompute::kFull}}};
-  return layout_choice("recompute", text, kKnown);
+  return layout_choice("recompute", text, kRecomputeNames);
 }
-
 Result<PipelineOrder> parse_pipeline_order(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, PipelineOrder>, 5> kKnown = {
-      {{"1f1b", PipelineOrder::k1F1B},
-       {"gpipe", PipelineOrder::kGpipe},
-       {"zb-h1", PipelineOrder::kZbH1},
-       {"zb-v", PipelineOrder::kZbV},
-       {"dualpipe", PipelineOrder::kDualPipe}}};
-  return layout_choice("schedule", text, kKnown);
+  return layout_choice("schedule", text, kOrderNames);
 }
-
 Result<LayoutJob::Precision> parse_layout_precision(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutJob::Precision>, 5> kKnown = {
-      {{"bf16", LayoutJob::Precision::kBf16},
-       {"fp16", LayoutJob::Precision::kFp16},
-       {"fp8", LayoutJob::Precision::kFp8},
-       {"fp4", LayoutJob::Precision::kFp4},
-       {"fp32", LayoutJob::Precision::kFp32}}};
-  return layout_choice("precision", text, kKnown);
+  return layout_choice("precision", text, kPrecisionNames);
+}
+Result<LayoutJob::Attention> parse_layout_attention(std::string_view text) {
+  return layout_choice("attention", text, kAttentionNames);
+}
+Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text) {
+  return layout_choice("optimizer", text, kOptimizerNames);
+}
+Result<ContextExchange> parse_context_exchange(std::string_view text) {
+  return layout_choice("context", text, kExchangeNames);
 }
 
-Result<ContextExchange> parse_context_exchange(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, ContextExchange>, 3> kKnown = {
-      {{"ring", ContextExchange::kRing},
-       {"all-gather", ContextExchange::kAllGather},
-       {"all-to-all", ContextExchange::kAllToAll}}};
-  return layout_choice("context", text, kKnown);
+std::string_view to_string(Sharding sharding) { return layout_name(sharding, kShardingNames); }
+std::string_view to_string(LayoutRecompute recompute) {
+  return layout_name(recompute, kRecomputeNames);
+}
+std::string_view to_string(PipelineOrder order) { return layout_name(order, kOrderNames); }
+std::string_view to_string(LayoutJob::Precision precision) {
+  return layout_name(precision, kPrecisionNames);
+}
+std::string_view to_string(LayoutJob::Attention attention) {
+  return layout_name(attention, kAttentionNames);
+}
+std::string_view to_string(LayoutJob::Optimizer optimizer) {
+  return layout_name(optimizer, kOptimizerNames);
+}
+std::string_view to_string(ContextExchange exchange) {
+  return layout_name(exchange, kExchangeNames);
 }
 
 Result<void> change_experts(const LayoutRequest& request, DecoderModel& model) {
@@ -183,26 +219,11 @@ Result<void> change_training(const LayoutRequest& request, LayoutJob& job) {
   job.lora_rank = request.lora.value_or(0);
   job.frozen_bits = request.frozen_bits.value_or(16);
   if (request.lora_on.empty()) return {};
-  static constexpr std::array<std::pair<std::string_view, bool>, 2> kKnown = {
-      {{"attention", false}, {"all", true}}};
+  static constexpr LayoutName<bool> kKnown[] = {{"attention", false}, {"all", true}};
   const auto on_all = layout_choice("lora_on", request.lora_on, kKnown);
   if (!on_all) return Unexpected{on_all.error()};
   job.lora_on_all = *on_all;
   return {};
-}
-
-Result<LayoutJob::Attention> parse_layout_attention(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutJob::Attention>, 2> kKnown = {
-      {{"flash", LayoutJob::Attention::kFlash}, {"eager", LayoutJob::Attention::kEager}}};
-  return layout_choice("attention", text, kKnown);
-}
-
-Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutJob::Optimizer>, 3> kKnown = {
-      {{"adamw", LayoutJob::Optimizer::kAdamW},
-       {"adamw-8bit", LayoutJob::Optimizer::kAdamW8bit},
-       {"sgd", LayoutJob::Optimizer::kSgd}}};
-  return layout_choice("optimizer", text, kKnown);
 }
 
 Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
@@ -304,28 +325,6 @@ std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
   constexpr std::int64_t kMostMeasured = 512;
   const bool is_measured = architecture == "hopper" && layout.gpus() <= kMostMeasured;
   return is_measured ? "nanotron" : "megatron";
-}
-
-Result<LayoutSpace> layout_space(const LayoutParts& parts) {
-  const auto named =
-      layout_of({.zero = parts.zero, .recompute = parts.recompute, .schedule = parts.schedule});
-  if (!named) return Unexpected{named.error()};
-  LayoutSpace space{.sequence_parallel = parts.sequence_parallel};
-  if (!parts.schedule.empty()) space.order = {named->order};
-  const std::pair<const std::optional<std::int64_t>*, std::vector<std::int64_t>*> counts[] = {
-      {&parts.dp, &space.dp},
-      {&parts.tp, &space.tp},
-      {&parts.pp, &space.pp},
-      {&parts.vp, &space.vp},
-      {&parts.cp, &space.cp},
-      {&parts.ep, &space.ep},
-      {&parts.micro_batch, &space.micro_batch}};
-  for (const auto& [given, to] : counts) {
-    if (*given) to->push_back(**given);
-  }
-  if (!parts.zero.empty()) space.zero.push_back(named->zero);
-  if (!parts.recompute.empty()) space.recompute.push_back(named->recompute);
-  return space;
 }
 
 std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {

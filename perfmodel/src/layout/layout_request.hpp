@@ -21,6 +21,8 @@ Result<ContextExchange> parse_context_exchange(std::string_view text);
 Result<LayoutJob::Precision> parse_layout_precision(std::string_view text);
 Result<LayoutJob::Attention> parse_layout_attention(std::string_view text);
 Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text);
+std::string_view to_string(LayoutJob::Attention attention);
+std::string_view to_string(LayoutJob::Optimizer optimizer);
 
 /// A model and what one step of it computes. Empty or none: the model's, else the default.
 struct LayoutRequest {
@@ -76,9 +78,6 @@ Result<ParallelLayout> layout_of(const LayoutParts& parts);
 /// measured: nanotron; else megatron, which was fitted to none.
 std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
                                   const ParallelLayout& layout);
-
-/// A search that keeps to the parts that are named. Errors: unknown names.
-Result<LayoutSpace> layout_space(const LayoutParts& parts);
 
 /// "no layout of 8 GPUs fits: the least memory found is ...": of a search that found none.
 std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus);

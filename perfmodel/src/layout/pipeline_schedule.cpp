@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/enum_name.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
@@ -76,15 +77,8 @@ std::vector<PipelineOp> make_order(PipelineSchedule schedule, std::int64_t p, st
 }  // namespace
 
 std::string_view to_string(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::kGpipe:
-      return "gpipe";
-    case PipelineSchedule::k1F1B:
-      return "1f1b";
-    case PipelineSchedule::kInterleaved:
-      return "interleaved";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved"};
+  return enum_name(kNames, schedule);
 }
 
 Result<std::vector<PipelineOp>> pipeline_order(PipelineSchedule schedule, std::int64_t stages,

@@ -1,15 +1,11 @@
 #pragma once
 
-#include <functional>
-#include <nlohmann/json.hpp>
-
+#include "fields/result_field.hpp"
 #include "perfmodel/detail/advice.hpp"
 
 namespace perfmodel {
 
-/// The members of a document of `optimize`; `number` writes a figure with as many digits as the
-/// document has.
-nlohmann::ordered_json advice_json(const Advice& advice,
-                                   const std::function<nlohmann::ordered_json(double)>& number);
+/// The members of a document of `optimize`, with all digits.
+OrderedJson advice_json(const Advice& advice);
 
 }  // namespace perfmodel

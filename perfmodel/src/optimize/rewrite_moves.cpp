@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
@@ -578,15 +579,8 @@ const std::vector<std::string>& advice_families() {
 }
 
 std::string_view to_string(AdviceObjective objective) {
-  switch (objective) {
-    case AdviceObjective::kStep:
-      return "step";
-    case AdviceObjective::kSamplesPerS:
-      return "samples-per-s";
-    case AdviceObjective::kSamplesPerGpuHour:
-      return "samples-per-gpu-hour";
-  }
-  return "step";
+  static constexpr std::string_view kNames[] = {"step", "samples-per-s", "samples-per-gpu-hour"};
+  return enum_name(kNames, objective);
 }
 
 Result<AdviceObjective> advice_objective(std::string_view name) {
@@ -601,19 +595,9 @@ Result<AdviceObjective> advice_objective(std::string_view name) {
 }
 
 std::string_view to_string(LostMove::Why why) {
-  switch (why) {
-    case LostMove::Why::kRefused:
-      return "refused";
-    case LostMove::Why::kLacksUnits:
-      return "lacks units";
-    case LostMove::Why::kSlower:
-      return "slower";
-    case LostMove::Why::kTooLarge:
-      return "too large";
-    case LostMove::Why::kCannotGain:
-      return "cannot gain";
-  }
-  return "refused";
+  static constexpr std::string_view kNames[] = {"refused", "lacks units", "slower", "too large",
+                                                "cannot gain"};
+  return enum_name(kNames, why);
 }
 
 }  // namespace perfmodel

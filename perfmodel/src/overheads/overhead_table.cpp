@@ -5,20 +5,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/enum_name.hpp"
 #include "files/lower_case.hpp"
 
 namespace perfmodel {
 
 std::string_view to_string(OverheadMethod method) {
-  switch (method) {
-    case OverheadMethod::kRaw:
-      return "raw";
-    case OverheadMethod::kContext:
-      return "context";
-    case OverheadMethod::kLin:
-      return "lin";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"raw", "context", "lin"};
+  return enum_name(kNames, method);
 }
 
 Result<OverheadMethod> parse_overhead_method(std::string_view name) {
@@ -30,51 +24,21 @@ Result<OverheadMethod> parse_overhead_method(std::string_view name) {
 }
 
 std::string_view to_string(KeyLevel level) {
-  switch (level) {
-    case KeyLevel::kContext:
-      return "context";
-    case KeyLevel::kName:
-      return "name";
-    case KeyLevel::kKind:
-      return "kind";
-    case KeyLevel::kAll:
-      return "all";
-    case KeyLevel::kMissing:
-      return "missing";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"context", "name", "kind", "all", "missing"};
+  return enum_name(kNames, level);
 }
 
 std::string_view to_string(Collector collector) {
-  switch (collector) {
-    case Collector::kUnknown:
-      return "not known";
-    case Collector::kNone:
-      return "none";
-    case Collector::kProfiler:
-      return "profiler";
-    case Collector::kProfilerWithStacks:
-      return "profiler with stacks";
-    case Collector::kProfilerAndObserver:
-      return "profiler and execution trace observer";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"not known", "none", "profiler",
+                                                "profiler with stacks",
+                                                "profiler and execution trace observer"};
+  return enum_name(kNames, collector);
 }
 
 std::string_view to_string(GapClass gap) {
-  switch (gap) {
-    case GapClass::kSibling:
-      return "same parent";
-    case GapClass::kLabel:
-      return "label crossed";
-    case GapClass::kThread:
-      return "thread changed";
-    case GapClass::kIteration:
-      return "iteration border";
-    case GapClass::kList:
-      return "list of tensors";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"same parent", "label crossed", "thread changed",
+                                                "iteration border", "list of tensors"};
+  return enum_name(kNames, gap);
 }
 
 double OverheadStats::at_length(double tensors_asked, double base_us, double fixed_share) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ struct OverheadScaling {
 };
 OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& reference);
 
+/// The same with the table of a file as the reference; a warning of `table` says by how much.
+/// Errors: no shared ops.
+Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& file);
+
 /// One table for one host, learned from programs that ran on different ones.
 ///
 /// Every program is first brought to the host of `reference` (the name of one of them; empty: the
@@ -58,5 +63,12 @@ OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& r
 /// is none of them.
 Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
                                      const std::string& reference = {});
+
+/// The same of files with a table each, named like them. `without_collector`: a factor for each
+/// term, as "T4=1.5", that takes out what recording added to it; empty: none. Errors: too few
+/// factors.
+Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
+                                          const std::string& reference,
+                                          const std::vector<std::string>& without_collector);
 
 }  // namespace perfmodel

@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
+
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/predict.hpp"
+#include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
 namespace {
@@ -72,6 +78,62 @@ Result<StepScales> match_step(double measured_us,
                 fmt::format("expected a measured step above 0 us, found {}", measured_us));
   }
   return Search(measured_us, predict).run();
+}
+
+Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgram& program,
+                                  const WhatIfTarget& target) {
+  Gpu gpu = target.gpu;
+  if (!measured.gpu.empty()) {
+    const auto data = find_data_folder();
+    if (!data) return Unexpected{data.error()};
+    auto found = find_gpu(measured.gpu, *data / "gpus");
+    if (!found) return Unexpected{found.error()};
+    gpu = std::move(*found);
+  }
+  std::optional<ExecutionGraph> resized;
+  if (measured.batch > 0) {
+    auto made = set_batch_size(program.graph, {.batch = measured.batch});
+    if (!made) return Unexpected{made.error()};
+    resized = std::move(*made);
+  }
+  const ExecutionGraph& graph = resized ? *resized : program.graph;
+  PredictOptions options = target.options;
+  options.keep_ops = options.keep_calls = options.step_range = options.host_sensitivity = false;
+  options.what_if_steps = 0;
+  std::optional<MovedKernelTimes> times;
+  if (program.trace && gpu.name != target.gpu.name) {
+    auto moved = kernel_times_on(program.graph, *program.trace, gpu);
+    if (!moved) return Unexpected{moved.error()};
+    times = std::move(*moved);
+    options.kernel_times = &times->times;
+    options.use = times->use;
+  }
+  return match_step(*measured.us, [&](const StepScales& scales) {
+    options.host_scale = scales.host;
+    options.device_scale = scales.device;
+    return predict(graph, gpu, *target.overheads, options);
+  });
+}
+
+std::string measured_sentence(const TimedStep& measured, const StepScales& scales) {
+  std::string text = fmt::format("the measured step of {:.3f} ms", *measured.us / 1e3);
+  if (!measured.gpu.empty()) text += " on " + measured.gpu;
+  if (scales.device == 1) {
+    return fmt::format(
+        "{} says that the host's work takes {:.3f} times what was assumed: so it is "
+        "taken to be everywhere",
+        text, scales.host);
+  }
+  if (scales.host == 1) {
+    return fmt::format(
+        "{} is bound by the GPU and says nothing of the host: kernels are taken to "
+        "last {:.3f} times as long as predicted",
+        text, scales.device);
+  }
+  return fmt::format(
+      "{} is explained by neither host nor kernels alone: both are taken to last "
+      "{:.3f} times as long",
+      text, scales.host);
 }
 
 }  // namespace perfmodel

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -9,6 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/decimal_number.hpp"
 #include "base/secrets.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/prediction.hpp"
@@ -27,8 +27,7 @@ std::optional<std::int32_t> rank_in_name(std::string_view file) {
   const std::size_t dot = file.find_last_of('.');
   if (dot == file.npos) return {};
   std::int32_t rank = -1;
-  const auto [end, error] = std::from_chars(file.data() + dot + 1, file.data() + file.size(), rank);
-  if (error != std::errc() || end != file.data() + file.size() || rank < 0) return {};
+  if (!read_decimal(file.substr(dot + 1), rank) || rank < 0) return {};
   return rank;
 }
 

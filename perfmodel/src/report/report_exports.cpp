@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "explain/timeline_events.hpp"
+#include "json/csv_file.hpp"
 
 namespace perfmodel::report_page {
 namespace {
@@ -97,13 +98,6 @@ Json profile_of(const std::string& name, const Lane& lane, Names& frames) {
   close_until(std::numeric_limits<double>::infinity());
   return {{"type", "evented"},   {"name", name},    {"unit", "microseconds"},
           {"startValue", begin}, {"endValue", now}, {"events", std::move(events)}};
-}
-
-std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
-  std::string made = "\"";
-  for (const char c : text) made += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return made + "\"";
 }
 
 }  // namespace

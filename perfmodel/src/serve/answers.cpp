@@ -3,40 +3,25 @@
 #include <fmt/format.h>
 
 #include "base/secrets.hpp"
-#include "layout/layout_json.hpp"
+#include "layout/layout_results.hpp"
+#include "memory/memory_results.hpp"
+#include "predict/prediction_results.hpp"
 
 namespace perfmodel::serve {
 namespace {
 
-Json host_terms_json(const Prediction& made) {
-  Json json = Json::object();
-  for (const HostTerm& host : kHostTerms) {
-    json[host.key] = made.terms_us[static_cast<std::size_t>(host.term)];
-  }
-  return json;
-}
-
-Json kernel_json(const PredictedKernel& kernel) {
-  return {{"name", kernel.name},
-          {"family", to_string(kernel.family)},
-          {"stream", kernel.stream},
-          {"start_us", kernel.start_us},
-          {"time_us", kernel.price.time.count()},
-          {"in_range", kernel.price.in_range}};
-}
-
 Json ops_json(const Prediction& made) {
+  static const auto kFields = named_fields(
+      kPredictedKernelFields, {"name", "family", "stream", "start_us", "time_us", "in_range"});
   Json list = Json::array();
   for (const PredictedOp& op : made.ops) {
-    Json kernels = Json::array();
-    for (const PredictedKernel& kernel : op.kernels) kernels.push_back(kernel_json(kernel));
     list.push_back({{"id", op.id},
                     {"name", op.name},
                     {"thread", op.thread},
                     {"start_us", op.start_us},
                     {"host_us", op.host_us},
                     {"wait_us", op.wait_us},
-                    {"kernels", std::move(kernels)}});
+                    {"kernels", json_list(op.kernels, kFields, true)}});
   }
   return list;
 }
@@ -49,53 +34,20 @@ Json parts_json(const std::vector<Explanation::Part>& parts) {
   return list;
 }
 
-Json memory_json(const PredictedMemory& memory) {
-  if (!(memory.needed_bytes() > 0)) return nullptr;  // of a trace: not known
-  Json purposes = Json::object();
-  for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
-    purposes[std::string(purpose)] = bytes;
-  }
-  return {{"static_bytes", memory.static_bytes()},
-          {"activation_bytes", memory.activation_bytes},
-          {"peak_allocated_bytes", memory.peak_allocated_bytes},
-          {"peak_reserved_bytes", memory.peak_reserved_bytes},
-          {"needed_bytes", memory.needed_bytes()},
-          {"device_bytes", memory.device_bytes},
-          {"static_fits", memory.static_fits()},
-          {"fits", memory.fits()},
-          {"by_purpose", std::move(purposes)}};
-}
-
-// With all its digits.
-Json whole_number(double value) { return value; }
-
-Json optional_json(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 }  // namespace
 
 Json prediction_json(const Prediction& made) {
-  Json json = {{"e2e_us", made.e2e_us},
-               {"e2e_low_us", made.e2e_low_us},
-               {"e2e_high_us", made.e2e_high_us},
-               {"energy_j", optional_json(made.energy_j)},
-               {"gpu_active_us", made.gpu_active_us},
-               {"gpu_idle_us", made.gpu_idle_us},
-               {"cpu_us", made.cpu_us},
-               {"wait_us", made.wait_us},
-               {"kernel_sum_us", made.kernel_sum_us},
-               {"compute_kernel_us", made.compute_kernel_us},
-               {"comm_kernel_us", made.comm_kernel_us},
-               {"exposed_comm_us", made.communication.exposed_us},
-               {"overheads_us", host_terms_json(made)},
-               {"gpus", made.ranks},
-               {"batch_per_gpu", made.batch ? Json(*made.batch) : Json(nullptr)},
-               {"samples_per_s", optional_json(made.samples_per_s())},
-               {"samples_per_s_per_gpu", optional_json(made.samples_per_s_per_gpu())},
-               {"memory", memory_json(made.memory)},
+  static const auto kFigures =
+      named_fields(kStepFields, {"e2e_us", "e2e_low_us", "e2e_high_us", "energy_j", "gpu_active_us",
+                                 "gpu_idle_us", "cpu_us", "wait_us", "kernel_sum_us",
+                                 "compute_kernel_us", "comm_kernel_us"});
+  Json json = json_object(made, kFigures, true);
+  json["exposed_comm_us"] = made.communication.exposed_us;
+  json.update(json_object(made, named_fields(kStepFields, {"overheads_us"}), true));
+  json.update(json_object(made, kJobFields, true));
+  json.update({{"memory", predicted_memory_json(made.memory, true)},
                {"modelled_time_fraction", made.coverage.modelled_time_fraction},
-               {"warnings", made.warnings}};
+               {"warnings", made.warnings}});
   if (!made.ops.empty()) json["ops"] = ops_json(made);
   return json;
 }
@@ -111,16 +63,14 @@ Json explanation_json(const Explanation& explanation) {
 }
 
 Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& notes) {
-  Json json = layout_json(layout, whole_number);
+  Json json = json_object(layout, kRankedLayoutFields, true);
   json["warnings"] = notes;
   for (const std::string& warning : layout.prediction.warnings) json["warnings"].push_back(warning);
   return json;
 }
 
 Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes) {
-  Json layouts = Json::array();
-  for (const RankedLayout& one : ranking.best) layouts.push_back(layout_json(one, whole_number));
-  Json json = {{"layouts", std::move(layouts)},
+  Json json = {{"layouts", json_list(ranking.best, kRankedLayoutFields, true)},
                {"considered", ranking.considered},
                {"priced", ranking.priced},
                {"fitting", ranking.fitting},

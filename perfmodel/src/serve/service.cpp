@@ -19,7 +19,7 @@
 #include "graph_store.hpp"
 #include "json/recording_json.hpp"
 #include "latencies.hpp"
-#include "layout/layout_request.hpp"
+#include "layout/layout_inputs.hpp"
 #include "optimize/advice_json.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -341,7 +341,7 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
                                           .device_scale = request.device_scale,
                                           .cancel = std::move(cancel)});
   if (!advice) return Unexpected{advice.error()};
-  return advice_json(*advice, [](double value) { return Json(value); });
+  return advice_json(*advice);
 }
 
 // The text of the result. `bad_request`: the error is how the command was asked for.

@@ -12,29 +12,21 @@ namespace perfmodel::sharding {
 namespace {
 
 using Interaction = DensePart::Interaction;
-using Pipeline = TorchrecSettings::Pipeline;
-
-template <class Value>
-using NamedValue = std::pair<std::string_view, Value>;
 
 constexpr NamedValue<Interaction> kInteractions[] = {
     {"dot", Interaction::kDot},
     {"concat", Interaction::kConcatenation},
     {"average_pool", Interaction::kAveragePool},
     {"low_rank_cross", Interaction::kLowRankCross}};
-constexpr NamedValue<Pipeline> kPipelines[] = {{"none", Pipeline::kNone},
-                                               {"sparse_dist", Pipeline::kSparseDist},
-                                               {"prefetch", Pipeline::kPrefetchSparseDist}};
-constexpr NamedValue<Launch> kLaunches[] = {{"graphs", Launch::kGraphs}, {"eager", Launch::kEager}};
 constexpr std::string_view kGemmTypes[] = {"float32", "tf32", "float16", "bfloat16"};
 
 template <class Value, std::size_t kCount>
 std::optional<Value> choice(ObjectReader& reader, const char* key,
                             const NamedValue<Value> (&known)[kCount]) {
   const std::string name = reader.string(key);
+  if (const auto value = value_in(known, name)) return value;
   std::string wanted;
   for (const auto& [text, value] : known) {
-    if (text == name) return value;
     wanted += fmt::format("{}\"{}\"", wanted.empty() ? "one of " : ", ", text);
   }
   reader.reject(key, wanted);
@@ -164,7 +156,7 @@ void read_machine(ObjectReader& root, ShardingStudy& study) {
   if (study.world && study.local_world && *study.world % *study.local_world != 0) {
     root.reject("local_world", fmt::format("a divisor of world, {}", *study.world));
   }
-  if (root.has("launch")) study.launch = choice(root, "launch", kLaunches);
+  if (root.has("launch")) study.launch = choice(root, "launch", kLaunchNames);
   if (root.has("network")) {
     auto network = ExchangeSoftware::parse(root.string("network"));
     if (network) {
@@ -173,7 +165,7 @@ void read_machine(ObjectReader& root, ShardingStudy& study) {
       root.reject("network", network.error().message.substr(std::string("expected ").size()));
     }
   }
-  if (root.has("pipeline")) study.pipeline = choice(root, "pipeline", kPipelines);
+  if (root.has("pipeline")) study.pipeline = choice(root, "pipeline", kPipelineNames);
   if (root.has("free_share")) {
     study.free_share = root.number_below("free_share", 1, "a share of at least 0, below 1");
   }
@@ -233,11 +225,11 @@ Result<ShardingStudy> read_sharding_study(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   if (name.ends_with(".json")) return read_json_file(file, "sharding study", parse_study);
   if (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-    auto tables = read_table_csv(file);
-    if (!tables) return Unexpected{tables.error()};
-    ShardingStudy study;
-    study.tables = std::move(*tables);
-    return study;
+    return read_table_csv(file).map([](std::vector<ShardedTable> tables) {
+      ShardingStudy study;
+      study.tables = std::move(tables);
+      return study;
+    });
   }
   return Unexpected{Error{
       .code = ErrorCode::kFormat,

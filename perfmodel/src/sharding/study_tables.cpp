@@ -381,9 +381,7 @@ class TableCsv {
 }  // namespace
 
 Result<std::vector<ShardedTable>> read_table_csv(const std::filesystem::path& file) {
-  auto csv = CsvFile::open(file);
-  if (!csv) return Unexpected{csv.error()};
-  return TableCsv(*csv).read();
+  return CsvFile::open(file).and_then([](CsvFile csv) { return TableCsv(csv).read(); });
 }
 
 }  // namespace perfmodel::sharding

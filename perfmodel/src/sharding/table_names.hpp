@@ -3,10 +3,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "files/json_file.hpp"
-#include "perfmodel/sharding/detail/embedding_shards.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
 
 /// Names in files of tables and plans.
 namespace perfmodel::sharding {
@@ -19,6 +20,25 @@ std::vector<std::string_view> names_of() {
     names.push_back(to_string(static_cast<Enum>(i)));
   }
   return names;
+}
+
+template <class Value>
+using NamedValue = std::pair<std::string_view, Value>;
+
+inline constexpr NamedValue<TorchrecSettings::Pipeline> kPipelineNames[] = {
+    {"none", TorchrecSettings::Pipeline::kNone},
+    {"sparse_dist", TorchrecSettings::Pipeline::kSparseDist},
+    {"prefetch", TorchrecSettings::Pipeline::kPrefetchSparseDist}};
+inline constexpr NamedValue<Launch> kLaunchNames[] = {{"graphs", Launch::kGraphs},
+                                                      {"eager", Launch::kEager}};
+
+/// None: no value has this name.
+template <class Value, std::size_t kCount>
+std::optional<Value> value_in(const NamedValue<Value> (&known)[kCount], std::string_view name) {
+  for (const auto& [text, value] : known) {
+    if (text == name) return value;
+  }
+  return std::nullopt;
 }
 
 /// Bytes of an element of this type: "fp16", "float16", ...

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "json/csv_file.hpp"
+
 namespace perfmodel::sweep {
 
 std::string csv_cell(std::string_view text) {
@@ -9,10 +11,7 @@ std::string csv_cell(std::string_view text) {
   for (char& c : line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
-  if (line.find_first_of(",\"#") == std::string::npos) return line;
-  std::string quoted = "\"";
-  for (char c : line) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+  return line.find_first_of(",\"#") == std::string::npos ? line : csv_quoted(line);
 }
 
 std::string key_text(std::string_view text) {

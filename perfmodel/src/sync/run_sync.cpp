@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/impossible.hpp"
-#include "sync/straggler_draws.hpp"
+#include "predict/straggler_draws.hpp"
 #include "sync/sync_lanes.hpp"
 
 namespace perfmodel::sync {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/stop_point.hpp"
-#include "sync/straggler_draws.hpp"
+#include "predict/straggler_draws.hpp"
 
 namespace perfmodel::sync {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "base/decimal_number.hpp"
 #include "base/impossible.hpp"
 #include "base/secrets.hpp"
 #include "files/json_file.hpp"
@@ -26,9 +26,7 @@ constexpr double kMost = 1e15, kGradientBytes = 4;
 template <class Number>
 std::optional<Number> whole_text(std::string_view text) {
   Number value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return read_decimal(text, value) ? std::optional(value) : std::nullopt;
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {

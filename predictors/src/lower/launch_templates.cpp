@@ -1,5 +1,6 @@
 #include "perfmodel/predictors/detail/launch_templates.hpp"
 
+#include "base/enum_name.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
@@ -35,19 +36,10 @@ void mix_shapes(const ExecutionGraph& graph, std::span<const Argument> arguments
 }  // namespace
 
 std::string_view to_string(TemplateLevel level) {
-  switch (level) {
-    case TemplateLevel::kShapes:
-      return "name+children+devices+shapes";
-    case TemplateLevel::kDevices:
-      return "name+children+devices";
-    case TemplateLevel::kNameDevices:
-      return "name+devices";
-    case TemplateLevel::kChildren:
-      return "name+children";
-    case TemplateLevel::kName:
-      return "name";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"name+children+devices+shapes",
+                                                "name+children+devices", "name+devices",
+                                                "name+children", "name"};
+  return enum_name(kNames, level);
 }
 
 TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node) {

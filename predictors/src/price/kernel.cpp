@@ -2,112 +2,55 @@
 
 #include <algorithm>
 
+#include "base/enum_name.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
 std::string_view to_string(KernelFamily family) {
-  switch (family) {
-    case KernelFamily::kGemm:
-      return "gemm";
-    case KernelFamily::kConvolution:
-      return "convolution";
-    case KernelFamily::kEmbeddingForward:
-      return "embedding_forward";
-    case KernelFamily::kEmbeddingBackward:
-      return "embedding_backward";
-    case KernelFamily::kElementwise:
-      return "elementwise";
-    case KernelFamily::kReduction:
-      return "reduction";
-    case KernelFamily::kSoftmax:
-      return "softmax";
-    case KernelFamily::kNorm:
-      return "norm";
-    case KernelFamily::kPooling:
-      return "pooling";
-    case KernelFamily::kDropout:
-      return "dropout";
-    case KernelFamily::kTranspose:
-      return "transpose";
-    case KernelFamily::kIndex:
-      return "index";
-    case KernelFamily::kInteraction:
-      return "interaction";
-    case KernelFamily::kSort:
-      return "sort";
-    case KernelFamily::kConcat:
-      return "concat";
-    case KernelFamily::kOptimizer:
-      return "optimizer";
-    case KernelFamily::kAttention:
-      return "attention";
-    case KernelFamily::kGroupedGemm:
-      return "grouped_gemm";
-    case KernelFamily::kExperts:
-      return "experts";
-    case KernelFamily::kLinearAttention:
-      return "linear_attention";
-    case KernelFamily::kRecurrent:
-      return "recurrent";
-    case KernelFamily::kCopy:
-      return "copy";
-    case KernelFamily::kSet:
-      return "set";
-    case KernelFamily::kCollective:
-      return "collective";
-    case KernelFamily::kQuantize:
-      return "quantize";
-    case KernelFamily::kSmall:
-      return "small";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"gemm",
+                                                "convolution",
+                                                "embedding_forward",
+                                                "embedding_backward",
+                                                "elementwise",
+                                                "reduction",
+                                                "softmax",
+                                                "norm",
+                                                "pooling",
+                                                "dropout",
+                                                "transpose",
+                                                "index",
+                                                "interaction",
+                                                "sort",
+                                                "concat",
+                                                "optimizer",
+                                                "attention",
+                                                "grouped_gemm",
+                                                "experts",
+                                                "linear_attention",
+                                                "recurrent",
+                                                "copy",
+                                                "set",
+                                                "collective",
+                                                "quantize",
+                                                "small"};
+  return enum_name(kNames, family);
 }
 
 std::string_view to_string(Scaling scaling) {
-  switch (scaling) {
-    case Scaling::kTensor:
-      return "tensor";
-    case Scaling::kToken:
-      return "token";
-    case Scaling::kBlock:
-      return "block";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"tensor", "token", "block"};
+  return enum_name(kNames, scaling);
 }
 
 std::string_view to_string(Layout layout) {
-  switch (layout) {
-    case Layout::kContiguous:
-      return "contiguous";
-    case Layout::kBroadcast:
-      return "broadcast";
-    case Layout::kStrided:
-      return "strided";
-    case Layout::kTransposed:
-      return "transposed";
-    case Layout::kMixedTypes:
-      return "mixed types";
-    case Layout::kUpsampled3d:
-      return "upsampled 3d";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"contiguous", "broadcast",   "strided",
+                                                "transposed", "mixed types", "upsampled 3d"};
+  return enum_name(kNames, layout);
 }
 
 std::string_view to_string(Bound bound) {
-  switch (bound) {
-    case Bound::kCompute:
-      return "compute";
-    case Bound::kMemory:
-      return "memory";
-    case Bound::kLatency:
-      return "latency";
-    case Bound::kLink:
-      return "link";
-    case Bound::kMeasured:
-      return "measured";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"compute", "memory", "latency", "link", "measured"};
+  return enum_name(kNames, bound);
 }
 
 namespace {
@@ -135,17 +78,8 @@ bool computes_in_fp32(const KernelWork& work, const Gpu& gpu) {
 }
 
 std::string_view to_string(Knowledge knowledge) {
-  switch (knowledge) {
-    case Knowledge::kNone:
-      return "none";
-    case Knowledge::kArchitecture:
-      return "architecture";
-    case Knowledge::kChip:
-      return "chip";
-    case Knowledge::kBoard:
-      return "board";
-  }
-  return "none";
+  static constexpr std::string_view kNames[] = {"none", "architecture", "chip", "board"};
+  return enum_name(kNames, knowledge);
 }
 
 void KernelModel::price_many(std::span<const KernelWork> work, const Gpu& gpu,

@@ -6,6 +6,13 @@
 
 namespace perfmodel {
 
+std::optional<KernelFamily> parse_kernel_family(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+    if (to_string(static_cast<KernelFamily>(i)) == name) return static_cast<KernelFamily>(i);
+  }
+  return std::nullopt;
+}
+
 std::optional<KernelFamily> kernel_family_of_name(std::string_view name) {
   static const std::map<std::string_view, KernelFamily> kFamilies = [] {
     std::map<std::string_view, KernelFamily> made;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -373,11 +374,63 @@ KernelWork for_gpu(KernelWork work, const Gpu& gpu) {
   return work;
 }
 
+namespace {
+
+/// The tables of a campaign's folder, sorted; `peaks` holds no kernels.
+Result<void> add_tables_of(const std::filesystem::path& folder,
+                           std::vector<std::filesystem::path>& files) {
+  std::set<std::string> found;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    const bool is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
+    if (!is_table || name.substr(0, name.find('.')) == "peaks") continue;
+    if (found.contains(name + ".gz") ||
+        (name.ends_with(".gz") && found.contains(name.substr(0, name.size() - 3)))) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected each table once, found .csv and .csv.gz",
+                              .file = it->path()}};
+    }
+    found.insert(name);
+  }
+  if (failure || found.empty()) {
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected tables of kernels (.csv, .csv.gz), found " +
+                                       (failure ? failure.message() : std::string("none")),
+                            .file = folder}};
+  }
+  for (const std::string& name : found) files.push_back(folder / name);
+  return {};
+}
+
+}  // namespace
+
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options) {
   auto csv = CsvFile::open(file);
   if (!csv) return Unexpected{csv.error()};
   return table::TableReader(std::move(*csv), options).read();
+}
+
+Result<std::vector<KernelTable>> read_kernel_tables(const std::vector<std::string>& paths,
+                                                    const KernelTableOptions& options) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+      files.push_back(path);
+    } else if (auto added = add_tables_of(path, files); !added) {
+      return Unexpected{added.error()};
+    }
+  }
+  std::vector<KernelTable> tables;
+  for (const std::filesystem::path& file : files) {
+    auto table = read_kernel_table(file, options);
+    if (!table) return Unexpected{table.error()};
+    tables.push_back(std::move(*table));
+  }
+  return tables;
 }
 
 struct KernelTableBlocks::Reader::State {

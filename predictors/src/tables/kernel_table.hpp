@@ -62,7 +62,13 @@ struct KernelTableOptions {
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options);
 
-/// The same table in blocks of rows, for tables that need not lie in memory as a whole: one thread
+/// All tables of these files and folders. The tables of a folder are its `.csv` and `.csv.gz` in
+/// the order of their names but `peaks`, which holds no kernels. Errors: a folder without tables,
+/// or with one of them twice.
+Result<std::vector<KernelTable>> read_kernel_tables(const std::vector<std::string>& paths,
+                                                    const KernelTableOptions& options);
+
+/// One table in blocks of rows, for tables that need not lie in memory as a whole: one thread
 /// at a time takes the text of the next rows, and any number of threads, each with a reader of its
 /// own, make rows of it. Rows and errors are those of `read_kernel_table`; that there are no rows
 /// at all is no error here. An operator graph is one block: the rows of a fused node need each

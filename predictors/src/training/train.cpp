@@ -303,11 +303,6 @@ std::map<std::string, Share> cross_shares(const KeptOutRows& rows, const KeptOut
   return shares;
 }
 
-ErrorSummary summary_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
-  const auto summary = summarize_errors(measured, predicted);
-  return summary ? *summary : ErrorSummary{};
-}
-
 /// The strongest simple rival: another GPU's measured time of the same kernel times one constant.
 void add_ratio_baseline(LeftOut& left, const Samples& own, const Samples& others) {
   std::map<std::string, std::map<std::uint64_t, double>> times;
@@ -569,7 +564,7 @@ std::string card_of(const ModelReport& report, const TrainOptions& options) {
   }
   if (!options.validate) return card.dump();
   const auto kept = [&](const Validation& validation) {
-    const ErrorSummary s = summary_of(validation.measured_us, validation.predicted_us);
+    const ErrorSummary s = validation.errors();
     return nlohmann::json{{"rows", s.rows},
                           {"mape", round(s.mape)},
                           {"geomean_ape", round(s.geomean_ape)},
@@ -675,7 +670,7 @@ class Trainer {
             fit_rows(parts.first, fmt::format("grid, depth {}, {} rounds", depth, rounds));
         if (!model) return model.error();
         const Validation kept = validation_of(outcomes_of(*model, parts.second), parts.second);
-        const double error = summary_of(kept.measured_us, kept.predicted_us).mape;
+        const double error = kept.errors().mape;
         if (error < best) {
           best = error;
           chosen = report_.recipe;

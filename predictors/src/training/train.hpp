@@ -42,6 +42,8 @@ struct Validation {
   std::vector<std::string> gpus, ops;  ///< per row
   double coverage = 0;                 ///< share of rows above the launch floor inside low..high
   std::size_t coverage_rows = 0;
+
+  ErrorSummary errors() const { return summary_of(measured_us, predicted_us); }
 };
 
 /// One GPU whose rows nothing was fitted on, rows above the launch floor, kernel times.

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
+#include "perfmodel/what_if.hpp"
 
 namespace perfmodel {
 
@@ -23,5 +28,21 @@ struct StepScales {
 /// of `predict`; a step that no scale explains.
 Result<StepScales> match_step(double measured_us,
                               const std::function<Result<Prediction>(const StepScales&)>& predict);
+
+/// A step that the user measured, without a profiler.
+struct TimedStep {
+  std::optional<double> us;
+  std::string gpu;         ///< that it ran on; empty: the GPU of the question
+  std::int64_t batch = 0;  ///< samples in it; 0: the graph's
+};
+
+/// With which scales `program` takes on its GPU what was measured; `target` is the question's, with
+/// its host and models. Errors: an unknown GPU, a batch that the graph cannot have, those of
+/// `match_step`.
+Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgram& program,
+                                  const WhatIfTarget& target);
+
+/// "the measured step of 5.100 ms on a100-sxm-80gb says that the host's work takes 0.83 of ..."
+std::string measured_sentence(const TimedStep& measured, const StepScales& scales);
 
 }  // namespace perfmodel

@@ -44,6 +44,7 @@ enum class KernelFamily : std::uint8_t {
   kSmall,
 };
 std::string_view to_string(KernelFamily family);
+std::optional<KernelFamily> parse_kernel_family(std::string_view name);  ///< of such a text
 
 /// What a recorded kernel does, by its name ("volta_sgemm_64x64_nt": GEMM), for reports of traces.
 /// Nothing for names that say nothing.

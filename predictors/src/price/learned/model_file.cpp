@@ -163,13 +163,6 @@ TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
   return ensemble;
 }
 
-std::optional<KernelFamily> family_of(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
-    if (to_string(static_cast<KernelFamily>(i)) == name) return static_cast<KernelFamily>(i);
-  }
-  return std::nullopt;
-}
-
 /// Architecture and number of SMs.
 bool is_chip(std::string_view text) {
   const std::size_t slash = text.rfind('/');
@@ -221,7 +214,7 @@ LearnedModel read_model(const Reader& object) {
   LearnedModel model;
   model.name = object.member("name").string();
   model.price_name = interned(model.name);
-  const auto family = family_of(object.member("family").string());
+  const auto family = parse_kernel_family(object.member("family").string());
   const auto arithmetic = find_arithmetic(object.member("dtype").string());
   if (object.has("monotone")) {
     const Reader monotone = object.member("monotone");

@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/predict/text_aside.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/kernel_models_option.hpp"
+#include "kernels/price_kernel_table.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
+#include "perfmodel/detail/output_file.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct KernelsArguments {
+  std::string queries, gpu, op, dtype, output, models = "learned";
+  bool json = false, burst = false, sustained = false;
+};
+
+/// Whether the board's power limit counts. The roofline ignores it unless asked.
+bool holds_power(const KernelsArguments& arguments) {
+  return arguments.sustained || (!arguments.burst && arguments.models != "roofline");
+}
+
+/// Where the text of the prices goes: into a file that appears at the end, or, what is seen as it
+/// is written, aside until no row can be wrong any more.
+class PricesOutput {
+ public:
+  static Result<PricesOutput> open(const std::string& output) {
+    PricesOutput result;
+    std::error_code unknown;
+    const auto status = std::filesystem::status(output, unknown);
+    const bool is_seen_at_once = output.empty() || (std::filesystem::exists(status) &&
+                                                    !std::filesystem::is_regular_file(status));
+    result.output_ = output;
+    if (!is_seen_at_once) {
+      auto file = OutputFile::create(output);
+      if (!file) return Unexpected{file.error()};
+      result.file_ = std::move(*file);
+    }
+    return result;
+  }
+
+  Result<void> write(std::string_view text) {
+    if (!file_) return aside_.write(text);
+    file_->write(text);
+    return {};
+  }
+
+  /// To the file, if there is one, else to standard output. `head` and `tail` stand round the rows.
+  Result<void> finish(std::string_view head, std::string_view tail) {
+    if (output_.empty()) {
+      if (auto printed = print(head); !printed) return printed;
+      if (auto shown = aside_.each_piece(print); !shown) return shown;
+      return print(tail);
+    }
+    if (!file_) {
+      auto file = OutputFile::create(output_);
+      if (!file) return Unexpected{file.error()};
+      file_ = std::move(*file);
+      const auto copied = aside_.each_piece([this](std::string_view text) -> Result<void> {
+        file_->write(text);
+        return {};
+      });
+      if (!copied) return copied;
+    }
+    return file_->commit();
+  }
+
+ private:
+  std::string output_;
+  std::optional<OutputFile> file_;
+  TextAside aside_;
+};
+
+/// A row's object in the list `kernels` of the document, with the blanks that it has there.
+void append_json(const KernelTable& table, std::span<const Price> prices, std::string& text) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    const KernelRow& row = table.rows[i];
+    const Price& price = prices[i];
+    list.push_back({{"id", row.id},
+                    {"gpu", table.gpus[row.gpu].name},
+                    {"op", table.ops[row.op]},
+                    {"time_us", price.time.count()},
+                    {"model", model_of(row, price)},
+                    {"bound", bound_of(row, price)},
+                    {"in_range", price.in_range},
+                    {"low_us", price.low.count()},
+                    {"high_us", price.high.count()},
+                    {"knowledge", knowledge_of(row, price)}});
+  }
+  if (list.empty()) return;
+  const std::string whole = to_text(Json{{"kernels", std::move(list)}});
+  const std::size_t begin = whole.find("[\n") + 2, end = whole.rfind("\n ]");
+  text += ",\n";  // the first block's is left out
+  text.append(whole, begin, end - begin);
+}
+
+Json names(const std::vector<Gpu>& gpus) {
+  Json list = Json::array();
+  for (const Gpu& gpu : gpus) list.push_back(gpu.name);
+  return list;
+}
+
+Json json_document(const KernelsArguments& arguments, const PricedTable& priced) {
+  Json json = document(schemas::kKernels);
+  json.update({{"queries", file_name(arguments.queries)},
+               {"models", arguments.models},
+               {"sustained", holds_power(arguments)},
+               {"gpus", names(priced.gpus)},
+               {"ops", priced.ops},
+               {"rows", priced.rows}});
+  if (arguments.output.empty()) {
+    json["kernels"] = Json::array();
+  } else {
+    json["output"] = file_name(arguments.output);
+  }
+  json["warnings"] = priced.warnings;
+  return json;
+}
+
+std::string summary_text(const KernelsArguments& arguments, const PricedTable& priced) {
+  TextList list;
+  list.row("prices", arguments.output);
+  list.row("rows", grouped(priced.rows));
+  std::vector<std::string_view> gpus;
+  for (const Gpu& gpu : priced.gpus) gpus.push_back(gpu.name);
+  list.row(gpus.size() == 1 ? "GPU" : "GPUs", fmt::format("{}", fmt::join(gpus, ", ")));
+  list.row("ops", fmt::format("{}", fmt::join(priced.ops, ", ")));
+  list.row("models", arguments.models);
+  return "\n" + list.text();
+}
+
+void add_warnings(PricedTable& priced, const ChosenKernelModels& models) {
+  for (const Gpu& gpu : priced.gpus) {
+    for (std::string& sentence : stand_ins(gpu)) priced.warnings.push_back(std::move(sentence));
+  }
+  if (!models.warning.empty()) priced.warnings.push_back(models.warning);
+  if (priced.outside > 0) {
+    priced.warnings.push_back(
+        fmt::format("{} of {} lie outside the range that their model was fitted or checked on",
+                    grouped(priced.outside), counted(priced.rows, "row")));
+  }
+}
+
+/// Without an output file the prices are in the document.
+Result<void> finish_document(const KernelsArguments& arguments, const PricedTable& priced,
+                             PricesOutput& output) {
+  const std::string text = to_text(json_document(arguments, priced));
+  constexpr std::string_view kEmptyList = "\n \"kernels\": []";
+  const std::size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
+  return output.finish(text.substr(0, list) + "\n", "\n " + text.substr(list));
+}
+
+Result<void> run_kernels(const KernelsArguments& arguments) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  const auto models = choose_kernel_models(arguments.models);
+  if (!models) return Unexpected{models.error()};
+  auto output = PricesOutput::open(arguments.output);
+  if (!output) return Unexpected{output.error()};
+
+  const bool lists_json = arguments.json && arguments.output.empty();
+  if (!lists_json) {
+    if (auto written = output->write(kPricesHeader); !written) return written;
+  }
+  bool is_first = lists_json;
+  PriceSink sink{.format = lists_json ? append_json : append_prices,
+                 .write = [&](std::string_view text) {
+                   if (is_first) text.remove_prefix(std::string_view(",\n").size());
+                   is_first = false;
+                   return output->write(text);
+                 }};
+  if (holds_power(arguments)) {
+    sink.change = [hold = arguments.sustained ? sustained : sustained_alone](
+                      const KernelWork& work, const Gpu& gpu, Price& price) {
+      price = hold(price, work, gpu);
+    };
+  }
+  auto priced = price_kernel_table(arguments.queries,
+                                   {.gpu_folder = *data / "gpus",
+                                    .gpu = arguments.gpu,
+                                    .op = arguments.op,
+                                    .dtype = arguments.dtype},
+                                   models->models, sink);
+  if (!priced) return Unexpected{priced.error()};
+  if (auto readable = models->check(); !readable) return readable;
+  add_warnings(*priced, *models);
+  if (!arguments.json) {
+    for (const std::string& warning : priced->warnings) warn(warning);
+  }
+  if (lists_json) return finish_document(arguments, *priced, *output);
+  if (auto finished = output->finish("", ""); !finished) return finished;
+  if (arguments.output.empty()) return {};
+  if (arguments.json) return print_document(json_document(arguments, *priced));
+  return print_report(summary_text(arguments, *priced));
+}
+
+}  // namespace
+
+Command kernels_command(CommandParser parent) {
+  auto arguments = std::make_shared<KernelsArguments>();
+  CommandParser app =
+      parent.add_subcommand("kernels", "Prices kernels in bulk, one per row of a table");
+  app.add_option("QUERIES", arguments->queries,
+                 "Kernels by their sizes (.csv or .csv.gz), see docs/formats.md")
+      .type_name("")
+      .required();
+  app.add_option("--gpu", arguments->gpu,
+                 "Price all rows on this GPU (default: the column device or gpu)")
+      .type_name("NAME");
+  app.add_option("--op", arguments->op, "Op of rows that name none: gemm, linear, add, ...")
+      .type_name("OP");
+  app.add_option("--dtype", arguments->dtype, "Type of rows that name none: fp32, fp16, fp8, ...")
+      .type_name("TYPE");
+  app.add_option("-o,--output", arguments->output,
+                 "Table to write (.csv or .csv.gz; default: standard output)")
+      .type_name("FILE");
+  add_models_option(app, arguments->models);
+  const Option burst = app.add_flag(
+      "--burst", arguments->burst,
+      "Ignore the board's power limit, which holds kernels above a millisecond that run again and "
+      "again");
+  app.add_flag("--sustained", arguments->sustained, "Hold shorter kernels to the limit, too")
+      .excludes(burst);
+  app.add_flag("--json", arguments->json, "Print one JSON document");
+  return {app, [arguments] { return run_kernels(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,70 @@
+#include "layout_arguments.hpp"
+
+#include <type_traits>
+#include <utility>
+
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/field_flags.hpp"
+#include "terminal/command_parser.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+// The flag of a field, in the question or in the lists of a search.
+void add_layout_field(CommandParser app, const LayoutField& field, LayoutArguments& arguments) {
+  const auto add_list = [&](auto list) {
+    if constexpr (std::is_same_v<decltype(list), std::monostate>) {
+      add_field<LayoutAsk>(app, field, arguments);
+    } else {
+      add_flag(app, field, arguments.lists.*list);
+    }
+  };
+  std::visit(add_list, field.list);
+}
+
+/// Adds the fields from `first` to `last`, in the order of their table.
+void add_fields(CommandParser app, LayoutArguments& arguments, std::string_view first,
+                std::string_view last) {
+  for (const LayoutField* field = find_layout_field(first);; ++field) {
+    add_layout_field(app, *field, arguments);
+    if (field->name == last) return;
+  }
+}
+
+}  // namespace
+
+void add_layout_options(CommandParser app, LayoutArguments& arguments) {
+  app.add_option("model", arguments.model,
+                 "A known model (llama3-70b, gpt2-xl, ...) or a Hugging Face config.json; without "
+                 "it the sizes are given")
+      .type_name("MODEL");
+  add_fields(app, arguments, "layers", "next_tokens");
+  app.add_option("--gpu", arguments.machine.gpu, "GPU, by name").required().type_name("GPU");
+  app.add_option("--topology", arguments.machine.topology,
+                 "Nodes and network (what the GPU sits in)")
+      .type_name("NAME");
+  app.add_option("--collectives", arguments.machine.collectives,
+                 "Price collectives by ASTRA-sim's rules on the network of this file")
+      .type_name("FILE");
+  add_fields(app, arguments, "software", "frozen_bits");
+  add_scale_host(app, arguments.machine.host_scale);
+  add_fields(app, arguments, "dp", "schedule");
+  app.add_option_function<std::string>(
+         "--stages",
+         [&arguments](const std::string& text) { arguments.searched_stages = text == "searched"; },
+         "Layers of pipeline stages: those of the program (equal), or the fastest (searched)")
+      .check(one_of({"equal", "searched"}))
+      .type_name("KIND");
+  app.add_option(
+         "--measured", arguments.measured,
+         "Steps measured on this machine that calibrate it: a table (CSV), a Kineto trace of "
+         "one step, or a machine's file or name")
+      .type_name("FILE");
+  app.add_option(
+         "--measured-layout", arguments.measured_layout,
+         "Layout of a measured trace: tp=8,pp=4,micro_batch=1 (the one that is asked about)")
+      .type_name("PARTS");
+  app.add_flag("--json", arguments.json, "Print JSON");
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,150 @@
+#include <memory>
+#include <optional>
+
+#include "cli/rewrite/rewrite_options.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/read_files.hpp"
+#include "cli/whatif/sweep_graphs.hpp"
+#include "memory_report.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct MemoryArguments : MemoryQuestion {
+  std::string gpu, timeline, strategy;
+  ReadOptions reading;
+  bool json = false;
+};
+
+// FSDP divides everything. DDP divides nothing, but keeps buckets: a rewrite.
+void complete(MemoryArguments& arguments) {
+  arguments.over_time = !arguments.timeline.empty();
+  if (arguments.strategy == "fsdp") arguments.zero.stage = 3;
+  if (arguments.strategy != "ddp") return;
+  arguments.rewrites.push_back(
+      {"strategy ddp", [world = arguments.zero.world](const ExecutionGraph& graph) {
+         return rewrite_data_parallel(graph, {.world_size = world});
+       }});
+}
+
+Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto gpu = find_gpu(name, *data / "gpus");
+  if (!gpu) return Unexpected{gpu.error()};
+  return std::move(*gpu);
+}
+
+// A trace tells what it recorded itself, and no more.
+Result<MemoryOfTrace> answer_of_trace(const MemoryArguments& arguments,
+                                      const RecordedProgram& program, std::optional<Gpu> gpu) {
+  const auto check = [&](bool asked, std::string_view purpose) {
+    return asked ? check_tensors_known(program.graph, purpose) : Result<void>();
+  };
+  for (const NamedRewrite& rewrite : arguments.rewrites) {
+    if (auto known = check(true, rewrite.name); !known) return Unexpected{known.error()};
+  }
+  if (auto known = check(arguments.zero.world > 1, "--world"); !known) {
+    return Unexpected{known.error()};
+  }
+  if (auto known = check(arguments.max_batch, "--max-batch"); !known) {
+    return Unexpected{known.error()};
+  }
+  if (auto known = check(!arguments.timeline.empty(), "--timeline"); !known) {
+    return Unexpected{known.error()};
+  }
+  return memory_of_trace(*program.trace, std::move(gpu));
+}
+
+Result<void> run_memory(const MemoryArguments& arguments) {
+  if (arguments.max_batch && arguments.gpu.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
+  }
+  auto gpu = chosen_gpu(arguments.gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  const auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  const RecordedProgram& program = programs->front();
+  if (program.trace) {
+    const auto measured = answer_of_trace(arguments, program, std::move(*gpu));
+    if (!measured) return Unexpected{measured.error()};
+    return arguments.json ? print_document(memory_json(*measured))
+                          : print_report(memory_text(*measured));
+  }
+  const auto made =
+      answer_memory(arguments, program.graph, std::move(*gpu), sweep_toolbox().rewrite);
+  if (!made) return Unexpected{made.error()};
+  if (!arguments.timeline.empty()) {
+    auto drawn = memory_timeline(*made, arguments.timeline);
+    if (!drawn) return Unexpected{drawn.error()};
+    if (auto written = write_file(arguments.timeline, *drawn); !written) return written;
+  }
+  if (arguments.json) return print_document(memory_json(*made));
+  return print_report(memory_text(*made));
+}
+
+}  // namespace
+
+Command memory_command(CommandParser parent) {
+  auto arguments = std::make_shared<MemoryArguments>();
+  const CommandParser memory = parent.add_subcommand(
+      "memory",
+      "Whether a training step fits into a GPU, what takes its memory, the largest batch");
+  memory
+      .add_option("graph", arguments->graph,
+                  "Execution graph of one step, or a Kineto trace, whose own records of memory are "
+                  "told")
+      .required()
+      .type_name("GRAPH");
+  memory
+      .add_option("--gpu", arguments->gpu,
+                  "Name of a GPU (`perfpredict gpus`), or a file; without it, what the step needs "
+                  "of any")
+      .type_name("GPU");
+  memory.add_flag("--max-batch", arguments->max_batch,
+                  "Find the largest batch that fits, by rewriting the graph");
+  memory.add_option("--largest", arguments->largest, "Tensors at the peak to list")
+      .capture_default_str()
+      .type_name("N");
+  memory
+      .add_option("--timeline", arguments->timeline,
+                  "Write the bytes of each purpose over the step: a chart (.svg) or a table "
+                  "(.csv)")
+      .type_name("FILE");
+  const Option world =
+      memory.add_option("--world", arguments->zero.world, "Data-parallel ranks; the graph is one's")
+          .check(at_least(1))
+          .type_name("N");
+  const Option strategy =
+      memory
+          .add_option("--strategy", arguments->strategy,
+                      "How they share the model: ddp (all of it each, gradients in buckets) or "
+                      "fsdp (a shard each)")
+          .check(one_of({"ddp", "fsdp"}))
+          .needs(world);
+  memory
+      .add_option("--zero", arguments->zero.stage,
+                  "What they divide, without buckets of copies: 0 nothing, 1 optimizer state, 2 "
+                  "gradients too, 3 weights too (fsdp)")
+      .check(in_range(0, 3))
+      .type_name("STAGE")
+      .needs(world)
+      .excludes(strategy);
+  memory.add_flag("--expandable-segments", arguments->expandable_segments,
+                  "PyTorch's allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  add_rewrite_options(memory, arguments->rewrites);
+  add_reading(memory, arguments->reading);
+  memory.add_flag("--json", arguments->json, "Print one JSON document");
+  memory.footer("Rewrites are applied in the order of the flags, which may be repeated.");
+  memory.callback([arguments] { complete(*arguments); });
+  return {memory, [arguments] { return run_memory(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

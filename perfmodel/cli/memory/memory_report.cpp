@@ -1,0 +1,280 @@
+#include "memory_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "base/number_text.hpp"
+#include "memory/memory_results.hpp"
+#include "plot/area_plot.hpp"
+#include "plot/svg_document.hpp"
+#include "terminal/field_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr double kGib = 1 << 30, kMib = 1 << 20;
+constexpr std::size_t kMostWays = 3;
+
+const ResultFields<WayToFit> kWayFields = {
+    {"how", &WayToFit::how, "ways to fit"},
+    {"needed_bytes", [](const auto& way) { return way.answer.memory.needed_bytes(); }, "GiB",
+     gib_text},
+    {"batch", [](const auto& way) { return way.answer.batch; }, "batch",
+     [](std::int64_t batch) { return std::to_string(batch); }},
+    {"gpus", [](const auto& way) { return way.answer.ranks; }},
+    {"e2e_us", [](const auto& way) { return way.answer.e2e_us; }, "step ms",
+     [](double us) { return fmt::format("{:.2f}", us / 1000); }},
+    {"time_per_sample_ratio", &WayToFit::slowdown, "time per sample",
+     [](double slowdown) { return signed_percent(slowdown - 1); }},
+};
+
+std::string verdict(const PredictedMemory& memory) {
+  const double room = memory.headroom_bytes();
+  return memory.fits() ? fmt::format("fits, {} GiB to spare", gib_text(room))
+                       : fmt::format("does not fit by {} GiB", gib_text(-room));
+}
+
+std::string ranks_text(const ZeroSharding& zero) {
+  constexpr std::string_view kDivided[] = {"", ", that divide the optimizer state",
+                                           ", that divide optimizer state and gradients",
+                                           ", that divide optimizer state, gradients and weights"};
+  return fmt::format("one of {}{}", zero.world, kDivided[zero.stage]);
+}
+
+std::string facts(const MemoryAnswer& answer) {
+  const PredictedMemory& memory = answer.report.memory;
+  TextList list;
+  list.row("graph",
+           answer.graph_file + (answer.batch ? fmt::format(", batch {}", *answer.batch) : ""));
+  if (answer.gpu) {
+    list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu->title, answer.gpu->name,
+                                gib_text(memory.device_bytes)));
+  }
+  if (answer.zero.world > 1) list.row("rank", ranks_text(answer.zero));
+  list.row("memory", fmt::format("{} GiB, from {} to {}{}", gib_text(memory.needed_bytes()),
+                                 gib_text(memory.low_bytes()), gib_text(memory.high_bytes()),
+                                 answer.gpu ? ": " + verdict(memory) : ""));
+  list.row("PyTorch", fmt::format("allocated {} GiB, reserved {} GiB at the peak",
+                                  gib_text(memory.peak_allocated_bytes),
+                                  gib_text(memory.peak_reserved_bytes)));
+  list.row("activations",
+           fmt::format("{} GiB kept for the backward pass", gib_text(memory.activation_bytes)));
+  if (!answer.report.peak_op.empty()) {
+    list.row("peak",
+             fmt::format("in {} (node {})", answer.report.peak_op, answer.report.peak_node));
+  }
+  if (answer.bytes_per_sample) {
+    list.row("per sample", fmt::format("{:.4g} MiB at the peak", *answer.bytes_per_sample / kMib));
+  }
+  if (answer.most) {
+    const LargestBatch& most = *answer.most;
+    const std::string next = gib_text(most.next.needed_bytes());
+    list.row("largest batch",
+             most.batch == 0
+                 ? fmt::format("none: one sample needs {} GiB", next)
+                 : fmt::format("{} ({} GiB); {} needs {} GiB", most.batch,
+                               gib_text(most.memory.needed_bytes()), most.batch + 1, next));
+  }
+  return "\n" + list.text();
+}
+
+std::string purposes(const MemoryAnswer& answer) {
+  const PredictedMemory& memory = answer.report.memory;
+  TextTable table{"purpose", "at the peak, GiB", "share", "own peak, GiB"};
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const double bytes = memory.by_purpose[i];
+    const double own = std::max(bytes, answer.report.each_peak[i]);
+    if (!(own > 0)) continue;
+    table.row({std::string(to_string(purpose)), gib_text(bytes),
+               percent_of(bytes, memory.needed_bytes()), gib_text(own)});
+  }
+  return "\n" + table.text(bold_allowed());
+}
+
+std::string largest(const MemoryAnswer& answer) {
+  if (answer.report.largest.empty()) return "";
+  const TextTable table = field_table(answer.report.largest, kLargeStorageFields,
+                                      {"op", "bytes", "purpose", "shape", "node"});
+  return "\n" + table.text(bold_allowed());
+}
+
+std::string ways_text(const MemoryAnswer& answer) {
+  if (!answer.ways) return "";
+  const WaysToFit& ways = *answer.ways;
+  if (ways.fitting.empty()) {
+    if (!ways.least) return "";
+    return "\n" +
+           wrapped(fmt::format("none of {} ways to fit is enough; {} needs the least, {} GiB",
+                               ways.tried, ways.least->how,
+                               gib_text(ways.least->answer.memory.needed_bytes())),
+                   "  ", 2);
+  }
+  const TextTable table = field_table(
+      ways.fitting, kWayFields, {"how", "needed_bytes", "batch", "e2e_us", "time_per_sample_ratio"},
+      "", kMostWays);
+  return "\n" + table.text(bold_allowed());
+}
+
+// Of the top-level op around a node; behind the last one that begins before it.
+double start_ms(const MemoryAnswer& answer, std::int32_t node) {
+  const std::int64_t id = answer.graph.node(node).id;
+  const auto behind =
+      std::ranges::upper_bound(answer.op_starts, id, {}, &std::pair<std::int64_t, double>::first);
+  return behind == answer.op_starts.begin() ? 0 : std::prev(behind)->second / 1000;
+}
+
+Result<std::string> timeline_svg(const MemoryAnswer& answer) {
+  const bool timed = !answer.op_starts.empty();
+  AreaPlot plot{.title = "Allocated memory over one step",
+                .x_label = timed ? "host time in the step, ms" : "operation of the step",
+                .y_label = "GiB"};
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    AreaPlot::Layer layer{.name = std::string(to_string(static_cast<MemoryPurpose>(i)))};
+    for (const MemoryPoint& point : answer.report.curve) {
+      layer.amounts.push_back(std::max(0.0, point.bytes[i] / kGib));
+    }
+    const bool any = std::ranges::any_of(layer.amounts, [](double amount) { return amount > 0; });
+    if (any) plot.layers.push_back(std::move(layer));
+  }
+  double latest = 0;
+  for (const MemoryPoint& point : answer.report.curve) {
+    latest = std::max(latest, timed ? start_ms(answer, point.node) : point.node);
+    plot.x.push_back(latest);
+  }
+  const PredictedMemory& memory = answer.report.memory;
+  if (answer.gpu) {
+    plot.level = {.name = "left for tensors",
+                  .amount = (memory.device_bytes - memory.context_bytes) / kGib};
+  }
+  const auto panel = area_panel(plot);
+  if (!panel) return Unexpected{panel.error()};
+  return svg_document(
+      "Memory: " + answer.graph_file,
+      fmt::format("predicted by perfmodel{}; peak {} GiB allocated, {} GiB reserved",
+                  answer.gpu ? " for " + answer.gpu->title : "",
+                  gib_text(memory.peak_allocated_bytes), gib_text(memory.peak_reserved_bytes)),
+      {*panel}, 1);
+}
+
+Result<std::string> timeline_csv(const MemoryAnswer& answer) {
+  std::string text = "node,op,start_us";
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    text += fmt::format(",{}", to_string(static_cast<MemoryPurpose>(i)));
+  }
+  text += '\n';
+  for (const MemoryPoint& point : answer.report.curve) {
+    const Node& node = answer.graph.node(point.node);
+    text += fmt::format("{},{},", node.id, answer.graph.name(node));
+    if (!answer.op_starts.empty())
+      text += fmt::format("{:.3f}", 1000 * start_ms(answer, point.node));
+    for (double bytes : point.bytes) text += fmt::format(",{:.0f}", bytes);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string memory_text(const MemoryAnswer& answer) {
+  std::string text;
+  for (const std::string& warning : answer.warnings) text += wrapped(warning, "  warning: ", 4);
+  return text + facts(answer) + ways_text(answer) + purposes(answer) + largest(answer);
+}
+
+Json memory_json(const MemoryAnswer& answer) {
+  const MemoryReport& report = answer.report;
+  MemoryByPurpose own = report.each_peak;
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    own[i] = std::max(own[i], report.memory.by_purpose[i]);
+  }
+  Json json = document(schemas::kMemory);
+  json.update({{"graph", answer.graph_file},
+               {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
+               {"batch", json_value(answer.batch)},
+               {"world", answer.zero.world},
+               {"zero", answer.zero.stage}});
+  json.update(json_object(report.memory, kMemoryFields));
+  for (const char* of_gpu : {"device_bytes", "fits", "headroom_bytes"}) {
+    if (!answer.gpu) json[of_gpu] = nullptr;
+  }
+  json.update(
+      {{"activations", report.activations},
+       {"bytes_per_sample", with_digits(json_value(answer.bytes_per_sample), Digits::kWhole)},
+       {"by_purpose", with_digits(named_purposes(report.memory.by_purpose), Digits::kWhole)},
+       {"own_peaks", with_digits(named_purposes(own), Digits::kWhole)},
+       {"peak", {{"op", report.peak_op}, {"node", report.peak_node}}},
+       {"largest", json_list(report.largest, kLargeStorageFields)}});
+  if (answer.most) {
+    json["max_batch"] = answer.most->batch;
+  }
+  if (answer.ways) json["ways"] = json_list(answer.ways->fitting, kWayFields);
+  json["warnings"] = answer.warnings;
+  return json;
+}
+
+Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::string& file) {
+  if (file.ends_with(".svg")) return timeline_svg(answer);
+  if (file.ends_with(".csv")) return timeline_csv(answer);
+  return fail(ErrorCode::kFormat,
+              fmt::format("expected a name that ends in .svg or .csv, found \"{}\"", file));
+}
+
+Json memory_json(const MemoryOfTrace& made) {
+  Json json = document(schemas::kMemory);
+  json.update({{"graph", made.file},
+               {"gpu", made.gpu ? Json(made.gpu->name) : Json()},
+               {"measured", made.measured()},
+               {"device", made.measured() ? Json(made.device) : Json()},
+               {"batch", nullptr}});
+  json.update(json_object(made.memory, kMemoryFields));
+  json.update({{"bytes_per_sample", nullptr},
+               {"by_purpose", nullptr},
+               {"peak", {{"op", made.peak_op}, {"node", nullptr}}},
+               {"warnings", made.warnings}});
+  const auto forget = [&json](std::initializer_list<const char*> keys) {
+    for (const char* key : keys) json[key] = nullptr;
+  };
+  forget({"activation_bytes"});
+  if (!made.gpu) forget({"device_bytes"});
+  if (!made.fits()) forget({"fits", "headroom_bytes"});
+  if (!made.measured()) {
+    forget(
+        {"peak_allocated_bytes", "peak_reserved_bytes", "needed_bytes", "low_bytes", "high_bytes"});
+  }
+  return json;
+}
+
+std::string memory_text(const MemoryOfTrace& made) {
+  const PredictedMemory& memory = made.memory;
+  TextList list;
+  list.row("trace", made.measured() ? fmt::format("{}, {}", made.file, made.device) : made.file);
+  if (made.gpu) {
+    list.row("GPU", fmt::format("{} ({}), {} GiB", made.gpu->title, made.gpu->name,
+                                gib_text(memory.device_bytes)));
+  }
+  if (const auto fits = made.fits()) {
+    list.row("memory", fmt::format("{} GiB: {} {} GiB", gib_text(memory.needed_bytes()),
+                                   *fits ? "fits, to spare" : "does not fit by",
+                                   gib_text(std::abs(memory.headroom_bytes()))));
+  }
+  if (made.measured()) {
+    list.row("PyTorch", fmt::format("allocated {} GiB, reserved {} GiB at the peak",
+                                    gib_text(memory.peak_allocated_bytes),
+                                    gib_text(memory.peak_reserved_bytes)));
+  } else {
+    list.row("memory", "not predicted");
+  }
+  if (!made.peak_op.empty()) list.row("peak", "in " + made.peak_op);
+  std::string text;
+  for (const std::string& warning : made.warnings) text += wrapped(warning, "  warning: ", 4);
+  return text + "\n" + list.text();
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/read_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrite_options.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct RewriteArguments {
+  std::string graph, output;
+  std::vector<NamedRewrite> rewrites;
+  ReadOptions reading;
+  bool json = false;
+};
+
+std::string command_line(const RewriteArguments& arguments) {
+  std::string text = "perfpredict rewrite " + file_name(arguments.graph);
+  for (const NamedRewrite& rewrite : arguments.rewrites) text += " " + rewrite.name;
+  return text;
+}
+
+struct Step {
+  std::string rewrite;
+  GraphDifference difference;
+};
+
+// One by one, to tell what each of them did.
+Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
+                             std::vector<Step>& steps) {
+  for (const NamedRewrite& rewrite : arguments.rewrites) {
+    auto made = apply_rewrites(graph, {&rewrite, 1});
+    if (!made) {
+      made.error().file = arguments.graph;
+      return made;
+    }
+    steps.push_back({rewrite.name, graph_difference(graph, *made)});
+    graph = std::move(*made);
+  }
+  return graph;
+}
+
+Json counts(const std::vector<std::pair<std::string, std::size_t>>& names) {
+  Json json = Json::object();
+  for (const auto& [name, count] : names) json[name] = count;
+  return json;
+}
+
+Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
+             const std::vector<Step>& steps, const std::vector<std::string>& warnings) {
+  Json json = document(schemas::kRewrite);
+  json.update({{"source", file_name(arguments.graph)},
+               {"graph", file_name(arguments.output)},
+               {"built", graph.built},
+               {"nodes", graph.nodes.size()},
+               {"top_level_ops", top_level_ops(graph).size()},
+               {"command", command_line(arguments)},
+               {"rewrites", Json::array()},
+               {"warnings", warnings}});
+  for (const Step& step : steps) {
+    json["rewrites"].push_back({{"rewrite", step.rewrite},
+                                {"nodes_changed", step.difference.nodes_changed},
+                                {"gone", counts(step.difference.gone)},
+                                {"added", counts(step.difference.added)}});
+  }
+  return json;
+}
+
+std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& graph,
+                     const std::vector<Step>& steps, const std::vector<std::string>& warnings) {
+  TextList list;
+  list.row("graph", arguments.output);
+  for (const Step& step : steps) list.row(step.rewrite, to_string(step.difference));
+  list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
+                               counted(top_level_ops(graph).size(), "top-level op")));
+  std::string text = "\n" + list.text();
+  for (const std::string& warning : warnings) text += wrapped(warning, "  warning: ", 4);
+  return text;
+}
+
+Result<void> run_rewrite(const RewriteArguments& arguments) {
+  auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  ExecutionGraph* const source = &programs->front().graph;
+  std::vector<Step> steps;
+  std::vector<std::string> warnings = source->warnings;
+  const auto graph = apply(std::move(*source), arguments, steps);
+  if (!graph) return Unexpected{graph.error()};
+  std::ranges::copy_if(graph->warnings, std::back_inserter(warnings), [&](const auto& warning) {
+    return std::ranges::find(warnings, warning) == warnings.end();
+  });
+  const auto written =
+      write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
+  if (!written) return written;
+  if (arguments.json) return print_document(to_json(arguments, *graph, steps, warnings));
+  return print_report(to_lines(arguments, *graph, steps, warnings));
+}
+
+}  // namespace
+
+Command rewrite_command(CommandParser parent) {
+  auto arguments = std::make_shared<RewriteArguments>();
+  const CommandParser rewrite = parent.add_subcommand(
+      "rewrite", "Change a graph: sizes, what it holds, how it would have been run");
+  rewrite.add_option("graph", arguments->graph, "Execution graph to start from")
+      .required()
+      .type_name("GRAPH");
+  add_rewrite_options(rewrite, arguments->rewrites);
+  rewrite.add_option("-o,--output", arguments->output, "Graph to write (.json or .json.gz)")
+      .required()
+      .type_name("GRAPH");
+  add_reading(rewrite, arguments->reading);
+  rewrite.add_flag("--json", arguments->json, "Print a summary as one JSON document");
+  rewrite.footer("Rewrites are applied in the order of the flags, which may be repeated.");
+  return {rewrite, [arguments] { return run_rewrite(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

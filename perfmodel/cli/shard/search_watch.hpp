@@ -1,0 +1,13 @@
+#pragma once
+
+#include "sharding/study/priced_plans.hpp"
+
+namespace perfmodel::cli {
+
+/// Shows progress if stderr is a terminal; Ctrl-C ends a search with what it has.
+sharding::SearchWatch terminal_watch();
+
+/// Clears the line of progress.
+void clear_progress();
+
+}  // namespace perfmodel::cli

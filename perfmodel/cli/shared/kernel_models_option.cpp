@@ -1,0 +1,25 @@
+#include "kernel_models_option.hpp"
+
+#include <filesystem>
+
+#include "terminal/command_parser.hpp"
+
+namespace perfmodel::cli {
+
+Option add_models_option(CommandParser app, std::string& name, const std::string& help) {
+  return app.add_option("--models", name, help)
+      .type_name("NAME|FILE")
+      .check([](const std::string& text) {
+        const bool is_known = text == "learned" || text == "heuristic" || text == "roofline";
+        // A file that is missing is bad input, told where it is read; a word that nobody knows is
+        // not.
+        const bool is_file = text.find_first_of("/.") != std::string::npos;
+        return is_known || is_file || std::filesystem::exists(text)
+                   ? std::string()
+                   : "expected learned, heuristic, roofline or a model file, found \"" + text +
+                         "\"";
+      })
+      .capture_default_str();
+}
+
+}  // namespace perfmodel::cli

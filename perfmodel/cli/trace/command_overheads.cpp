@@ -1,0 +1,290 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+#include "base/plain_text.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/overheads_option.hpp"
+#include "cli/shared/read_files.hpp"
+#include "overheads/anonymous_table.hpp"
+#include "overheads/pool_overheads.hpp"
+#include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/overheads.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct OverheadsArguments {
+  std::vector<std::string> traces, graphs;
+  std::string method = "context", scale_to, output, host;
+  double profiler_cost_us = 0;
+  Window iterations;
+  ReadOptions reading;
+  bool json = false, pool = false, keep_names = false, as_recorded = false;
+  std::vector<std::string> without_collector;
+  std::size_t top = 10;
+};
+
+// File names without folders: the command says what was used, not where it lay.
+std::string command_line(const OverheadsArguments& arguments) {
+  std::string text = "perfpredict overheads";
+  if (arguments.pool) text += " --pool";
+  if (!arguments.host.empty()) text += " --host " + arguments.host;
+  for (const std::string& trace : arguments.traces) text += " " + file_name(trace);
+  if (!arguments.graphs.empty()) text += " --graph";
+  for (const std::string& graph : arguments.graphs) text += " " + file_name(graph);
+  if (!arguments.pool) text += " --method " + arguments.method;
+  if (arguments.profiler_cost_us > 0) {
+    text += fmt::format(" --profiler-cost {}", arguments.profiler_cost_us);
+  }
+  if (arguments.as_recorded) text += " --as-recorded";
+  if (!arguments.without_collector.empty()) {
+    text += fmt::format(" --without-collector {}", fmt::join(arguments.without_collector, ","));
+  }
+  if (arguments.iterations) {
+    text += fmt::format(" --iterations {}:{}", arguments.iterations->first,
+                        arguments.iterations->second);
+  }
+  if (!arguments.scale_to.empty()) text += " --scale-to " + file_name(arguments.scale_to);
+  return text;
+}
+
+// What the traces are of is told by the first one.
+Result<void> take_collector_out(OverheadTable& table, const OverheadSource& first) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  OverheadTables tables(*data);
+  if (first.graph) return tables.take_collector_out(table, *first.trace, *first.graph);
+  const auto made = graph_from_trace(*first.trace);
+  if (!made) return Unexpected{made.error()};
+  return tables.take_collector_out(table, *first.trace, made->graph);
+}
+
+Result<OverheadTable> extract(const OverheadsArguments& arguments) {
+  const auto method = parse_overhead_method(arguments.method);
+  if (!method) return Unexpected{method.error()};
+  auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
+  std::deque<ExecutionGraph> graphs;
+  std::vector<OverheadSource> sources;
+  std::vector<std::string> warnings;
+  for (std::size_t i = 0; i < arguments.traces.size(); ++i) {
+    const Trace& trace = (*traces)[i];
+    for (const std::string& warning : trace.warnings) {
+      warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
+    }
+    OverheadSource source{.trace = &trace};
+    if (arguments.pool && !arguments.graphs.empty()) {
+      bad_usage("--pool", "expected tables and no --graph, found graphs");
+    }
+    if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
+      auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
+      if (!graph) return Unexpected{graph.error()};
+      graphs.push_back(std::move(*graph));
+      source.graph = &graphs.back();
+    }
+    sources.push_back(source);
+  }
+  auto table = extract_overheads(sources, {.method = *method,
+                                           .profiler_cost_us = arguments.profiler_cost_us,
+                                           .iterations = arguments.iterations});
+  if (!table) return table;
+  if (*method == OverheadMethod::kContext && !arguments.as_recorded) {
+    if (auto done = take_collector_out(*table, sources.front()); !done)
+      return Unexpected{done.error()};
+  }
+  table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
+  return table;
+}
+
+std::vector<std::string> stats_row(std::string name, const OverheadStats& stats) {
+  if (stats.count == 0) return {std::move(name), "0", "-", "-", "-"};
+  const auto us = [](double value) { return fmt::format("{:.2f}", value); };
+  return {std::move(name), grouped(stats.count), us(stats.mean_us), us(stats.median_us),
+          us(stats.std_us)};
+}
+
+OverheadStats over_all(const std::map<std::string, OverheadStats>& figures) {
+  OverheadStats all;
+  for (const auto& [name, stats] : figures) {
+    all.mean_us += stats.mean_us * static_cast<double>(stats.count);
+    all.count += stats.count;
+  }
+  if (all.count > 0) all.mean_us /= static_cast<double>(all.count);
+  return all;
+}
+
+std::string overheads_text(const OverheadTable& table, const OverheadsArguments& arguments,
+                           bool bold) {
+  TextList head;
+  head.row("GPU", table.gpu.empty() ? "not named" : table.gpu);
+  head.row("method", std::string(to_string(table.method)));
+  head.row("sources", fmt::format("{}", fmt::join(table.sources, ", ")));
+  head.row("iterations", grouped(table.iterations));
+  head.row("collector", std::string(to_string(table.collector)) +
+                            (table.without_collector ? ", taken out" : ""));
+  if (table.profiler_cost_us > 0) {
+    head.row("profiler cost", fmt::format("{} µs per event, subtracted", table.profiler_cost_us));
+  }
+  std::string text;
+  for (const RecordingFinding& finding : table.recording.findings) {
+    text += wrapped(finding.sentence, "  warning: ", 4);
+  }
+  text += "\n" + head.text();
+
+  TextTable programs{"Programs pooled", "GPU", "launch µs", "host ×", "shared"};
+  for (const OverheadProgram& program : table.programs) {
+    const bool out = !program.left_out.empty();
+    programs.row({program.name, program.gpu, fmt::format("{:.2f}", program.launch_us),
+                  out ? "left out" : fmt::format("{:.3f}", program.host_scale),
+                  out ? "-" : percent(program.shared, 0)});
+  }
+  if (!programs.empty()) text += "\n" + programs.text(bold);
+
+  TextTable terms{"Overheads", "count", "mean µs", "median µs", "std µs"};
+  for (const HostTerm& host : kHostTerms) {
+    auto row = stats_row(fmt::format("{}  {}", host.name, host.meaning),
+                         host.figures ? (table.*host.figures).all : over_all(table.t4));
+    if (!host.figures && row[1] != "0") row[3] = row[4] = "";  // medians do not add up
+    terms.row(std::move(row));
+  }
+  text += "\n" + terms.text(bold);
+
+  TextTable gaps{"T1 by kind of gap", "count", "mean µs", "median µs", "std µs"};
+  for (auto gap : {GapClass::kSibling, GapClass::kLabel, GapClass::kThread, GapClass::kIteration,
+                   GapClass::kList}) {
+    const auto at = table.t1.by_name.find(gap_class_key(gap));
+    if (at != table.t1.by_name.end()) gaps.row(stats_row(at->second.name, at->second.stats));
+  }
+  if (!gaps.empty()) text += "\n" + gaps.text(bold);
+
+  TextTable calls{"T4 by call", "count", "mean µs", "median µs", "std µs"};
+  for (const auto& [call, stats] : table.t4) calls.row(stats_row(call, stats));
+  if (!calls.empty()) text += "\n" + calls.text(bold);
+
+  std::vector<std::pair<std::string, OverheadStats>> ops(table.ops.begin(), table.ops.end());
+  const auto total = [](const auto& op) {
+    return op.second.mean_us * static_cast<double>(op.second.count);
+  };
+  std::ranges::stable_sort(ops, std::ranges::greater{}, total);
+  TextTable longest{"Ops by host time", "count", "total ms", "mean µs"};
+  for (std::size_t i = 0; i < std::min(arguments.top, ops.size()); ++i) {
+    longest.row({ops[i].first, grouped(ops[i].second.count),
+                 fmt::format("{:.3f}", total(ops[i]) / 1e3),
+                 fmt::format("{:.2f}", ops[i].second.mean_us)});
+  }
+  if (!longest.empty()) {
+    text += "\n" + longest.text(bold);
+    if (ops.size() > arguments.top) {
+      text += fmt::format("  ({} more names)\n", ops.size() - arguments.top);
+    }
+  }
+  if (!table.templates.lists.empty()) {
+    text +=
+        fmt::format("\n  {} of launches for {}\n", counted(table.templates.lists.size(), "list"),
+                    counted(table.templates.by_key.back().size(), "op name"));
+  }
+  if (!arguments.output.empty())
+    text += fmt::format("\n  Written to {}\n", plain_text(arguments.output));
+  return text + warnings_text(table.warnings);
+}
+
+Result<void> run_overheads(const OverheadsArguments& arguments) {
+  auto table = arguments.pool ? pool_overhead_files(arguments.traces, arguments.host,
+                                                    arguments.without_collector)
+                              : extract(arguments);
+  if (!table) return Unexpected{table.error()};
+  table->command = command_line(arguments);
+  if (!arguments.scale_to.empty()) {
+    if (auto scaled = scale_to_file(*table, arguments.scale_to); !scaled) return scaled;
+  }
+  if (!arguments.keep_names) {
+    Anonymizer anonymizer = Anonymizer::of_this_machine();
+    anonymize(*table, anonymizer);
+    if (anonymizer.count() > 0) {
+      table->warnings.push_back(fmt::format(
+          "{} with names of users, hosts, addresses or mails have pseudonyms in the table "
+          "(--keep-names keeps them)",
+          counted(anonymizer.count(), "text")));
+    }
+  }
+  if (!arguments.output.empty()) {
+    if (auto written = write_overheads(*table, arguments.output); !written) return written;
+  }
+  if (arguments.json) return print(overheads_json(*table));
+  return print_report(overheads_text(*table, arguments, bold_allowed()));
+}
+
+void check_counts(const OverheadsArguments& arguments) {
+  if (arguments.traces.empty()) missing_argument("TRACE");
+  if (!arguments.graphs.empty() && arguments.graphs.size() != arguments.traces.size()) {
+    bad_usage("--graph", fmt::format("expected one graph per trace ({}, \"-\" for none), found {}",
+                                     arguments.traces.size(), arguments.graphs.size()));
+  }
+}
+
+}  // namespace
+
+Command overheads_command(CommandParser parent) {
+  auto arguments = std::make_shared<OverheadsArguments>();
+  const CommandParser app = parent.add_subcommand(
+      "overheads", "Learn the host overheads T1-T5, TX and launches from traces");
+  app.add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)").type_name("");
+  app.add_option("--graph", arguments->graphs,
+                 "Execution graphs of the same programs, one per trace in order, - for none")
+      .type_name("GRAPH");
+  const Option pool =
+      app.add_flag("--pool", arguments->pool,
+                   "The files are overhead tables of one program each: bring them to one "
+                   "host and join them, programs weighing alike");
+  app.add_option("--host", arguments->host,
+                 "With --pool: name of the table whose host the others are brought to (default: "
+                 "the geometric mean of all)")
+      .needs(pool)
+      .type_name("NAME");
+  app.add_option("--method", arguments->method,
+                 "context: without waits, by context; lin: Lin et al. 2022; raw: as recorded")
+      .check(one_of({"context", "lin", "raw"}))
+      .capture_default_str();
+  app.add_option("--profiler-cost", arguments->profiler_cost_us,
+                 "With --method lin: microseconds to subtract per recorded event")
+      .check(at_least(0))
+      .type_name("US");
+  add_as_recorded(app, arguments->as_recorded);
+  app.add_option("--without-collector", arguments->without_collector,
+                 "With --pool: factors that take out of each term what recording added to it")
+      .needs(pool)
+      .delimiter(',')
+      .type_name("TERM=FACTOR,...");
+  add_window(app, "--iterations", arguments->iterations,
+             "Only iterations A to B - 1 of each trace, counted from 0");
+  app.add_option("--scale-to", arguments->scale_to,
+                 "Scale all host times so that ops that this table has, too, take as long as there")
+      .type_name("TABLE");
+  app.add_option("-o,--output", arguments->output, "Write the table as JSON").type_name("FILE");
+  app.add_option("--top", arguments->top, "Rows of the op table")
+      .check(at_least(0))
+      .capture_default_str()
+      .type_name("N");
+  app.add_flag("--keep-names", arguments->keep_names,
+               "Keep names of users, hosts, addresses and mails, which have pseudonyms otherwise, "
+               "since tables are published");
+  add_reading(app, arguments->reading);
+  app.add_flag("--json", arguments->json, "Print the table as JSON, as -o writes it");
+  app.callback([arguments] {
+    return_swallowed(arguments->traces, arguments->graphs, arguments->graphs.size() / 2);
+    check_counts(*arguments);
+  });
+  return {app, [arguments] { return run_overheads(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,220 @@
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/memory/measured_memory_report.hpp"
+#include "cli/memory/snapshot_report.hpp"
+#include "cli/report/analyzed_inputs.hpp"
+#include "cli/shared/anonymize_option.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/read_files.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
+#include "perfmodel/detail/trace_ranks.hpp"
+#include "perfmodel/detail/trace_report.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
+#include "perfmodel/trace_analysis.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/output.hpp"
+#include "trace_output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct TraceArguments {
+  std::vector<std::string> traces;
+  std::string memory_curve, compare, csv, timeline;
+  std::shared_ptr<Anonymizer> anonymizer;
+  Window iterations;
+  ReadOptions reading;
+  bool json = false, full = false;
+  std::optional<std::size_t> top;
+};
+
+constexpr std::size_t kRowsOfScreen = 8, kRowsOfFullTables = 25;
+
+// Calls of Python name files.
+void anonymize_snapshot(AllocatorSnapshot& snapshot, Anonymizer& anonymizer) {
+  const auto visit = [&snapshot](const auto& change) {
+    change(snapshot.source);
+    for (std::string& warning : snapshot.warnings) change(warning);
+    for (SnapshotDevice& device : snapshot.devices) {
+      for (SnapshotDevice::Block& block : device.largest) change(block.frame);
+      change(device.memory.peak_op);
+    }
+  };
+  visit([&](const std::string& text) { anonymizer.learn(text); });
+  visit([&](std::string& text) { anonymizer.replace(text); });
+}
+
+Result<void> run_snapshot(const TraceArguments& arguments) {
+  if (arguments.iterations) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected a trace for --iterations, found a snapshot of the "
+                                       "allocator, which has none",
+                            .file = arguments.traces.front()}};
+  }
+  auto snapshot = read_allocator_snapshot(arguments.traces.front());
+  if (!snapshot) return Unexpected{snapshot.error()};
+  if (arguments.anonymizer) anonymize_snapshot(*snapshot, *arguments.anonymizer);
+  if (!arguments.memory_curve.empty()) {
+    auto written = write_memory_curves(curves(*snapshot), snapshot->source, arguments.memory_curve);
+    if (!written) return written;
+  }
+  if (arguments.json) return print_document(snapshot_json(*snapshot));
+  return print_report(snapshot_text(*snapshot, bold_allowed()));
+}
+
+Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) {
+  auto report = perfmodel::report(trace, iterations);
+  if (!report) return Unexpected{report.error()};
+  const auto gpu = gpu_of_trace(report->gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  auto analysis = analyse(trace, iterations, *gpu ? &**gpu : nullptr);
+  if (!analysis) return Unexpected{analysis.error()};
+  if (!*gpu && !report->gpu.empty() && !trace.arguments.empty()) {
+    analysis->warnings.push_back(unknown_gpu(report->gpu) +
+                                 ": ops have no FLOP, bytes and roofline");
+  }
+  return TraceFindings{std::move(*report), std::move(*analysis)};
+}
+
+// Steps alone: what runs before and after them is of no step.
+Result<TraceFindings> steps_of_trace(const Trace& trace, const Window& window) {
+  const std::size_t steps = iterations(trace).size();
+  if (window || steps == 0) return findings_of(trace, window);
+  return findings_of(trace, Window(std::pair<std::size_t, std::size_t>(0, steps)));
+}
+
+Result<void> run_comparison(const TraceArguments& arguments) {
+  auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading,
+                                 arguments.anonymizer.get());
+  if (!traces) return Unexpected{traces.error()};
+  std::vector<TraceFindings> found;
+  for (const Trace& trace : *traces) {
+    auto findings = steps_of_trace(trace, arguments.iterations);
+    if (!findings) return Unexpected{findings.error()};
+    found.push_back(std::move(*findings));
+  }
+  auto comparison =
+      compare({found[0].report, found[0].analysis}, {found[1].report, found[1].analysis});
+  if (!comparison) return Unexpected{comparison.error()};
+  const std::string before =
+                        with_pseudonyms(file_name(arguments.traces.front()), arguments.anonymizer),
+                    after = with_pseudonyms(file_name(arguments.compare), arguments.anonymizer);
+  if (arguments.json) return print_document(comparison_json(*comparison, before, after));
+  return print_report(comparison_text(*comparison, before, after,
+                                      arguments.top.value_or(kRowsOfScreen), bold_allowed()));
+}
+
+Result<void> run_ranks(const TraceArguments& arguments) {
+  if (auto once = all_different(arguments.traces); !once) return once;
+  auto traces = read_trace_files(arguments.traces, arguments.reading, arguments.anonymizer.get());
+  if (!traces) return Unexpected{traces.error()};
+  std::vector<TraceFindings> found;
+  for (const Trace& trace : *traces) {
+    auto findings = findings_of(trace, arguments.iterations);
+    if (!findings) return Unexpected{findings.error()};
+    found.push_back(std::move(*findings));
+  }
+  auto ranks = compare_ranks(*traces, arguments.iterations);
+  if (!ranks) return Unexpected{ranks.error()};
+  if (!arguments.timeline.empty()) {
+    if (auto written = write_ranks_timeline(*traces, *ranks, arguments.timeline); !written) {
+      return written;
+    }
+  }
+  if (arguments.json) {
+    Json json = document(schemas::kTrace);
+    json.update(trace_keys(found.front()));
+    add_ranks(json, found, *ranks);
+    return print_document(json);
+  }
+  return print_report(
+      ranks_text(found, *ranks, arguments.top.value_or(kRowsOfScreen), bold_allowed()));
+}
+
+Result<void> run_trace(const TraceArguments& arguments) {
+  if (!arguments.memory_curve.empty()) {
+    if (auto known = check_curve_name(arguments.memory_curve); !known) return known;
+  }
+  if (arguments.traces.size() > 1) return run_ranks(arguments);
+  const std::string& file = arguments.traces.front();
+  if (is_allocator_snapshot(file)) return run_snapshot(arguments);
+  if (!arguments.compare.empty()) return run_comparison(arguments);
+  const auto trace = read_trace_file(file, arguments.reading, arguments.anonymizer.get());
+  if (!trace) return Unexpected{trace.error()};
+  const auto found = findings_of(*trace, arguments.iterations);
+  if (!found) return Unexpected{found.error()};
+  const TraceReport& content = found->report;
+  if (!arguments.memory_curve.empty()) {
+    auto written = write_memory_curves(content.memory, content.source, arguments.memory_curve);
+    if (!written) return written;
+  }
+  if (!arguments.csv.empty()) {
+    if (auto written = write_trace_tables(*found, arguments.csv); !written) return written;
+  }
+  if (arguments.json) {
+    Json json = document(schemas::kTrace);
+    json.update(trace_keys(*found));
+    return print_document(json);
+  }
+  const std::size_t top =
+      arguments.top.value_or(arguments.full ? kRowsOfFullTables : kRowsOfScreen);
+  return print_report(trace_text(*found, top, arguments.full, bold_allowed()));
+}
+
+void check_trace_arguments(const TraceArguments& arguments) {
+  if (arguments.traces.size() < 2) {
+    if (arguments.timeline.empty()) return;
+    bad_usage("--timeline", "expected traces of several ranks, found one");
+  }
+  const std::pair<const char*, bool> of_one_trace[] = {
+      {"--compare", !arguments.compare.empty()},
+      {"--csv", !arguments.csv.empty()},
+      {"--memory-curve", !arguments.memory_curve.empty()}};
+  for (const auto& [option, given] : of_one_trace) {
+    if (!given) continue;
+    bad_usage(option, "expected one trace, found " + std::to_string(arguments.traces.size()));
+  }
+}
+
+}  // namespace
+
+Command trace_command(CommandParser parent) {
+  auto arguments = std::make_shared<TraceArguments>();
+  const CommandParser app = parent.add_subcommand("trace", "Where the time of a Kineto trace went");
+  app.add_option("TRACE", arguments->traces,
+                 "Kineto traces, several are ranks of one job; or a snapshot of the CUDA "
+                 "allocator (.json or .json.gz)")
+      .type_name("")
+      .required();
+  add_window(app, "--iterations", arguments->iterations,
+             "Only iterations A to B - 1, counted from 0");
+  app.add_option("--compare", arguments->compare,
+                 "What changed from TRACE to this trace of the same program, per step")
+      .type_name("TRACE");
+  app.add_flag("--full", arguments->full, "All tables, with more rows");
+  app.add_option("--top", arguments->top,
+                 "Rows of the tables (default 8, with --full 25; JSON has all)")
+      .check(at_least(0))
+      .type_name("N");
+  app.add_option("--csv", arguments->csv, "Write every table whole, one CSV file each, here")
+      .type_name("FOLDER");
+  app.add_option("--memory-curve", arguments->memory_curve,
+                 "Memory of each device over time: all records (.csv) or a chart (.svg)")
+      .type_name("FILE");
+  app.add_option("--timeline", arguments->timeline,
+                 "Several traces: write all ranks on one clock as a Chrome trace (.json or "
+                 ".json.gz)")
+      .type_name("FILE");
+  add_reading(app, arguments->reading);
+  add_anonymize(app, arguments->anonymizer);
+  app.add_flag("--json", arguments->json, "Print one JSON document");
+  app.callback([arguments] { check_trace_arguments(*arguments); });
+  return {app, [arguments] { return run_trace(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

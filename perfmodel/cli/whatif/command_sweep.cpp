@@ -1,0 +1,273 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/decimal_number.hpp"
+#include "base/progress_bar.hpp"
+#include "base/stop_point.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/open_team.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/sweep/run_sweep.hpp"
+#include "perfmodel/version.hpp"
+#include "sweep_graphs.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/hosted_run.hpp"
+#include "terminal/output.hpp"
+#include "terminal/signals.hpp"
+#include "terminal/text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using sweep::SweepOptions;
+using sweep::SweepReport;
+
+struct SweepCommandArguments {
+  std::string spec, output;
+  std::optional<std::size_t> threads;
+  std::size_t shard = 0, shards = 1;
+  std::uint64_t chunk_rows = 0;
+  bool keep_parts = false, dry_run = false, json = false;
+};
+
+std::atomic<bool> stop_signalled{false};
+
+// A second signal ends the program at once.
+void take_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int signal) {
+    if (stop_signalled.exchange(true)) end_by_signal(signal);
+  };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// Exit status 1 without a line: rank 0 has one.
+Unexpected quiet_failure() {
+  return Unexpected{Error{.code = ErrorCode::kCancelled, .message = {}}};
+}
+
+Result<sweep::SweepSpec> read_spec(const std::string& file, const sweep::GraphToolbox& toolbox) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  return sweep::read_sweep_spec(file, toolbox, *data);
+}
+
+// The first rank that fails ends the others under mpirun: who has to say what is wrong does so
+// while the team stands, whose end all ranks wait for.
+Unexpected failure(const sweep::Team* team, const Error& error) {
+  if (!team || error.message.empty()) return Unexpected{error};
+  complain(to_string(error));
+  return quiet_failure();
+}
+
+// What is wrong for all ranks is said once.
+Result<sweep::SweepSpec> read_spec_together(const std::string& file,
+                                            const sweep::GraphToolbox& toolbox, sweep::Team* team) {
+  auto spec = read_spec(file, toolbox);
+  if (!team) return spec;
+  const auto all = team->gather(spec.has_value());
+  if (!spec && (team->rank() == 0 || all[0] != 0)) return spec;
+  if (std::ranges::find(all, 0U) != all.end()) return quiet_failure();
+  return spec;
+}
+
+std::string numbers(const std::vector<std::size_t>& shards) {
+  constexpr std::size_t kMost = 20;
+  const auto shown = std::min(kMost, shards.size());
+  return fmt::format("{}{}",
+                     fmt::join(shards.begin(), shards.begin() + static_cast<long>(shown), ", "),
+                     shown < shards.size() ? ", ..." : "");
+}
+
+// What stands in for something unknown, of all GPUs.
+std::vector<std::string> warnings_of(const sweep::SweepSpec& spec) {
+  std::vector<std::string> warnings;
+  for (const sweep::GpuChoice& gpu : spec.gpus) {
+    warnings.insert(warnings.end(), gpu.stand_ins.begin(), gpu.stand_ins.end());
+  }
+  return warnings;
+}
+
+std::string report_text(const SweepReport& report, const std::vector<std::string>& warnings,
+                        const SweepCommandArguments& arguments) {
+  TextList list;
+  for (const std::string& warning : warnings) list.row("warning", warning);
+  list.row("rows", fmt::format("{} in {}", grouped(report.rows), counted(report.chunks, "chunk")));
+  list.row("finished before", grouped(report.finished_before));
+  if (!arguments.dry_run) {
+    list.row("predicted now", grouped(report.predicted));
+    if (report.refused > 0) list.row("  of them refused", grouped(report.refused));
+    if (report.too_large > 0) {
+      list.row("  of them too large", grouped(report.too_large) +
+                                          ": parameters, gradients and optimizer state do not fit "
+                                          "into the GPU (static_bytes above device_bytes)");
+    }
+  }
+  if (report.foreign > 0) {
+    list.row("dropped", counted(report.foreign, "finished row") + " that this spec does not have");
+  }
+  if (report.repeated > 0) list.row("made twice", counted(report.repeated, "row"));
+  if (report.torn_bytes > 0) {
+    list.row("torn", counted(report.torn_bytes, "byte") + " of rows that were not finished");
+  }
+  if (report.missing > 0) {
+    std::string missing = grouped(report.missing);
+    if (!report.missing_shards.empty()) {
+      missing +=
+          fmt::format(" (of shards {} of {})", numbers(report.missing_shards), arguments.shards);
+    }
+    list.row("missing", missing);
+  }
+  if (report.merged) list.row("output", arguments.output);
+  std::string text = "\n" + list.text();
+  if (report.others_at_work) {
+    text +=
+        "\nAll rows are finished. Another process at work here is to merge them; else the same\n"
+        "command without --shard does.\n";
+  }
+  return text;
+}
+
+Json report_json(const SweepReport& report, const std::vector<std::string>& warnings,
+                 const SweepCommandArguments& arguments) {
+  Json json = document(schemas::kSweepReport);
+  json.update({{"rows", report.rows},
+               {"chunks", report.chunks},
+               {"finished_before", report.finished_before},
+               {"predicted", report.predicted},
+               {"refused", report.refused},
+               {"too_large", report.too_large},
+               {"dropped", report.foreign},
+               {"made_twice", report.repeated},
+               {"torn_bytes", report.torn_bytes},
+               {"missing", report.missing},
+               {"missing_shards", report.missing_shards},
+               {"merged", report.merged},
+               {"warnings", warnings},
+               {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}});
+  return json;
+}
+
+Result<void> say(const SweepReport& report, const std::vector<std::string>& warnings,
+                 const SweepCommandArguments& arguments) {
+  if (report.stopped && !report.merged) {
+    return fail(ErrorCode::kCancelled,
+                fmt::format("stopped with {} of {} rows finished: the same command goes on from "
+                            "{}.parts",
+                            report.rows - report.missing, report.rows, arguments.output));
+  }
+  if (arguments.json) return print_document(report_json(report, warnings, arguments));
+  return print_report(report_text(report, warnings, arguments));
+}
+
+Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
+  auto team = open_team();
+  if (!team) return Unexpected{team.error()};
+  const bool leads = !*team || (*team)->rank() == 0;
+  const auto toolbox = sweep_toolbox();
+  const auto spec = read_spec_together(arguments.spec, toolbox, team->get());
+  if (!spec) return failure(team->get(), spec.error());
+  const bool hosted = HostedRun::current() != nullptr;
+  if (!hosted) take_stop_signals();
+  std::optional<ProgressBar> bar;
+  const auto show = [&](std::uint64_t done, std::uint64_t of) {
+    if (!bar) bar.emplace("sweep", static_cast<std::size_t>(of));
+    bar->update(static_cast<std::size_t>(done));
+  };
+  const std::size_t threads = arguments.threads.value_or(*team ? 1 : 0);
+  auto report = run_sweep(*spec, toolbox,
+                          {.output = arguments.output,
+                           .version = version_text(),
+                           .threads = threads,
+                           .chunk_rows = arguments.chunk_rows,
+                           .shard = arguments.shard,
+                           .shards = arguments.shards,
+                           .keep_parts = arguments.keep_parts,
+                           .dry_run = arguments.dry_run,
+                           .team = *team,
+                           .stop =
+                               [hosted, rules = stop_rules()] {
+                                 return hosted ? rules && rules->stopped() : stop_signalled.load();
+                               },
+                           .progress = show});
+  if (bar) bar->finish();
+  if (!report) {
+    const bool told = !leads && report.error().code == ErrorCode::kCancelled;
+    return told ? quiet_failure() : failure(team->get(), report.error());
+  }
+  if (!leads) return report->stopped ? quiet_failure() : Result<void>();
+  const auto said = say(*report, warnings_of(*spec), arguments);
+  return said ? said : failure(team->get(), said.error());
+}
+
+// "2/4": the second of four.
+void parse_shard(const std::string& text, SweepCommandArguments& arguments) {
+  std::size_t number = 0, count = 0;
+  const std::string_view words = text;
+  const std::size_t slash = words.find('/');
+  const bool good = slash != words.npos && read_decimal(words.substr(0, slash), number) &&
+                    read_decimal(words.substr(slash + 1), count);
+  if (!good || number < 1 || number > count) {
+    bad_usage("--shard", "expected I/N with I from 1 to N, found " + text);
+  }
+  arguments.shard = number - 1;
+  arguments.shards = count;
+}
+
+void check_sweep_flags(const SweepCommandArguments& arguments) {
+  const std::string& name = arguments.output;
+  if (name.ends_with(".csv") || name.ends_with(".csv.gz")) return;
+  bad_usage("--output", "expected a name that ends in .csv or .csv.gz, found " + name);
+}
+
+}  // namespace
+
+Command sweep_command(CommandParser parent) {
+  auto arguments = std::make_shared<SweepCommandArguments>();
+  const CommandParser app = parent.add_subcommand(
+      "sweep",
+      "Predict graphs x rewrites x GPUs x topologies x strategies; goes on where it was "
+      "stopped");
+  app.add_option("spec", arguments->spec, "What to cross (JSON, docs/sweep.md)")
+      .required()
+      .type_name("SPEC");
+  app.add_option("-o,--output", arguments->output,
+                 "Table to write (.csv or .csv.gz); finished rows wait in OUT.parts")
+      .required()
+      .type_name("OUT");
+  app.add_option("--threads", arguments->threads,
+                 "Threads of this process (default: all that the machine has, one under mpirun)")
+      .check(at_least(1))
+      .type_name("N");
+  app.add_option_function<std::string>(
+         "--shard", [arguments](const std::string& text) { parse_shard(text, *arguments); },
+         "Predict only every N-th chunk, from the I-th on: one job of an array of N")
+      .type_name("I/N");
+  app.add_option("--chunk", arguments->chunk_rows,
+                 "Rows that are handed out and written at once (default: 128, fewer in small "
+                 "sweeps); the same for all shards")
+      .check(between(1, 10000))
+      .type_name("ROWS");
+  app.add_flag("--keep-parts", arguments->keep_parts, "Leave OUT.parts behind");
+  app.add_flag("--dry-run", arguments->dry_run,
+               "Count all, finished and missing rows; predict nothing");
+  app.add_flag("--json", arguments->json, "Print one JSON document");
+  app.footer(
+      "After a stop, or with shards, the same command goes on with the rows that are missing. The\n"
+      "table is written when none is missing. `mpirun -n N perfpredict sweep ...` divides the work "
+      "among\n"
+      "N processes.");
+  app.callback([arguments] { check_sweep_flags(*arguments); });
+  return {app, [arguments] { return run_sweep_command(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "perfmodel/detail/advice.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+struct LayoutAdviceQuestion {
+  std::string gpu, topology;  ///< as the command line names them
+  std::string machine_flags;  ///< " --gpu G --topology T"
+  std::int64_t world = 1;
+  double host_scale = 1;
+};
+
+/// What the layout search says of the job that the graph is one data-parallel rank of. Errors: a
+/// graph that no layout is known of, no layout that fits.
+Result<LayoutPlanAdvice> layout_advice(const ExecutionGraph& graph,
+                                       const LayoutAdviceQuestion& question);
+
+}  // namespace perfmodel

@@ -1,0 +1,166 @@
+#include "layout_results.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+namespace perfmodel {
+namespace {
+
+using Decoder = DecoderModel;
+using Fit = MeasuredFit;
+
+struct LayoutTermRow {
+  std::string_view key, words;
+  std::string_view lever;  ///< empty: none
+};
+constexpr LayoutTermRow kTermRows[kLayoutTerms] = {
+    {"compute", "compute", ""},
+    {"host", "the host", "less host work (CUDA graphs, compiled layers, a faster CPU)"},
+    {"tensor_parallel", "tp traffic", "overlap of tensor-parallel traffic"},
+    {"pipeline_transfers", "pp traffic", "a faster network for the hops between stages"},
+    {"bubble", "the bubble", "more microbatches per step"},
+    {"data_parallel", "dp traffic", "a larger batch or a faster network for gradients"},
+    {"optimizer", "the optimizer", "an optimizer that moves less memory"},
+    {"expert_parallel", "ep traffic",
+     "overlap of the exchange with experts, or fewer nodes for a group of experts"},
+    {"context_parallel", "cp traffic", "a ring instead of gathers, or fewer ranks per sequence"},
+};
+
+const LayoutTermRow& term_row(LayoutTerm term) { return kTermRows[static_cast<std::size_t>(term)]; }
+
+std::int64_t heads_of_keys(const DecoderModel& model) {
+  return model.kv_heads > 0 ? model.kv_heads : model.heads;
+}
+
+auto gigabytes(double LayoutPrediction::*member) {
+  return [member](const LayoutPrediction& price) { return price.*member / 1e9; };
+}
+
+OrderedNumbers terms_by_name(const LayoutPrediction& price) {
+  OrderedNumbers terms;
+  for (std::size_t i = 0; i < kLayoutTerms; ++i) {
+    terms[std::string(kTermRows[i].key)] = price.terms_ms[i];
+  }
+  return terms;
+}
+
+OrderedNumbers fit_factors(const Fit& fit) { return {fit.factors.begin(), fit.factors.end()}; }
+
+}  // namespace
+
+const ResultFields<Decoder> kDecoderFields = {
+    {"name", &Decoder::name},
+    {"layers", &Decoder::layers},
+    {"hidden", &Decoder::hidden},
+    {"heads", &Decoder::heads},
+    {"kv_heads", heads_of_keys},
+    {"feed_forward", &Decoder::feed_forward},
+    {"gated", &Decoder::gated},
+    {"vocabulary", &Decoder::vocabulary},
+    {"tied", &Decoder::tied},
+    {"positions", &Decoder::positions},
+    {"parameters", parameter_count},
+    {"active_parameters", active_parameter_count},
+    {"experts", [](const Decoder& model) { return model.experts.experts; }},
+    {"top_k",
+     [](const Decoder& model) { return model.experts.experts > 0 ? model.experts.top_k : 0; }},
+};
+
+const ResultFields<ParallelLayout> kParallelLayoutFields = {
+    {"dp", &ParallelLayout::dp},
+    {"tp", &ParallelLayout::tp},
+    {"pp", &ParallelLayout::pp},
+    {"vp", &ParallelLayout::vp},
+    {"cp", &ParallelLayout::cp},
+    {"ep", &ParallelLayout::ep},
+    {"zero", &ParallelLayout::zero},
+    {"micro_batch", &ParallelLayout::micro_batch},
+    {"recompute", &ParallelLayout::recompute},
+    {"sequence_parallel", &ParallelLayout::sequence_parallel},
+    {"schedule", &ParallelLayout::order},
+};
+const ResultFields<ParallelLayout> kLaterLayoutFields = {
+    // keys at the end, as versions added them
+    {"etp", &ParallelLayout::etp},
+    {"context", &ParallelLayout::context},
+};
+
+const ResultFields<LayoutPrediction> kLayoutPriceFields = {
+    {"predicted_step_ms", &LayoutPrediction::step_ms},
+    {"low_ms", &LayoutPrediction::low_ms},
+    {"high_ms", &LayoutPrediction::high_ms},
+    {"tokens_per_s_per_gpu", &LayoutPrediction::tokens_per_s_per_gpu},
+    {"mfu", &LayoutPrediction::mfu},
+    {"hfu", &LayoutPrediction::hfu},
+    {"memory_gb", gigabytes(&LayoutPrediction::reserved_bytes)},
+    {"allocated_gb", gigabytes(&LayoutPrediction::allocated_bytes)},
+    {"weights_gb", gigabytes(&LayoutPrediction::weight_bytes)},
+    {"gradients_gb", gigabytes(&LayoutPrediction::gradient_bytes)},
+    {"optimizer_gb", gigabytes(&LayoutPrediction::optimizer_bytes)},
+    {"activations_gb", gigabytes(&LayoutPrediction::activation_bytes)},
+    {"device_gb", gigabytes(&LayoutPrediction::device_bytes)},
+    {"fits", &LayoutPrediction::fits},
+    {"bubble_share", &LayoutPrediction::bubble_share},
+    {"exposed_comm_share", &LayoutPrediction::exposed_comm_share},
+    {"limit", &LayoutPrediction::limit},
+    {"stage_layers", &LayoutPrediction::stage_layers},
+    {"terms_ms", terms_by_name},
+};
+
+const ResultFields<RankedLayout> kRankedLayoutFields = joined_fields<RankedLayout>(
+    {part_fields<RankedLayout>(&RankedLayout::layout, kParallelLayoutFields),
+     part_fields<RankedLayout>(&RankedLayout::prediction, kLayoutPriceFields),
+     part_fields<RankedLayout>(&RankedLayout::layout, kLaterLayoutFields)});
+
+const ResultFields<MeasuredStep> kMeasuredStepFields = named_fields(
+    joined_fields<MeasuredStep>(
+        {part_fields<MeasuredStep>(
+             [](const MeasuredStep& step) -> const Decoder& { return step.job.model; },
+             kDecoderFields),
+         part_fields<MeasuredStep>(&MeasuredStep::layout, kParallelLayoutFields),
+         {{"sequence", [](const MeasuredStep& step) { return step.job.sequence; }},
+          {"global_batch", [](const MeasuredStep& step) { return step.job.global_batch; }},
+          {"precision", [](const MeasuredStep& step) { return step.job.precision; }},
+          {"software", [](const MeasuredStep& step) { return step.job.software; }},
+          {"step_ms", &MeasuredStep::step_ms, Digits::kAll},
+          {"compute_ms", &MeasuredStep::compute_ms, Digits::kAll}}}),
+    {"layers",     "hidden",   "heads",    "kv_heads",     "feed_forward", "gated",
+     "vocabulary", "tied",     "sequence", "global_batch", "dp",           "tp",
+     "pp",         "vp",       "zero",     "micro_batch",  "recompute",    "sequence_parallel",
+     "precision",  "schedule", "software", "step_ms",      "compute_ms"});
+
+const ResultFields<Fit> kMeasuredFitFields = {
+    {"steps", &Fit::steps},
+    {"mape_before", &Fit::mape_before},
+    {"mape_after", &Fit::mape_after},
+    {"mape_left_out", &Fit::mape_left_out},
+    {"median_before", &Fit::median_before},
+    {"median_after", &Fit::median_after},
+    {"median_left_out", &Fit::median_left_out},
+    {"factors", fit_factors},
+};
+
+std::string_view to_string(LayoutTerm term) { return term_row(term).key; }
+std::string_view term_words(LayoutTerm term) { return term_row(term).words; }
+
+std::vector<LayoutLever> layout_levers(const RankedLayout& ranked) {
+  const LayoutPrediction& price = ranked.prediction;
+  std::vector<LayoutLever> levers;
+  constexpr double kLeast = 0.005;  // of the step
+  for (std::size_t i = 0; i < kLayoutTerms; ++i) {
+    const double share = price.step_ms > 0 ? price.terms_ms[i] / price.step_ms : 0;
+    if (!kTermRows[i].lever.empty() && share >= kLeast)
+      levers.push_back({kTermRows[i].lever, share});
+  }
+  if (price.mfu > 0 && price.hfu - price.mfu > kLeast * price.hfu) {
+    levers.push_back({"memory enough to keep activations instead of computing them again",
+                      (1 - price.mfu / price.hfu) *
+                          price.terms_ms[static_cast<std::size_t>(LayoutTerm::kCompute)] /
+                          price.step_ms});
+  }
+  std::ranges::stable_sort(levers, std::ranges::greater(), &LayoutLever::share);
+  return levers;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "fields/result_field.hpp"
+#include "perfmodel/layout.hpp"
+
+namespace perfmodel {
+
+extern const ResultFields<DecoderModel> kDecoderFields;
+/// A layout with its price, as `layouts[]` of documents has it: memory in 1e9 B, shares in 0..1.
+extern const ResultFields<ParallelLayout> kParallelLayoutFields;
+extern const ResultFields<LayoutPrediction> kLayoutPriceFields;
+extern const ResultFields<RankedLayout> kRankedLayoutFields;
+/// The columns of a table of measured steps.
+extern const ResultFields<MeasuredStep> kMeasuredStepFields;
+extern const ResultFields<MeasuredFit> kMeasuredFitFields;
+
+std::string_view term_words(LayoutTerm term);  ///< "compute", "the host", "tp traffic", ...
+
+/// What would gain most, best first: terms of the step that other layouts or machines have less
+/// of. Shares of the step.
+struct LayoutLever {
+  std::string_view what;
+  double share = 0;
+};
+std::vector<LayoutLever> layout_levers(const RankedLayout& ranked);
+
+}  // namespace perfmodel

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "layout/measured_steps.hpp"
+#include "perfmodel/predictor.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What a long run over layouts says and asks while it lasts.
+struct LayoutRunHooks {
+  TakeWarning warn;
+  std::function<bool()> is_stopped;  ///< it ends with what it has
+  std::function<void(std::size_t done, std::size_t all)> progress;
+};
+
+/// Prices every row of a table; its CSV has the columns of the answers behind its own.
+///
+/// Columns of the rows: layers, hidden, heads, kv_heads, feed_forward, gated, vocabulary, tied,
+/// sequence, global_batch, gpus, dp, tp, pp, vp, cp, ep, zero, micro_batch, recompute,
+/// sequence_parallel, precision, schedule; gpu, topology and software too, where the inputs leave
+/// them out. Missing columns and empty cells mean 1, none, bf16, no ZeRO; of kv_heads as many as
+/// heads, of dp what is left of gpus. Other columns are kept. A row that cannot be read or priced
+/// gets its reason in `error`.
+///
+/// Errors: a table that cannot be read, a GPU that no row names.
+Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutInputs& inputs,
+                                      const std::string& table, const LayoutRunHooks& hooks);
+
+}  // namespace perfmodel

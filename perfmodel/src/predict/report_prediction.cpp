@@ -1,0 +1,354 @@
+#include "predict/report_prediction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "overheads/own_host.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
+#include "predict/report_maker.hpp"
+#include "trace/moved_kernel_times.hpp"
+
+namespace perfmodel {
+namespace {
+
+// A warning of all graphs is said once, without their names.
+std::vector<std::string> warnings_of_ranks(const std::vector<RankPrediction>& ranks) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> of_graphs;
+  for (const RankPrediction& rank : ranks) {
+    for (const std::string& warning : rank.prediction.warnings) {
+      auto known = std::ranges::find(of_graphs, warning, [](auto& entry) { return entry.first; });
+      if (known == of_graphs.end()) known = of_graphs.insert(known, {warning, {}});
+      known->second.push_back(rank.graph_file);
+    }
+  }
+  std::vector<std::string> warnings;
+  for (const auto& [warning, graphs] : of_graphs) {
+    const bool of_all = graphs.size() >= ranks.size();
+    warnings.push_back(of_all ? warning : fmt::format("{}: {}", fmt::join(graphs, ", "), warning));
+  }
+  return warnings;
+}
+
+// A step that cannot run is what matters most: for want of units, then of memory.
+void put_stoppers_first(PredictionReport& report) {
+  std::vector<std::string> stoppers;
+  for (const RankPrediction& rank : report.ranks) {
+    const auto& lacking = rank.prediction.coverage.lacking_units;
+    stoppers.insert(stoppers.end(), lacking.begin(), lacking.end());
+    stoppers.push_back(memory_warning(rank.prediction.memory, report.gpu));
+  }
+  std::erase(stoppers, "");
+  std::ranges::stable_partition(report.warnings, [&](const std::string& warning) {
+    return std::ranges::any_of(stoppers,
+                               [&](const std::string& end) { return warning.ends_with(end); });
+  });
+}
+
+class AlikeRanks : ReportMaker {
+ public:
+  AlikeRanks(const PredictionQuestion& question, const QuestionReaders& read)
+      : ReportMaker(question), read_(read) {}
+
+  Result<PredictionReport> run() {
+    auto data = find_data_folder();
+    if (!data) return Unexpected{data.error()};
+    auto gpu = find_gpu(question_.gpu, *data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    report_.gpu = std::move(*gpu);
+    for (std::string& sentence : stand_ins(report_.gpu)) warn(std::move(sentence));
+    report_.use = question_.use;
+    if (auto chosen = choose_models(question_.world, &report_.gpu); !chosen) {
+      return Unexpected{chosen.error()};
+    }
+    set_collectives();
+    auto inputs = read_.programs(question_.graphs);
+    if (!inputs) return Unexpected{inputs.error()};
+    if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
+    if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
+    if (auto matched = match(*inputs); !matched) return Unexpected{matched.error()};
+    if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
+    if (auto finished = finish(iterations_of_graphs()); !finished) {
+      return Unexpected{finished.error()};
+    }
+    if (auto compared = compare_with_traces(*data / "gpus"); !compared) {
+      return Unexpected{compared.error()};
+    }
+    collect_warnings();
+    return std::move(report_);
+  }
+
+ private:
+  // Collectives are priced on the named topology, else on the one that the GPU usually sits in.
+  void set_collectives() {
+    models_ = chosen_.models;
+    network_ = topology_ ? *topology_ : topology_for(report_.gpu);
+    if (!topology_ && question_.interference == 1) return;
+    collectives_ = make_collective_model(network_, {.interference = question_.interference});
+    models_.set(KernelFamily::kCollective, collectives_.get());
+  }
+
+  // A trace brings its own host; a graph runs on the reference one.
+  Result<void> read_tables(const std::filesystem::path& data,
+                           const std::vector<RecordedProgram>& inputs) {
+    std::vector<std::string> files = question_.overheads;
+    const bool own = files.empty() && inputs.front().trace;
+    if (files.empty()) files.resize(own ? inputs.size() : 1);
+    OverheadTables tables(data);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      auto chosen = own ? tables.own(*inputs[i].trace, inputs[i].graph, is_recorded())
+                        : tables.choose(files[i], report_.gpu);
+      if (!chosen) return Unexpected{chosen.error()};
+      warn(chosen->warning);
+      if (own) {
+        for (const std::string& warning : chosen->table->warnings) warn(warning);
+      } else if (is_recorded() && chosen->table->without_collector) {
+        chosen->table = std::make_shared<const OverheadTable>(as_recorded(*chosen->table));
+      }
+      tables_.push_back(std::move(*chosen));
+    }
+    return {};
+  }
+
+  // What is compared with a trace has the trace's profiler.
+  bool is_recorded() const { return question_.as_recorded || !question_.against.empty(); }
+
+  static std::string file_name(const std::string& file) {
+    return std::filesystem::path(file).filename().string();
+  }
+
+  // A trace is read once if all graphs share it.
+  Result<const Trace*> trace(const std::string& file) {
+    if (!trace_ || trace_file_ != file) {
+      auto read = read_.trace(file);
+      if (!read) return Unexpected{read.error()};
+      for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
+      trace_ = std::move(*read);
+      trace_file_ = file;
+    }
+    return &*trace_;
+  }
+
+  Result<void> read_ranks(std::vector<RecordedProgram>& inputs) {
+    const std::size_t count = question_.graphs.size();
+    report_.ranks.reserve(count);
+    kernel_times_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      RankPrediction& rank = report_.ranks.emplace_back(rank_of(
+          question_.graphs[i], std::move(inputs[i].graph), table_of(i), question_.host_scale));
+      rank.without_collector = table_of(i).table->without_collector.has_value();
+      if (inputs[i].trace) {
+        rank.recorded_us = recorded_step_us(*inputs[i].trace, question_.iterations);
+      }
+      if (auto read = read_kernel_times(i); !read) return read;
+      if (auto read = own_kernel_times(i, inputs[i]); !read) return read;
+    }
+    return {};
+  }
+
+  const ChosenOverheads& table_of(std::size_t rank) const {
+    return tables_[tables_.size() == 1 ? 0 : rank];
+  }
+
+  bool window_is_of_trace() const {
+    return !question_.kernel_times.empty() && !question_.kernel_iterations;
+  }
+
+  PredictionQuestion::Iterations iterations_of_graphs() const {
+    return window_is_of_trace() ? std::nullopt : question_.iterations;
+  }
+
+  Result<void> read_kernel_times(std::size_t index) {
+    const auto& files = question_.kernel_times;
+    if (files.empty()) return {};
+    RankPrediction& rank = report_.ranks[index];
+    const std::string& file = files[files.size() == 1 ? 0 : index];
+    auto recorded = trace(file);
+    if (!recorded) return Unexpected{recorded.error()};
+    auto times =
+        kernel_times(rank.graph, **recorded,
+                     window_is_of_trace() ? question_.iterations : question_.kernel_iterations);
+    if (!times) return Unexpected{times.error()};
+    if (times->size() == 0) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected device work of the graph's ops, found none",
+                              .file = file}};
+    }
+    kernel_times_[index] = std::move(*times);
+    rank.kernel_times_file = file_name(file);
+    return {};
+  }
+
+  Result<void> own_kernel_times(std::size_t index, const RecordedProgram& input) {
+    RankPrediction& rank = report_.ranks[index];
+    if (!input.trace || kernel_times_[index]) return {};
+    auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, question_.iterations);
+    if (!found) return Unexpected{found.error()};
+    kernel_times_[index] = std::move(found->times);
+    // Nothing tells what a step's kernels take on their own GPU better than the step itself.
+    const bool own_gpu = kernel_times_[index]->other_gpu.empty();
+    own_use_ = own_gpu ? KernelTimes::Use::kAll : found->use;
+    if (own_use_ == KernelTimes::Use::kAll) {
+      rank.kernel_times_file = file_name(input.trace->source);
+    }
+    warn(found->sentence.value_or(""));
+    return {};
+  }
+
+  // One rank, and no other network in question: its waits for the other ranks stay.
+  bool is_alone() const {
+    return question_.graphs.size() == 1 && !topology_ && question_.interference == 1;
+  }
+
+  PredictOptions options_of(std::size_t rank) const {
+    PredictOptions options{
+        .recorded_waits = is_alone(), .models = &models_, .world_size = question_.world};
+    options.keep_calls = question_.keep_calls;
+    if (question_.strategy) {
+      options.scale_out = ScaleOut{.world = question_.world,
+                                   .strategy = *question_.strategy,
+                                   .topology = &network_,
+                                   .interference = question_.interference};
+      if (question_.bucket_mb) {  // as PyTorch does: a cap of the user's own holds for all buckets
+        auto& ddp = options.scale_out->ddp;
+        ddp.bucket_cap_bytes = ddp.first_bucket_bytes = *question_.bucket_mb * 1024 * 1024;
+      }
+      if (question_.unit_mb) options.scale_out->fsdp_unit_bytes = *question_.unit_mb * 1e6;
+    }
+    options.use = own_use_.value_or(report_.use);
+    options.what_if_steps = kWhatIfSteps;
+    options.host_scale = scales_ ? scales_->host : question_.host_scale;
+    options.device_scale = scales_ ? scales_->device : 1;
+    options.sustained = question_.sustained;
+    options.launching = question_.launching;
+    options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
+    options.iterations = iterations_of_graphs();
+    if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
+    return options;
+  }
+
+  // Finds the host on which the step takes what was measured.
+  Result<void> match(std::vector<RecordedProgram>& inputs) {
+    if (!question_.measured.us) return {};
+    RankPrediction& rank = report_.ranks.front();
+    RecordedProgram& program = inputs.front();
+    std::swap(program.graph, rank.graph);
+    auto scales = match_measured(
+        question_.measured, program,
+        {.gpu = report_.gpu, .overheads = table_of(0).table.get(), .options = options_of(0)});
+    std::swap(program.graph, rank.graph);
+    if (!scales) return Unexpected{scales.error()};
+    scales_ = *scales;
+    rank.measured = RankPrediction::Measured{*question_.measured.us, *scales};
+    warn(measured_sentence(question_.measured, *scales));
+    return {};
+  }
+
+  Result<void> predict_ranks() {
+    bool lin = false;
+    std::vector<RankInput> inputs;
+    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
+      lin |= table_of(i).table->method == OverheadMethod::kLin;
+      inputs.push_back({.graph = &report_.ranks[i].graph,
+                        .table = table_of(i).table.get(),
+                        .options = options_of(i),
+                        .name = report_.ranks[i].graph_file});
+    }
+    if (lin) return predict_apart(inputs);
+    auto job = predict_job(inputs, report_.gpu,
+                           {.rank_start_us = question_.rank_start_us,
+                            .missing_collectives = question_.missing_collectives,
+                            .keep_chakra = question_.keep_chakra});
+    if (!job) return Unexpected{job.error()};
+    report_.chakra = std::move(job->chakra);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      report_.ranks[i].prediction = std::move(job->ranks[i]);
+    }
+    report_.job = job->job;
+    for (std::string& warning : job->warnings) warn(std::move(warning));
+    return {};
+  }
+
+  // The baseline of method lin knows no other ranks.
+  Result<void> predict_apart(const std::vector<RankInput>& inputs) {
+    if (!question_.rank_start_us.empty() || question_.keep_chakra) {
+      return fail(
+          ErrorCode::kImpossible,
+          "expected overheads of method context for --rank-start and --chakra, found method "
+          "lin");
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto prediction = predict(*inputs[i].graph, report_.gpu, *inputs[i].table, inputs[i].options);
+      if (!prediction) return Unexpected{prediction.error()};
+      report_.ranks[i].prediction = std::move(*prediction);
+    }
+    if (inputs.size() > 1) {
+      warn(
+          "with overheads of method lin the graphs are predicted one by one: ranks do not wait "
+          "for each other");
+    }
+    return {};
+  }
+
+  Result<void> compare_with_traces(const std::filesystem::path& gpus) {
+    for (std::size_t i = 0; i < question_.against.size(); ++i) {
+      RankPrediction& rank = report_.ranks[i];
+      auto measured = trace(question_.against[i]);
+      if (!measured) return Unexpected{measured.error()};
+      auto comparison = compare(**measured, rank.prediction, question_.against_iterations);
+      if (!comparison) return Unexpected{comparison.error()};
+      // Errors of another GPU say how the GPUs differ, not what the prediction lacks.
+      const std::string name = (*measured)->gpu_name();
+      const auto known = name.empty() ? Result<Gpu>(report_.gpu) : find_known_gpu(name, gpus);
+      if (!known || known->name != report_.gpu.name) {
+        comparison->warnings.push_back("the trace is of another GPU than was asked for: " + name);
+      }
+      rank.against_file = without_names(file_name(question_.against[i]));
+      rank.against = std::move(*comparison);
+    }
+    return {};
+  }
+
+  void collect_warnings() {
+    if (!communicates() && (topology_ || question_.interference != 1 ||
+                            (question_.world > 1 && !question_.strategy))) {
+      warn("there are no collectives: --world, --topology and --interference change nothing");
+    }
+    for (std::string& warning : warnings_of_ranks(report_.ranks)) warn(std::move(warning));
+    warn(report_.mfu_warning());
+    put_stoppers_first(report_);
+  }
+
+  const QuestionReaders& read_;
+  KernelModels models_;
+  Topology network_;  // of collectives
+  std::unique_ptr<KernelModel> collectives_;
+  std::vector<ChosenOverheads> tables_;
+  std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
+  std::optional<KernelTimes::Use> own_use_;               // of the kernel times of traces
+  std::optional<StepScales> scales_;                      // of a measured step
+  std::optional<Trace> trace_;
+  std::string trace_file_;
+};
+
+}  // namespace
+
+// "a100-sxm-80gb,h100-sxm-80gb" is no GPU, and no file has this name.
+bool PredictionQuestion::names_several_gpus() const {
+  std::error_code ignored;
+  return gpu.find_first_of(",:") != std::string::npos && !std::filesystem::exists(gpu, ignored);
+}
+
+Result<PredictionReport> report_prediction(const PredictionQuestion& question,
+                                           const QuestionReaders& read) {
+  if (question.has_unlike_ranks()) return report_mixed_job(question, read);
+  return AlikeRanks(question, read).run();
+}
+
+}  // namespace perfmodel

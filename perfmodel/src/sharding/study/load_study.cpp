@@ -1,0 +1,106 @@
+#include "load_study.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "question_changes.hpp"
+#include "shard_fields.hpp"
+#include "sharding/hugectr_plan_file.hpp"
+#include "sharding/study_file.hpp"
+#include "sharding/table_lists.hpp"
+#include "sharding/tables_in_graph.hpp"
+#include "sharding/torchrec_plan_file.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+constexpr std::size_t kHeadBytes = 4096;
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// The first bytes of a file, to tell kinds of JSON apart; nothing of a compressed one.
+std::string head_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string head(kHeadBytes, '\0');
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(stream.gcount());
+  return head;
+}
+
+bool is_study(const std::string& file) {
+  if (file.ends_with(".csv") || file.ends_with(".csv.gz")) return true;
+  return head_of(file).find("perfmodel-sharding-study") != std::string::npos;
+}
+
+ShardingStudy study_of(GraphTables found) {
+  ShardingStudy study;
+  study.tables = std::move(found.tables);
+  study.batch_per_rank = found.batch;
+  study.warnings = std::move(found.warnings);
+  return study;
+}
+
+Result<ShardingStudy> read_tables(const std::string& file) {
+  if (is_study(file)) return read_sharding_study(file);
+  if (is_table_list(head_of(file))) return read_table_list(file);
+  return read_execution_graph(file, {.dash_is_stdin = true})
+      .and_then(tables_in_graph)
+      .map(study_of);
+}
+
+// A plan of TorchRec for the tables and the world of the study.
+Result<std::vector<TablePlacement>> matched(const NamedPlan& plan, const std::string& file,
+                                            const ShardingStudy& study) {
+  if (plan.world && *plan.world != *study.world) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a plan for {} GPUs, found one for {}", file_name(file),
+                            *study.world, *plan.world));
+  }
+  return match_plan(study.tables, plan);
+}
+
+}  // namespace
+
+Result<LoadedStudy> load_study(const ShardQuestion& question) {
+  auto study = check_words(question).and_then([&] { return read_tables(question.tables); });
+  if (!study) return Unexpected{study.error()};
+  LoadedStudy loaded{.file = file_name(question.tables),
+                     .study = std::move(*study),
+                     .software = question.software == "per-table" ? TableSoftware::kPerTable
+                                                                  : TableSoftware::kFused,
+                     .host_us = question.host_us,
+                     .time_budget_s = question.time_budget_s,
+                     .seed = question.seed,
+                     .is_torchrec = question.costs == "torchrec"};
+  loaded.warnings = loaded.study.warnings;
+  for (const auto step : {set_job, fit_accesses, change_tables, change_dense_part, choose_machine,
+                          hash_tables, choose_models, choose_host}) {
+    if (auto done = step(question, loaded); !done) return Unexpected{done.error()};
+  }
+  if (!loaded.is_torchrec && !calibration_of(loaded.gpu, loaded.software).known) {
+    loaded.warnings.push_back(
+        fmt::format("no measured DLRM system with {}: times are not calibrated", loaded.gpu.name));
+  }
+  return loaded;
+}
+
+Result<std::vector<TablePlacement>> load_plan(const std::string& file, const LoadedStudy& loaded) {
+  const ShardingStudy& study = loaded.study;
+  const std::string head = head_of(file);
+  if (head.find("\"shard_matrix\"") != std::string::npos ||
+      head.find("strategy\"") != std::string::npos) {
+    return read_hugectr_plan(file).and_then([&](const HugectrPlan& plan) {
+      return hugectr_placements(plan, study.tables, *study.world, *study.local_world);
+    });
+  }
+  return read_torchrec_plan(file).and_then(
+      [&](const NamedPlan& plan) { return matched(plan, file, study); });
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/detail/choose_kernel_models.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+
+namespace perfmodel::sharding {
+
+/// The share of HBM that is left alone, if the study does not say (BatchModel and usable_hbm() have
+/// the same).
+inline constexpr double kDefaultFreeShare = 0.15;
+
+/// A study with everything that its prediction needs.
+struct LoadedStudy {
+  std::string file;  ///< name of the file of tables, without its folder
+  ShardingStudy study;
+  Gpu gpu = {};
+  Topology topology = {};
+  ChosenKernelModels models = {};
+  std::vector<std::string> warnings = {};
+
+  TableSoftware software = TableSoftware::kFused;
+  double host_us = 0;                  ///< that the host needs per batch; 0: not given
+  std::optional<HostNeeds> host = {};  ///< needs of eager software; none: the host keeps ahead
+  double time_budget_s = 10;           ///< seconds that a search may take
+  std::uint64_t seed = 1;              ///< for searches
+
+  bool is_torchrec = false;  ///< costs are TorchRec's ratings
+  TorchrecTopology torchrec_topology() const;
+  TorchrecSettings torchrec_settings() const;
+  std::string_view pipeline_name() const;  ///< the study's, or the default of the costs
+  double free_share() const { return study.free_share.value_or(kDefaultFreeShare); }
+
+  double table_bytes() const;             ///< rows of all tables, without the optimizer
+  double samples_per_s(double us) const;  ///< on all GPUs, if a batch takes so long
+};
+
+/// Errors: as BatchModel::make() has them.
+Result<BatchModel> batch_model(const LoadedStudy& loaded);
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,107 @@
+#include "write_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/progress_bar.hpp"
+#include "load_study.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "plan_words.hpp"
+#include "sharding/hugectr_plan_file.hpp"
+#include "sharding/plan_export.hpp"
+#include "sharding/sharded_graph.hpp"
+#include "sharding/torchrec_plan_file.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+// As the dense part computes: tables and their vectors stay in fp32, as autocast leaves them.
+Result<ExecutionGraph> graph_of_rank(const TorchrecDlrmConfig& config, const std::string& dtype) {
+  using Gemms = PrecisionOptions::Precision;
+  auto graph = build_torchrec_dlrm(config);
+  if (!graph || dtype == "float32") return graph;
+  const Gemms precision = dtype == "tf32"      ? Gemms::kTf32
+                          : dtype == "float16" ? Gemms::kFp16
+                                               : Gemms::kBf16;
+  return rewrite_precision(*graph, {.precision = precision});
+}
+
+Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
+                          const std::filesystem::path& folder) {
+  auto config = sharded_dlrm(loaded.study, placements);
+  if (!config) return Unexpected{config.error()};
+  // The first graph is built before a folder is made for what may be impossible.
+  const std::string& dtype = loaded.study.dense->dtype;  // sharded_dlrm() refuses studies without
+  auto graph = graph_of_rank(*config, dtype);
+  if (!graph) return Unexpected{graph.error()};
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    return fail(ErrorCode::kIo, fmt::format("{}: expected a folder that can be made, found: {}",
+                                            folder.string(), failure.message()));
+  }
+  std::vector<OutputFile> files;  // named once all are written
+  ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
+  for (std::int64_t rank = 0; rank < config->world_size; ++rank) {
+    config->rank = rank;
+    graph = graph_of_rank(*config, dtype);
+    if (!graph) return Unexpected{graph.error()};
+    auto file = write_unnamed_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
+    if (!file) return Unexpected{file.error()};
+    files.push_back(std::move(*file));
+    bar.advance();
+  }
+  for (OutputFile& file : files) {
+    if (auto named = file.commit(); !named) return named;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LoadedStudy> load_study_for(const std::string& format, const ShardQuestion& question) {
+  const bool is_table_file = format.starts_with("hugectr") || format == "csv";
+  return load_study(question).map([&](LoadedStudy loaded) {
+    if (format == "graphs" || (is_table_file && question.choose.empty())) {
+      loaded.study.searched = {};
+    }
+    return loaded;
+  });
+}
+
+std::string lost_settings(const LoadedStudy& loaded, std::span<const TablePlacement> placements,
+                          const std::string& format) {
+  const bool has_no_place = format.starts_with("hugectr") || format == "csv";
+  for (std::size_t t = 0; has_no_place && t < placements.size(); ++t) {
+    if (!used_settings(placements[t]).any()) continue;
+    return fmt::format(
+        "{} has no place for what was chosen for tables ({}: {}); --choose none "
+        "plans without",
+        format, loaded.study.tables[t].name, settings_of(placements[t]));
+  }
+  return "";
+}
+
+Result<void> write_plan(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
+                        const std::string& format, const std::string& output,
+                        const std::string& module) {
+  const std::vector<ShardedTable>& tables = loaded.study.tables;
+  const std::int64_t world = *loaded.study.world, local_world = *loaded.study.local_world;
+  if (format == "graphs") return write_graphs(loaded, placements, output);
+  if (format == "csv") return write_plan_csv(output, tables, placements, world, local_world);
+  if (format == "torchrec") {
+    std::vector<std::string> modules;
+    if (!module.empty()) modules.push_back(module);
+    return write_torchrec_plan(output, tables, placements, world, local_world, modules);
+  }
+  return hugectr_plan(tables, placements, world, local_world,
+                      format == "hugectr" ? HugectrBucket::kGpu : HugectrBucket::kNode)
+      .and_then([&](const HugectrPlan& plan) { return write_hugectr_plan(output, plan); });
+}
+
+}  // namespace perfmodel::sharding

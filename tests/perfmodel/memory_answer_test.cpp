@@ -1,0 +1,57 @@
+// What `memory` finds out about a step, without its command.
+#include "memory/memory_answer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memory/memory_of_trace.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/build_model.hpp"
+
+namespace perfmodel {
+namespace memory_answer_test {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+ExecutionGraph mlp_of(std::int64_t batch) {
+  MlpConfig config;
+  config.widths = {4096, 4096, 4096};
+  config.batch = batch;
+  return build_mlp(config).value();
+}
+
+Result<NamedRewrite> no_rewrite(const std::string&, const std::string&) {
+  return fail(ErrorCode::kUnknownName, "expected no rewrite, found one");
+}
+
+TEST(MemoryAnswer, CountsAStepWithoutAGpu) {
+  const auto answer =
+      answer_memory({.graph = "a/b/mlp.json"}, mlp_of(64), std::nullopt, no_rewrite);
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  EXPECT_EQ(answer->graph_file, "mlp.json");
+  EXPECT_EQ(answer->batch, 64);
+  EXPECT_GT(answer->report.memory.peak_allocated_bytes, 4.0 * 2 * 4096 * 4096);
+  EXPECT_FALSE(answer->ways);
+}
+
+TEST(MemoryAnswer, TriesToFitAStepThatIsTooLarge) {
+  // 2^22 rows of 4096 numbers: 64 GiB per activation.
+  const Gpu t4 = find_gpu("t4", find_data_folder().value() / "gpus").value();
+  const auto answer = answer_memory({.graph = "mlp.json"}, mlp_of(1 << 22), t4, no_rewrite);
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  EXPECT_FALSE(answer->report.memory.fits());
+  ASSERT_TRUE(answer->ways);
+  EXPECT_EQ(answer->ways->tried, 1) << "FSDP alone needs no rewrite";
+}
+
+TEST(MemoryOfTrace, KnowsNothingWithoutRecords) {
+  const MemoryOfTrace memory = memory_of_trace(Trace(), std::nullopt);
+  EXPECT_FALSE(memory.measured());
+  EXPECT_FALSE(memory.fits());
+  ASSERT_THAT(memory.warnings, SizeIs(1));
+  EXPECT_THAT(memory.warnings[0], HasSubstr("profile_memory=True"));
+}
+
+}  // namespace memory_answer_test
+}  // namespace perfmodel
