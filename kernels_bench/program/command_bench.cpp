@@ -6,9 +6,9 @@
 
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
-#include "../core/open_device.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
+#include "open_device.hpp"
 #include "perfmodel/data_files.hpp"
 #include "terminal/command_parser.hpp"
 
@@ -97,8 +97,7 @@ Command bench_command(CommandParser parent) {
   auto arguments = std::make_shared<Arguments>();
   arguments->app = app;
   app.allow_extras();
-  app.add_option("--families", arguments->families, "Families by name (see --list)")
-      .delimiter(',');
+  app.add_option("--families", arguments->families, "Families by name (see --list)").delimiter(',');
   app.add_option("--points", arguments->points, "Points of each family (default 20)")
       .check(whole_number(1));
   app.add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")

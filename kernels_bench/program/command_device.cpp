@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "../core/open_device.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
+#include "open_device.hpp"
 #include "perfmodel/data_files.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "../core/open_device.hpp"
 #include "commands.hpp"
+#include "open_device.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
 

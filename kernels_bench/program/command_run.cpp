@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "../core/open_device.hpp"
 #include "commands.hpp"
 #include "gpu_of.hpp"
+#include "open_device.hpp"
 #include "perfmodel/data_files.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
@@ -140,33 +140,31 @@ Command run_command(CommandParser parent, std::string command_line, const StopFl
       "Measures kernels into tables that `perfpredict train` reads; goes on where it stopped");
   auto arguments = std::make_shared<Arguments>();
   arguments->campaign.command = std::move(command_line);
-  app.add_option("--out", arguments->folder, "Folder of the tables, one CSV per family")
-      .required();
+  app.add_option("--out", arguments->folder, "Folder of the tables, one CSV per family").required();
   app.add_option("--budget", arguments->budget,
-                  "Time to spend (90s, 8m, 1h), most where a quick model is least certain; without "
-                  "it, the whole campaign");
+                 "Time to spend (90s, 8m, 1h), most where a quick model is least certain; without "
+                 "it, the whole campaign");
   const Option points =
       app.add_option("--points", arguments->campaign.points,
-                      "Rows of each family's sweep at most, those in the tables included")
+                     "Rows of each family's sweep at most, those in the tables included")
           .check(whole_number(1));
   app.add_option("--share", arguments->campaign.share,
-                  "Of each family's sweep, 0.0001 to 1 (default 1)")
+                 "Of each family's sweep, 0.0001 to 1 (default 1)")
       .check(in_range(1e-4, 1.0))
       .excludes(points);
-  app.add_option("--families", arguments->families, "Families by name (see --list)")
-      .delimiter(',');
+  app.add_option("--families", arguments->families, "Families by name (see --list)").delimiter(',');
   app.add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic: a GPU on paper")
       .check(one_of({"auto", "cuda", "hip", "analytic"}));
   app.add_option("--device", arguments->device, "Number of the GPU").check(whole_number(0));
   app.add_option("--gpu", arguments->gpu,
-                  "Name in data/gpus, or a file, where the driver's name does not tell");
+                 "Name in data/gpus, or a file, where the driver's name does not tell");
   app.add_option("--seed", arguments->campaign.seed, "Of the sweeps and of the data")
       .check(whole_number(0));
   app.add_option("--seconds-per-point", arguments->campaign.measure.seconds,
-                  "Repetitions = this over the time, 3 to 30 (default 0.1)")
+                 "Repetitions = this over the time, 3 to 30 (default 0.1)")
       .check(positive_number());
   app.add_flag("--warm", arguments->campaign.measure.warm_l2,
-                "Leave the L2 as the run before left it (rows are marked)");
+               "Leave the L2 as the run before left it (rows are marked)");
   app.add_flag("--no-check", arguments->no_check, "Do not compare results with references");
   return {app, [arguments, &stop] { return run(*arguments, stop); }};
 }

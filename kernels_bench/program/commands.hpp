@@ -1,17 +1,17 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "../families/family.hpp"
 #include "campaign.hpp"
 #include "perfmodel/result.hpp"
-#include "terminal/command_parser.hpp"
+#include "terminal/page_commands.hpp"
 
 namespace kernels_bench {
 
 using perfmodel::cli::Check;
+using perfmodel::cli::Command;
 using perfmodel::cli::CommandParser;
 using perfmodel::cli::in_range;
 using perfmodel::cli::one_of;
@@ -19,19 +19,11 @@ using perfmodel::cli::Option;
 using perfmodel::cli::ParsedWords;
 using perfmodel::cli::ProgramParser;
 
-struct Command {
-  CommandParser app;
-  std::function<perfmodel::Result<void>()> run;
-};
-
 /// `command_line` goes into the head of tables.
 Command run_command(CommandParser parent, std::string command_line, const StopFlag& stop);
 Command plan_command(CommandParser parent);
 Command bench_command(CommandParser parent);
 Command device_command(CommandParser parent);
-/// Not in --help: what packages install beside the program.
-Command man_command(CommandParser parent);
-Command completion_command(CommandParser parent);
 
 /// Families, and the backends of this build with their devices.
 perfmodel::Result<void> print_list();

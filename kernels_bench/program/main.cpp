@@ -13,8 +13,12 @@ namespace kernels_bench {
 namespace {
 
 using perfmodel::cli::complain;
+using perfmodel::cli::completion_command;
+using perfmodel::cli::man_command;
 
 enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+constexpr const char* kPurpose = "measures kernels on a GPU, for models that predict them";
 
 StopFlag stop = false;
 
@@ -53,8 +57,8 @@ int run(int argc, char** argv) {
                                          plan_command(app),
                                          bench_command(app),
                                          device_command(app),
-                                         man_command(app),
-                                         completion_command(app)};
+                                         man_command(app, "kernels_bench", kPurpose),
+                                         completion_command(app, "kernels_bench")};
   const ParsedWords parsed = app.parse({argv + std::min(argc, 1), argv + argc});
   if (parsed.kind == ParsedWords::Kind::kText) {
     return exit_code_of(perfmodel::cli::print(parsed.text));

@@ -34,15 +34,10 @@ void keep_standard_numbers() {
 
 // The name that has most in common with `wanted`; empty: a third of the letters or more differ.
 std::string nearest_of(const std::vector<std::string>& names, const std::string& wanted) {
-  std::string nearest;
-  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;
-  for (const std::string& name : names) {
-    const std::size_t distance = edit_distance(wanted, name);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = name;
-  }
-  return nearest;
+  const auto distance = [&](const std::string& name) { return edit_distance(wanted, name); };
+  const auto nearest = std::ranges::min_element(names, {}, distance);
+  const std::size_t most = std::max<std::size_t>(1, wanted.size() / 3);
+  return nearest != names.end() && distance(*nearest) <= most ? *nearest : "";
 }
 
 // "unknown command: predct, the nearest is predict".

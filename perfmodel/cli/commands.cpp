@@ -49,8 +49,9 @@ std::vector<Command> make_commands(CommandParser app, std::string_view first) {
   for (const NamedCommand& command : kCommands) commands.push_back(command.make(app));
   commands.push_back(of_other_program(add_train_command(app, std::make_shared<TrainArguments>())));
   commands.push_back(of_other_program(add_eval_command(app, std::make_shared<EvalArguments>())));
-  commands.push_back(completion_command(app));
-  commands.push_back(man_command(app));
+  commands.push_back(completion_command(app, "perfpredict"));
+  commands.push_back(
+      man_command(app, "perfpredict", "predicts the time of a training batch on a GPU"));
   for (Command& command : build_commands(app)) commands.push_back(std::move(command));
   return commands;
 }

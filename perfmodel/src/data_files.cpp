@@ -1,6 +1,7 @@
 #include "perfmodel/data_files.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <optional>
@@ -68,6 +69,14 @@ Result<std::optional<Gpu>> gpu_of_trace(const std::string& name) {
   if (gpu) return std::optional(std::move(*gpu));
   if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
   return Unexpected{gpu.error()};
+}
+
+std::string unknown_gpu(std::string_view name) {
+  std::string text = fmt::format("the GPU \"{}\" is not among the known ones (see `gpus`)", name);
+  if (const auto reason = why_not_a_board(name); !reason.empty()) {
+    text += fmt::format(", as it is {}", reason);
+  }
+  return text;
 }
 
 }  // namespace perfmodel

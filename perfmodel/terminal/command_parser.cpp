@@ -161,6 +161,10 @@ Option Option::capture_default_str() const {
   option_->capture_default_str();
   return *this;
 }
+Option Option::default_str(const std::string& text) const {
+  option_->default_str(text);
+  return *this;
+}
 Option Option::trigger_on_parse() const {
   option_->trigger_on_parse();
   return *this;

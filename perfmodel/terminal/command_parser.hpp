@@ -69,6 +69,7 @@ class Option {
   Option group(const std::string& title) const;  ///< "": not in the help
   Option capture_default_str() const;            ///< the help has the value before parsing
   Option trigger_on_parse() const;               ///< its function is called where the flag is met
+  Option default_str(const std::string& text) const;  ///< the help has the text as the default
 
   std::string name() const;                     ///< "--output", or that of a positional one
   std::vector<std::string> long_names() const;  ///< without the dashes

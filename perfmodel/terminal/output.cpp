@@ -11,7 +11,6 @@
 #include "base/secrets.hpp"
 #include "hosted_run.hpp"
 #include "json/recording_json.hpp"
-#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
 
 namespace perfmodel::cli {
@@ -64,6 +63,12 @@ Result<void> print_document(Json document) {
   return print(to_text(document));
 }
 
+Result<void> print_document(const Schema& schema, const Json& members) {
+  Json whole = document(schema);
+  whole.update(members);
+  return print_document(std::move(whole));
+}
+
 void note_recording(const std::string& file, const Recording& recording) {
   noted_recordings().emplace_back(file, recording);
 }
@@ -82,13 +87,6 @@ Json recordings_json() {
     }
   }
   return {{"findings", std::move(findings)}};
-}
-
-Result<void> write_file(const std::filesystem::path& file, std::string_view text) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(text);
-  return out->commit();
 }
 
 Result<void> print_or_write(std::string_view text, const std::string& file) {

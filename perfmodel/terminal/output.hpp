@@ -1,12 +1,12 @@
 #pragma once
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/schema.hpp"
 #include "fields/result_field.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/detail/recording.hpp"
 #include "perfmodel/result.hpp"
 
@@ -26,6 +26,8 @@ std::string to_text(const Json& document);
 Result<void> print(std::string_view text);
 /// With what the check of each trace that was read has found, under "recording".
 Result<void> print_document(Json document);
+/// With the members of an answer, as the library makes it.
+Result<void> print_document(const Schema& schema, const Json& members);
 
 /// Of a trace that the command has read, for its document.
 void note_recording(const std::string& file, const Recording& recording);
@@ -33,9 +35,6 @@ void note_recording(const std::string& file, const Recording& recording);
 void forget_recordings();
 /// What was noted: {"findings": [...]}, each with its file if there are several; null: no trace.
 Json recordings_json();
-
-/// Whole or not at all.
-Result<void> write_file(const std::filesystem::path& file, std::string_view text);
 
 /// Writes to a file; to stdout where none is named.
 Result<void> print_or_write(std::string_view text, const std::string& file);

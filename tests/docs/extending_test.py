@@ -164,13 +164,12 @@ def main():
         for path in sources:
             objects[path] = os.path.join(scratch, path.replace('/', '_') + '.o')
             build.compile(path, objects[path])
-        library = [o for path, o in objects.items() if not path.startswith(('tests/', 'perfmodel/cli/'))]
+        library = [o for path, o in objects.items() if not path.startswith('tests/')]
         tests = [o for path, o in objects.items() if path.startswith('tests/')]
-        flags = [o for path, o in objects.items() if path.startswith('perfmodel/cli/')]
 
         program = os.path.join(scratch, 'bin', 'perfpredict')
         os.makedirs(os.path.dirname(program))
-        build.link('bin/perfpredict', library + flags, ['/rewrite_options.cpp.o'], program)
+        build.link('bin/perfpredict', library, [], program)
         test = os.path.join(scratch, 'extended_test')
         replaced = [f'/{os.path.basename(p)}.o' for p in sources if p.startswith('tests/')]
         build.link('bin/predictors_test', library + tests, replaced, test)

@@ -9,7 +9,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
-#include "cli/rewrite/rewrite_options.hpp"
+#include "rewrites/rewrite_options.hpp"
 
 namespace perfmodel::fuzz {
 namespace {
@@ -205,10 +205,10 @@ std::optional<ExecutionGraph> graph_of(const Json& document, std::string_view te
 
 std::optional<NamedRewrite> rewrite_of(const std::string& text) {
   const std::size_t space = text.find(' ');
-  const cli::RewriteOption* option = cli::find_rewrite_option(text.substr(0, space));
+  const RewriteOption* option = find_rewrite_option(text.substr(0, space));
   if (!option) return {};
   auto rewrite =
-      cli::named_rewrite(*option, space == text.npos ? std::string() : text.substr(space + 1));
+      named_rewrite(*option, space == text.npos ? std::string() : text.substr(space + 1));
   if (!rewrite) {
     check_error(rewrite.error());
     return {};
@@ -220,7 +220,7 @@ const std::vector<NamedRewrite>& each_rewrite() {
   static const std::vector<NamedRewrite> made = [] {
     std::vector<NamedRewrite> rewrites;
     for (const char* text : kEach) rewrites.push_back(rewrite_of(text).value());
-    for (const cli::RewriteOption& option : cli::rewrite_options()) {
+    for (const RewriteOption& option : rewrite_options()) {
       PERFMODEL_CHECK(std::ranges::any_of(rewrites, [&](const NamedRewrite& rewrite) {
         return rewrite.name.starts_with(option.flag);
       }));

@@ -24,5 +24,12 @@ TEST(EditDistance, ComparesTheBeginningOfLongTexts) {
   EXPECT_EQ(edit_distance(huge, std::string(8'000'000, 'b')), huge.size());
 }
 
+TEST(NearestThree, EquallyNearOnesAreInTheOrderOfTheirNames) {
+  EXPECT_EQ(nearest_three({{2, "v100"}, {1, "b200"}, {1, "a100"}, {3, "h100"}}),
+            "a100, b200, v100");
+  EXPECT_EQ(nearest_three({{5, "a100"}}), "a100");
+  EXPECT_EQ(nearest_three({}), "");
+}
+
 }  // namespace edit_distance_test
 }  // namespace perfmodel

@@ -39,12 +39,12 @@ TEST(LayoutInputs, ALayoutHasOneValueOfEachPart) {
 }
 
 TEST(LayoutInputs, ASearchKeepsToTheNamedParts) {
-  const auto space = layout_space(LayoutParts{.tp = 4, .zero = "fsdp"});
+  const auto space = layout_space(LayoutAsk{.tp = 4, .zero = "fsdp"});
   ASSERT_TRUE(space) << to_string(space.error());
   EXPECT_THAT(space->tp, ElementsAre(4));
   EXPECT_THAT(space->zero, ElementsAre(Sharding::kFsdp));
   EXPECT_TRUE(space->pp.empty());
-  EXPECT_FALSE(layout_space(LayoutParts{.recompute = "some"}));
+  EXPECT_FALSE(layout_space(LayoutAsk{.recompute = "some"}));
 }
 
 const LayoutRunHooks kQuiet = {.warn = [](const std::string&) {},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "memory/memory_of_trace.hpp"
+#include "memory/memory_results.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/build_model.hpp"
 
@@ -51,6 +52,36 @@ TEST(MemoryOfTrace, KnowsNothingWithoutRecords) {
   EXPECT_FALSE(memory.fits());
   ASSERT_THAT(memory.warnings, SizeIs(1));
   EXPECT_THAT(memory.warnings[0], HasSubstr("profile_memory=True"));
+}
+
+TEST(MemoryOfTrace, HasNoAnswerThatNeedsTensors) {
+  RecordedProgram program{mlp_of(64), std::make_shared<Trace>()};
+  program.graph.schema = "kineto";
+  EXPECT_TRUE(memory_of_trace({.graph = "trace.json"}, program, std::nullopt));
+  const auto answer =
+      memory_of_trace({.graph = "trace.json", .max_batch = true}, program, std::nullopt);
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, HasSubstr("for --max-batch, found a trace"));
+}
+
+TEST(MemoryResults, WithoutAGpuNothingSaysWhetherTheStepFits) {
+  const auto answer =
+      answer_memory({.graph = "a/b/mlp.json"}, mlp_of(64), std::nullopt, no_rewrite);
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  const OrderedJson json = memory_json(*answer);
+  EXPECT_EQ(json.begin().key(), "graph");
+  EXPECT_EQ(json["batch"], 64);
+  EXPECT_TRUE(json["fits"].is_null());
+  EXPECT_TRUE(json["gpu"].is_null());
+  EXPECT_GT(json["needed_bytes"], 0);
+  EXPECT_EQ(json["own_peaks"].size(), json["by_purpose"].size());
+}
+
+TEST(MemoryResults, ATraceWithoutRecordsHasNoPeak) {
+  const OrderedJson json = memory_json(memory_of_trace(Trace(), std::nullopt));
+  EXPECT_EQ(json["measured"], false);
+  EXPECT_TRUE(json["peak_allocated_bytes"].is_null());
+  EXPECT_TRUE(json["needed_bytes"].is_null());
 }
 
 }  // namespace memory_answer_test

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "perfmodel/graph/build_model.hpp"
+#include "predict/prediction_fields.hpp"
+#include "predict/prediction_json.hpp"
 
 namespace perfmodel {
 namespace report_prediction_test {
@@ -83,6 +85,41 @@ TEST(ReportPrediction, AMeasuredStepTellsTheHost) {
   EXPECT_NEAR(report->ranks[0].prediction.e2e_us, 5000, 5);
   ASSERT_TRUE(report->ranks[0].measured);
   EXPECT_THAT(report->warnings, Contains(HasSubstr("the measured step of 5.000 ms")));
+}
+
+TEST(ReportPrediction, AsJsonHasTheStepItsRanksAndWhereTheyComeFrom) {
+  PredictionQuestion question = question_of({"mlp.json"}, "h100-sxm-80gb:3,a100-sxm-80gb");
+  question.strategy = ParallelStrategy::kDdp;
+  const auto report = report_prediction(question, kReaders);
+  ASSERT_TRUE(report) << to_string(report.error());
+  const OrderedJson json = prediction_json(*report);
+  EXPECT_EQ(json.begin().key(), "gpu");
+  ASSERT_THAT(json["ranks"], SizeIs(2));
+  EXPECT_EQ(json["ranks"][0]["count"], 3);
+  EXPECT_TRUE(json["ranks"][0]["link_gb_per_s"].is_null());
+  EXPECT_EQ(json["e2e_us"], json["ranks"][json["slowest_rank"].get<int>()]["e2e_us"]);
+  EXPECT_EQ(json["coverage"]["kernel_us_by_knowledge"].begin().key(), "board");
+  EXPECT_EQ(json["provenance"]["kernel_models"], "heuristic");
+  EXPECT_EQ(json["ops"][0]["key_levels"].size(), 2u);
+  EXPECT_FALSE(json.contains("against"));
+}
+
+TEST(PredictionQuestion, SaysWhichFlagLeavesItWithoutAnAnswer) {
+  EXPECT_FALSE(problem_of(question_of({"mlp.json"}, "t4")));
+  EXPECT_EQ(problem_of(question_of({}, "t4"))->flag, "GRAPH");
+  PredictionQuestion question = question_of({"a.json", "b.json"}, "t4");
+  question.rank_start_us = {0};
+  EXPECT_EQ(problem_of(question)->message, "expected one start per graph (2), found 1");
+  question = question_of({"mlp.json"}, "t4");
+  question.strategy = ParallelStrategy::kDdp;
+  EXPECT_EQ(problem_of(question)->flag, "--world");
+  question.world = 2;
+  EXPECT_FALSE(problem_of(question));
+  question.unit_mb = 1;
+  EXPECT_EQ(problem_of(question)->flag, "--unit-mb");
+  question.unlike.slowdowns = {2};
+  question.iterations = {0, 1};
+  EXPECT_EQ(problem_of(question)->flag, "--iterations");
 }
 
 }  // namespace report_prediction_test

@@ -9,6 +9,7 @@
 
 #include "sharding/study/load_study.hpp"
 #include "sharding/study/shard_fields.hpp"
+#include "sharding/study/shard_results.hpp"
 #include "sharding/study/study_questions.hpp"
 #include "sharding/study/study_sweep.hpp"
 #include "sharding/study/study_variants.hpp"
@@ -102,7 +103,7 @@ TEST(LoadStudy, PutsTheQuestionOverTheFile) {
   EXPECT_EQ(table.features[0].pooling_factor, 20);
   EXPECT_EQ(loaded->study.dense->interaction, DensePart::Interaction::kConcatenation);
   EXPECT_EQ(loaded->study.local_world, 4);
-  EXPECT_EQ(loaded->software, TableSoftware::kPerTable);
+  EXPECT_EQ(loaded->options.software, TableSoftware::kPerTable);
   EXPECT_EQ(loaded->table_bytes(), 2 * 100000 * 64 * 2);
   EXPECT_DOUBLE_EQ(loaded->samples_per_s(1000), 4 * 512 * 1e3);
   EXPECT_THAT(loaded->warnings, Contains(HasSubstr("the host keeps ahead")));
@@ -174,6 +175,51 @@ TEST(PricedPlans, RateAsTorchrecDoes) {
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_FALSE(found->plans.front().time);
   EXPECT_GT(found->plans.front().cost(), 0);
+}
+
+TEST(ShardResults, HaveTheKeysOfTheirCosts) {
+  ShardQuestion asked = question();
+  for (const std::string costs : {"calibrated", "torchrec"}) {
+    asked.costs = costs;
+    const auto loaded = load_study(asked);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    const auto report = search_for_plans(*loaded, 1);
+    ASSERT_TRUE(report) << report.error().message;
+    const OrderedJson json = report_json(*report), plan = json["plans"][0];
+    EXPECT_EQ(json["costs"], costs);
+    EXPECT_EQ(plan.contains("predicted_us"), costs == "calibrated");
+    EXPECT_EQ(plan.contains("bottleneck"), costs == "calibrated");
+    EXPECT_EQ(plan.contains("rating_ms"), costs == "torchrec");
+    EXPECT_EQ(plan["per_rank"].size(), 4u);
+    EXPECT_EQ(plan["per_rank"][3]["rank"], 3);
+    EXPECT_EQ(plan["placement"][1]["table"], "b");
+    EXPECT_FALSE(plan["placement"][1].contains("hot_rows"));
+    EXPECT_EQ(json["search"].contains("lower_bound_ms"), costs == "torchrec");
+    EXPECT_EQ(rank_loads(report->plans.front()).size(), 4u);
+  }
+}
+
+TEST(ShardResults, SayWhyThereIsNone) {
+  EXPECT_EQ(sweep_csv("world", {{.value = "8", .loaded = {}, .error = "too \"small\""}}),
+            "world,predicted_us,low_us,high_us,rating_ms,limited_by,memory_bytes,error\n"
+            "8,,,,,,,\"too \"\"small\"\"\"\n");
+  const StudyAnswers answers{.headline = "all",
+                             .notes = {},
+                             .findings = {},
+                             .ways = {{.name = "a",
+                                       .us = 1234.5678,
+                                       .samples_per_s = 2.25,
+                                       .most_memory = 3,
+                                       .limit = "lookup forward",
+                                       .plan = "p"},
+                                      {.name = "b", .error = "none", .world = 2}}};
+  const OrderedJson json = study_json(answers);
+  EXPECT_EQ(json["way"].dump(),
+            "[{\"name\":\"a\",\"predicted_us\":1234.568,\"samples_per_s\":2.25,"
+            "\"memory_bytes\":3.0,\"limited_by\":\"lookup forward\",\"plan\":\"p\"},"
+            "{\"name\":\"b\",\"error\":\"none\",\"world\":2}]");
+  EXPECT_THAT(study_csv(answers), HasSubstr("\nway,\"a\",,,1234.568,2.2,3,lookup forward,\n"
+                                            "way,\"b\",2,,,,,,\"none\"\n"));
 }
 
 TEST(WritePlan, SaysWhatAFormatLoses) {

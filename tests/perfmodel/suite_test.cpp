@@ -14,6 +14,7 @@
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/suite/detail/suite.hpp"
 #include "perfmodel/suite/run_suite.hpp"
+#include "suite/suite_results.hpp"
 
 namespace perfmodel::suite {
 namespace suite_test {
@@ -212,6 +213,56 @@ TEST(Suite, SaturationIsTheSmallestBatchThatReachesAShare) {
   EXPECT_EQ(report.best().batch, 4);
   EXPECT_EQ(report.first_to_reach(0.9).batch, 2);  // 18.9
   EXPECT_EQ(report.first_to_reach(0.95).batch, 4);
+}
+
+SuiteOutput small_output() {
+  SuiteOutput output{.kernel_models = "learned", .host = "reference"};
+  SuiteReport& report = output.report;
+  report.suite.name = "made";
+  report.gpu.name = "a-gpu";
+  SuiteModelReport& model = report.models.emplace_back();
+  model.model = {.name = "a", .unit = "images, cut"};
+  model.rows = {{.batch = 8,
+                 .step_us = 1234.5678,
+                 .low_us = 1000,
+                 .high_us = 1500,
+                 .throughput = 6480.012345,
+                 .gpu_utilization = 0.123456789,
+                 .memory = {{"weights", 10.4}},
+                 .needed_bytes = 20.6}};
+  return output;
+}
+
+TEST(SuiteResults, JsonRoundsAndNestsMemory) {
+  const OrderedJson json = suite_json(small_output());
+  EXPECT_EQ(json["host_scale"], 1.0);
+  const OrderedJson& model = json["models"][0];
+  EXPECT_EQ(model["published_parameters"], nullptr);
+  EXPECT_EQ(model["best_batch"], 8);
+  const OrderedJson& row = model["rows"][0];
+  EXPECT_EQ(row["step_us"], 1234.568);
+  EXPECT_EQ(row["throughput"], 6480.01);
+  EXPECT_EQ(row["gpu_utilization"], 0.123457);
+  EXPECT_EQ(row["memory"]["needed_bytes"], 21);
+  EXPECT_EQ(row["memory"]["by_purpose"]["weights"], 10);
+}
+
+TEST(SuiteResults, CsvHasFourDecimalsOfShares) {
+  EXPECT_EQ(suite_csv(small_output().report),
+            "suite,gpu,model,batch,unit,throughput,throughput_low,throughput_high,step_us,"
+            "step_low_us,step_high_us,gpu_utilization,fp32_utilization,matrix_utilization,"
+            "cpu_utilization,needed_bytes,weights_bytes\n"
+            "made,a-gpu,a,8,\"images, cut\",6480.01,0,0,1234.568,1000.000,1500.000,0.1235,0.0000,"
+            "0.0000,0.0000,21,10\n");
+}
+
+TEST(SuiteResults, ListsModelsWithTheirBatches) {
+  Suite suite{.name = "made", .title = "Made up"};
+  suite.models = {{.name = "a", .units_per_sample = 3, .batches = {8, 64}}};
+  const OrderedJson json = suites_json({suite});
+  EXPECT_EQ(json["suites"][0]["name"], "made");
+  EXPECT_EQ(json["suites"][0]["models"][0]["batches"], OrderedJson({8, 64}));
+  EXPECT_FALSE(json["suites"][0]["models"][0].contains("units_per_sample"));
 }
 
 }  // namespace suite_test

@@ -13,6 +13,7 @@
 
 #include "perfmodel/predictor.hpp"
 #include "sweep/part_file.hpp"
+#include "sweep/sweep_results.hpp"
 #include "sweep_cases.hpp"
 
 namespace perfmodel::sweep {
@@ -70,6 +71,17 @@ std::vector<std::string> lines(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) all.push_back(line);
   return all;
+}
+
+TEST_F(SweepRun, ItsReportHasTheKeysOfADocument) {
+  for (GpuChoice& gpu : spec_.gpus) gpu.stand_ins.clear();
+  spec_.gpus.front().stand_ins = {"a figure stands in for another"};
+  const SweepReport report = run(options("keys.csv"));
+  const OrderedJson json = json_object(report, kSweepReportFields);
+  EXPECT_EQ(json["rows"], report.rows);
+  EXPECT_EQ(json["dropped"], 0);
+  EXPECT_EQ(json["merged"], true);
+  EXPECT_EQ(json["warnings"], OrderedJson({"a figure stands in for another"}));
 }
 
 TEST_F(SweepRun, WritesARowForEveryCombination) {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "price/kernel_work.hpp"
-#include "price/kernels/terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel {
 namespace hashed_product_test {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "price/kernels/terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel {
 namespace {

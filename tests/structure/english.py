@@ -20,7 +20,7 @@ from pathlib import Path
 import cpp_text
 
 ROOT = Path(__file__).resolve().parents[2]
-CPP = (".cpp", ".hpp", ".h", ".cu", ".in")
+CPP = (".cpp", ".hpp", ".h", ".cu", ".def", ".in")
 OTHER = (".py", ".md", ".sh", ".cmake")
 SCRIPTS = ("CMakeLists.txt", "run", "pre-commit")
 TOP = (".ci", "cmake", "data", "docs", "examples", "graph", "kernels_bench", "perfmodel", "predictors", "tests")

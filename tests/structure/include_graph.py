@@ -42,7 +42,7 @@ SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfm
 def sources():
     for module in MODULES:
         for path in sorted((ROOT / module).rglob("*")):
-            if path.suffix in (".cpp", ".hpp", ".h", ".cu"):
+            if path.suffix in (".cpp", ".hpp", ".h", ".cu", ".def"):
                 yield path
 
 

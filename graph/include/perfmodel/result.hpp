@@ -35,8 +35,8 @@ using Result = tl::expected<T, Error>;
 
 using Unexpected = tl::unexpected<Error>;
 
-inline Unexpected fail(ErrorCode code, std::string message) {
-  return Unexpected{Error{.code = code, .message = std::move(message)}};
+inline Unexpected fail(ErrorCode code, std::string message, std::filesystem::path file = {}) {
+  return Unexpected{Error{.code = code, .message = std::move(message), .file = std::move(file)}};
 }
 
 }  // namespace perfmodel

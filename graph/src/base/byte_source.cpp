@@ -176,7 +176,7 @@ ByteSource::~ByteSource() = default;
 
 Result<ByteSource> ByteSource::open(const std::filesystem::path& file, const ReadOptions& options) {
   const auto io_error = [&](std::string message) {
-    return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = file}};
+    return fail(ErrorCode::kIo, std::move(message), file);
   };
   auto state = std::make_unique<State>();
   if (options.dash_is_stdin && file == "-") {

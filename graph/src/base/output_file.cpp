@@ -199,4 +199,20 @@ Result<void> OutputFile::commit() {
   return {};
 }
 
+Result<void> write_file(const std::filesystem::path& file, std::string_view text) {
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  out->write(text);
+  return out->commit();
+}
+
+Result<void> make_folder(const std::filesystem::path& folder, std::string_view expected) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (!failure) return {};
+  return Unexpected{Error{.code = ErrorCode::kIo,
+                          .message = fmt::format("{}{}", expected, failure.message()),
+                          .file = folder}};
+}
+
 }  // namespace perfmodel

@@ -33,4 +33,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back() + behind;
 }
 
+std::string nearest_three(std::vector<std::pair<std::size_t, std::string>> names) {
+  std::ranges::sort(names);
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, names.size()); ++i) {
+    text += (i > 0 ? ", " : "") + names[i].second;
+  }
+  return text;
+}
+
 }  // namespace perfmodel

@@ -276,9 +276,7 @@ Result<void> check_has_ops(const Trace& trace) {
   const bool any = std::ranges::any_of(
       trace.host, [](const HostEvent& event) { return event.kind == HostKind::kOp; });
   if (any) return {};
-  return Unexpected{Error{.code = ErrorCode::kFormat,
-                          .message = "expected ops in the trace, found none",
-                          .file = trace.source}};
+  return fail(ErrorCode::kFormat, "expected ops in the trace, found none", trace.source);
 }
 
 }  // namespace

@@ -29,12 +29,11 @@ Result<RecordedProgram> read_recorded_program(const std::filesystem::path& file,
 
 Result<void> check_tensors_known(const ExecutionGraph& graph, std::string_view purpose) {
   if (!is_from_trace(graph)) return {};
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible,
-            .message = fmt::format("expected an execution graph for {}, found a trace, which does "
-                                   "not record which tensors are the same",
-                                   purpose),
-            .file = graph.source}};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected an execution graph for {}, found a trace, which does "
+                          "not record which tensors are the same",
+                          purpose),
+              graph.source);
 }
 
 }  // namespace perfmodel

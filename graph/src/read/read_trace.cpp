@@ -726,9 +726,8 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
       }
       reader.head_member(stream->member_key(), stream->member_text());
     } else if (!reader.is_of_events(*stream)) {
-      return Unexpected{Error{.code = ErrorCode::kFormat,
-                              .message = "expected a timed (Kineto) trace" + reader.kind().found(),
-                              .file = file}};
+      return fail(ErrorCode::kFormat, "expected a timed (Kineto) trace" + reader.kind().found(),
+                  file);
     } else if (auto read = reader.piece(*stream); !read) {
       if (read.error().file.empty()) read.error().file = file;
       return Unexpected{std::move(read.error())};
@@ -736,10 +735,10 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   }
   if (!stream->array_seen()) {
     const std::string found = reader.kind().found();
-    return Unexpected{Error{.code = ErrorCode::kFormat,
-                            .message = found.empty() ? "expected key \"traceEvents\", found none"
-                                                     : "expected a timed (Kineto) trace" + found,
-                            .file = file}};
+    return fail(ErrorCode::kFormat,
+                found.empty() ? "expected key \"traceEvents\", found none"
+                              : "expected a timed (Kineto) trace" + found,
+                file);
   }
   const SalvageLog& log = stream->salvage_log();
   if (trace.event_count == 0 && (stream->cut_off() || log.dropped > 0 || !log.damage.empty())) {

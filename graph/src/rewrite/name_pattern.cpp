@@ -34,10 +34,10 @@ bool matches(std::string_view pattern, std::string_view text) {
 
 // Names of the graph that the pattern may have meant.
 std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
-  constexpr std::size_t kShown = 3, kLongest = 200;
+  constexpr std::size_t kLongest = 200;
   if (pattern.size() > kLongest) pattern = pattern.substr(0, kLongest);
   std::vector<bool> seen(graph.names.size());
-  std::vector<std::pair<std::size_t, std::string_view>> names;
+  std::vector<std::pair<std::size_t, std::string>> names;
   for (const Node& node : graph.nodes) {
     if (seen[node.name] || node.is_structural || graph.name(node).size() > kLongest) continue;
     seen[node.name] = true;
@@ -45,12 +45,7 @@ std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
     const bool inside = name.find(pattern) != std::string_view::npos;
     names.emplace_back(inside ? 0 : edit_distance(pattern, name), name);
   }
-  std::sort(names.begin(), names.end());
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += (i ? ", " : "") + std::string(names[i].second);
-  }
-  return text;
+  return nearest_three(std::move(names));
 }
 
 }  // namespace

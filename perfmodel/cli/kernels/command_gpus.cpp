@@ -3,13 +3,10 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <optional>
 
 #include "base/plain_text.hpp"
 #include "cli/shared/command.hpp"
-#include "perfmodel/data_files.hpp"
-#include "perfmodel/predictors/detail/learned_models.hpp"
-#include "perfmodel/predictors/gpu.hpp"
+#include "kernels/known_gpus.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
@@ -22,90 +19,7 @@ struct GpusArguments {
   bool json = false, full = false;
 };
 
-/// A GPU, and what its kernels are priced from by kind ("gemm-bfloat16").
-struct KnownGpu {
-  Gpu gpu;
-  std::map<std::string, Knowledge> kernels;
-};
-
-struct Peak {
-  const char *key, *title;
-  std::optional<double> Gpu::Peaks::*value;
-};
 constexpr const char* kLetters[kKnowledgeLevels] = {"-", "A", "C", "M"};
-
-constexpr Peak kPeaks[] = {
-    {"fp64", "FP64", &Gpu::Peaks::fp64},
-    {"fp32", "FP32", &Gpu::Peaks::fp32},
-    {"fp16", "FP16", &Gpu::Peaks::fp16},
-    {"bf16", "BF16", &Gpu::Peaks::bf16},
-    {"fp32_matrix", "FP32 matrix", &Gpu::Peaks::fp32_matrix},
-    {"tf32_matrix", "TF32 matrix", &Gpu::Peaks::tf32_matrix},
-    {"fp16_matrix", "FP16 matrix", &Gpu::Peaks::fp16_matrix},
-    {"bf16_matrix", "BF16 matrix", &Gpu::Peaks::bf16_matrix},
-    {"fp8_matrix", "FP8 matrix", &Gpu::Peaks::fp8_matrix},
-    {"fp4_matrix", "FP4 matrix", &Gpu::Peaks::fp4_matrix},
-    {"int8_matrix_top_per_s", "INT8 matrix", &Gpu::Peaks::int8_matrix},
-};
-
-double gb_per_s(BytesPerSecond rate) { return rate.value / 1e9; }
-double mib(Bytes size) { return size.value / (1024.0 * 1024.0); }
-
-/// Base clocks are not always published.
-Json clock_json(double mhz) { return mhz > 0 ? rounded(mhz) : Json(nullptr); }
-
-Json kernels_json(const std::map<std::string, Knowledge>& kernels) {
-  Json json = Json::object();
-  for (const auto& [kind, knowledge] : kernels) json[kind] = to_string(knowledge);
-  return json;
-}
-
-// The keys of `data/gpus/*.json`, the architecture that stands in for an unknown one, and what
-// prices rest on.
-Json gpu_json(const KnownGpu& known) {
-  const Gpu& gpu = known.gpu;
-  Json peaks = Json::object();
-  for (const Peak& peak : kPeaks) {
-    const auto& value = gpu.peak_tflop_per_s.*peak.value;
-    peaks[peak.key] = value ? rounded(*value) : Json(nullptr);
-  }
-  return {{"name", gpu.name},
-          {"title", gpu.title},
-          {"vendor", gpu.vendor},
-          {"architecture", gpu.architecture.name},
-          {"like", gpu.architecture.like.empty() ? Json(nullptr) : Json(gpu.architecture.like)},
-          {"target", gpu.target},
-          {"aliases", gpu.aliases},
-          {"num_sms", gpu.num_sms},
-          {"base_clock_mhz", clock_json(gpu.base_clock_mhz)},
-          {"boost_clock_mhz", clock_json(gpu.boost_clock_mhz)},
-          {"peak_tflop_per_s", std::move(peaks)},
-          {"dram",
-           {{"type", gpu.dram_type},
-            {"size_gb", rounded(gpu.dram_gb)},
-            {"usable_gib", gpu.usable_gib > 0 ? rounded(gpu.usable_gib) : Json(nullptr)},
-            {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.dram_bandwidth))}}},
-          {"l2_mib", rounded(mib(gpu.l2_size))},
-          {"last_level_cache_mib", gpu.last_level_cache_size.value > 0
-                                       ? rounded(mib(gpu.last_level_cache_size))
-                                       : Json(nullptr)},
-          {"shared_memory_per_sm_kib", rounded(gpu.shared_memory_per_sm.value / 1024)},
-          {"max_threads_per_sm", gpu.max_threads_per_sm},
-          {"warp_size", gpu.warp_size},
-          {"pcie",
-           {{"generation", gpu.pcie_generation},
-            {"lanes", gpu.pcie_lanes},
-            {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.pcie_bandwidth))}}},
-          {"link", gpu.link_type.empty()
-                       ? Json(nullptr)
-                       : Json{{"type", gpu.link_type},
-                              {"links", gpu.link_count},
-                              {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.link_bandwidth))}}},
-          {"tdp_w", rounded(gpu.tdp_w)},
-          {"kernels", kernels_json(known.kernels)},
-          {"notes", gpu.notes},
-          {"sources", gpu.sources}};
-}
 
 std::string number(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
@@ -183,7 +97,7 @@ std::string details_text(const KnownGpu& known, bool bold) {
            fmt::format("{} {} ({})", gpu.vendor, gpu.architecture.name, gpu.target));
   list.row(gpu.vendor == "amd" ? "CUs" : "SMs", std::to_string(gpu.num_sms));
   list.row("clocks", clocks_text(gpu));
-  for (const Peak& peak : kPeaks) {
+  for (const GpuPeak& peak : kGpuPeaks) {
     if (const auto& value = gpu.peak_tflop_per_s.*peak.value) {
       list.row(peak.title,
                number(*value) +
@@ -215,57 +129,20 @@ std::string details_text(const KnownGpu& known, bool bold) {
   return text + list.text();
 }
 
-/// With what their kernels are priced from, by the models of the data folder, if it has any.
-Result<std::vector<KnownGpu>> known_gpus(std::vector<Gpu> gpus, const std::filesystem::path& data) {
-  std::optional<LearnedModels> models;
-  std::error_code ignored;
-  if (std::filesystem::exists(data / "models", ignored)) {
-    auto opened = LearnedModels::open(data / "models");
-    if (!opened) return Unexpected{opened.error()};
-    models = std::move(*opened);
-  }
-  std::vector<KnownGpu> known;
-  for (Gpu& gpu : gpus) {
-    auto kernels = models ? models->knowledge(gpu) : heuristic_knowledge(gpu);
-    known.push_back({std::move(gpu), std::move(kernels)});
-  }
-  if (models && models->problem()) return Unexpected{*models->problem()};
-  return known;
-}
-
-std::vector<KnownGpu> without_kernels(std::vector<Gpu> gpus) {
-  std::vector<KnownGpu> known;
-  for (Gpu& gpu : gpus) known.push_back({std::move(gpu), {}});
-  return known;
-}
-
 Result<void> run_gpus(const GpusArguments& arguments) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  std::vector<Gpu> gpus;
-  if (arguments.name.empty()) {
-    auto all = read_gpus(*data / "gpus");
-    if (!all) return Unexpected{all.error()};
-    gpus = std::move(*all);
-  } else {
-    auto gpu = find_gpu(arguments.name, *data / "gpus");
-    if (!gpu) return Unexpected{gpu.error()};
-    gpus.push_back(std::move(*gpu));
-  }
   // The list of all shows data sheets only: it takes no reading of models.
-  if (arguments.name.empty() && !arguments.full && !arguments.json) {
-    return print_report(list_text(without_kernels(std::move(gpus)), bold_allowed()));
-  }
-  const auto known = known_gpus(std::move(gpus), *data);
+  const bool is_list = arguments.name.empty() && !arguments.full && !arguments.json;
+  const auto known = known_gpus(arguments.name, !is_list);
   if (!known) return Unexpected{known.error()};
   if (arguments.json) {
-    Json json = document(schemas::kGpus);
-    json["gpus"] = Json::array();
-    for (const KnownGpu& gpu : *known) json["gpus"].push_back(gpu_json(gpu));
-    return print_document(json);
+    Json gpus = Json::array();
+    for (const KnownGpu& gpu : *known) gpus.push_back(gpu_json(gpu));
+    return print_document(schemas::kGpus, {{"gpus", std::move(gpus)}});
   }
-  return print_report(arguments.name.empty() ? knowledge_text(*known, bold_allowed())
-                                             : details_text(known->front(), bold_allowed()));
+  const bool bold = bold_allowed();
+  return print_report(is_list                  ? list_text(*known, bold)
+                      : arguments.name.empty() ? knowledge_text(*known, bold)
+                                               : details_text(known->front(), bold));
 }
 
 }  // namespace

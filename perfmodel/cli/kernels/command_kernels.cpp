@@ -4,31 +4,24 @@
 #include <memory>
 #include <optional>
 
-#include "cli/predict/text_aside.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/kernel_models_option.hpp"
 #include "kernels/price_kernel_table.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/detail/output_file.hpp"
-#include "perfmodel/predictors/detail/power.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
+#include "terminal/text_aside.hpp"
 #include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
-struct KernelsArguments {
-  std::string queries, gpu, op, dtype, output, models = "learned";
-  bool json = false, burst = false, sustained = false;
+struct KernelsArguments : KernelsQuestion {
+  std::string output;
+  bool json = false;
 };
-
-/// Whether the board's power limit counts. The roofline ignores it unless asked.
-bool holds_power(const KernelsArguments& arguments) {
-  return arguments.sustained || (!arguments.burst && arguments.models != "roofline");
-}
 
 /// Where the text of the prices goes: into a file that appears at the end, or, what is seen as it
 /// is written, aside until no row can be wrong any more.
@@ -81,53 +74,6 @@ class PricesOutput {
   TextAside aside_;
 };
 
-/// A row's object in the list `kernels` of the document, with the blanks that it has there.
-void append_json(const KernelTable& table, std::span<const Price> prices, std::string& text) {
-  Json list = Json::array();
-  for (std::size_t i = 0; i < prices.size(); ++i) {
-    const KernelRow& row = table.rows[i];
-    const Price& price = prices[i];
-    list.push_back({{"id", row.id},
-                    {"gpu", table.gpus[row.gpu].name},
-                    {"op", table.ops[row.op]},
-                    {"time_us", price.time.count()},
-                    {"model", model_of(row, price)},
-                    {"bound", bound_of(row, price)},
-                    {"in_range", price.in_range},
-                    {"low_us", price.low.count()},
-                    {"high_us", price.high.count()},
-                    {"knowledge", knowledge_of(row, price)}});
-  }
-  if (list.empty()) return;
-  const std::string whole = to_text(Json{{"kernels", std::move(list)}});
-  const std::size_t begin = whole.find("[\n") + 2, end = whole.rfind("\n ]");
-  text += ",\n";  // the first block's is left out
-  text.append(whole, begin, end - begin);
-}
-
-Json names(const std::vector<Gpu>& gpus) {
-  Json list = Json::array();
-  for (const Gpu& gpu : gpus) list.push_back(gpu.name);
-  return list;
-}
-
-Json json_document(const KernelsArguments& arguments, const PricedTable& priced) {
-  Json json = document(schemas::kKernels);
-  json.update({{"queries", file_name(arguments.queries)},
-               {"models", arguments.models},
-               {"sustained", holds_power(arguments)},
-               {"gpus", names(priced.gpus)},
-               {"ops", priced.ops},
-               {"rows", priced.rows}});
-  if (arguments.output.empty()) {
-    json["kernels"] = Json::array();
-  } else {
-    json["output"] = file_name(arguments.output);
-  }
-  json["warnings"] = priced.warnings;
-  return json;
-}
-
 std::string summary_text(const KernelsArguments& arguments, const PricedTable& priced) {
   TextList list;
   list.row("prices", arguments.output);
@@ -140,16 +86,16 @@ std::string summary_text(const KernelsArguments& arguments, const PricedTable& p
   return "\n" + list.text();
 }
 
-void add_warnings(PricedTable& priced, const ChosenKernelModels& models) {
-  for (const Gpu& gpu : priced.gpus) {
-    for (std::string& sentence : stand_ins(gpu)) priced.warnings.push_back(std::move(sentence));
+Json json_document(const KernelsArguments& arguments, const PricedTable& priced) {
+  Json json = document(schemas::kKernels);
+  json.update(kernels_json(arguments, priced));
+  if (arguments.output.empty()) {
+    json["kernels"] = Json::array();
+  } else {
+    json["output"] = file_name(arguments.output);
   }
-  if (!models.warning.empty()) priced.warnings.push_back(models.warning);
-  if (priced.outside > 0) {
-    priced.warnings.push_back(
-        fmt::format("{} of {} lie outside the range that their model was fitted or checked on",
-                    grouped(priced.outside), counted(priced.rows, "row")));
-  }
+  json["warnings"] = priced.warnings;
+  return json;
 }
 
 /// Without an output file the prices are in the document.
@@ -174,27 +120,14 @@ Result<void> run_kernels(const KernelsArguments& arguments) {
     if (auto written = output->write(kPricesHeader); !written) return written;
   }
   bool is_first = lists_json;
-  PriceSink sink{.format = lists_json ? append_json : append_prices,
-                 .write = [&](std::string_view text) {
-                   if (is_first) text.remove_prefix(std::string_view(",\n").size());
-                   is_first = false;
-                   return output->write(text);
-                 }};
-  if (holds_power(arguments)) {
-    sink.change = [hold = arguments.sustained ? sustained : sustained_alone](
-                      const KernelWork& work, const Gpu& gpu, Price& price) {
-      price = hold(price, work, gpu);
-    };
-  }
-  auto priced = price_kernel_table(arguments.queries,
-                                   {.gpu_folder = *data / "gpus",
-                                    .gpu = arguments.gpu,
-                                    .op = arguments.op,
-                                    .dtype = arguments.dtype},
-                                   models->models, sink);
+  const PriceSink sink{.format = lists_json ? append_price_json : append_prices,
+                       .write = [&](std::string_view text) {
+                         if (is_first) text.remove_prefix(std::string_view(",\n").size());
+                         is_first = false;
+                         return output->write(text);
+                       }};
+  const auto priced = price_kernels(arguments, *data, *models, sink);
   if (!priced) return Unexpected{priced.error()};
-  if (auto readable = models->check(); !readable) return readable;
-  add_warnings(*priced, *models);
   if (!arguments.json) {
     for (const std::string& warning : priced->warnings) warn(warning);
   }

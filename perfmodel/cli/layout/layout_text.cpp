@@ -6,7 +6,7 @@
 
 #include "layout/layout_request.hpp"
 #include "layout/layout_results.hpp"
-#include "layout_report.hpp"
+#include "layout_text.hpp"
 #include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
@@ -29,7 +29,7 @@ std::string count_words(double count) {
 }
 
 std::string head_text(const LayoutReport& report) {
-  const LayoutJob& job = *report.job;
+  const LayoutJob& job = report.job;
   const DecoderModel& model = job.model;
   TextList list;
   std::string words = fmt::format("{}, {} parameters: {} layers of {}", model.name,
@@ -177,12 +177,12 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
   list.row("memory", memory_line(made));
   list.row(
       "MFU",
-      fmt::format("{} of the dense peak; {} G FLOP per token (6 N + 12 layers hidden "
-                  "sequence); HFU {}",
-                  percent(made.mfu),
-                  fmt::format("{:.1f}",
-                              model_flop_per_token(report.job->model, report.job->sequence) / 1e9),
-                  percent(made.hfu)));
+      fmt::format(
+          "{} of the dense peak; {} G FLOP per token (6 N + 12 layers hidden "
+          "sequence); HFU {}",
+          percent(made.mfu),
+          fmt::format("{:.1f}", model_flop_per_token(report.job.model, report.job.sequence) / 1e9),
+          percent(made.hfu)));
   list.row("to gain", levers_line(ranked));
   if (!made.stage_layers.empty()) {
     list.row("stages", fmt::format("{} layers", fmt::join(made.stage_layers, ", ")));
@@ -249,6 +249,50 @@ std::string layout_comparison_text(const LayoutReport& report, bool bold) {
   bytes_row("activations", a.activation_bytes, b.activation_bytes);
   bytes_row("reserved", a.reserved_bytes, b.reserved_bytes);
   return text + "\n" + memory.text(bold);
+}
+
+std::string layout_sweep_text(const std::string& axis, const std::vector<LayoutSweepRow>& rows,
+                              bool bold) {
+  const bool any_error =
+      std::ranges::any_of(rows, [](const auto& row) { return !row.error.empty(); });
+  TextTable table{"<" + axis, "step ms",   "tokens/s",     "tokens/s/GPU",
+                  "MFU",      "memory GB", "<best layout", any_error ? "<note" : ""};
+  for (const LayoutSweepRow& row : rows) {
+    if (!row.best) {
+      table.row({row.value, "", "", "", "", "", "", row.error});
+      continue;
+    }
+    const LayoutPrediction& made = row.best->prediction;
+    table.row({row.value, fmt::format("{:.1f}", made.step_ms),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
+               fmt::format("{:.1f} %", 100 * made.mfu),
+               fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout),
+               row.error});
+  }
+  return "\n" + table.text(bold);
+}
+
+std::string fit_text(const MeasuredFit& fit, bool bold) {
+  TextTable errors{"<missed by", "mean", "median"};
+  const auto row = [&](const char* what, double mean, double median) {
+    errors.row({what, fmt::format("{:.1f} %", 100 * mean), fmt::format("{:.1f} %", 100 * median)});
+  };
+  row("as predicted", fit.mape_before, fit.median_before);
+  row("calibrated", fit.mape_after, fit.median_after);
+  row("each by the others", fit.mape_left_out, fit.median_left_out);
+  std::string text = fmt::format("\n  {} measured times\n\n{}", fit.steps, errors.text(bold));
+  // Those that moved most.
+  constexpr std::size_t kShown = 12;
+  auto factors = fit.factors;
+  std::ranges::stable_sort(factors, [](const auto& a, const auto& b) {
+    return std::abs(std::log(a.second)) > std::abs(std::log(b.second));
+  });
+  TextTable table{"<times the prediction of", "factor"};
+  for (std::size_t i = 0; i < std::min(kShown, factors.size()); ++i) {
+    table.row({factors[i].first, fmt::format("{:.3f}", factors[i].second)});
+  }
+  return text + "\n" + table.text(bold);
 }
 
 }  // namespace perfmodel::cli

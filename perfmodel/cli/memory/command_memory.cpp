@@ -1,11 +1,11 @@
 #include <memory>
 #include <optional>
 
-#include "cli/rewrite/rewrite_options.hpp"
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
-#include "cli/whatif/sweep_graphs.hpp"
+#include "memory/memory_results.hpp"
 #include "memory_report.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -42,25 +42,10 @@ Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
   return std::move(*gpu);
 }
 
-// A trace tells what it recorded itself, and no more.
-Result<MemoryOfTrace> answer_of_trace(const MemoryArguments& arguments,
-                                      const RecordedProgram& program, std::optional<Gpu> gpu) {
-  const auto check = [&](bool asked, std::string_view purpose) {
-    return asked ? check_tensors_known(program.graph, purpose) : Result<void>();
-  };
-  for (const NamedRewrite& rewrite : arguments.rewrites) {
-    if (auto known = check(true, rewrite.name); !known) return Unexpected{known.error()};
-  }
-  if (auto known = check(arguments.zero.world > 1, "--world"); !known) {
-    return Unexpected{known.error()};
-  }
-  if (auto known = check(arguments.max_batch, "--max-batch"); !known) {
-    return Unexpected{known.error()};
-  }
-  if (auto known = check(!arguments.timeline.empty(), "--timeline"); !known) {
-    return Unexpected{known.error()};
-  }
-  return memory_of_trace(*program.trace, std::move(gpu));
+template <class Answer>
+Result<void> print_memory(const MemoryArguments& arguments, const Answer& answer) {
+  return arguments.json ? print_document(schemas::kMemory, memory_json(answer))
+                        : print_report(memory_text(answer));
 }
 
 Result<void> run_memory(const MemoryArguments& arguments) {
@@ -73,21 +58,18 @@ Result<void> run_memory(const MemoryArguments& arguments) {
   if (!programs) return Unexpected{programs.error()};
   const RecordedProgram& program = programs->front();
   if (program.trace) {
-    const auto measured = answer_of_trace(arguments, program, std::move(*gpu));
-    if (!measured) return Unexpected{measured.error()};
-    return arguments.json ? print_document(memory_json(*measured))
-                          : print_report(memory_text(*measured));
+    const auto recorded = memory_of_trace(arguments, program, std::move(*gpu));
+    if (!recorded) return Unexpected{recorded.error()};
+    return print_memory(arguments, *recorded);
   }
-  const auto made =
-      answer_memory(arguments, program.graph, std::move(*gpu), sweep_toolbox().rewrite);
+  const auto made = answer_memory(arguments, program.graph, std::move(*gpu), rewrite_of);
   if (!made) return Unexpected{made.error()};
   if (!arguments.timeline.empty()) {
     auto drawn = memory_timeline(*made, arguments.timeline);
     if (!drawn) return Unexpected{drawn.error()};
     if (auto written = write_file(arguments.timeline, *drawn); !written) return written;
   }
-  if (arguments.json) return print_document(memory_json(*made));
-  return print_report(memory_text(*made));
+  return print_memory(arguments, *made);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "plot/area_plot.hpp"
 #include "plot/svg_document.hpp"
 #include "terminal/field_table.hpp"
+#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -21,23 +22,25 @@ namespace {
 constexpr double kGib = 1 << 30, kMib = 1 << 20;
 constexpr std::size_t kMostWays = 3;
 
-const ResultFields<WayToFit> kWayFields = {
-    {"how", &WayToFit::how, "ways to fit"},
-    {"needed_bytes", [](const auto& way) { return way.answer.memory.needed_bytes(); }, "GiB",
-     gib_text},
-    {"batch", [](const auto& way) { return way.answer.batch; }, "batch",
-     [](std::int64_t batch) { return std::to_string(batch); }},
-    {"gpus", [](const auto& way) { return way.answer.ranks; }},
-    {"e2e_us", [](const auto& way) { return way.answer.e2e_us; }, "step ms",
-     [](double us) { return fmt::format("{:.2f}", us / 1000); }},
-    {"time_per_sample_ratio", &WayToFit::slowdown, "time per sample",
-     [](double slowdown) { return signed_percent(slowdown - 1); }},
-};
-
 std::string verdict(const PredictedMemory& memory) {
   const double room = memory.headroom_bytes();
   return memory.fits() ? fmt::format("fits, {} GiB to spare", gib_text(room))
                        : fmt::format("does not fit by {} GiB", gib_text(-room));
+}
+
+std::string gpu_text(const Gpu& gpu, const PredictedMemory& memory) {
+  return fmt::format("{} ({}), {} GiB", gpu.title, gpu.name, gib_text(memory.device_bytes));
+}
+
+std::string allocator_text(const PredictedMemory& memory) {
+  return fmt::format("allocated {} GiB, reserved {} GiB at the peak",
+                     gib_text(memory.peak_allocated_bytes), gib_text(memory.peak_reserved_bytes));
+}
+
+std::string all_warnings(const std::vector<std::string>& warnings) {
+  std::string text;
+  for (const std::string& warning : warnings) text += wrapped(warning, "  warning: ", 4);
+  return text;
 }
 
 std::string ranks_text(const ZeroSharding& zero) {
@@ -52,17 +55,12 @@ std::string facts(const MemoryAnswer& answer) {
   TextList list;
   list.row("graph",
            answer.graph_file + (answer.batch ? fmt::format(", batch {}", *answer.batch) : ""));
-  if (answer.gpu) {
-    list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu->title, answer.gpu->name,
-                                gib_text(memory.device_bytes)));
-  }
+  if (answer.gpu) list.row("GPU", gpu_text(*answer.gpu, memory));
   if (answer.zero.world > 1) list.row("rank", ranks_text(answer.zero));
   list.row("memory", fmt::format("{} GiB, from {} to {}{}", gib_text(memory.needed_bytes()),
                                  gib_text(memory.low_bytes()), gib_text(memory.high_bytes()),
                                  answer.gpu ? ": " + verdict(memory) : ""));
-  list.row("PyTorch", fmt::format("allocated {} GiB, reserved {} GiB at the peak",
-                                  gib_text(memory.peak_allocated_bytes),
-                                  gib_text(memory.peak_reserved_bytes)));
+  list.row("PyTorch", allocator_text(memory));
   list.row("activations",
            fmt::format("{} GiB kept for the backward pass", gib_text(memory.activation_bytes)));
   if (!answer.report.peak_op.empty()) {
@@ -183,40 +181,8 @@ Result<std::string> timeline_csv(const MemoryAnswer& answer) {
 }  // namespace
 
 std::string memory_text(const MemoryAnswer& answer) {
-  std::string text;
-  for (const std::string& warning : answer.warnings) text += wrapped(warning, "  warning: ", 4);
-  return text + facts(answer) + ways_text(answer) + purposes(answer) + largest(answer);
-}
-
-Json memory_json(const MemoryAnswer& answer) {
-  const MemoryReport& report = answer.report;
-  MemoryByPurpose own = report.each_peak;
-  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
-    own[i] = std::max(own[i], report.memory.by_purpose[i]);
-  }
-  Json json = document(schemas::kMemory);
-  json.update({{"graph", answer.graph_file},
-               {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
-               {"batch", json_value(answer.batch)},
-               {"world", answer.zero.world},
-               {"zero", answer.zero.stage}});
-  json.update(json_object(report.memory, kMemoryFields));
-  for (const char* of_gpu : {"device_bytes", "fits", "headroom_bytes"}) {
-    if (!answer.gpu) json[of_gpu] = nullptr;
-  }
-  json.update(
-      {{"activations", report.activations},
-       {"bytes_per_sample", with_digits(json_value(answer.bytes_per_sample), Digits::kWhole)},
-       {"by_purpose", with_digits(named_purposes(report.memory.by_purpose), Digits::kWhole)},
-       {"own_peaks", with_digits(named_purposes(own), Digits::kWhole)},
-       {"peak", {{"op", report.peak_op}, {"node", report.peak_node}}},
-       {"largest", json_list(report.largest, kLargeStorageFields)}});
-  if (answer.most) {
-    json["max_batch"] = answer.most->batch;
-  }
-  if (answer.ways) json["ways"] = json_list(answer.ways->fitting, kWayFields);
-  json["warnings"] = answer.warnings;
-  return json;
+  return all_warnings(answer.warnings) + facts(answer) + ways_text(answer) + purposes(answer) +
+         largest(answer);
 }
 
 Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::string& file) {
@@ -226,55 +192,24 @@ Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::strin
               fmt::format("expected a name that ends in .svg or .csv, found \"{}\"", file));
 }
 
-Json memory_json(const MemoryOfTrace& made) {
-  Json json = document(schemas::kMemory);
-  json.update({{"graph", made.file},
-               {"gpu", made.gpu ? Json(made.gpu->name) : Json()},
-               {"measured", made.measured()},
-               {"device", made.measured() ? Json(made.device) : Json()},
-               {"batch", nullptr}});
-  json.update(json_object(made.memory, kMemoryFields));
-  json.update({{"bytes_per_sample", nullptr},
-               {"by_purpose", nullptr},
-               {"peak", {{"op", made.peak_op}, {"node", nullptr}}},
-               {"warnings", made.warnings}});
-  const auto forget = [&json](std::initializer_list<const char*> keys) {
-    for (const char* key : keys) json[key] = nullptr;
-  };
-  forget({"activation_bytes"});
-  if (!made.gpu) forget({"device_bytes"});
-  if (!made.fits()) forget({"fits", "headroom_bytes"});
-  if (!made.measured()) {
-    forget(
-        {"peak_allocated_bytes", "peak_reserved_bytes", "needed_bytes", "low_bytes", "high_bytes"});
-  }
-  return json;
-}
-
-std::string memory_text(const MemoryOfTrace& made) {
-  const PredictedMemory& memory = made.memory;
+std::string memory_text(const MemoryOfTrace& recorded) {
+  const PredictedMemory& memory = recorded.memory;
   TextList list;
-  list.row("trace", made.measured() ? fmt::format("{}, {}", made.file, made.device) : made.file);
-  if (made.gpu) {
-    list.row("GPU", fmt::format("{} ({}), {} GiB", made.gpu->title, made.gpu->name,
-                                gib_text(memory.device_bytes)));
-  }
-  if (const auto fits = made.fits()) {
+  list.row("trace", recorded.measured() ? fmt::format("{}, {}", recorded.file, recorded.device)
+                                        : recorded.file);
+  if (recorded.gpu) list.row("GPU", gpu_text(*recorded.gpu, memory));
+  if (const auto fits = recorded.fits()) {
     list.row("memory", fmt::format("{} GiB: {} {} GiB", gib_text(memory.needed_bytes()),
                                    *fits ? "fits, to spare" : "does not fit by",
                                    gib_text(std::abs(memory.headroom_bytes()))));
   }
-  if (made.measured()) {
-    list.row("PyTorch", fmt::format("allocated {} GiB, reserved {} GiB at the peak",
-                                    gib_text(memory.peak_allocated_bytes),
-                                    gib_text(memory.peak_reserved_bytes)));
+  if (recorded.measured()) {
+    list.row("PyTorch", allocator_text(memory));
   } else {
     list.row("memory", "not predicted");
   }
-  if (!made.peak_op.empty()) list.row("peak", "in " + made.peak_op);
-  std::string text;
-  for (const std::string& warning : made.warnings) text += wrapped(warning, "  warning: ", 4);
-  return text + "\n" + list.text();
+  if (!recorded.peak_op.empty()) list.row("peak", "in " + recorded.peak_op);
+  return all_warnings(recorded.warnings) + "\n" + list.text();
 }
 
 }  // namespace perfmodel::cli

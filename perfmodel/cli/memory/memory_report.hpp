@@ -4,16 +4,12 @@
 
 #include "memory/memory_answer.hpp"
 #include "memory/memory_of_trace.hpp"
-#include "terminal/output.hpp"
+#include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {
 
 std::string memory_text(const MemoryAnswer& answer);
-Json memory_json(const MemoryAnswer& answer);
-
-/// The same keys of a trace; null where it does not tell.
-Json memory_json(const MemoryOfTrace& made);
-std::string memory_text(const MemoryOfTrace& made);
+std::string memory_text(const MemoryOfTrace& recorded);
 
 /// Bytes of each purpose over the ops of the step: a stacked chart if `file` ends in .svg, a table
 /// if in .csv. Errors: another ending.

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "predict/prediction_report.hpp"
-#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 
@@ -16,8 +15,6 @@ std::string rank_title(const PredictionReport& report, std::size_t rank);
 
 /// "mean 21.3 ms, 95 % of 1000 draws within 25.1 ms"; empty without stragglers.
 std::string drawn_text(const PredictionReport& report);
-
-Json prediction_json(const PredictionReport& report);
 
 /// What fits on a screen of 40 lines: warnings, the step, what limits it, and the first rows of the
 /// tables. `top`: as many rows instead, however long that gets.

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <sstream>
 #include <utility>
 
 #include "base/plain_text.hpp"
 #include "cli/shared/prediction_parts.hpp"
+#include "explain/op_title.hpp"
 #include "perfmodel/detail/explanation.hpp"
 #include "prediction_report.hpp"
 #include "terminal/text_table.hpp"
@@ -31,7 +33,6 @@ struct View {
   bool exact;  // no more rows than that
   bool bold;
 
-  std::string with_unit(double us) const { return time(us) + " " + time.name(); }
   // Rows of a table of so many; "(1 more)" would take the place of what it stands for.
   std::size_t rows_of(std::size_t count) const {
     return count <= rows || (count == rows + 1 && !exact) ? count : rows;
@@ -76,7 +77,7 @@ std::string headline(const View& view) {
   const std::size_t ranks = view.report.ranks.size();
   const char* unit = view.report.ranks.front().mixed ? "kind" : "rank";
   const std::string step =
-      fmt::format("{} per batch{}{}", view.with_unit(view.p.e2e_us), range_of_step(view),
+      fmt::format("{} per batch{}{}", view.time.with_name(view.p.e2e_us), range_of_step(view),
                   ranks > 1 ? ", slowest of " + counted(ranks, unit) : "");
   const std::string hosts = range_of_hosts(view);
   constexpr std::size_t kRoom = kLineWidth - 2;
@@ -98,7 +99,8 @@ std::string host(const RankPrediction& rank) {
 // The steps of a trace as they were recorded; empty: of a graph.
 std::string recorded(const View& view) {
   if (!view.rank.recorded_us) return "";
-  return fmt::format("{} per batch, under the profiler", view.with_unit(*view.rank.recorded_us));
+  return fmt::format("{} per batch, under the profiler",
+                     view.time.with_name(*view.rank.recorded_us));
 }
 
 // Empty where all comes from the default models.
@@ -117,7 +119,7 @@ std::string iterations(const View& view) {
   const auto [low, high] =
       std::ranges::minmax(all, {}, [](const Prediction::Iteration& one) { return one.e2e_us; });
   return fmt::format("mean of {}, which take {} to {}", all.size(), view.time(low.e2e_us),
-                     view.with_unit(high.e2e_us));
+                     view.time.with_name(high.e2e_us));
 }
 
 std::string ranks(const View& view) {
@@ -132,7 +134,7 @@ std::string ranks(const View& view) {
   std::string text = "imbalance " + percent(job.imbalance);
   if (job.straggler >= 0) {
     text += fmt::format("; without waiting for rank {} a step takes {} less on average",
-                        job.straggler, view.with_unit(job.straggler_saving_us));
+                        job.straggler, view.time.with_name(job.straggler_saving_us));
   }
   return text;
 }
@@ -186,7 +188,7 @@ std::string limited_by_host(const View& view, const Explanation& made) {
   };
   const HostTerm& most = *std::ranges::max_element(kHostTerms, {}, us);
   if (us(most) > 0) {
-    text += fmt::format("; most of it {} ({})", most.meaning, view.with_unit(us(most)));
+    text += fmt::format("; most of it {} ({})", most.meaning, view.time.with_name(us(most)));
   }
   return text;
 }
@@ -215,16 +217,16 @@ std::string limited_by(const View& view, const Explanation& made) {
 std::string collectives(const View& view) {
   const RankReport& c = view.p.communication;
   if (c.collectives == 0) return "";
-  return fmt::format("{} ({}), of it {} beside no other GPU work", view.with_unit(c.transfer_us),
-                     percent_of(c.transfer_us, view.p.e2e_us), view.with_unit(c.exposed_us));
+  return fmt::format("{} ({}), of it {} beside no other GPU work",
+                     view.time.with_name(c.transfer_us), percent_of(c.transfer_us, view.p.e2e_us),
+                     view.time.with_name(c.exposed_us));
 }
 
 std::string busy(const View& view) {
   const Prediction& p = view.p;
-  std::string text = fmt::format("GPU {} ({}), host {} ({})", view.with_unit(p.gpu_active_us),
-                                 percent_of(p.gpu_active_us, p.e2e_us), view.with_unit(p.cpu_us),
-                                 percent_of(p.cpu_us, p.e2e_us));
-  return text;
+  return fmt::format("GPU {} ({}), host {} ({})", view.time.with_name(p.gpu_active_us),
+                     percent_of(p.gpu_active_us, p.e2e_us), view.time.with_name(p.cpu_us),
+                     percent_of(p.cpu_us, p.e2e_us));
 }
 
 std::string facts(const View& view, const Explanation& made) {
@@ -298,10 +300,7 @@ std::string table_of_kernels(const View& view) {
       rest.high_us = std::hypot(rest.high_us, family.high_us - family.time_us);
       continue;
     }
-    table.row({std::string(to_string(family.family)), count_text(family.count),
-               view.time(family.time_us), percent_of(family.time_us, view.p.kernel_sum_us),
-               view.time(family.low_us), view.time(family.high_us),
-               std::string(to_string(family.bound)), std::string(family.model)});
+    table.row(family_cells(family, view.time, view.p.kernel_sum_us));
   }
   if (families.size() > rows) {
     table.row({fmt::format("({} more)", families.size() - rows), count_text(rest.count),
@@ -325,20 +324,11 @@ std::string table_of_ops(const View& view, bool by_host) {
     table.row({name, count_text(op.count), time(by_host ? host_us : op.device_us),
                time(by_host ? op.device_us : host_us)});
   };
-  OpTotal rest;
   const std::size_t rows = view.rows_of(totals.size());
-  for (std::size_t i = 0; i < totals.size(); ++i) {
-    if (i < rows) {
-      row(op_title(totals[i].name), totals[i]);
-      continue;
-    }
-    rest.count += totals[i].count;
-    rest.host_us += totals[i].host_us;
-    rest.wait_us += totals[i].wait_us;
-    rest.device_us += totals[i].device_us;
-  }
+  for (std::size_t i = 0; i < rows; ++i) row(op_title(totals[i].name), totals[i]);
   if (totals.size() > rows) {
-    row(fmt::format("({} more names)", totals.size() - rows), rest);
+    row(fmt::format("({} more names)", totals.size() - rows),
+        sum_of(std::span(totals).subspan(rows)));
   }
   return "\n" + table.text(view.bold);
 }
@@ -348,10 +338,7 @@ std::string coverage(const View& view) {
   std::string text = "\n";
   if (!view.p.ops.empty()) {  // method lin keeps no account
     const Prediction::Coverage& c = view.p.coverage;
-    std::vector<std::string> without;
-    for (const auto& entry : c.unmodelled_ops) {
-      without.push_back(fmt::format("{} ({})", entry.op, entry.count));
-    }
+    const auto without = unmodelled_ops(c);
     const std::string line =
         fmt::format("Coverage: {} of the time has a model; {}", percent(c.modelled_time_fraction),
                     without.empty() ? "every op has one" : "none for " + joined(without, kNames));

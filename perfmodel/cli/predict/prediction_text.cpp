@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "cli/shared/critical_path_text.hpp"
 #include "cli/shared/prediction_parts.hpp"
-#include "cli/trace/critical_path_report.hpp"
+#include "explain/op_title.hpp"
 #include "prediction_report.hpp"
 #include "terminal/text_table.hpp"
 
@@ -51,7 +53,7 @@ class Renderer {
   void head() {
     const bool several = report_.ranks.size() > 1;
     text_ += heading(
-        fmt::format("{} {} per batch{}", time_(p_.e2e_us), time_.name(),
+        fmt::format("{} per batch{}", time_.with_name(p_.e2e_us),
                     several ? ", the slowest of " + counted(report_.ranks.size(), "rank") : ""));
     text_ += "\n";
     TextList list;
@@ -62,8 +64,7 @@ class Renderer {
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("host", host());
     if (rank_.recorded_us) {
-      list.row("recorded", fmt::format("{} {} per batch, under the profiler",
-                                       time_(*rank_.recorded_us), time_.name()));
+      list.row("recorded", time_.with_name(*rank_.recorded_us) + " per batch, under the profiler");
     }
     if (report_.drawn) list.row("stragglers", drawn_text(report_));
     if (p_.e2e_high_us > p_.e2e_low_us) {
@@ -126,7 +127,7 @@ class Renderer {
     std::vector<std::string> steps;
     for (const Prediction::OnHost& host : p_.host_sensitivity) {
       steps.push_back(
-          fmt::format("{} {} on one {} × as slow", time_(host.e2e_us), time_.name(), host.scale));
+          fmt::format("{} on one {} × as slow", time_.with_name(host.e2e_us), host.scale));
     }
     return fmt::format("{}", fmt::join(steps, ", "));
   }
@@ -168,9 +169,9 @@ class Renderer {
     list.row("imbalance", percent(job.imbalance) + " (slowest rank's own time over the mean)");
     if (job.straggler >= 0) {
       list.row("straggler",
-               fmt::format("rank {} ({}): not to wait for it would save {} {} per step on average",
+               fmt::format("rank {} ({}): not to wait for it would save {} per step on average",
                            job.straggler, report_.ranks[job.straggler].graph_file,
-                           time_(job.straggler_saving_us), time_.name()));
+                           time_.with_name(job.straggler_saving_us)));
     }
     text_ += "\n" + list.text();
   }
@@ -236,10 +237,7 @@ class Renderer {
     FamilyTotal sum;
     for (const FamilyTotal& family : families) {
       sum.count += family.count;
-      table.row({std::string(to_string(family.family)), count_text(family.count),
-                 time_(family.time_us), percent_of(family.time_us, p_.kernel_sum_us),
-                 time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
-                 std::string(family.model)});
+      table.row(family_cells(family, time_, p_.kernel_sum_us));
     }
     const double waiting = p_.communication.waiting_us;
     if (waiting > 0) {
@@ -273,24 +271,17 @@ class Renderer {
     const auto totals = totals_by_op(p_);
     if (totals.empty() || top_ == 0) return;
     TextTable table{"Ops, by name", "count", "host " + time_.name(), "waiting", "GPU"};
-    OpTotal others;
-    for (std::size_t i = 0; i < totals.size(); ++i) {
-      const OpTotal& op = totals[i];
-      if (i < top_) {
-        table.row({op_title(op.name), count_text(op.count), time_(op.host_us),
-                   op.wait_us > 0 ? time_(op.wait_us) : "-",
-                   op.device_us > 0 ? time_(op.device_us) : "-"});
-        continue;
-      }
-      others.count += op.count;
-      others.host_us += op.host_us;
-      others.wait_us += op.wait_us;
-      others.device_us += op.device_us;
+    const auto row = [&](const std::string& name, const OpTotal& op, std::string device) {
+      table.row({name, count_text(op.count), time_(op.host_us),
+                 op.wait_us > 0 ? time_(op.wait_us) : "-", std::move(device)});
+    };
+    const std::size_t shown = std::min(top_, totals.size());
+    for (const OpTotal& op : std::span(totals).first(shown)) {
+      row(op_title(op.name), op, op.device_us > 0 ? time_(op.device_us) : "-");
     }
     if (totals.size() > top_) {
-      table.row({fmt::format("({} more names)", totals.size() - top_), count_text(others.count),
-                 time_(others.host_us), others.wait_us > 0 ? time_(others.wait_us) : "-",
-                 time_(others.device_us)});
+      const OpTotal others = sum_of(std::span(totals).subspan(top_));
+      row(fmt::format("({} more names)", totals.size() - top_), others, time_(others.device_us));
     }
     add(table);
   }
@@ -301,10 +292,7 @@ class Renderer {
     text_ += heading("Coverage");
     TextList list;
     list.row("modelled time", percent(c.modelled_time_fraction));
-    std::vector<std::string> unmodelled;
-    for (const auto& entry : c.unmodelled_ops) {
-      unmodelled.push_back(fmt::format("{} ({})", entry.op, entry.count));
-    }
+    const auto unmodelled = unmodelled_ops(c);
     if (const std::string basis = basis_of_prices(c); !basis.empty()) {
       list.row("prices rest on", basis);
     }
@@ -317,7 +305,7 @@ class Renderer {
                     counted(c.nodes_by_rule, "node"), counted(c.disagreements, "node")));
     const auto [unknown, unknown_us] = unknown_work();
     list.row("kernels of unknown work",
-             fmt::format("{}, {} {}", grouped(unknown), time_(unknown_us / steps_), time_.name()));
+             grouped(unknown) + ", " + time_.with_name(unknown_us / steps_));
     double host = 0;
     for (double us : c.host_us_by_key_level) host += us;
     const auto share = [&](KeyLevel level) {

@@ -9,7 +9,7 @@
 #include "cli/shared/read_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
-#include "rewrite_options.hpp"
+#include "rewrite_flags.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"

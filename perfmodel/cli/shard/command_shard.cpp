@@ -6,11 +6,10 @@
 #include "base/plain_text.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "report/shard_pictures.hpp"
 #include "search_watch.hpp"
 #include "shard_arguments.hpp"
-#include "shard_questions.hpp"
 #include "shard_report.hpp"
-#include "shard_sweep.hpp"
 #include "sharding/study/load_study.hpp"
 #include "sharding/study/plan_words.hpp"
 #include "sharding/study/write_plan.hpp"
@@ -35,7 +34,7 @@ struct ShardCommandArguments {
 
 Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arguments) {
   if (!arguments.plot.empty()) {
-    const auto svg = shard_svg(report);
+    const auto svg = report_page::shard_svg(report);
     if (!svg) return Unexpected{svg.error()};
     if (auto written = write_file(arguments.plot, *svg); !written) return written;
   }
@@ -85,11 +84,9 @@ Result<std::vector<NamedPlacements>> given_plans(const LoadedStudy& loaded,
 Result<void> eval(const ShardCommandArguments& arguments) {
   const auto loaded = load_study(arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
-  const auto plans = given_plans(*loaded, arguments);
-  if (!plans) return Unexpected{plans.error()};
-  const auto report = price_plans(*loaded, *plans);
-  if (!report) return Unexpected{report.error()};
-  return put_out(*report, arguments);
+  return given_plans(*loaded, arguments)
+      .and_then([&](const auto& plans) { return price_plans(*loaded, plans); })
+      .and_then([&](const ShardReport& report) { return put_out(report, arguments); });
 }
 
 // Tables that two plans place differently.
@@ -202,7 +199,7 @@ Command shard_command(CommandParser parent) {
     command.callback([action, run] { *action = run; });
     return command;
   };
-  const CommandParser ranked = add("rank", "Search for the fastest plans (the default)", rank);
+  CommandParser ranked = add("rank", "Search for the fastest plans (the default)", rank);
   const CommandParser judged = add("eval", "Price given plans", eval);
   const CommandParser compared =
       add("compare", "Two plans side by side, or one beside the best", compare);
@@ -213,14 +210,12 @@ Command shard_command(CommandParser parent) {
   const CommandParser exported =
       add("export", "Write a plan, or one graph per GPU", export_command);
   // Without a command, `shard TABLES` ranks: its options are those of `rank`.
-  for (CommandParser to : {ranked}) {
-    to.add_option("--plans", arguments->top, "Plans to report (3)")
-        .check(between(1, 100))
-        .type_name("K");
-    add_plot(to, *arguments);
-    add_format(to, *arguments);
-    to.add_option("-o,--output", arguments->output, "Write the best plan").type_name("FILE");
-  }
+  ranked.add_option("--plans", arguments->top, "Plans to report (3)")
+      .check(between(1, 100))
+      .type_name("K");
+  add_plot(ranked, *arguments);
+  add_format(ranked, *arguments);
+  ranked.add_option("-o,--output", arguments->output, "Write the best plan").type_name("FILE");
   add_plans(judged, *arguments, 1, 64);
   add_plot(judged, *arguments);
   add_plans(compared, *arguments, 1, 2);

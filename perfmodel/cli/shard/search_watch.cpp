@@ -14,17 +14,13 @@ namespace {
 
 using sharding::SearchProgress;
 
-/// A search that runs.
-class RunningSearch {
- public:
-  RunningSearch() = default;
-  ~RunningSearch() { clear_progress(); }
-  RunningSearch(const RunningSearch&) = delete;
-  RunningSearch& operator=(const RunningSearch&) = delete;
-
- private:
-  const InterruptGuard guard_;
-};
+// Takes Ctrl-C until the search ends.
+std::shared_ptr<void> begin_search() {
+  return {new InterruptGuard, [](const InterruptGuard* guard) {
+            clear_progress();
+            delete guard;
+          }};
+}
 
 }  // namespace
 
@@ -33,7 +29,7 @@ void clear_progress() {
 }
 
 sharding::SearchWatch terminal_watch() {
-  sharding::SearchWatch watch{.begin_search = [] { return std::make_shared<RunningSearch>(); },
+  sharding::SearchWatch watch{.begin_search = begin_search,
                               .is_stopped = InterruptGuard::interrupted};
   if (!progress_shown()) return watch;
   watch.progress = [](const SearchProgress& progress) {

@@ -7,7 +7,8 @@
 #include "base/plain_text.hpp"
 #include "shard_report.hpp"
 #include "sharding/study/plan_words.hpp"
-#include "terminal/text_table.hpp"
+#include "sharding/study/shard_results.hpp"
+#include "terminal/field_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -16,18 +17,9 @@ using namespace sharding;
 
 constexpr std::size_t kMostRanks = 16, kMostTables = 40, kBarWidth = 16;
 
-double lookups_us(const PartTimes& parts) {
-  return parts[BatchPart::kLookupForward] + parts[BatchPart::kLookupBackward];
-}
 double exchanges_us(const PartTimes& parts) {
   return parts[BatchPart::kVectorExchange] + parts[BatchPart::kGradientExchange];
 }
-double dense_us(const PartTimes& parts) {
-  return parts[BatchPart::kBottomForward] + parts[BatchPart::kTopForward] +
-         parts[BatchPart::kTopBackward] + parts[BatchPart::kBottomBackward] +
-         parts[BatchPart::kDenseOptimizer];
-}
-
 // Blocks of an eighth of a character.
 std::string bar(double share) {
   constexpr const char* kPart[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -85,42 +77,20 @@ std::string headline(const ShardReport& report) {
   return text + "\n";
 }
 
-// "9 TW, 2 RW, 8 DP"
-std::string types_text(const PricedPlan& plan) {
-  constexpr std::pair<ShardingType, const char*> kShort[] = {
-      {ShardingType::kTableWise, "TW"},         {ShardingType::kColumnWise, "CW"},
-      {ShardingType::kRowWise, "RW"},           {ShardingType::kTableRowWise, "TWRW"},
-      {ShardingType::kTableColumnWise, "TWCW"}, {ShardingType::kGrid, "grid"},
-      {ShardingType::kRowSplit, "split"},       {ShardingType::kHostRowSplit, "host split"},
-      {ShardingType::kDataParallel, "DP"}};
-  std::string text;
-  for (const auto& [type, name] : kShort) {
-    const auto count = std::ranges::count(plan.placements, type, &TablePlacement::type);
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
-  }
-  return text;
-}
-
 std::string plan_table(const ShardReport& report, bool bold) {
+  static const auto kFields = joined_fields<ReportedPlan>(
+      {kPlanFields,
+       {{"tables", [](const ReportedPlan& one) { return types_text(one.plan->placements, true); },
+         "<tables"}}});
+  const auto table = [&](const std::vector<std::string_view>& names) {
+    return field_table(reported_plans(report), kFields, names).text(bold);
+  };
   if (report.loaded->is_torchrec) {
-    TextTable table{"plan", "rating", "mean", "<limited by", "memory", "<tables"};
-    for (const PricedPlan& plan : report.plans) {
-      table.row({plan.name, fmt::format("{:.4g} ms", plan.rating->rating_ms()),
-                 fmt::format("{:.4g} ms", plan.rating->mean_ms()),
-                 fmt::format("GPU {}", plan.rating->slowest_rank()), bytes_text(plan.most_memory()),
-                 types_text(plan)});
-    }
-    return table.text(bold) + "A rating of TorchRec's planner ranks plans; it is no time.\n";
+    return table({"name", "rating_ms", "mean_ms", "limiting_rank", "memory_bytes", "tables"}) +
+           "A rating of TorchRec's planner ranks plans; it is no time.\n";
   }
-  TextTable table{"plan", "time", "low", "high", "samples", "memory", "<tables"};
-  for (const PricedPlan& plan : report.plans) {
-    const BatchTime& time = *plan.time;
-    table.row({plan.name, time_text(time.predicted_us), time_text(time.low_us),
-               time_text(time.high_us),
-               samples_text(report.loaded->samples_per_s(time.predicted_us)),
-               bytes_text(plan.most_memory()), types_text(plan)});
-  }
-  return table.text(bold);
+  return table(
+      {"name", "predicted_us", "low_us", "high_us", "samples_per_s", "memory_bytes", "tables"});
 }
 
 std::string search_text(const ShardReport& report) {
@@ -145,73 +115,49 @@ std::string search_text(const ShardReport& report) {
                      search.stopped ? ", then stopped" : "");
 }
 
-struct RankRow {
-  std::size_t rank = 0;
-  double load = 0;
-  std::vector<std::string> cells;
-  double memory = 0;
-};
-
-std::vector<RankRow> rank_rows(const PricedPlan& plan) {
-  std::vector<RankRow> rows;
+std::vector<std::string> rank_cells(const PricedPlan& plan, std::size_t r) {
   if (plan.time) {
-    for (std::size_t r = 0; r < plan.time->ranks.size(); ++r) {
-      const BatchRank& rank = plan.time->ranks[r];
-      rows.push_back({r,
-                      lookups_us(rank.parts),
-                      {time_text(lookups_us(rank.parts)), time_text(exchanges_us(rank.parts)),
-                       time_text(dense_us(rank.parts)), time_text(rank.waiting_us)},
-                      rank.memory.total()});
-    }
-  } else if (plan.rating) {
-    for (std::size_t r = 0; r < plan.rating->ranks.size(); ++r) {
-      const TorchrecCost& rank = plan.rating->ranks[r];
-      rows.push_back({r,
-                      rank.total_ms(),
-                      {fmt::format("{:.4g} ms", rank.forward_compute_ms + rank.backward_compute_ms),
-                       fmt::format("{:.4g} ms", rank.forward_comms_ms + rank.backward_comms_ms),
-                       fmt::format("{:.4g} ms", rank.prefetch_ms)},
-                      static_cast<double>(rank.hbm_bytes)});
-    }
+    const BatchRank& rank = plan.time->ranks[r];
+    return {time_text(lookups_us(rank.parts)), time_text(exchanges_us(rank.parts)),
+            time_text(dense_us(rank.parts)), time_text(rank.waiting_us)};
   }
-  return rows;
+  const TorchrecCost& rank = plan.rating->ranks[r];
+  return {fmt::format("{:.4g} ms", rank.forward_compute_ms + rank.backward_compute_ms),
+          fmt::format("{:.4g} ms", rank.forward_comms_ms + rank.backward_comms_ms),
+          fmt::format("{:.4g} ms", rank.prefetch_ms)};
 }
 
 // One line per GPU; of many, the busiest.
 std::string rank_table(const ShardReport& report, const PricedPlan& plan, bool bold) {
-  std::vector<RankRow> rows = rank_rows(plan);
-  const std::size_t all = rows.size();
+  std::vector<RankLoad> ranks = rank_loads(plan);
+  const std::size_t all = ranks.size();
   double most = 0;
-  for (const RankRow& row : rows) most = std::max(most, row.load);
+  for (const RankLoad& rank : ranks) most = std::max(most, rank.load);
   std::string left_out;
   if (all > kMostRanks) {
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const RankRow& a, const RankRow& b) { return a.load > b.load; });
-    const double middle = rows[all / 2].load, least = rows.back().load;
-    rows.resize(kMostRanks);
+    sort_by_load(ranks);
+    const double middle = ranks[all / 2].load, least = ranks.back().load;
+    ranks.resize(kMostRanks);
     left_out = fmt::format("The {} busiest of {} GPUs; median {} %, least {} % of the first.\n",
                            kMostRanks, all, std::lround(100 * middle / std::max(most, 1e-12)),
                            std::lround(100 * least / std::max(most, 1e-12)));
   }
   const bool timed = plan.time.has_value();
-  std::vector<std::string> headers =
-      timed
-          ? std::vector<std::string>{"GPU",   "<lookups", "",        "exchange",
-                                     "dense", "waiting",  "<memory", ""}
-          : std::vector<std::string>{"GPU", "<load", "compute", "comms", "prefetch", "<memory", ""};
-  TextTable table(headers);
-  for (const RankRow& row : rows) {
-    std::vector<std::string> cells = {fmt::format(
-        "{}{}", row.rank, timed && row.rank == plan.time->limiting_rank && all > 1 ? " *" : "")};
-    cells.push_back(bar(most > 0 ? row.load / most : 0));
-    cells.insert(cells.end(), row.cells.begin(), row.cells.end());
-    cells.push_back(bar(row.memory / report.memory_cap));
-    cells.push_back(percent(row.memory / report.memory_cap, 0));
+  TextTable table(timed ? std::vector<std::string>{"GPU", "<lookups", "", "exchange", "dense",
+                                                   "waiting", "<memory", ""}
+                        : std::vector<std::string>{"GPU", "<load", "compute", "comms", "prefetch",
+                                                   "<memory", ""});
+  bool marked = false;
+  for (const RankLoad& rank : ranks) {
+    const bool limits = timed && rank.rank == plan.time->limiting_rank && all > 1;
+    marked |= limits;
+    std::vector<std::string> cells = {fmt::format("{}{}", rank.rank, limits ? " *" : "")};
+    cells.push_back(bar(most > 0 ? rank.load / most : 0));
+    for (std::string& cell : rank_cells(plan, rank.rank)) cells.push_back(std::move(cell));
+    cells.push_back(bar(rank.memory / report.memory_cap));
+    cells.push_back(percent(rank.memory / report.memory_cap, 0));
     table.row(std::move(cells));
   }
-  const bool marked = timed && std::ranges::any_of(rows, [&](const RankRow& row) {
-                        return row.rank == plan.time->limiting_rank && all > 1;
-                      });
   return table.text(bold) + (marked ? "* the others wait longest for its lookups\n" : "") +
          left_out;
 }
@@ -355,6 +301,12 @@ std::string compression_text(const CompressionReport& compression, bool bold) {
 }
 
 }  // namespace
+
+Json shard_json(const ShardReport& report) {
+  Json json = document(schemas::kShard);
+  json.update(report_json(report));
+  return json;
+}
 
 std::string shard_text(const ShardReport& report, bool bold) {
   std::string text = headline(report) + plan_table(report, bold) + search_text(report);

@@ -11,6 +11,22 @@
 #include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
+namespace {
+
+// "1024-512-64" as widths; nothing if the text is something else.
+std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
+  std::vector<std::int64_t> widths;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('-', begin), text.size());
+    std::int64_t width = 0;
+    if (!read_decimal(std::string_view(text).substr(begin, end - begin), width)) return {};
+    widths.push_back(width);
+    begin = end + 1;
+  }
+  return widths;
+}
+
+}  // namespace
 
 Option add_window(CommandParser app, const std::string& name, Window& window,
                   const std::string& help) {
@@ -88,31 +104,15 @@ void return_swallowed(std::vector<std::string>& files, std::vector<std::string>&
   values.erase(first, values.end());
 }
 
-std::string file_name(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
-}
-
-std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
-  std::vector<std::int64_t> widths;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('-', begin), text.size());
-    std::int64_t width = 0;
-    if (!read_decimal(std::string_view(text).substr(begin, end - begin), width)) return {};
-    widths.push_back(width);
-    begin = end + 1;
-  }
-  return widths;
-}
-
-void add_widths(CommandParser app, const std::string& name,
-                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
-  const auto parse = [name, &widths](const std::string& text) {
-    widths = parse_widths(text);
-    if (!widths) {
-      bad_usage(name, "expected widths such as 512-256-64, found " + text);
-    }
+Option add_widths(CommandParser app, const std::string& name,
+                  const std::function<void(const std::vector<std::int64_t>&)>& set,
+                  const std::string& help) {
+  const auto parse = [name, set](const std::string& text) {
+    const auto widths = parse_widths(text);
+    if (!widths) bad_usage(name, "expected widths such as 512-256-64, found " + text);
+    set(*widths);
   };
-  app.add_option_function<std::string>(name, parse, help).type_name("W-W-...");
+  return app.add_option_function<std::string>(name, parse, help).type_name("W-W-...");
 }
 
 Option add_scale_host(CommandParser app, double& scale) {

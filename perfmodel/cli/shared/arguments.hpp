@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file_name.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
 #include "terminal/command_parser.hpp"
@@ -39,14 +41,10 @@ Result<void> all_different(const std::vector<std::string>& files);
 void return_swallowed(std::vector<std::string>& files, std::vector<std::string>& values,
                       std::size_t keep);
 
-/// "a/b/graph.json" -> "graph.json": outputs name files, not the folders of one machine.
-std::string file_name(const std::string& path);
-
-/// "1024-512-64" as widths; nothing if the text is something else.
-std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text);
-/// A flag that takes them.
-void add_widths(CommandParser app, const std::string& name,
-                std::optional<std::vector<std::int64_t>>& widths, const std::string& help);
+/// A flag that takes widths such as "1024-512-64".
+Option add_widths(CommandParser app, const std::string& name,
+                  const std::function<void(const std::vector<std::int64_t>&)>& set,
+                  const std::string& help);
 
 /// Help of `--host` where it says what a prediction takes.
 inline const std::string kOverheadsHelp =

@@ -1,18 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
-#include "perfmodel/result.hpp"
-#include "terminal/command_parser.hpp"
+#include "terminal/page_commands.hpp"
 
 namespace perfmodel::cli {
-
-/// One sub-command: its parser and what to do once the arguments are parsed.
-struct Command {
-  CommandParser app;
-  std::function<Result<void>()> run;
-};
 
 Command predict_command(CommandParser parent);
 Command trace_command(CommandParser parent);
@@ -35,9 +27,6 @@ Command sync_command(CommandParser parent);
 Command serve_command(CommandParser parent);
 Command train_command(CommandParser parent);
 Command eval_command(CommandParser parent);
-/// Not in --help: what packages install beside the program.
-Command completion_command(CommandParser parent);
-Command man_command(CommandParser parent);
 /// `build` has one command per model family.
 std::vector<Command> build_commands(CommandParser parent);
 

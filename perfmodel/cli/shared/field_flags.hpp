@@ -33,18 +33,26 @@ void check_field(Option option, const Field<Question, More...>& field) {
   option.check(one_of(choices)).type_name(std::string(field.takes));
 }
 
+/// Adds --flag and --no-flag.
+template <class Value>
+Option add_deniable_flag(CommandParser app, const std::string& flag, Value& value,
+                         const std::string& help) {
+  return app.add_flag_function(
+      flag + ",!--no-" + flag.substr(2), [&value](std::int64_t count) { value = count > 0; }, help);
+}
+
 /// Adds the flag of a field that `value` keeps.
 template <class Question, class... More, class Value>
-void add_flag(CommandParser app, const Field<Question, More...>& field, Value& value) {
+Option add_flag(CommandParser app, const Field<Question, More...>& field, Value& value) {
   const std::string flag = flag_of(field.name), help(field.help);
   if constexpr (std::is_same_v<Value, std::optional<bool>>) {
-    app.add_flag_function(
-        flag + ",!--no-" + flag.substr(2), [&value](std::int64_t count) { value = count > 0; },
-        help);
+    return add_deniable_flag(app, flag, value, help);
   } else if constexpr (std::is_same_v<Value, bool>) {
-    app.add_flag(flag, value, help);
+    return app.add_flag(flag, value, help);
   } else if constexpr (std::is_same_v<Value, std::optional<std::vector<std::int64_t>>>) {
-    add_widths(app, flag, value, help);
+    return add_widths(app, flag, [&value](const auto& widths) { value = widths; }, help);
+  } else if constexpr (std::is_same_v<Value, Window>) {
+    return add_window(app, flag, value, help);
   } else {
     const Option option = app.add_option(flag, value, help);
     if constexpr (std::is_same_v<Value, std::string>) {
@@ -52,13 +60,16 @@ void add_flag(CommandParser app, const Field<Question, More...>& field, Value& v
     }
     if (field.takes.ends_with(",...")) option.delimiter(',');
     check_field(option, field);
+    return option;
   }
 }
 
 /// Adds the flag of a field of `question`.
 template <class Question, class... More>
 void add_field(CommandParser app, const Field<Question, More...>& field, Question& question) {
-  std::visit([&](auto member) { add_flag(app, field, question.*member); }, field.member);
+  const Option option =
+      std::visit([&](auto member) { return add_flag(app, field, question.*member); }, field.member);
+  if (!field.needs.empty()) option.needs(app.option(flag_of(field.needs)));
 }
 
 }  // namespace perfmodel::cli

@@ -13,10 +13,19 @@ std::string TimeUnit::operator()(double us) const {
   return milliseconds_ ? milliseconds(us) : fmt::format("{:.1f}", us);
 }
 
-std::string op_title(std::string_view name) {
-  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
-  if (!name.starts_with(kEngine)) return std::string(name);
-  return "autograd: " + std::string(name.substr(kEngine.size()));
+std::vector<std::string> family_cells(const FamilyTotal& family, const TimeUnit& time,
+                                      double all_us) {
+  return {std::string(to_string(family.family)), count_text(family.count), time(family.time_us),
+          percent_of(family.time_us, all_us),    time(family.low_us),      time(family.high_us),
+          std::string(to_string(family.bound)),  std::string(family.model)};
+}
+
+std::vector<std::string> unmodelled_ops(const Prediction::Coverage& coverage) {
+  std::vector<std::string> ops;
+  for (const auto& entry : coverage.unmodelled_ops) {
+    ops.push_back(fmt::format("{} ({})", entry.op, entry.count));
+  }
+  return ops;
 }
 
 std::string count_text(double count) {
@@ -49,6 +58,13 @@ std::string power_text(const Prediction& prediction, const Gpu& gpu) {
         percent_of(prediction.limited_us, prediction.kernel_sum_us - prediction.limited_us));
   }
   return text;
+}
+
+std::string unmodelled_text(const std::vector<std::string>& ops) {
+  if (ops.empty()) return "";
+  return "\n" +
+         wrapped(fmt::format("not modelled, so not in these times: {}", fmt::join(ops, ", ")), "  ",
+                 2);
 }
 
 }  // namespace perfmodel::cli

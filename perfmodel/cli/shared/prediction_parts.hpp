@@ -1,10 +1,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "perfmodel/predict.hpp"
+#include "predict/prediction_report.hpp"
 
 /// What the short and the full text of a prediction share.
 namespace perfmodel::cli {
@@ -16,14 +15,19 @@ class TimeUnit {
 
   std::string name() const { return milliseconds_ ? "ms" : "µs"; }
   std::string operator()(double us) const;
+  std::string with_name(double us) const { return (*this)(us) + " " + name(); }
 
  private:
   bool milliseconds_;
 };
 
-/// The name of an op without the autograd engine's prefix, which would leave little room for what
-/// tells its ops apart.
-std::string op_title(std::string_view name);
+/// The cells of a family of kernels: name, count, time, share of all kernels, low, high, bound and
+/// model.
+std::vector<std::string> family_cells(const FamilyTotal& family, const TimeUnit& time,
+                                      double all_us);
+
+/// "aten::foo (3)" of each op without a model.
+std::vector<std::string> unmodelled_ops(const Prediction::Coverage& coverage);
 
 /// Counts are whole unless the iterations of a graph differ.
 std::string count_text(double count);
@@ -36,5 +40,8 @@ std::string rate_text(double rate);
 
 /// "412 of 700 W, 1.65 J; the limit adds 3.1 % to the step"; empty for a GPU without a limit.
 std::string power_text(const Prediction& prediction, const Gpu& gpu);
+
+/// A paragraph that names ops without a model; empty without any.
+std::string unmodelled_text(const std::vector<std::string>& ops);
 
 }  // namespace perfmodel::cli

@@ -12,8 +12,6 @@
 #include "overheads/anonymous_table.hpp"
 #include "overheads/pool_overheads.hpp"
 #include "perfmodel/choose_overheads.hpp"
-#include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "terminal/command_parser.hpp"
@@ -58,52 +56,25 @@ std::string command_line(const OverheadsArguments& arguments) {
   return text;
 }
 
-// What the traces are of is told by the first one.
-Result<void> take_collector_out(OverheadTable& table, const OverheadSource& first) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  OverheadTables tables(*data);
-  if (first.graph) return tables.take_collector_out(table, *first.trace, *first.graph);
-  const auto made = graph_from_trace(*first.trace);
-  if (!made) return Unexpected{made.error()};
-  return tables.take_collector_out(table, *first.trace, made->graph);
-}
-
-Result<OverheadTable> extract(const OverheadsArguments& arguments) {
+Result<OverheadTable> learn(const OverheadsArguments& arguments) {
   const auto method = parse_overhead_method(arguments.method);
   if (!method) return Unexpected{method.error()};
-  auto traces = read_trace_files(arguments.traces, arguments.reading);
+  const auto traces = read_trace_files(arguments.traces, arguments.reading);
   if (!traces) return Unexpected{traces.error()};
   std::deque<ExecutionGraph> graphs;
   std::vector<OverheadSource> sources;
-  std::vector<std::string> warnings;
-  for (std::size_t i = 0; i < arguments.traces.size(); ++i) {
-    const Trace& trace = (*traces)[i];
-    for (const std::string& warning : trace.warnings) {
-      warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
-    }
-    OverheadSource source{.trace = &trace};
-    if (arguments.pool && !arguments.graphs.empty()) {
-      bad_usage("--pool", "expected tables and no --graph, found graphs");
-    }
-    if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
-      auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
-      if (!graph) return Unexpected{graph.error()};
-      graphs.push_back(std::move(*graph));
-      source.graph = &graphs.back();
-    }
-    sources.push_back(source);
+  for (const Trace& trace : *traces) sources.push_back({.trace = &trace});
+  for (std::size_t i = 0; i < arguments.graphs.size(); ++i) {
+    if (arguments.graphs[i] == "-") continue;
+    auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
+    if (!graph) return Unexpected{graph.error()};
+    sources[i].graph = &graphs.emplace_back(std::move(*graph));
   }
-  auto table = extract_overheads(sources, {.method = *method,
-                                           .profiler_cost_us = arguments.profiler_cost_us,
-                                           .iterations = arguments.iterations});
-  if (!table) return table;
-  if (*method == OverheadMethod::kContext && !arguments.as_recorded) {
-    if (auto done = take_collector_out(*table, sources.front()); !done)
-      return Unexpected{done.error()};
-  }
-  table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
-  return table;
+  return learn_overheads(sources,
+                         {.method = *method,
+                          .profiler_cost_us = arguments.profiler_cost_us,
+                          .iterations = arguments.iterations},
+                         arguments.as_recorded);
 }
 
 std::vector<std::string> stats_row(std::string name, const OverheadStats& stats) {
@@ -111,16 +82,6 @@ std::vector<std::string> stats_row(std::string name, const OverheadStats& stats)
   const auto us = [](double value) { return fmt::format("{:.2f}", value); };
   return {std::move(name), grouped(stats.count), us(stats.mean_us), us(stats.median_us),
           us(stats.std_us)};
-}
-
-OverheadStats over_all(const std::map<std::string, OverheadStats>& figures) {
-  OverheadStats all;
-  for (const auto& [name, stats] : figures) {
-    all.mean_us += stats.mean_us * static_cast<double>(stats.count);
-    all.count += stats.count;
-  }
-  if (all.count > 0) all.mean_us /= static_cast<double>(all.count);
-  return all;
 }
 
 std::string overheads_text(const OverheadTable& table, const OverheadsArguments& arguments,
@@ -153,7 +114,7 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
   TextTable terms{"Overheads", "count", "mean µs", "median µs", "std µs"};
   for (const HostTerm& host : kHostTerms) {
     auto row = stats_row(fmt::format("{}  {}", host.name, host.meaning),
-                         host.figures ? (table.*host.figures).all : over_all(table.t4));
+                         host.figures ? (table.*host.figures).all : stats_of_all(table.t4));
     if (!host.figures && row[1] != "0") row[3] = row[4] = "";  // medians do not add up
     terms.row(std::move(row));
   }
@@ -171,16 +132,12 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
   for (const auto& [call, stats] : table.t4) calls.row(stats_row(call, stats));
   if (!calls.empty()) text += "\n" + calls.text(bold);
 
-  std::vector<std::pair<std::string, OverheadStats>> ops(table.ops.begin(), table.ops.end());
-  const auto total = [](const auto& op) {
-    return op.second.mean_us * static_cast<double>(op.second.count);
-  };
-  std::ranges::stable_sort(ops, std::ranges::greater{}, total);
+  const auto ops = ops_by_host_time(table);
   TextTable longest{"Ops by host time", "count", "total ms", "mean µs"};
   for (std::size_t i = 0; i < std::min(arguments.top, ops.size()); ++i) {
-    longest.row({ops[i].first, grouped(ops[i].second.count),
-                 fmt::format("{:.3f}", total(ops[i]) / 1e3),
-                 fmt::format("{:.2f}", ops[i].second.mean_us)});
+    const auto& [name, stats] = ops[i];
+    longest.row({name, grouped(stats.count), fmt::format("{:.3f}", total_us(stats) / 1e3),
+                 fmt::format("{:.2f}", stats.mean_us)});
   }
   if (!longest.empty()) {
     text += "\n" + longest.text(bold);
@@ -201,7 +158,7 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
 Result<void> run_overheads(const OverheadsArguments& arguments) {
   auto table = arguments.pool ? pool_overhead_files(arguments.traces, arguments.host,
                                                     arguments.without_collector)
-                              : extract(arguments);
+                              : learn(arguments);
   if (!table) return Unexpected{table.error()};
   table->command = command_line(arguments);
   if (!arguments.scale_to.empty()) {

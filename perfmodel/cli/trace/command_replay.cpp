@@ -7,10 +7,11 @@
 #include "cli/shared/anonymize_option.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/critical_path_text.hpp"
 #include "cli/shared/read_files.hpp"
-#include "critical_path_report.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/replay.hpp"
+#include "replay/replay_results.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
@@ -29,78 +30,6 @@ struct ReplayArguments {
   bool json = false;
   std::size_t top = 10;
 };
-
-Json iteration_json(const Replay::Iteration& iteration) {
-  const bool measured = iteration.measured_us > 0;
-  Json json = {{"name", iteration.name},
-               {"measured_us", measured ? Json(rounded(iteration.measured_us)) : Json(nullptr)},
-               {"unscaled_us", rounded(iteration.unscaled_us)},
-               {"replayed_us", rounded(iteration.replayed_us)},
-               {"error", measured ? Json(iteration.error()) : Json(nullptr)},
-               {"change", iteration.change()},
-               {"data_loading_us", rounded(iteration.data_loading_us)},
-               {"unrecorded_device_us", rounded(iteration.unrecorded_device_us)},
-               {"queue_filling", iteration.queue_filling}};
-  if (iteration.measured_device_period_us > 0) {
-    json["measured_device_period_us"] = rounded(iteration.measured_device_period_us);
-    json["unscaled_device_period_us"] = rounded(iteration.unscaled_device_period_us);
-    json["replayed_device_period_us"] = rounded(iteration.replayed_device_period_us);
-  }
-  return json;
-}
-
-Json medians_json(const Replay::Medians& median) {
-  const auto known = [](double us) { return us > 0 ? Json(rounded(us)) : Json(nullptr); };
-  return {{"measured_us", known(median.measured_us)},
-          {"unscaled_us", rounded(median.unscaled_us)},
-          {"replayed_us", rounded(median.replayed_us)},
-          {"measured_device_period_us", known(median.measured_device_period_us)},
-          {"replayed_device_period_us", known(median.replayed_device_period_us)},
-          {"iterations", median.iterations},
-          {"left_out", median.left_out}};
-}
-
-Json rank_json(const Replay::Rank& rank) {
-  Json json = {{"trace", file_name(rank.source)},
-               {"rank", rank.rank >= 0 ? Json(rank.rank) : Json(nullptr)},
-               {"clock_offset_us", rounded(rank.clock_offset_us)},
-               {"mean_abs_error", rank.mean_abs_error},
-               {"worst_abs_error", rank.worst_abs_error}};
-  json["iterations"] = Json::array();
-  for (const auto& iteration : rank.iterations) {
-    json["iterations"].push_back(iteration_json(iteration));
-  }
-  json["communication"] = communication_json(rank.communication);
-  add_critical_path(json, rank.critical_path);
-  return json;
-}
-
-Json replay_json(const Replay& replay, const ReplayOptions& options) {
-  Json json = document(schemas::kReplay);
-  json.update({{"scale_kernels", options.scale_kernels},
-               {"scale_host", options.scale_host},
-               {"scale_unrecorded", options.scale_unrecorded},
-               {"mean_abs_error",
-                replay.median.measured_us > 0 ? Json(replay.mean_abs_error) : Json(nullptr)},
-               {"unrecorded_device_us", rounded(replay.unrecorded_device_us)},
-               {"median", medians_json(replay.median)}});
-  json["iterations"] = Json::array();
-  for (const auto& rank : replay.ranks) {
-    for (const auto& iteration : rank.iterations) {
-      json["iterations"].push_back(iteration_json(iteration));
-      if (replay.ranks.size() > 1) json["iterations"].back()["rank"] = rank.rank;
-    }
-  }
-  json["ranks"] = Json::array();
-  for (const auto& rank : replay.ranks) json["ranks"].push_back(rank_json(rank));
-  if (replay.job) json["job"] = job_json(*replay.job);
-  json["collectives"] = {{"matched", replay.collectives_matched},
-                         {"unmatched", replay.collectives_unmatched}};
-  json["tasks"] = replay.tasks;
-  json["edges"] = replay.edges;
-  json["warnings"] = replay.warnings;
-  return json;
-}
 
 std::string deviation(double fraction) {
   const double shown = std::round(1e4 * fraction) / 100;
@@ -292,42 +221,16 @@ class Renderer {
   std::string text_;
 };
 
-bool is_chakra(const std::string& file) {
-  return file.ends_with(".et") || file.ends_with(".et.gz");
-}
-
-Result<Replay> replay_chakra_files(const ReplayArguments& arguments) {
-  if (!arguments.timeline.empty() || !arguments.chakra.empty() || !arguments.graphs.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
-  }
-  std::vector<ChakraTrace> traces;
-  std::vector<std::string> warnings;
-  for (const std::string& file : arguments.traces) {
-    auto trace = read_chakra(file, arguments.reading);
-    if (!trace) return Unexpected{trace.error()};
-    for (const std::string& warning : trace->warnings) {
-      warnings.push_back(file_name(file) + ": " + warning);
-    }
-    traces.push_back(std::move(*trace));
-  }
-  auto made = replay(traces, arguments.traces, arguments.options);
-  if (made) made->warnings.insert(made->warnings.begin(), warnings.begin(), warnings.end());
-  return made;
-}
-
 Result<Replay> replay_files(const ReplayArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return Unexpected{once.error()};
-  const auto chakra = std::find_if(arguments.traces.begin(), arguments.traces.end(), is_chakra);
-  const auto other = std::find_if_not(arguments.traces.begin(), arguments.traces.end(), is_chakra);
-  if (chakra != arguments.traces.end() && other != arguments.traces.end()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected all Kineto traces or all Chakra traces, found " +
-                                       file_name(*chakra) + " beside it",
-                            .file = *other}};
-  }
-  if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
-    return replay_chakra_files(arguments);
+  const auto chakra = are_chakra_files(arguments.traces);
+  if (!chakra) return Unexpected{chakra.error()};
+  if (*chakra) {
+    if (arguments.timeline.empty() && arguments.chakra.empty() && arguments.graphs.empty()) {
+      return replay_chakra_files(arguments.traces, arguments.reading, arguments.options);
+    }
+    return fail(ErrorCode::kImpossible,
+                "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
   }
   Anonymizer* const anonymizer = arguments.anonymizer.get();
   const auto traces = read_trace_files(arguments.traces, arguments.reading, anonymizer);
@@ -347,16 +250,18 @@ Result<Replay> replay_files(const ReplayArguments& arguments) {
 }
 
 Result<void> run_replay(const ReplayArguments& arguments) {
-  const auto made = replay_files(arguments);
-  if (!made) return Unexpected{made.error()};
-  if (made->timeline) {
-    if (auto done = write_timeline(*made->timeline, arguments.timeline); !done) return done;
+  const auto replayed = replay_files(arguments);
+  if (!replayed) return Unexpected{replayed.error()};
+  if (replayed->timeline) {
+    if (auto done = write_timeline(*replayed->timeline, arguments.timeline); !done) return done;
   }
   if (!arguments.chakra.empty()) {
-    if (auto done = write_chakra(made->chakra, arguments.chakra); !done) return done;
+    if (auto done = write_chakra(replayed->chakra, arguments.chakra); !done) return done;
   }
-  if (arguments.json) return print_document(replay_json(*made, arguments.options));
-  return print_report(Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
+  if (arguments.json) {
+    return print_document(schemas::kReplay, replay_json(*replayed, arguments.options));
+  }
+  return print_report(Renderer(*replayed, arguments.options, arguments.top, bold_allowed()).run());
 }
 
 }  // namespace

@@ -1,23 +1,23 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "cli/memory/measured_memory_report.hpp"
-#include "cli/memory/snapshot_report.hpp"
-#include "cli/report/analyzed_inputs.hpp"
+#include "cli/predict/comparison_text.hpp"
 #include "cli/shared/anonymize_option.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
-#include "perfmodel/data_files.hpp"
+#include "explain/measured_memory_results.hpp"
+#include "measured_memory_report.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_ranks.hpp"
-#include "perfmodel/detail/trace_report.hpp"
-#include "perfmodel/graph/detail/trace_ops.hpp"
-#include "perfmodel/trace_analysis.hpp"
+#include "snapshot_report.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
+#include "trace/comparison_results.hpp"
 #include "trace_output.hpp"
 
 namespace perfmodel::cli {
@@ -63,48 +63,22 @@ Result<void> run_snapshot(const TraceArguments& arguments) {
     auto written = write_memory_curves(curves(*snapshot), snapshot->source, arguments.memory_curve);
     if (!written) return written;
   }
-  if (arguments.json) return print_document(snapshot_json(*snapshot));
+  if (arguments.json) return print_document(schemas::kAllocatorSnapshot, snapshot_json(*snapshot));
   return print_report(snapshot_text(*snapshot, bold_allowed()));
-}
-
-Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) {
-  auto report = perfmodel::report(trace, iterations);
-  if (!report) return Unexpected{report.error()};
-  const auto gpu = gpu_of_trace(report->gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  auto analysis = analyse(trace, iterations, *gpu ? &**gpu : nullptr);
-  if (!analysis) return Unexpected{analysis.error()};
-  if (!*gpu && !report->gpu.empty() && !trace.arguments.empty()) {
-    analysis->warnings.push_back(unknown_gpu(report->gpu) +
-                                 ": ops have no FLOP, bytes and roofline");
-  }
-  return TraceFindings{std::move(*report), std::move(*analysis)};
-}
-
-// Steps alone: what runs before and after them is of no step.
-Result<TraceFindings> steps_of_trace(const Trace& trace, const Window& window) {
-  const std::size_t steps = iterations(trace).size();
-  if (window || steps == 0) return findings_of(trace, window);
-  return findings_of(trace, Window(std::pair<std::size_t, std::size_t>(0, steps)));
 }
 
 Result<void> run_comparison(const TraceArguments& arguments) {
   auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading,
                                  arguments.anonymizer.get());
   if (!traces) return Unexpected{traces.error()};
-  std::vector<TraceFindings> found;
-  for (const Trace& trace : *traces) {
-    auto findings = steps_of_trace(trace, arguments.iterations);
-    if (!findings) return Unexpected{findings.error()};
-    found.push_back(std::move(*findings));
-  }
-  auto comparison =
-      compare({found[0].report, found[0].analysis}, {found[1].report, found[1].analysis});
+  const auto comparison = compare_traces((*traces)[0], (*traces)[1], arguments.iterations);
   if (!comparison) return Unexpected{comparison.error()};
   const std::string before =
                         with_pseudonyms(file_name(arguments.traces.front()), arguments.anonymizer),
                     after = with_pseudonyms(file_name(arguments.compare), arguments.anonymizer);
-  if (arguments.json) return print_document(comparison_json(*comparison, before, after));
+  if (arguments.json) {
+    return print_document(schemas::kTraceComparison, comparison_json(*comparison, before, after));
+  }
   return print_report(comparison_text(*comparison, before, after,
                                       arguments.top.value_or(kRowsOfScreen), bold_allowed()));
 }
@@ -113,12 +87,8 @@ Result<void> run_ranks(const TraceArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return once;
   auto traces = read_trace_files(arguments.traces, arguments.reading, arguments.anonymizer.get());
   if (!traces) return Unexpected{traces.error()};
-  std::vector<TraceFindings> found;
-  for (const Trace& trace : *traces) {
-    auto findings = findings_of(trace, arguments.iterations);
-    if (!findings) return Unexpected{findings.error()};
-    found.push_back(std::move(*findings));
-  }
+  const auto found = trace_findings(*traces, arguments.iterations);
+  if (!found) return Unexpected{found.error()};
   auto ranks = compare_ranks(*traces, arguments.iterations);
   if (!ranks) return Unexpected{ranks.error()};
   if (!arguments.timeline.empty()) {
@@ -126,14 +96,18 @@ Result<void> run_ranks(const TraceArguments& arguments) {
       return written;
     }
   }
-  if (arguments.json) {
-    Json json = document(schemas::kTrace);
-    json.update(trace_keys(found.front()));
-    add_ranks(json, found, *ranks);
-    return print_document(json);
-  }
+  if (arguments.json) return print_document(schemas::kTrace, trace_ranks_json(*found, *ranks));
   return print_report(
-      ranks_text(found, *ranks, arguments.top.value_or(kRowsOfScreen), bold_allowed()));
+      ranks_text(*found, *ranks, arguments.top.value_or(kRowsOfScreen), bold_allowed()));
+}
+
+Result<void> write_tables(const TraceFindings& found, const std::string& folder) {
+  if (auto there = make_folder(folder, "expected a folder for tables, "); !there) return there;
+  for (const auto& [name, csv] : trace_tables(found)) {
+    auto written = write_file(std::filesystem::path(folder) / (name + ".csv"), csv);
+    if (!written) return written;
+  }
+  return {};
 }
 
 Result<void> run_trace(const TraceArguments& arguments) {
@@ -146,7 +120,7 @@ Result<void> run_trace(const TraceArguments& arguments) {
   if (!arguments.compare.empty()) return run_comparison(arguments);
   const auto trace = read_trace_file(file, arguments.reading, arguments.anonymizer.get());
   if (!trace) return Unexpected{trace.error()};
-  const auto found = findings_of(*trace, arguments.iterations);
+  const auto found = trace_findings(*trace, arguments.iterations);
   if (!found) return Unexpected{found.error()};
   const TraceReport& content = found->report;
   if (!arguments.memory_curve.empty()) {
@@ -154,13 +128,9 @@ Result<void> run_trace(const TraceArguments& arguments) {
     if (!written) return written;
   }
   if (!arguments.csv.empty()) {
-    if (auto written = write_trace_tables(*found, arguments.csv); !written) return written;
+    if (auto written = write_tables(*found, arguments.csv); !written) return written;
   }
-  if (arguments.json) {
-    Json json = document(schemas::kTrace);
-    json.update(trace_keys(*found));
-    return print_document(json);
-  }
+  if (arguments.json) return print_document(schemas::kTrace, trace_json(*found));
   const std::size_t top =
       arguments.top.value_or(arguments.full ? kRowsOfFullTables : kRowsOfScreen);
   return print_report(trace_text(*found, top, arguments.full, bold_allowed()));

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/number_text.hpp"
-#include "cli/memory/measured_memory_report.hpp"
 #include "cli/shared/arguments.hpp"
+#include "measured_memory_report.hpp"
 #include "terminal/field_table.hpp"
 #include "trace/trace_results.hpp"
 #include "trace_output.hpp"
@@ -123,39 +123,12 @@ std::string trace_idle_text(const TraceAnalysis& analysis, bool full, bool bold)
   return text;
 }
 
-std::string trace_iterations_text(const TraceFindings& found, std::size_t top, bool bold) {
-  const auto& iterations = found.report.iterations;
-  TextTable table{"Iterations", "wall ms", "GPU busy ms", "share",     "kernels",
-                  "copies",     "sets",    "calls ms",    "loading ms"};
-  const std::size_t shown = std::min(top, iterations.size());
-  for (std::size_t i = 0; i < shown; ++i) {
-    const auto& iteration = iterations[i];
-    const auto& split = found.analysis.splits.at(i);
-    table.row({iteration.name, milliseconds(iteration.wall_us), milliseconds(iteration.gpu_busy_us),
-               percent_of(iteration.gpu_busy_us, iteration.wall_us), grouped(iteration.kernels),
-               grouped(iteration.copies), grouped(iteration.sets), milliseconds(split.runtime_us),
-               split.data_loader_us > 0 ? milliseconds(split.data_loader_us) : ""});
-  }
-  if (table.empty()) return {};
-  std::string text = "\n" + table.text(bold);
-  if (iterations.size() > shown) {
-    text += fmt::format("  ({} more iterations)\n", iterations.size() - shown);
-  }
-  return text;
-}
-
 std::string trace_collectives_text(const std::vector<TraceAnalysis::Collective>& collectives,
                                    std::size_t top, bool bold) {
   return trace_rows_text(collectives, kCollectiveFields,
                          {"name", "elements", "group_size", "count", "total_us",
                           "algorithm_gb_per_s", "bus_gb_per_s", "skew_us"},
                          top, "more", bold);
-}
-
-std::vector<std::string> warnings_of(const TraceFindings& found) {
-  std::vector<std::string> warnings = found.report.warnings;
-  warnings.insert(warnings.end(), found.analysis.warnings.begin(), found.analysis.warnings.end());
-  return warnings;
 }
 
 }  // namespace
@@ -175,7 +148,7 @@ std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& r
   }
   std::vector<std::string> warnings = ranks.warnings;
   for (const TraceFindings& rank : found) {
-    for (const std::string& warning : warnings_of(rank)) {
+    for (const std::string& warning : rank.warnings()) {
       warnings.push_back(file_name(rank.report.source) + ": " + warning);
     }
   }
@@ -197,9 +170,13 @@ std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& r
 std::string trace_text(const TraceFindings& found, std::size_t top, bool full, bool bold) {
   const TraceAnalysis& analysis = found.analysis;
   std::string text =
-      warnings_text(warnings_of(found)) + trace_head_text(found.report) +
+      warnings_text(found.warnings()) + trace_head_text(found.report) +
       trace_breakdown_text(analysis, bold) + trace_ops_text(analysis.ops, kOpFields, top, bold) +
-      trace_idle_text(analysis, full, bold) + trace_iterations_text(found, top, bold) +
+      trace_idle_text(analysis, full, bold) +
+      trace_rows_text(traced_iterations(found), kTracedIterationColumns,
+                      {"name", "wall_us", "gpu_busy_us", "busy_share", "kernels", "memcpy",
+                       "memset", "runtime_us", "data_loader_us"},
+                      top, "more iterations", bold) +
       trace_rows_text(found.report.top_kernels, kTopKernelFields,
                       {"name", "count", "total_us", "mean_us", "max_us"}, top, "more names", bold);
   if (full) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optimize/advice_json.hpp"
 #include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
@@ -28,11 +27,11 @@ std::string advice_sizes(const std::optional<std::int64_t>& batch, std::int64_t 
   return text;
 }
 
-std::string advice_head(const AdviceReport& report) {
-  const Advice& advice = report.advice;
+std::string advice_head(const std::string& graph_file, const std::string& gpu,
+                        const Advice& advice) {
   TextList list;
-  list.row("graph", report.graph_file);
-  list.row("GPU", report.gpu);
+  list.row("graph", graph_file);
+  list.row("GPU", gpu);
   list.row("objective", std::string(to_string(advice.objective)));
   list.row("step now", fmt::format("{} ms{}", milliseconds(advice.baseline_us),
                                    advice_sizes(advice.baseline_batch, advice.baseline_ranks,
@@ -133,18 +132,11 @@ std::string advice_layout_plan(const Advice& advice) {
 
 }  // namespace
 
-std::string advice_text(const AdviceReport& report, bool bold) {
-  const Advice& advice = report.advice;
-  return advice_head(report) + advice_ceiling(advice.ceiling, bold) + advice_steps(advice, bold) +
-         advice_combination(advice, bold) + advice_table_plan(advice) + advice_layout_plan(advice) +
-         advice_lost(advice, bold) + warnings_text(advice.warnings);
-}
-
-Json advice_document(const AdviceReport& report) {
-  Json json = document(schemas::kOptimize);
-  json.update({{"graph", report.graph_file}, {"gpu", report.gpu}});
-  json.update(with_digits(advice_json(report.advice), Digits::kThreeDecimals));
-  return json;
+std::string advice_text(const std::string& graph_file, const std::string& gpu, const Advice& advice,
+                        bool bold) {
+  return advice_head(graph_file, gpu, advice) + advice_ceiling(advice.ceiling, bold) +
+         advice_steps(advice, bold) + advice_combination(advice, bold) + advice_table_plan(advice) +
+         advice_layout_plan(advice) + advice_lost(advice, bold) + warnings_text(advice.warnings);
 }
 
 }  // namespace perfmodel::cli

@@ -3,17 +3,10 @@
 #include <string>
 
 #include "perfmodel/detail/advice.hpp"
-#include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 
-/// What `optimize` prints.
-struct AdviceReport {
-  std::string graph_file, gpu;
-  Advice advice;
-};
-
-std::string advice_text(const AdviceReport& report, bool bold);
-Json advice_document(const AdviceReport& report);
+std::string advice_text(const std::string& graph_file, const std::string& gpu, const Advice& advice,
+                        bool bold);
 
 }  // namespace perfmodel::cli

@@ -1,120 +1,41 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <memory>
-#include <optional>
-#include <span>
 
 #include "advice_report.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/kernel_models_option.hpp"
+#include "cli/shared/measured_step_option.hpp"
 #include "cli/shared/overheads_option.hpp"
 #include "cli/shared/read_files.hpp"
-#include "layout/layout_advice.hpp"
-#include "perfmodel/optimize.hpp"
-#include "target_inputs.hpp"
+#include "optimize/advice_json.hpp"
+#include "optimize/answer_optimize.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
-struct OptimizeArguments {
-  std::string graph, objective = "step";
-  TargetArguments target;
-  OptimizeOptions options;
-  std::optional<double> memory_limit_gb;
+struct OptimizeArguments : OptimizeQuestion {
   ReadOptions reading;
   bool json = false;
 };
 
-// As a shell takes it for one word.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-=:@%,";
-  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// What `predict` needs to see the same machine.
-std::string machine_flags(const OptimizeArguments& arguments) {
-  std::string flags = " --gpu " + shell_word(arguments.target.gpu);
-  if (!arguments.target.topology.empty())
-    flags += " --topology " + shell_word(arguments.target.topology);
-  return flags;
-}
-// `host_scale`: as asked for, or as a measured step tells.
-std::string predict_flags(const OptimizeArguments& arguments, double host_scale) {
-  std::string flags = machine_flags(arguments);
-  if (!arguments.target.overheads.empty())
-    flags += " --overheads " + shell_word(arguments.target.overheads);
-  if (arguments.target.models != "learned")
-    flags += " --models " + shell_word(arguments.target.models);
-  if (host_scale != 1) flags += fmt::format(" --scale-host {:g}", host_scale);
-  return flags;
-}
-
-// Named alone: the search takes seconds, and its prices are of a program of its own.
-void add_layout_advice(const OptimizeArguments& arguments, const TargetInputs& inputs,
-                       Advice& advice) {
-  const auto& allow = arguments.options.allow;
-  if (std::ranges::find(allow, "layout") == allow.end()) return;
-  auto plan =
-      inputs.program.trace
-          ? Result<LayoutPlanAdvice>(
-                fail(ErrorCode::kImpossible, "a trace does not tell which tensors are the same"))
-          : layout_advice(inputs.program.graph, {.gpu = arguments.target.gpu,
-                                                 .topology = arguments.target.topology,
-                                                 .machine_flags = machine_flags(arguments),
-                                                 .world = arguments.options.world,
-                                                 .host_scale = arguments.target.host_scale});
-  if (plan) {
-    advice.layout_plan = std::move(*plan);
-    return;
-  }
-  advice.lost.push_back({.rewrite = "(a layout of the job)",
-                         .family = "layout",
-                         .why = LostMove::Why::kRefused,
-                         .reason = plan.error().message,
-                         .step_us = {}});
-}
-
 Result<void> run_optimize(const OptimizeArguments& arguments) {
-  TargetInputs inputs;
   auto programs = read_programs({arguments.graph}, arguments.reading);
   if (!programs) return Unexpected{programs.error()};
+  TargetInputs inputs;
   inputs.program = std::move(programs->front());
   if (auto loaded = load_target(arguments.target, inputs); !loaded) return loaded;
-  OptimizeOptions options = arguments.options;
-  if (arguments.memory_limit_gb) options.memory_limit_bytes = 1e9 * *arguments.memory_limit_gb;
-  const auto objective = advice_objective(arguments.objective);
-  if (!objective) return Unexpected{objective.error()};
-  options.objective = *objective;
-  options.graph_file = shell_word(arguments.graph);
-  options.predict_flags = predict_flags(arguments, inputs.target.options.host_scale);
-  options.machine_flags = machine_flags(arguments);
-  options.topology = arguments.target.topology;
-  auto advice = optimize(inputs.program.graph, inputs.target, options);
+  const auto advice = answer_optimize(arguments, inputs);
   if (!advice) return Unexpected{advice.error()};
-  if (auto readable = inputs.chosen.check(); !readable) return readable;
-  add_layout_advice(arguments, inputs, *advice);
-  // Those of the input first; the prediction that the search begins with repeats some.
-  std::vector<std::string> warnings = inputs.warnings;
-  for (std::string& warning : advice->warnings) {
-    if (std::ranges::find(warnings, warning) == warnings.end()) {
-      warnings.push_back(std::move(warning));
-    }
-  }
-  advice->warnings = std::move(warnings);
-  const AdviceReport report{.graph_file = file_name(arguments.graph),
-                            .gpu = inputs.target.gpu.name,
-                            .advice = std::move(*advice)};
-  if (arguments.json) return print_document(advice_document(report));
-  return print_report(advice_text(report, bold_allowed()));
+  const std::string file = file_name(arguments.graph), &gpu = inputs.target().gpu.name;
+  if (!arguments.json) return print_report(advice_text(file, gpu, *advice, bold_allowed()));
+  Json keys = {{"graph", file}, {"gpu", gpu}};
+  keys.update(with_digits(advice_json(*advice), Digits::kThreeDecimals));
+  return print_document(schemas::kOptimize, keys);
 }
 
 }  // namespace

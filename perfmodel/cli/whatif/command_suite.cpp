@@ -11,6 +11,7 @@
 #include "cli/shared/overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/suite/run_suite.hpp"
+#include "suite/suite_plot.hpp"
 #include "suite_report.hpp"
 #include "sweep_graphs.hpp"
 #include "terminal/command_parser.hpp"
@@ -22,7 +23,7 @@ namespace {
 constexpr const char* kList = "list";
 
 struct SuiteArguments {
-  std::string suite, overheads, models = "learned", csv, plot;
+  std::string suite, overheads, csv, plot;
   suite::SuiteOptions options;
   bool json = false;
 };
@@ -30,7 +31,7 @@ struct SuiteArguments {
 Result<void> list_suites(const SuiteArguments& arguments, const std::filesystem::path& data) {
   const auto suites = suite::read_suites(data);
   if (!suites) return Unexpected{suites.error()};
-  if (arguments.json) return print_document(suites_json(*suites));
+  if (arguments.json) return print_document(schemas::kSuites, suites_json(*suites));
   return print_report(suites_text(*suites, bold_allowed()));
 }
 
@@ -39,7 +40,6 @@ Result<suite::SuiteReport> run(const SuiteArguments& arguments, const std::files
   if (!found) return Unexpected{found.error()};
   suite::SuiteOptions options = arguments.options;
   options.data = data;
-  options.kernel_models = arguments.models;
   options.overheads = arguments.overheads;
   std::optional<ProgressBar> bar;
   options.progress = [&bar](std::size_t done, std::size_t of) {
@@ -65,7 +65,7 @@ Result<void> run_suite_command(const SuiteArguments& arguments) {
   if (!report) return Unexpected{report.error()};
   const SuiteOutput output{
       .report = std::move(*report),
-      .kernel_models = arguments.models,
+      .kernel_models = arguments.options.kernel_models,
       .host = arguments.overheads.empty() ? "reference" : file_name(arguments.overheads),
       .host_scale = arguments.options.host_scale};
   if (!arguments.plot.empty()) {
@@ -74,9 +74,10 @@ Result<void> run_suite_command(const SuiteArguments& arguments) {
     if (auto written = write_file(plot_file(arguments, output), *svg); !written) return written;
   }
   if (!arguments.csv.empty()) {
-    if (auto written = write_file(arguments.csv, suite_csv(output)); !written) return written;
+    if (auto written = write_file(arguments.csv, suite_csv(output.report)); !written)
+      return written;
   }
-  if (arguments.json) return print_document(suite_json(output));
+  if (arguments.json) return print_document(schemas::kSuiteReport, suite_json(output));
   return print_report(suite_text(output, bold_allowed()));
 }
 
@@ -111,7 +112,7 @@ Command suite_command(CommandParser parent) {
       .type_name("B,...");
   add_overheads_option(app, arguments->overheads, kOverheadsHelp);
   add_scale_host(app, arguments->options.host_scale);
-  add_models_option(app, arguments->models);
+  add_models_option(app, arguments->options.kernel_models);
   app.add_option("--threads", arguments->options.threads,
                  "Threads (default: all that the machine has)")
       .check(at_least(1))

@@ -16,6 +16,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
 #include "perfmodel/version.hpp"
+#include "sweep/sweep_results.hpp"
 #include "sweep_graphs.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/hosted_run.hpp"
@@ -32,9 +33,8 @@ using sweep::SweepReport;
 struct SweepCommandArguments {
   std::string spec, output;
   std::optional<std::size_t> threads;
-  std::size_t shard = 0, shards = 1;
-  std::uint64_t chunk_rows = 0;
-  bool keep_parts = false, dry_run = false, json = false;
+  SweepOptions options;
+  bool json = false;
 };
 
 std::atomic<bool> stop_signalled{false};
@@ -88,22 +88,12 @@ std::string numbers(const std::vector<std::size_t>& shards) {
                      shown < shards.size() ? ", ..." : "");
 }
 
-// What stands in for something unknown, of all GPUs.
-std::vector<std::string> warnings_of(const sweep::SweepSpec& spec) {
-  std::vector<std::string> warnings;
-  for (const sweep::GpuChoice& gpu : spec.gpus) {
-    warnings.insert(warnings.end(), gpu.stand_ins.begin(), gpu.stand_ins.end());
-  }
-  return warnings;
-}
-
-std::string report_text(const SweepReport& report, const std::vector<std::string>& warnings,
-                        const SweepCommandArguments& arguments) {
+std::string report_text(const SweepReport& report, const SweepCommandArguments& arguments) {
   TextList list;
-  for (const std::string& warning : warnings) list.row("warning", warning);
+  for (const std::string& warning : report.warnings) list.row("warning", warning);
   list.row("rows", fmt::format("{} in {}", grouped(report.rows), counted(report.chunks, "chunk")));
   list.row("finished before", grouped(report.finished_before));
-  if (!arguments.dry_run) {
+  if (!arguments.options.dry_run) {
     list.row("predicted now", grouped(report.predicted));
     if (report.refused > 0) list.row("  of them refused", grouped(report.refused));
     if (report.too_large > 0) {
@@ -122,8 +112,8 @@ std::string report_text(const SweepReport& report, const std::vector<std::string
   if (report.missing > 0) {
     std::string missing = grouped(report.missing);
     if (!report.missing_shards.empty()) {
-      missing +=
-          fmt::format(" (of shards {} of {})", numbers(report.missing_shards), arguments.shards);
+      missing += fmt::format(" (of shards {} of {})", numbers(report.missing_shards),
+                             arguments.options.shards);
     }
     list.row("missing", missing);
   }
@@ -137,36 +127,17 @@ std::string report_text(const SweepReport& report, const std::vector<std::string
   return text;
 }
 
-Json report_json(const SweepReport& report, const std::vector<std::string>& warnings,
-                 const SweepCommandArguments& arguments) {
-  Json json = document(schemas::kSweepReport);
-  json.update({{"rows", report.rows},
-               {"chunks", report.chunks},
-               {"finished_before", report.finished_before},
-               {"predicted", report.predicted},
-               {"refused", report.refused},
-               {"too_large", report.too_large},
-               {"dropped", report.foreign},
-               {"made_twice", report.repeated},
-               {"torn_bytes", report.torn_bytes},
-               {"missing", report.missing},
-               {"missing_shards", report.missing_shards},
-               {"merged", report.merged},
-               {"warnings", warnings},
-               {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}});
-  return json;
-}
-
-Result<void> say(const SweepReport& report, const std::vector<std::string>& warnings,
-                 const SweepCommandArguments& arguments) {
+Result<void> print_sweep(const SweepReport& report, const SweepCommandArguments& arguments) {
   if (report.stopped && !report.merged) {
     return fail(ErrorCode::kCancelled,
                 fmt::format("stopped with {} of {} rows finished: the same command goes on from "
                             "{}.parts",
                             report.rows - report.missing, report.rows, arguments.output));
   }
-  if (arguments.json) return print_document(report_json(report, warnings, arguments));
-  return print_report(report_text(report, warnings, arguments));
+  if (!arguments.json) return print_report(report_text(report, arguments));
+  Json keys = json_object(report, sweep::kSweepReportFields);
+  keys["output"] = report.merged ? Json(file_name(arguments.output)) : Json(nullptr);
+  return print_document(schemas::kSweepReport, keys);
 }
 
 Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
@@ -179,34 +150,27 @@ Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
   const bool hosted = HostedRun::current() != nullptr;
   if (!hosted) take_stop_signals();
   std::optional<ProgressBar> bar;
-  const auto show = [&](std::uint64_t done, std::uint64_t of) {
+  SweepOptions options = arguments.options;
+  options.output = arguments.output;
+  options.version = version_text();
+  options.threads = arguments.threads.value_or(*team ? 1 : 0);
+  options.team = *team;
+  options.stop = [hosted, rules = stop_rules()] {
+    return hosted ? rules && rules->stopped() : stop_signalled.load();
+  };
+  options.progress = [&bar](std::uint64_t done, std::uint64_t of) {
     if (!bar) bar.emplace("sweep", static_cast<std::size_t>(of));
     bar->update(static_cast<std::size_t>(done));
   };
-  const std::size_t threads = arguments.threads.value_or(*team ? 1 : 0);
-  auto report = run_sweep(*spec, toolbox,
-                          {.output = arguments.output,
-                           .version = version_text(),
-                           .threads = threads,
-                           .chunk_rows = arguments.chunk_rows,
-                           .shard = arguments.shard,
-                           .shards = arguments.shards,
-                           .keep_parts = arguments.keep_parts,
-                           .dry_run = arguments.dry_run,
-                           .team = *team,
-                           .stop =
-                               [hosted, rules = stop_rules()] {
-                                 return hosted ? rules && rules->stopped() : stop_signalled.load();
-                               },
-                           .progress = show});
+  auto report = run_sweep(*spec, toolbox, std::move(options));
   if (bar) bar->finish();
   if (!report) {
-    const bool told = !leads && report.error().code == ErrorCode::kCancelled;
-    return told ? quiet_failure() : failure(team->get(), report.error());
+    const bool is_reported = !leads && report.error().code == ErrorCode::kCancelled;
+    return is_reported ? quiet_failure() : failure(team->get(), report.error());
   }
   if (!leads) return report->stopped ? quiet_failure() : Result<void>();
-  const auto said = say(*report, warnings_of(*spec), arguments);
-  return said ? said : failure(team->get(), said.error());
+  const auto printed = print_sweep(*report, arguments);
+  return printed ? printed : failure(team->get(), printed.error());
 }
 
 // "2/4": the second of four.
@@ -219,8 +183,8 @@ void parse_shard(const std::string& text, SweepCommandArguments& arguments) {
   if (!good || number < 1 || number > count) {
     bad_usage("--shard", "expected I/N with I from 1 to N, found " + text);
   }
-  arguments.shard = number - 1;
-  arguments.shards = count;
+  arguments.options.shard = number - 1;
+  arguments.options.shards = count;
 }
 
 void check_sweep_flags(const SweepCommandArguments& arguments) {
@@ -252,13 +216,13 @@ Command sweep_command(CommandParser parent) {
          "--shard", [arguments](const std::string& text) { parse_shard(text, *arguments); },
          "Predict only every N-th chunk, from the I-th on: one job of an array of N")
       .type_name("I/N");
-  app.add_option("--chunk", arguments->chunk_rows,
+  app.add_option("--chunk", arguments->options.chunk_rows,
                  "Rows that are handed out and written at once (default: 128, fewer in small "
                  "sweeps); the same for all shards")
       .check(between(1, 10000))
       .type_name("ROWS");
-  app.add_flag("--keep-parts", arguments->keep_parts, "Leave OUT.parts behind");
-  app.add_flag("--dry-run", arguments->dry_run,
+  app.add_flag("--keep-parts", arguments->options.keep_parts, "Leave OUT.parts behind");
+  app.add_flag("--dry-run", arguments->options.dry_run,
                "Count all, finished and missing rows; predict nothing");
   app.add_flag("--json", arguments->json, "Print one JSON document");
   app.footer(

@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "base/plain_text.hpp"
+#include "cli/shared/prediction_parts.hpp"
 #include "suite_report.hpp"
-#include "terminal/text_table.hpp"
+#include "terminal/field_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using suite::SuiteModelReport;
 using suite::SuiteRow;
 
-constexpr double kMib = 1 << 20, kGib = 1 << 30;
+constexpr double kMib = 1 << 20;
 constexpr double kSaturated = 0.9;  // of the best throughput
 
 // Three digits or more.
@@ -158,24 +159,16 @@ std::string suite_text(const SuiteOutput& output, bool bold) {
     text += "\n" + title_of(report, bold) + table_of(report, bold) + summary_of(report) +
             memory_of(report, bold);
   }
-  if (!output.report.unmodelled_ops.empty()) {
-    text += "\n" + wrapped(fmt::format("not modelled, so not in these times: {}",
-                                       fmt::join(output.report.unmodelled_ops, ", ")),
-                           "  ", 2);
-  }
-  return text;
+  return text + unmodelled_text(output.report.unmodelled_ops);
 }
 
 std::string suites_text(const std::vector<suite::Suite>& suites, bool bold) {
   std::string text;
   for (const suite::Suite& suite : suites) {
     text += fmt::format("\n  {}: {} (on {})\n", suite.name, suite.title, suite.gpu);
-    TextTable table({"model", "<title", "<domain", "<unit", "<batches"});
-    for (const suite::SuiteModel& model : suite.models) {
-      table.row({model.name, model.title, model.domain, model.unit,
-                 fmt::format("{} {}", fmt::join(model.batches, " "), model.batch_unit)});
-    }
-    text += table.text(bold);
+    text += field_table(suite.models, suite::kSuiteModelFields,
+                        {"name", "title", "domain", "unit", "batches"})
+                .text(bold);
   }
   return text;
 }

@@ -9,17 +9,15 @@
 #include <vector>
 
 #include "cli/build/build_arguments.hpp"
-#include "cli/rewrite/rewrite_options.hpp"
 #include "cli/shared/command.hpp"
 #include "core/edit_distance.hpp"
+#include "rewrites/rewrite_options.hpp"
 #include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 using sweep::GraphSource;
-
-constexpr const char* kOn = "on";  // the value of a rewrite that takes none
 
 Unexpected fail_at(std::string pointer, std::string message) {
   return Unexpected{Error{.code = ErrorCode::kFormat,
@@ -117,17 +115,6 @@ std::vector<std::filesystem::path> files_of(const GraphSource& source) {
     if (is_file(command->app, name)) files.push_back(source.folder / value);
   }
   return files;
-}
-
-Result<NamedRewrite> rewrite_of(const std::string& name, const std::string& value) {
-  const RewriteOption* option = find_rewrite_option(name);
-  PERFMODEL_CHECK(option != nullptr);
-  if (!option->value.empty()) return named_rewrite(*option, value);
-  if (value != kOn) {
-    return fail(ErrorCode::kFormat,
-                fmt::format("expected \"{}\" or \"same\", found \"{}\"", kOn, value));
-  }
-  return named_rewrite(*option, "");
 }
 
 }  // namespace

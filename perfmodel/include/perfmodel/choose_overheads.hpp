@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -54,5 +55,11 @@ class OverheadTables {
   std::filesystem::path folder_;
   std::map<std::filesystem::path, std::shared_ptr<const OverheadTable>> read_;
 };
+
+/// `extract_overheads`. A table by context loses what the collector of its traces added, unless it
+/// is asked for as recorded; the first source says which program was recorded. Warnings of the
+/// traces come first, after the names of their files. Errors: also the errors of a prediction.
+Result<OverheadTable> learn_overheads(std::span<const OverheadSource> sources,
+                                      const OverheadOptions& options, bool recorded);
 
 }  // namespace perfmodel

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
@@ -20,5 +21,8 @@ Result<std::filesystem::path> find_data_folder();
 /// The GPU that a trace names, if it is a known one: rooflines need its peaks. Errors: no data
 /// folder, a GPU file that cannot be read.
 Result<std::optional<Gpu>> gpu_of_trace(const std::string& name);
+
+/// "the GPU "X" is not among the known ones (see `gpus`)", and what X is if its name says so.
+std::string unknown_gpu(std::string_view name);
 
 }  // namespace perfmodel

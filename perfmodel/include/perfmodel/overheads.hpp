@@ -1,8 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "perfmodel/detail/overhead_table.hpp"
 #include "perfmodel/result.hpp"
@@ -23,6 +26,14 @@ void scale_terms(OverheadTable& table, const TermFactors& factors);
 
 /// The table with what its collectors added (`OverheadTable::without_collector`).
 OverheadTable as_recorded(OverheadTable table);
+
+/// Count and mean of all calls together; medians do not add up.
+OverheadStats stats_of_all(const std::map<std::string, OverheadStats>& figures);
+
+/// Microseconds that the samples of a figure take together.
+double total_us(const OverheadStats& stats);
+/// Ops of a table with most host time first.
+std::vector<std::pair<std::string, OverheadStats>> ops_by_host_time(const OverheadTable& table);
 
 Result<OverheadTable> read_overheads(const std::filesystem::path& file);
 std::string overheads_json(const OverheadTable& table);

@@ -40,4 +40,10 @@ Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options
 Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::string> sources,
                       const ReplayOptions& options = {});
 
+/// Whether the names are those of Chakra traces (.et or .et.gz). Error: some are, some are not.
+Result<bool> are_chakra_files(std::span<const std::string> files);
+/// Reads Chakra traces and replays them; warnings of the reader come first, after the file's name.
+Result<Replay> replay_chakra_files(std::span<const std::string> files, const ReadOptions& reading,
+                                   const ReplayOptions& options);
+
 }  // namespace perfmodel

@@ -60,11 +60,10 @@ Result<void> TraceStep::find_window(
   if (window) {
     const auto [first, last] = *window;
     if (first >= last || last > std::max<std::size_t>(steps.size(), 1)) {
-      return Unexpected{
-          Error{.code = ErrorCode::kImpossible,
-                .message = fmt::format("expected iterations within 0:{}, found {}:{}",
-                                       std::max<std::size_t>(steps.size(), 1), first, last),
-                .file = trace_.source}};
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected iterations within 0:{}, found {}:{}",
+                              std::max<std::size_t>(steps.size(), 1), first, last),
+                  trace_.source);
     }
     if (!steps.empty()) {
       steps = {steps.begin() + static_cast<std::ptrdiff_t>(first),
@@ -72,9 +71,8 @@ Result<void> TraceStep::find_window(
     }
   }
   if (trace_.host.empty()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected ops, annotations or launches, found none",
-                            .file = trace_.source}};
+    return fail(ErrorCode::kImpossible, "expected ops, annotations or launches, found none",
+                trace_.source);
   }
   if (steps.empty()) {
     begin_ns_ = std::numeric_limits<std::int64_t>::max();
@@ -111,9 +109,8 @@ Result<void> TraceStep::make_tasks() {
     mark(tasks_.ends[i], event.end_ns());
   }
   if (begin_ < 0 || end_ < 0) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected ops in the steps of the trace, found none",
-                            .file = trace_.source}};
+    return fail(ErrorCode::kImpossible, "expected ops in the steps of the trace, found none",
+                trace_.source);
   }
   const auto edges = graph_.edge_list();
   for (std::size_t e = 0; e < edges.size(); ++e) {

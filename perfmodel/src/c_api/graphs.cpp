@@ -90,13 +90,11 @@ const char* perfmodel_status_text(perfmodel_status status) {
 
 perfmodel_status perfmodel_predictor_load(int version, const perfmodel_config* config,
                                           perfmodel_predictor** out, perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (version < 1 || version > PERFMODEL_C_API_VERSION) {
-    return failed(error, PERFMODEL_ERROR_VERSION,
-                  "expected a version of the interface that this library knows");
-  }
-  return guarded(error, [&] {
+  return guarded_new(out, error, {}, [&] {
+    if (version < 1 || version > PERFMODEL_C_API_VERSION) {
+      return failed(error, PERFMODEL_ERROR_VERSION,
+                    "expected a version of the interface that this library knows");
+    }
     perfmodel_config given = {};
     given.struct_size = sizeof given;
     if (config != nullptr) {
@@ -135,12 +133,8 @@ perfmodel_status perfmodel_graph_open(const char* file, const perfmodel_cancel* 
                                       perfmodel_error* error) {
   if (out == nullptr) return null_argument(error, "out");
   *out = nullptr;
-  if (place != nullptr) {
-    if (const auto bad = check_room(place, kPlaceSize, error)) return bad;
-    write_struct(perfmodel_place{}, place);
-  }
-  if (file == nullptr) return null_argument(error, "file");
-  return guarded(error, [&] {
+  if (const auto bad = clear_place(place, error)) return bad;
+  return guarded(error, {{file, "file"}}, [&] {
     StopRules rules;
     if (cancel) rules.token = cancel->source.get_token();
     const StopScope scope(&rules);
@@ -155,18 +149,14 @@ perfmodel_status perfmodel_graph_open(const char* file, const perfmodel_cancel* 
 
 perfmodel_status perfmodel_graph_parse(const char* text, size_t size, perfmodel_graph** out,
                                        perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (text == nullptr) return null_argument(error, "text");
-  return guarded(error, [&] { return give(parse_execution_graph({text, size}), out, error); });
+  return guarded_new(out, error, {{text, "text"}}, [&] {
+    return give(parse_execution_graph({text, size}), out, error);
+  });
 }
 
 perfmodel_status perfmodel_graph_build(const perfmodel_model* model, perfmodel_graph** out,
                                        perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (model == nullptr) return null_argument(error, "model");
-  return guarded(error, [&] {
+  return guarded_new(out, error, {{model, "model"}}, [&] {
     perfmodel_model given;
     if (const auto bad = copy_struct(model, kModelSize, given, error)) return bad;
     if (given.family == nullptr) return null_argument(error, "family");
@@ -183,11 +173,7 @@ perfmodel_status perfmodel_graph_build(const perfmodel_model* model, perfmodel_g
 perfmodel_status perfmodel_graph_prepare(const perfmodel_predictor* predictor,
                                          const perfmodel_graph* graph, perfmodel_graph** out,
                                          perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (graph == nullptr) return null_argument(error, "graph");
-  return guarded(error, [&] {
+  return guarded_new(out, error, {{predictor, "predictor"}, {graph, "graph"}}, [&] {
     auto prepared = predictor->predictor.prepare(RecordedProgram{graph->graph(), graph->trace});
     if (!prepared) return failed(error, prepared.error());
     *out = new perfmodel_graph{
@@ -202,8 +188,7 @@ perfmodel_status perfmodel_graph_batch(const perfmodel_graph* graph, int64_t* ba
                                        perfmodel_error* error) {
   if (batch == nullptr) return null_argument(error, "batch");
   *batch = 0;
-  if (graph == nullptr) return null_argument(error, "graph");
-  return guarded(error, [&] {
+  return guarded(error, {{graph, "graph"}}, [&] {
     const auto found = samples_per_step(graph->graph());
     if (!found) return failed(error, found.error());
     *batch = *found;
@@ -216,9 +201,7 @@ size_t perfmodel_graph_node_count(const perfmodel_graph* graph) {
 }
 
 perfmodel_status perfmodel_cancel_create(perfmodel_cancel** out, perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  return guarded(error, [&] {
+  return guarded_new(out, error, {}, [&] {
     *out = new perfmodel_cancel;
     return PERFMODEL_OK;
   });

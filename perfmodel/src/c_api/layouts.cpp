@@ -22,32 +22,25 @@ std::optional<bool> choice_given(int choice) {
   return choice == 0 ? std::nullopt : std::optional(choice > 0);
 }
 
-Result<LayoutQuestion> question_of(const perfmodel_layout_job& job) {
-  LayoutRequest request{.model = text_or_empty(job.model),
-                        .layers = count_given(job.layers),
-                        .hidden = count_given(job.hidden),
-                        .heads = count_given(job.heads),
-                        .kv_heads = count_given(job.kv_heads),
-                        .feed_forward = count_given(job.feed_forward),
-                        .vocabulary = count_given(job.vocabulary),
-                        .gated = choice_given(job.gated),
-                        .tied = choice_given(job.tied),
-                        .sequence = count_given(job.sequence),
-                        .global_batch = count_given(job.global_batch),
-                        .precision = text_or_empty(job.precision),
-                        .attention = text_or_empty(job.attention),
-                        .optimizer = text_or_empty(job.optimizer),
-                        .grad_dtype = text_or_empty(job.grad_dtype),
-                        .software = text_or_empty(job.software),
-                        .dropout = job.dropout};
-  if (!(job.dropout >= 0 && job.dropout < 1)) {
-    return fail(ErrorCode::kImpossible, "dropout: expected at least 0, below 1, found another");
-  }
-  return layout_question(request);
-}
-
-LayoutParts parts_of(const perfmodel_layout& layout) {
-  return {.world = count_given(layout.world),
+LayoutAsk ask_of(const perfmodel_layout_job& job, const perfmodel_layout& layout) {
+  return {.model = text_or_empty(job.model),
+          .layers = count_given(job.layers),
+          .hidden = count_given(job.hidden),
+          .heads = count_given(job.heads),
+          .kv_heads = count_given(job.kv_heads),
+          .feed_forward = count_given(job.feed_forward),
+          .vocabulary = count_given(job.vocabulary),
+          .gated = choice_given(job.gated),
+          .tied = choice_given(job.tied),
+          .software = text_or_empty(job.software),
+          .world = count_given(layout.world),
+          .global_batch = count_given(job.global_batch),
+          .sequence = count_given(job.sequence),
+          .precision = text_or_empty(job.precision),
+          .attention = text_or_empty(job.attention),
+          .optimizer = text_or_empty(job.optimizer),
+          .grad_dtype = text_or_empty(job.grad_dtype),
+          .dropout = job.dropout,
           .dp = count_given(layout.dp),
           .tp = count_given(layout.tp),
           .pp = count_given(layout.pp),
@@ -55,28 +48,29 @@ LayoutParts parts_of(const perfmodel_layout& layout) {
           .micro_batch = count_given(layout.micro_batch),
           .zero = text_or_empty(layout.zero),
           .recompute = text_or_empty(layout.recompute),
-          .schedule = text_or_empty(layout.schedule),
-          .sequence_parallel = choice_given(layout.sequence_parallel)};
+          .sequence_parallel = choice_given(layout.sequence_parallel),
+          .schedule = text_or_empty(layout.schedule)};
 }
 
-perfmodel_layout_answer answer_of(const ParallelLayout& layout, const LayoutPrediction& made) {
+perfmodel_layout_answer answer_of(const ParallelLayout& layout,
+                                  const LayoutPrediction& prediction) {
   perfmodel_layout_answer answer = {};
-  answer.step_ms = made.step_ms;
-  answer.low_ms = made.low_ms;
-  answer.high_ms = made.high_ms;
-  answer.tokens_per_s_per_gpu = made.tokens_per_s_per_gpu;
-  answer.mfu = made.mfu;
-  answer.hfu = made.hfu;
-  answer.allocated_bytes = made.allocated_bytes;
-  answer.reserved_bytes = made.reserved_bytes;
-  answer.weight_bytes = made.weight_bytes;
-  answer.gradient_bytes = made.gradient_bytes;
-  answer.optimizer_bytes = made.optimizer_bytes;
-  answer.activation_bytes = made.activation_bytes;
-  answer.device_bytes = made.device_bytes;
-  answer.bubble_share = made.bubble_share;
-  answer.exposed_comm_share = made.exposed_comm_share;
-  answer.limit = to_string(made.limit).data();  // literals
+  answer.step_ms = prediction.step_ms;
+  answer.low_ms = prediction.low_ms;
+  answer.high_ms = prediction.high_ms;
+  answer.tokens_per_s_per_gpu = prediction.tokens_per_s_per_gpu;
+  answer.mfu = prediction.mfu;
+  answer.hfu = prediction.hfu;
+  answer.allocated_bytes = prediction.allocated_bytes;
+  answer.reserved_bytes = prediction.reserved_bytes;
+  answer.weight_bytes = prediction.weight_bytes;
+  answer.gradient_bytes = prediction.gradient_bytes;
+  answer.optimizer_bytes = prediction.optimizer_bytes;
+  answer.activation_bytes = prediction.activation_bytes;
+  answer.device_bytes = prediction.device_bytes;
+  answer.bubble_share = prediction.bubble_share;
+  answer.exposed_comm_share = prediction.exposed_comm_share;
+  answer.limit = to_string(prediction.limit).data();  // literals
   answer.dp = layout.dp;
   answer.tp = layout.tp;
   answer.pp = layout.pp;
@@ -85,14 +79,14 @@ perfmodel_layout_answer answer_of(const ParallelLayout& layout, const LayoutPred
   answer.zero = to_string(layout.zero).data();
   answer.recompute = to_string(layout.recompute).data();
   answer.sequence_parallel = layout.sequence_parallel;
-  answer.fits = made.fits;
+  answer.fits = prediction.fits;
   return answer;
 }
 
 /// A caller's job and layout, read.
 struct AskedLayout {
   LayoutJob job;
-  LayoutParts parts;
+  LayoutAsk parts;
 };
 
 // PERFMODEL_OK or what is wrong with them.
@@ -102,9 +96,14 @@ perfmodel_status read_layout(const perfmodel_layout_job* job, const perfmodel_la
   perfmodel_layout given_layout;
   if (const auto bad = copy_struct(job, kLayoutJobSize, given_job, error)) return bad;
   if (const auto bad = copy_struct(layout, kLayoutSize, given_layout, error)) return bad;
-  auto question = question_of(given_job);
+  if (!(given_job.dropout >= 0 && given_job.dropout < 1)) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                  "dropout: expected at least 0, below 1, found another");
+  }
+  asked.parts = ask_of(given_job, given_layout);
+  auto question = layout_question(asked.parts);
   if (!question) return failed(error, question.error());
-  asked = {std::move(question->job), parts_of(given_layout)};
+  asked.job = std::move(question->job);
   return PERFMODEL_OK;
 }
 
@@ -118,15 +117,11 @@ perfmodel_status perfmodel_layout_pricer_create(const perfmodel_predictor* predi
                                                 const char* gpu, const char* topology,
                                                 perfmodel_layout_pricer** out,
                                                 perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (gpu == nullptr) return null_argument(error, "gpu");
-  return guarded(error, [&] {
-    auto made =
+  return guarded_new(out, error, {{predictor, "predictor"}, {gpu, "gpu"}}, [&] {
+    auto pricer =
         LayoutPricer::make(predictor->predictor, {.gpu = gpu, .topology = text_or_empty(topology)});
-    if (!made) return failed(error, made.error());
-    *out = new perfmodel_layout_pricer{std::move(*made)};
+    if (!pricer) return failed(error, pricer.error());
+    *out = new perfmodel_layout_pricer{std::move(*pricer)};
     return PERFMODEL_OK;
   });
 }
@@ -137,20 +132,15 @@ perfmodel_status perfmodel_layout_predict(const perfmodel_layout_pricer* pricer,
                                           const perfmodel_layout_job* job,
                                           const perfmodel_layout* layout,
                                           perfmodel_layout_answer* answer, perfmodel_error* error) {
-  if (answer == nullptr) return null_argument(error, "answer");
-  if (const auto bad = check_room(answer, kLayoutAnswerSize, error)) return bad;
-  write_struct(perfmodel_layout_answer{}, answer);
-  if (pricer == nullptr) return null_argument(error, "pricer");
-  if (job == nullptr) return null_argument(error, "job");
-  if (layout == nullptr) return null_argument(error, "layout");
-  return guarded(error, [&] {
+  if (const auto bad = clear_struct(answer, "answer", kLayoutAnswerSize, error)) return bad;
+  return guarded(error, {{pricer, "pricer"}, {job, "job"}, {layout, "layout"}}, [&] {
     AskedLayout asked;
     if (const auto bad = read_layout(job, layout, asked, error)) return bad;
     const auto named = layout_of(asked.parts);
     if (!named) return failed(error, named.error());
-    const auto made = pricer->pricer.predict(asked.job, *named);
-    if (!made) return failed(error, made.error());
-    write_struct(answer_of(*named, *made), answer);
+    const auto prediction = pricer->pricer.predict(asked.job, *named);
+    if (!prediction) return failed(error, prediction.error());
+    write_struct(answer_of(*named, *prediction), answer);
     return PERFMODEL_OK;
   });
 }
@@ -163,15 +153,13 @@ perfmodel_status perfmodel_layout_rank(const perfmodel_layout_pricer* pricer,
                                        perfmodel_error* error) {
   if (count == nullptr) return null_argument(error, "count");
   *count = 0;
-  if (pricer == nullptr) return null_argument(error, "pricer");
-  if (job == nullptr) return null_argument(error, "job");
-  if (within == nullptr) return null_argument(error, "within");
-  if (answers == nullptr) return null_argument(error, "answers");
-  if (room == 0) {
-    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected room for an answer, found none");
-  }
-  if (const auto bad = check_room(answers, kLayoutAnswerSize, error)) return bad;
-  return guarded(error, [&] {
+  const Arguments needed = {
+      {pricer, "pricer"}, {job, "job"}, {within, "within"}, {answers, "answers"}};
+  return guarded(error, needed, [&] {
+    if (room == 0) {
+      return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected room for an answer, found none");
+    }
+    if (const auto bad = check_room(answers, kLayoutAnswerSize, error)) return bad;
     AskedLayout asked;
     if (const auto bad = read_layout(job, within, asked, error)) return bad;
     if (!asked.parts.world) {

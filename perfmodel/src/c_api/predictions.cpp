@@ -12,7 +12,16 @@ namespace {
 // Answers that predict_many holds at a time.
 constexpr std::size_t kChunk = 4096;
 
-// Of a caller's options, which may be NULL. PERFMODEL_OK or what is wrong with them.
+// Sets a factor of which 0 leaves the default, 1.
+perfmodel_status set_factor(double given, double most, std::string_view name, double& factor,
+                            perfmodel_error* error) {
+  if (given != 0) factor = given;
+  if (factor > 0 && factor <= most) return PERFMODEL_OK;
+  return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                "expected " + std::string(name) + " above 0 (0: 1), found another number");
+}
+
+// Reads a caller's options, which may be NULL. PERFMODEL_OK or what is wrong with them.
 perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
                              perfmodel_error* error) {
   if (given == nullptr) return PERFMODEL_OK;
@@ -35,59 +44,55 @@ perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
     }
     asked.strategy = name == "ddp" ? ParallelStrategy::kDdp : ParallelStrategy::kFsdp;
   }
-  if (options.interference != 0) asked.interference = options.interference;
-  if (!(asked.interference > 0 && asked.interference <= 1e6)) {
-    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
-                  "expected an interference above 0 (0: 1), found another number");
-  }
-  if (options.host_scale != 0) asked.host_scale = options.host_scale;
-  if (!(asked.host_scale > 0 && asked.host_scale <= kMostHostScale)) {
-    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
-                  "expected a scale of the host above 0 (0: 1), found another number");
-  }
-  if (options.device_scale != 0) asked.device_scale = options.device_scale;
-  if (!(asked.device_scale > 0 && asked.device_scale <= kMostHostScale)) {
-    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
-                  "expected a scale of the device above 0 (0: 1), found another number");
-  }
   asked.keep_ops = options.keep_ops != 0;
   if (options.cancel) asked.cancel = options.cancel->source.get_token();
-  return PERFMODEL_OK;
+  if (const auto bad =
+          set_factor(options.interference, 1e6, "an interference", asked.interference, error)) {
+    return bad;
+  }
+  if (const auto bad = set_factor(options.host_scale, kMostHostScale, "a scale of the host",
+                                  asked.host_scale, error)) {
+    return bad;
+  }
+  return set_factor(options.device_scale, kMostHostScale, "a scale of the device",
+                    asked.device_scale, error);
 }
 
-perfmodel_totals totals_of(const Prediction& made) {
-  const auto term = [&](Term which) { return made.terms_us[static_cast<std::size_t>(which)]; };
+perfmodel_totals totals_of(const Prediction& prediction) {
+  const auto term = [&](Term which) {
+    return prediction.terms_us[static_cast<std::size_t>(which)];
+  };
   perfmodel_totals totals = {};
-  totals.e2e_us = made.e2e_us;
-  totals.gpu_active_us = made.gpu_active_us;
-  totals.gpu_idle_us = made.gpu_idle_us;
-  totals.cpu_us = made.cpu_us;
-  totals.wait_us = made.wait_us;
-  totals.kernel_sum_us = made.kernel_sum_us;
-  totals.compute_kernel_us = made.compute_kernel_us;
-  totals.comm_kernel_us = made.comm_kernel_us;
-  totals.exposed_comm_us = made.communication.exposed_us;
+  totals.e2e_us = prediction.e2e_us;
+  totals.gpu_active_us = prediction.gpu_active_us;
+  totals.gpu_idle_us = prediction.gpu_idle_us;
+  totals.cpu_us = prediction.cpu_us;
+  totals.wait_us = prediction.wait_us;
+  totals.kernel_sum_us = prediction.kernel_sum_us;
+  totals.compute_kernel_us = prediction.compute_kernel_us;
+  totals.comm_kernel_us = prediction.comm_kernel_us;
+  totals.exposed_comm_us = prediction.communication.exposed_us;
   totals.t1_us = term(Term::kT1);
   totals.t2_us = term(Term::kT2);
   totals.t3_us = term(Term::kT3);
   totals.t4_us = term(Term::kT4);
   totals.t5_us = term(Term::kT5);
   totals.tx_us = term(Term::kTx);
-  totals.modelled_time_fraction = made.coverage.modelled_time_fraction;
-  totals.iterations = static_cast<std::int64_t>(made.iterations.size());
-  totals.warning_count = static_cast<std::int64_t>(made.warnings.size());
-  totals.samples_per_s = made.samples_per_s().value_or(0);
-  totals.samples_per_s_per_gpu = made.samples_per_s_per_gpu().value_or(0);
-  totals.gpus = made.ranks;
-  totals.static_bytes = made.memory.static_bytes();
-  totals.device_bytes = made.memory.device_bytes;
-  totals.e2e_low_us = made.e2e_low_us;
-  totals.e2e_high_us = made.e2e_high_us;
-  totals.energy_j = made.energy_j.value_or(0);
-  totals.activation_bytes = made.memory.activation_bytes;
-  totals.peak_allocated_bytes = made.memory.peak_allocated_bytes;
-  totals.peak_reserved_bytes = made.memory.peak_reserved_bytes;
-  totals.needed_bytes = made.memory.needed_bytes();
+  totals.modelled_time_fraction = prediction.coverage.modelled_time_fraction;
+  totals.iterations = static_cast<std::int64_t>(prediction.iterations.size());
+  totals.warning_count = static_cast<std::int64_t>(prediction.warnings.size());
+  totals.samples_per_s = prediction.samples_per_s().value_or(0);
+  totals.samples_per_s_per_gpu = prediction.samples_per_s_per_gpu().value_or(0);
+  totals.gpus = prediction.ranks;
+  totals.static_bytes = prediction.memory.static_bytes();
+  totals.device_bytes = prediction.memory.device_bytes;
+  totals.e2e_low_us = prediction.e2e_low_us;
+  totals.e2e_high_us = prediction.e2e_high_us;
+  totals.energy_j = prediction.energy_j.value_or(0);
+  totals.activation_bytes = prediction.memory.activation_bytes;
+  totals.peak_allocated_bytes = prediction.memory.peak_allocated_bytes;
+  totals.peak_reserved_bytes = prediction.memory.peak_reserved_bytes;
+  totals.needed_bytes = prediction.memory.needed_bytes();
   return totals;
 }
 
@@ -134,11 +139,11 @@ class Chunk {
     return {};
   }
 
-  void write(const perfmodel_totals& made, perfmodel_status status, std::size_t i) {
+  void write(const perfmodel_totals& from, perfmodel_status status, std::size_t i) {
     statuses_[i] = status;
     perfmodel_totals* to = element(totals_, i);
     to->struct_size = totals_->struct_size;
-    write_struct(made, to);
+    write_struct(from, to);
   }
 
   perfmodel_error* error(std::size_t i) const { return errors_ ? errors_ + i : nullptr; }
@@ -146,15 +151,9 @@ class Chunk {
  private:
   void add(const perfmodel_question& given, std::size_t i) {
     Question question;
-    perfmodel_status bad = PERFMODEL_OK;
     write_message(error(i), "");
-    if (given.graph == nullptr) {
-      bad = null_argument(error(i), "graph");
-    } else if (given.gpu == nullptr) {
-      bad = null_argument(error(i), "gpu");
-    } else {
-      bad = ask_options(given.options, question.options, error(i));
-    }
+    perfmodel_status bad = check_given({{given.graph, "graph"}, {given.gpu, "gpu"}}, error(i));
+    if (!bad) bad = ask_options(given.options, question.options, error(i));
     if (bad) return write({}, bad, i);
     question.options.keep_ops = false;
     question.graph = given.graph->plain.get();
@@ -186,19 +185,14 @@ perfmodel_status perfmodel_predict(const perfmodel_predictor* predictor,
                                    const perfmodel_graph* graph, const char* gpu,
                                    const perfmodel_options* options, perfmodel_totals* totals,
                                    perfmodel_error* error) {
-  if (totals == nullptr) return null_argument(error, "totals");
-  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
-  write_struct(perfmodel_totals{}, totals);
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (graph == nullptr) return null_argument(error, "graph");
-  if (gpu == nullptr) return null_argument(error, "gpu");
-  return guarded(error, [&] {
+  if (const auto bad = clear_struct(totals, "totals", kTotalsSize, error)) return bad;
+  return guarded(error, {{predictor, "predictor"}, {graph, "graph"}, {gpu, "gpu"}}, [&] {
     AskOptions asked;
     if (const auto bad = ask_options(options, asked, error)) return bad;
     asked.keep_ops = false;
-    const auto made = ask(*predictor, *graph, gpu, asked);
-    if (!made) return failed(error, made.error());
-    write_struct(totals_of(*made), totals);
+    const auto prediction = ask(*predictor, *graph, gpu, asked);
+    if (!prediction) return failed(error, prediction.error());
+    write_struct(totals_of(*prediction), totals);
     return PERFMODEL_OK;
   });
 }
@@ -208,13 +202,13 @@ perfmodel_status perfmodel_match_step(const perfmodel_predictor* predictor,
                                       const perfmodel_options* options, double measured_us,
                                       double* host_scale, double* device_scale,
                                       perfmodel_error* error) {
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (graph == nullptr) return null_argument(error, "graph");
-  if (gpu == nullptr) return null_argument(error, "gpu");
-  if (host_scale == nullptr) return null_argument(error, "host_scale");
-  if (device_scale == nullptr) return null_argument(error, "device_scale");
-  *host_scale = *device_scale = 0;
-  return guarded(error, [&] {
+  const Arguments needed = {{predictor, "predictor"},
+                            {graph, "graph"},
+                            {gpu, "gpu"},
+                            {host_scale, "host_scale"},
+                            {device_scale, "device_scale"}};
+  return guarded(error, needed, [&] {
+    *host_scale = *device_scale = 0;
     AskOptions asked;
     if (const auto bad = ask_options(options, asked, error)) return bad;
     asked.keep_ops = false;
@@ -235,16 +229,16 @@ perfmodel_status perfmodel_predict_many(const perfmodel_predictor* predictor,
                                         size_t threads, const perfmodel_cancel* cancel,
                                         perfmodel_totals* totals, perfmodel_status* statuses,
                                         perfmodel_error* errors, perfmodel_error* error) {
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (questions == nullptr) return null_argument(error, "questions");
-  if (totals == nullptr) return null_argument(error, "totals");
-  if (statuses == nullptr) return null_argument(error, "statuses");
-  if (count == 0) {
-    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected at least one question, found none");
-  }
-  if (const auto bad = check_room(questions, kQuestionSize, error)) return bad;
-  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
-  return guarded(error, [&] {
+  const Arguments needed = {{predictor, "predictor"},
+                            {questions, "questions"},
+                            {totals, "totals"},
+                            {statuses, "statuses"}};
+  return guarded(error, needed, [&] {
+    if (count == 0) {
+      return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected at least one question, found none");
+    }
+    if (const auto bad = check_room(questions, kQuestionSize, error)) return bad;
+    if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
     AskManyOptions options{.threads = threads};
     if (cancel) options.cancel = cancel->source.get_token();
     Chunk chunk(totals, statuses, errors);
@@ -265,20 +259,15 @@ perfmodel_status perfmodel_predict_full(const perfmodel_predictor* predictor,
                                         const perfmodel_graph* graph, const char* gpu,
                                         const perfmodel_options* options,
                                         perfmodel_prediction** out, perfmodel_error* error) {
-  if (out == nullptr) return null_argument(error, "out");
-  *out = nullptr;
-  if (predictor == nullptr) return null_argument(error, "predictor");
-  if (graph == nullptr) return null_argument(error, "graph");
-  if (gpu == nullptr) return null_argument(error, "gpu");
-  return guarded(error, [&] {
+  return guarded_new(out, error, {{predictor, "predictor"}, {graph, "graph"}, {gpu, "gpu"}}, [&] {
     AskOptions asked;
     if (const auto bad = ask_options(options, asked, error)) return bad;
-    auto made = ask(*predictor, *graph, gpu, asked);
-    if (!made) return failed(error, made.error());
-    auto explanation = predictor->predictor.explain(*made);
+    auto prediction = ask(*predictor, *graph, gpu, asked);
+    if (!prediction) return failed(error, prediction.error());
+    auto explanation = predictor->predictor.explain(*prediction);
     if (!explanation) return failed(error, explanation.error());
     auto full = std::make_unique<perfmodel_prediction>(
-        perfmodel_prediction{*graph, std::move(*made), std::move(*explanation), {}});
+        perfmodel_prediction{*graph, std::move(*prediction), std::move(*explanation), {}});
     for (const PredictedOp& op : full->prediction.ops) {
       full->keep(op.name);
       for (const PredictedKernel& kernel : op.kernels) {
@@ -295,13 +284,11 @@ void perfmodel_prediction_free(perfmodel_prediction* prediction) { delete predic
 
 perfmodel_status perfmodel_prediction_totals(const perfmodel_prediction* prediction,
                                              perfmodel_totals* totals, perfmodel_error* error) {
-  if (totals == nullptr) return null_argument(error, "totals");
-  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
-  write_struct(perfmodel_totals{}, totals);
-  if (prediction == nullptr) return null_argument(error, "prediction");
-  write_message(error, "");
-  write_struct(totals_of(prediction->prediction), totals);
-  return PERFMODEL_OK;
+  if (const auto bad = clear_struct(totals, "totals", kTotalsSize, error)) return bad;
+  return guarded(error, {{prediction, "prediction"}}, [&] {
+    write_struct(totals_of(prediction->prediction), totals);
+    return PERFMODEL_OK;
+  });
 }
 
 size_t perfmodel_warning_count(const perfmodel_prediction* prediction) {
@@ -331,33 +318,29 @@ size_t perfmodel_op_count(const perfmodel_prediction* prediction) {
 
 perfmodel_status perfmodel_op_at(const perfmodel_prediction* prediction, size_t index,
                                  perfmodel_op* op, perfmodel_error* error) {
-  if (op == nullptr) return null_argument(error, "op");
-  if (const auto bad = check_room(op, kOpSize, error)) return bad;
-  write_struct(perfmodel_op{}, op);
+  if (const auto bad = clear_struct(op, "op", kOpSize, error)) return bad;
   if (prediction == nullptr) return null_argument(error, "prediction");
   if (index >= prediction->prediction.ops.size()) {
     return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected an index below the number of ops");
   }
   write_message(error, "");
   const PredictedOp& from = prediction->prediction.ops[index];
-  perfmodel_op made = {};
-  made.id = from.id;
-  made.name = prediction->kept(from.name);
-  made.thread = from.thread;
-  made.start_us = from.start_us;
-  made.host_us = from.host_us;
-  made.wait_us = from.wait_us;
-  made.kernel_count = from.kernels.size();
-  write_struct(made, op);
+  perfmodel_op answer = {};
+  answer.id = from.id;
+  answer.name = prediction->kept(from.name);
+  answer.thread = from.thread;
+  answer.start_us = from.start_us;
+  answer.host_us = from.host_us;
+  answer.wait_us = from.wait_us;
+  answer.kernel_count = from.kernels.size();
+  write_struct(answer, op);
   return PERFMODEL_OK;
 }
 
 perfmodel_status perfmodel_kernel_at(const perfmodel_prediction* prediction, size_t op_index,
                                      size_t kernel_index, perfmodel_kernel* kernel,
                                      perfmodel_error* error) {
-  if (kernel == nullptr) return null_argument(error, "kernel");
-  if (const auto bad = check_room(kernel, kKernelSize, error)) return bad;
-  write_struct(perfmodel_kernel{}, kernel);
+  if (const auto bad = clear_struct(kernel, "kernel", kKernelSize, error)) return bad;
   if (prediction == nullptr) return null_argument(error, "prediction");
   const auto& ops = prediction->prediction.ops;
   if (op_index >= ops.size() || kernel_index >= ops[op_index].kernels.size()) {
@@ -365,17 +348,17 @@ perfmodel_status perfmodel_kernel_at(const perfmodel_prediction* prediction, siz
   }
   write_message(error, "");
   const PredictedKernel& from = ops[op_index].kernels[kernel_index];
-  perfmodel_kernel made = {};
-  made.name = from.name.c_str();
-  made.family = prediction->kept(to_string(from.family));
-  made.model = prediction->kept(from.price.model);
-  made.stream = from.stream;
-  made.in_range = from.price.in_range;
-  made.start_us = from.start_us;
-  made.time_us = from.price.time.count();
-  made.low_us = from.price.low.count();
-  made.high_us = from.price.high.count();
-  made.waiting_us = from.waiting_us;
-  write_struct(made, kernel);
+  perfmodel_kernel answer = {};
+  answer.name = from.name.c_str();
+  answer.family = prediction->kept(to_string(from.family));
+  answer.model = prediction->kept(from.price.model);
+  answer.stream = from.stream;
+  answer.in_range = from.price.in_range;
+  answer.start_us = from.start_us;
+  answer.time_us = from.price.time.count();
+  answer.low_us = from.price.low.count();
+  answer.high_us = from.price.high.count();
+  answer.waiting_us = from.waiting_us;
+  write_struct(answer, kernel);
   return PERFMODEL_OK;
 }

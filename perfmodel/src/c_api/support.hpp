@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -99,30 +100,12 @@ inline perfmodel_status failed(perfmodel_error* error, perfmodel_status status,
 
 perfmodel_status status_of(ErrorCode code) noexcept;
 
-inline perfmodel_status failed(perfmodel_error* error, const Error& what) {
-  if (what.code == ErrorCode::kOutOfMemory) {
-    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  }
-  return failed(error, status_of(what.code), plain_text(to_string(what)));
+inline std::string message_of(const Error& problem) {
+  return problem.code == ErrorCode::kOutOfMemory ? "out of memory" : plain_text(to_string(problem));
 }
 
-// Runs `work`, which returns a status; what it throws becomes one.
-template <class Work>
-perfmodel_status guarded(perfmodel_error* error, Work&& work) noexcept {
-  write_message(error, "");
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::length_error&) {  // of sizes that no memory holds
-    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  } catch (const Stopped&) {
-    return failed(error, PERFMODEL_ERROR_CANCELLED, "cancelled");
-  } catch (const std::exception& what) {
-    return failed(error, PERFMODEL_ERROR_INTERNAL, what.what());
-  } catch (...) {
-    return failed(error, PERFMODEL_ERROR_INTERNAL, "unknown exception");
-  }
+inline perfmodel_status failed(perfmodel_error* error, const Error& problem) {
+  return failed(error, status_of(problem.code), message_of(problem));
 }
 
 inline perfmodel_status null_argument(perfmodel_error* error, const char* name) noexcept {
@@ -134,33 +117,85 @@ inline perfmodel_status null_argument(perfmodel_error* error, const char* name) 
   return PERFMODEL_ERROR_ARGUMENT;
 }
 
-// A struct of the caller's header as this library knows it: what the caller's lacks is zero.
-// `first` is the size that it had in version 1.
-template <class Struct>
-perfmodel_status copy_struct(const Struct* given, std::size_t first, Struct& copy,
-                             perfmodel_error* error) noexcept {
-  if (given->struct_size < first || given->struct_size > sizeof(Struct)) {
-    return failed(error, PERFMODEL_ERROR_VERSION,
-                  "expected a struct_size that this version of the library knows");
+/// A pointer that a caller must give.
+struct Argument {
+  const void* given;
+  const char* name;
+};
+using Arguments = std::initializer_list<Argument>;
+
+// PERFMODEL_OK, or the first argument that is NULL.
+inline perfmodel_status check_given(Arguments arguments, perfmodel_error* error) noexcept {
+  for (const Argument& argument : arguments) {
+    if (argument.given == nullptr) return null_argument(error, argument.name);
   }
-  std::memset(&copy, 0, sizeof copy);
-  std::memcpy(&copy, given, given->struct_size);
   return PERFMODEL_OK;
 }
 
-// Writes as much of `made` as the caller's struct has room for; its struct_size stays.
-template <class Struct>
-void write_struct(const Struct& made, Struct* to) noexcept {
-  std::memcpy(reinterpret_cast<char*>(to) + sizeof(std::size_t),
-              reinterpret_cast<const char*>(&made) + sizeof(std::size_t),
-              to->struct_size - sizeof(std::size_t));
+// Runs `work`, which returns a status, if all arguments are given; what it throws becomes a status.
+template <class Work>
+perfmodel_status guarded(perfmodel_error* error, Arguments arguments, Work&& work) noexcept {
+  if (const auto bad = check_given(arguments, error)) return bad;
+  write_message(error, "");
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::length_error&) {  // of sizes that no memory holds
+    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const Stopped&) {
+    return failed(error, PERFMODEL_ERROR_CANCELLED, "cancelled");
+  } catch (const std::exception& exception) {
+    return failed(error, PERFMODEL_ERROR_INTERNAL, exception.what());
+  } catch (...) {
+    return failed(error, PERFMODEL_ERROR_INTERNAL, "unknown exception");
+  }
 }
 
+// The same for work that returns a new object in `out`, which is NULL until then.
+template <class Handle, class Work>
+perfmodel_status guarded_new(Handle** out, perfmodel_error* error, Arguments arguments,
+                             Work&& work) noexcept {
+  if (out == nullptr) return null_argument(error, "out");
+  *out = nullptr;
+  return guarded(error, arguments, std::forward<Work>(work));
+}
+
+// Whether the library knows the size of a caller's struct. `first` is the size that it had in
+// version 1.
 template <class Struct>
 perfmodel_status check_room(const Struct* to, std::size_t first, perfmodel_error* error) noexcept {
   if (to->struct_size >= first && to->struct_size <= sizeof(Struct)) return PERFMODEL_OK;
   return failed(error, PERFMODEL_ERROR_VERSION,
                 "expected a struct_size that this version of the library knows");
+}
+
+// A struct of the caller's header as this library knows it: what the caller's lacks is zero.
+template <class Struct>
+perfmodel_status copy_struct(const Struct* given, std::size_t first, Struct& copy,
+                             perfmodel_error* error) noexcept {
+  if (const auto bad = check_room(given, first, error)) return bad;
+  std::memset(&copy, 0, sizeof copy);
+  std::memcpy(&copy, given, given->struct_size);
+  return PERFMODEL_OK;
+}
+
+// Writes as much of `from` as the caller's struct has room for; its struct_size stays.
+template <class Struct>
+void write_struct(const Struct& from, Struct* to) noexcept {
+  std::memcpy(reinterpret_cast<char*>(to) + sizeof(std::size_t),
+              reinterpret_cast<const char*>(&from) + sizeof(std::size_t),
+              to->struct_size - sizeof(std::size_t));
+}
+
+// Zeroes the caller's struct, which is an argument `name`, before it is filled.
+template <class Struct>
+perfmodel_status clear_struct(Struct* to, const char* name, std::size_t first,
+                              perfmodel_error* error) noexcept {
+  if (to == nullptr) return null_argument(error, name);
+  if (const auto bad = check_room(to, first, error)) return bad;
+  write_struct(Struct{}, to);
+  return PERFMODEL_OK;
 }
 
 // Sizes of the structs in version 1. Fields are added behind; these stay.
@@ -187,16 +222,21 @@ void write_text(std::string_view text, char (&to)[kSize]) noexcept {
   to[size] = '\0';
 }
 
+// `place` may be NULL.
+inline perfmodel_status clear_place(perfmodel_place* place, perfmodel_error* error) noexcept {
+  return place == nullptr ? PERFMODEL_OK : clear_struct(place, "place", kPlaceSize, error);
+}
+
 // Where an error was found. `place` may be NULL and was checked.
 inline void write_place(const Error& from, perfmodel_place* place) {
   if (place == nullptr) return;
-  perfmodel_place made = {};
-  made.line = from.line;
-  made.column = from.column;
-  write_text(from.file.string(), made.file);
-  write_text(plain_text(from.json_pointer), made.pointer);
-  write_text(plain_text(from.message), made.message);
-  write_struct(made, place);
+  perfmodel_place found = {};
+  found.line = from.line;
+  found.column = from.column;
+  write_text(from.file.string(), found.file);
+  write_text(plain_text(from.json_pointer), found.pointer);
+  write_text(plain_text(from.message), found.message);
+  write_struct(found, place);
 }
 
 inline std::string text_or_empty(const char* text) { return text ? text : ""; }

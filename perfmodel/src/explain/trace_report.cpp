@@ -184,10 +184,10 @@ Result<TraceReport> report(const Trace& trace,
   if (window) {
     const auto [first, last] = *window;
     if (first >= last || last > reporter.steps()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = fmt::format("expected iterations within 0:{}, found {}:{}",
-                                                     reporter.steps(), first, last),
-                              .file = trace.source}};
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected iterations within 0:{}, found {}:{}", reporter.steps(),
+                              first, last),
+                  trace.source);
     }
     reporter.restrict_to(first, last);
   }

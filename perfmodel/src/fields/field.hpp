@@ -37,6 +37,7 @@ struct Field {
   std::string_view choices = {};  ///< the only values, with spaces between them; empty: any
   /// Says what was expected in the place of a word that is no value; empty: it is one.
   std::string (*refuse)(std::string_view word) = nullptr;
+  std::string_view needs = {};  ///< the field without which this one says nothing
 };
 
 /// "micro_batch" -> "--micro-batch"

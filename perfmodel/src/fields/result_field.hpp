@@ -71,6 +71,13 @@ struct UsualText {
   }
 };
 
+/// For a field of a text member that is null where the text is empty.
+auto text_or_null(auto member) {
+  return [member](const auto& result) {
+    return (result.*member).empty() ? OrderedJson(nullptr) : OrderedJson(result.*member);
+  };
+}
+
 /// A figure of a result, written once. JSON, CSV and tables of text are made of it.
 template <class Result>
 struct ResultField {
@@ -173,6 +180,16 @@ OrderedJson json_list(const Rows& rows, const ResultFields<Result>& fields,
   OrderedJson list = OrderedJson::array();
   for (const Result& row : rows) list.push_back(json_object(row, fields, all_digits));
   return list;
+}
+
+/// For a field that is a list of rows, or a part of the result.
+template <class Whole, class Row>
+auto list_of(std::vector<Row> Whole::*rows, const ResultFields<Row>& fields) {
+  return [rows, &fields](const Whole& whole) { return json_list(whole.*rows, fields); };
+}
+template <class Whole, class Part>
+auto object_of(Part Whole::*part, const ResultFields<Part>& fields) {
+  return [part, &fields](const Whole& whole) { return json_object(whole.*part, fields); };
 }
 
 /// "a,b,c", or the cells of a result: with commas between them, no line end.

@@ -1,5 +1,7 @@
 #include "price_kernel_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -11,7 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/contains.hpp"
+#include "base/file_name.hpp"
+#include "base/number_text.hpp"
 #include "base/stop_point.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 
 namespace perfmodel {
 namespace {
@@ -202,10 +208,7 @@ class BlockQueue {
         done_.gpus.push_back(own);
       }
     }
-    for (const int op : facts.ops) {
-      const std::string& own = table.ops[op];
-      if (std::ranges::find(done_.ops, own) == done_.ops.end()) done_.ops.push_back(own);
-    }
+    for (const int op : facts.ops) add_once(done_.ops, table.ops[op]);
   }
 
   KernelTableBlocks& blocks_;
@@ -231,6 +234,18 @@ std::size_t thread_count(std::size_t asked, const std::filesystem::path& file) {
   const bool is_file = std::filesystem::is_regular_file(file, unknown);
   if (is_file && std::filesystem::file_size(file, unknown) < kShort) return 1;
   return std::max(1U, std::thread::hardware_concurrency());
+}
+
+void add_warnings(PricedTable& priced, const ChosenKernelModels& models) {
+  for (const Gpu& gpu : priced.gpus) {
+    for (std::string& sentence : stand_ins(gpu)) priced.warnings.push_back(std::move(sentence));
+  }
+  if (!models.warning.empty()) priced.warnings.push_back(models.warning);
+  if (priced.outside > 0) {
+    priced.warnings.push_back(
+        fmt::format("{} of {} lie outside the range that their model was fitted or checked on",
+                    grouped(priced.outside), counted(priced.rows, "row")));
+  }
 }
 
 }  // namespace
@@ -268,13 +283,41 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
         .code = ErrorCode::kFormat, .message = "expected rows, found only a header", .file = file}};
   }
   for (KernelTableBlocks::Reader& reader : readers) {
-    for (std::string& warning : reader.table().warnings) {
-      if (std::ranges::find(done->warnings, warning) == done->warnings.end()) {
-        done->warnings.push_back(std::move(warning));
-      }
-    }
+    add_each_once(done->warnings, reader.table().warnings);
   }
   return done;
+}
+
+Result<PricedTable> price_kernels(const KernelsQuestion& question,
+                                  const std::filesystem::path& data,
+                                  const ChosenKernelModels& models, PriceSink sink) {
+  if (question.holds_power()) {
+    sink.change = [hold = question.sustained ? sustained : sustained_alone](
+                      const KernelWork& work, const Gpu& gpu, Price& price) {
+      price = hold(price, work, gpu);
+    };
+  }
+  auto priced = price_kernel_table(question.queries,
+                                   {.gpu_folder = data / "gpus",
+                                    .gpu = question.gpu,
+                                    .op = question.op,
+                                    .dtype = question.dtype},
+                                   models.models, sink);
+  if (!priced) return priced;
+  if (auto readable = models.check(); !readable) return Unexpected{readable.error()};
+  add_warnings(*priced, models);
+  return priced;
+}
+
+OrderedJson kernels_json(const KernelsQuestion& question, const PricedTable& priced) {
+  OrderedJson gpus = OrderedJson::array();
+  for (const Gpu& gpu : priced.gpus) gpus.push_back(gpu.name);
+  return {{"queries", file_name(question.queries)},
+          {"models", question.models},
+          {"sustained", question.holds_power()},
+          {"gpus", std::move(gpus)},
+          {"ops", priced.ops},
+          {"rows", priced.rows}};
 }
 
 }  // namespace perfmodel

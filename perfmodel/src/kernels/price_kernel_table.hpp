@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fields/result_field.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 #include "perfmodel/result.hpp"
 #include "tables/kernel_table.hpp"
@@ -51,8 +53,26 @@ inline constexpr std::string_view kPricesHeader =
     "id,time_us,model,bound,in_range,low_us,high_us,knowledge\n";
 void append_prices(const KernelTable& rows, std::span<const Price> prices, std::string& text);
 
-std::string_view bound_of(const KernelRow& row, const Price& price);
-std::string_view model_of(const KernelRow& row, const Price& price);
-std::string_view knowledge_of(const KernelRow& row, const Price& price);
+/// A table of kernels to be priced, and what its rows leave open.
+struct KernelsQuestion {
+  std::string queries, gpu, op, dtype, models = "learned";
+  bool burst = false, sustained = false;
+
+  /// Whether the board's power limit counts. The roofline ignores it unless asked.
+  bool holds_power() const { return sustained || (!burst && models != "roofline"); }
+};
+
+/// Prices the table with `models`, as the question names them, under the power limit if it counts.
+/// `data`: the data folder. Fails if `price_kernel_table` fails or a model cannot be read.
+Result<PricedTable> price_kernels(const KernelsQuestion& question,
+                                  const std::filesystem::path& data,
+                                  const ChosenKernelModels& models, PriceSink sink);
+
+/// The keys of the document above the prices.
+OrderedJson kernels_json(const KernelsQuestion& question, const PricedTable& priced);
+
+/// The rows' objects in the list `kernels` of the document, with the blanks that they have there.
+/// In front of each block is ",\n", which the document leaves out in front of the first.
+void append_price_json(const KernelTable& rows, std::span<const Price> prices, std::string& text);
 
 }  // namespace perfmodel

@@ -12,15 +12,6 @@
 
 namespace perfmodel {
 
-/// A job and one layout of it.
-struct LayoutAsk : LayoutRequest, LayoutParts {};
-
-/// Values that a search may take for parts of a layout; empty: all.
-struct LayoutLists {
-  std::vector<std::int64_t> dp, tp, pp, vp, cp, ep, micro_batch;
-  std::vector<std::string> zero, recompute, schedule;
-};
-
 struct LayoutField : Field<LayoutAsk> {
   /// Where a search keeps its values of the field; none: a search has one value, too.
   std::variant<std::monostate, std::vector<std::int64_t> LayoutLists::*,

@@ -64,9 +64,9 @@ Result<LayoutSpace> layout_space(const LayoutInputs& inputs) {
   return space;
 }
 
-Result<LayoutSpace> layout_space(const LayoutParts& parts) {
+Result<LayoutSpace> layout_space(const LayoutAsk& parts) {
   LayoutInputs inputs;
-  static_cast<LayoutParts&>(inputs) = parts;
+  static_cast<LayoutAsk&>(inputs) = parts;
   for_lists(inputs, [](const LayoutField&, auto& values, const auto& value) {
     if constexpr (std::is_same_v<decltype(value), const std::string&>) {
       if (!value.empty()) values.push_back(value);

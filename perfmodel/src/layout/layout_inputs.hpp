@@ -30,7 +30,7 @@ struct LayoutInputs : LayoutAsk {
 /// A search among the values of `lists`, or one that keeps to the parts that are named. Errors:
 /// unknown names.
 Result<LayoutSpace> layout_space(const LayoutInputs& inputs);
-Result<LayoutSpace> layout_space(const LayoutParts& parts);
+Result<LayoutSpace> layout_space(const LayoutAsk& parts);
 
 /// The one layout that the inputs name; what they leave out is 1 or none. Errors: several values of
 /// one part, a world that the parts do not divide.

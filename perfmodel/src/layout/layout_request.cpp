@@ -77,7 +77,7 @@ Unexpected bad_request(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
 }
 
-Result<NamedDecoder> base_decoder(const LayoutRequest& request) {
+Result<NamedDecoder> base_decoder(const LayoutAsk& request) {
   if (request.model.empty()) {
     NamedDecoder made;
     made.model.name = "the given sizes";
@@ -92,7 +92,7 @@ Result<NamedDecoder> base_decoder(const LayoutRequest& request) {
   return read_decoder_config(file);
 }
 
-void change_sizes(const LayoutRequest& request, DecoderModel& model) {
+void change_sizes(const LayoutAsk& request, DecoderModel& model) {
   const bool other_heads = request.heads && !request.kv_heads;
   if (request.layers) model.layers = *request.layers;
   if (request.hidden) model.hidden = *request.hidden;
@@ -126,29 +126,22 @@ Result<void> all_sizes(const DecoderModel& model) {
       fmt::format("expected all sizes of the model, found none for {}", fmt::join(missing, ", ")));
 }
 
-// Names of the job; empty ones stay as they are by default.
-Result<void> name_job(const LayoutRequest& request, LayoutJob& job) {
-  const auto take = [](const std::string& text, auto parse, auto& to) -> Result<void> {
-    if (text.empty()) return {};
-    const auto value = parse(text);
-    if (!value) return Unexpected{value.error()};
-    to = *value;
-    return {};
-  };
-  if (auto good = take(request.precision, parse_layout_precision, job.precision); !good) {
-    return good;
-  }
-  if (auto good = take(request.attention, parse_layout_attention, job.attention); !good) {
-    return good;
-  }
-  if (auto good = take(request.optimizer, parse_layout_optimizer, job.optimizer); !good) {
-    return good;
-  }
+// Reads a name; an empty one leaves the value as it is.
+template <class Parse, class Value>
+Result<void> set_name(const std::string& text, Parse parse, Value& to) {
+  if (text.empty()) return {};
+  return parse(text).map([&](Value value) { to = value; });
+}
+
+Result<void> name_job(const LayoutAsk& request, LayoutJob& job) {
   static constexpr LayoutName<bool> kGradients[] = {{"fp32", true}, {"bf16", false}};
   const auto gradients = [](std::string_view text) {
     return layout_choice("grad_dtype", text, kGradients);
   };
-  return take(request.grad_dtype, gradients, job.fp32_gradients);
+  return set_name(request.precision, parse_layout_precision, job.precision)
+      .and_then([&] { return set_name(request.attention, parse_layout_attention, job.attention); })
+      .and_then([&] { return set_name(request.optimizer, parse_layout_optimizer, job.optimizer); })
+      .and_then([&] { return set_name(request.grad_dtype, gradients, job.fp32_gradients); });
 }
 
 }  // namespace
@@ -193,7 +186,7 @@ std::string_view to_string(ContextExchange exchange) {
   return layout_name(exchange, kExchangeNames);
 }
 
-Result<void> change_experts(const LayoutRequest& request, DecoderModel& model) {
+Result<void> change_experts(const LayoutAsk& request, DecoderModel& model) {
   if (request.head_width) model.head_width = *request.head_width;
   if (request.experts) model.experts.experts = *request.experts;
   if (request.next_tokens) model.next_tokens = *request.next_tokens;
@@ -213,20 +206,17 @@ Result<void> change_experts(const LayoutRequest& request, DecoderModel& model) {
   return {};
 }
 
-Result<void> change_training(const LayoutRequest& request, LayoutJob& job) {
+Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
   job.expert_imbalance = request.expert_imbalance.value_or(0);
   job.expert_capacity = request.expert_capacity.value_or(0);
   job.lora_rank = request.lora.value_or(0);
   job.frozen_bits = request.frozen_bits.value_or(16);
-  if (request.lora_on.empty()) return {};
   static constexpr LayoutName<bool> kKnown[] = {{"attention", false}, {"all", true}};
-  const auto on_all = layout_choice("lora_on", request.lora_on, kKnown);
-  if (!on_all) return Unexpected{on_all.error()};
-  job.lora_on_all = *on_all;
-  return {};
+  const auto on_all = [](std::string_view text) { return layout_choice("lora_on", text, kKnown); };
+  return set_name(request.lora_on, on_all, job.lora_on_all);
 }
 
-Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
+Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
   auto base = base_decoder(request);
   if (!base) return Unexpected{base.error()};
   LayoutQuestion question{.notes = std::move(base->notes)};
@@ -256,7 +246,7 @@ Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
   return question;
 }
 
-Result<ParallelLayout> layout_of(const LayoutParts& parts) {
+Result<ParallelLayout> layout_of(const LayoutAsk& parts) {
   ParallelLayout layout;
   const std::tuple<std::string_view, const std::optional<std::int64_t>*, std::int64_t*> counts[] = {
       {"dp", &parts.dp, &layout.dp},    {"tp", &parts.tp, &layout.tp},
@@ -275,27 +265,14 @@ Result<ParallelLayout> layout_of(const LayoutParts& parts) {
     return bad_request(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {} cp {}",
                                    kMostGpus, layout.dp, layout.tp, layout.pp, layout.cp));
   }
-  if (!parts.zero.empty()) {
-    const auto zero = parse_sharding(parts.zero);
-    if (!zero) return Unexpected{zero.error()};
-    layout.zero = *zero;
-  }
-  if (!parts.recompute.empty()) {
-    const auto recompute = parse_recompute(parts.recompute);
-    if (!recompute) return Unexpected{recompute.error()};
-    layout.recompute = *recompute;
-  }
-  if (!parts.schedule.empty()) {
-    const auto order = parse_pipeline_order(parts.schedule);
-    if (!order) return Unexpected{order.error()};
-    layout.order = *order;
-    if (lies_as_v(layout.order) && !parts.vp) layout.vp = 2;
-  }
-  if (!parts.context.empty()) {
-    const auto exchange = parse_context_exchange(parts.context);
-    if (!exchange) return Unexpected{exchange.error()};
-    layout.context = *exchange;
-  }
+  const auto named =
+      set_name(parts.zero, parse_sharding, layout.zero)
+          .and_then([&] { return set_name(parts.recompute, parse_recompute, layout.recompute); })
+          .and_then([&] { return set_name(parts.schedule, parse_pipeline_order, layout.order); })
+          .and_then(
+              [&] { return set_name(parts.context, parse_context_exchange, layout.context); });
+  if (!named) return Unexpected{named.error()};
+  if (lies_as_v(layout.order) && !parts.vp) layout.vp = 2;
   layout.context_balanced = parts.context_balanced.value_or(true);
   layout.overlap_experts = parts.overlap_experts;
   layout.sequence_parallel = parts.sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;

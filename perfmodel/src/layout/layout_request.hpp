@@ -24,31 +24,44 @@ Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text);
 std::string_view to_string(LayoutJob::Attention attention);
 std::string_view to_string(LayoutJob::Optimizer optimizer);
 
-/// A model and what one step of it computes. Empty or none: the model's, else the default.
-struct LayoutRequest {
-  std::string model;         ///< a known name; empty: the sizes are given
+namespace layout_field_types {
+using Count = std::optional<std::int64_t>;
+using Choice = std::optional<bool>;
+using Amount = std::optional<double>;
+using Share = double;
+using Text = std::string;
+using CountList = std::vector<std::int64_t>;
+using TextList = std::vector<std::string>;
+}  // namespace layout_field_types
+
+/// A model, what one step of it computes, and one layout of it. Empty or none: the model's, else
+/// the default; of a layout 1 or none, `dp` what is left of the world, sequence parallelism on
+/// where tp > 1. layout_fields.def says what each member is.
+struct LayoutAsk {
+  std::string model = {};    ///< a known name; empty: the sizes are given
   bool reads_files = false;  ///< `model` may be a config.json or the folder that holds one
-  std::optional<std::int64_t> layers, hidden, heads, kv_heads, feed_forward, vocabulary, positions;
-  std::optional<bool> gated, tied;
-  std::optional<std::int64_t> sequence, global_batch;
-  std::string precision, attention, optimizer;
-  /// Of experts, and what is left of models that have none of their own.
-  std::optional<std::int64_t> head_width, experts, top_k, expert_hidden, shared_hidden,
-      dense_layers, next_tokens;
-  std::optional<std::int64_t> lora, frozen_bits;
-  std::string lora_on;  ///< attention or all
-  std::optional<double> expert_imbalance, expert_capacity;
-  std::string grad_dtype;  ///< fp32 or bf16
-  std::string software;
-  double dropout = 0;
+#define LAYOUT_FIELD(type, name, ...) layout_field_types::type name = {};
+#define LAYOUT_LIST LAYOUT_FIELD
+#include "layout_fields.def"
+#undef LAYOUT_FIELD
+#undef LAYOUT_LIST
+};
+
+/// Values that a search may take for parts of a layout; empty: all.
+struct LayoutLists {
+#define LAYOUT_FIELD(...)
+#define LAYOUT_LIST(type, name, ...) layout_field_types::type##List name = {};
+#include "layout_fields.def"
+#undef LAYOUT_FIELD
+#undef LAYOUT_LIST
 };
 
 /// What a request says of experts and heads, written over what a model has. Errors: experts' sizes
 /// for a model without experts.
-Result<void> change_experts(const LayoutRequest& request, DecoderModel& model);
+Result<void> change_experts(const LayoutAsk& request, DecoderModel& model);
 
 /// What it says of adapters and of the experts' load. Errors: unknown names.
-Result<void> change_training(const LayoutRequest& request, LayoutJob& job);
+Result<void> change_training(const LayoutAsk& request, LayoutJob& job);
 
 struct LayoutQuestion {
   LayoutJob job;
@@ -56,21 +69,10 @@ struct LayoutQuestion {
 };
 
 /// Errors: no model, unknown names, sizes that are missing, no batch.
-Result<LayoutQuestion> layout_question(const LayoutRequest& request);
-
-/// One layout; what is left out is 1 or none, `dp` what is left of the world, sequence parallelism
-/// on where tp > 1.
-struct LayoutParts {
-  std::optional<std::int64_t> world, dp, tp, pp, vp, cp, ep, micro_batch;
-  std::string zero, recompute, schedule;
-  std::optional<bool> sequence_parallel;
-  std::optional<std::int64_t> etp;
-  std::string context;  ///< ring, all-gather or all-to-all
-  std::optional<bool> context_balanced, overlap_experts;
-};
+Result<LayoutQuestion> layout_question(const LayoutAsk& request);
 
 /// Errors: unknown names, numbers below 1, a world that the parts do not make up.
-Result<ParallelLayout> layout_of(const LayoutParts& parts);
+Result<ParallelLayout> layout_of(const LayoutAsk& parts);
 
 /// Of a run of which nobody says whose program made it: the one of data/frameworks/ whose measured
 /// runs are nearest. Models with experts, fp4: nemo. Sharded data parallelism: fsdp; fp8: nemo;

@@ -17,13 +17,13 @@ std::optional<std::int64_t> count_given(LayoutRowReader& row, std::string_view c
 
 // Experts and heads, where the row has columns for them.
 void take_experts(LayoutRowReader& row, DecoderModel& model) {
-  LayoutRequest request{.head_width = count_given(row, "head_width"),
-                        .experts = count_given(row, "experts", true),
-                        .top_k = count_given(row, "top_k"),
-                        .expert_hidden = count_given(row, "expert_hidden"),
-                        .shared_hidden = count_given(row, "shared_hidden", true),
-                        .dense_layers = count_given(row, "dense_layers", true),
-                        .next_tokens = count_given(row, "next_tokens", true)};
+  LayoutAsk request{.head_width = count_given(row, "head_width"),
+                    .experts = count_given(row, "experts", true),
+                    .top_k = count_given(row, "top_k"),
+                    .expert_hidden = count_given(row, "expert_hidden"),
+                    .shared_hidden = count_given(row, "shared_hidden", true),
+                    .dense_layers = count_given(row, "dense_layers", true),
+                    .next_tokens = count_given(row, "next_tokens", true)};
   if (request.experts == 0) request.top_k = request.expert_hidden = {};
   if (request.experts == 0) request.shared_hidden = request.dense_layers = {};
   const auto good = change_experts(request, model);
@@ -55,8 +55,8 @@ DecoderModel model_of(LayoutRowReader& row) {
 }
 
 // Adapters and the load of experts: the row's columns, else the flags.
-void take_training(LayoutRowReader& row, const LayoutRequest& flags, LayoutJob& job) {
-  LayoutRequest request = flags;
+void take_training(LayoutRowReader& row, const LayoutAsk& flags, LayoutJob& job) {
+  LayoutAsk request = flags;
   if (const auto rank = count_given(row, "lora", true)) request.lora = rank;
   if (const auto bits = count_given(row, "frozen_bits")) request.frozen_bits = bits;
   if (!row.text("lora_on").empty()) request.lora_on = row.text("lora_on");
@@ -111,7 +111,7 @@ ParallelLayout row_layout(LayoutRowReader& row) {
   if (lies_as_v(layout.order) && row.text("vp").empty()) layout.vp = 2;
   if (!row.text("gpus").empty()) {
     const std::int64_t gpus = row.count("gpus", 1);
-    LayoutParts parts{.world = gpus, .tp = layout.tp, .pp = layout.pp, .cp = layout.cp};
+    LayoutAsk parts{.world = gpus, .tp = layout.tp, .pp = layout.pp, .cp = layout.cp};
     if (!row.text("dp").empty()) parts.dp = row.count("dp", 1);
     const auto whole = layout_of(parts);
     if (!whole) row.refuse("gpus: " + whole.error().message);

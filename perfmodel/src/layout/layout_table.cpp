@@ -117,6 +117,21 @@ void warn_of_software(const std::map<std::string, std::size_t>& taken, const Tak
                   fmt::join(parts, ", ")));
 }
 
+bool is_given(const LayoutInputs& inputs, const LayoutField& field) {
+  const auto is_set = [](const auto& value) {
+    return value != std::remove_cvref_t<decltype(value)>{};
+  };
+  const auto in_list = [&](auto list) {
+    if constexpr (std::is_same_v<decltype(list), std::monostate>) {
+      return false;
+    } else {
+      return is_set(inputs.lists.*list);
+    }
+  };
+  return std::visit(in_list, field.list) ||
+         std::visit([&](auto member) { return is_set(inputs.*member); }, field.member);
+}
+
 std::size_t row_count(const std::string& file) {
   auto rows = CsvFile::open(file);
   std::size_t count = 0;
@@ -125,6 +140,21 @@ std::size_t row_count(const std::string& file) {
 }
 
 }  // namespace
+
+Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json) {
+  std::string flag;
+  for (const LayoutField& field : layout_fields()) {
+    if (flag.empty() && field.is_of_row && is_given(inputs, field)) flag = flag_of(field.name);
+  }
+  if (flag.empty() && inputs.searched_stages) flag = "--stages searched";
+  if (flag.empty() && !inputs.measured_layout.empty()) flag = "--measured-layout";
+  if (flag.empty() && as_json) flag = "--json";
+  if (flag.empty()) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected models and layouts in the table's columns, found {} beside "
+                          "--table",
+                          flag));
+}
 
 Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutInputs& inputs,
                                       const std::string& table, const LayoutRunHooks& hooks) {

@@ -17,6 +17,10 @@ struct LayoutRunHooks {
   std::function<void(std::size_t done, std::size_t all)> progress;
 };
 
+/// Errors: a field that the rows' columns stand for, as it would be ignored; `as_json`: answers are
+/// asked for as JSON.
+Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json);
+
 /// Prices every row of a table; its CSV has the columns of the answers behind its own.
 ///
 /// Columns of the rows: layers, hidden, heads, kv_heads, feed_forward, gated, vocabulary, tied,

@@ -217,4 +217,23 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
   return made;
 }
 
+Result<LayoutFiles> write_layout_traces(const LayoutTraces& traces, const std::string& prefix,
+                                        const std::string& timeline) {
+  if (auto done = write_chakra(traces.ranks, prefix, traces.groups); !done) {
+    return Unexpected{done.error()};
+  }
+  LayoutFiles files;
+  for (std::size_t rank = 0; rank < traces.ranks.size(); ++rank) {
+    files.names.push_back(fmt::format("{}.{}.et", prefix, rank));
+    files.nodes += traces.ranks[rank].nodes.size();
+  }
+  if (!traces.groups.groups.empty()) files.names.push_back(prefix + ".groups.json");
+  if (timeline.empty()) return files;
+  if (auto done = write_timeline(traces.timeline, timeline); !done) {
+    return Unexpected{done.error()};
+  }
+  files.names.push_back(timeline);
+  return files;
+}
+
 }  // namespace perfmodel

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "layout_work.hpp"
 #include "perfmodel/detail/layout_traces.hpp"
 
@@ -15,5 +18,15 @@ namespace perfmodel {
 /// name stages. Errors (kImpossible): more than 4 million nodes.
 Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWork& work,
                                    bool every_rank);
+
+/// What was written of a step.
+struct LayoutFiles {
+  std::vector<std::string> names;
+  std::size_t nodes = 0;  ///< in all traces
+};
+/// Writes PREFIX.N.et, the groups of ranks and, if `timeline` is not empty, a Chrome trace. Errors:
+/// files that cannot be written.
+Result<LayoutFiles> write_layout_traces(const LayoutTraces& traces, const std::string& prefix,
+                                        const std::string& timeline);
 
 }  // namespace perfmodel

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <utility>
 
+#include "base/file_name.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
@@ -180,9 +180,8 @@ Result<void> add_prices(const MemoryQuestion& question, const RewriteByName& rew
 
 Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const ExecutionGraph& source,
                                    std::optional<Gpu> gpu, const RewriteByName& rewrite_by_name) {
-  MemoryAnswer made{.graph_file = std::filesystem::path(question.graph).filename().string(),
-                    .gpu = std::move(gpu),
-                    .warnings = source.warnings};
+  MemoryAnswer made{
+      .graph_file = file_name(question.graph), .gpu = std::move(gpu), .warnings = source.warnings};
   const auto in_file = [&](Error error) {
     error.file = question.graph;
     return Unexpected{std::move(error)};

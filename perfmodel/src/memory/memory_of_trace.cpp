@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <utility>
 
+#include "base/file_name.hpp"
 #include "perfmodel/detail/measured_memory.hpp"
 
 namespace perfmodel {
@@ -46,8 +46,7 @@ std::optional<bool> MemoryOfTrace::fits() const {
 MemoryOfTrace memory_of_trace(const Trace& trace, std::optional<Gpu> gpu) {
   std::vector<MeasuredMemory> devices = measured_memory(trace);
   std::erase_if(devices, [](const MeasuredMemory& device) { return device.on_host; });
-  MemoryOfTrace made{.file = std::filesystem::path(trace.source).filename().string(),
-                     .gpu = std::move(gpu)};
+  MemoryOfTrace made{.file = file_name(trace.source), .gpu = std::move(gpu)};
   if (devices.empty()) {
     made.warnings = {std::string(kMemoryOfTraceUnknown) +
                      "; profile_memory=True records what a GPU holds"};
@@ -72,6 +71,21 @@ MemoryOfTrace memory_of_trace(const Trace& trace, std::optional<Gpu> gpu) {
     made.memory.device_bytes = made.gpu->usable_memory().value;
   }
   return made;
+}
+
+Result<MemoryOfTrace> memory_of_trace(const MemoryQuestion& question,
+                                      const RecordedProgram& program, std::optional<Gpu> gpu) {
+  std::vector<std::string> purposes;
+  for (const NamedRewrite& rewrite : question.rewrites) purposes.push_back(rewrite.name);
+  if (question.zero.world > 1) purposes.emplace_back("--world");
+  if (question.max_batch) purposes.emplace_back("--max-batch");
+  if (question.over_time) purposes.emplace_back("--timeline");
+  for (const std::string& purpose : purposes) {
+    if (auto known = check_tensors_known(program.graph, purpose); !known) {
+      return Unexpected{known.error()};
+    }
+  }
+  return memory_of_trace(*program.trace, std::move(gpu));
 }
 
 }  // namespace perfmodel

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "memory/memory_answer.hpp"
 #include "perfmodel/detail/predicted_memory.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
@@ -28,5 +30,9 @@ struct MemoryOfTrace {
 /// Without records of a GPU's memory (`profile_memory=True` makes them) nothing is known, as in the
 /// prediction of a trace, and the first warning says so.
 MemoryOfTrace memory_of_trace(const Trace& trace, std::optional<Gpu> gpu);
+
+/// The same as the answer to a question. Error: the question needs to know the graph's tensors.
+Result<MemoryOfTrace> memory_of_trace(const MemoryQuestion& question,
+                                      const RecordedProgram& program, std::optional<Gpu> gpu);
 
 }  // namespace perfmodel

@@ -1,121 +1,105 @@
 #include "advice_json.hpp"
 
-#include <string>
-
 namespace perfmodel {
 namespace {
 
-OrderedJson steps_json(const Advice& advice) {
-  OrderedJson list = OrderedJson::array();
-  for (const AdvisedStep& step : advice.steps) {
-    list.push_back({{"rewrite", step.rewrite},
-                    {"family", step.family},
-                    {"gain_us", step.gain_us},
-                    {"gain_share", step.gain_share},
-                    {"error_us", step.error_us},
-                    {"within_error", step.within_error},
-                    {"step_us", step.step_us},
-                    {"batch", json_value(step.batch)},
-                    {"memory_bytes", step.needed_bytes},
-                    {"same_numbers", step.same_numbers},
-                    {"command", step.command},
-                    {"code", step.code}});
-  }
-  return list;
+const ResultFields<AdvisedStep> kAdvisedStepFields = {
+    {"rewrite", &AdvisedStep::rewrite},           {"family", &AdvisedStep::family},
+    {"gain_us", &AdvisedStep::gain_us},           {"gain_share", &AdvisedStep::gain_share},
+    {"error_us", &AdvisedStep::error_us},         {"within_error", &AdvisedStep::within_error},
+    {"step_us", &AdvisedStep::step_us},           {"batch", &AdvisedStep::batch},
+    {"memory_bytes", &AdvisedStep::needed_bytes}, {"same_numbers", &AdvisedStep::same_numbers},
+    {"command", &AdvisedStep::command},           {"code", &AdvisedStep::code},
+};
+
+const ResultFields<CombinedStep> kCombinedStepFields = {
+    {"rewrite", &CombinedStep::rewrite},
+    {"family", &CombinedStep::family},
+    {"adds_us", &CombinedStep::adds_us},
+    {"adds_share", &CombinedStep::adds_share},
+    {"error_us", &CombinedStep::error_us},
+    {"within_error", &CombinedStep::within_error},
+    {"others_need_it", &CombinedStep::others_need_it},
+    {"same_numbers", &CombinedStep::same_numbers},
+    {"code", &CombinedStep::code},
+};
+
+const ResultFields<LostMove> kLostMoveFields = {
+    {"rewrite", &LostMove::rewrite}, {"family", &LostMove::family},   {"why", &LostMove::why},
+    {"reason", &LostMove::reason},   {"step_us", &LostMove::step_us},
+};
+
+const ResultFields<TablePlanAdvice> kTablePlanFields = {
+    {"plan_us", &TablePlanAdvice::plan_us}, {"replicated_us", &TablePlanAdvice::replicated_us},
+    {"plan", &TablePlanAdvice::plan},       {"command", &TablePlanAdvice::command},
+    {"code", &TablePlanAdvice::code},
+};
+
+const ResultFields<LayoutPlanAdvice> kLayoutPlanFields = {
+    {"step_us", &LayoutPlanAdvice::step_us},
+    {"memory_bytes", &LayoutPlanAdvice::memory_bytes},
+    {"layout", &LayoutPlanAdvice::layout},
+    {"replicated_us", &LayoutPlanAdvice::replicated_us},
+    {"replicated_fits", &LayoutPlanAdvice::replicated_fits},
+    {"software", &LayoutPlanAdvice::software},
+    {"command", &LayoutPlanAdvice::command},
+};
+
+const ResultFields<CeilingRow> kCeilingRowFields = {
+    {"what", &CeilingRow::what},
+    {"alone_us", &CeilingRow::alone_us},
+    {"after_us", &CeilingRow::after_us},
+    {"gain_us", &CeilingRow::gain_us},
+    {"gain_share", &CeilingRow::gain_share},
+};
+
+template <class Row>
+auto advice_rows(std::vector<Row> Advice::*member, const ResultFields<Row>& fields) {
+  return
+      [member, &fields](const Advice& advice) { return json_list(advice.*member, fields, true); };
 }
 
-OrderedJson combination_json(const Advice& advice) {
-  OrderedJson list = OrderedJson::array();
-  for (const CombinedStep& step : advice.combination) {
-    list.push_back({{"rewrite", step.rewrite},
-                    {"family", step.family},
-                    {"adds_us", step.adds_us},
-                    {"adds_share", step.adds_share},
-                    {"error_us", step.error_us},
-                    {"within_error", step.within_error},
-                    {"others_need_it", step.others_need_it},
-                    {"same_numbers", step.same_numbers},
-                    {"code", step.code}});
-  }
-  return list;
+template <class Plan>
+auto advice_plan(std::optional<Plan> Advice::*member, const ResultFields<Plan>& fields) {
+  return [member, &fields](const Advice& advice) -> OrderedJson {
+    if (!(advice.*member)) return nullptr;
+    return json_object(*(advice.*member), fields, true);
+  };
 }
 
-OrderedJson lost_json(const Advice& advice) {
-  OrderedJson list = OrderedJson::array();
-  for (const LostMove& move : advice.lost) {
-    list.push_back({{"rewrite", move.rewrite},
-                    {"family", move.family},
-                    {"why", std::string(to_string(move.why))},
-                    {"reason", move.reason},
-                    {"step_us", json_value(move.step_us)}});
-  }
-  return list;
-}
-
-OrderedJson table_plan_json(const Advice& advice) {
-  if (!advice.table_plan) return nullptr;
-  const TablePlanAdvice& plan = *advice.table_plan;
-  return {{"plan_us", plan.plan_us},
-          {"replicated_us", json_value(plan.replicated_us)},
-          {"plan", plan.plan},
-          {"command", plan.command},
-          {"code", plan.code}};
-}
-
-OrderedJson layout_plan_json(const Advice& advice) {
-  if (!advice.layout_plan) return nullptr;
-  const LayoutPlanAdvice& plan = *advice.layout_plan;
-  return {{"step_us", plan.step_us},
-          {"memory_bytes", plan.memory_bytes},
-          {"layout", plan.layout},
-          {"replicated_us", json_value(plan.replicated_us)},
-          {"replicated_fits", plan.replicated_fits},
-          {"software", plan.software},
-          {"command", plan.command}};
-}
-
-OrderedJson ceiling_json(const Ceiling& ceiling) {
-  OrderedJson list = OrderedJson::array();
-  for (const CeilingRow& row : ceiling.rows) {
-    list.push_back({{"what", row.what},
-                    {"alone_us", row.alone_us},
-                    {"after_us", row.after_us},
-                    {"gain_us", row.gain_us},
-                    {"gain_share", row.gain_share}});
-  }
-  return list;
-}
+const ResultFields<Advice> kAdviceFields = {
+    {"objective", &Advice::objective},
+    {"baseline_us", &Advice::baseline_us},
+    {"best_us", &Advice::best_us},
+    {"best_step_us", &Advice::best_step_us},
+    {"best_error_us", &Advice::best_error_us},
+    {"best_within_error", &Advice::best_within_error},
+    {"baseline_batch", &Advice::baseline_batch},
+    {"best_batch", &Advice::best_batch},
+    {"baseline_gpus", &Advice::baseline_ranks},
+    {"best_gpus", &Advice::best_ranks},
+    {"memory_limit_bytes", &Advice::memory_limit_bytes},
+    {"baseline_memory_bytes", &Advice::baseline_bytes},
+    {"best_memory_bytes", &Advice::best_bytes},
+    {"baseline_command", &Advice::baseline_command},
+    {"best_command", &Advice::best_command},
+    {"steps", advice_rows(&Advice::steps, kAdvisedStepFields)},
+    {"combination", advice_rows(&Advice::combination, kCombinedStepFields)},
+    {"ceiling",
+     [](const Advice& advice) { return json_list(advice.ceiling.rows, kCeilingRowFields, true); }},
+    {"ceiling_rest_us", [](const Advice& advice) { return advice.ceiling.rest_us; }},
+    {"without_path_us", [](const Advice& advice) { return advice.ceiling.without_path_us; }},
+    {"lost", advice_rows(&Advice::lost, kLostMoveFields)},
+    {"table_plan", advice_plan(&Advice::table_plan, kTablePlanFields)},
+    {"layout_plan", advice_plan(&Advice::layout_plan, kLayoutPlanFields)},
+    {"evaluations", &Advice::evaluations},
+    {"complete", &Advice::complete},
+    {"seconds", &Advice::seconds},
+    {"warnings", &Advice::warnings},
+};
 
 }  // namespace
 
-OrderedJson advice_json(const Advice& advice) {
-  return {{"objective", std::string(to_string(advice.objective))},
-          {"baseline_us", advice.baseline_us},
-          {"best_us", advice.best_us},
-          {"best_step_us", advice.best_step_us},
-          {"best_error_us", advice.best_error_us},
-          {"best_within_error", advice.best_within_error},
-          {"baseline_batch", json_value(advice.baseline_batch)},
-          {"best_batch", json_value(advice.best_batch)},
-          {"baseline_gpus", advice.baseline_ranks},
-          {"best_gpus", advice.best_ranks},
-          {"memory_limit_bytes", advice.memory_limit_bytes},
-          {"baseline_memory_bytes", advice.baseline_bytes},
-          {"best_memory_bytes", advice.best_bytes},
-          {"baseline_command", advice.baseline_command},
-          {"best_command", advice.best_command},
-          {"steps", steps_json(advice)},
-          {"combination", combination_json(advice)},
-          {"ceiling", ceiling_json(advice.ceiling)},
-          {"ceiling_rest_us", advice.ceiling.rest_us},
-          {"without_path_us", advice.ceiling.without_path_us},
-          {"lost", lost_json(advice)},
-          {"table_plan", table_plan_json(advice)},
-          {"layout_plan", layout_plan_json(advice)},
-          {"evaluations", advice.evaluations},
-          {"complete", advice.complete},
-          {"seconds", advice.seconds},
-          {"warnings", advice.warnings}};
-}
+OrderedJson advice_json(const Advice& advice) { return json_object(advice, kAdviceFields, true); }
 
 }  // namespace perfmodel

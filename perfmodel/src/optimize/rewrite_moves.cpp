@@ -8,18 +8,15 @@
 #include <utility>
 
 #include "base/enum_name.hpp"
+#include "perfmodel/detail/check.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "rewrites/rewrite_options.hpp"
 
 namespace perfmodel::advice {
 namespace {
-
-using Precision = PrecisionOptions::Precision;
-using Scaling = PrecisionOptions::Scaling;
-using Implementation = TrainingOptions::Implementation;
-using What = RecomputeOptions::What;
 
 constexpr std::uint64_t kCollectives = Touch::of(KernelFamily::kCollective);
 constexpr std::uint64_t kCompute = Touch::kAllFamilies & ~kCollectives;
@@ -31,9 +28,15 @@ constexpr std::uint64_t kMoved = Touch::of(KernelFamily::kElementwise) |
                                  Touch::of(KernelFamily::kSmall);
 constexpr Touch kHostWork{.host = true, .optimizer_host = true};
 
-Choice choice(std::string text, std::string code, Rewrite apply) {
+// `text` as `perfpredict rewrite` takes it: "--batch 1024".
+Choice choice(std::string text, std::string code) {
+  const std::size_t flag_end = std::min(text.find(' '), text.size());
+  const RewriteOption* option = find_rewrite_option(std::string_view(text).substr(0, flag_end));
+  PERFMODEL_CHECK(option != nullptr);
+  auto rewrite = option->parse(flag_end < text.size() ? text.substr(flag_end + 1) : "");
+  PERFMODEL_CHECK(rewrite.has_value());
   Choice made{.text = std::move(text), .code = std::move(code)};
-  made.rewrite = NamedRewrite{.name = made.text, .apply = std::move(apply)};
+  made.rewrite = NamedRewrite{.name = made.text, .apply = std::move(*rewrite)};
   return made;
 }
 
@@ -42,10 +45,11 @@ Axis batch_axis(std::int64_t batch) {
   Axis axis{.family = "batch", .stage = Stage::kBatch, .is_ladder = true};
   for (std::int64_t times = 2; times <= kMostTimes; times *= 2) {
     const std::int64_t wanted = times * batch;
-    Choice made = choice(
-        fmt::format("--batch {}", wanted),
-        fmt::format("DataLoader(dataset, batch_size={})", wanted),
-        [wanted](const ExecutionGraph& graph) { return set_batch_size(graph, {.batch = wanted}); });
+    Choice made{.text = fmt::format("--batch {}", wanted),
+                .code = fmt::format("DataLoader(dataset, batch_size={})", wanted)};
+    made.rewrite = NamedRewrite{.name = made.text, .apply = [wanted](const ExecutionGraph& graph) {
+                                  return set_batch_size(graph, {.batch = wanted});
+                                }};
     made.batch = wanted;
     made.same_numbers = false;
     axis.choices.push_back(std::move(made));
@@ -63,8 +67,7 @@ Axis tables_axis() {
   axis.choices.push_back(
       choice("--fuse-tables sgd",
              "fbgemm_gpu SplitTableBatchedEmbeddingBagsCodegen(tables, optimizer=EXACT_SGD) in the "
-             "place of nn.EmbeddingBag",
-             [](const ExecutionGraph& graph) { return rewrite_table_fusion(graph, {}); }));
+             "place of nn.EmbeddingBag"));
   axis.touch = kHostWork;
   axis.touch.families = kCompute & ~kProducts;
   axis.touch.optimizer_families = kCompute;
@@ -74,45 +77,34 @@ Axis tables_axis() {
 struct NamedPrecision {
   const char* name;
   const char* code;
-  PrecisionOptions options;
   std::optional<DType> needs;
 };
 
 const NamedPrecision kPrecisions[] = {
-    {"bf16",
-     "with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = model(batch)",
-     {.precision = Precision::kBf16},
+    {"bf16", "with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = model(batch)",
      DType::kBFloat16},
     {"fp16-scaled",
      "with torch.autocast(\"cuda\", dtype=torch.float16): ...; GradScaler: "
      "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
-     {.precision = Precision::kFp16, .grad_scaler = true},
      {}},
     {"bf16-o2",
      "model.to(torch.bfloat16) with an optimizer that keeps fp32 weights (DeepSpeed bf16, Apex O2)",
-     {.precision = Precision::kBf16, .master_weights = true},
      DType::kBFloat16},
     {"fp8",
      "te.Linear in the place of nn.Linear, with transformer_engine.pytorch.fp8_autocast(): ...",
-     {.precision = Precision::kFp8, .scaling = Scaling::kDelayed},
      DType::kFloat8},
 };
 
 Axis precision_axis(const Gpu& gpu) {
   Axis axis{.family = "precision", .stage = Stage::kPrecision};
   if (gpu.peak_tflop_per_s.tf32_matrix) {
-    axis.choices.push_back(choice(
-        "--precision tf32", "torch.backends.cuda.matmul.allow_tf32 = True; cudnn.allow_tf32 = True",
-        [](const ExecutionGraph& graph) {
-          return rewrite_precision(graph, {.precision = Precision::kTf32});
-        }));
+    axis.choices.push_back(
+        choice("--precision tf32",
+               "torch.backends.cuda.matmul.allow_tf32 = True; cudnn.allow_tf32 = True"));
     axis.choices.back().same_numbers = false;
   }
   for (const NamedPrecision& one : kPrecisions) {
-    axis.choices.push_back(choice(fmt::format("--precision {}", one.name), one.code,
-                                  [options = one.options](const ExecutionGraph& graph) {
-                                    return rewrite_precision(graph, options);
-                                  }));
+    axis.choices.push_back(choice(fmt::format("--precision {}", one.name), one.code));
     axis.choices.back().needs_units = one.needs;
     axis.choices.back().same_numbers = false;
   }
@@ -122,49 +114,33 @@ Axis precision_axis(const Gpu& gpu) {
 
 Axis in_place_axis() {
   Axis axis{.family = "in-place", .stage = Stage::kInPlace, .frees_memory = true};
-  const auto add = [&](const char* what, InPlaceOptions options) {
-    axis.choices.push_back(choice(
-        fmt::format("--in-place {}", what),
-        fmt::format("Tempo's in-place {} in the place of PyTorch's", what),
-        [options](const ExecutionGraph& graph) { return rewrite_in_place(graph, options); }));
-  };
-  add("gelu", {.gelu = FirstLayers{}, .layer_norm = {}});
-  add("layernorm", {.gelu = {}, .layer_norm = FirstLayers{}});
-  add("gelu,layernorm", {.gelu = FirstLayers{}, .layer_norm = FirstLayers{}});
+  for (const char* kept : {"gelu", "layernorm", "gelu,layernorm"}) {
+    axis.choices.push_back(
+        choice(fmt::format("--in-place {}", kept),
+               fmt::format("Tempo's in-place {} in the place of PyTorch's", kept)));
+  }
   return axis;
 }
 
 Axis checkpoint_axis() {
   Axis axis{.family = "checkpoint", .stage = Stage::kRecompute, .frees_memory = true};
-  const std::pair<const char*, std::pair<What, const char*>> kinds[] = {
-      {"dropout",
-       {What::kDropout, "Tempo's attention, which drops out again in its backward pass"}},
-      {"selective",
-       {What::kSelective, "torch.utils.checkpoint.checkpoint(core_attention, q, k, v)"}},
-      {"op",
-       {What::kOp, "torch.utils.checkpoint.checkpoint(layer, x, context_fn=every second mm)"}},
-      {"full", {What::kFull, "torch.utils.checkpoint.checkpoint(layer, x) for every layer"}},
-  };
-  for (const auto& [name, how] : kinds) {
-    const RecomputeOptions options{.what = how.first, .layers = {}};
-    axis.choices.push_back(choice(
-        fmt::format("--recompute {}", name), how.second,
-        [options](const ExecutionGraph& graph) { return rewrite_recomputation(graph, options); }));
-  }
-  axis.choices.push_back(
+  axis.choices = {
+      choice("--recompute dropout",
+             "Tempo's attention, which drops out again in its backward pass"),
+      choice("--recompute selective", "torch.utils.checkpoint.checkpoint(core_attention, q, k, v)"),
+      choice("--recompute op",
+             "torch.utils.checkpoint.checkpoint(layer, x, context_fn=every second mm)"),
+      choice("--recompute full", "torch.utils.checkpoint.checkpoint(layer, x) for every layer"),
       choice("--checkpoint 0",
-             "torch.utils.checkpoint.checkpoint_sequential(layers, round(sqrt(len(layers))), x)",
-             [](const ExecutionGraph& graph) {
-               return rewrite_checkpointing(graph, {.label = {}, .every = 0, .layers = {}});
-             }));
+             "torch.utils.checkpoint.checkpoint_sequential(layers, round(sqrt(len(layers))), x)")};
   return axis;
 }
 
 Axis offload_axis() {
   Axis axis{.family = "offload", .stage = Stage::kOffload, .frees_memory = true};
-  axis.choices.push_back(choice(
-      "--offload-activations", "with torchtune.training.OffloadActivations(): loss = model(batch)",
-      [](const ExecutionGraph& graph) { return rewrite_offload(graph, {}); }));
+  axis.choices.push_back(
+      choice("--offload-activations",
+             "with torchtune.training.OffloadActivations(): loss = model(batch)"));
   return axis;
 }
 
@@ -196,17 +172,11 @@ Axis accumulation_axis(const Job& job, AdviceObjective objective) {
 
 Axis optimizer_axis(const Job& job) {
   Axis axis{.family = "optimizer", .stage = Stage::kOptimizer};
-  const auto add = [&](const char* how, Implementation implementation, std::string code) {
-    axis.choices.push_back(choice(fmt::format("--optimizer {}", how), std::move(code),
-                                  [implementation](const ExecutionGraph& graph) {
-                                    return rewrite_optimizer(
-                                        graph, {.optimizer = {}, .implementation = implementation});
-                                  }));
-  };
-  add("foreach", Implementation::kForeach, "torch.optim.…(model.parameters(), foreach=True)");
-  add("fused", Implementation::kFused, "torch.optim.…(model.parameters(), fused=True)");
+  axis.choices = {choice("--optimizer foreach", "torch.optim.…(model.parameters(), foreach=True)"),
+                  choice("--optimizer fused", "torch.optim.…(model.parameters(), fused=True)")};
   if (job.adam) {
-    add("8bit", Implementation::kEightBit, "bitsandbytes.optim.AdamW8bit(model.parameters())");
+    axis.choices.push_back(
+        choice("--optimizer 8bit", "bitsandbytes.optim.AdamW8bit(model.parameters())"));
     axis.choices.back().same_numbers = false;
   }
   axis.touch = {.optimizer_host = true, .optimizer_families = Touch::kAllFamilies};
@@ -287,19 +257,20 @@ Axis fusion_axis() {
   Axis axis{.family = "fusion", .stage = Stage::kFusion};
   axis.choices.push_back(choice("--fuse-elementwise",
                                 "torch.compile of the functions between products: bias and GELU, "
-                                "dropout and residual",
-                                rewrite_elementwise_fusion));
+                                "dropout and residual"));
   axis.touch = kHostWork;
   axis.touch.families = kMoved | Touch::of(KernelFamily::kDropout);
   axis.touch.optimizer_families = kMoved;
   return axis;
 }
 
-Choice launching(std::string text, std::string code, Launching how) {
-  Choice made = choice(std::move(text), std::move(code),
-                       [](const ExecutionGraph& graph) -> Result<ExecutionGraph> { return graph; });
-  made.rewrite->of_ops_alone = true;
-  made.rewrite->launching = how;
+// Launching is the last of the flags in `text`.
+Choice launching(std::string text, std::string code) {
+  Choice made{.text = std::move(text), .code = std::move(code)};
+  const std::size_t last = made.text.rfind("--");
+  const RewriteOption* option = find_rewrite_option(std::string_view(made.text).substr(last));
+  PERFMODEL_CHECK(option && option->launching);
+  made.rewrite = named_rewrite(*option, "").value();
   return made;
 }
 
@@ -307,21 +278,17 @@ Choice launching(std::string text, std::string code, Launching how) {
 Axis launch_axis(bool graphs, bool compile, bool fuses) {
   Axis axis{.family = graphs ? "cuda-graphs" : "compile", .stage = Stage::kLaunch};
   if (graphs) {
-    axis.choices.push_back(launching("--cuda-graphs",
-                                     "with torch.cuda.graph(g): train_step(); then g.replay()",
-                                     Launching::kCudaGraphs));
+    axis.choices.push_back(
+        launching("--cuda-graphs", "with torch.cuda.graph(g): train_step(); then g.replay()"));
   }
   if (graphs && compile && fuses) {
     axis.choices.push_back(launching("--fuse-elementwise --cuda-graphs",
-                                     "model = torch.compile(model, mode=\"reduce-overhead\")",
-                                     Launching::kCudaGraphs));
-    axis.choices.back().rewrite->name = "--cuda-graphs";
+                                     "model = torch.compile(model, mode=\"reduce-overhead\")"));
     axis.choices.back().fuses = true;
   }
   if (compile) {
     axis.choices.push_back(launching(fuses ? "--fuse-elementwise --compiled" : "--compiled",
-                                     "model = torch.compile(model)", Launching::kCompiled));
-    axis.choices.back().rewrite->name = "--compiled";
+                                     "model = torch.compile(model)"));
     axis.choices.back().fuses = fuses;
   }
   axis.touch = kHostWork;

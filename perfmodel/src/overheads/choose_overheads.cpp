@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_name.hpp"
 #include "own_host.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
 namespace {
@@ -22,6 +24,16 @@ std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
   return "the overheads of " + chosen.file + " were taken on " +
          (names.empty() ? "an unnamed GPU" : names) + ", not on " + gpu.name +
          ": its host and launch times may differ";
+}
+
+Result<void> take_out_collector_of(OverheadTable& table, const OverheadSource& source) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  OverheadTables tables(*data);
+  if (source.graph) return tables.take_collector_out(table, *source.trace, *source.graph);
+  const auto program = graph_from_trace(*source.trace);
+  if (!program) return Unexpected{program.error()};
+  return tables.take_collector_out(table, *source.trace, program->graph);
 }
 
 }  // namespace
@@ -92,6 +104,25 @@ Result<ChosenOverheads> OverheadTables::own(const Trace& trace, const ExecutionG
   }
   return ChosenOverheads{.file = std::filesystem::path(trace.source).filename().string(),
                          .table = std::make_shared<const OverheadTable>(std::move(*table))};
+}
+
+Result<OverheadTable> learn_overheads(std::span<const OverheadSource> sources,
+                                      const OverheadOptions& options, bool recorded) {
+  auto table = extract_overheads(sources, options);
+  if (!table) return table;
+  if (options.method == OverheadMethod::kContext && !recorded) {
+    if (auto done = take_out_collector_of(*table, sources.front()); !done) {
+      return Unexpected{done.error()};
+    }
+  }
+  std::vector<std::string> warnings;
+  for (const OverheadSource& source : sources) {
+    for (const std::string& warning : source.trace->warnings) {
+      warnings.push_back(file_name(source.trace->source) + ": " + warning);
+    }
+  }
+  table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
+  return table;
 }
 
 }  // namespace perfmodel

@@ -110,4 +110,25 @@ OverheadTable as_recorded(OverheadTable table) {
   return table;
 }
 
+double total_us(const OverheadStats& stats) {
+  return stats.mean_us * static_cast<double>(stats.count);
+}
+
+OverheadStats stats_of_all(const std::map<std::string, OverheadStats>& figures) {
+  OverheadStats all;
+  for (const auto& [name, stats] : figures) {
+    all.mean_us += total_us(stats);
+    all.count += stats.count;
+  }
+  if (all.count > 0) all.mean_us /= static_cast<double>(all.count);
+  return all;
+}
+
+std::vector<std::pair<std::string, OverheadStats>> ops_by_host_time(const OverheadTable& table) {
+  std::vector<std::pair<std::string, OverheadStats>> ops(table.ops.begin(), table.ops.end());
+  std::ranges::stable_sort(ops, std::ranges::greater{},
+                           [](const auto& op) { return total_us(op.second); });
+  return ops;
+}
+
 }  // namespace perfmodel

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -56,14 +57,19 @@ OrderedJson term_json(const OverheadTable& table, const HostTerm& host) {
   return json;
 }
 
+constexpr std::pair<const char*, double DeviceConstants::*> kDeviceConstants[] = {
+    {"launch_latency_us", &DeviceConstants::launch_latency_us},
+    {"collective_latency_us", &DeviceConstants::collective_latency_us},
+    {"copy_latency_us", &DeviceConstants::copy_latency_us},
+    {"blocking_read_latency_us", &DeviceConstants::blocking_read_latency_us},
+    {"blocking_write_latency_us", &DeviceConstants::blocking_write_latency_us},
+    {"kernel_gap_us", &DeviceConstants::kernel_gap_us},
+    {"event_gap_us", &DeviceConstants::event_gap_us}};
+
 OrderedJson device_json(const DeviceConstants& device) {
-  return {{"launch_latency_us", four_decimals(device.launch_latency_us)},
-          {"collective_latency_us", four_decimals(device.collective_latency_us)},
-          {"copy_latency_us", four_decimals(device.copy_latency_us)},
-          {"blocking_read_latency_us", four_decimals(device.blocking_read_latency_us)},
-          {"blocking_write_latency_us", four_decimals(device.blocking_write_latency_us)},
-          {"kernel_gap_us", four_decimals(device.kernel_gap_us)},
-          {"event_gap_us", four_decimals(device.event_gap_us)}};
+  OrderedJson json;
+  for (const auto& [key, constant] : kDeviceConstants) json[key] = four_decimals(device.*constant);
+  return json;
 }
 
 // Contexts are many: [mean, std, count, tensors, key of the name] under a hexadecimal key keeps the
@@ -83,16 +89,21 @@ OrderedJson contexts_json(const OverheadTerm& term) {
   return json;
 }
 
+constexpr std::pair<const char*, bool TemplateCall::*> kCallFlags[] = {
+    {"pageable", &TemplateCall::pageable},
+    {"blocking", &TemplateCall::blocking},
+    {"collective", &TemplateCall::collective},
+    {"longest", &TemplateCall::longest}};
+
 OrderedJson call_json(const TemplateCall& call) {
   OrderedJson json = {{"call", call.call}};
   if (call.kind == TemplateCall::Kind::kCopy) json["copy"] = static_cast<int>(call.copy);
   if (call.kind == TemplateCall::Kind::kSet) json["set"] = true;
   if (call.kind == TemplateCall::Kind::kGraphLaunch) json["graph"] = true;
   if (call.kind == TemplateCall::Kind::kSync) json["sync"] = static_cast<int>(call.sync);
-  if (call.pageable) json["pageable"] = true;
-  if (call.blocking) json["blocking"] = true;
-  if (call.collective) json["collective"] = true;
-  if (call.longest) json["longest"] = true;
+  for (const auto& [key, is_set] : kCallFlags) {
+    if (call.*is_set) json[key] = true;
+  }
   if (call.after_children > 0) json["after"] = call.after_children;
   if (call.tasks != 1) json["tasks"] = call.tasks;
   if (call.stream != 0) json["stream"] = call.stream;
@@ -306,16 +317,11 @@ void read_flag(ElementReader& json, TemplateCall& call, std::string_view key, co
     if (flag) call.kind = TemplateCall::Kind::kSet;
   } else if (key == "graph") {
     if (flag) call.kind = TemplateCall::Kind::kGraphLaunch;
-  } else if (key == "pageable") {
-    call.pageable = flag;
-  } else if (key == "blocking") {
-    call.blocking = flag;
-  } else if (key == "collective") {
-    call.collective = flag;
-  } else if (key == "longest") {
-    call.longest = flag;
   } else {
-    json.expect(at, "no such flag of a call");
+    const auto known = std::ranges::find(
+        kCallFlags, key, [](const auto& row) { return std::string_view(row.first); });
+    if (known == std::end(kCallFlags)) return json.expect(at, "no such flag of a call");
+    call.*known->second = flag;
   }
 }
 
@@ -609,18 +615,10 @@ class TableReader {
   }
 
   void device(dom::element value) {
-    DeviceConstants& device = table_.device;
-    const std::pair<const char*, double*> constants[] = {
-        {"launch_latency_us", &device.launch_latency_us},
-        {"collective_latency_us", &device.collective_latency_us},
-        {"copy_latency_us", &device.copy_latency_us},
-        {"blocking_read_latency_us", &device.blocking_read_latency_us},
-        {"blocking_write_latency_us", &device.blocking_write_latency_us},
-        {"kernel_gap_us", &device.kernel_gap_us},
-        {"event_gap_us", &device.event_gap_us}};
     if (!value.is_object()) return json_.expect("/device", "an object, found none");
-    for (const auto& [key, constant] : constants) {
-      if (has(value, key)) *constant = json_.latency(Place("/device").below(key), value[key]);
+    for (const auto& [key, constant] : kDeviceConstants) {
+      if (!has(value, key)) continue;
+      table_.device.*constant = json_.latency(Place("/device").below(key), value[key]);
     }
   }
 
@@ -674,10 +672,7 @@ std::string overheads_json(const OverheadTable& table) {
 }
 
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(overheads_json(table));
-  return out->commit();
+  return write_file(file, overheads_json(table));
 }
 
 Result<OverheadTable> read_overheads(const std::filesystem::path& file) {

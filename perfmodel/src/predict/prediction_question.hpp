@@ -20,8 +20,7 @@ namespace perfmodel {
 struct UnlikeRanks {
   std::vector<double> host_scales, slowdowns, links_gb_per_s;
   std::string straggler;
-  std::uint64_t seed = 0;
-  std::size_t draws = 1000;
+  std::uint64_t seed = 0, draws = 1000;
 
   bool given() const {
     return !host_scales.empty() || !slowdowns.empty() || !links_gb_per_s.empty() ||

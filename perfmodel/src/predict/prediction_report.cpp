@@ -135,4 +135,15 @@ std::vector<OpTotal> totals_by_op(const Prediction& prediction) {
   return totals;
 }
 
+OpTotal sum_of(std::span<const OpTotal> totals) {
+  OpTotal sum;
+  for (const OpTotal& op : totals) {
+    sum.count += op.count;
+    sum.host_us += op.host_us;
+    sum.wait_us += op.wait_us;
+    sum.device_us += op.device_us;
+  }
+  return sum;
+}
+
 }  // namespace perfmodel

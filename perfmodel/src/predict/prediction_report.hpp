@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -92,5 +93,6 @@ struct OpTotal {
   double count = 0, host_us = 0, wait_us = 0, device_us = 0;
 };
 std::vector<OpTotal> totals_by_op(const Prediction& prediction);  ///< most host and wait time first
+OpTotal sum_of(std::span<const OpTotal> totals);                  ///< without a name
 
 }  // namespace perfmodel

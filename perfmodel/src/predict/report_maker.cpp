@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contains.hpp"
+#include "base/file_name.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 
 namespace perfmodel {
@@ -28,7 +30,7 @@ Result<void> ReportMaker::choose_models(std::int64_t ranks, const Gpu* gpu) {
 
 RankPrediction ReportMaker::rank_of(const std::string& graph_file, ExecutionGraph graph,
                                     const ChosenOverheads& host, double host_scale) const {
-  return {.graph_file = without_names(std::filesystem::path(graph_file).filename().string()),
+  return {.graph_file = without_names(file_name(graph_file)),
           .graph = std::move(graph),
           .overheads_file = host.file,
           .overheads_method = host.table->method,
@@ -61,10 +63,7 @@ std::string ReportMaker::without_names(std::string text) const {
 
 void ReportMaker::warn(std::string warning) {
   if (warning.empty()) return;
-  warning = without_names(std::move(warning));
-  if (std::ranges::find(report_.warnings, warning) == report_.warnings.end()) {
-    report_.warnings.push_back(std::move(warning));
-  }
+  add_once(report_.warnings, without_names(std::move(warning)));
 }
 
 }  // namespace perfmodel

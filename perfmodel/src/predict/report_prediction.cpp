@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/file_name.hpp"
 #include "overheads/own_host.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/overheads.hpp"
@@ -118,10 +119,6 @@ class AlikeRanks : ReportMaker {
 
   // What is compared with a trace has the trace's profiler.
   bool is_recorded() const { return question_.as_recorded || !question_.against.empty(); }
-
-  static std::string file_name(const std::string& file) {
-    return std::filesystem::path(file).filename().string();
-  }
 
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {

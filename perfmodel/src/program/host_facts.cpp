@@ -55,9 +55,7 @@ class FactsWriter {
 
  private:
   Unexpected no_op() const {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected at least one op, found none",
-                            .file = graph_.source}};
+    return fail(ErrorCode::kImpossible, "expected at least one op, found none", graph_.source);
   }
 
   // Asked before the items are collected, since calls of labels belong to one program.

@@ -8,7 +8,9 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/contains.hpp"
 #include "base/decimal_number.hpp"
+#include "base/file_name.hpp"
 #include "base/secrets.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/prediction.hpp"
@@ -59,10 +61,7 @@ struct Timed {
     ++all;
     if (node.duration_us > 0) return;
     ++untimed;
-    const std::string name = shown_text(node.name);
-    if (names.size() < kShown && std::ranges::find(names, name) == names.end()) {
-      names.push_back(name);
-    }
+    if (names.size() < kShown) add_once(names, shown_text(node.name));
   }
 
   std::string text(std::string_view kind) const {
@@ -544,6 +543,10 @@ Result<Replay> replay_job(std::span<const ChakraTrace> traces, std::span<const s
   return replay;
 }
 
+bool is_chakra_file(const std::string& file) {
+  return file.ends_with(".et") || file.ends_with(".et.gz");
+}
+
 }  // namespace
 
 Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::string> sources,
@@ -552,6 +555,37 @@ Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::s
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
   return replay_scaled(options,
                        [&](const ReplayOptions& at) { return replay_job(ranks, sources, at); });
+}
+
+Result<bool> are_chakra_files(std::span<const std::string> files) {
+  const auto chakra = std::ranges::find_if(files, is_chakra_file);
+  const auto other = std::ranges::find_if_not(files, is_chakra_file);
+  if (chakra != files.end() && other != files.end()) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected all Kineto traces or all Chakra traces, found " +
+                                       file_name(*chakra) + " beside it",
+                            .file = *other}};
+  }
+  return other == files.end();
+}
+
+Result<Replay> replay_chakra_files(std::span<const std::string> files, const ReadOptions& reading,
+                                   const ReplayOptions& options) {
+  std::vector<ChakraTrace> traces;
+  std::vector<std::string> warnings;
+  for (const std::string& file : files) {
+    auto trace = read_chakra(file, reading);
+    if (!trace) return Unexpected{trace.error()};
+    for (const std::string& warning : trace->warnings) {
+      warnings.push_back(file_name(file) + ": " + warning);
+    }
+    traces.push_back(std::move(*trace));
+  }
+  auto replayed = replay(traces, files, options);
+  if (replayed) {
+    replayed->warnings.insert(replayed->warnings.begin(), warnings.begin(), warnings.end());
+  }
+  return replayed;
 }
 
 }  // namespace perfmodel

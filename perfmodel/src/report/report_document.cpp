@@ -192,10 +192,8 @@ Result<Json> document_data(const std::filesystem::path& file) {
   if (!text) return Unexpected{text.error()};
   const Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   const auto refused = [&](const char* found) {
-    return Unexpected{
-        Error{.code = ErrorCode::kFormat,
-              .message = std::string("expected a JSON document of a command, ") + found,
-              .file = file}};
+    return fail(ErrorCode::kFormat, std::string("expected a JSON document of a command, ") + found,
+                file);
   };
   if (!document.is_object()) return refused("found no whole one");
   const auto named = document.find("schema");

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "analyze/finding_results.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::report_page {
@@ -61,13 +62,13 @@ std::vector<std::size_t> kept(std::size_t count, std::size_t most,
   return order;
 }
 
-struct Shown {
+struct DrawnSlices {
   std::vector<std::size_t> ops, kernels;
   std::vector<int> place_of_op, place_of_kernel;  // -1: left out
 };
 
-Shown shown_of(const StepFacts& facts, std::size_t most) {
-  Shown made;
+DrawnSlices drawn_slices(const StepFacts& facts, std::size_t most) {
+  DrawnSlices made;
   // As many calls of Python beside the ops, so that they take no op's place.
   std::vector<std::size_t> ops, frames;
   for (std::size_t i = 0; i < facts.ops.size(); ++i) {
@@ -96,14 +97,14 @@ Shown shown_of(const StepFacts& facts, std::size_t most) {
 }
 
 // Around it and shown: an op that is left out hands on what lies in it.
-int shown_op(const StepFacts& facts, const Shown& shown, std::int32_t op) {
+int shown_op(const StepFacts& facts, const DrawnSlices& shown, std::int32_t op) {
   while (op >= 0 && shown.place_of_op[op] < 0) {
     op = facts.ops[op].parent;
   }
   return op < 0 ? -1 : shown.place_of_op[op];
 }
 
-Json ops_data(const StepFacts& facts, const Shown& shown, Names& names) {
+Json ops_data(const StepFacts& facts, const DrawnSlices& shown, Names& names) {
   std::vector<const OpFact*> ops;
   std::vector<double> starts;
   for (const std::size_t i : shown.ops) {
@@ -122,7 +123,7 @@ Json ops_data(const StepFacts& facts, const Shown& shown, Names& names) {
       {"label", column(ops, [](const OpFact* op) { return op->is_frame ? 2 : op->is_label; })}};
 }
 
-Json kernels_data(const StepFacts& facts, const Shown& shown, Names& names) {
+Json kernels_data(const StepFacts& facts, const DrawnSlices& shown, Names& names) {
   std::vector<const KernelFact*> kernels;
   std::vector<double> starts;
   for (const std::size_t i : shown.kernels) {
@@ -227,7 +228,7 @@ Json kernel_totals(const StepFacts& facts) {
 }
 
 // Slices to mark, and the path by name: all of it, whatever is drawn.
-Json path_data(const Run& run, const Shown& shown) {
+Json path_data(const Run& run, const DrawnSlices& shown) {
   constexpr std::size_t kMostRows = 200;
   struct Total {
     double us = 0;
@@ -293,20 +294,14 @@ Json headline_facts(const Run& run, double active_us, double wait_us) {
 }
 
 Json findings_data(const Findings* found) {
-  Json made = Json::array();
-  if (!found) return made;
-  for (const Finding& finding : found->findings) {
-    made.push_back({{"rule", finding.rule},
-                    {"title", finding.title},
-                    {"where", finding.where},
-                    {"share", short_float(finding.share)},
-                    {"gain_us", finding.gain_us ? short_float(*finding.gain_us) : Json()},
-                    {"gain_share", short_float(finding.gain_share)},
-                    {"confidence", to_string(finding.confidence)},
-                    {"advice", finding.advice},
-                    {"folded", finding.folded}});
+  if (!found) return Json::array();
+  Json list = json_list(found->findings, kFindingFields, true);
+  for (Json& finding : list) {
+    for (Json& figure : finding) {
+      if (figure.is_number_float()) figure = short_float(figure.get<double>());
+    }
   }
-  return made;
+  return list;
 }
 
 Json memory_data(const Run& run) {
@@ -433,7 +428,7 @@ std::string limit_sentence(const Run& run) {
 
 Json run_data(const Run& run, std::size_t most_slices, Names& names) {
   const StepFacts& facts = *run.facts;
-  const Shown shown = shown_of(facts, most_slices);
+  const DrawnSlices shown = drawn_slices(facts, most_slices);
   const auto steps = static_cast<double>(facts.steps);
   double waiting = facts.loading_us, kernels = 0, collectives = 0;
   for (const auto& wait : facts.waits) waiting += wait.wait_us;

@@ -10,11 +10,11 @@
 namespace perfmodel::serve {
 namespace {
 
-Json ops_json(const Prediction& made) {
+Json ops_json(const Prediction& prediction) {
   static const auto kFields = named_fields(
       kPredictedKernelFields, {"name", "family", "stream", "start_us", "time_us", "in_range"});
   Json list = Json::array();
-  for (const PredictedOp& op : made.ops) {
+  for (const PredictedOp& op : prediction.ops) {
     list.push_back({{"id", op.id},
                     {"name", op.name},
                     {"thread", op.thread},
@@ -36,19 +36,19 @@ Json parts_json(const std::vector<Explanation::Part>& parts) {
 
 }  // namespace
 
-Json prediction_json(const Prediction& made) {
+Json prediction_json(const Prediction& prediction) {
   static const auto kFigures =
       named_fields(kStepFields, {"e2e_us", "e2e_low_us", "e2e_high_us", "energy_j", "gpu_active_us",
                                  "gpu_idle_us", "cpu_us", "wait_us", "kernel_sum_us",
                                  "compute_kernel_us", "comm_kernel_us"});
-  Json json = json_object(made, kFigures, true);
-  json["exposed_comm_us"] = made.communication.exposed_us;
-  json.update(json_object(made, named_fields(kStepFields, {"overheads_us"}), true));
-  json.update(json_object(made, kJobFields, true));
-  json.update({{"memory", predicted_memory_json(made.memory, true)},
-               {"modelled_time_fraction", made.coverage.modelled_time_fraction},
-               {"warnings", made.warnings}});
-  if (!made.ops.empty()) json["ops"] = ops_json(made);
+  Json json = json_object(prediction, kFigures, true);
+  json["exposed_comm_us"] = prediction.communication.exposed_us;
+  json.update(json_object(prediction, named_fields(kStepFields, {"overheads_us"}), true));
+  json.update(json_object(prediction, kJobFields, true));
+  json.update({{"memory", predicted_memory_json(prediction.memory, true)},
+               {"modelled_time_fraction", prediction.coverage.modelled_time_fraction},
+               {"warnings", prediction.warnings}});
+  if (!prediction.ops.empty()) json["ops"] = ops_json(prediction);
   return json;
 }
 
@@ -81,19 +81,21 @@ Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>
   return json;
 }
 
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string result_line(const std::string& id, std::string_view result) {
   return fmt::format("{{\"id\":{},\"result\":{}}}", id, result);
 }
 
 std::string result_line(const std::string& id, const Json& result) {
-  return result_line(id,
-                     std::string_view(result.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  return result_line(id, std::string_view(json_line(result)));
 }
 
 std::string error_line(const std::string& id, const std::string& code, const std::string& message) {
   const Json error = {{"code", code}, {"message", shown_text(message, kLongestMessage)}};
-  return "{\"id\":" + id +
-         ",\"error\":" + error.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+  return "{\"id\":" + id + ",\"error\":" + json_line(error) + "}";
 }
 
 std::string error_line(const char* code, const std::string& message) {

@@ -21,7 +21,10 @@ Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& n
 /// What `layout_rank` answers.
 Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes);
 
-/// One line without newline, in UTF-8 whatever the strings hold.
+/// JSON text without newlines, in UTF-8 whatever the strings hold.
+std::string json_line(const Json& json);
+
+/// One line without newline.
 std::string result_line(const std::string& id, const Json& result);
 /// The same of a result in JSON text without newlines.
 std::string result_line(const std::string& id, std::string_view result);

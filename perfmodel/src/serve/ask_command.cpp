@@ -89,10 +89,8 @@ Result<void> add_files(std::string_view text, CommandFolder& folder) {
   const auto files = parsed("files", text, Json::object());
   if (!files) return Unexpected{files.error()};
   for (const auto& [name, content] : files->items()) {
-    auto added =
-        content.is_string()
-            ? folder.add(name, content.get_ref<const std::string&>())
-            : folder.add(name, content.dump(-1, ' ', false, Json::error_handler_t::replace));
+    auto added = content.is_string() ? folder.add(name, content.get_ref<const std::string&>())
+                                     : folder.add(name, json_line(content));
     if (!added) return added;
   }
   return {};
@@ -115,10 +113,9 @@ Result<void> add_graphs(const std::vector<std::string>& words, const FindGraph& 
 
 Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
                                         const FindGraph& find_graph, std::stop_token cancel) {
-  const AskedCommand& asked = request.asked;
-  auto options = parsed("options", asked.options, Json::object());
+  auto options = parsed("options", request.options, Json::object());
   if (!options) return Unexpected{options.error()};
-  const auto arguments = parsed("arguments", asked.arguments, Json::array());
+  const auto arguments = parsed("arguments", request.arguments, Json::array());
   if (!arguments) return Unexpected{arguments.error()};
   std::vector<std::string> words;
   add_words(*arguments, words);
@@ -128,7 +125,7 @@ Result<PreparedCommand> prepare_command(const Request& request, const Caller& ca
   }
   auto folder = CommandFolder::make();
   if (!folder) return Unexpected{folder.error()};
-  if (auto added = add_files(asked.files, *folder); !added) return Unexpected{added.error()};
+  if (auto added = add_files(request.files, *folder); !added) return Unexpected{added.error()};
   if (auto added = add_graphs(words, find_graph, *folder); !added) return Unexpected{added.error()};
   if (!request.name.empty()) {
     if (!is_file_name(request.name) || folder->has(request.name)) {
@@ -139,13 +136,12 @@ Result<PreparedCommand> prepare_command(const Request& request, const Caller& ca
     (*options)["output"] = request.name;
   }
   const Json words_of_request = {
-      {"command", asked.command}, {"arguments", *arguments}, {"options", *options}};
-  CommandQuestion question{
-      .request = words_of_request.dump(-1, ' ', false, Json::error_handler_t::replace),
-      .folder = folder->path(),
-      .any_file = caller.any_file,
-      .files = caller.folder,
-      .cancel = std::move(cancel)};
+      {"command", request.command}, {"arguments", *arguments}, {"options", *options}};
+  CommandQuestion question{.request = json_line(words_of_request),
+                           .folder = folder->path(),
+                           .any_file = caller.any_file,
+                           .files = caller.folder,
+                           .cancel = std::move(cancel)};
   return PreparedCommand{std::move(*folder), std::move(question)};
 }
 
@@ -154,9 +150,9 @@ std::string command_result(const CommandAnswer& answer, const Json& graph) {
   std::string text = "{\"document\":" + answer.document;
   while (text.ends_with('\n')) text.pop_back();
   std::ranges::replace(text, '\n', ' ');  // between values alone: in texts it is \n
-  text += ",\"messages\":" + messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += ",\"messages\":" + json_line(messages);
   if (!graph.is_null()) {
-    text += ",\"graph\":" + graph.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text += ",\"graph\":" + json_line(graph);
   }
   return text + '}';
 }

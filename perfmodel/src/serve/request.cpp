@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "base/secrets.hpp"
@@ -19,17 +21,69 @@ namespace ondemand = simdjson::ondemand;
 using ondemand::json_type;
 
 constexpr std::size_t kMaxId = 256, kMaxText = 4096;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
-constexpr std::int64_t kMostLayouts = 1000;
+constexpr double kMaxSize = double(std::int64_t{1} << 40);
+
+using RequestField = Field<Request, std::int64_t, bool, std::optional<ParallelStrategy>>;
+
+constexpr FieldRange kSize = {1, kMaxSize};
+
+// Values that are not parts of a layout, by their keys.
+constexpr RequestField kRequestFields[] = {{"name", &Request::name, {}},
+                                           {"file", &Request::file, {}},
+                                           {"gpu", &Request::gpu, {}},
+                                           {"topology", &Request::topology, {}},
+                                           {"family", &Request::family, {}},
+                                           {"preset", &Request::preset, {}},
+                                           {"optimizer", &Request::optimizer, {}},
+                                           {"batch", &Request::batch, {}, {}, kSize},
+                                           {"sequence", &Request::sequence, {}, {}, kSize},
+                                           {"layers", &Request::layers, {}, {}, {1, kMostLayers}},
+                                           {"world", &Request::world, {}, {}, {1, kMostJobRanks}},
+                                           {"strategy", &Request::strategy, {}},
+                                           {"interference", &Request::interference, {}},
+                                           {"host_scale", &Request::host_scale, {}},
+                                           {"device_scale", &Request::device_scale, {}},
+                                           {"measured_us", &Request::measured_us, {}},
+                                           {"allow", &Request::allow, {}},
+                                           {"objective", &Request::objective, {}},
+                                           {"memory_limit_gb", &Request::memory_limit_gb, {}},
+                                           {"time_budget_s", &Request::time_budget_s, {}},
+                                           {"command", &Request::command, {}},
+                                           {"top", &Request::top, {}, {}, {1, 1000}},
+                                           {"keep_ops", &Request::keep_ops, {}}};
+
+/// Numbers that a key accepts.
+struct Numbers {
+  std::string_view name;
+  bool (*hold)(double number);
+};
+constexpr Numbers kFactors = {"a number above 0, at most 1000000",
+                              [](double number) { return number > 0 && number <= 1e6; }};
+constexpr Numbers kShares = {"a number of at least 0, below 1",
+                             [](double number) { return number >= 0 && number < 1; }};
+
+template <class Value>
+Value plain(const Value&);
+template <class Value>
+Value plain(const std::optional<Value>&);
+
+using Keys = std::vector<std::string_view>;
+
+// The keys of a question about a graph, and `more`.
+Keys graph_keys(const Keys& more) {
+  Keys keys = {"graph", "gpu", "world", "topology", "interference"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
 
 // What a layout is asked about, whether one is named or searched for.
-std::vector<std::string_view> layout_keys() {
-  std::vector<std::string_view> keys = {"gpu", "topology", "host_scale", "model"};
+Keys layout_keys() {
+  Keys keys = {"gpu", "topology", "host_scale", "model"};
   for (const LayoutField& field : layout_fields()) keys.push_back(field.name);
   return keys;
 }
-std::vector<std::string_view> layout_rank_keys() {
-  std::vector<std::string_view> keys = layout_keys();
+Keys layout_rank_keys() {
+  Keys keys = layout_keys();
   keys.push_back("top");
   return keys;
 }
@@ -37,7 +91,7 @@ std::vector<std::string_view> layout_rank_keys() {
 struct OpRow {
   std::string_view name;
   Op op;
-  std::vector<std::string_view> keys, needed;
+  Keys keys, needed;
 };
 const std::vector<OpRow>& ops() {
   static const std::vector<OpRow> rows = {
@@ -53,25 +107,22 @@ const std::vector<OpRow>& ops() {
       {"unload", Op::kUnload, {"name"}, {"name"}},
       {"predict",
        Op::kPredict,
-       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "host_scale", "device_scale", "keep_ops"},
+       graph_keys({"batch", "sequence", "strategy", "host_scale", "device_scale", "keep_ops"}),
        {"graph", "gpu"}},
       {"explain",
        Op::kExplain,
-       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "host_scale", "device_scale"},
+       graph_keys({"batch", "sequence", "strategy", "host_scale", "device_scale"}),
        {"graph", "gpu"}},
       {"match_step",
        Op::kMatchStep,
-       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "measured_us"},
+       graph_keys({"batch", "sequence", "strategy", "measured_us"}),
        {"graph", "gpu", "measured_us"}},
       {"layout", Op::kLayout, layout_keys(), {"gpu", "global_batch"}},
       {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}},
       {"optimize",
        Op::kOptimize,
-       {"graph", "gpu", "world", "topology", "host_scale", "device_scale", "interference", "allow",
-        "objective", "memory_limit_gb", "time_budget_s"},
+       graph_keys({"host_scale", "device_scale", "allow", "objective", "memory_limit_gb",
+                   "time_budget_s"}),
        {"graph", "gpu"}},
       {"ask", Op::kAsk, {"command", "arguments", "options", "files", "name"}, {"command"}}};
   return rows;
@@ -124,9 +175,9 @@ std::optional<Problem> check_keys(const OpRow& row, std::vector<std::string> key
 // A layout takes over keys that graphs have too.
 void share_with_layout(Request& request) {
   LayoutAsk& layout = request.layout;
-  if (request.model.layers > 0) layout.layers = request.model.layers;
-  if (request.model.sequence > 0) layout.sequence = request.model.sequence;
-  layout.optimizer = request.model.optimizer;
+  if (request.layers > 0) layout.layers = request.layers;
+  if (request.sequence > 0) layout.sequence = request.sequence;
+  layout.optimizer = request.optimizer;
   if (request.world > 0) layout.world = request.world;
 }
 
@@ -178,83 +229,59 @@ class LineReader {
   simdjson::error_code member(const std::string& key, ondemand::value& value) {
     if (key == "id") return id(value);
     if (key == "op") return op(value);
-    if (key == "name") return text(key, value, request_.name);
-    if (key == "file") return text(key, value, request_.file);
     if (key == "graph") return graph(value);
-    if (key == "gpu") return text(key, value, request_.gpu);
-    if (key == "topology") return text(key, value, request_.topology);
-    if (key == "family") return text(key, value, request_.model.family);
-    if (key == "preset") return text(key, value, request_.model.preset);
-    if (key == "optimizer") return text(key, value, request_.model.optimizer);
-    if (key == "batch") return integer(key, value, kMaxSize, request_.model.batch);
-    if (key == "sequence") return integer(key, value, kMaxSize, request_.model.sequence);
-    if (key == "layers") return integer(key, value, kMostLayers, request_.model.layers);
-    if (key == "world") return integer(key, value, kMostJobRanks, request_.world);
-    if (key == "strategy") return strategy(value);
-    if (key == "interference") return factor(key, value, request_.interference);
-    if (key == "host_scale") return factor(key, value, request_.host_scale);
-    if (key == "device_scale") return factor(key, value, request_.device_scale);
-    if (key == "measured_us") return factor(key, value, request_.measured_us);
-    if (key == "allow") return text(key, value, request_.allow);
-    if (key == "objective") return text(key, value, request_.objective);
-    if (key == "memory_limit_gb") return factor(key, value, request_.memory_limit_gb);
-    if (key == "time_budget_s") return factor(key, value, request_.time_budget_s);
+    if (key == "arguments") return raw(key, value, json_type::array, request_.arguments);
+    if (key == "options") return raw(key, value, json_type::object, request_.options);
+    if (key == "files") return raw(key, value, json_type::object, request_.files);
     if (key == "model") return text(key, value, request_.layout.model);
-    if (const LayoutField* field = find_layout_field(key)) {
-      return std::visit([&](auto member) { return take(key, value, request_.layout.*member); },
-                        field->member);
+    if (const auto* field = std::ranges::find(kRequestFields, key, &RequestField::name);
+        field != std::end(kRequestFields)) {
+      const auto set = [&](auto member) {
+        return read(key, value, request_.*member, field->range.high, kFactors);
+      };
+      return std::visit(set, field->member);
     }
-    if (key == "command") return text(key, value, request_.asked.command);
-    if (key == "arguments") return raw(key, value, json_type::array, request_.asked.arguments);
-    if (key == "options") return raw(key, value, json_type::object, request_.asked.options);
-    if (key == "files") return raw(key, value, json_type::object, request_.asked.files);
-    if (key == "top") return integer(key, value, kMostLayouts, request_.top);
-    if (key == "keep_ops") {
-      if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
-      return simdjson::SUCCESS;
+    if (const LayoutField* field = find_layout_field(key)) {
+      const auto set = [&](auto member) {
+        return read(key, value, request_.layout.*member, kMaxSize, kShares);
+      };
+      return std::visit(set, field->member);
     }
     problem(fmt::format("expected keys that the protocol knows, found {}", in_quotes(key)));
     return simdjson::SUCCESS;
   }
 
-  simdjson::error_code take(std::string_view key, ondemand::value& value,
-                            std::optional<std::int64_t>& to) {
-    return integer(key, value, kMaxSize, to);
-  }
-  simdjson::error_code take(std::string_view key, ondemand::value& value, std::string& to) {
-    return text(key, value, to);
-  }
-  simdjson::error_code take(std::string_view key, ondemand::value& value, std::optional<bool>& to) {
-    return flag(key, value, to);
-  }
-  simdjson::error_code take(std::string_view key, ondemand::value& value,
-                            std::optional<double>& to) {
-    return amount(key, value, to);
-  }
-  simdjson::error_code take(std::string_view key, ondemand::value& value, double& to) {
-    return share(key, value, to);
-  }
-
-  simdjson::error_code flag(std::string_view key, ondemand::value& value, std::optional<bool>& to) {
-    bool found = false;
-    if (value.get_bool().get(found)) {
-      problem(fmt::format("/{}: expected true or false", key));
+  // `most` bounds counts, `numbers` other numbers that are always given.
+  template <class Value>
+  simdjson::error_code read(std::string_view key, ondemand::value& value, Value& to, double most,
+                            const Numbers& numbers) {
+    if constexpr (std::is_same_v<Value, std::string>) {
+      return text(key, value, to);
+    } else if constexpr (std::is_same_v<Value, std::optional<ParallelStrategy>>) {
+      return strategy(value);
     } else {
-      to = found;
+      decltype(plain(to)) found{};
+      std::string expected;
+      if constexpr (std::is_same_v<decltype(found), bool>) {
+        if (value.get_bool().get(found)) expected = "true or false";
+      } else if constexpr (std::is_same_v<decltype(found), std::int64_t>) {
+        const auto last = static_cast<std::int64_t>(most);
+        if (value.get_int64().get(found) || found < 1 || found > last) {
+          expected = fmt::format("a whole number from 1 to {}", last);
+        }
+      } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+        // The checks of a layout know what each number is for.
+        if (value.get_double().get(found)) expected = "a number";
+      } else if (value.get_double().get(found) || !numbers.hold(found)) {
+        expected = numbers.name;
+      }
+      if (expected.empty()) {
+        to = found;
+      } else {
+        problem(fmt::format("/{}: expected {}", key, expected));
+      }
+      return simdjson::SUCCESS;
     }
-    return simdjson::SUCCESS;
-  }
-
-  // Bounded by what it is for, which the layout's checks know.
-  simdjson::error_code amount(std::string_view key, ondemand::value& value,
-                              std::optional<double>& to) {
-    double found = 0;
-    if (value.get_double().get(found)) {
-      problem(fmt::format("/{}: expected a number", key));
-    } else {
-      to = found;
-    }
-    return simdjson::SUCCESS;
   }
 
   // The text of a list or an object, as it stands in the line.
@@ -277,16 +304,6 @@ class LineReader {
     return object.raw_json().get(to);
   }
 
-  simdjson::error_code share(std::string_view key, ondemand::value& value, double& to) {
-    double found = 0;
-    if (value.get_double().get(found) || !(found >= 0 && found < 1)) {
-      problem(fmt::format("/{}: expected a number of at least 0, below 1", key));
-    } else {
-      to = found;
-    }
-    return simdjson::SUCCESS;
-  }
-
   simdjson::error_code text(std::string_view key, ondemand::value& value, std::string& to) {
     std::string_view found;
     if (auto code = value.get_string().get(found)) {
@@ -295,18 +312,6 @@ class LineReader {
     } else if (found.empty() || found.size() > kMaxText ||
                found.find('\0') != std::string_view::npos) {
       problem(fmt::format("/{}: expected 1 to {} bytes of text without NUL", key, kMaxText));
-    } else {
-      to = found;
-    }
-    return simdjson::SUCCESS;
-  }
-
-  template <class Count>
-  simdjson::error_code integer(std::string_view key, ondemand::value& value, std::int64_t most,
-                               Count& to) {
-    std::int64_t found = 0;
-    if (value.get_int64().get(found) || found < 1 || found > most) {
-      problem(fmt::format("/{}: expected a whole number from 1 to {}", key, most));
     } else {
       to = found;
     }
@@ -372,16 +377,6 @@ class LineReader {
     if (name == "fsdp") request_.strategy = ParallelStrategy::kFsdp;
     if (!request_.strategy) {
       problem(fmt::format("/strategy: expected ddp or fsdp, found {}", in_quotes(name)));
-    }
-    return simdjson::SUCCESS;
-  }
-
-  simdjson::error_code factor(std::string_view key, ondemand::value& value, double& to) {
-    double found = 0;
-    if (value.get_double().get(found) || !(found > 0 && found <= 1e6)) {
-      problem(fmt::format("/{}: expected a number above 0, at most 1000000", key));
-    } else {
-      to = found;
     }
     return simdjson::SUCCESS;
   }

@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "layout/layout_fields.hpp"
-#include "perfmodel/detail/scale_out.hpp"
-#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/predictor.hpp"
 
 namespace perfmodel::serve {
 
@@ -41,26 +40,24 @@ struct AskedCommand {
   std::string_view files;  ///< by name, to be found by the command
 };
 
-/// One request, its text copied but for `inline_graph` and the parts of `asked`.
-struct Request {
+/// One request, with what a prediction is asked and the command. Its text is copied except
+/// `inline_graph` and the parts of the command.
+struct Request : AskOptions, AskedCommand {
   std::string id = "null";  ///< as JSON, to be repeated in the answer
   Op op = Op::kPing;
-  std::string name;               ///< of the graph to load, build or unload
+  std::string name;               ///< of the graph to load, build, unload or keep from a command
   std::string file;               ///< to load
   std::string_view inline_graph;  ///< JSON text within the line
-  std::string graph, gpu, topology;
-  ModelRequest model;  ///< to build; batch and sequence are those of predict too
-  std::int64_t world = 0;
-  std::optional<ParallelStrategy> strategy;
-  double interference = 1, host_scale = 1, device_scale = 1, measured_us = 0;
-  bool keep_ops = false;
+  std::string graph, gpu;
+  std::string family, preset, optimizer;  ///< of a model to build, as are batch and sequence
+  std::int64_t layers = 0;
+  double measured_us = 0;
   LayoutAsk
       layout;  ///< of layout and layout_rank: the job and the layout, or what a search keeps to
   std::int64_t top = 10;
   std::string allow, objective;  ///< of optimize: "precision,fusion"; "step"
   double memory_limit_gb = 0;    ///< 0: what the GPU has
   double time_budget_s = 60;
-  AskedCommand asked;  ///< `name`: what the graph that the command writes is kept as
 };
 
 /// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and

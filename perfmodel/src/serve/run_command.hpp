@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perfmodel/result.hpp"
@@ -20,15 +22,34 @@ struct CommandQuestion {
   std::stop_token cancel;
 };
 
+/// What a command answers to another program.
 struct CommandAnswer {
-  std::string document;               ///< JSON text
-  std::vector<std::string> messages;  ///< warnings that the command line has on standard error
-  std::optional<Error> error;         ///< then there is no document
-  bool is_bad_request = false;        ///< the error is how it was asked, not what was found
+  /// JSON text; of a command without --json, a JSON string: what it prints.
+  std::string document = {};
+  std::vector<std::string> messages = {};  ///< warnings of the command line on standard error
+  std::optional<Error> error = {};         ///< then there is no document
+  bool is_bad_request = false;             ///< the error is how it was asked, not what was found
 };
 
 /// Runs a command for a client. Errors: it could not be run to its end (kCancelled where that was
 /// asked for).
 using RunCommand = std::function<Result<CommandAnswer>(const CommandQuestion& question)>;
+
+/// Runs a command of perfpredict that is asked for by one JSON object:
+///
+///     {"command": "whatif", "arguments": ["gpt2.json"],
+///      "options": {"gpus": ["a100-sxm-80gb", "h100-sxm-80gb"], "batch": [8, 16]}}
+///
+/// `options` are the flags, in this order, "_" for "-" within names: true sets a flag, false clears
+/// one that has a --no- form, null is none, a list is a flag's list of values or the flag several
+/// times. The answer is what the command prints with --json, to the byte, and what is wrong is what
+/// it says. `most_bytes` bounds the answer; 0: any number.
+///
+/// Errors: the text is no such object, standard input for a file ("-": it is another program's),
+/// commands that are programs of their own or talk to people (serve, train, eval, man, completion).
+/// Throws Stopped where a StopScope says so.
+///
+/// The commands define it (perfmodel/cli), with which the program and the C interface are linked.
+CommandAnswer run_request(std::string_view request, std::size_t most_bytes = 0);
 
 }  // namespace perfmodel::serve

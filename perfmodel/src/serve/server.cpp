@@ -22,6 +22,7 @@
 
 #include "answers.hpp"
 #include "client.hpp"
+#include "descriptor.hpp"
 #include "fair_queue.hpp"
 #include "listener.hpp"
 
@@ -35,22 +36,18 @@ constexpr std::chrono::seconds kDrain{5};  // for clients that do not take their
 // An eventfd: wakes a thread that polls.
 class Bell {
  public:
-  Bell() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~Bell() { close(descriptor_); }
-  Bell(const Bell&) = delete;
-  Bell& operator=(const Bell&) = delete;
   void ring() const noexcept {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = write(descriptor_, &one, sizeof one);
+    [[maybe_unused]] const auto written = write(descriptor(), &one, sizeof one);
   }
   void silence() const {
     std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(descriptor_, &count, sizeof count);
+    [[maybe_unused]] const auto got = ::read(descriptor(), &count, sizeof count);
   }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
 
  private:
-  int descriptor_;
+  Descriptor descriptor_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "latencies.hpp"
 #include "layout/layout_inputs.hpp"
 #include "optimize/advice_json.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/layout.hpp"
@@ -105,10 +106,24 @@ bool makes_or_searches(Op op) {
          op == Op::kAsk;
 }
 
+Unexpected no_graph(const std::string& name) {
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected the name of a loaded graph, found \"{}\"", name));
+}
+
+ModelRequest model_of(const Request& request) {
+  return {.family = request.family,
+          .preset = request.preset,
+          .batch = request.batch,
+          .sequence = request.sequence,
+          .layers = request.layers,
+          .optimizer = request.optimizer};
+}
+
 // Everything that an answer to `predict` or `explain` depends on beside the graph.
 std::string question_key(const Request& request) {
-  return fmt::format("{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology,
-                     request.model.batch, request.model.sequence, request.world,
+  return fmt::format("{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology, request.batch,
+                     request.sequence, request.world,
                      request.strategy ? static_cast<int>(*request.strategy) : -1,
                      request.interference, request.host_scale, request.device_scale);
 }
@@ -223,36 +238,26 @@ void Service::State::remember_refusal(const Request& request,
 
 Result<Json> Service::State::predict(const Request& request, std::stop_token cancel) {
   const auto graph = graphs.find(request.graph);
-  if (!graph) {
-    return fail(ErrorCode::kUnknownName,
-                fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
-  }
-  AskOptions asked{.batch = request.model.batch,
-                   .sequence = request.model.sequence,
-                   .world = request.world,
-                   .topology = request.topology,
-                   .strategy = request.strategy,
-                   .interference = request.interference,
-                   .host_scale = request.host_scale,
-                   .device_scale = request.device_scale,
-                   .keep_ops = request.keep_ops || request.op == Op::kExplain,
-                   .cancel = std::move(cancel)};
+  if (!graph) return no_graph(request.graph);
+  AskOptions asked = request;
+  asked.keep_ops = request.keep_ops || request.op == Op::kExplain;
+  asked.cancel = std::move(cancel);
   if (request.op == Op::kMatchStep) {
     const auto scales = predictor.match_step(*graph, request.gpu, request.measured_us, asked);
     if (!scales) return Unexpected{scales.error()};
     return Json{{"host_scale", scales->host}, {"device_scale", scales->device}};
   }
   if (auto refused = known_refusal(request, graph)) return Unexpected{std::move(*refused)};
-  auto made = predictor.predict(*graph, request.gpu, asked);
-  if (!made) {
-    remember_refusal(request, graph, made.error());
-    return Unexpected{made.error()};
+  auto prediction = predictor.predict(*graph, request.gpu, asked);
+  if (!prediction) {
+    remember_refusal(request, graph, prediction.error());
+    return Unexpected{prediction.error()};
   }
-  if (request.op == Op::kPredict) return prediction_json(*made);
-  const auto explanation = predictor.explain(*made);
+  if (request.op == Op::kPredict) return prediction_json(*prediction);
+  const auto explanation = predictor.explain(*prediction);
   if (!explanation) return Unexpected{explanation.error()};
-  made->ops.clear();
-  Json json = prediction_json(*made);
+  prediction->ops.clear();
+  Json json = prediction_json(*prediction);
   json["explanation"] = explanation_json(*explanation);
   return json;
 }
@@ -272,12 +277,12 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
   const std::lock_guard lock(layouts);
   const auto known = layout_pricers.find(key);
   if (known != layout_pricers.end()) return known->second;
-  auto made = LayoutPricer::make(
+  auto pricer = LayoutPricer::make(
       predictor,
       {.gpu = request.gpu, .topology = request.topology, .host_scale = request.host_scale});
-  if (!made) return made;
+  if (!pricer) return pricer;
   if (layout_pricers.size() >= kMostMachines) layout_pricers.clear();
-  return layout_pricers.emplace(key, std::move(*made)).first->second;
+  return layout_pricers.emplace(key, std::move(*pricer)).first->second;
 }
 
 Result<Json> Service::State::layout(const Request& request) {
@@ -287,9 +292,9 @@ Result<Json> Service::State::layout(const Request& request) {
   if (!parts) return Unexpected{parts.error()};
   const auto pricer = layout_pricer(request);
   if (!pricer) return Unexpected{pricer.error()};
-  auto made = pricer->predict(question->job, *parts);
-  if (!made) return Unexpected{made.error()};
-  return layout_answer({*parts, std::move(*made)}, question->notes);
+  auto prediction = pricer->predict(question->job, *parts);
+  if (!prediction) return Unexpected{prediction.error()};
+  return layout_answer({*parts, std::move(*prediction)}, question->notes);
 }
 
 Result<Json> Service::State::layout_rank(const Request& request, std::stop_token cancel) {
@@ -312,10 +317,7 @@ Result<Json> Service::State::layout_rank(const Request& request, std::stop_token
 
 Result<Json> Service::State::optimize(const Request& request, std::stop_token cancel) {
   const auto graph = graphs.find(request.graph);
-  if (!graph) {
-    return fail(ErrorCode::kUnknownName,
-                fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
-  }
+  if (!graph) return no_graph(request.graph);
   OptimizeOptions asked{.world = std::max<std::int64_t>(request.world, 1),
                         .time_budget_s = request.time_budget_s,
                         .graph_file = request.graph,
@@ -414,12 +416,10 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
     case Op::kLoad:
       return load(request, caller, cancel);
     case Op::kBuild:
-      return keep(request.name, as_program(build_model(request.model)), cancel);
+      return keep(request.name, as_program(build_model(model_of(request))), cancel);
     case Op::kUnload:
       if (graphs.remove(request.name)) return Json{{"name", request.name}};
-      return fail(ErrorCode::kUnknownName, fmt::format("expected the name of a loaded graph, found "
-                                                       "\"{}\"",
-                                                       request.name));
+      return no_graph(request.name);
     case Op::kPredict:
     case Op::kExplain:
     case Op::kMatchStep:
@@ -449,10 +449,10 @@ std::string Service::State::answer(std::string& line, const Caller& caller,
                                    Clock::time_point arrived) {
   Request request;
   bool costs_much = false;
-  const auto timed = [&](std::string made) {
+  const auto timed = [&](std::string line_of_answer) {
     const std::chrono::duration<double, std::micro> took = Clock::now() - arrived;
     (costs_much ? costly : quick).add(took.count());
-    return made;
+    return line_of_answer;
   };
   const auto refuse = [&](const std::string& code, const std::string& message) {
     ++errors;

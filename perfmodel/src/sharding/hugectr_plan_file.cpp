@@ -252,10 +252,7 @@ std::string hugectr_plan_text(const HugectrPlan& plan) {
 }
 
 Result<void> write_hugectr_plan(const std::filesystem::path& file, const HugectrPlan& plan) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(hugectr_plan_text(plan));
-  return out->commit();
+  return write_file(file, hugectr_plan_text(plan));
 }
 
 Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,

@@ -50,10 +50,7 @@ Result<void> write_plan_csv(const std::filesystem::path& file, std::span<const S
                             std::int64_t local_world) {
   const auto text = plan_csv(tables, placements, world, local_world);
   if (!text) return Unexpected{text.error()};
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(*text);
-  return out->commit();
+  return write_file(file, *text);
 }
 
 }  // namespace perfmodel::sharding

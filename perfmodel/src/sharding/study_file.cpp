@@ -225,11 +225,7 @@ Result<ShardingStudy> read_sharding_study(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   if (name.ends_with(".json")) return read_json_file(file, "sharding study", parse_study);
   if (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-    return read_table_csv(file).map([](std::vector<ShardedTable> tables) {
-      ShardingStudy study;
-      study.tables = std::move(tables);
-      return study;
-    });
+    return read_table_csv(file);
   }
   return Unexpected{Error{
       .code = ErrorCode::kFormat,

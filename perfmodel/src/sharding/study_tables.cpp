@@ -263,43 +263,48 @@ constexpr ColumnAlias kColumnAliases[] = {
 
 class TableCsv {
  public:
-  explicit TableCsv(CsvFile& csv) : csv_(csv) {}
+  explicit TableCsv(CsvFile& csv) : csv_(csv), error_(wrong_column()) {}
 
-  Result<std::vector<ShardedTable>> read() {
-    if (auto good = check_columns(); !good) return Unexpected{good.error()};
-    while (csv_.next()) {
-      read_row();
-      if (error_) return Unexpected{*error_};
+  /// Reads the next row; false: there is none, or something is wrong.
+  bool next() {
+    if (error_ || !csv_.next()) return false;
+    read_row();
+    return !error_;
+  }
+
+  Result<ShardingStudy> study() {
+    if (!error_) error_ = csv_.error();
+    if (!error_ && tables_.tables().empty()) {
+      error_ = Error{.code = ErrorCode::kFormat,
+                     .message = "expected tables, found only a header",
+                     .file = csv_.path()};
     }
-    if (csv_.error()) return Unexpected{*csv_.error()};
-    if (tables_.tables().empty()) {
-      return Unexpected{Error{.code = ErrorCode::kFormat,
-                              .message = "expected tables, found only a header",
-                              .file = csv_.path()}};
-    }
-    return tables_.take();
+    if (error_) return Unexpected{*error_};
+    ShardingStudy study;
+    study.tables = tables_.take();
+    return study;
   }
 
  private:
-  Result<void> check_columns() {
+  std::optional<Error> wrong_column() const {
     for (std::size_t i = 0; i < csv_.columns().size(); ++i) {
       const std::string& name = csv_.columns()[i];
       if (std::ranges::find(kColumns, name) != std::end(kColumns)) continue;
       const auto alias = std::ranges::find(kColumnAliases, name, &ColumnAlias::first);
       if (alias != std::end(kColumnAliases)) {
         if (csv_.column(alias->second) < 0) continue;
-        return Unexpected{csv_.at_header(
+        return csv_.at_header(
             static_cast<int>(i),
-            fmt::format("expected one column {}, found {} beside it", alias->second, name))};
+            fmt::format("expected one column {}, found {} beside it", alias->second, name));
       }
-      return Unexpected{csv_.at_header(
-          static_cast<int>(i), fmt::format("expected {}, found \"{}\"",
-                                           wanted_name("a known column", name, kColumns), name))};
+      return csv_.at_header(static_cast<int>(i),
+                            fmt::format("expected {}, found \"{}\"",
+                                        wanted_name("a known column", name, kColumns), name));
     }
     for (std::string_view name : {"table", "rows", "dim", "pooling"}) {
-      if (column_of(name) < 0) return Unexpected{csv_.missing_column(name, "")};
+      if (column_of(name) < 0) return csv_.missing_column(name, "");
     }
-    return {};
+    return std::nullopt;
   }
 
   // By its own name or another's for it; -1: there is none.
@@ -380,8 +385,12 @@ class TableCsv {
 
 }  // namespace
 
-Result<std::vector<ShardedTable>> read_table_csv(const std::filesystem::path& file) {
-  return CsvFile::open(file).and_then([](CsvFile csv) { return TableCsv(csv).read(); });
+Result<ShardingStudy> read_table_csv(const std::filesystem::path& file) {
+  return CsvFile::open(file).and_then([](CsvFile csv) {
+    TableCsv tables(csv);
+    while (tables.next()) continue;
+    return tables.study();
+  });
 }
 
 }  // namespace perfmodel::sharding

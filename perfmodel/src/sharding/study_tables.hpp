@@ -37,6 +37,8 @@ class TableList {
 void parse_table(const Json& json, const std::string& pointer, const TableDefaults& defaults,
                  TableList& tables, std::optional<Error>& error);
 
-Result<std::vector<ShardedTable>> read_table_csv(const std::filesystem::path& file);
+/// A study of the tables of a list, without machine and dense part. Errors: as
+/// read_sharding_study() has them.
+Result<ShardingStudy> read_table_csv(const std::filesystem::path& file);
 
 }  // namespace perfmodel::sharding

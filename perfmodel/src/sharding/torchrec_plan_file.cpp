@@ -436,10 +436,7 @@ Result<void> write_torchrec_plan(const std::filesystem::path& file,
                                  std::int64_t local_world, std::span<const std::string> modules) {
   const auto text = torchrec_plan_text(tables, placements, world, local_world, modules);
   if (!text) return Unexpected{text.error()};
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(*text);
-  return out->commit();
+  return write_file(file, *text);
 }
 
 Result<NamedPlan> read_torchrec_plan(const std::filesystem::path& file) {

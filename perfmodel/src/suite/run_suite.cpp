@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "base/stop_point.hpp"
 #include "graph_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"
@@ -27,12 +28,6 @@ struct MadeRow {
   std::int64_t parameters = 0;
   std::vector<std::string> unmodelled_ops;
 };
-
-void add_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  for (const std::string& text : more) {
-    if (std::ranges::find(list, text) == list.end()) list.push_back(text);
-  }
-}
 
 Unexpected at_graph(const Suite& suite, const SuiteGraph& graph, Error error) {
   error.file = suite.file;
@@ -90,7 +85,7 @@ class RowBuilder {
     for (const auto& unmodelled : predicted->coverage.unmodelled_ops) {
       made.unmodelled_ops.push_back(unmodelled.op);
     }
-    add_new(row.warnings, predicted->warnings);
+    add_each_once(row.warnings, predicted->warnings);
     return {};
   }
 
@@ -192,7 +187,7 @@ Result<void> make_rows(const RowBuilder& builder, const SuiteOptions& options,
     SuiteModelReport& model = report.models[jobs[i].model];
     model.rows[jobs[i].row] = std::move(made[i]->row);
     model.parameters = made[i]->parameters;
-    add_new(report.unmodelled_ops, made[i]->unmodelled_ops);
+    add_each_once(report.unmodelled_ops, made[i]->unmodelled_ops);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <utility>
@@ -47,18 +48,15 @@ Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptio
   Fingerprint made;
   made.add("perfmodel-sweep-rows 2");
   made.add(options.version);
-  std::error_code ignored;
-  if (fs::is_regular_file(spec.models, ignored)) {
-    if (auto added = made.add_file(spec.models); !added) return Unexpected{added.error()};
-  } else {
-    made.add(spec.models);
-  }
+  const auto add = [&made](const fs::path& name) -> Result<void> {
+    std::error_code ignored;
+    if (fs::is_regular_file(name, ignored)) return made.add_file(name);
+    made.add(name.string());
+    return {};
+  };
+  if (auto added = add(spec.models); !added) return Unexpected{added.error()};
   made.add(std::to_string(spec.host_scale));
-  if (!fs::is_regular_file(spec.overheads, ignored)) {
-    made.add(spec.overheads.string());
-  } else {
-    if (auto added = made.add_file(spec.overheads); !added) return Unexpected{added.error()};
-  }
+  if (auto added = add(spec.overheads); !added) return Unexpected{added.error()};
   for (const char* folder : {"architectures", "gpus", "models", "overheads"}) {
     if (auto added = made.add_folder(options.data / folder); !added) {
       return Unexpected{added.error()};
@@ -77,6 +75,8 @@ class Run {
         chunks_(points_, chunk_rows(points_, options_)) {
     report_.rows = points_.count();
     report_.chunks = chunks_.count();
+    for (const GpuChoice& gpu : spec.gpus)
+      std::ranges::copy(gpu.stand_ins, std::back_inserter(report_.warnings));
   }
 
   Result<SweepReport> run() {

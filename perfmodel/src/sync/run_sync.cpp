@@ -154,11 +154,7 @@ Result<SyncRun> run_sync(const SyncJob& job, const SchemeSettings& settings,
                   .target = target,
                   .loss = loss,
                   .progress = std::vector<SyncState::Progress>(count),
-                  .totals = std::vector<WorkerRun>(count),
-                  .queues = {},
-                  .staleness = {},
-                  .intervals = {},
-                  .taus = {}};
+                  .totals = std::vector<WorkerRun>(count)};
   WorkerPolicy workers(state);
   ServerPolicy servers(state);
   std::vector<LanePolicy*> lanes(count, &workers);

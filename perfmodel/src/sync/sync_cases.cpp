@@ -10,16 +10,11 @@
 #include <string_view>
 
 #include "base/contains.hpp"
-#include "base/lower_case.hpp"
 #include "files/json_file.hpp"
+#include "files/lower_case.hpp"
 
 namespace perfmodel::sync {
 namespace {
-
-std::string in_lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) { return lower_case(c); });
-  return text;
-}
 
 std::vector<double> numbers_of(ObjectReader& reader, const char* key, bool zero_allowed) {
   std::vector<double> values;
@@ -96,7 +91,7 @@ void read_settings_of_case(ObjectReader& reader, SyncCase& made) {
 SyncCase parse_case(ObjectReader& reader) {
   SyncCase made{.id = reader.string("id")};
   const std::string name = reader.string("scheme");
-  if (const auto scheme = scheme_of(in_lower_case(name))) {
+  if (const auto scheme = scheme_of(lower_case(name))) {
     made.settings.scheme = *scheme;
   } else {
     reader.reject("scheme", fmt::format("one of {}", fmt::join(scheme_names(), ", ")));
@@ -132,7 +127,7 @@ constexpr std::int64_t kAssumedStaleness = 40;
 
 // Schemes of measured runs are named in words.
 bool read_scheme_words(MeasuredRun& run) {
-  const std::string words = in_lower_case(run.scheme_text);
+  const std::string words = lower_case(run.scheme_text);
   const auto has = [&](std::string_view word) { return words.find(word) != std::string::npos; };
   const auto tau = number_behind(words, {"tau", "local steps"});
   SchemeSettings& settings = run.settings;

@@ -46,6 +46,8 @@ std::int64_t SyncRun::commits() const {
   return sum;
 }
 
+double SyncRun::steps_per_s() const { return static_cast<double>(steps()) / (time_us / 1e6); }
+
 double SyncRun::waiting_share() const {
   double sum = 0;
   for (const WorkerRun& worker : workers) sum += worker.waiting_us;

@@ -432,17 +432,14 @@ Result<std::string> read_json_text(const std::filesystem::path& file, const std:
   std::ifstream stream;
   if (!std::filesystem::is_directory(file, ignored)) stream.open(file, std::ios::binary);
   if (!stream.is_open()) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a readable " + what + ", found none",
-                            .file = file}};
+    return fail(ErrorCode::kIo, "expected a readable " + what + ", found none", file);
   }
   const std::uint64_t most = json_document_limit();
   const auto too_large = [&] {
-    return Unexpected{
-        Error{.code = ErrorCode::kFormat,
-              .message = "expected " + with_article(what) + " of at most " + std::to_string(most) +
-                         " bytes, found more (perfpredict --json-limit SIZE COMMAND raises it)",
-              .file = file}};
+    return fail(ErrorCode::kFormat,
+                "expected " + with_article(what) + " of at most " + std::to_string(most) +
+                    " bytes, found more (perfpredict --json-limit SIZE COMMAND raises it)",
+                file);
   };
   // Not read to be refused; what is no file has no size.
   if (const auto size = std::filesystem::file_size(file, ignored); !ignored && size > most) {
@@ -488,10 +485,8 @@ Result<std::vector<std::filesystem::path>> json_files(const std::filesystem::pat
   std::vector<std::filesystem::path> files = folder_entries(folder, failure);
   std::erase_if(files, [](const auto& file) { return file.extension() != ".json"; });
   if (failure) {
-    return Unexpected{
-        Error{.code = ErrorCode::kIo,
-              .message = "expected a folder of " + what + ", found " + failure.message(),
-              .file = folder}};
+    return fail(ErrorCode::kIo, "expected a folder of " + what + ", found " + failure.message(),
+                folder);
   }
   std::ranges::sort(files);
   return files;

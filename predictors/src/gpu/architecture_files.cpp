@@ -642,11 +642,7 @@ std::string ArchitectureFiles::nearest(std::string_view name) const {
     if (distance <= wanted.size() / 2) scored.emplace_back(distance, std::move(known));
   }
   if (scored.empty()) return fmt::format("; none of the {} known ones is like it", files->size());
-  std::ranges::sort(scored);
-  if (scored.size() > 3) scored.resize(3);
-  std::string text = "; the nearest known are ";
-  for (std::size_t i = 0; i < scored.size(); ++i) text += (i > 0 ? ", " : "") + scored[i].second;
-  return text;
+  return "; the nearest known are " + nearest_three(std::move(scored));
 }
 
 Result<std::shared_ptr<const Parsed>> ArchitectureFiles::parsed(const std::string& name) const {

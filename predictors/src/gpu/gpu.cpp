@@ -56,18 +56,11 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
 
   if (const Json* peaks = root.object("peak_tflop_per_s")) {
     ObjectReader reader(*peaks, "/peak_tflop_per_s", error);
-    Gpu::Peaks& p = gpu.peak_tflop_per_s;
-    p.fp64 = reader.optional_positive("fp64");
-    p.fp32 = reader.optional_positive("fp32", false);  // every model starts from it
-    p.fp16 = reader.optional_positive("fp16");
-    p.bf16 = reader.optional_positive("bf16");
-    p.fp32_matrix = reader.optional_positive("fp32_matrix");
-    p.tf32_matrix = reader.optional_positive("tf32_matrix");
-    p.fp16_matrix = reader.optional_positive("fp16_matrix");
-    p.bf16_matrix = reader.optional_positive("bf16_matrix");
-    p.fp8_matrix = reader.optional_positive("fp8_matrix");
-    if (reader.has("fp4_matrix")) p.fp4_matrix = reader.optional_positive("fp4_matrix");
-    p.int8_matrix = reader.optional_positive("int8_matrix_top_per_s");
+    for (const GpuPeak& peak : kGpuPeaks) {
+      if (peak.value == &Gpu::Peaks::fp4_matrix && !reader.has(peak.key)) continue;
+      const bool null_allowed = peak.value != &Gpu::Peaks::fp32;  // every model starts from it
+      gpu.peak_tflop_per_s.*peak.value = reader.optional_positive(peak.key, null_allowed);
+    }
     reader.finish();
   }
   if (const Json* dram = root.object("dram")) {
@@ -122,12 +115,7 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
     if (best <= wanted.size() / 2) scored.emplace_back(best, gpu.name);
   }
   if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
-  std::sort(scored.begin(), scored.end());
-  std::string text = "; the nearest known are ";
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
-    text += (i > 0 ? ", " : "") + scored[i].second;
-  }
-  return text;
+  return "; the nearest known are " + nearest_three(std::move(scored));
 }
 
 // The file that a name stands for, if there is one.

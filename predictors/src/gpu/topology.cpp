@@ -385,20 +385,15 @@ Result<const Topology*> TopologyCatalog::named(std::string_view name) const {
   for (const Topology& topology : topologies_) {
     if (lower_case(topology.name) == wanted) return &topology;
   }
-  std::vector<std::pair<std::size_t, std::string_view>> scored;
+  std::vector<std::pair<std::size_t, std::string>> scored;
   for (const Topology& topology : topologies_) {
     const bool begins = topology.name.starts_with(wanted);
     scored.emplace_back(begins ? 0 : edit_distance(wanted, lower_case(topology.name)),
                         topology.name);
   }
-  std::ranges::sort(scored);
-  std::string nearest;
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
-    nearest += (i ? ", " : "") + std::string(scored[i].second);
-  }
   return fail(ErrorCode::kUnknownName, "expected the name of a known topology or a file, found \"" +
                                            std::string(name) + "\"; the nearest known are " +
-                                           nearest);
+                                           nearest_three(std::move(scored)));
 }
 
 const Topology* TopologyCatalog::default_of(std::string_view gpu_name) const {

@@ -298,9 +298,8 @@ Result<std::vector<GraphLatency>> graph_latencies(const KernelTable& opgraphs,
   for (const GraphSpec& spec : graphs) {
     const auto found = std::ranges::find(opgraphs.graphs, spec.graph);
     if (found == opgraphs.graphs.end()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected rows of graph " + spec.graph + ", found none",
-                              .file = opgraphs.file}};
+      return fail(ErrorCode::kImpossible, "expected rows of graph " + spec.graph + ", found none",
+                  opgraphs.file);
     }
     const Graph graph(opgraphs, rows[found - opgraphs.graphs.begin()], spec, gpu, price);
     if (graph.transfers() && !(gpu.link_bandwidth.value > 0)) {

@@ -99,9 +99,7 @@ class TableReader {
     if (auto begun = begin(); !begun) return Unexpected{begun.error()};
     if (auto error = read_rows()) return Unexpected{std::move(*error)};
     if (table_.rows.empty()) {
-      return Unexpected{Error{.code = ErrorCode::kFormat,
-                              .message = "expected rows, found only a header",
-                              .file = csv().path()}};
+      return fail(ErrorCode::kFormat, "expected rows, found only a header", csv().path());
     }
     return std::move(table_);
   }
@@ -388,17 +386,16 @@ Result<void> add_tables_of(const std::filesystem::path& folder,
     if (!is_table || name.substr(0, name.find('.')) == "peaks") continue;
     if (found.contains(name + ".gz") ||
         (name.ends_with(".gz") && found.contains(name.substr(0, name.size() - 3)))) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected each table once, found .csv and .csv.gz",
-                              .file = it->path()}};
+      return fail(ErrorCode::kImpossible, "expected each table once, found .csv and .csv.gz",
+                  it->path());
     }
     found.insert(name);
   }
   if (failure || found.empty()) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected tables of kernels (.csv, .csv.gz), found " +
-                                       (failure ? failure.message() : std::string("none")),
-                            .file = folder}};
+    return fail(ErrorCode::kIo,
+                "expected tables of kernels (.csv, .csv.gz), found " +
+                    (failure ? failure.message() : std::string("none")),
+                folder);
   }
   for (const std::string& name : found) files.push_back(folder / name);
   return {};

@@ -10,8 +10,8 @@
 
 #include "base/statistics.hpp"
 #include "booster.hpp"
-#include "price/kernels/terms.hpp"
 #include "price/learned/learned_model.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::training {
 namespace {

@@ -38,4 +38,11 @@ class OutputFile {
   std::unique_ptr<State> state_;
 };
 
+/// Writes a file whole or not at all.
+Result<void> write_file(const std::filesystem::path& file, std::string_view text);
+
+/// Makes a folder with those above it, if need be. Error: `expected` and the system's reason.
+Result<void> make_folder(const std::filesystem::path& folder,
+                         std::string_view expected = "expected a folder that can be made, found: ");
+
 }  // namespace perfmodel

@@ -7,50 +7,31 @@
 #include <iterator>
 #include <type_traits>
 
+#include "builders/optimizer_names.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 
 namespace perfmodel {
 namespace {
 
-template <class Optimizer>
-struct NamedOptimizer {
-  std::string_view name;
-  Optimizer optimizer;
-};
-
-using Dense = TrainingOptions::Optimizer;
-constexpr NamedOptimizer<Dense> kOptimizers[] = {
-    {"none", Dense::kNoOptimizer}, {"sgd", Dense::kSgd},   {"momentum", Dense::kMomentum},
-    {"adagrad", Dense::kAdagrad},  {"adam", Dense::kAdam}, {"adamw", Dense::kAdamW}};
-
-using OfTables = DlrmConfig::Optimizer;
-constexpr NamedOptimizer<OfTables> kTableOptimizers[] = {
-    {"sgd", OfTables::kSgd},
-    {"adagrad", OfTables::kAdagrad},
-    {"rowwise_adagrad", OfTables::kRowwiseAdagrad},
-    {"adam", OfTables::kAdam}};
-
-template <class Names, class Optimizer>
-Result<void> choose(const std::string& name, const Names& names, Optimizer& optimizer) {
+template <class Optimizer, std::size_t kCount>
+Result<void> choose(const std::string& name, const Named<Optimizer> (&names)[kCount],
+                    Optimizer& optimizer) {
   if (name.empty()) return {};
-  for (const auto& known : names) {
-    if (known.name != name) continue;
-    optimizer = known.optimizer;
+  if (const Optimizer* known = find_named(names, name)) {
+    optimizer = *known;
     return {};
   }
-  std::vector<std::string_view> known;
-  for (const auto& one : names) known.push_back(one.name);
   return fail(ErrorCode::kUnknownName, fmt::format("expected an optimizer of {}, found \"{}\"",
-                                                   fmt::join(known, ", "), name));
+                                                   fmt::join(names_of(names), ", "), name));
 }
 
 Result<void> choose_optimizer(const ModelRequest& request, DlrmConfig& config) {
-  return choose(request.optimizer, kTableOptimizers, config.optimizer);
+  return choose(request.optimizer, kTableOptimizerNames, config.optimizer);
 }
 template <class Config>
 Result<void> choose_optimizer(const ModelRequest& request, Config& config) {
-  return choose(request.optimizer, kOptimizers, config.training.optimizer);
+  return choose(request.optimizer, kOptimizerNames, config.training.optimizer);
 }
 
 template <class Config>

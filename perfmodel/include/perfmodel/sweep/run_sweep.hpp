@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "perfmodel/result.hpp"
@@ -23,7 +24,8 @@ struct SweepReport {
   std::vector<std::size_t> missing_shards = {};  ///< whose chunks have some of them, from 1
   bool merged = false;                           ///< `output` is written
   bool stopped = false;                          ///< `stop` said so
-  bool others_at_work = false;  ///< all is finished, but another process is to merge it
+  bool others_at_work = false;             ///< all is finished, but another process is to merge it
+  std::vector<std::string> warnings = {};  ///< figures of GPUs that stand in for unknown ones
 };
 
 /// Predicts what no part has yet, chunk by chunk, each appended to this process's part as soon as

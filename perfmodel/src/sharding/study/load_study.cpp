@@ -11,6 +11,7 @@
 #include "shard_fields.hpp"
 #include "sharding/hugectr_plan_file.hpp"
 #include "sharding/study_file.hpp"
+#include "sharding/study_tables.hpp"
 #include "sharding/table_lists.hpp"
 #include "sharding/tables_in_graph.hpp"
 #include "sharding/torchrec_plan_file.hpp"
@@ -33,11 +34,6 @@ std::string head_of(const std::string& file) {
   return head;
 }
 
-bool is_study(const std::string& file) {
-  if (file.ends_with(".csv") || file.ends_with(".csv.gz")) return true;
-  return head_of(file).find("perfmodel-sharding-study") != std::string::npos;
-}
-
 ShardingStudy study_of(GraphTables found) {
   ShardingStudy study;
   study.tables = std::move(found.tables);
@@ -47,8 +43,10 @@ ShardingStudy study_of(GraphTables found) {
 }
 
 Result<ShardingStudy> read_tables(const std::string& file) {
-  if (is_study(file)) return read_sharding_study(file);
-  if (is_table_list(head_of(file))) return read_table_list(file);
+  if (file.ends_with(".csv") || file.ends_with(".csv.gz")) return read_table_csv(file);
+  const std::string head = head_of(file);
+  if (head.find("perfmodel-sharding-study") != std::string::npos) return read_sharding_study(file);
+  if (is_table_list(head)) return read_table_list(file);
   return read_execution_graph(file, {.dash_is_stdin = true})
       .and_then(tables_in_graph)
       .map(study_of);
@@ -70,20 +68,21 @@ Result<std::vector<TablePlacement>> matched(const NamedPlan& plan, const std::st
 Result<LoadedStudy> load_study(const ShardQuestion& question) {
   auto study = check_words(question).and_then([&] { return read_tables(question.tables); });
   if (!study) return Unexpected{study.error()};
-  LoadedStudy loaded{.file = file_name(question.tables),
-                     .study = std::move(*study),
-                     .software = question.software == "per-table" ? TableSoftware::kPerTable
-                                                                  : TableSoftware::kFused,
-                     .host_us = question.host_us,
-                     .time_budget_s = question.time_budget_s,
-                     .seed = question.seed,
-                     .is_torchrec = question.costs == "torchrec"};
+  LoadedStudy loaded{
+      .file = file_name(question.tables),
+      .study = std::move(*study),
+      .options = {.software = question.software == "per-table" ? TableSoftware::kPerTable
+                                                               : TableSoftware::kFused,
+                  .host_us = question.host_us},
+      .time_budget_s = question.time_budget_s,
+      .seed = question.seed,
+      .is_torchrec = question.costs == "torchrec"};
   loaded.warnings = loaded.study.warnings;
   for (const auto step : {set_job, fit_accesses, change_tables, change_dense_part, choose_machine,
                           hash_tables, choose_models, choose_host}) {
     if (auto done = step(question, loaded); !done) return Unexpected{done.error()};
   }
-  if (!loaded.is_torchrec && !calibration_of(loaded.gpu, loaded.software).known) {
+  if (!loaded.is_torchrec && !calibration_of(loaded.gpu, loaded.options.software).known) {
     loaded.warnings.push_back(
         fmt::format("no measured DLRM system with {}: times are not calibrated", loaded.gpu.name));
   }

@@ -4,14 +4,6 @@
 
 namespace perfmodel::sharding {
 
-Result<BatchModel> batch_model(const LoadedStudy& loaded) {
-  return BatchModel::make(loaded.study, loaded.gpu, loaded.topology,
-                          {.software = loaded.software,
-                           .host_us = loaded.host_us,
-                           .host = loaded.host,
-                           .models = &loaded.models.models});
-}
-
 // TorchRec writes the GB/s of a data sheet as 2^30 bytes, and counts both directions of NVLink.
 TorchrecTopology LoadedStudy::torchrec_topology() const {
   constexpr double kGiB =

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,14 +23,12 @@ struct LoadedStudy {
   ShardingStudy study;
   Gpu gpu = {};
   Topology topology = {};
-  ChosenKernelModels models = {};
+  std::shared_ptr<const ChosenKernelModels> models = {};  ///< `options` points to them
   std::vector<std::string> warnings = {};
 
-  TableSoftware software = TableSoftware::kFused;
-  double host_us = 0;                  ///< that the host needs per batch; 0: not given
-  std::optional<HostNeeds> host = {};  ///< needs of eager software; none: the host keeps ahead
-  double time_budget_s = 10;           ///< seconds that a search may take
-  std::uint64_t seed = 1;              ///< for searches
+  BatchOptions options = {};
+  double time_budget_s = 10;  ///< seconds that a search may take
+  std::uint64_t seed = 1;     ///< for searches
 
   bool is_torchrec = false;  ///< costs are TorchRec's ratings
   TorchrecTopology torchrec_topology() const;
@@ -41,8 +39,5 @@ struct LoadedStudy {
   double table_bytes() const;             ///< rows of all tables, without the optimizer
   double samples_per_s(double us) const;  ///< on all GPUs, if a batch takes so long
 };
-
-/// Errors: as BatchModel::make() has them.
-Result<BatchModel> batch_model(const LoadedStudy& loaded);
 
 }  // namespace perfmodel::sharding

@@ -11,6 +11,16 @@
 #include "perfmodel/sharding/detail/batch_model.hpp"
 
 namespace perfmodel::sharding {
+namespace {
+
+constexpr std::pair<ShardingType, std::string_view> kShortTypes[] = {
+    {ShardingType::kTableWise, "TW"},         {ShardingType::kColumnWise, "CW"},
+    {ShardingType::kRowWise, "RW"},           {ShardingType::kTableRowWise, "TWRW"},
+    {ShardingType::kTableColumnWise, "TWCW"}, {ShardingType::kGrid, "grid"},
+    {ShardingType::kRowSplit, "split"},       {ShardingType::kHostRowSplit, "host split"},
+    {ShardingType::kDataParallel, "DP"}};
+
+}  // namespace
 
 std::string samples_text(double per_second) {
   if (per_second >= 1e6) return fmt::format("{:.2f} M/s", per_second / 1e6);
@@ -77,15 +87,19 @@ std::string chosen_settings(std::span<const TablePlacement> placements) {
   return fmt::format("{} of {}", fmt::join(parts, ", "), counted(placements.size(), "table"));
 }
 
-std::string plan_words(std::span<const TablePlacement> placements) {
+std::string types_text(std::span<const TablePlacement> placements, bool is_short) {
   std::string text;
-  for (const std::string_view name :
-       {"table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
-        "grid_shard", "row_split", "host_row_split", "data_parallel"}) {
-    const auto type = sharding_type(name);
-    const auto count = std::ranges::count(placements, *type, &TablePlacement::type);
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  for (const auto& [type, name] : kShortTypes) {
+    const auto count = std::ranges::count(placements, type, &TablePlacement::type);
+    if (count == 0) continue;
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", count, is_short ? name : to_string(type));
   }
+  return text;
+}
+
+std::string plan_words(std::span<const TablePlacement> placements) {
+  std::string text = types_text(placements, false);
   const auto cached =
       std::ranges::count(placements, ComputeKernel::kFusedUvmCaching, &TablePlacement::kernel);
   if (cached > 0) text += fmt::format(", {} cached", cached);

@@ -23,6 +23,9 @@ std::string settings_of(const TablePlacement& placement);
 /// "2-byte wire for 12 of 26 tables, distinct ids for 3"; empty: all tables are as they say.
 std::string chosen_settings(std::span<const TablePlacement> placements);
 
+/// "9 table_wise, 2 row_wise", or "9 TW, 2 RW" if it is short.
+std::string types_text(std::span<const TablePlacement> placements, bool is_short);
+
 /// "9 table_wise, 2 row_wise, 3 cached; distinct ids for 3 of 11 tables"
 std::string plan_words(std::span<const TablePlacement> placements);
 

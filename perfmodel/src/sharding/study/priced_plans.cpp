@@ -28,9 +28,10 @@ std::shared_ptr<void> begin_search(const SearchWatch& watch) {
 // Bytes of each rank that the dense part takes.
 Result<std::int64_t> dense_bytes(const LoadedStudy& loaded) {
   if (!loaded.study.dense) return 0;
-  return batch_model(loaded).map([](const BatchModel& model) {
-    return static_cast<std::int64_t>(4 * model.dense().parameters);
-  });
+  return BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options)
+      .map([](const BatchModel& model) {
+        return static_cast<std::int64_t>(4 * model.dense().parameters);
+      });
 }
 
 Result<TableSpace> rating_space(const LoadedStudy& loaded) {
@@ -73,7 +74,7 @@ Result<ShardReport> search_ratings(const LoadedStudy& loaded, std::size_t keep,
 // Advised plans of one model.
 Result<ShardReport> time_report(const LoadedStudy& loaded, const BatchModel& model,
                                 std::vector<PricedPlan> plans) {
-  if (auto readable = loaded.models.check(); !readable) return Unexpected{readable.error()};
+  if (auto readable = loaded.models->check(); !readable) return Unexpected{readable.error()};
   ShardReport report{
       .loaded = &loaded, .plans = std::move(plans), .memory_cap = model.memory_cap()};
   if (!model.dense().in_range) {
@@ -107,13 +108,14 @@ Result<ShardReport> report_ranked(const LoadedStudy& loaded, const BatchModel& m
 
 Result<ShardReport> search_times(const LoadedStudy& loaded, std::size_t keep,
                                  const SearchWatch& watch) {
-  return batch_model(loaded).and_then([&](const BatchModel& model) {
-    auto running = begin_search(watch);
-    auto ranked = rank_plans(model, search_options(loaded, keep, watch));
-    running.reset();
-    return std::move(ranked).and_then(
-        [&](RankedPlans plans) { return report_ranked(loaded, model, std::move(plans)); });
-  });
+  return BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options)
+      .and_then([&](const BatchModel& model) {
+        auto running = begin_search(watch);
+        auto ranked = rank_plans(model, search_options(loaded, keep, watch));
+        running.reset();
+        return std::move(ranked).and_then(
+            [&](RankedPlans plans) { return report_ranked(loaded, model, std::move(plans)); });
+      });
 }
 
 Result<ShardReport> price_ratings(const LoadedStudy& loaded,
@@ -127,19 +129,6 @@ Result<ShardReport> price_ratings(const LoadedStudy& loaded,
     report.plans.push_back({name, placements, {}, {}, std::move(*rating)});
   }
   return report;
-}
-
-Result<ShardReport> price_times(const LoadedStudy& loaded,
-                                const std::vector<NamedPlacements>& plans) {
-  return batch_model(loaded).and_then([&](const BatchModel& model) -> Result<ShardReport> {
-    std::vector<PricedPlan> priced;
-    for (const auto& [name, placements] : plans) {
-      auto time = model.time(placements);
-      if (!time) return Unexpected{time.error()};
-      priced.push_back({name, placements, std::move(*time), {}, {}});
-    }
-    return time_report(loaded, model, std::move(priced));
-  });
 }
 
 // The best time of a study; nothing if it does not fit.
@@ -185,7 +174,17 @@ Result<ShardReport> search_for_plans(const LoadedStudy& loaded, std::size_t keep
 
 Result<ShardReport> price_plans(const LoadedStudy& loaded,
                                 const std::vector<NamedPlacements>& plans) {
-  return loaded.is_torchrec ? price_ratings(loaded, plans) : price_times(loaded, plans);
+  if (loaded.is_torchrec) return price_ratings(loaded, plans);
+  return BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options)
+      .and_then([&](const BatchModel& model) -> Result<ShardReport> {
+        std::vector<PricedPlan> priced;
+        for (const auto& [name, placements] : plans) {
+          auto time = model.time(placements);
+          if (!time) return Unexpected{time.error()};
+          priced.push_back({name, placements, std::move(*time), {}, {}});
+        }
+        return time_report(loaded, model, std::move(priced));
+      });
 }
 
 Result<CompressionReport> compare_compression(const LoadedStudy& loaded, const SearchWatch& watch) {
@@ -206,7 +205,7 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded, const S
                      .forbidden_ranks = table.rules.forbidden_ranks};
     }
   }
-  const auto model = batch_model(loaded);
+  const auto model = BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options);
   if (!model) return Unexpected{model.error()};
   const auto running = begin_search(watch);
   const SearchOptions options = search_options(loaded, 1, watch);

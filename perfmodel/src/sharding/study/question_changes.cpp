@@ -239,8 +239,9 @@ Result<void> choose_machine(const ShardQuestion& question, LoadedStudy& loaded) 
 Result<void> choose_models(const ShardQuestion& question, LoadedStudy& loaded) {
   auto models = choose_kernel_models(question.models);
   if (!models) return Unexpected{models.error()};
-  loaded.models = std::move(*models);
-  if (!loaded.models.warning.empty()) loaded.warnings.push_back(loaded.models.warning);
+  if (!models->warning.empty()) loaded.warnings.push_back(models->warning);
+  loaded.models = std::make_shared<const ChosenKernelModels>(std::move(*models));
+  loaded.options.models = &loaded.models->models;
   if (!loaded.is_torchrec &&
       std::ranges::any_of(loaded.study.tables, [](const ShardedTable& table) {
         return table.cache.statistics.has_value();
@@ -261,7 +262,7 @@ Result<void> choose_host(const ShardQuestion& question, LoadedStudy& loaded) {
     return {};
   }
   const auto set_host = [&](const ChosenOverheads& chosen, const HostNeeds& needs) {
-    loaded.host = needs;
+    loaded.options.host = needs;
     loaded.warnings.push_back(fmt::format(
         "launched op by op: the host of {} needs {:.2f} ms per batch and {:.0f} us per table",
         chosen.file, needs.batch_us / 1e3, needs.kinds[HostNeeds::kVectors].table_us));

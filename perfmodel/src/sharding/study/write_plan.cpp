@@ -39,12 +39,7 @@ Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlac
   const std::string& dtype = loaded.study.dense->dtype;  // sharded_dlrm() refuses studies without
   auto graph = graph_of_rank(*config, dtype);
   if (!graph) return Unexpected{graph.error()};
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) {
-    return fail(ErrorCode::kIo, fmt::format("{}: expected a folder that can be made, found: {}",
-                                            folder.string(), failure.message()));
-  }
+  if (auto folder_is_there = make_folder(folder); !folder_is_there) return folder_is_there;
   std::vector<OutputFile> files;  // named once all are written
   ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
   for (std::int64_t rank = 0; rank < config->world_size; ++rank) {

@@ -62,6 +62,26 @@ struct Gpu {
   Bytes usable_memory() const;
 };
 
+/// A dense peak as GPU files and reports name it.
+struct GpuPeak {
+  const char *key, *title;
+  std::optional<double> Gpu::Peaks::*value;
+};
+
+inline constexpr GpuPeak kGpuPeaks[] = {
+    {"fp64", "FP64", &Gpu::Peaks::fp64},
+    {"fp32", "FP32", &Gpu::Peaks::fp32},
+    {"fp16", "FP16", &Gpu::Peaks::fp16},
+    {"bf16", "BF16", &Gpu::Peaks::bf16},
+    {"fp32_matrix", "FP32 matrix", &Gpu::Peaks::fp32_matrix},
+    {"tf32_matrix", "TF32 matrix", &Gpu::Peaks::tf32_matrix},
+    {"fp16_matrix", "FP16 matrix", &Gpu::Peaks::fp16_matrix},
+    {"bf16_matrix", "BF16 matrix", &Gpu::Peaks::bf16_matrix},
+    {"fp8_matrix", "FP8 matrix", &Gpu::Peaks::fp8_matrix},
+    {"fp4_matrix", "FP4 matrix", &Gpu::Peaks::fp4_matrix},
+    {"int8_matrix_top_per_s", "INT8 matrix", &Gpu::Peaks::int8_matrix},
+};
+
 /// Whether a library's matrix product in `dtype` runs on tensor or matrix cores. Half types do;
 /// fp32 does on AMD (exact fp32 matrix cores), not on NVIDIA: TF32 for matrix products is off in
 /// PyTorch by default.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 

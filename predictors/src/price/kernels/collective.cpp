@@ -5,7 +5,7 @@
 
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "price/kernels/models.hpp"
-#include "price/kernels/terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel {
 namespace {

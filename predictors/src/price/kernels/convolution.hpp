@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 

@@ -1,5 +1,5 @@
 #include "models.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

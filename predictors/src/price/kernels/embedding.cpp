@@ -5,7 +5,7 @@
 
 #include "models.hpp"
 #include "price/index_skew.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel {
 namespace {

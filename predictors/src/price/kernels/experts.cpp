@@ -4,7 +4,7 @@
 
 #include "models.hpp"
 #include "price/expert_load.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

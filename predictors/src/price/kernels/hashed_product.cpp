@@ -6,8 +6,8 @@
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
+#include "price/terms.hpp"
 #include "price/tiles/tile_time.hpp"
-#include "terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "terms.hpp"
+#include "price/terms.hpp"
 #include "tiled_time.hpp"
 
 namespace perfmodel::kernels {

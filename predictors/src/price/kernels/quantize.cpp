@@ -1,7 +1,7 @@
 #include "quantize.hpp"
 
 #include "models.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
+#include "price/terms.hpp"
 #include "recurrent_steps.hpp"
-#include "terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "models.hpp"
-#include "terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {

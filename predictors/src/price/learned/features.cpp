@@ -9,7 +9,7 @@
 #include "price/kernels/convolution.hpp"
 #include "price/kernels/models.hpp"
 #include "price/kernels/quantize.hpp"
-#include "price/kernels/terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::learned {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/impossible.hpp"
-#include "price/kernels/terms.hpp"
+#include "price/terms.hpp"
 
 namespace perfmodel::tiles {
 namespace {

@@ -139,6 +139,7 @@ struct SyncRun {
 
   std::int64_t steps() const;
   std::int64_t commits() const;
+  double steps_per_s() const;
   double waiting_share() const;  ///< mean over workers
   double mean_staleness() const;
   double mean_tau() const;  ///< steps per commit, over all workers

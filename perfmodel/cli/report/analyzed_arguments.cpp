@@ -1,0 +1,41 @@
+#include "analyzed_arguments.hpp"
+
+#include <utility>
+
+#include "cli/shared/anonymize_option.hpp"
+#include "cli/shared/kernel_models_option.hpp"
+#include "cli/shared/measured_step_option.hpp"
+#include "cli/shared/overheads_option.hpp"
+#include "cli/shared/read_files.hpp"
+#include "terminal/command_parser.hpp"
+
+namespace perfmodel::cli {
+
+Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments) {
+  if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
+  ReadOptions reading = arguments.reading;
+  reading.python_frames = true;
+  auto programs = read_programs(arguments.files, reading, arguments.anonymizer.get());
+  if (!programs) return Unexpected{programs.error()};
+  return load_analyzed(arguments, std::move(*programs));
+}
+
+void add_analyzed(CommandParser app, AnalyzedArguments& arguments) {
+  app.add_option("--gpu", arguments.target.gpu,
+                 "The GPU of a graph; of a trace another one than it was recorded on (default: "
+                 "as recorded)")
+      .type_name("NAME");
+  add_window(app, "--iterations", arguments.iterations,
+             "Of a trace only iterations A to B - 1, counted from 0");
+  app.add_option("--topology", arguments.target.topology,
+                 "How the GPUs are connected: a known name or a file (default: the usual node)")
+      .type_name("NAME");
+  add_overheads_option(app, arguments.target.overheads, kOverheadsHelp);
+  add_measured_step(app, arguments.target.measured,
+                    add_scale_host(app, arguments.target.host_scale));
+  add_models_option(app, arguments.target.models);
+  add_reading(app, arguments.reading);
+  add_anonymize(app, arguments.anonymizer);
+}
+
+}  // namespace perfmodel::cli

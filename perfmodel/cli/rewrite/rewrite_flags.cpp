@@ -1,0 +1,83 @@
+#include "rewrite_flags.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rewrites/rewrite_options.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+NamedRewrite rewrite_or_bad_usage(const RewriteOption& option, const std::string& text) {
+  auto rewrite = named_rewrite(option, text);
+  if (!rewrite) bad_usage(option.flag, to_string(rewrite.error()));
+  return std::move(*rewrite);
+}
+
+// A rewrite whose value may still get details; they may stand in front of its flag, too.
+struct OpenRewrite {
+  std::string value, details;
+  std::optional<std::size_t> position;  // among the rewrites
+
+  void write(const RewriteOption& option, std::vector<NamedRewrite>& rewrites) {
+    rewrites[*position] = rewrite_or_bad_usage(option, value + details);
+  }
+};
+
+void add_detailed_option(CommandParser app, const RewriteOption& option,
+                         std::vector<NamedRewrite>& rewrites) {
+  const auto open = std::make_shared<OpenRewrite>();
+  app.add_option_function<std::string>(
+         option.flag,
+         [&option, &rewrites, open](const std::string& text) {
+           if (open->position) open->details.clear();  // those of the one before
+           open->value = text;
+           open->position = rewrites.size();
+           rewrites.emplace_back();
+           open->write(option, rewrites);
+         },
+         option.help)
+      .type_name(option.value)
+      .trigger_on_parse();
+  for (const RewriteOption::Detail& detail : option.details) {
+    app.add_option_function<std::string>(
+           detail.flag,
+           [&option, &rewrites, &detail, open](const std::string& text) {
+             open->details = with_detail(open->details, detail, text);
+             if (open->position) open->write(option, rewrites);
+           },
+           detail.help)
+        .type_name(detail.value)
+        .trigger_on_parse();
+  }
+}
+
+}  // namespace
+
+void add_rewrite_options(CommandParser app, std::vector<NamedRewrite>& rewrites,
+                         RewriteFlags which) {
+  for (const RewriteOption& option : rewrite_options()) {
+    if (option.launching) continue;  // a file does not keep it
+    if (which == RewriteFlags::kForBuild && !option.for_build) continue;
+    if (!option.details.empty()) {
+      add_detailed_option(app, option, rewrites);
+      continue;
+    }
+    const auto add = [&option, &rewrites](const std::string& text) {
+      rewrites.push_back(rewrite_or_bad_usage(option, text));
+    };
+    // Each value is read as it is met, so that the list has the order of the command line.
+    if (option.value.empty()) {
+      app.add_flag_callback(
+             option.flag, [add] { add(""); }, option.help)
+          .trigger_on_parse();
+    } else {
+      app.add_option_function<std::string>(option.flag, add, option.help)
+          .type_name(option.value)
+          .trigger_on_parse();
+    }
+  }
+}
+
+}  // namespace perfmodel::cli

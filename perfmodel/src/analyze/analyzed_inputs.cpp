@@ -1,0 +1,100 @@
+#include "analyze/analyzed_inputs.hpp"
+
+#include "perfmodel/data_files.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Whether the trace is judged as recorded, not as predicted on another GPU.
+Result<bool> choose_gpu(const std::string& name, const Trace& trace, AnalyzedInputs& inputs) {
+  auto known = gpu_of_trace(trace.gpu_name());
+  if (!known) return Unexpected{known.error()};
+  inputs.gpu = std::move(*known);
+  const bool unknown = !inputs.gpu && !trace.gpu_name().empty();
+  if (name.empty()) {
+    if (unknown) inputs.warnings.push_back(unknown_gpu(trace.gpu_name()));
+    return true;
+  }
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto asked = find_gpu(name, *data / "gpus");
+  if (!asked) return Unexpected{asked.error()};
+  if (unknown) {
+    inputs.warnings.push_back(unknown_gpu(trace.gpu_name()) +
+                              ": its recorded times are judged by the peaks of " + asked->name);
+  }
+  const bool same = !inputs.gpu || inputs.gpu->name == asked->name;
+  inputs.gpu = std::move(*asked);
+  return same;
+}
+
+}  // namespace
+
+std::vector<RankInput> AnalyzedInputs::rank_inputs() const {
+  std::vector<RankInput> inputs;
+  for (const auto& rank : ranks) {
+    inputs.push_back({.graph = &rank->program.graph,
+                      .table = rank->target().overheads,
+                      .options = rank->target().options});
+  }
+  return inputs;
+}
+
+std::string AnalyzedInputs::gpu_title() const {
+  if (gpu) return gpu->title + " (" + gpu->name + ")";
+  return traces.empty() ? "" : traces.front().gpu_name();
+}
+
+Result<Findings> AnalyzedInputs::find(const AnalyzeOptions& options) const {
+  return recorded ? analyze(traces, known_gpu(), options) : analyze(rank_inputs(), *gpu, options);
+}
+
+Result<void> AnalyzedInputs::check_models() const {
+  for (const auto& rank : ranks) {
+    if (auto readable = rank->chosen.check(); !readable) return readable;
+  }
+  return {};
+}
+
+Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
+                                     std::vector<RecordedProgram> programs) {
+  AnalyzedInputs inputs;
+  const bool are_traces = programs.front().trace != nullptr;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    if ((programs[i].trace != nullptr) == are_traces) continue;
+    return fail(ErrorCode::kImpossible, "expected traces alone or graphs alone, found both",
+                question.files[i]);
+  }
+  if (are_traces) {
+    const auto recorded = choose_gpu(question.target.gpu, *programs.front().trace, inputs);
+    if (!recorded) return Unexpected{recorded.error()};
+    inputs.recorded = *recorded;
+  } else if (question.target.gpu.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --gpu for a graph, which holds no times",
+                question.files.front());
+  }
+  if (inputs.recorded) {
+    for (const RecordedProgram& program : programs) inputs.traces.push_back(*program.trace);
+    return inputs;
+  }
+  if (question.iterations) {
+    return fail(ErrorCode::kImpossible,
+                "expected a trace as recorded for --iterations, found a prediction, "
+                "whose steps are all alike",
+                question.files.front());
+  }
+  for (RecordedProgram& program : programs) {
+    auto rank = std::make_unique<TargetInputs>();
+    rank->program = std::move(program);
+    if (auto loaded = load_target(question.target, *rank); !loaded) {
+      return Unexpected{loaded.error()};
+    }
+    if (programs.size() > 1) rank->loaded.front().target.options.recorded_waits = false;
+    inputs.warnings.insert(inputs.warnings.end(), rank->warnings.begin(), rank->warnings.end());
+    inputs.ranks.push_back(std::move(rank));
+  }
+  inputs.gpu = inputs.ranks.front()->target().gpu;
+  return inputs;
+}
+
+}  // namespace perfmodel

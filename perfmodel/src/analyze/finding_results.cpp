@@ -1,0 +1,27 @@
+#include "analyze/finding_results.hpp"
+
+namespace perfmodel {
+
+const ResultFields<Finding> kFindingFields = {
+    {"rule", &Finding::rule},
+    {"title", &Finding::title},
+    {"where", &Finding::where},
+    {"share", &Finding::share},
+    {"gain_us", &Finding::gain_us},
+    {"gain_share", &Finding::gain_share},
+    {"confidence", &Finding::confidence},
+    {"advice", &Finding::advice},
+    {"folded", &Finding::folded},
+};
+
+OrderedJson findings_json(const FindingsReport& report) {
+  const Findings& found = report.found;
+  return {{"inputs", report.files},
+          {"gpu", report.gpu.empty() ? OrderedJson(nullptr) : OrderedJson(report.gpu)},
+          {"step_us", rounded(found.step_us)},
+          {"measured_us", found.measured_us ? rounded(*found.measured_us) : OrderedJson(nullptr)},
+          {"findings", json_list(found.findings, kFindingFields)},
+          {"warnings", found.warnings}};
+}
+
+}  // namespace perfmodel

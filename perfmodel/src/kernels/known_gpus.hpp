@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fields/result_field.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// A GPU, and what its kernels are priced from by kind ("gemm-bfloat16").
+struct KnownGpu {
+  Gpu gpu;
+  std::map<std::string, Knowledge> kernels;
+};
+
+/// The GPU of a name, alias, title or file; without a name all. `kernels`: with what their kernels
+/// are priced from, by the models of the data folder, if it has any. Fails if a reader fails.
+Result<std::vector<KnownGpu>> known_gpus(const std::string& name, bool kernels);
+
+/// The keys of `data/gpus/*.json`, the architecture that stands in for an unknown one, and what
+/// prices rest on.
+OrderedJson gpu_json(const KnownGpu& known);
+
+double gb_per_s(BytesPerSecond rate);
+double mib(Bytes size);
+
+}  // namespace perfmodel

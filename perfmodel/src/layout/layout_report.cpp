@@ -1,0 +1,260 @@
+#include "layout/layout_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "files/json_file.hpp"
+#include "layout/layer_kinds.hpp"
+#include "layout/layout_results.hpp"
+#include "layout/layout_rows.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel {
+namespace {
+
+std::string topology_of(const LayoutInputs& inputs, const Gpu& gpu) {
+  return inputs.machine.topology.empty() ? topology_for(gpu).name : inputs.machine.topology;
+}
+
+// What would narrow the range of the first layout's step.
+void add_open_effects(LayoutReport& report) {
+  constexpr std::size_t kMostEffects = 5;
+  auto open = report.pricer.worth_measuring(report.job, report.layouts.front().layout);
+  if (!open) return;  // its layout was priced: the same cannot fail
+  if (open->size() > kMostEffects) open->resize(kMostEffects);
+  report.open = std::move(*open);
+}
+
+template <class Share>
+OrderedJson shares_json(const std::vector<Share>& shares) {
+  OrderedJson list = OrderedJson::array();
+  for (const auto& [what, share] : shares) {
+    list.push_back({{"what", what}, {"share", six_digits(share)}});
+  }
+  return list;
+}
+
+OrderedJson ranked_json(const RankedLayout& ranked) {
+  OrderedJson json = json_object(ranked, kRankedLayoutFields);
+  json["levers"] = shares_json(layout_levers(ranked));
+  return json;
+}
+
+OrderedJson ranked_json(const std::vector<RankedLayout>& layouts) {
+  OrderedJson list = OrderedJson::array();
+  for (const RankedLayout& one : layouts) list.push_back(ranked_json(one));
+  return list;
+}
+
+OrderedJson machine_json(const LayoutInputs& inputs, const std::string& gpu,
+                         const std::string& topology, const std::string& output,
+                         const std::vector<MeasuredStep>& steps, const MeasuredFit& fit) {
+  std::string name = std::filesystem::path(output).stem().string();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const MeasuredTable table = measured_table(steps);
+  return {{"name", is_plain_name(name) ? name : "machine"},
+          {"gpu", gpu},
+          {"topology", topology},
+          {"attention", inputs.attention},
+          {"optimizer", inputs.optimizer},
+          {"grad_dtype", inputs.grad_dtype},
+          {"dropout", inputs.dropout},
+          {"host_scale", inputs.machine.host_scale},
+          {"source", inputs.measured},
+          {"fit", json_object(fit, kMeasuredFitFields)},
+          {"columns", table.columns},
+          {"rows", table.rows}};
+}
+
+// A machine's file has columns for plain decoders alone.
+Result<void> expect_plain_steps(const std::vector<MeasuredStep>& steps) {
+  for (const MeasuredStep& step : steps) {
+    const ParallelLayout& layout = step.layout;
+    const bool splits = layout.cp > 1 || layout.ep > 1 || layout.etp > 1;
+    if (is_plain(step.job.model) && step.job.lora_rank == 0 && !splits) continue;
+    return fail(ErrorCode::kImpossible,
+                "-o: expected steps of dense models without cp, ep and adapters (a machine's file "
+                "holds no other sizes; --measured TABLE.csv takes them all), found others");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Predictor> layout_predictor(const std::string& gpu) {
+  PredictorConfig config;
+  if (!gpu.empty()) config.gpus = {gpu};
+  return Predictor::load(config);
+}
+
+Result<LayoutReport> load_layout(const LayoutInputs& inputs, const TakeWarning& warn) {
+  auto question = layout_question(inputs);
+  if (!question) return Unexpected{question.error()};
+  auto predictor = layout_predictor(inputs.machine.gpu);
+  if (!predictor) return Unexpected{predictor.error()};
+  auto pricer = layout_pricer(*predictor, inputs.machine, inputs, &question->job, warn);
+  if (!pricer) return Unexpected{pricer.error()};
+  const auto gpu = predictor->gpu(inputs.machine.gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  LayoutReport report{.pricer = std::move(*pricer),
+                      .job = std::move(question->job),
+                      .gpu = gpu->name,
+                      .gpu_title = gpu->title,
+                      .topology = topology_of(inputs, *gpu),
+                      .warnings = std::move(question->notes)};
+  report.measured = report.pricer.fit();
+  if (inputs.software.empty()) {
+    report.warnings.push_back(fmt::format(
+        "nobody says whose program runs the job (--software): the costs of {} count, which was "
+        "fitted to no run; measured runs of FSDP and Megatron-DeepSpeed took 15 to 28 % longer",
+        report.job.software));
+  }
+  return report;
+}
+
+Result<LayoutReport> named_layout_report(const LayoutInputs& inputs, const TakeWarning& warn) {
+  auto report = load_layout(inputs, warn);
+  if (!report) return report;
+  const auto priced = named_layout(inputs).and_then(
+      [&](const ParallelLayout& layout) { return add_layout(layout, *report); });
+  if (!priced) return Unexpected{priced.error()};
+  add_layout_warnings(*report);
+  add_open_effects(*report);
+  return report;
+}
+
+Result<void> add_layout(const ParallelLayout& layout, LayoutReport& report) {
+  return report.pricer.predict(report.job, layout).map([&](LayoutPrediction prediction) {
+    report.gpus = layout.gpus();
+    report.layouts.push_back({layout, std::move(prediction)});
+  });
+}
+
+Result<LayoutRanking> search_layouts(const LayoutReport& report, const LayoutInputs& inputs,
+                                     std::size_t keep, const LayoutRunHooks& hooks,
+                                     sweep::Team* team) {
+  if (!inputs.world) return fail(ErrorCode::kImpossible, "expected --world (GPUs), found none");
+  return layout_space(inputs).and_then([&](const LayoutSpace& space) {
+    return search_layouts(report.pricer, report.job, *inputs.world, space, keep, hooks, team);
+  });
+}
+
+Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
+                            const LayoutRunHooks& hooks, sweep::Team* team, LayoutReport& report) {
+  const auto start = std::chrono::steady_clock::now();
+  auto ranking = search_layouts(report, inputs, keep, hooks, team);
+  if (!ranking) return Unexpected{ranking.error()};
+  if (team && team->rank() > 0) return {};
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.gpus = *inputs.world;
+  report.layouts = ranking->best;
+  report.search = std::move(*ranking);
+  add_layout_warnings(report);
+  add_open_effects(report);
+  if (!report.search->complete) {
+    report.warnings.insert(report.warnings.begin(),
+                           "the search was stopped: these are the best layouts so far");
+  }
+  return {};
+}
+
+void add_layout_warnings(LayoutReport& report) {
+  for (const RankedLayout& one : report.layouts) {
+    for (const std::string& warning : one.prediction.warnings) {
+      if (std::ranges::find(report.warnings, warning) == report.warnings.end()) {
+        report.warnings.push_back(warning);
+      }
+    }
+  }
+}
+
+OrderedJson layout_json(const LayoutReport& report) {
+  const LayoutJob& job = report.job;
+  OrderedJson json = {{"model", json_object(job.model, kDecoderFields)},
+                      {"gpu", report.gpu},
+                      {"topology", report.topology},
+                      {"gpus", report.gpus},
+                      {"global_batch", job.global_batch},
+                      {"sequence", job.sequence},
+                      {"software", job.software},
+                      {"flop_per_token", model_flop_per_token(job.model, job.sequence)}};
+  if (report.search) {
+    const LayoutRanking& search = *report.search;
+    json["search"] = {{"considered", search.considered},
+                      {"priced", search.priced},
+                      {"fitting", search.fitting},
+                      {"complete", search.complete},
+                      {"seconds", six_digits(report.seconds)}};
+  }
+  json["layouts"] = ranked_json(report.layouts);
+  if (report.search) {
+    json["frontier"] = ranked_json(report.search->frontier);
+    json["smallest"] = ranked_json(report.search->smallest);
+  }
+  json["worth_measuring"] = shares_json(report.open);
+  if (report.measured) json["measured"] = json_object(*report.measured, kMeasuredFitFields);
+  json["warnings"] = report.warnings;
+  return json;
+}
+
+OrderedJson layout_sweep_json(const std::string& axis, const std::vector<LayoutSweepRow>& rows) {
+  OrderedJson list = OrderedJson::array();
+  for (const LayoutSweepRow& row : rows) {
+    list.push_back({{"value", row.value},
+                    {"best", row.best ? ranked_json(*row.best) : OrderedJson(nullptr)},
+                    {"error", row.error.empty() ? OrderedJson(nullptr) : OrderedJson(row.error)}});
+  }
+  return {{"axis", axis}, {"rows", std::move(list)}};
+}
+
+std::string layout_sweep_csv(const std::string& axis, const std::vector<LayoutSweepRow>& rows) {
+  const auto fields = named_fields(
+      kRankedLayoutFields, {"predicted_step_ms", "tokens_per_s_per_gpu", "mfu", "memory_gb", "dp",
+                            "tp", "pp", "vp", "micro_batch", "zero", "recompute"});
+  std::string text = axis + "," + csv_header(fields) + ",error\n";
+  for (const LayoutSweepRow& row : rows) {
+    std::string error = row.error;
+    std::ranges::replace(error, '"', '\'');
+    text += row.best ? fmt::format("{},{},{}\n", row.value, csv_cells(*row.best, fields), row.error)
+                     : fmt::format("{}{}\"{}\"\n", row.value, std::string(fields.size() + 1, ','),
+                                   error);
+  }
+  return text;
+}
+
+Result<CalibratedMachine> calibrate_machine(const LayoutInputs& inputs, const std::string& output,
+                                            const TakeWarning& warn) {
+  if (inputs.measured.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --measured (steps of this machine), found none");
+  }
+  const auto predictor = layout_predictor(inputs.machine.gpu);
+  if (!predictor) return Unexpected{predictor.error()};
+  const auto gpu = predictor->gpu(inputs.machine.gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  // Rows that name their models need none.
+  std::optional<LayoutQuestion> question;
+  if (!inputs.model.empty() || inputs.layers) {
+    auto asked = layout_question(inputs);
+    if (!asked) return Unexpected{asked.error()};
+    question = std::move(*asked);
+  }
+  const auto pricer = LayoutPricer::make(*predictor, inputs.machine);
+  if (!pricer) return Unexpected{pricer.error()};
+  const auto steps = measured_steps(inputs, question ? &question->job : nullptr, *gpu, warn);
+  if (!steps) return Unexpected{steps.error()};
+  const auto calibrated = pricer->measured(*steps);
+  if (!calibrated) return Unexpected{calibrated.error()};
+  if (!output.empty()) {
+    if (auto good = expect_plain_steps(*steps); !good) return Unexpected{good.error()};
+  }
+  const MeasuredFit fit = *calibrated->fit();
+  return CalibratedMachine{
+      fit, machine_json(inputs, gpu->name, topology_of(inputs, *gpu), output, *steps, fit)};
+}
+
+}  // namespace perfmodel

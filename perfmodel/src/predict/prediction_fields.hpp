@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fields/field.hpp"
+#include "predict/prediction_question.hpp"
+
+namespace perfmodel {
+
+using PredictionField = Field<PredictionQuestion, bool, std::int64_t, std::vector<double>,
+                              std::vector<std::string>, PredictionQuestion::Iterations>;
+using UnlikeRanksField = Field<UnlikeRanks, std::uint64_t, std::vector<double>>;
+
+/// The fields of a question that `predict` alone has, in the order of its help.
+std::span<const PredictionField> prediction_fields();
+std::span<const UnlikeRanksField> unlike_ranks_fields();
+
+/// Why a question has no answer.
+struct QuestionProblem {
+  std::string flag;     ///< "--world"
+  std::string message;  ///< empty: the flag is missing
+};
+std::optional<QuestionProblem> problem_of(const PredictionQuestion& question);
+
+}  // namespace perfmodel

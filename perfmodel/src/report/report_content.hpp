@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyze/analyzed_inputs.hpp"
+#include "base/anonymize.hpp"
+#include "report/report_run.hpp"
+
+namespace perfmodel::report_page {
+
+struct ReportQuestion {
+  std::vector<std::string> files;  ///< recordings, graphs and documents of commands
+  std::string against;             ///< a trace of the same program; empty: none
+  std::string title;               ///< empty: made from the names of files and GPU
+  std::size_t slices = 20'000;     ///< that the timelines draw at most
+};
+
+/// What the page is made of. Runs point into the rest.
+struct ReportContent {
+  std::deque<AnalyzedInputs> sets;  ///< the inputs; the trace to compare with
+  std::deque<Findings> findings;
+  std::vector<std::unique_ptr<const findings::Rescheduler>> steps;
+  std::vector<Run> runs;
+  std::vector<std::string> warnings;
+  Json documents = Json::array();
+};
+
+/// Adds a run per rank of the inputs, which the question's files gave. Fails if an analysis or a
+/// prediction fails.
+Result<void> add_runs(AnalyzedInputs inputs, const AnalyzeQuestion& question,
+                      Anonymizer* anonymizer, ReportContent& content);
+
+/// "mlp.json on NVIDIA A100-SXM4-40GB against mlp.pt.trace.json", unless the question has a title.
+std::string title_of(const ReportQuestion& question, const ReportContent& content);
+
+/// The page's document without its head. `recording`: findings of the checks of traces, or null.
+Json page_data(const ReportQuestion& question, const ReportContent& content,
+               const std::string& title, Json recording);
+
+/// The document with pseudonyms: what other commands wrote has names, too.
+Json anonymous_json(const Json& value, Anonymizer& anonymizer);
+
+}  // namespace perfmodel::report_page

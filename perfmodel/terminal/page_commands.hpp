@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "command_parser.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::cli {
+
+/// One sub-command: its parser and what to do once the arguments are parsed.
+struct Command {
+  CommandParser app;
+  std::function<Result<void>()> run;
+};
+
+// Commands that are not in --help: they print what packages install beside the program.
+
+Command completion_command(CommandParser parent, const std::string& program);
+/// `purpose` follows the name of the program: "predicts ...".
+Command man_command(CommandParser parent, const std::string& program, const std::string& purpose);
+
+}  // namespace perfmodel::cli
