@@ -12,9 +12,9 @@
 #include "builders/models/training_step.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "rewrite/dialect.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/dialect.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace optimizer_test {

@@ -1,52 +1,13 @@
 #include "graph_copy.hpp"
 
-#include <fmt/format.h>
-
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 namespace perfmodel {
-namespace {
 
-std::string named(const ExecutionGraph& graph, const Node& node) {
-  return fmt::format("\"{}\" (node {})", graph.name(node), node.id);
-}
-
-Unexpected not_nested(std::string_view expected, std::string found) {
-  return fail(ErrorCode::kFormat, fmt::format("expected {}, found {}", expected, found));
-}
-
-}  // namespace
-
-Result<void> check_nesting(const ExecutionGraph& graph) {
-  std::unordered_map<std::int32_t, std::vector<std::int32_t>> open_by_thread;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const auto index = static_cast<std::int32_t>(i);
-    std::vector<std::int32_t>& open = open_by_thread[node.thread];
-    const Node* parent = node.parent < 0 ? nullptr : &graph.node(node.parent);
-    if (parent && node.parent >= index) {
-      return not_nested(
-          "a node behind its parent",
-          fmt::format("{} in front of its parent, {}", named(graph, node), named(graph, *parent)));
-    }
-    if (parent && parent->thread == node.thread) {
-      while (!open.empty() && open.back() != node.parent) open.pop_back();
-      if (open.empty()) {
-        return not_nested("nodes inside of each other",
-                          fmt::format("{} behind the end of its parent, {}", named(graph, node),
-                                      named(graph, *parent)));
-      }
-    } else if (parent && !parent->is_structural) {
-      return not_nested(
-          "a node on the thread of its parent",
-          fmt::format("{} on thread {} and its parent, {}, on thread {}", named(graph, node),
-                      node.thread, named(graph, *parent), parent->thread));
-    }
-    open.push_back(index);
-  }
-  return {};
+void own_arguments(GraphBuilder& builder, Node& node) {
+  node.inputs_begin = builder.copy_arguments(node.inputs_begin, node.inputs_count).first;
+  node.outputs_begin = builder.copy_arguments(node.outputs_begin, node.outputs_count).first;
 }
 
 GraphCopy::GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch)
@@ -74,11 +35,7 @@ void GraphCopy::copy(std::int32_t index) {
 void GraphCopy::nest(std::int32_t index) {
   copies_[index] = static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
   builder_.copy_node(source_.node(index));
-  Node& inner = builder_.graph_being_made().nodes.back();
-  std::tie(inner.inputs_begin, inner.inputs_count) =
-      builder_.copy_arguments(inner.inputs_begin, inner.inputs_count);
-  std::tie(inner.outputs_begin, inner.outputs_count) =
-      builder_.copy_arguments(inner.outputs_begin, inner.outputs_count);
+  own_arguments(builder_, builder_.graph_being_made().nodes.back());
 }
 
 // Depth first, children in their order; a stack of its own, for graphs may be deep.

@@ -3,14 +3,12 @@
 #include <vector>
 
 #include "builders/emit/graph_builder.hpp"
-#include "perfmodel/result.hpp"
+#include "step/nesting.hpp"
 
 namespace perfmodel {
 
-/// What every rewrite that copies a graph asks of it first: a node stands behind its parent, on the
-/// thread of its parent and before anything else ends that parent. Threads begin anywhere, and so
-/// do orphans. Recordings are like that; the error names the first node that is not.
-Result<void> check_nesting(const ExecutionGraph& graph);
+/// Gives a node arguments that no other node shares.
+void own_arguments(GraphBuilder& builder, Node& node);
 
 /// Re-emits a graph node by node; a rewrite leaves nodes out, changes them or writes new ones in
 /// between with the same functions that the model builders use.

@@ -2,22 +2,10 @@
 
 #include <algorithm>
 
+#include "change_tensors.hpp"
+
 namespace perfmodel {
 namespace {
-
-// With the tensors of lists, which may be changed.
-template <class Visit>
-void for_each_entry(ExecutionGraph& graph, std::uint32_t begin, std::uint32_t count,
-                    Visit&& visit) {
-  for (std::uint32_t i = begin; i < begin + count; ++i) {
-    const Argument& argument = graph.arguments[i];
-    if (argument.kind == Argument::Kind::kTensor) {
-      visit(graph.tensors[argument.index]);
-    } else if (argument.kind == Argument::Kind::kList) {
-      for_each_entry(graph, argument.index, argument.count, visit);
-    }
-  }
-}
 
 void take_place(Tensor& tensor, const Tensor& by) {
   tensor.id = by.id;
@@ -35,10 +23,6 @@ void TensorPlaces::replace(std::int64_t id, const Tensor& by) {
   at->second = by;
 }
 
-void TensorPlaces::replace_forward(std::int64_t id, const Tensor& by) {
-  if (!written_.contains(id)) replace(id, by);
-}
-
 Tensor TensorPlaces::current(Tensor tensor) const {
   if (const auto by = by_.find(tensor.id); by != by_.end()) take_place(tensor, by->second);
   return tensor;
@@ -47,7 +31,7 @@ Tensor TensorPlaces::current(Tensor tensor) const {
 void TensorPlaces::apply(ExecutionGraph& made, const Node& node) {
   inputs_.clear();
   moved_.clear();
-  for_each_entry(made, node.inputs_begin, node.inputs_count, [&](Tensor& tensor) {
+  change_tensors(made, node.inputs_begin, node.inputs_count, [&](Tensor& tensor) {
     inputs_.push_back(tensor.id);
     const auto by = by_.find(tensor.id);
     if (by == by_.end()) return;
@@ -56,10 +40,8 @@ void TensorPlaces::apply(ExecutionGraph& made, const Node& node) {
                       .offset = by->second.offset - tensor.offset});
     take_place(tensor, by->second);
   });
-  for_each_entry(made, node.outputs_begin, node.outputs_count, [&](Tensor& tensor) {
+  change_tensors(made, node.outputs_begin, node.outputs_count, [&](Tensor& tensor) {
     if (std::find(inputs_.begin(), inputs_.end(), tensor.id) == inputs_.end()) {
-      by_.erase(tensor.id);
-      written_.insert(tensor.id);
       const auto moved = std::find_if(moved_.begin(), moved_.end(), [&](const Moved& one) {
         return one.storage != 0 && one.storage == tensor.storage_id;
       });

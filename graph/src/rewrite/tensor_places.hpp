@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -18,8 +17,6 @@ namespace perfmodel {
 class TensorPlaces {
  public:
   void replace(std::int64_t id, const Tensor& by);
-  /// Before the copied pass began, so that it does not hold for an id that was used again since.
-  void replace_forward(std::int64_t id, const Tensor& by);
   Tensor current(Tensor tensor) const;
 
   /// `node`: of `made`, a copy whose arguments no other node shares.
@@ -30,7 +27,6 @@ class TensorPlaces {
 
  private:
   std::unordered_map<std::int64_t, Tensor> by_;
-  std::unordered_set<std::int64_t> written_;  // ids that the pass gave to new tensors
   std::vector<std::pair<std::int64_t, std::optional<Tensor>>> before_;  // the scope
   bool scoped_ = false;
   std::vector<std::int64_t> inputs_;  // ids that a node takes

@@ -1,5 +1,7 @@
 #include "tensor_substitution.hpp"
 
+#include "change_tensors.hpp"
+
 namespace perfmodel {
 
 void TensorSubstitution::apply(ExecutionGraph& made, const Node& node) {
@@ -14,20 +16,14 @@ void TensorSubstitution::apply(ExecutionGraph& made, const Node& node) {
 
 bool TensorSubstitution::apply(ExecutionGraph& made, std::uint32_t begin, std::uint32_t count) {
   bool found = false;
-  for (std::uint32_t i = begin; i < begin + count; ++i) {
-    const Argument& argument = made.arguments[i];
-    if (argument.kind == Argument::Kind::kList) {
-      found |= apply(made, argument.index, argument.count);
-    } else if (argument.kind == Argument::Kind::kTensor) {
-      Tensor& tensor = made.tensors[argument.index];
-      const auto by = by_.find(tensor.id);
-      if (by == by_.end()) continue;
-      tensor.id = by->second.id;
-      tensor.storage_id = by->second.storage_id;
-      tensor.offset = by->second.offset;
-      found = true;
-    }
-  }
+  change_tensors(made, begin, count, [&](Tensor& tensor) {
+    const auto by = by_.find(tensor.id);
+    if (by == by_.end()) return;
+    tensor.id = by->second.id;
+    tensor.storage_id = by->second.storage_id;
+    tensor.offset = by->second.offset;
+    found = true;
+  });
   return found;
 }
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "pointwise_unit.hpp"
-#include "rewrite/backward_pass.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "rewrite/graph_edit.hpp"
+#include "step/backward_pass.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {
@@ -307,31 +307,20 @@ class RunFinder {
 class RunWriter {
  public:
   RunWriter(const ExecutionGraph& graph, const std::vector<Run>& runs)
-      : source_(graph), copy_(graph) {
+      : source_(graph), edit_(graph) {
     for (const Run& run : runs) {
-      runs_[run.units.front().root] = &run;
-      for (const PointwiseUnit& unit : run.units) gone_.push_back(unit.root);
-      gone_.insert(gone_.end(), run.functions.begin(), run.functions.end());
+      for (const PointwiseUnit& unit : run.units) edit_.replace(unit.root);
+      for (const std::int32_t function : run.functions) edit_.replace(function);
+      edit_.replace(run.units.front().root, [this, &run] { write(run); });
     }
-    std::ranges::sort(gone_);
   }
 
-  ExecutionGraph write() {
-    std::vector<bool> inside(source_.nodes.size(), false);
-    for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
-      const auto index = static_cast<std::int32_t>(i);
-      const std::int32_t parent = source_.nodes[i].parent;
-      inside[i] = (parent >= 0 && inside[parent]) || std::ranges::binary_search(gone_, index);
-      if (!inside[i]) copy_.copy(index);
-      if (const auto run = runs_.find(index); run != runs_.end()) write(*run->second);
-    }
-    return copy_.finish();
-  }
+  ExecutionGraph write() { return edit_.write(); }
 
  private:
   void write(const Run& run) {
-    copy_.close_beside(run.units.front().root);
-    GraphBuilder& builder = copy_.builder();
+    edit_.copy().close_beside(run.units.front().root);
+    GraphBuilder& builder = edit_.builder();
     std::int64_t sequence = -1;
     for (const PointwiseUnit& unit : run.units) sequence = std::max(sequence, unit.sequence);
     builder.begin_plain(name(run), {}, sequence);
@@ -372,9 +361,7 @@ class RunWriter {
   }
 
   const ExecutionGraph& source_;
-  GraphCopy copy_;
-  std::map<std::int32_t, const Run*> runs_;  // by the first op
-  std::vector<std::int32_t> gone_;           // roots of trees, sorted
+  GraphEdit edit_;
   std::map<std::string, std::size_t> kernels_;
 };
 

@@ -10,9 +10,9 @@
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "pointwise_unit.hpp"
-#include "rewrite/backward_pass.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "rewrite/graph_edit.hpp"
+#include "step/backward_pass.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {
@@ -289,32 +289,21 @@ class GroupFinder {
 class GroupWriter {
  public:
   GroupWriter(const ExecutionGraph& graph, const std::vector<AnchorGroup>& groups)
-      : source_(graph), copy_(graph) {
+      : source_(graph), edit_(graph), group_of_(graph.nodes.size(), nullptr) {
     for (const AnchorGroup& group : groups) {
-      groups_[group.root] = &group;
+      group_of_[group.root] = &group;
       for (const auto* units : {&group.prologues, &group.epilogues}) {
-        for (const PointwiseUnit& unit : *units) gone_.push_back(unit.root);
+        for (const PointwiseUnit& unit : *units) edit_.replace(unit.root);
       }
     }
-    std::ranges::sort(gone_);
+    edit_.on_each_copy([this](std::int32_t index, Node&) {
+      const std::int32_t parent = source_.node(index).parent;
+      if (parent >= 0 && !group_of_[index]) group_of_[index] = group_of_[parent];
+      if (group_of_[index]) change(index, *group_of_[index]);
+    });
   }
 
-  ExecutionGraph write() {
-    std::vector<bool> inside(source_.nodes.size(), false);
-    std::vector<const AnchorGroup*> group_of(source_.nodes.size(), nullptr);
-    for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
-      const auto index = static_cast<std::int32_t>(i);
-      const std::int32_t parent = source_.nodes[i].parent;
-      const auto above = static_cast<std::size_t>(std::max(parent, 0));
-      inside[i] = (parent >= 0 && inside[above]) || std::ranges::binary_search(gone_, index);
-      if (parent >= 0) group_of[i] = group_of[above];
-      if (const auto at = groups_.find(index); at != groups_.end()) group_of[i] = at->second;
-      if (inside[i]) continue;
-      copy_.copy(index);
-      if (group_of[i]) change(index, *group_of[i]);
-    }
-    return copy_.finish();
-  }
+  ExecutionGraph write() { return edit_.write(); }
 
  private:
   // A tensor of the shape of `shape_of` in the memory of `memory_of`.
@@ -353,8 +342,8 @@ class GroupWriter {
   }
 
   void change(std::int32_t index, const AnchorGroup& group) {
-    ExecutionGraph& made = copy_.builder().graph_being_made();
-    const auto position = copy_.copied(index);
+    ExecutionGraph& made = edit_.made();
+    const auto position = edit_.copy().copied(index);
     const bool is_primitive = index == group.primitive;
     const std::vector<std::uint32_t> none;
     for (const PointwiseUnit& unit : group.prologues) {
@@ -388,9 +377,8 @@ class GroupWriter {
   }
 
   const ExecutionGraph& source_;
-  GraphCopy copy_;
-  std::map<std::int32_t, const AnchorGroup*> groups_;  // by root
-  std::vector<std::int32_t> gone_;
+  GraphEdit edit_;
+  std::vector<const AnchorGroup*> group_of_;  // by node; of roots, then of what is below them
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> moved_;
 };
 

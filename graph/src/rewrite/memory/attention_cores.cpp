@@ -1,7 +1,6 @@
 #include "attention_cores.hpp"
 
 #include <string_view>
-#include <unordered_map>
 
 #include "kept_dropout.hpp"
 #include "ops/catalogue.hpp"
@@ -12,7 +11,8 @@ namespace {
 // What became of the scores of a product that is not finished yet.
 class CoreFinder {
  public:
-  CoreFinder(const ExecutionGraph& graph, const BackwardPass& pass) : graph_(graph), pass_(pass) {}
+  explicit CoreFinder(const StepView& step)
+      : graph_(step.graph()), pass_(step.backward()), cores_(step.tensors()) {}
 
   std::vector<AttentionCore> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
@@ -32,9 +32,8 @@ class CoreFinder {
     AttentionCore core;
     std::int64_t elements = -1;  // of the tensor that carries it
     for_each_tensor(graph_, graph_.inputs(n), [&](const Tensor& tensor) {
-      const auto at = cores_.find(tensor.id);
-      if (elements >= 0 || at == cores_.end()) return;
-      core = at->second;
+      if (elements >= 0 || cores_[tensor].scores < 0) return;
+      core = cores_[tensor];
       elements = tensor.numel;
     });
     if (name == "aten::bmm" || name == "aten::baddbmm") {
@@ -54,25 +53,19 @@ class CoreFinder {
     }
     for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
       const bool carries = core.scores == index || tensor.numel == elements;
-      if (core.scores >= 0 && carries) {
-        cores_[tensor.id] = core;
-      } else {
-        cores_.erase(tensor.id);
-      }
+      cores_[tensor] = carries ? core : AttentionCore{};
     });
   }
 
   const ExecutionGraph& graph_;
   const BackwardPass& pass_;
-  std::unordered_map<std::int64_t, AttentionCore> cores_;  // by tensor id
+  FactsOfValues<AttentionCore> cores_;
   std::vector<AttentionCore> found_;
 };
 
 }  // namespace
 
-std::vector<AttentionCore> attention_cores(const ExecutionGraph& graph, const BackwardPass& pass) {
-  return CoreFinder(graph, pass).find();
-}
+std::vector<AttentionCore> attention_cores(const StepView& step) { return CoreFinder(step).find(); }
 
 std::int32_t fused_attention_op(const ExecutionGraph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

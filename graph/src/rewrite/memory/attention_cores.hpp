@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewrite/backward_pass.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
@@ -17,7 +17,7 @@ struct AttentionCore {
 };
 
 /// In order of the forward pass.
-std::vector<AttentionCore> attention_cores(const ExecutionGraph& graph, const BackwardPass& pass);
+std::vector<AttentionCore> attention_cores(const StepView& step);
 
 /// The first attention op that computes all of it in one kernel; -1: none.
 std::int32_t fused_attention_op(const ExecutionGraph& graph);

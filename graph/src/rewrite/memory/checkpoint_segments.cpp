@@ -12,7 +12,7 @@
 
 #include "layer_runs.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {

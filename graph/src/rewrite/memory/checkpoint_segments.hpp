@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

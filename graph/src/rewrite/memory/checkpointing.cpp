@@ -15,24 +15,19 @@
 #include "checkpoint_segments.hpp"
 #include "checkpointing.hpp"
 #include "kept_dropout.hpp"
-#include "kept_storages.hpp"
 #include "ops/catalogue.hpp"
 #include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"
-#include "rewrite/autograd_names.hpp"
-#include "rewrite/dialect.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/offload_ops.hpp"
-#include "rewrite/one_pass.hpp"
 #include "rewrite/tensor_places.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/autograd_names.hpp"
+#include "step/dialect.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Kind = Argument::Kind;
-
-constexpr std::string_view kBackward = "CheckpointFunctionBackward";
 
 class Checkpointing {
  public:
@@ -175,7 +170,7 @@ class Checkpointing {
     backward_thread_ = graph_.node(first.function).thread;
     copy_.close_beside(first.evaluate);
     const std::int64_t evaluate =
-        open(fmt::format("{}{}", kEvaluate, kBackward), backward_thread_).id;
+        open(fmt::format("{}{}", kEvaluate, kCheckpointBackward), backward_thread_).id;
     const Tensor gradient = open_function(first, sequence, evaluate);
     places_.begin_scope();
     const std::int64_t numbers = next_sequence_ - segment.first;
@@ -201,7 +196,7 @@ class Checkpointing {
   Tensor open_function(const BackwardFunction& first, std::int64_t sequence,
                        std::int64_t evaluate) {
     Node copy = graph_.node(first.function);
-    copy.name = made().names.intern(kBackward);
+    copy.name = made().names.intern(kCheckpointBackward);
     copy.seq_id = sequence;
     std::uint32_t taken = 0;  // a function of several outputs may get undefined ones
     while (taken + 1 < copy.inputs_count &&
@@ -469,24 +464,6 @@ class Checkpointing {
   FreshIds ids_;
 };
 
-// Recomputation reads them when the plain program has freed them.
-void keep_inputs(ExecutionGraph& graph, const BackwardPass& pass,
-                 const std::vector<Segment>& segments, const std::vector<bool>& kept_nodes) {
-  KeptStorages kept(graph);
-  for (const Segment& segment : segments) {
-    const auto first = segment.functions_begin;
-    const std::int32_t until = pass.functions[first].function;
-    for (std::uint32_t input : segment.inputs) kept.keep(input, segment.trees.front(), until);
-    const std::int32_t end = last_below(graph, segment.trees.back());
-    for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
-      if (!kept_nodes[i]) continue;
-      for (const Argument& result : graph.outputs(i)) {
-        if (result.kind == Kind::kTensor) kept.keep(result.index, i, until);
-      }
-    }
-  }
-}
-
 // The outermost op around a node inside of a tree.
 std::int32_t outermost_op(const ExecutionGraph& graph, std::int32_t tree, std::int32_t node) {
   std::int32_t op = node;
@@ -539,50 +516,13 @@ bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segmen
 
 }  // namespace
 
-Result<void> check_one_backward_pass(const ExecutionGraph& graph, const BackwardPass& pass,
-                                     std::string_view rewrite) {
-  if (pass.functions.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected a backward pass, found none", rewrite));
-  }
-  int steps = 0;
-  for (const GraphIteration& step : iterations(graph)) {
-    steps += std::any_of(pass.functions.begin(), pass.functions.end(), [&](const auto& function) {
-      return function.function >= step.begin && function.function < step.end;
-    });
-  }
-  if (steps > 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected one training step, found {}: keep one with "
-                            "keep_subgraph() first",
-                            rewrite, steps));
-  }
-  return check_one_pass(graph, rewrite);
+ExecutionGraph write_checkpoints(const StepView& step, const std::vector<Segment>& segments,
+                                 KeptInside kept) {
+  const std::vector<bool> nodes = kept_nodes(step.graph(), segments, kept.products);
+  return Checkpointing(step.graph(), step.backward(), segments, kept.masks, nodes).run();
 }
 
-Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
-                                 std::string_view rewrite) {
-  if (auto good = check_without_offload(graph, rewrite); !good) return good;
-  for (const Node& node : graph.nodes) {
-    if (graph.name(node) == "CheckpointFunction" || graph.name(node) == kBackward) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("{}: expected a graph without checkpoints, found {} (node {})",
-                              rewrite, graph.name(node), node.id));
-    }
-  }
-  return check_one_backward_pass(graph, pass, rewrite);
-}
-
-ExecutionGraph write_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
-                                 const std::vector<Segment>& segments, KeptInside kept) {
-  const std::vector<bool> nodes = kept_nodes(graph, segments, kept.products);
-  if (graph.built) return Checkpointing(graph, pass, segments, kept.masks, nodes).run();
-  ExecutionGraph source = graph;
-  keep_inputs(source, pass, segments, nodes);
-  return Checkpointing(source, pass, segments, kept.masks, nodes).run();
-}
-
-Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
+Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& source,
                                              const CheckpointOptions& options) {
   if (options.every < 0) {
     return refuse_checkpointing(
@@ -592,20 +532,19 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
     return refuse_checkpointing(
         fmt::format("expected at least the first layer, found {} layers", *options.layers));
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass pass = backward_pass(graph);
-  if (auto good = check_recomputation(graph, pass, "checkpointing"); !good) {
+  const StepView step(source);
+  if (auto good = step.check("checkpointing", kRecomputationNeeds); !good) {
     return Unexpected{good.error()};
   }
-  const auto segments = checkpoint_segments(graph, pass, options);
+  const auto segments = checkpoint_segments(step.graph(), step.backward(), options);
   if (!segments) return Unexpected{segments.error()};
-  if (options.keep_masks && !draws_in_forward_pass(graph, *segments)) {
+  if (options.keep_masks && !draws_in_forward_pass(step.graph(), *segments)) {
     return refuse_checkpointing(
         "expected aten::native_dropout, whose masks can be kept, found none (retarget the graph of "
         "a "
         "CPU first)");
   }
-  return write_checkpoints(graph, pass, *segments,
+  return write_checkpoints(step, *segments,
                            {.masks = options.keep_masks, .products = options.keep_products});
 }
 

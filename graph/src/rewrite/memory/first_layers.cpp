@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint_segments.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 

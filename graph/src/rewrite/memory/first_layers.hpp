@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "perfmodel/graph/rewrites/memory.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

@@ -4,14 +4,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "checkpointing.hpp"
 #include "first_layers.hpp"
-#include "kept_storages.hpp"
 #include "ops/schemas.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
-#include "rewrite/dialect.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/offload_ops.hpp"
+#include "rewrite/graph_edit.hpp"
+#include "step/dialect.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -93,29 +91,15 @@ std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pa
 class InPlaceWriter {
  public:
   InPlaceWriter(const ExecutionGraph& graph, const std::vector<Pair>& pairs)
-      : graph_(graph),
-        copy_(graph, dialect_of(graph)),
-        builder_(copy_.builder()),
-        left_out_(graph.nodes.size()) {
+      : graph_(graph), edit_(graph, dialect_of(graph)), builder_(edit_.builder()) {
     for (const Pair& pair : pairs) {
-      forward_[pair.forward] = &pair;
-      backward_[pair.backward] = &pair;
+      edit_.follow(pair.forward, [this, &pair] { write_forward(pair); });
+      edit_.follow(pair.backward, [this, &pair] { write_backward(pair); });
       if (pair.op == &kLayerNorm) leave_mean_out(pair.forward);
     }
   }
 
-  ExecutionGraph run() {
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (left_out_[i]) continue;
-      copy_.copy(i);
-      if (const auto at = forward_.find(i); at != forward_.end()) {
-        write_forward(*at->second);
-      } else if (const auto last = backward_.find(i); last != backward_.end()) {
-        write_backward(*last->second);
-      }
-    }
-    return copy_.finish();
-  }
+  ExecutionGraph write() { return edit_.write(); }
 
  private:
   // What allocates it and what views it.
@@ -123,13 +107,8 @@ class InPlaceWriter {
     const std::int64_t mean = graph_.tensors[graph_.outputs(norm)[1].index].storage_id;
     for (std::int32_t child : graph_.children(norm)) {
       for_each_tensor(graph_, graph_.outputs(child), [&](const Tensor& tensor) {
-        if (mean != 0 && tensor.storage_id == mean) left_out_[child] = true;
+        if (mean != 0 && tensor.storage_id == mean) edit_.replace(child);
       });
-    }
-    for (std::size_t i = static_cast<std::size_t>(norm) + 1; i < left_out_.size(); ++i) {
-      const std::int32_t parent = graph_.nodes[i].parent;
-      if (parent < norm) break;
-      if (left_out_[parent]) left_out_[i] = true;
     }
   }
 
@@ -185,23 +164,21 @@ class InPlaceWriter {
   }
 
   const ExecutionGraph& graph_;
-  GraphCopy copy_;
+  GraphEdit edit_;
   GraphBuilder& builder_;
-  std::vector<bool> left_out_;
-  std::unordered_map<std::int32_t, const Pair*> forward_, backward_;  // by node
-  std::unordered_map<std::int32_t, TensorRef> masks_;                 // by node of the forward op
+  std::unordered_map<std::int32_t, TensorRef> masks_;  // by node of the forward op
 };
 
 }  // namespace
 
-Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
+Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& source,
                                         const InPlaceOptions& options) {
-  if (auto good = check_without_offload(graph, "in-place"); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass pass = backward_pass(graph);
-  if (auto good = check_one_backward_pass(graph, pass, "in-place"); !good) {
+  const StepView step(source);
+  if (auto good = step.check("in-place", {.no_offload = true, .backward = true}); !good) {
     return Unexpected{good.error()};
   }
+  const ExecutionGraph& graph = step.graph();
+  const BackwardPass& pass = step.backward();
   std::vector<Pair> pairs;
   const auto add = [&](const InPlaceOp& op, std::optional<FirstLayers> wanted) -> Result<void> {
     if (!wanted) return {};
@@ -218,14 +195,7 @@ Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
   };
   if (auto good = add(kGelu, options.gelu); !good) return Unexpected{good.error()};
   if (auto good = add(kLayerNorm, options.layer_norm); !good) return Unexpected{good.error()};
-  if (graph.built) return InPlaceWriter(graph, pairs).run();
-  ExecutionGraph source = graph;
-  KeptStorages kept(source);
-  for (const Pair& pair : pairs) {
-    const Node& forward = source.node(pair.forward);
-    kept.keep(source.outputs(forward)[0].index, pair.forward, pair.backward);
-  }
-  return InPlaceWriter(source, pairs).run();
+  return InPlaceWriter(graph, pairs).write();
 }
 
 }  // namespace perfmodel

@@ -10,19 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "checkpointing.hpp"
-#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "recomputed_tensors.hpp"
-#include "rewrite/dialect.hpp"
+#include "rewrite/change_tensors.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/offload_ops.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/dialect.hpp"
+#include "step/offload_ops.hpp"
+#include "step/step_view.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
-
-using Kind = Argument::Kind;
 
 Unexpected refuse_offload(std::string message) {
   return fail(ErrorCode::kImpossible, "offload-activations: " + std::move(message));
@@ -46,37 +44,25 @@ struct OffloadPlan {
   std::map<std::int32_t, std::vector<std::int32_t>> fetched_before, released_before;
 };
 
-/// Which lifetime a mention of a storage belongs to: recordings use ids again.
-class LifetimesById {
- public:
-  explicit LifetimesById(const ExecutionGraph& graph, const StorageLifetimes& lifetimes) {
-    for (std::size_t i = 0; i < lifetimes.storages.size(); ++i) {
-      const StorageLifetime& storage = lifetimes.storages[i];
-      by_id_[graph.tensors[storage.tensor].storage_id].emplace_back(storage.made_by,
-                                                                    static_cast<std::int32_t>(i));
-    }
-    for (auto& [id, list] : by_id_) std::ranges::sort(list);
+/// Index of the lifetime that a mention of a storage belongs to; -1: none.
+FactsOfValues<std::int32_t> lifetimes_of_storages(const StepView& step) {
+  FactsOfValues<std::int32_t> found(step.storages(), -1);
+  const std::vector<StorageLifetime>& storages = step.lifetimes().storages;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    found[step.graph().tensors[storages[i].tensor]] = static_cast<std::int32_t>(i);
   }
-
-  /// -1: none.
-  std::int32_t at(std::int64_t storage_id, std::int32_t node) const {
-    const auto found = by_id_.find(storage_id);
-    if (found == by_id_.end()) return -1;
-    const auto behind = std::ranges::upper_bound(found->second, node, {},
-                                                 &std::pair<std::int32_t, std::int32_t>::first);
-    return behind == found->second.begin() ? -1 : std::prev(behind)->second;
-  }
-
- private:
-  std::unordered_map<std::int64_t, std::vector<std::pair<std::int32_t, std::int32_t>>> by_id_;
-};
+  return found;
+}
 
 class OffloadPlanner {
  public:
-  OffloadPlanner(const ExecutionGraph& graph, const BackwardPass& pass,
-                 const StorageLifetimes& lifetimes, const LifetimesById& by_id,
+  OffloadPlanner(const StepView& step, const FactsOfValues<std::int32_t>& lifetime_of,
                  const OffloadOptions& options)
-      : graph_(graph), pass_(pass), lifetimes_(lifetimes), by_id_(by_id), options_(options) {}
+      : graph_(step.graph()),
+        pass_(step.backward()),
+        lifetimes_(step.lifetimes()),
+        lifetime_of_(lifetime_of),
+        options_(options) {}
 
   Result<OffloadPlan> plan() {
     find_places();
@@ -139,7 +125,7 @@ class OffloadPlanner {
       for (const auto arguments : {graph_.inputs(i), graph_.outputs(i)}) {
         for_each_tensor(graph_, arguments, [&](const Tensor& tensor) {
           if (!tensor.on_gpu() || tensor.storage_id == 0) return;
-          const auto at = candidates_.find(by_id_.at(tensor.storage_id, i));
+          const auto at = candidates_.find(lifetime_of_[tensor]);
           if (at != candidates_.end()) note_mention(at->second, i);
         });
       }
@@ -250,7 +236,7 @@ class OffloadPlanner {
   const ExecutionGraph& graph_;
   const BackwardPass& pass_;
   const StorageLifetimes& lifetimes_;
-  const LifetimesById& by_id_;
+  const FactsOfValues<std::int32_t>& lifetime_of_;
   const OffloadOptions& options_;
   std::vector<std::int32_t> top_, function_;           // by node; -1: none
   std::map<std::int32_t, LeavingStorage> candidates_;  // by index of the lifetime
@@ -262,9 +248,10 @@ class OffloadPlanner {
 
 class OffloadWriter {
  public:
-  OffloadWriter(const ExecutionGraph& graph, const LifetimesById& by_id, const OffloadPlan& plan)
+  OffloadWriter(const ExecutionGraph& graph, const FactsOfValues<std::int32_t>& lifetime_of,
+                const OffloadPlan& plan)
       : graph_(graph),
-        by_id_(by_id),
+        lifetime_of_(lifetime_of),
         plan_(plan),
         copy_(graph, dialect_of(graph)),
         builder_(copy_.builder()),
@@ -281,7 +268,7 @@ class OffloadWriter {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
       write_in_front(i);
       copy_.copy(i);
-      read_what_came_back(i);
+      read_what_came_back();
       const auto [first, last] = behind.equal_range(i);
       for (auto at = first; at != last; ++at) write_behind(at->second);
     }
@@ -341,28 +328,20 @@ class OffloadWriter {
     builder_.leaf_op(kOffloadFetch, {hosts_.at(storage)}, {back});
   }
 
-  void read_what_came_back(std::int32_t index) {
-    const Node& copy = builder_.graph_being_made().nodes.back();
-    move(index, copy.inputs_begin, copy.inputs_count);
-    move(index, copy.outputs_begin, copy.outputs_count);
-  }
-  void move(std::int32_t index, std::uint32_t begin, std::uint32_t count) {
+  void read_what_came_back() {
     ExecutionGraph& made = builder_.graph_being_made();
-    for (std::uint32_t i = begin; i < begin + count; ++i) {
-      const Argument& argument = made.arguments[i];
-      if (argument.kind == Kind::kList) move(index, argument.index, argument.count);
-      if (argument.kind != Kind::kTensor) continue;
-      Tensor& tensor = made.tensors[argument.index];
-      if (!tensor.on_gpu() || tensor.storage_id == 0) continue;
-      const auto left = plan_.leaves.find(by_id_.at(tensor.storage_id, index));
-      if (left == plan_.leaves.end()) continue;
+    change_tensors(made, made.nodes.back(), [&](Tensor& tensor) {
+      if (!tensor.on_gpu() || tensor.storage_id == 0) return;
+      const Tensor& recorded = graph_.tensors[&tensor - made.tensors.data()];
+      const auto left = plan_.leaves.find(lifetime_of_[recorded]);
+      if (left == plan_.leaves.end()) return;
       const std::int64_t back = back_[left->second];
       if (back != 0) tensor.storage_id = back;
-    }
+    });
   }
 
   const ExecutionGraph& graph_;
-  const LifetimesById& by_id_;
+  const FactsOfValues<std::int32_t>& lifetime_of_;
   const OffloadPlan& plan_;
   GraphCopy copy_;
   GraphBuilder& builder_;
@@ -374,19 +353,15 @@ class OffloadWriter {
 }  // namespace
 
 Result<ExecutionGraph> rewrite_offload(const ExecutionGraph& graph, const OffloadOptions& options) {
-  if (auto good = check_without_offload(graph, "offload-activations"); !good) {
+  const StepView step(graph);
+  if (auto good = step.check("offload-activations", {.no_offload = true, .backward = true});
+      !good) {
     return Unexpected{good.error()};
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass pass = backward_pass(graph);
-  if (auto good = check_one_backward_pass(graph, pass, "offload-activations"); !good) {
-    return Unexpected{good.error()};
-  }
-  const StorageLifetimes lifetimes = storage_lifetimes(graph);
-  const LifetimesById by_id(graph, lifetimes);
-  const auto plan = OffloadPlanner(graph, pass, lifetimes, by_id, options).plan();
+  const FactsOfValues<std::int32_t> lifetime_of = lifetimes_of_storages(step);
+  const auto plan = OffloadPlanner(step, lifetime_of, options).plan();
   if (!plan) return Unexpected{plan.error()};
-  return OffloadWriter(graph, by_id, *plan).run();
+  return OffloadWriter(step.graph(), lifetime_of, *plan).run();
 }
 
 }  // namespace perfmodel

@@ -1,18 +1,19 @@
 #include "operand_paths.hpp"
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "ops/catalogue.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
 
 class PathFinder {
  public:
-  PathFinder(const ExecutionGraph& graph, const std::vector<std::int32_t>& origins)
-      : graph_(graph), paths_(origins.size()) {
+  PathFinder(const StepView& step, const std::vector<std::int32_t>& origins)
+      : graph_(step.graph()), carried_(step.tensors()), paths_(origins.size()) {
     for (std::size_t k = 0; k < origins.size(); ++k) origins_[origins[k]] = k;
   }
 
@@ -41,8 +42,7 @@ class PathFinder {
     if (node.is_label || !op || op->kind == OpKind::kAllocation) return index + 1;
     const Carried* carried = nullptr;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
-      const auto at = carried_.find(tensor.id);
-      if (at != carried_.end() && !carried) carried = &at->second;
+      if (!carried && carried_[tensor]) carried = &*carried_[tensor];
     });
     if (carried && (op->kind == OpKind::kView || is_conversion(op->name))) {
       Carried behind = *carried;
@@ -53,19 +53,12 @@ class PathFinder {
     if (carried && op->kind == OpKind::kProduct && node.seq_id >= 0) {
       paths_[carried->origin].push_back({.product = index, .views = carried->views});
     }
-    if (node.children_count == 0) forget(node);
     return index + 1;
   }
 
-  void give(const Node& node, Carried carried) {
+  void give(const Node& node, const Carried& carried) {
     for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
-      if (!takes(node, tensor)) carried_[tensor.id] = carried;
-    });
-  }
-
-  void forget(const Node& node) {
-    for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
-      if (!takes(node, tensor)) carried_.erase(tensor.id);
+      if (!takes(node, tensor)) carried_[tensor] = carried;
     });
   }
 
@@ -78,16 +71,15 @@ class PathFinder {
 
   const ExecutionGraph& graph_;
   std::unordered_map<std::int32_t, std::size_t> origins_;  // node -> which
-  std::unordered_map<std::int64_t, Carried> carried_;      // by tensor id
+  FactsOfValues<std::optional<Carried>> carried_;
   std::vector<std::vector<OperandPath>> paths_;
 };
 
 }  // namespace
 
-std::vector<std::vector<OperandPath>> operand_paths(const ExecutionGraph& graph,
-                                                    const BackwardPass& pass,
+std::vector<std::vector<OperandPath>> operand_paths(const StepView& step,
                                                     const std::vector<std::int32_t>& origins) {
-  return PathFinder(graph, origins).find(pass);
+  return PathFinder(step, origins).find(step.backward());
 }
 
 }  // namespace perfmodel

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewrite/backward_pass.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
@@ -14,8 +14,7 @@ struct OperandPath {
 };
 
 /// For each of the ops `origins`, the products that read its first result.
-std::vector<std::vector<OperandPath>> operand_paths(const ExecutionGraph& graph,
-                                                    const BackwardPass& pass,
+std::vector<std::vector<OperandPath>> operand_paths(const StepView& step,
                                                     const std::vector<std::int32_t>& origins);
 
 }  // namespace perfmodel

@@ -13,7 +13,6 @@
 #include "operand_paths.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "rerun_ops.hpp"
-#include "rewrite/graph_copy.hpp"
 #include "scoring_ops.hpp"
 
 namespace perfmodel {
@@ -55,17 +54,18 @@ Trees trees_between(const ExecutionGraph& graph, std::int32_t first, std::int32_
   return {};
 }
 
-Result<ExecutionGraph> checkpoint_attention(const ExecutionGraph& graph, const BackwardPass& pass,
+Result<ExecutionGraph> checkpoint_attention(const StepView& step,
                                             const std::vector<AttentionCore>& cores) {
+  const ExecutionGraph& graph = step.graph();
   std::vector<Trees> parts;
   for (const AttentionCore& core : cores) {
     Trees trees = trees_between(graph, core.scores, core.values);
     if (!trees.empty()) parts.push_back(std::move(trees));
   }
-  const auto segments = checkpoint_segments(graph, pass, parts);
+  const auto segments = checkpoint_segments(graph, step.backward(), parts);
   if (!segments) return Unexpected{segments.error()};
   if (segments->empty()) return refuse_no_attention(graph);
-  return write_checkpoints(graph, pass, *segments, {});
+  return write_checkpoints(step, *segments, {});
 }
 
 // Positions of functions by autograd's number.
@@ -104,17 +104,17 @@ std::optional<Rerun> rerun_of(const ExecutionGraph& graph,
   return rerun;
 }
 
-Result<ExecutionGraph> recompute_dropout(const ExecutionGraph& graph, const BackwardPass& pass,
+Result<ExecutionGraph> recompute_dropout(const StepView& step,
                                          const std::vector<AttentionCore>& cores) {
   Trees origins;
   for (const AttentionCore& core : cores) {
     if (core.dropout >= 0) origins.push_back(core.dropout);
   }
-  const auto paths = operand_paths(graph, pass, origins);
-  const auto functions = functions_by_number(pass);
+  const auto paths = operand_paths(step, origins);
+  const auto functions = functions_by_number(step.backward());
   std::vector<Rerun> reruns;
   for (std::size_t k = 0; k < origins.size(); ++k) {
-    auto rerun = rerun_of(graph, functions, {origins[k]}, paths[k]);
+    auto rerun = rerun_of(step.graph(), functions, {origins[k]}, paths[k]);
     if (rerun) reruns.push_back(std::move(*rerun));
   }
   if (reruns.empty()) {
@@ -122,12 +122,11 @@ Result<ExecutionGraph> recompute_dropout(const ExecutionGraph& graph, const Back
         "expected aten::native_dropout between the softmax and the product with V, found none "
         "(retarget the graph of a CPU first)");
   }
-  return write_reruns(graph, pass, reruns);
+  return write_reruns(step, reruns);
 }
 
-Result<ExecutionGraph> recompute_scoring(const ExecutionGraph& graph, const BackwardPass& pass,
-                                         FirstLayers steps) {
-  std::vector<Trees> scorings = scoring_ops(graph, pass);
+Result<ExecutionGraph> recompute_scoring(const StepView& step, FirstLayers steps) {
+  std::vector<Trees> scorings = scoring_ops(step);
   if (scorings.empty()) {
     return refuse_recomputation(
         "expected the scoring of a recurrent decoder, tanh(query + key) in front of a product, "
@@ -141,46 +140,47 @@ Result<ExecutionGraph> recompute_scoring(const ExecutionGraph& graph, const Back
   if (steps.count) scorings.resize(*steps.count);
   Trees origins;
   for (const Trees& ops : scorings) origins.push_back(ops.back());
-  const auto paths = operand_paths(graph, pass, origins);
-  const auto functions = functions_by_number(pass);
+  const auto paths = operand_paths(step, origins);
+  const auto functions = functions_by_number(step.backward());
   std::vector<Rerun> reruns;
   for (std::size_t k = 0; k < scorings.size(); ++k) {
-    auto rerun = rerun_of(graph, functions, scorings[k], paths[k]);
+    auto rerun = rerun_of(step.graph(), functions, scorings[k], paths[k]);
     if (rerun) reruns.push_back(std::move(*rerun));
   }
   if (reruns.empty())
     return refuse_recomputation("expected a backward function of the scoring, found none");
-  return write_reruns(graph, pass, reruns);
+  return write_reruns(step, reruns);
 }
 
 }  // namespace
 
-Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& graph,
+Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& source,
                                              const RecomputeOptions& options) {
   if (options.layers.count && *options.layers.count < 1) {
     return refuse_recomputation(
         fmt::format("expected at least the first layer, found {}", *options.layers.count));
   }
-  if (options.what == What::kNone) return graph;
+  if (options.what == What::kNone) return source;
   if (options.what == What::kFull) {
-    return rewrite_checkpointing(graph, {.layers = options.layers.count});
+    return rewrite_checkpointing(source, {.layers = options.layers.count});
   }
   if (options.what == What::kOp) {
-    return rewrite_checkpointing(graph, {.layers = options.layers.count, .keep_products = true});
+    return rewrite_checkpointing(source, {.layers = options.layers.count, .keep_products = true});
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass pass = backward_pass(graph);
-  if (auto good = check_recomputation(graph, pass, "recomputation"); !good) {
+  const StepView step(source);
+  if (auto good = step.check("recomputation", kRecomputationNeeds); !good) {
     return Unexpected{good.error()};
   }
-  if (options.what == What::kScoring) return recompute_scoring(graph, pass, options.layers);
-  std::vector<AttentionCore> cores = attention_cores(graph, pass);
+  const ExecutionGraph& graph = step.graph();
+  const BackwardPass& pass = step.backward();
+  if (options.what == What::kScoring) return recompute_scoring(step, options.layers);
+  std::vector<AttentionCore> cores = attention_cores(step);
   if (cores.empty()) return refuse_no_attention(graph);
   const auto layers = chosen_layers(graph, pass, options.layers);
   if (!layers) return Unexpected{layers.error()};
   std::erase_if(cores, [&](const AttentionCore& core) { return !layers->has(core.values); });
-  return options.what == What::kDropout ? recompute_dropout(graph, pass, cores)
-                                        : checkpoint_attention(graph, pass, cores);
+  return options.what == What::kDropout ? recompute_dropout(step, cores)
+                                        : checkpoint_attention(step, cores);
 }
 
 }  // namespace perfmodel

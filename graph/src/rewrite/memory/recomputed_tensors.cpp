@@ -1,10 +1,9 @@
 #include "recomputed_tensors.hpp"
 
-#include <tuple>
 #include <utility>
 
 #include "base/contains.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 
@@ -17,13 +16,6 @@ std::int64_t FreshIds::next(GraphBuilder& builder) {
   const Tensor& made = graph.tensors[graph.arguments[argument].index];
   spare_ = made.storage_id;
   return made.id;
-}
-
-void own_arguments(GraphBuilder& builder, Node& copy) {
-  std::tie(copy.inputs_begin, copy.inputs_count) =
-      builder.copy_arguments(copy.inputs_begin, copy.inputs_count);
-  std::tie(copy.outputs_begin, copy.outputs_count) =
-      builder.copy_arguments(copy.outputs_begin, copy.outputs_count);
 }
 
 void RecomputedTensors::stand_in(const Tensor& input, const Tensor& by) {
@@ -71,7 +63,7 @@ void RecomputedTensors::open(const Node& node) {
     const std::int64_t old = tensor.id;
     name(tensor.id, tensors_, true);
     name(tensor.storage_id, storages_, true);
-    if (tensor.id != old) places_.replace_forward(old, tensor);
+    if (tensor.id != old) places_.replace(old, tensor);
   });
 }
 

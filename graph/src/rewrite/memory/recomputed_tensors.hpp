@@ -18,9 +18,6 @@ class FreshIds {
   std::int64_t spare_ = 0;
 };
 
-/// Gives a node that is about to be copied arguments that no other node shares.
-void own_arguments(GraphBuilder& builder, Node& copy);
-
 /// Tensors of ops that are written a second time: what they make gets new ids, what they only take
 /// stays, and TensorPlaces learns which is which.
 class RecomputedTensors {

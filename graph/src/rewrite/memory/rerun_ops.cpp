@@ -3,11 +3,10 @@
 #include <unordered_map>
 
 #include "kept_dropout.hpp"
-#include "kept_storages.hpp"
 #include "recomputed_tensors.hpp"
-#include "rewrite/dialect.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/dialect.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -73,27 +72,10 @@ class RerunWriter {
   FreshIds ids_;
 };
 
-// What the ops take that they do not make themselves.
-void keep_rerun_inputs(KeptStorages& kept, const ExecutionGraph& graph, const BackwardPass& pass,
-                       const Rerun& rerun) {
-  const std::int32_t until = pass.functions[rerun.function].function;
-  for (std::int32_t tree : rerun.nodes) {
-    const Node& node = graph.node(tree);
-    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
-      kept.keep(static_cast<std::uint32_t>(&tensor - graph.tensors.data()), tree, until);
-    });
-  }
-}
-
 }  // namespace
 
-ExecutionGraph write_reruns(const ExecutionGraph& graph, const BackwardPass& pass,
-                            const std::vector<Rerun>& reruns) {
-  if (graph.built) return RerunWriter(graph, pass, reruns).run();
-  ExecutionGraph kept = graph;
-  KeptStorages storages(kept);
-  for (const Rerun& rerun : reruns) keep_rerun_inputs(storages, kept, pass, rerun);
-  return RerunWriter(kept, pass, reruns).run();
+ExecutionGraph write_reruns(const StepView& step, const std::vector<Rerun>& reruns) {
+  return RerunWriter(step.graph(), step.backward(), reruns).run();
 }
 
 }  // namespace perfmodel

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rewrite/backward_pass.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
@@ -19,7 +19,6 @@ inline constexpr std::string_view kRecomputeRegion = "CheckpointFunctionRecomput
 
 /// Writes them, without numbers of autograd's, in a region inside of the function. It and all that
 /// run behind it read the new tensors. Dropout multiplies by the mask of the forward pass.
-ExecutionGraph write_reruns(const ExecutionGraph& graph, const BackwardPass& pass,
-                            const std::vector<Rerun>& reruns);
+ExecutionGraph write_reruns(const StepView& step, const std::vector<Rerun>& reruns);
 
 }  // namespace perfmodel

@@ -9,9 +9,9 @@
 
 #include "builders/emit/optimizers.hpp"
 #include "optimizer_writer.hpp"
-#include "rewrite/dialect.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "rewrite/graph_edit.hpp"
+#include "step/dialect.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {
@@ -73,25 +73,16 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
   }
   if (steps.empty()) return graph;
 
-  GraphCopy copy(graph, pytorch);
-  std::vector<bool> inside(graph.nodes.size(), false);  // a step that is written anew
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const auto step = steps.find(node.parent);
-    inside[i] = step != steps.end() || (node.parent >= 0 && inside[node.parent]);
-    if (inside[i]) continue;
-    const auto index = static_cast<std::int32_t>(i);
-    copy.copy(index);
-    const bool zeroes = graph.name(node).starts_with("Optimizer.zero_grad#");
-    if (rewrite.optimizer && (zeroes || steps.contains(index))) {
-      ExecutionGraph& made = copy.builder().graph_being_made();
-      made.nodes.back().name = made.names.intern(label_name(graph.name(node), *rewrite.optimizer));
-    }
-    if (const auto at = steps.find(index); at != steps.end()) {
-      write_optimizer_step(copy, at->second, rewrite);
-    }
+  GraphEdit edit(graph, pytorch);
+  for (const auto& [label, step] : steps) {
+    edit.refill(label, [&] { write_optimizer_step(edit.copy(), step, rewrite); });
   }
-  return copy.finish();
+  edit.on_each_copy([&](std::int32_t index, Node& copy) {
+    const bool zeroes = graph.name(index).starts_with("Optimizer.zero_grad#");
+    if (!rewrite.optimizer || (!zeroes && !steps.contains(index))) return;
+    copy.name = edit.made().names.intern(label_name(graph.name(index), *rewrite.optimizer));
+  });
+  return edit.write();
 }
 
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 

@@ -15,12 +15,14 @@
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
-#include "rewrite/dialect.hpp"
+#include "rewrite/change_tensors.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/one_pass.hpp"
-#include "rewrite/optimizer_reader.hpp"
 #include "rewrite/tensor_substitution.hpp"
-#include "rewrite/tree_walk.hpp"
+#include "step/autograd_names.hpp"
+#include "step/dialect.hpp"
+#include "step/optimizer_reader.hpp"
+#include "step/step_view.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -28,7 +30,6 @@ namespace {
 using Kind = Argument::Kind;
 
 constexpr std::int64_t kMostPasses = 1 << 16;
-constexpr std::string_view kEvaluateFunction = "autograd::engine::evaluate_function";
 
 Unexpected refuse_accumulation(std::string message) {
   return fail(ErrorCode::kImpossible, "accumulate: " + std::move(message));
@@ -47,13 +48,12 @@ struct TrainingPass {
 
 class TrainingPassFinder {
  public:
-  TrainingPassFinder(const ExecutionGraph& graph, const std::vector<bool>& of_parameter,
-                     const GraphIteration& step)
-      : graph_(graph), of_parameter_(of_parameter), step_(step) {}
+  TrainingPassFinder(const StepView& step, const GraphIteration& range)
+      : graph_(step.graph()), step_(step), range_(range) {}
 
   /// Without gradients: nothing is kept.
   Result<TrainingPass> find() {
-    pass_.begin = step_.begin;
+    pass_.begin = range_.begin;
     if (auto good = find_gradients(); !good) return Unexpected{good.error()};
     if (pass_.kept.empty()) return std::move(pass_);
     if (auto good = check_optimizers(); !good) return Unexpected{good.error()};
@@ -65,12 +65,12 @@ class TrainingPassFinder {
  private:
   Result<void> find_gradients() {
     std::unordered_set<std::int64_t> ids;
-    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
+    for (std::int32_t i = range_.begin; i < range_.end; ++i) {
       if (is_evaluate(graph_.node(i))) {
         if (pass_.first_function < 0) pass_.first_function = i;
         pass_.end = std::max(pass_.end, last_below(graph_, i) + 1);
       }
-      if (!of_parameter_[i]) continue;
+      if (!step_.parameter_gradients()[i]) continue;
       const auto kept = kept_gradient(graph_, graph_.node(i));
       if (!kept) continue;
       const Tensor& tensor = graph_.tensors[*kept];
@@ -91,12 +91,12 @@ class TrainingPassFinder {
   }
 
   bool is_evaluate(const Node& at) const {
-    return at.scope == Scope::kBackward || graph_.name(at).starts_with(kEvaluateFunction);
+    return at.scope == Scope::kBackward || is_evaluate_function(graph_, at);
   }
 
   Result<void> check_optimizers() const {
     for (const std::int32_t label : optimizer_steps(graph_)) {
-      if (label < step_.begin || label >= pass_.end) continue;
+      if (label < range_.begin || label >= pass_.end) continue;
       return refuse_accumulation(
           fmt::format("expected the backward pass in front of the optimizer, found {} (node {}) "
                       "between its functions",
@@ -119,7 +119,7 @@ class TrainingPassFinder {
           return false;
         },
         [] {});
-    for (std::int32_t i = pass_.first_function; gradient != 0 && i-- > step_.begin;) {
+    for (std::int32_t i = pass_.first_function; gradient != 0 && i-- > range_.begin;) {
       if (graph_.name(i) != "aten::ones_like") continue;
       const auto loss = graph_.inputs(i), made = graph_.outputs(i);
       const bool of_tensor = !loss.empty() && loss[0].kind == Kind::kTensor && !made.empty() &&
@@ -129,31 +129,22 @@ class TrainingPassFinder {
     }
   }
 
-  // A node's results count as made before what stands below it, which may fill them.
   void find_made() {
-    std::unordered_set<std::int64_t> tensors_before, storages_before;
-    const auto read = [](std::int64_t id, const auto& made, auto& before) {
-      if (!made.contains(id)) before.insert(id);
+    const auto is_made = [&](const Values& values, const Tensor& tensor) {
+      const std::int32_t maker = values.maker(values.of(tensor));
+      return maker >= pass_.begin && maker < pass_.end;
     };
-    const auto make = [](std::int64_t id, auto& made, const auto& before) {
-      if (!before.contains(id)) made.insert(id);
-    };
-    for (std::int32_t i = pass_.begin; i < pass_.end; ++i) {
-      for_each_tensor(graph_, graph_.inputs(i), [&](const Tensor& tensor) {
-        read(tensor.id, pass_.tensors, tensors_before);
-        read(tensor.storage_id, pass_.storages, storages_before);
-      });
-      for_each_tensor(graph_, graph_.outputs(i), [&](const Tensor& tensor) {
-        if (tensor.dtype == DType::kUnknown) return;
-        make(tensor.id, pass_.tensors, tensors_before);
-        if (tensor.storage_id != 0) make(tensor.storage_id, pass_.storages, storages_before);
-      });
+    for (const Tensor& tensor : graph_.tensors) {
+      if (tensor.dtype == DType::kUnknown) continue;
+      if (is_made(step_.tensors(), tensor)) pass_.tensors.insert(tensor.id);
+      if (tensor.storage_id == 0 || !is_made(step_.storages(), tensor)) continue;
+      pass_.storages.insert(tensor.storage_id);
     }
   }
 
   const ExecutionGraph& graph_;
-  const std::vector<bool>& of_parameter_;
-  const GraphIteration& step_;
+  const StepView& step_;
+  const GraphIteration& range_;
   TrainingPass pass_;
 };
 
@@ -229,7 +220,8 @@ class AccumulationWriter {
     copy_.copy(i);
     ExecutionGraph& made = graph_.graph_being_made();
     const auto position = static_cast<std::size_t>(copy_.copied(i));
-    if (pass_ > 0 || reads_loss(step, i)) own_arguments(made.nodes[position]);
+    // Other passes copy the arguments of the source: what changes has some of its own.
+    if (pass_ > 0 || reads_loss(step, i)) own_arguments(graph_, made.nodes[position]);
     if (pass_ > 0) rename(step, made.nodes[position]);
     if (made.nodes[position].seq_id >= 0) made.nodes[position].seq_id += pass_ * sequence_stride_;
     if (reads_loss(step, i)) others_.apply(made, made.nodes[position]);
@@ -244,26 +236,11 @@ class AccumulationWriter {
     return step.first_gradient >= 0 && (inside(step.first_gradient) || inside(step.first_function));
   }
 
-  // Other passes copy the arguments of the source: what changes has some of its own.
-  void own_arguments(Node& made) {
-    made.inputs_begin = graph_.copy_arguments(made.inputs_begin, made.inputs_count).first;
-    made.outputs_begin = graph_.copy_arguments(made.outputs_begin, made.outputs_count).first;
-  }
-
   void rename(const TrainingPass& step, const Node& made) {
-    rename(step, made.inputs_begin, made.inputs_count);
-    rename(step, made.outputs_begin, made.outputs_count);
-  }
-  void rename(const TrainingPass& step, std::uint32_t begin, std::uint32_t count) {
-    ExecutionGraph& made = graph_.graph_being_made();
-    for (std::uint32_t i = begin; i < begin + count; ++i) {
-      const Argument argument = made.arguments[i];
-      if (argument.kind == Kind::kList) rename(step, argument.index, argument.count);
-      if (argument.kind != Kind::kTensor) continue;
-      Tensor& tensor = made.tensors[argument.index];
+    change_tensors(graph_.graph_being_made(), made, [&](Tensor& tensor) {
       if (step.tensors.contains(tensor.id)) tensor.id += pass_ * id_stride_;
       if (step.storages.contains(tensor.storage_id)) tensor.storage_id += pass_ * id_stride_;
-    }
+    });
   }
 
   // GraphCopy::finish() knows the last copy of each node alone.
@@ -317,7 +294,7 @@ class AccumulationWriter {
     const std::uint32_t ones = source_.outputs(step.first_gradient)[0].index;
     const Argument again = argument_of_pass(ones);
     const TensorRef gradient = graph_.tensor_of_source(again.index);
-    graph_.begin_plain(std::string(kEvaluateFunction) + ": DivBackward0");
+    graph_.begin_plain(std::string(kEvaluate) + "DivBackward0");
     graph_.begin_backward_function("DivBackward0", {gradient}, (pass_ + 1) * sequence_stride_ - 1);
     const TensorRef divided = div(graph_, gradient, wrapped_number(graph_));
     graph_.end_op();
@@ -348,72 +325,34 @@ class AccumulationWriter {
   std::vector<std::pair<std::size_t, std::int64_t>> forward_parents_;
 };
 
-Result<void> check_collectives(const ExecutionGraph& graph) {
-  for (const Node& node : graph.nodes) {
-    if (node.comm < 0) continue;
-    const std::string& kind = graph.comm_records[node.comm].collective;
-    if (kind == "init" || kind == "end") continue;
-    return refuse_accumulation(
-        fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
-                    "tensor-parallel come behind this",
-                    kind, node.id));
-  }
-  return {};
-}
-
 }  // namespace
 
-Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& graph, std::int64_t passes) {
+Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& source, std::int64_t passes) {
   if (passes < 1 || passes > kMostPasses) {
     return refuse_accumulation(
         fmt::format("expected 1 to {} backward passes, found {}", kMostPasses, passes));
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  if (auto good = check_collectives(graph); !good) return Unexpected{good.error()};
-  const std::vector<bool> of_parameter = parameter_gradients(graph);
+  const StepView step(source);
+  if (auto good = step.check("accumulate", {.no_collectives = true}); !good) {
+    return Unexpected{good.error()};
+  }
+  const ExecutionGraph& graph = step.graph();
   std::vector<TrainingPass> steps;
   for (const GraphIteration& iteration : iterations(graph)) {
-    auto pass = TrainingPassFinder(graph, of_parameter, iteration).find();
+    auto pass = TrainingPassFinder(step, iteration).find();
     if (!pass) return Unexpected{pass.error()};
     if (!pass->kept.empty()) steps.push_back(std::move(*pass));
   }
   if (steps.empty()) {
     return refuse_accumulation("expected a backward pass with AccumulateGrad, found none");
   }
-  if (passes == 1) return graph;
+  if (passes == 1) return source;
   return AccumulationWriter(graph, passes, steps).write();
-}
-
-std::int64_t accumulated_passes(const ExecutionGraph& graph) {
-  const auto steps = iterations(graph);
-  if (steps.empty()) return 1;
-  const std::vector<bool> of_parameter = parameter_gradients(graph);
-  std::unordered_map<std::int64_t, std::int64_t> times;  // by id of the gradient
-  std::int64_t most = 1;
-  for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-    if (!of_parameter[i]) continue;
-    const auto kept = kept_gradient(graph, graph.nodes[i]);
-    if (!kept || graph.tensors[*kept].dtype == DType::kUnknown) continue;
-    std::int64_t& passes = times[graph.tensors[*kept].id];
-    passes = adds_to_gradient(graph, graph.nodes[i]) ? passes + 1 : 1;
-    most = std::max(most, passes);
-  }
-  return most;
 }
 
 Result<std::int64_t> samples_per_step(const ExecutionGraph& graph) {
   return batch_size(graph).map(
       [&](std::int64_t batch) { return batch * accumulated_passes(graph); });
-}
-
-Result<void> check_one_pass(const ExecutionGraph& graph, std::string_view rewrite) {
-  if (const std::int64_t passes = accumulated_passes(graph); passes > 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected one backward pass per step, found gradients of {}: "
-                            "accumulate comes behind this",
-                            rewrite, passes));
-  }
-  return {};
 }
 
 }  // namespace perfmodel

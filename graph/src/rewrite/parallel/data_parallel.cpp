@@ -16,11 +16,11 @@
 #include "core/gradient_buckets.hpp"
 #include "core/parameter_gradients.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/autograd_names.hpp"
-#include "rewrite/dialect.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
 #include "rewrite/tensor_substitution.hpp"
+#include "step/autograd_names.hpp"
+#include "step/dialect.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -599,16 +599,7 @@ Result<void> check(const ExecutionGraph& graph, const DataParallelRewrite& rewri
                 "data-parallel: expected views of buckets or gradients in pieces, found both: "
                 "views are not copied");
   }
-  for (const Node& node : graph.nodes) {
-    if (node.comm < 0) continue;
-    const std::string& collective = graph.comm_records[node.comm].collective;
-    if (collective == "init" || collective == "end") continue;
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("data-parallel: expected a graph without collectives, found {} (node {})",
-                    collective, node.id));
-  }
-  return {};
+  return check_graph(graph, "data-parallel", {.no_collectives = true});
 }
 
 }  // namespace
@@ -617,7 +608,6 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
                                              const DataParallelRewrite& rewrite,
                                              std::vector<std::int32_t>* copies) {
   if (auto good = check(graph, rewrite); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   std::vector<Step> steps;
   const std::vector<bool> of_parameter = parameter_gradients(graph);
   for (const GraphIteration& iteration : iterations(graph)) {

@@ -13,10 +13,11 @@
 #include "builders/emit/pointwise.hpp"
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "rewrite/backward_pass.hpp"
-#include "rewrite/dialect.hpp"
 #include "rewrite/graph_copy.hpp"
 #include "rewrite/tensor_places.hpp"
+#include "step/backward_pass.hpp"
+#include "step/dialect.hpp"
+#include "step/step_view.hpp"
 #include "tensor_parallel_sizes.hpp"
 #include "tensor_parallel_split.hpp"
 
@@ -533,16 +534,7 @@ Result<void> check_tensor_parallel(const ExecutionGraph& graph,
                 fmt::format("tensor-parallel: expected 1 to {} ranks, found {}", kMostRanks,
                             options.ranks));
   }
-  for (const Node& node : graph.nodes) {
-    if (node.comm < 0) continue;
-    const std::string& collective = graph.comm_records[node.comm].collective;
-    if (collective == "init" || collective == "end") continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("tensor-parallel: expected a graph without collectives, found {} (node "
-                            "{})",
-                            collective, node.id));
-  }
-  return check_nesting(graph);
+  return check_graph(graph, "tensor-parallel", {.no_collectives = true});
 }
 
 // The sequences that the token embedding looks up, of a decoder behind those of its encoder.

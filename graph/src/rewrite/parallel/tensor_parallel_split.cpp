@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "ops/catalogue.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "perfmodel/graph/execution_graph.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

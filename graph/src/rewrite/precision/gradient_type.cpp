@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,33 +14,17 @@
 #include "builders/emit/update.hpp"
 #include "core/parameter_gradients.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "rewrite/dialect.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/one_pass.hpp"
+#include "rewrite/change_tensors.hpp"
+#include "rewrite/graph_edit.hpp"
 #include "rewrite/optimizer/optimizer_writer.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/dialect.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
 
-using Kind = Argument::Kind;
-
 Unexpected refuse_gradient_type(std::string message) {
   return fail(ErrorCode::kImpossible, "grad-dtype: " + std::move(message));
-}
-
-// They reduce what is kept, so they stand behind.
-Result<void> check_without_collectives(const ExecutionGraph& graph) {
-  for (const Node& node : graph.nodes) {
-    if (node.comm < 0) continue;
-    const std::string& kind = graph.comm_records[node.comm].collective;
-    if (kind == "init" || kind == "end") continue;
-    return refuse_gradient_type(
-        fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
-                    "tensor-parallel come behind this",
-                    kind, node.id));
-  }
-  return {};
 }
 
 /// A gradient that is to be kept in another type.
@@ -48,44 +33,33 @@ struct RetypedGradient {
   std::int64_t parameter = 0;  // id of the model's weight
 };
 
-/// What a graph's steps do with the gradients that change their type.
-struct RetypedSteps {
-  std::map<std::int32_t, ReadStep> steps;                         // by label
-  std::unordered_map<std::int32_t, RetypedGradient> accumulated;  // by AccumulateGrad node
-};
+/// By AccumulateGrad node.
+using RetypedGradients = std::map<std::int32_t, RetypedGradient>;
 
 class GradientFinder {
  public:
-  GradientFinder(const ExecutionGraph& graph, DType dtype)
-      : graph_(graph), dtype_(dtype), of_parameter_(parameter_gradients(graph)) {}
-
-  Result<RetypedSteps> find() {
-    const std::vector<std::int32_t> labels = optimizer_steps(graph_);
-    if (labels.empty()) {
-      return refuse_gradient_type("expected a node Optimizer.step#..., found none in the graph");
+  GradientFinder(const StepView& step, DType dtype)
+      : graph_(step.graph()), dtype_(dtype), keeper_(step.tensors(), -1) {
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
+      if (!step.parameter_gradients()[i]) continue;
+      if (const auto kept = kept_gradient(graph_, graph_.node(i))) {
+        keeper_[graph_.tensors[*kept]] = i;
+      }
     }
-    std::int32_t begin = 0;
-    for (const std::int32_t label : labels) {
-      auto step = read_optimizer_step(graph_, label);
-      if (!step) return Unexpected{step.error()};
-      for (; begin < label; ++begin) note_kept(begin);
-      for (const ReadGroup& group : step->groups) {
+  }
+
+  Result<RetypedGradients> find(const std::map<std::int32_t, ReadStep>& steps) {
+    for (const auto& [label, step] : steps) {
+      for (const ReadGroup& group : step.groups) {
         for (const ReadUpdate& update : group.updates) {
           if (auto good = take(update); !good) return Unexpected{good.error()};
         }
       }
-      found_.steps.emplace(label, std::move(*step));
     }
     return std::move(found_);
   }
 
  private:
-  void note_kept(std::int32_t node) {
-    if (!of_parameter_[node]) return;
-    const auto kept = kept_gradient(graph_, graph_.node(node));
-    if (kept) keeper_[graph_.tensors[*kept].id] = node;
-  }
-
   Result<void> take(const ReadUpdate& update) {
     const Tensor& gradient = graph_.tensors[update.gradient];
     if (update.sparse) {
@@ -95,72 +69,61 @@ class GradientFinder {
       return refuse_gradient_type("expected gradients on a GPU, found one on a CPU");
     }
     if (gradient.dtype == dtype_) return {};
-    const auto keeper = keeper_.find(gradient.id);
-    if (keeper == keeper_.end()) {
+    const std::int32_t keeper = keeper_[gradient];
+    if (keeper < 0) {
       return refuse_gradient_type(fmt::format(
           "expected gradients as AccumulateGrad keeps them, found one of [{}] that something else "
           "makes",
           fmt::join(graph_.shape(gradient), ", ")));
     }
     const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
-    found_.accumulated[keeper->second] = {.read = update.gradient,
-                                          .parameter = graph_.tensors[weight].id};
+    found_[keeper] = {.read = update.gradient, .parameter = graph_.tensors[weight].id};
     return {};
   }
 
   const ExecutionGraph& graph_;
   const DType dtype_;
-  const std::vector<bool> of_parameter_;
-  std::unordered_map<std::int64_t, std::int32_t> keeper_;  // id of a gradient -> AccumulateGrad
-  RetypedSteps found_;
+  FactsOfValues<std::int32_t> keeper_;  // of a gradient: its AccumulateGrad
+  RetypedGradients found_;
 };
 
 class GradientWriter {
  public:
-  GradientWriter(const ExecutionGraph& graph, DType dtype, const RetypedSteps& plan)
+  GradientWriter(const ExecutionGraph& graph, DType dtype, const RetypedGradients& gradients,
+                 const std::map<std::int32_t, ReadStep>& steps)
       : graph_(graph),
         dtype_(dtype),
-        plan_(plan),
-        copy_(graph, dialect_of(graph)),
-        builder_(copy_.builder()) {}
-
-  Result<ExecutionGraph> run() {
-    std::vector<bool> done(graph_.nodes.size());  // with all that stands below
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      const Node& node = graph_.node(i);
-      done[i] = node.parent >= 0 && done[node.parent];
-      if (!done[i]) done[i] = write_whole(i);
-      if (done[i]) continue;
-      copy_.copy(i);
-      read_now(builder_.graph_being_made().nodes.back());
+        gradients_(gradients),
+        edit_(graph, dialect_of(graph)),
+        builder_(edit_.builder()) {
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
+      if (zeroes(i)) edit_.follow_tree(i, [this, i] { zero_buffers(i); });
     }
+    for (const auto& [label, step] : steps) {
+      edit_.refill(label, [this, &step] { write_optimizer_step(edit_.copy(), step, {}, now_); });
+    }
+    for (const auto& [node, gradient] : gradients) {
+      edit_.follow_tree(node, [this, &gradient, node = node] { keep(node, gradient); });
+    }
+    edit_.on_each_copy([this](std::int32_t index, const Node& copy) {
+      const auto keeps = [this](std::int32_t i) { return gradients_.contains(i) || zeroes(i); };
+      if (!by_.empty() && graph_.find_around(index, keeps) < 0) read_now(copy);
+    });
+  }
+
+  Result<ExecutionGraph> write() {
+    ExecutionGraph made = edit_.write();
     if (!buffers_.empty() && !zeroed_) {
       return refuse_gradient_type(
           "expected Optimizer.zero_grad#..., where buffers in a wider type are emptied, found "
           "none");
     }
-    return copy_.finish();
+    return made;
   }
 
  private:
-  // Trees that change; whether this is one.
-  bool write_whole(std::int32_t index) {
-    const Node& node = graph_.node(index);
-    if (graph_.name(node).starts_with("Optimizer.zero_grad#")) {
-      copy_.copy_tree(index);
-      zero_buffers(index);
-      return true;
-    }
-    if (const auto step = plan_.steps.find(index); step != plan_.steps.end()) {
-      copy_.copy(index);
-      write_optimizer_step(copy_, step->second, {}, now_);
-      return true;
-    }
-    const auto gradient = plan_.accumulated.find(index);
-    if (gradient == plan_.accumulated.end()) return false;
-    copy_.copy_tree(index);
-    keep(index, gradient->second);
-    return true;
+  bool zeroes(std::int32_t node) const {
+    return graph_.name(node).starts_with("Optimizer.zero_grad#");
   }
 
   // Buffers are there from step to step, one per parameter.
@@ -181,24 +144,20 @@ class GradientWriter {
   }
 
   void zero_buffers(std::int32_t label) {
-    std::vector<std::pair<std::int32_t, const RetypedGradient*>> wider;
-    for (const auto& [node, gradient] : plan_.accumulated) {
-      if (is_wider(gradient)) wider.emplace_back(node, &gradient);
-    }
-    std::ranges::sort(wider);
     std::vector<TensorRef> buffers;
-    std::map<std::int64_t, bool> seen;
-    for (const auto& [node, gradient] : wider) {
-      if (seen.emplace(gradient->parameter, true).second) buffers.push_back(buffer_of(*gradient));
+    std::set<std::int64_t> seen;
+    for (const auto& [node, gradient] : gradients_) {
+      const bool is_first = is_wider(gradient) && seen.insert(gradient.parameter).second;
+      if (is_first) buffers.push_back(buffer_of(gradient));
     }
     if (buffers.empty()) return;
-    copy_.close_to(label);
+    edit_.copy().close_to(label);
     foreach_zero_(builder_, buffers, -1);
     zeroed_ = true;
   }
 
   void keep(std::int32_t accumulate, const RetypedGradient& gradient) {
-    copy_.close_to(accumulate);
+    edit_.copy().close_to(accumulate);
     const TensorRef came = source_tensor(gradient.read);
     TensorRef kept;
     if (is_wider(gradient)) {
@@ -214,31 +173,21 @@ class GradientWriter {
 
   // What scales, clips or checks gradients in front of the optimizer takes those that are kept.
   void read_now(const Node& copy) {
-    if (by_.empty()) return;
-    read_now(copy.inputs_begin, copy.inputs_count);
-    read_now(copy.outputs_begin, copy.outputs_count);
-  }
-  void read_now(std::uint32_t begin, std::uint32_t count) {
-    ExecutionGraph& made = builder_.graph_being_made();
-    for (std::uint32_t i = begin; i < begin + count; ++i) {
-      const Argument& argument = made.arguments[i];
-      if (argument.kind == Kind::kList) read_now(argument.index, argument.count);
-      if (argument.kind != Kind::kTensor) continue;
-      Tensor& tensor = made.tensors[argument.index];
+    change_tensors(edit_.made(), copy, [this](Tensor& tensor) {
       const auto by = by_.find(tensor.id);
-      if (by == by_.end()) continue;
+      if (by == by_.end()) return;
       tensor.id = by->second.id;
       tensor.storage_id = by->second.storage_id;
       tensor.offset = by->second.offset;
       tensor.dtype = by->second.dtype;
       tensor.item_size = by->second.item_size;
-    }
+    });
   }
 
   const ExecutionGraph& graph_;
   const DType dtype_;
-  const RetypedSteps& plan_;
-  GraphCopy copy_;
+  const RetypedGradients& gradients_;
+  GraphEdit edit_;
   GraphBuilder& builder_;
   std::map<std::int64_t, TensorRef> buffers_;  // by id of the weight
   bool zeroed_ = false;
@@ -254,13 +203,19 @@ Result<ExecutionGraph> rewrite_gradient_type(const ExecutionGraph& graph, DType 
     return refuse_gradient_type(
         fmt::format("expected fp32, bf16 or fp16, found {}", to_string(dtype)));
   }
-  if (auto good = check_without_collectives(graph); !good) return Unexpected{good.error()};
-  if (auto good = check_one_pass(graph, "grad-dtype"); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const auto plan = GradientFinder(graph, dtype).find();
-  if (!plan) return Unexpected{plan.error()};
-  if (plan->accumulated.empty()) return graph;
-  return GradientWriter(graph, dtype, *plan).run();
+  const StepView step(graph);
+  if (auto good = step.check("grad-dtype", {.no_collectives = true, .one_pass = true}); !good) {
+    return Unexpected{good.error()};
+  }
+  const auto optimizers = step.optimizers();
+  if (!optimizers) return Unexpected{optimizers.error()};
+  if (optimizers->empty()) {
+    return refuse_gradient_type("expected a node Optimizer.step#..., found none in the graph");
+  }
+  const auto gradients = GradientFinder(step, dtype).find(*optimizers);
+  if (!gradients) return Unexpected{gradients.error()};
+  if (gradients->empty()) return graph;
+  return GradientWriter(step.graph(), dtype, *gradients, *optimizers).write();
 }
 
 }  // namespace perfmodel

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string_view>
@@ -11,9 +12,9 @@
 #include "builders/emit/memory.hpp"
 #include "builders/emit/optimizers.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/dialect.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "rewrite/graph_edit.hpp"
+#include "step/dialect.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -144,52 +145,48 @@ Unexpected refuse_copies(std::string_view why) {
   return fail(ErrorCode::kImpossible, fmt::format("precision: expected {}", why));
 }
 
-Result<std::map<std::int32_t, ReadStep>> read_steps(const ExecutionGraph& graph) {
-  std::map<std::int32_t, ReadStep> steps;  // by label
-  for (const std::int32_t label : optimizer_steps(graph)) {
-    auto step = read_optimizer_step(graph, label);
-    if (!step) return Unexpected{step.error()};
-    for (const ReadGroup& group : step->groups) {
-      for (const ReadUpdate& update : group.updates) {
-        if (update.sparse) return refuse_sparse_gradient();
-      }
+Result<std::map<std::int32_t, ReadStep>> read_steps(const StepView& step) {
+  auto steps = step.optimizers();
+  if (!steps) return steps;
+  for (const auto& [label, one] : *steps) {
+    for (const ReadGroup& group : one.groups) {
+      if (std::ranges::any_of(group.updates, &ReadUpdate::sparse)) return refuse_sparse_gradient();
     }
-    steps.emplace(label, std::move(*step));
   }
   return steps;
 }
 
 // `graph` but for the steps, which are written anew.
 ExecutionGraph with_master_steps(const ExecutionGraph& graph, const PyTorch& pytorch,
-                                 const std::map<std::int32_t, ReadStep>& steps,
-                                 const std::vector<bool>& optimizer) {
-  GraphCopy copy(graph, pytorch);
+                                 const std::map<std::int32_t, ReadStep>& steps) {
+  GraphEdit edit(graph, pytorch);
   std::map<std::int64_t, TensorRef> masters;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const auto index = static_cast<std::int32_t>(i);
-    const auto step = steps.find(index);
-    if (optimizer[i] && step == steps.end()) continue;
-    copy.copy(index);
-    if (step == steps.end()) continue;
-    for (const std::int32_t op : step->second.first) copy.copy_tree(op);
-    copy.close_to(index);
-    MasterStepWriter(copy, masters).write(step->second);
+  for (const auto& [label, step] : steps) {
+    edit.refill(label, [&, label = label] {
+      for (const std::int32_t op : step.first) edit.copy().copy_tree(op);
+      edit.copy().close_to(label);
+      MasterStepWriter(edit.copy(), masters).write(step);
+    });
   }
-  return copy.finish();
+  return edit.write();
 }
 
 }  // namespace
 
-Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half) {
-  const auto steps = read_steps(graph);
+Result<ExecutionGraph> half_model(const ExecutionGraph& source, DType half) {
+  const StepView step(source);
+  const ExecutionGraph& graph = step.graph();
+  const auto steps = read_steps(step);
   if (!steps) return Unexpected{steps.error()};
   const std::vector<bool> optimizer = nodes_of_optimizers(graph);
   const ExecutionGraph lowered = in_half_type(graph, half, *steps, optimizer);
-  return with_master_steps(lowered, dialect_of(graph), *steps, optimizer);
+  return with_master_steps(lowered, dialect_of(graph), *steps);
 }
 
-Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half) {
-  auto steps = read_steps(graph);
+Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& source, DType half) {
+  const StepView view(source);
+  const ExecutionGraph& graph = view.graph();
+  auto steps = read_steps(view);
   if (!steps) return Unexpected{steps.error()};
   bool any = false;
   for (auto& [label, step] : *steps) {
@@ -210,7 +207,7 @@ Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half)
     return refuse_copies(
         fmt::format("an fp32 graph, or one with weights in {}, found neither", to_string(half)));
   }
-  return with_master_steps(graph, dialect_of(graph), *steps, nodes_of_optimizers(graph));
+  return with_master_steps(graph, dialect_of(graph), *steps);
 }
 
 }  // namespace perfmodel

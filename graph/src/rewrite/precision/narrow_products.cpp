@@ -12,6 +12,7 @@
 
 #include "builders/emit/graph_views.hpp"
 #include "ops/catalogue.hpp"
+#include "rewrite/change_tensors.hpp"
 #include "rewrite/graph_copy.hpp"
 
 namespace perfmodel {
@@ -617,27 +618,11 @@ class NarrowWriter {
 
   void retag(std::int32_t index) {
     if (narrow_storages_.empty() || source_.node(index).is_label) return;
-    const auto position = builder_.innermost();
-    const Node& written = made().nodes[position];
-    for (const auto& [begin, count] : {std::pair{written.inputs_begin, written.inputs_count},
-                                       std::pair{written.outputs_begin, written.outputs_count}}) {
-      retag_arguments(begin, count);
-    }
-  }
-
-  void retag_arguments(std::uint32_t begin, std::uint32_t count) {
-    for (std::uint32_t i = begin; i < begin + count; ++i) {
-      const Argument argument = made().arguments[i];
-      if (argument.kind == Argument::Kind::kList) {
-        retag_arguments(argument.index, argument.count);
-      } else if (argument.kind == Argument::Kind::kTensor) {
-        Tensor tensor = made().tensors[argument.index];
-        if (!narrow_storages_.contains(tensor.storage_id) || !is_wide_half(tensor.dtype)) continue;
-        const auto at = turned_ids_.find(tensor.id);
-        make_narrow(tensor, at != turned_ids_.end() && at->second);
-        made().tensors[argument.index] = tensor;
-      }
-    }
+    change_tensors(made(), made().nodes[builder_.innermost()], [this](Tensor& mention) {
+      if (!narrow_storages_.contains(mention.storage_id) || !is_wide_half(mention.dtype)) return;
+      const auto at = turned_ids_.find(mention.id);
+      make_narrow(mention, at != turned_ids_.end() && at->second);
+    });
   }
 
   const ExecutionGraph& source_;

@@ -4,7 +4,7 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "rewrite/backward_pass.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

@@ -10,9 +10,8 @@
 #include "narrow_products.hpp"
 #include "ops/catalogue.hpp"
 #include "rewrite/graph_copy.hpp"
-#include "rewrite/offload_ops.hpp"
-#include "rewrite/one_pass.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/offload_ops.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -186,7 +185,9 @@ Result<ExecutionGraph> lower_to(const ExecutionGraph& graph, const NarrowRecipe&
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
-  if (auto good = check_one_pass(graph, "precision"); !good) return Unexpected{good.error()};
+  if (auto good = check_graph(graph, "precision", {.nested = false, .one_pass = true}); !good) {
+    return Unexpected{good.error()};
+  }
   if (options.grad_scaler && options.precision != Precision::kFp16) {
     return refuse_precision("expected fp16 for a gradient scaler, found another precision");
   }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ops/catalogue.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "rewrite/backward_pass.hpp"
 #include "rewrite/graph_copy.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

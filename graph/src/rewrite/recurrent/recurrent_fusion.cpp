@@ -10,8 +10,8 @@
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "recurrent_cells.hpp"
 #include "recurrent_stacks.hpp"
-#include "rewrite/backward_pass.hpp"
 #include "rewrite/graph_copy.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "recurrent_cells.hpp"
-#include "rewrite/backward_pass.hpp"
 #include "rewrite/graph_copy.hpp"
+#include "step/backward_pass.hpp"
 
 namespace perfmodel {
 

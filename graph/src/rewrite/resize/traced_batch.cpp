@@ -15,7 +15,7 @@
 #include "ops/catalogue.hpp"
 #include "ops/result_sizes.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
-#include "rewrite/autograd_names.hpp"
+#include "step/autograd_names.hpp"
 
 namespace perfmodel {
 namespace {

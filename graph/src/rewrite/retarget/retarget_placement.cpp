@@ -10,7 +10,7 @@
 
 #include "builders/emit/graph_builder.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/autograd_names.hpp"
+#include "step/autograd_names.hpp"
 
 namespace perfmodel {
 namespace {
@@ -331,7 +331,7 @@ class Placer {
     const auto last = numbers_.find(tensor.id);
     const bool made =
         last != numbers_.end() && last->second.is_number && last->second.dtype == tensor.dtype;
-    if (made && last->second.on_host) return true;
+    if (made && last->second.on_host && !is_made_around(i, tensor.id)) return true;
     if (is_external(tensor) && written_.contains(tensor.storage_id)) {
       return tensor.dtype == DType::kFloat32 && inside_optimizer(graph_, i);
     }
@@ -345,6 +345,19 @@ class Placer {
       if (other.dtype != DType::kFloat64) return true;
     }
     return use.position > 0 && !made && !is_floating_point(tensor.dtype);
+  }
+
+  // Whether an op around a node makes the tensor: what had its id before is gone.
+  bool is_made_around(std::int32_t i, std::int64_t id) const {
+    const auto names = [&](std::span<const Argument> arguments) {
+      bool named = false;
+      for_each_tensor(graph_, arguments, [&](const Tensor& one) { named |= one.id == id; });
+      return named;
+    };
+    const auto makes = [&](std::int32_t op) {
+      return names(graph_.outputs(op)) && !names(graph_.inputs(op));
+    };
+    return graph_.find_around(graph_.node(i).parent, makes) >= 0;
   }
 
   bool is_host_argument(std::int32_t i, std::int64_t id) const {

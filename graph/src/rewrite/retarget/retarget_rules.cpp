@@ -7,7 +7,7 @@
 
 #include "builders/emit/memory.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/autograd_names.hpp"
+#include "step/autograd_names.hpp"
 
 namespace perfmodel {
 namespace {

@@ -13,11 +13,11 @@
 #include "builders/emit/graph_builder.hpp"
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
-#include "rewrite/backward_pass.hpp"
-#include "rewrite/graph_copy.hpp"
+#include "rewrite/graph_edit.hpp"
 #include "rewrite/name_pattern.hpp"
 #include "rewrite/optimizer/optimizer_writer.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/backward_pass.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -205,7 +205,6 @@ class HashedWeightFinder {
     auto chosen = HashedWeightChooser(graph_, options_, pass_.in_backward).choose();
     if (!chosen) return Unexpected{chosen.error()};
     weights_ = std::move(*chosen);
-    for (const std::int32_t label : optimizer_steps(graph_)) steps_.insert(label);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (auto good = visit(static_cast<std::int32_t>(i)); !good) return good;
     }
@@ -289,7 +288,6 @@ class HashedWeightFinder {
       skipped_.insert(index);
       return {};
     }
-    forget_reused(op);
     std::optional<std::int64_t> read;
     for_each_tensor(graph_, graph_.inputs(op), [&](const Tensor& tensor) {
       if (!read) read = weight_of(tensor);
@@ -319,26 +317,6 @@ class HashedWeightFinder {
     if (skipped_.contains(index)) return true;
     const Role role = use(index).role;
     return role != Role::kCopied && role != Role::kPassThrough;
-  }
-
-  // Recordings use the numbers of freed memory again.
-  void forget_reused(const Node& op) {
-    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& out) {
-      const auto at = storages_.find(out.storage_id);
-      if (at == storages_.end() || weights_.contains(out.storage_id)) return;
-      bool taken = false;
-      for_each_tensor(graph_, graph_.inputs(op),
-                      [&](const Tensor& in) { taken |= in.storage_id == out.storage_id; });
-      const bool told_above = op.parent >= 0 && gives(graph_.node(op.parent), out.storage_id);
-      if (!taken && !told_above) storages_.erase(at);
-    });
-  }
-
-  bool gives(const Node& op, std::int64_t storage) const {
-    bool found = false;
-    for_each_tensor(graph_, graph_.outputs(op),
-                    [&](const Tensor& tensor) { found |= tensor.storage_id == storage; });
-    return found;
   }
 
   // The weight of the forward op whose backward function a node belongs to; 0: none.
@@ -455,47 +433,37 @@ class HashedWeightFinder {
   std::unordered_map<std::int32_t, std::int64_t> forward_;    // products and lookups -> weight
   std::unordered_map<std::int32_t, std::int32_t> functions_;  // function's node -> forward op
   std::unordered_map<std::int64_t, bool> turned_;             // by tensor id
-  std::unordered_set<std::int32_t> skipped_, steps_;
+  std::unordered_set<std::int32_t> skipped_;
 };
 
 class HashedWeightWriter {
  public:
   HashedWeightWriter(const ExecutionGraph& graph, const HashedWeightFinder& finder,
-                     std::map<std::int32_t, ReadStep> steps)
-      : source_(graph), finder_(finder), steps_(std::move(steps)), copy_(graph) {}
-
-  ExecutionGraph write() {
+                     const std::map<std::int32_t, ReadStep>& steps)
+      : source_(graph), finder_(finder), edit_(graph) {
     using Role = HashedWeightFinder::Role;
-    std::vector<bool> gone(source_.nodes.size(), false);
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
-      const std::int32_t parent = source_.nodes[i].parent;
-      gone[i] = parent >= 0 && (gone[parent] || ends_at(parent));
-      if (gone[i]) continue;
-      const Role role = finder_.use(i).role;
-      if (role == Role::kCopied || role == Role::kView) {
-        copy_.copy(i);
-        if (const auto step = steps_.find(i); step != steps_.end()) {
-          write_optimizer_step(copy_, step->second, {});
-        }
-      } else if (role != Role::kPassThrough) {
-        copy_.close_beside(i);
-        write_op(i);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
+      const Role role = finder.use(i).role;
+      if (role == Role::kPassThrough) edit_.unwrap(i);
+      if (role == Role::kView) edit_.refill(i, {});
+      if (role != Role::kCopied && role != Role::kView && role != Role::kPassThrough) {
+        edit_.replace(i, [this, i] {
+          edit_.copy().close_beside(i);
+          write_op(i);
+        });
       }
     }
-    return copy_.finish();
+    for (const auto& [label, step] : steps) {
+      edit_.refill(label, [this, &step] { write_optimizer_step(edit_.copy(), step, {}); });
+    }
   }
+
+  ExecutionGraph write() { return edit_.write(); }
 
  private:
-  // What stands below is not copied.
-  bool ends_at(std::int32_t index) const {
-    using Role = HashedWeightFinder::Role;
-    const Role role = finder_.use(index).role;
-    return steps_.contains(index) || (role != Role::kCopied && role != Role::kPassThrough);
-  }
-
   Value given(std::span<const Argument> arguments, std::size_t at) {
     if (at < arguments.size() && arguments[at].kind == Argument::Kind::kTensor) {
-      return copy_.tensor(arguments[at]);
+      return edit_.copy().tensor(arguments[at]);
     }
     return kNone;
   }
@@ -509,7 +477,7 @@ class HashedWeightWriter {
     const std::string_view name = source_.name(op);
     std::vector<Value> outputs;
     for (std::size_t i = 0; i < out.size(); ++i) outputs.push_back(given(out, i));
-    GraphBuilder& builder = copy_.builder();
+    GraphBuilder& builder = edit_.builder();
     const std::int64_t sequence = op.seq_id;
     switch (use.role) {
       case Role::kProduct: {
@@ -549,8 +517,7 @@ class HashedWeightWriter {
 
   const ExecutionGraph& source_;
   const HashedWeightFinder& finder_;
-  std::map<std::int32_t, ReadStep> steps_;
-  GraphCopy copy_;
+  GraphEdit edit_;
 };
 
 /// The graph with the tensors of hashed weights as arrays.
@@ -566,39 +533,28 @@ ExecutionGraph with_arrays(const ExecutionGraph& graph, const HashedWeightFinder
   return made;
 }
 
-bool has_collectives(const ExecutionGraph& graph) {
-  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    if (node.comm < 0) return false;
-    const std::string& kind = graph.comm_records[node.comm].collective;
-    return kind != "init" && kind != "end";
-  });
-}
-
 }  // namespace
 
-Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& graph,
+Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& source,
                                               const HashedWeightOptions& options) {
   if (!(options.compression >= 1) || !std::isfinite(options.compression)) {
     return refuse_hashing(
         fmt::format("expected a compression of at least 1, found {}", options.compression));
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  if (has_collectives(graph)) {
-    return refuse_hashing(
-        "expected a graph without collectives, found some: data-parallel and tensor-parallel come "
-        "behind this");
+  const StepView step(source);
+  if (auto good = step.check("hash-weights", {.no_collectives = true}); !good) {
+    return Unexpected{good.error()};
   }
+  const ExecutionGraph& graph = step.graph();
   HashedWeightFinder finder(graph, options);
   if (auto found = finder.find(); !found) return Unexpected{found.error()};
-  std::map<std::int32_t, ReadStep> steps;
-  for (const std::int32_t label : optimizer_steps(graph)) {
-    auto step = read_optimizer_step(graph, label);
-    if (!step) return Unexpected{step.error()};
-    if (auto good = finder.add_state(*step); !good) return Unexpected{good.error()};
-    steps.emplace(label, std::move(*step));
+  const auto steps = step.optimizers();
+  if (!steps) return Unexpected{steps.error()};
+  for (const auto& [label, read] : *steps) {
+    if (auto good = finder.add_state(read); !good) return Unexpected{good.error()};
   }
   const ExecutionGraph arrays = with_arrays(graph, finder);
-  return HashedWeightWriter(arrays, finder, std::move(steps)).write();
+  return HashedWeightWriter(arrays, finder, *steps).write();
 }
 
 }  // namespace perfmodel

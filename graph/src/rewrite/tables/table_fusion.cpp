@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "builders/emit/concat.hpp"
@@ -15,9 +12,9 @@
 #include "builders/emit/memory.hpp"
 #include "builders/emit/pointwise.hpp"
 #include "builders/emit/views.hpp"
-#include "rewrite/dialect.hpp"
-#include "rewrite/graph_copy.hpp"
+#include "rewrite/graph_edit.hpp"
 #include "rewrite/optimizer/optimizer_writer.hpp"
+#include "step/dialect.hpp"
 #include "table_fusion_finder.hpp"
 
 namespace perfmodel {
@@ -25,40 +22,25 @@ namespace {
 
 constexpr double kAdagradLearningRate = 0.01;
 
-// Copies the graph; in place of some nodes it does something else.
 class FusionWriter {
  public:
   FusionWriter(const ExecutionGraph& graph, const TableFusionRewrite& rewrite,
                const std::vector<TableFusion>& fusions)
       : source_(graph),
         rewrite_(rewrite),
-        copy_(graph, dialect_of(graph)),
-        graph_(copy_.builder()),
-        gone_(graph.nodes.size(), false) {
+        edit_(graph, dialect_of(graph)),
+        copy_(edit_.copy()),
+        graph_(edit_.builder()) {
     for (const TableFusion& fusion : fusions) plan(fusion);
     std::sort(closed_.begin(), closed_.end());
   }
 
   ExecutionGraph write() {
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
-      const Node& node = source_.node(i);
-      const auto action = actions_.find(i);
-      const bool inside = node.parent >= 0 && (gone_[node.parent] || steps_.contains(node.parent));
-      if (inside || action != actions_.end()) {
-        gone_[i] = true;
-        if (action != actions_.end()) action->second();
-        continue;
-      }
-      copy_.copy(i);
-      Node& made = graph_.graph_being_made().nodes.back();
-      made.seq_id = moved(made.seq_id);
-      if (const auto behind = behind_.find(i); behind != behind_.end()) behind->second();
-    }
-    return copy_.finish();
+    edit_.on_each_copy([this](std::int32_t, Node& made) { made.seq_id = moved(made.seq_id); });
+    return edit_.write();
   }
 
  private:
-  using Action = std::function<void()>;
   struct State {
     const TableFusion& fusion;
     TableBatch tables = {};
@@ -75,7 +57,7 @@ class FusionWriter {
   }
 
   void leave_out(const std::vector<std::int32_t>& nodes) {
-    for (std::int32_t node : nodes) actions_[node] = [] {};
+    for (std::int32_t node : nodes) edit_.replace(node);
   }
 
   void plan(const TableFusion& fusion) {
@@ -98,20 +80,19 @@ class FusionWriter {
     const DType offsets = source_.tensors[fusion.bags.front().offsets].dtype;
     plan_input(fusion.indices, state.indices, indices, {state.lookups});
     plan_input(fusion.offsets, state.offsets, offsets, {tables * fusion.batch + 1});
-    actions_[last] = [this, &state] { look_up(state); };
-    behind_[fusion.cat] = [this, &state] { shorten_cat(state); };
+    edit_.replace(last, [this, &state] { look_up(state); });
+    edit_.follow(fusion.cat, [this, &state] { shorten_cat(state); });
     for (std::int32_t child : source_.children(fusion.cat)) {
-      behind_[child] = [this, &state] { shorten_cat(state); };
+      edit_.follow(child, [this, &state] { shorten_cat(state); });
     }
     plan_backward(state);
     if (fusion.step) {
-      steps_.insert(fusion.step->label);
-      behind_[fusion.step->label] = [this, &fusion] {
+      edit_.refill(fusion.step->label, [this, &fusion] {
         // Lists and fused steps take over where sparse gradients needed a loop.
         OptimizerRewrite how;
         how.implementation = TrainingOptions::Implementation::kDefault;
         write_optimizer_step(copy_, *fusion.step, how);
-      };
+      });
     }
   }
 
@@ -123,10 +104,10 @@ class FusionWriter {
     }
     if (fusion.cat_function < 0) return;
     const auto first = *std::min_element(fusion.narrows.begin(), fusion.narrows.end());
-    actions_[first] = [this, &state] { cut_gradient(state); };
+    edit_.replace(first, [this, &state] { cut_gradient(state); });
     // The function of the highest number, which is that of the lookup, comes first.
     const auto function = *std::min_element(fusion.functions.begin(), fusion.functions.end());
-    actions_[function] = [this, &state, function] { go_back(state, function); };
+    edit_.replace(function, [this, &state, function] { go_back(state, function); });
   }
 
   void plan_input(const std::optional<LoadedInput>& input, TensorRef& made, DType dtype,
@@ -139,12 +120,12 @@ class FusionWriter {
       return;
     }
     const std::int32_t first = input->copies.front();
-    actions_[first] = [this, &made, dtype, shape, first, pinned = input->pinned] {
+    edit_.replace(first, [this, &made, dtype, shape, first, pinned = input->pinned] {
       const Node& node = source_.node(first);
       copy_.close_beside(first);
       const TensorRef from = graph_.new_tensor(dtype, GraphBuilder::cpu(), shape);
       made = to_device(graph_, from, pinned, moved(node.seq_id));
-    };
+    });
   }
 
   std::vector<TensorRef> tensors(const TableFusion& fusion, std::uint32_t FusibleBag::*field) {
@@ -220,13 +201,11 @@ class FusionWriter {
 
   const ExecutionGraph& source_;
   const TableFusionRewrite& rewrite_;
-  GraphCopy copy_;
+  GraphEdit edit_;
+  GraphCopy& copy_;
   GraphBuilder& graph_;
-  std::vector<bool> gone_;
   std::deque<State> states_;
-  std::map<std::int32_t, Action> actions_, behind_;  // in place of a node, behind its copy
-  std::set<std::int32_t> steps_;                     // of the optimizer, that are written anew
-  std::vector<std::int64_t> closed_;                 // sequence numbers that are gone
+  std::vector<std::int64_t> closed_;  // sequence numbers that are gone
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "rewrite/backward_pass.hpp"
-#include "rewrite/optimizer_reader.hpp"
+#include "step/backward_pass.hpp"
+#include "step/optimizer_reader.hpp"
 
 namespace perfmodel {
 
