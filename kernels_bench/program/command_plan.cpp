@@ -147,13 +147,12 @@ Command plan_command(CommandParser parent) {
       "plan", "Dry run: what a campaign on a GPU would measure, and how long it takes");
   auto arguments = std::make_shared<Arguments>();
   app.add_option("--gpu", arguments->gpu, "Name or file (default h200-sxm-141gb)");
-  app.add_option("--families", arguments->families, "Families by name (see --list)")
-      .delimiter(',');
+  app.add_option("--families", arguments->families, "Families by name (see --list)").delimiter(',');
   app.add_option("--points", arguments->points, "Rows of each family's sweep")
       .check(whole_number(1));
   app.add_option("--seed", arguments->seed, "Of the sweeps").check(whole_number(0));
   app.add_option("-o,--out", arguments->folder,
-                  "Folder for the points, FAMILY.points.csv, which `perfpredict kernels` prices");
+                 "Folder for the points, FAMILY.points.csv, which `perfpredict kernels` prices");
   app.add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run(*arguments); }};
 }

@@ -5,9 +5,9 @@
 
 namespace perfmodel {
 
-/// What every rewrite that copies a graph asks of it first: a node stands behind its parent, on the
-/// thread of its parent and before anything else ends that parent. Threads begin anywhere, and so
-/// do orphans. Recordings are like that; the error names the first node that is not.
+/// Every rewrite that copies a graph checks this first: a node follows its parent, runs on the same
+/// thread and begins before the parent ends. Threads and orphans may begin anywhere. Recordings are
+/// like that; the error names the first node that is not.
 Result<void> check_nesting(const ExecutionGraph& graph);
 
 }  // namespace perfmodel

@@ -35,7 +35,7 @@ class VersionNamer {
   }
 
  private:
-  /// Of tensors or of storages.
+  /// Versions of tensors, or versions of storages.
   struct Ids {
     std::int64_t Tensor::*id;
     std::unordered_map<std::int64_t, std::int64_t> now = {};  // recorded id -> the version's

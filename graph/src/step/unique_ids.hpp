@@ -9,7 +9,7 @@ namespace perfmodel {
 /// are.
 ///
 /// A node makes what it gives, unless it or an op around it takes it, or one around it gives it.
-/// What stands nowhere before keeps its id.
+/// The first version keeps the recorded id.
 ExecutionGraph with_unique_ids(const ExecutionGraph& graph);
 
 }  // namespace perfmodel

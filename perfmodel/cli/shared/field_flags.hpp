@@ -50,7 +50,8 @@ Option add_flag(CommandParser app, const Field<Question, More...>& field, Value&
   } else if constexpr (std::is_same_v<Value, bool>) {
     return app.add_flag(flag, value, help);
   } else if constexpr (std::is_same_v<Value, std::optional<std::vector<std::int64_t>>>) {
-    return add_widths(app, flag, [&value](const auto& widths) { value = widths; }, help);
+    return add_widths(
+        app, flag, [&value](const auto& widths) { value = widths; }, help);
   } else if constexpr (std::is_same_v<Value, Window>) {
     return add_window(app, flag, value, help);
   } else {

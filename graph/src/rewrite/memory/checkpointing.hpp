@@ -7,7 +7,7 @@
 
 namespace perfmodel {
 
-/// Of rewrites that recompute.
+/// The checks that rewrites which recompute activations ask for.
 inline constexpr StepNeeds kRecomputationNeeds = {
     .no_offload = true, .no_checkpoints = true, .backward = true};
 

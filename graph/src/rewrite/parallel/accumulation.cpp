@@ -220,7 +220,7 @@ class AccumulationWriter {
     copy_.copy(i);
     ExecutionGraph& made = graph_.graph_being_made();
     const auto position = static_cast<std::size_t>(copy_.copied(i));
-    // Other passes copy the arguments of the source: what changes has some of its own.
+    // All passes share the arguments of the source; a node that changes them needs its own copy.
     if (pass_ > 0 || reads_loss(step, i)) own_arguments(graph_, made.nodes[position]);
     if (pass_ > 0) rename(step, made.nodes[position]);
     if (made.nodes[position].seq_id >= 0) made.nodes[position].seq_id += pass_ * sequence_stride_;
