@@ -24,6 +24,9 @@ SOURCES = ('graph', 'predictors', 'perfmodel', 'tests')
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.S | re.M)
 PLACE = re.compile(r'^(?://|#) (\S+/\S+\.\w+)(?:, (below|instead of): (.+))?\n')
 TERMS = re.compile(r'^## Add an overhead term\n.*?(?=^## )', re.S | re.M)
+# The tests that the page adds or extends, by program.
+TESTS = {'predictors': ['NewOps.*', 'MySort.*'],
+         'graph': ['DropoutAdd.*', 'RewriteInvariants.HoldForEveryRewriteOfEveryGraph']}
 WALK_TERMS = ['perfmodel/src/overheads/overheads_file.cpp', 'perfmodel/src/predict/prediction.cpp',
               'tests/perfmodel/host_terms_test.cpp']
 
@@ -165,17 +168,18 @@ def main():
             objects[path] = os.path.join(scratch, path.replace('/', '_') + '.o')
             build.compile(path, objects[path])
         library = [o for path, o in objects.items() if not path.startswith('tests/')]
-        tests = [o for path, o in objects.items() if path.startswith('tests/')]
 
         program = os.path.join(scratch, 'bin', 'perfpredict')
         os.makedirs(os.path.dirname(program))
         build.link('bin/perfpredict', library, [], program)
-        test = os.path.join(scratch, 'extended_test')
-        replaced = [f'/{os.path.basename(p)}.o' for p in sources if p.startswith('tests/')]
-        build.link('bin/predictors_test', library + tests, replaced, test)
-        out = run([test, '--gtest_filter=NewOps.*:MySort.*'])
-        if 'PASSED  ] 2 tests' not in out:
-            fail('the tests of the page did not run\n' + out)
+        for folder, tests in TESTS.items():
+            sources_of_tests = [path for path in sources if path.startswith(f'tests/{folder}/')]
+            replaced = [f'/{os.path.basename(path)}.o' for path in sources_of_tests]
+            test = os.path.join(scratch, f'extended_{folder}_test')
+            build.link(f'bin/{folder}_test', library + [objects[path] for path in sources_of_tests], replaced, test)
+            out = run([test, '--gtest_filter=' + ':'.join(tests)])
+            if f'PASSED  ] {len(tests)} test' not in out:
+                fail(f'the tests of the page in {folder}_test did not run\n' + out)
 
         work = os.path.join(scratch, 'work')
         os.makedirs(os.path.join(work, 'data'))
@@ -186,7 +190,7 @@ def main():
         run('perfpredict build mlp -o graph.json.gz', shell=True, cwd=work, env=environment)
         for shell in shells:
             run('set -e\n' + shell.replace('\\\n', ' '), shell=True, cwd=work, env=environment)
-        for made in ('my-gpu.json', 'mine/gpus/r100.json', 'free.json.gz'):
+        for made in ('my-gpu.json', 'mine/gpus/r100.json', 'fused.json.gz'):
             if not os.path.exists(os.path.join(work, made)):
                 fail(f'{made} was not made')
         for gpu, architecture in (('mine/gpus/r100.json', 'is known'), ('like-hopper.json', 'stands in')):
@@ -195,13 +199,13 @@ def main():
             stands_in = any('hopper stands in' in warning for warning in answer['warnings'][:1])
             if stands_in != (architecture == 'stands in'):
                 fail(f'{gpu}: the architecture {architecture}, but the warnings are {answer["warnings"]}')
-        before = run('perfpredict predict graph.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
+        before = run('perfpredict predict bert.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
                      cwd=work, env=environment)
-        after = run('perfpredict predict free.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
+        after = run('perfpredict predict fused.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
                     cwd=work, env=environment)
         if not json.loads(after)['kernel_sum_us'] < json.loads(before)['kernel_sum_us']:
             fail('the rewrite saved no kernel time')
-        print(f'followed: {len(written)} files written, {len(sources)} compiled, 2 tests, {len(shells)} shell blocks')
+        print(f'followed: {len(written)} files written, {len(sources)} compiled, {sum(map(len, TESTS.values()))} tests, {len(shells)} shell blocks')
 
 
 if __name__ == '__main__':

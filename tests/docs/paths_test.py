@@ -14,7 +14,7 @@ TOP = ("cmake", "data", "docs", "examples", "graph", "kernels_bench", "perfmodel
 NAMED = re.compile(r"`((?:%s)/[\w./*-]*)`" % "|".join(TOP))
 LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]*)?\)")
 # Files that a page tells its reader to make, or that a build or a run makes.
-MADE = re.compile(r"^data/(overheads|models|gpus|architectures|topologies|measurements)/|^graph/include/perfmodel/graph/rewrites/free_")
+MADE = re.compile(r"^data/(overheads|models|gpus|architectures|topologies|measurements)/")
 
 
 def is_there(pattern):

@@ -1,10 +1,12 @@
-// Every rewrite on every graph of the inputs, one by one: an error, or a graph whose indices lie in
-// their pools. `rewrites` looks longer at few of them; here counts how many graphs there are.
+// Every rewrite on every graph of the inputs, one by one: an error, or a graph that breaks no
+// invariant (tests/graph/rewrite_invariants.hpp). One of them is also applied again, followed by
+// another rewrite, and written to a file. `rewrites` looks longer at few of them; here counts how
+// many graphs there are.
 #include <cstdio>
 #include <cstdlib>
 
+#include "../graph/rewrite_contracts.hpp"
 #include "fuzz.hpp"
-#include "graph_indices.hpp"
 #include "rewritten_graphs.hpp"
 
 using namespace perfmodel;
@@ -25,6 +27,37 @@ void print_counts() {
                counts().graphs, counts().rewritten, counts().refused);
 }
 
+std::optional<ExecutionGraph> try_rewrite(const ExecutionGraph& graph, bool is_program,
+                                          const test_support::ContractedRewrite& one,
+                                          const std::string& rewrites) {
+  auto made = apply_rewrites(graph, {&one.rewrite, 1});
+  ++(made ? counts().rewritten : counts().refused);
+  if (!made) {
+    fuzz::check_error(made.error());
+    return {};
+  }
+  fuzz::check_unbroken(is_program ? broken_invariant(one, graph, *made)
+                                  : test_support::broken_structure(graph, *made),
+                       rewrites);
+  return std::move(*made);
+}
+
+void try_each_rewrite(const ExecutionGraph& graph, bool is_program, std::uint64_t chosen) {
+  const auto& rewrites = test_support::contracted_rewrites();
+  const std::size_t count = rewrites.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const test_support::ContractedRewrite& one = rewrites[i];
+    const auto made = try_rewrite(graph, is_program, one, one.rewrite.name);
+    if (!made || i != chosen % count) continue;
+    fuzz::check_unbroken(test_support::differs_when_read_back(*made), one.rewrite.name);
+    if (one.contract->again == test_support::Again::kNothing) {
+      fuzz::check_unbroken(broken_second_application(one, *made), one.rewrite.name);
+    }
+    const test_support::ContractedRewrite& other = rewrites[chosen / count % count];
+    try_rewrite(*made, is_program, other, one.rewrite.name + " " + other.rewrite.name);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
@@ -39,18 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!document.is_object()) return 0;
   const auto graph = fuzz::graph_of(document, text);
   if (!graph) return 0;
-  const auto& rewrites = fuzz::each_rewrite();
   ++counts().graphs;
-  const std::size_t written = hash_text(text) % rewrites.size();
-  for (std::size_t i = 0; i < rewrites.size(); ++i) {
-    const auto made = apply_rewrites(*graph, {&rewrites[i], 1});
-    ++(made ? counts().rewritten : counts().refused);
-    if (!made) {
-      fuzz::check_error(made.error());
-      continue;
-    }
-    fuzz::check_indices(*made);
-    if (i == written) fuzz::check_written(*made);  // costs more than all else together
-  }
+  try_each_rewrite(*graph, fuzz::is_program(document), hash_text(text));
   return 0;
 }

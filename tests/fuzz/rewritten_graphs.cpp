@@ -1,12 +1,11 @@
 #include "rewritten_graphs.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
+#include "../graph/small_models.hpp"
 #include "fuzz.hpp"
-#include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrites/rewrite_options.hpp"
@@ -17,59 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostChanges = 64;
-
-// Small enough to be rewritten hundreds of times a second.
-std::map<std::string, ExecutionGraph> make_bases() {
-  std::map<std::string, ExecutionGraph> bases;
-  for (const bool on_gpu : {true, false}) {
-    TrainingOptions training;
-    if (!on_gpu) training.pytorch.device = {.kind = Device::Kind::kCpu};
-    const std::string device = on_gpu ? "_gpu" : "_cpu";
-
-    MlpConfig mlp{.widths = {8, 16, 4}, .batch = 2, .training = training};
-    bases["mlp" + device] = build_mlp(mlp).value();
-
-    DlrmConfig dlrm{.bottom_mlp = {4, 8},
-                    .top_mlp = {11, 1},
-                    .tables = {{100, 8, 2}, {50, 8, 1}},
-                    .batch = 2,
-                    .table_batched = false,
-                    .training = training};
-    bases["dlrm" + device] = build_dlrm(dlrm).value();
-
-    BertConfig bert = bert_preset("bert-base").value();
-    bert.layers = 2;
-    bert.hidden = 8;
-    bert.heads = 2;
-    bert.feed_forward = 16;
-    bert.vocabulary = 50;
-    bert.batch = 2;
-    bert.sequence = 4;
-    bert.training.pytorch = training.pytorch;
-    bases["bert" + device] = build_bert(bert).value();
-
-    for (const RecurrentCell cell : {RecurrentCell::kLstm, RecurrentCell::kGru}) {
-      const LstmConfig recurrent{.cell = cell,
-                                 .form = RecurrentForm::kUnfused,
-                                 .vocabulary = 6,
-                                 .embedding = 4,
-                                 .hidden = 4,
-                                 .layers = 1,
-                                 .dropout = 0,
-                                 .batch = 2,
-                                 .steps = 2,
-                                 .training = training};
-      bases[(cell == RecurrentCell::kLstm ? "lstm" : "gru") + device] =
-          build_lstm(recurrent).value();
-    }
-
-    ResnetConfig resnet = resnet_preset("resnet18").value();
-    resnet.batch = 1;
-    resnet.training.pytorch = training.pytorch;
-    bases["resnet" + device] = build_resnet(resnet).value();
-  }
-  return bases;
-}
 
 std::optional<std::int64_t> integer(const Json& document, const char* key) {
   const auto at = document.find(key);
@@ -138,51 +84,10 @@ void change_node(ExecutionGraph& graph, const Json& change) {
   change_tensors(graph, *node, change);
 }
 
-constexpr const char* kEach[] = {"--batch 6",
-                                 "--sequence 6",
-                                 "--precision bf16",
-                                 "--precision bf16-o2",
-                                 "--precision fp16-scaled",
-                                 "--precision fp8",
-                                 "--precision nvfp4",
-                                 "--precision fp16",
-                                 "--checkpoint 1",
-                                 "--checkpoint 1,masks",
-                                 "--recompute selective",
-                                 "--recompute dropout",
-                                 "--recompute scoring",
-                                 "--in-place gelu,layernorm",
-                                 "--offload-activations",
-                                 "--grad-dtype bf16",
-                                 "--accumulate 2",
-                                 "--optimizer adam",
-                                 "--optimizer fused",
-                                 "--data-parallel 8",
-                                 "--tensor-parallel 2",
-                                 "--tensor-parallel 2,sequence",
-                                 "--cuda-graphs",
-                                 "--compiled",
-                                 "--retarget nvidia",
-                                 "--retarget amd",
-                                 "--fuse-tables sgd",
-                                 "--fuse-elementwise",
-                                 "--fuse post-scheduling",
-                                 "--lstm fused",
-                                 "--lstm fused-wavefront",
-                                 "--lstm unfused",
-                                 "--lstm library",
-                                 "--hash-weights aten::linear:compression=2",
-                                 "--hash-weights *:compression=2:scheme=hashednet",
-                                 "--index-skew 1.05",
-                                 "--subgraph aten::*",
-                                 "--remove aten::t",
-                                 "--kernel-time aten::mm=3",
-                                 "--scale-kernel aten::*=0.5"};
-
 }  // namespace
 
 std::optional<ExecutionGraph> graph_of(const Json& document, std::string_view text) {
-  static const std::map<std::string, ExecutionGraph> bases = make_bases();
+  static const std::map<std::string, ExecutionGraph> bases = test_support::small_models();
   std::string file(text);
   if (const auto graph = document.find("graph"); graph != document.end()) {
     const auto base = graph->is_string() ? bases.find(graph->get<std::string>()) : bases.end();
@@ -203,6 +108,18 @@ std::optional<ExecutionGraph> graph_of(const Json& document, std::string_view te
   return std::move(*read);
 }
 
+bool is_program(const Json& document) {
+  constexpr std::string_view kSizes[] = {"node", "size", "rank", "dtype", "device"};
+  const auto graph = document.find("graph");
+  if (graph == document.end() || !graph->is_string()) return false;
+  const Json changes = document.value("changes", Json::array());
+  return std::ranges::all_of(changes, [&](const Json& change) {
+    return change.is_object() && std::ranges::all_of(change.items(), [&](const auto& entry) {
+             return std::ranges::find(kSizes, entry.key()) != std::end(kSizes);
+           });
+  });
+}
+
 std::optional<NamedRewrite> rewrite_of(const std::string& text) {
   const std::size_t space = text.find(' ');
   const RewriteOption* option = find_rewrite_option(text.substr(0, space));
@@ -216,25 +133,10 @@ std::optional<NamedRewrite> rewrite_of(const std::string& text) {
   return std::move(*rewrite);
 }
 
-const std::vector<NamedRewrite>& each_rewrite() {
-  static const std::vector<NamedRewrite> made = [] {
-    std::vector<NamedRewrite> rewrites;
-    for (const char* text : kEach) rewrites.push_back(rewrite_of(text).value());
-    for (const RewriteOption& option : rewrite_options()) {
-      PERFMODEL_CHECK(std::ranges::any_of(rewrites, [&](const NamedRewrite& rewrite) {
-        return rewrite.name.starts_with(option.flag);
-      }));
-    }
-    return rewrites;
-  }();
-  return made;
-}
-
-void check_written(const ExecutionGraph& graph) {
-  const std::string written = execution_graph_json(graph);
-  const auto read = parse_execution_graph(written, "written");
-  PERFMODEL_CHECK(read.has_value());
-  PERFMODEL_CHECK(execution_graph_json(*read) == written);
+void check_unbroken(const test_support::Violation& violation, const std::string& rewrites) {
+  if (!violation) return;
+  std::fprintf(stderr, "%s: %s\n", rewrites.c_str(), violation->c_str());
+  PERFMODEL_CHECK(!"an invariant of rewritten graphs holds");
 }
 
 }  // namespace perfmodel::fuzz

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../graph/rewrite_invariants.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 
@@ -20,13 +21,15 @@ namespace perfmodel::fuzz {
 /// rely on; nothing: the reader refuses it.
 std::optional<ExecutionGraph> graph_of(const nlohmann::json& document, std::string_view text);
 
+/// Whether the graph of an input holds the ops of a program, each with its tensors: only sizes,
+/// types and devices were changed, not the order, names or numbers of autograd.
+bool is_program(const nlohmann::json& document);
+
 /// "--batch 6"; nothing: no such flag, or no such value.
 std::optional<NamedRewrite> rewrite_of(const std::string& text);
 
-/// Of every flag of `perfpredict rewrite` one value or several.
-const std::vector<NamedRewrite>& each_rewrite();
-
-/// It can be written and read again as the same.
-void check_written(const ExecutionGraph& graph);
+/// Aborts if an invariant is broken (tests/graph/rewrite_invariants.hpp), and prints after which
+/// rewrites.
+void check_unbroken(const test_support::Violation& violation, const std::string& rewrites);
 
 }  // namespace perfmodel::fuzz

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/parameter_gradients.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
@@ -18,6 +17,7 @@
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace rewrite_checkpointing_test {
@@ -207,7 +207,7 @@ TEST(RewriteCheckpointing, TheSameFunctionsRun) {
     SCOPED_TRACE(model.name);
     const ExecutionGraph made = checkpointed(model.graph);
     const auto functions = [](const ExecutionGraph& graph) {
-      const std::vector<bool> of_parameter = parameter_gradients(graph);
+      const std::vector<bool> of_parameter = StepView(graph).parameter_gradients();
       std::multiset<std::string> found;
       for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
         const Node& node = graph.nodes[i];

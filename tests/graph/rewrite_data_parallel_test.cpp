@@ -109,6 +109,26 @@ TEST(DataParallel, CopiesGradientsInAndOut) {
   EXPECT_EQ(count(graph, "nccl:broadcast"), 0u);  // no batch norms, no buffers
 }
 
+std::int32_t last_of(const ExecutionGraph& graph, std::string_view name) {
+  auto at = static_cast<std::int32_t>(graph.nodes.size()) - 1;
+  while (at >= 0 && graph.name(at) != name) --at;
+  return at;
+}
+std::int32_t first_of(const ExecutionGraph& graph, std::string_view name) {
+  std::int32_t at = 0;
+  while (at < std::ssize(graph.nodes) && graph.name(at) != name) ++at;
+  return at;
+}
+
+// The first gradient is ready inside the function of a checkpoint, where the engine runs again.
+TEST(DataParallel, CopiesGradientsOutAfterTheLastCheckpoint) {
+  const ExecutionGraph graph = value(
+      rewrite_data_parallel(value(rewrite_checkpointing(mlp(), {.every = 3})), {.world_size = 8}));
+  EXPECT_EQ(count(graph, "torch.distributed.ddp.reducer::copy_bucket_to_grad"), 24u);
+  EXPECT_LT(last_of(graph, "torch::distributed::reducer::mul_out"),
+            first_of(graph, "torch.distributed.ddp.reducer::copy_bucket_to_grad"));
+}
+
 // The optimizer reads the pieces of the buckets, and nothing is copied back.
 TEST(DataParallel, GradientsMayLieInTheBuckets) {
   for (const auto zero_grad :

@@ -279,6 +279,43 @@ TEST(RewritePrecision, ScalerScalesTheLossAndChecksTheGradients) {
             graph.tensors[graph.inputs(scale)[0].index].id);
 }
 
+// Both biases of an LSTM cell have the same shape and one gradient.
+TEST(RewritePrecision, EachBiasOfACellHasItsGradient) {
+  const Seq2seqConfig config{.source_vocabulary = 20,
+                             .target_vocabulary = 20,
+                             .embedding = 8,
+                             .hidden = 8,
+                             .attention = 8,
+                             .encoder_layers = 1,
+                             .decoder_layers = 1,
+                             .batch = 2,
+                             .source_steps = 2,
+                             .target_steps = 2};
+  const ExecutionGraph before = *build_seq2seq(config);
+  const ExecutionGraph graph = rewritten(before, Precision::kBf16);
+  EXPECT_EQ(count(graph, "torch::autograd::AccumulateGrad"),
+            count(before, "torch::autograd::AccumulateGrad"));
+}
+
+// A recording gives the id of a freed tensor to the result that a function has kept.
+TEST(RewritePrecision, KeptResultsStayInTheirStorage) {
+  const ExecutionGraph before = recorded("blocks_plain");
+  const ExecutionGraph graph = rewritten(before, Precision::kBf16);
+  const auto kept_storage = [](const ExecutionGraph& of) {
+    const Node& gradient = *first(of, "aten::threshold_backward");
+    return of.tensors[of.inputs(gradient)[1].index].storage_id;
+  };
+  const auto result_storage = [](const ExecutionGraph& of) {
+    std::int64_t last = 0;
+    for (const Node& node : of.nodes) {
+      if (of.name(node) == "aten::relu") last = of.tensors[of.outputs(node)[0].index].storage_id;
+    }
+    return last;
+  };
+  EXPECT_EQ(kept_storage(before), result_storage(before));
+  EXPECT_EQ(kept_storage(graph), result_storage(graph));
+}
+
 // What makes the first gradient has no tensor that could be the loss.
 TEST(RewritePrecision, NoLossIsScaledWhereNoneIsKnown) {
   ExecutionGraph source = small_dlrm();

@@ -16,6 +16,7 @@
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/gpu.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace rewrite_recurrent_test {
@@ -186,6 +187,25 @@ TEST(RecurrentCells, HiddenMajorLayoutSwapsProductsAndTurnsBothEnds) {
   }
   EXPECT_EQ(sum_of(hidden).kernels, sum_of(batch).kernels + 4);
   EXPECT_DOUBLE_EQ(product_flop(hidden), product_flop(batch));
+}
+
+// The result of all steps, and the gradient of the sequence: of ops that are gone.
+TEST(RecurrentCells, LayersGiveTheTensorsThatOthersRead) {
+  const ExecutionGraph before =
+      build(RecurrentCell::kLstm, RecurrentForm::kUnfused, kTwoLayers, kBatch, kHidden, kFourSteps);
+  const ExecutionGraph after = fused(before);
+  const StepView step(after);
+  for (const std::string_view name : {"aten::stack", "UnbindBackward0"}) {
+    const auto op = std::ranges::find_if(
+        before.nodes, [&](const Node& node) { return before.name(node) == name; });
+    ASSERT_NE(op, before.nodes.end());
+    const Node& giver = name == "aten::stack" ? *op : before.node(before.children(*op).front());
+    const std::int64_t id = before.tensors[before.outputs(giver)[0].index].id;
+    const auto mention =
+        std::ranges::find_if(after.tensors, [&](const Tensor& one) { return one.id == id; });
+    ASSERT_NE(mention, after.tensors.end()) << name;
+    EXPECT_GE(step.tensors().maker(step.tensors().of(*mention)), 0) << name;
+  }
 }
 
 TEST(RecurrentCells, HiddenMajorLayoutNeedsWholeLayers) {

@@ -136,7 +136,8 @@ Argument copied(ExecutionGraph& graph, const Argument& argument) {
   return made;
 }
 
-// The same step once more, with the same tensors; autograd's numbers go on.
+// The same step once more, with the ids of the same tensors, as a recording may have them;
+// autograd's numbers go on.
 ExecutionGraph twice(ExecutionGraph graph) {
   const std::vector<Node> once = graph.nodes;
   std::int64_t last_sequence = -1;
@@ -154,6 +155,7 @@ ExecutionGraph twice(ExecutionGraph graph) {
     made.inputs_begin = copied(graph, node.inputs_begin, node.inputs_count);
     made.outputs_begin = copied(graph, node.outputs_begin, node.outputs_count);
   }
+  graph.built = false;  // ids of built graphs are versions
   index_graph(graph);
   return graph;
 }

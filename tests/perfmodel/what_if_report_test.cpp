@@ -39,6 +39,17 @@ TEST(CrossAxes, LastAxisIsFastestAfterTheGraphAsItIs) {
   EXPECT_EQ(report.variants[3].rewrites.size(), 2U);
 }
 
+TEST(CrossAxes, VariantsSayWhatTheyShareWithTheOneBefore) {
+  WhatIfReport report{.axes = {{.name = "batch", .values = {changed("--batch", "16")}},
+                               {.name = "optimizer",
+                                .values = {kSame, changed("--optimizer", "fused"),
+                                           changed("--optimizer", "8bit")}}}};
+  ASSERT_TRUE(cross_axes(report));
+  std::vector<std::size_t> shared;
+  for (const Variant& variant : report.variants) shared.push_back(variant.shared);
+  EXPECT_THAT(shared, ElementsAre(0, 0, 1, 1));
+}
+
 TEST(CrossAxes, WithoutAxesTheGraphAsItIsRemains) {
   WhatIfReport report;
   ASSERT_TRUE(cross_axes(report));

@@ -103,6 +103,31 @@ TEST_F(WhatIf, TheBatchOfEachVariantIsKnown) {
   EXPECT_DOUBLE_EQ(answers[3].samples_per_s().value(), 4096e6 / answers[3].e2e_us);
 }
 
+TEST_F(WhatIf, SharedRewritesAreAppliedOnce) {
+  int applied = 0;
+  Variant counted = batch(512);
+  counted.rewrites[0].apply = [&, apply = counted.rewrites[0].apply](const ExecutionGraph& graph) {
+    ++applied;
+    return apply(graph);
+  };
+  Variant longer = counted, parted = batch(1024);
+  longer.rewrites.push_back(batch(2048).rewrites[0]);
+  longer.shared = 1;
+  Variant again = longer;  // shares nothing with the one before it
+  again.shared = 0;
+  Variant refusal = counted;
+  refusal.rewrites.push_back(refused().rewrites[0]);
+  refusal.shared = 1;
+  const std::vector<Variant> variants = {counted, longer, refusal, longer, parted, again};
+  const auto answers = what_if(graph_, variants, targets_, {.threads = 1});
+  EXPECT_EQ(applied, 2);
+  std::vector<std::int64_t> batches;
+  for (std::size_t i = 0; i < answers.size(); i += targets_.size()) {
+    batches.push_back(answers[i].error ? 0 : answers[i].batch.value());
+  }
+  EXPECT_THAT(batches, ::testing::ElementsAre(512, 2048, 0, 2048, 1024, 2048));
+}
+
 TEST_F(WhatIf, ARefusalIsAnAnswerAndLeavesTheOthersAlone) {
   const std::vector<Variant> variants = {{.name = "as it is"}, refused(), batch(512)};
   const auto answers = what_if(graph_, variants, targets_);

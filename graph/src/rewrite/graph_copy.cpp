@@ -1,7 +1,8 @@
 #include "graph_copy.hpp"
 
-#include <unordered_map>
-#include <utility>
+#include <algorithm>
+
+#include "step/autograd_names.hpp"
 
 namespace perfmodel {
 
@@ -28,14 +29,37 @@ void GraphCopy::open_parent(std::int32_t index) {
 
 void GraphCopy::copy(std::int32_t index) {
   open_parent(index);
-  copies_[index] = static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
-  builder_.copy_node(source_.node(index));
+  write(index);
 }
 
 void GraphCopy::nest(std::int32_t index) {
-  copies_[index] = static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
-  builder_.copy_node(source_.node(index));
+  write(index);
   own_arguments(builder_, builder_.graph_being_made().nodes.back());
+}
+
+void GraphCopy::write(std::int32_t index) {
+  ExecutionGraph& made = builder_.graph_being_made();
+  copies_[index] = static_cast<std::int32_t>(made.nodes.size());
+  builder_.copy_node(source_.node(index));
+  made.nodes.back().fw_parent = id_of_copy(source_.node(index).fw_parent);
+}
+
+std::int64_t GraphCopy::id_of_copy(std::int64_t id) {
+  const auto at = std::ranges::lower_bound(source_.nodes, id, {}, &Node::id);
+  if (id == 0 || at == source_.nodes.end() || at->id != id) return 0;
+  const std::int32_t copy = copied(static_cast<std::int32_t>(at - source_.nodes.begin()));
+  return copy < 0 ? 0 : builder_.graph_being_made().node(copy).id;
+}
+
+void GraphCopy::begin_function(const BackwardFunction& next_to, const std::string& name,
+                               TensorRef gradient, std::int64_t sequence) {
+  const Node& like = source_.node(next_to.function);
+  close_beside(next_to.evaluate);
+  builder_.begin_plain(std::string(kEvaluate) + name);
+  builder_.begin_backward_function(name, {gradient}, sequence);
+  Node& made = builder_.graph_being_made().nodes[builder_.innermost()];
+  made.fw_thread = like.fw_thread;
+  made.fw_parent = id_of_copy(like.fw_parent);
 }
 
 // Depth first, children in their order; a stack of its own, for graphs may be deep.
@@ -59,21 +83,6 @@ void GraphCopy::close_to(std::int32_t index) {
 void GraphCopy::close_beside(std::int32_t index) {
   open_parent(index);
   builder_.switch_thread(source_.node(index).thread);
-}
-
-ExecutionGraph GraphCopy::finish() {
-  std::unordered_map<std::int64_t, std::int64_t> new_ids;
-  ExecutionGraph& made = builder_.graph_being_made();
-  for (std::size_t i = 0; i < copies_.size(); ++i) {
-    if (copies_[i] < 0) continue;
-    new_ids[source_.nodes[i].id] = made.node(copies_[i]).id;
-  }
-  for (std::size_t i = 0; i < copies_.size(); ++i) {
-    if (copies_[i] < 0 || source_.nodes[i].fw_parent == 0) continue;
-    const auto forward = new_ids.find(source_.nodes[i].fw_parent);
-    made.node(copies_[i]).fw_parent = forward == new_ids.end() ? 0 : forward->second;
-  }
-  return builder_.finish();
 }
 
 }  // namespace perfmodel

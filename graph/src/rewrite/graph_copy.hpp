@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "builders/emit/graph_builder.hpp"
+#include "step/backward_pass.hpp"
 #include "step/nesting.hpp"
 
 namespace perfmodel {
@@ -45,13 +47,21 @@ class GraphCopy {
   /// Position of the copy of a source's node in the graph being made; -1: not copied.
   std::int32_t copied(std::int32_t index) const { return copies_[index]; }
 
+  /// Opens a backward function that the source lacks, next to one that it has: the node that
+  /// evaluates it and its own.
+  void begin_function(const BackwardFunction& next_to, const std::string& name, TensorRef gradient,
+                      std::int64_t sequence);
+
   /// A tensor of the source for use in new nodes.
   TensorRef tensor(const Argument& argument) { return builder_.tensor_of_source(argument.index); }
 
-  ExecutionGraph finish();
+  ExecutionGraph finish() { return builder_.finish(); }
 
  private:
   void open_parent(std::int32_t index);
+  void write(std::int32_t index);
+  /// The id that the last copy of a source's node got; 0: not copied.
+  std::int64_t id_of_copy(std::int64_t id);
 
   const ExecutionGraph& source_;
   GraphBuilder builder_;

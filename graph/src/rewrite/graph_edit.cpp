@@ -37,6 +37,7 @@ void GraphEdit::write(std::int32_t node) {
     return;
   }
   const Change& change = found->second;
+  if (change.before) change.before();
   if (hollow_[node] || change.gone) {
     hollow_[node] = true;
     if (change.instead) change.instead();

@@ -29,6 +29,8 @@ class GraphEdit {
   void unwrap(std::int32_t node) { changes_[node].unwrapped = true; }
   /// Keeps the node and leaves out those below it; `write` is called instead.
   void refill(std::int32_t node, Write write);
+  /// Calls `write` before the node.
+  void precede(std::int32_t node, Write write) { changes_[node].before = std::move(write); }
   /// Calls `write` after the node itself, before those below it.
   void follow(std::int32_t node, Write write) { changes_[node].behind = std::move(write); }
   /// Calls `write` after the node and those below it, which are written in one piece.
@@ -45,7 +47,7 @@ class GraphEdit {
  private:
   struct Change {
     bool gone = false, unwrapped = false, hollow = false;
-    Write instead = {}, behind = {}, behind_tree = {};
+    Write before = {}, instead = {}, behind = {}, behind_tree = {};
   };
 
   void write(std::int32_t node);

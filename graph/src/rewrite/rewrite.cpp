@@ -130,14 +130,19 @@ Launching launching_of(std::span<const NamedRewrite> rewrites) {
   return made;
 }
 
-Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
-                                      std::span<const NamedRewrite> rewrites) {
-  if (rewrites.empty()) return graph;
+Result<void> check_rewrites(const ExecutionGraph& graph, std::span<const NamedRewrite> rewrites) {
   for (const NamedRewrite& rewrite : rewrites) {
     const std::string_view flag = std::string_view(rewrite.name).substr(0, rewrite.name.find(' '));
     const auto known = rewrite.of_ops_alone ? Result<void>() : check_tensors_known(graph, flag);
-    if (!known) return Unexpected{known.error()};
+    if (!known) return known;
   }
+  return {};
+}
+
+Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
+                                      std::span<const NamedRewrite> rewrites) {
+  if (rewrites.empty()) return graph;
+  if (auto good = check_rewrites(graph, rewrites); !good) return Unexpected{good.error()};
   Result<ExecutionGraph> made = ExecutionGraph{};
   for (std::size_t i = 0; i < rewrites.size(); ++i) {
     stop_point();

@@ -5,15 +5,6 @@
 #include "change_tensors.hpp"
 
 namespace perfmodel {
-namespace {
-
-void take_place(Tensor& tensor, const Tensor& by) {
-  tensor.id = by.id;
-  tensor.storage_id = by.storage_id;
-  tensor.offset = by.offset;
-}
-
-}  // namespace
 
 void TensorPlaces::replace(std::int64_t id, const Tensor& by) {
   const auto [at, is_new] = by_.try_emplace(id, by);
@@ -29,40 +20,34 @@ Tensor TensorPlaces::current(Tensor tensor) const {
 }
 
 void TensorPlaces::apply(ExecutionGraph& made, const Node& node) {
-  inputs_.clear();
-  moved_.clear();
+  taken_.clear();
   change_tensors(made, node.inputs_begin, node.inputs_count, [&](Tensor& tensor) {
-    inputs_.push_back(tensor.id);
-    const auto by = by_.find(tensor.id);
-    if (by == by_.end()) return;
-    moved_.push_back({.storage = tensor.storage_id,
-                      .to = by->second.storage_id,
-                      .offset = by->second.offset - tensor.offset});
-    take_place(tensor, by->second);
+    taken_.push_back(tensor);
+    tensor = current(tensor);
   });
   change_tensors(made, node.outputs_begin, node.outputs_count, [&](Tensor& tensor) {
-    if (std::find(inputs_.begin(), inputs_.end(), tensor.id) == inputs_.end()) {
-      const auto moved = std::find_if(moved_.begin(), moved_.end(), [&](const Moved& one) {
-        return one.storage != 0 && one.storage == tensor.storage_id;
-      });
-      if (moved == moved_.end()) return;
-      tensor.storage_id = moved->to;
-      tensor.offset += moved->offset;
-      replace(tensor.id, tensor);
-    } else if (const auto by = by_.find(tensor.id); by != by_.end()) {
-      take_place(tensor, by->second);
+    const bool is_taken = std::ranges::find(taken_, tensor.id, &Tensor::id) != taken_.end();
+    if (is_taken) {
+      tensor = current(tensor);
+      return;
     }
+    const auto base = std::ranges::find_if(taken_, [&](const Tensor& one) {
+      return one.storage_id != 0 && one.storage_id == tensor.storage_id && by_.contains(one.id);
+    });
+    if (base == taken_.end()) return;
+    const Tensor& by = by_.at(base->id);
+    tensor.storage_id = by.storage_id;
+    tensor.offset += by.offset - base->offset;
+    replace(tensor.id, tensor);
   });
 }
 
 void TensorPlaces::end_scope() {
   for (auto at = before_.rbegin(); at != before_.rend(); ++at) {
-    const auto now = by_.find(at->first);
-    if (now == by_.end()) continue;  // another tensor has the id
     if (at->second) {
-      now->second = *at->second;
+      by_[at->first] = *at->second;
     } else {
-      by_.erase(now);
+      by_.erase(at->first);
     }
   }
   before_.clear();

@@ -10,10 +10,9 @@
 
 namespace perfmodel {
 
-/// Which tensor stands for one of the source while a backward pass is copied node by node: ids,
-/// storage and offset of another one; views that the pass makes of it have its storage. As
-/// TensorSubstitution, with a scope: what is replaced inside of it is as it was before when it
-/// ends.
+/// Tensors that are read in place of others, by id, while nodes are copied: the copies get ids,
+/// storage and offset of the other one, and views that they make of it have its storage. The end
+/// of a scope takes back what was replaced inside it.
 class TensorPlaces {
  public:
   void replace(std::int64_t id, const Tensor& by);
@@ -29,11 +28,7 @@ class TensorPlaces {
   std::unordered_map<std::int64_t, Tensor> by_;
   std::vector<std::pair<std::int64_t, std::optional<Tensor>>> before_;  // the scope
   bool scoped_ = false;
-  std::vector<std::int64_t> inputs_;  // ids that a node takes
-  struct Moved {
-    std::int64_t storage = 0, to = 0, offset = 0;
-  };
-  std::vector<Moved> moved_;  // storages of what a node takes instead
+  std::vector<Tensor> taken_;  // by a node, before it is changed
 };
 
 }  // namespace perfmodel

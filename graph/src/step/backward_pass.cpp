@@ -199,4 +199,23 @@ bool is_evaluate_function(const ExecutionGraph& graph, const Node& node) {
 
 BackwardPass backward_pass(const ExecutionGraph& graph) { return Analysis(graph).run(); }
 
+std::int32_t forward_end(const BackwardPass& pass) {
+  const auto first = std::ranges::find(pass.in_backward, true);
+  return static_cast<std::int32_t>(first - pass.in_backward.begin());
+}
+
+std::map<std::int64_t, std::int32_t> functions_by_sequence(const BackwardPass& pass) {
+  std::map<std::int64_t, std::int32_t> functions;
+  for (std::size_t f = 0; f < pass.functions.size(); ++f) {
+    const BackwardFunction& function = pass.functions[f];
+    if (!function.accumulates()) functions[function.sequence] = static_cast<std::int32_t>(f);
+  }
+  return functions;
+}
+
+std::span<const GradientEdge> edges_to(const BackwardPass& pass, std::int32_t function) {
+  const auto edges = std::ranges::equal_range(pass.edges, function, {}, &GradientEdge::to);
+  return {edges.begin(), edges.end()};
+}
+
 }  // namespace perfmodel

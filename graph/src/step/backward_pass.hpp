@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -43,5 +45,12 @@ inline bool is_undefined(const Tensor& tensor) {
 bool is_evaluate_function(const ExecutionGraph& graph, const Node& node);
 
 BackwardPass backward_pass(const ExecutionGraph& graph);
+
+/// The first node of the backward pass, else the number of nodes.
+std::int32_t forward_end(const BackwardPass& pass);
+/// Functions that do not accumulate, by autograd's number.
+std::map<std::int64_t, std::int32_t> functions_by_sequence(const BackwardPass& pass);
+/// The gradients that a function takes.
+std::span<const GradientEdge> edges_to(const BackwardPass& pass, std::int32_t function);
 
 }  // namespace perfmodel

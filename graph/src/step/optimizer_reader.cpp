@@ -31,11 +31,89 @@ constexpr std::array kOpsOnNumbers = {"aten::empty",   "aten::to",  "aten::lift_
 // Numbers were computed in floating point (1 - 0.9): the shortest decimal is what was meant.
 double cleaned(double value) { return std::stod(fmt::format("{:.10g}", value)); }
 
-// Identity of a list of tensors: of its first one.
-struct Key {
-  std::int64_t id = -1, storage = -1, offset = -1;
-  friend auto operator<=>(const Key&, const Key&) = default;
+// Lists of tensors among the arguments; a tensor alone is a list of one.
+std::vector<Indices> lists_of(const ExecutionGraph& graph, std::span<const Argument> arguments) {
+  std::vector<Indices> found;
+  for (const Argument& argument : arguments) {
+    if (argument.kind == Kind::kTensor) found.push_back({argument.index});
+    if (argument.kind != Kind::kList || argument.count == 0) continue;
+    Indices list;
+    for (const Argument& element : graph.elements(argument)) {
+      if (element.kind == Kind::kTensor) list.push_back(element.index);
+    }
+    if (!list.empty()) found.push_back(std::move(list));
+  }
+  return found;
+}
+
+// Numbers among the arguments; of a list of numbers the first.
+std::vector<double> numbers_of(const ExecutionGraph& graph, std::span<const Argument> arguments) {
+  std::vector<double> found;
+  for (const Argument& argument : arguments) {
+    const bool is_list = argument.kind == Kind::kList && argument.count > 0;
+    const Argument& number = is_list ? graph.elements(argument).front() : argument;
+    if (number.kind == Kind::kInt) found.push_back(static_cast<double>(number.integer));
+    if (number.kind == Kind::kDouble) found.push_back(number.real);
+  }
+  return found;
+}
+
+/// The parameters whose update is not over.
+struct PendingUpdates {
+  Indices parameter, gradient, step, first, second, first_scale, second_scale;
+  std::map<std::int64_t, double> scaled;  ///< multiplied by a number; 0: no argument says it
+  /// Tensors that ops made of the gradients or the state; -1: none.
+  std::int64_t decayed = -1, root = -1, quotient = -1, rated = -1;
+  double weight_decay = 0, beta1 = 0.9, beta2 = 0.999, rate = 0;
+  bool counted = false;
 };
+
+/// An op that does all of a step: its lists of tensors and its numbers in order, null: another
+/// thing.
+struct FusedUpdate {
+  std::string_view op;
+  Optimizer optimizer;
+  Implementation implementation;
+  std::vector<Indices PendingUpdates::*> tensors;
+  std::vector<double OptimizerSettings::*> numbers;
+};
+
+const std::vector<FusedUpdate>& fused_updates() {
+  using P = PendingUpdates;
+  using S = OptimizerSettings;
+  const std::vector<Indices P::*> adam = {&P::parameter, &P::gradient, &P::first, &P::second,
+                                          &P::step};
+  const std::vector<double S::*> adam_numbers = {&S::learning_rate, &S::beta1, &S::beta2,
+                                                 &S::weight_decay, &S::eps};
+  static const std::vector<FusedUpdate> rows = {
+      {"aten::_fused_adam_", Optimizer::kAdam, Implementation::kFused, adam, adam_numbers},
+      {"aten::_fused_adamw_", Optimizer::kAdamW, Implementation::kFused, adam, adam_numbers},
+      {"aten::_fused_sgd_",
+       Optimizer::kMomentum,
+       Implementation::kFused,
+       {&P::parameter, &P::gradient, &P::first},
+       {&S::weight_decay, &S::momentum, &S::learning_rate}},
+      {"aten::_fused_sgd_",
+       Optimizer::kSgd,
+       Implementation::kFused,
+       {&P::parameter, &P::gradient},
+       {&S::weight_decay, nullptr, &S::learning_rate}},
+      // The two states are followed by their maps from 8 bits to numbers.
+      {"bitsandbytes::optimizer_update_8bit_blockwise",
+       Optimizer::kAdam,
+       Implementation::kEightBit,
+       {&P::gradient, &P::parameter, &P::first, &P::second, nullptr, nullptr, &P::first_scale,
+        &P::second_scale},
+       {&S::beta1, &S::beta2, nullptr, nullptr, &S::eps, &S::steps, &S::learning_rate,
+        &S::weight_decay}},
+      {"bitsandbytes::optimizer_update_32bit",
+       Optimizer::kAdam,
+       Implementation::kEightBit,
+       {&P::gradient, &P::parameter, &P::first, &P::second},
+       {nullptr, nullptr, &S::beta1, &S::beta2, nullptr, nullptr, &S::eps, &S::weight_decay,
+        &S::steps, &S::learning_rate}}};
+  return rows;
+}
 
 class StepReader {
  public:
@@ -44,106 +122,61 @@ class StepReader {
   }
 
   Result<ReadStep> read() {
-    const Node& label = graph_.node(step_.label);
-    for (std::int32_t child : children_in_order(graph_, label)) {
+    const auto refuse = [&](std::string_view expected, std::string_view found) {
+      return fail(ErrorCode::kImpossible, fmt::format("{}: expected ops {}, found {}",
+                                                      graph_.name(step_.label), expected, found));
+    };
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(step_.label))) {
       node_ = child;
-      if (!take(graph_.node(child))) {
-        const Node& op = graph_.node(child);
-        return fail(
-            ErrorCode::kImpossible,
-            fmt::format("{}: expected ops of SGD, Adagrad, Adam or AdamW, found {} (node {})",
-                        graph_.name(label), graph_.name(op), op.id));
-      }
+      if (read_op(graph_.node(child))) continue;
+      return refuse("of SGD, Adagrad, Adam or AdamW",
+                    fmt::format("{} (node {})", graph_.name(child), graph_.node(child).id));
     }
-    if (step_.groups.empty()) {
-      return fail(
-          ErrorCode::kImpossible,
-          fmt::format("{}: expected ops that update parameters, found none", graph_.name(label)));
-    }
+    if (step_.groups.empty()) return refuse("that update parameters", "none");
     return std::move(step_);
   }
 
  private:
-  // What is known of the parameters whose update is not over.
-  struct Pending {
-    Indices step, gradient, first, second, first_scale, second_scale;
-    std::map<Key, double> scaled;  // multiplied by a number, 0 where no argument tells it
-    Key decayed, root, quotient, rated;
-    double weight_decay = 0, beta1 = 0.9, beta2 = 0.999, rate = 0;
-    bool counted = false;
-  };
-
-  Key key(std::int64_t tensor) const {
-    if (tensor < 0) return {};
-    const Tensor& t = graph_.tensors[tensor];
-    return {t.id, t.storage_id, t.offset};
-  }
-  Key key(const Indices& list) const { return list.empty() ? Key{} : key(list.front()); }
-
-  // Lists of tensors among the arguments; a tensor alone is a list of one.
-  std::vector<Indices> lists(std::span<const Argument> arguments) const {
-    std::vector<Indices> found;
-    for (const Argument& argument : arguments) {
-      if (argument.kind == Kind::kTensor) found.push_back({argument.index});
-      if (argument.kind != Kind::kList || argument.count == 0) continue;
-      Indices list;
-      for (const Argument& element : graph_.elements(argument)) {
-        if (element.kind == Kind::kTensor) list.push_back(element.index);
-      }
-      if (!list.empty()) found.push_back(std::move(list));
-    }
-    return found;
-  }
-
-  // Numbers among the arguments; of a list of numbers the first.
-  std::vector<double> numbers(std::span<const Argument> arguments) const {
-    std::vector<double> found;
-    for (const Argument& argument : arguments) {
-      const Argument* number = &argument;
-      if (argument.kind == Kind::kList && argument.count > 0) {
-        number = graph_.elements(argument).data();
-      }
-      if (number->kind == Kind::kInt) found.push_back(static_cast<double>(number->integer));
-      if (number->kind == Kind::kDouble) found.push_back(number->real);
-    }
-    return found;
+  // A list of tensors is known by its first one.
+  std::int64_t id(const Indices& list) const {
+    return list.empty() ? -1 : graph_.tensors[list.front()].id;
   }
 
   const Tensor& tensor(std::int64_t index) const { return graph_.tensors[index]; }
-  // A number that became a tensor on the CPU.
-  bool is_wrapped(const Indices& list) const {
-    const Tensor& t = tensor(list.front());
-    return list.size() == 1 && t.rank == 0 && t.on_cpu() &&
-           (t.dtype == DType::kFloat64 || t.dtype == DType::kInt64);
-  }
   bool is_number(const Indices& list) const {
     return tensor(list.front()).rank == 0 && tensor(list.front()).on_cpu();
   }
+  bool is_number_of(const Indices& list, DType a, DType b) const {
+    const DType dtype = tensor(list.front()).dtype;
+    return list.size() == 1 && is_number(list) && (dtype == a || dtype == b);
+  }
 
-  bool take(const Node& node) {
+  bool read_op(const Node& node) {
     const std::string_view name = graph_.name(node);
-    in_ = lists(graph_.inputs(node));
-    out_ = lists(graph_.outputs(node));
-    numbers_ = numbers(graph_.inputs(node));
-    if (step_.groups.empty() && !started_ && contains(kOpsInFront, name) && !numbers_only()) {
+    in_ = lists_of(graph_, graph_.inputs(node));
+    out_ = lists_of(graph_, graph_.outputs(node));
+    numbers_ = numbers_of(graph_, graph_.inputs(node));
+    if (!started_ && contains(kOpsInFront, name) && !numbers_only()) {
       step_.first.push_back(node_);
       return true;
     }
-    if (contains(kOpsOnNumbers, name) && numbers_only()) return start();
+    started_ = true;
+    if (contains(kOpsOnNumbers, name) && numbers_only()) return true;
     if (in_.empty()) return false;
-    if (name == "aten::to" && take_cast()) return start();
-    if (name == "aten::copy_" && take_write_back()) return start();
-    if (name.starts_with("bitsandbytes::optimizer_update_")) return start() && take_eight_bit(name);
+    if (name == "aten::to" && read_cast()) return true;
+    if (name == "aten::copy_" && read_write_back()) return true;
+    if (read_fused(name)) return true;
     foreach_ = name.starts_with("aten::_foreach_");
     std::string_view op = name.substr(name.find("::") + 2);
     if (foreach_) op.remove_prefix(std::string_view("_foreach_").size());
-    return start() && (take_numbers(op, node) || take_means(op) || take_last(op));
+    if (read_numbers(op, node) || read_means(op)) return true;
+    // What changes the parameters ends a group.
+    if (op == "add_" && in_.size() == 2 && !numbers_.empty()) return read_sum();
+    return op == "addcdiv_" && in_.size() == 3 && !numbers_.empty() && read_quotient();
   }
 
-  bool start() { return started_ = true; }
-
   // A gradient in the type of its parameter.
-  bool take_cast() {
+  bool read_cast() {
     if (out_.empty() || in_[0].size() != 1 || out_[0].size() != 1) return false;
     const Tensor &from = tensor(in_[0][0]), &to = tensor(out_[0][0]);
     if (!from.on_gpu() || !is_floating_point(from.dtype) || !is_floating_point(to.dtype)) {
@@ -154,7 +187,7 @@ class StepReader {
   }
 
   // The model's weight gets what its wider copy has become.
-  bool take_write_back() {
+  bool read_write_back() {
     if (in_.size() < 2 || in_[0].size() != 1 || in_[1].size() != 1) return false;
     const auto at = updates_.find(tensor(in_[1][0]).id);
     if (at == updates_.end()) return false;
@@ -173,79 +206,73 @@ class StepReader {
   }
 
   // Counters, decay, the constants of a step.
-  bool take_numbers(std::string_view op, const Node& node) {
+  bool read_numbers(std::string_view op, const Node& node) {
     if (op == "item") {
-      const auto values = numbers(graph_.outputs(node));
+      const auto values = numbers_of(graph_, graph_.outputs(node));
       if (!values.empty()) step_count_ = values.front();
       return true;
     }
     const bool adds = op == "add_", two = in_.size() == 2;
     const bool scalars = tensor(in_[0].front()).rank == 0;
-    if (adds && scalars && !pending_.counted &&
-        ((two && counts_by(in_[1])) || (!two && numbers_.size() == 1 && numbers_[0] == 1))) {
+    // Loops add a wrapped integer to the counter, lists of PyTorch 2 a tensor.
+    const DType counted = foreach_ ? DType::kFloat32 : DType::kInt64;
+    const bool counts = two ? is_number_of(in_[1], DType::kInt64, counted)
+                            : numbers_.size() == 1 && numbers_[0] == 1;
+    if (adds && scalars && !pending_.counted && counts) {
       if (two && foreach_) step_.is_2 = true;
       pending_.step = in_[0];
       return pending_.counted = true;
     }
-    if (op == "add" && two && is_wrapped(in_[1])) return numbers_only();  // 1.13's Adagrad
-    if (op == "add" && two) {
-      if (numbers_.empty() || out_.empty()) return false;
-      pending_.weight_decay = numbers_.back();
-      pending_.gradient = in_[0];
-      pending_.decayed = key(out_[0]);
-      return true;
+    if (op == "add" && two && is_number_of(in_[1], DType::kFloat64, DType::kInt64)) {
+      return numbers_only();  // 1.13's Adagrad
     }
     // 1.13's lists of Adagrad and Adam decay in place.
-    if (adds && two && foreach_ && pending_.counted && pending_.first.empty() &&
-        !pending_.scaled.contains(key(in_[0])) && !numbers_.empty() && numbers_.back() > 0) {
-      step_.before_2 = true;
+    const bool in_place = adds && foreach_ && pending_.counted && pending_.first.empty() &&
+                          !pending_.scaled.contains(id(in_[0]));
+    const bool decays = in_place ? !numbers_.empty() && numbers_.back() > 0
+                                 : op == "add" && !numbers_.empty() && !out_.empty();
+    if (two && decays) {
+      step_.before_2 |= in_place;
       pending_.weight_decay = numbers_.back();
       pending_.gradient = in_[0];
-      pending_.decayed = key(in_[0]);
+      pending_.decayed = id(in_place ? in_[0] : out_[0]);
       return true;
     }
     if (op == "mul_") {
-      pending_.scaled[key(in_[0])] = numbers_.empty() ? 0 : numbers_.back();
+      pending_.scaled[id(in_[0])] = numbers_.empty() ? 0 : numbers_.back();
       return true;
     }
     return false;
   }
 
-  // Loops add a wrapped integer to the counter, lists of PyTorch 2 a tensor.
-  bool counts_by(const Indices& other) const {
-    const Tensor& t = tensor(other.front());
-    return other.size() == 1 && t.rank == 0 && t.on_cpu() &&
-           (t.dtype == DType::kInt64 || (foreach_ && t.dtype == DType::kFloat32));
-  }
-
   // Means of gradients and what divides by them.
-  bool take_means(std::string_view op) {
+  bool read_means(std::string_view op) {
     if (op == "lerp_") {
       step_.is_2 = true;
       if (in_.size() < 2 || numbers_.empty()) return false;
       pending_.beta1 = cleaned(1 - numbers_.back());
-      return take_first(in_[0], in_[1]);
+      return read_first(in_[0], in_[1]);
     }
     if (op == "addcmul_") {
       if (in_.size() < 3 || numbers_.empty()) return false;
-      if (pending_.first.empty()) return take_first(in_[0], in_[1]);
+      if (pending_.first.empty()) return read_first(in_[0], in_[1]);
       pending_.beta2 = cleaned(1 - numbers_.back());
       pending_.second = in_[0];
       return true;
     }
     if (op == "sqrt" && !out_.empty()) {
-      pending_.root = key(out_[0]);
+      pending_.root = id(out_[0]);
       return true;
     }
-    const bool on_root = pending_.root != Key{} && key(in_[0]) == pending_.root;
+    const bool on_root = pending_.root != -1 && id(in_[0]) == pending_.root;
     if (on_root && (op == "div" || op == "add") && !out_.empty()) {
       if (op == "add") step_.before_2 = true;
-      pending_.root = key(out_[0]);
+      pending_.root = id(out_[0]);
       return true;
     }
     if (on_root && (op == "div_" || op == "add_")) return true;
     if (op == "mul" && !out_.empty()) {  // Adagrad's gradients times its rate
-      pending_.rated = key(out_[0]);
+      pending_.rated = id(out_[0]);
       if (in_.size() == 2) {
         step_.before_2 = true;
       } else if (!numbers_.empty()) {
@@ -253,52 +280,42 @@ class StepReader {
       }
       return true;
     }
-    if (op == "div" && !out_.empty() && key(in_[0]) == pending_.rated) {
-      pending_.quotient = key(out_[0]);
+    if (op == "div" && !out_.empty() && id(in_[0]) == pending_.rated) {
+      pending_.quotient = id(out_[0]);
       return true;
     }
     // Momentum, or the mean of 1.13's Adam.
-    if (op == "add_" && in_.size() == 2 && pending_.scaled.contains(key(in_[0])) &&
+    if (op == "add_" && in_.size() == 2 && pending_.scaled.contains(id(in_[0])) &&
         !numbers_.empty() && numbers_.back() > 0) {
       if (numbers_.back() != 1) {
         pending_.beta1 = cleaned(1 - numbers_.back());
         step_.before_2 = true;
       }
-      return take_first(in_[0], in_[1]);
+      return read_first(in_[0], in_[1]);
     }
     return false;
   }
 
-  bool take_first(const Indices& first, const Indices& gradient) {
+  bool read_first(const Indices& first, const Indices& gradient) {
     pending_.first = first;
-    if (key(gradient) != pending_.decayed || pending_.gradient.empty())
-      pending_.gradient = gradient;
+    if (id(gradient) != pending_.decayed || pending_.gradient.empty()) pending_.gradient = gradient;
     return true;
-  }
-
-  // What changes the parameters ends a group.
-  bool take_last(std::string_view op) {
-    if (op == "add_" && in_.size() == 2 && !numbers_.empty()) return take_sum();
-    if (op == "addcdiv_" && in_.size() == 3 && !numbers_.empty()) return take_quotient();
-    if (op == "_fused_adam_" || op == "_fused_adamw_") return take_fused_adam(op);
-    if (op == "_fused_sgd_") return take_fused_sgd();
-    return false;
   }
 
   Implementation implementation() const {
     return foreach_ ? Implementation::kForeach : Implementation::kLoop;
   }
 
-  bool take_sum() {
+  bool read_sum() {
     OptimizerSettings settings = optimizer_settings(Optimizer::kSgd, implementation());
-    if (pending_.quotient != Key{} && key(in_[1]) == pending_.quotient) {  // 1.13, lists
+    if (pending_.quotient != -1 && id(in_[1]) == pending_.quotient) {  // 1.13, lists
       settings = optimizer_settings(Optimizer::kAdagrad, implementation());
     } else {
-      if (key(in_[1]) == key(pending_.first) && !pending_.first.empty()) {
+      if (id(in_[1]) == id(pending_.first) && !pending_.first.empty()) {
         settings.optimizer = Optimizer::kMomentum;
-        const double momentum = pending_.scaled[key(in_[1])];
+        const double momentum = pending_.scaled[id(in_[1])];
         if (momentum != 0) settings.momentum = momentum;
-      } else if (key(in_[1]) != pending_.decayed || pending_.gradient.empty()) {
+      } else if (id(in_[1]) != pending_.decayed || pending_.gradient.empty()) {
         pending_.gradient = in_[1];
       }
       settings.learning_rate = -numbers_.back();
@@ -306,15 +323,17 @@ class StepReader {
     return close(settings);
   }
 
-  bool take_quotient() {
+  bool read_quotient() {
     if (pending_.second.empty()) {
       OptimizerSettings settings = optimizer_settings(Optimizer::kAdagrad, implementation());
       settings.learning_rate = foreach_ ? pending_.rate : -numbers_.back();
       return close(settings);
     }
     // AdamW without decay has Adam's ops.
-    const auto decay = pending_.scaled.find(key(in_[0]));
-    const bool decays = decay != pending_.scaled.end(), decoupled = decays || is_class("AdamW");
+    const auto decay = pending_.scaled.find(id(in_[0]));
+    const bool decays = decay != pending_.scaled.end();
+    const bool decoupled =
+        decays || graph_.name(step_.label).find("#AdamW.") != std::string_view::npos;
     OptimizerSettings settings =
         optimizer_settings(decoupled ? Optimizer::kAdamW : Optimizer::kAdam, implementation());
     settings.beta1 = pending_.beta1;
@@ -328,69 +347,32 @@ class StepReader {
     return close(settings);
   }
 
-  bool is_class(std::string_view name) const {
-    const auto label = graph_.name(step_.label);
-    return label.find(std::string("#") + std::string(name) + ".") != std::string_view::npos;
-  }
-
-  bool take_fused_adam(std::string_view op) {
-    if (in_.size() < 5 || numbers_.size() < 5) return false;
-    OptimizerSettings settings = optimizer_settings(
-        op == "_fused_adam_" ? Optimizer::kAdam : Optimizer::kAdamW, Implementation::kFused);
-    settings.learning_rate = numbers_[0];
-    settings.beta1 = numbers_[1];
-    settings.beta2 = numbers_[2];
-    pending_.weight_decay = settings.weight_decay = numbers_[3];
-    settings.eps = numbers_[4];
-    pending_.gradient = in_[1];
-    pending_.first = in_[2];
-    pending_.second = in_[3];
-    pending_.step = in_[4];
-    return close(settings);
-  }
-
-  // optimizer_update_8bit_blockwise(name, gradient, parameter, two states, two maps, two scales,
-  // ...), or optimizer_update_32bit(name, gradient, parameter, two states, ...) of small tensors.
-  bool take_eight_bit(std::string_view name) {
-    const bool narrow = name.ends_with("8bit_blockwise");
-    if (in_.size() != (narrow ? 8 : 4) || numbers_.size() < (narrow ? 8U : 10U)) return false;
-    const std::string_view label = graph_.name(step_.label);
-    OptimizerSettings settings = optimizer_settings(
-        label.find("AdamW") != std::string_view::npos ? Optimizer::kAdamW : Optimizer::kAdam,
-        Implementation::kEightBit);
-    const std::size_t first = narrow ? 0 : 2;  // of the numbers
-    settings.beta1 = numbers_[first];
-    settings.beta2 = numbers_[first + 1];
-    settings.eps = numbers_[first + 4];
-    pending_.weight_decay = settings.weight_decay = numbers_[7];
-    step_count_ = numbers_[narrow ? 5 : 8];
-    settings.learning_rate = numbers_[narrow ? 6 : 9];
-    pending_.gradient = in_[0];
-    pending_.first = in_[2];
-    pending_.second = in_[3];
-    if (narrow) {
-      pending_.first_scale = in_[6];
-      pending_.second_scale = in_[7];
+  // bitsandbytes' ops do not say whether the decay is AdamW's.
+  bool read_fused(std::string_view name) {
+    const auto row = std::ranges::find_if(fused_updates(), [&](const FusedUpdate& update) {
+      return update.op == name && in_.size() >= update.tensors.size() &&
+             numbers_.size() >= update.numbers.size();
+    });
+    if (row == fused_updates().end()) return false;
+    OptimizerSettings settings = optimizer_settings(row->optimizer, row->implementation);
+    settings.steps = step_count_;
+    if (row->implementation == Implementation::kEightBit &&
+        graph_.name(step_.label).find("AdamW") != std::string_view::npos) {
+      settings.optimizer = Optimizer::kAdamW;
     }
-    in_[0] = in_[1];
-    return close(settings);
-  }
-
-  bool take_fused_sgd() {
-    if (in_.size() < 2 || numbers_.size() < 3) return false;
-    const bool momentum = in_.size() == 3;
-    OptimizerSettings settings = optimizer_settings(
-        momentum ? Optimizer::kMomentum : Optimizer::kSgd, Implementation::kFused);
-    pending_.weight_decay = numbers_[0];
-    if (momentum) settings.momentum = numbers_[1];
-    settings.learning_rate = numbers_[2];
-    pending_.gradient = in_[1];
-    if (momentum) pending_.first = in_[2];
+    for (std::size_t i = 0; i < row->numbers.size(); ++i) {
+      if (row->numbers[i]) settings.*row->numbers[i] = numbers_[i];
+    }
+    for (std::size_t i = 0; i < row->tensors.size(); ++i) {
+      if (row->tensors[i]) pending_.*row->tensors[i] = in_[i];
+    }
+    step_count_ = settings.steps;
     return close(settings);
   }
 
   bool close(OptimizerSettings settings) {
-    const Indices& parameters = in_[0];
+    if (pending_.parameter.empty()) pending_.parameter = in_[0];
+    const Indices& parameters = pending_.parameter;
     settings.steps = step_count_;
     if (pending_.weight_decay != 0) settings.weight_decay = pending_.weight_decay;
     if (pending_.gradient.size() != parameters.size()) return false;
@@ -398,7 +380,10 @@ class StepReader {
       if (!state->empty() && state->size() != parameters.size()) return false;
     }
     const auto at = [](const Indices& list, std::size_t i) { return list.empty() ? -1 : list[i]; };
-    ReadGroup group{.settings = settings, .updates = {}};
+    if (step_.groups.empty() || !(step_.groups.back().settings == settings)) {
+      step_.groups.push_back({.settings = settings, .updates = {}});
+    }
+    std::vector<ReadUpdate>& updates = step_.groups.back().updates;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       ReadUpdate update{.parameter = parameters[i],
                         .gradient = pending_.gradient[i],
@@ -411,27 +396,16 @@ class StepReader {
       const auto cast = casts_.find(tensor(update.gradient).id);
       if (cast != casts_.end()) update.gradient = cast->second;
       update.sparse = tensor(update.gradient).storage_id == 0;
-      group.updates.push_back(update);
-    }
-    pending_ = {};
-    add(std::move(group));
-    return true;
-  }
-
-  void add(ReadGroup group) {
-    if (step_.groups.empty() || !(step_.groups.back().settings == group.settings)) {
-      step_.groups.push_back({.settings = group.settings, .updates = {}});
-    }
-    std::vector<ReadUpdate>& updates = step_.groups.back().updates;
-    for (const ReadUpdate& update : group.updates) {
       updates_[tensor(update.parameter).id] = {step_.groups.size() - 1, updates.size()};
       updates.push_back(update);
     }
+    pending_ = {};
+    return true;
   }
 
   const ExecutionGraph& graph_;
   ReadStep step_;
-  Pending pending_;
+  PendingUpdates pending_;
   std::map<std::int64_t, std::int64_t> casts_;  // id of the cast gradient -> the gradient
   // Group of a parameter, by its id, and position in it.
   std::map<std::int64_t, std::pair<std::size_t, std::size_t>> updates_;
@@ -461,6 +435,15 @@ std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph) {
     }
   }
   return found;
+}
+
+bool is_under_optimizer(const ExecutionGraph& graph, std::int32_t node) {
+  const auto holds = [&](std::int32_t i) { return graph.name(i).starts_with("Optimizer."); };
+  return graph.find_around(node, holds) >= 0;
+}
+
+bool is_zero_grad(const ExecutionGraph& graph, std::int32_t node) {
+  return graph.name(node).starts_with("Optimizer.zero_grad#");
 }
 
 Result<ReadStep> read_optimizer_step(const ExecutionGraph& graph, std::int32_t label) {

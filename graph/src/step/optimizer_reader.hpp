@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <ranges>
 #include <vector>
 
 #include "builders/emit/optimizers.hpp"
@@ -31,6 +33,21 @@ struct ReadStep {
   std::vector<ReadGroup> groups;        ///< neighbours of equal settings are one
   bool before_2 = false, is_2 = false;  ///< ops that only PyTorch 1.13 or 2 writes were met
 };
+
+/// By label "Optimizer.step#...".
+using OptimizerSteps = std::map<std::int32_t, ReadStep>;
+
+/// What steps do to all parameters, in order.
+template <class Steps>
+auto updates_of(Steps& steps) {
+  return steps | std::views::values | std::views::transform(&ReadStep::groups) | std::views::join |
+         std::views::transform(&ReadGroup::updates) | std::views::join;
+}
+
+/// Whether a node is part of a step of an optimizer or of zero_grad.
+bool is_under_optimizer(const ExecutionGraph& graph, std::int32_t node);
+/// Whether a node is a label "Optimizer.zero_grad#...".
+bool is_zero_grad(const ExecutionGraph& graph, std::int32_t node);
 
 /// "Optimizer.step#..." labels in start order.
 std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph);

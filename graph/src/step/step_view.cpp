@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "autograd_names.hpp"
-#include "core/parameter_gradients.hpp"
+#include "dialect.hpp"
 #include "nesting.hpp"
 #include "offload_ops.hpp"
-#include "perfmodel/graph/rewrites/memory.hpp"
 #include "unique_ids.hpp"
 
 namespace perfmodel {
@@ -62,17 +61,26 @@ Result<void> check_one_step(const ExecutionGraph& graph, std::string_view rewrit
       fmt::format("one training step, found {}: keep one with keep_subgraph() first", steps));
 }
 
-// What is asked for the first time is found now.
-template <class Part, class Find>
-const Part& found_once(std::optional<Part>& part, Find&& find) {
-  if (!part) part.emplace(find());
-  return *part;
+Result<OptimizerSteps> read_optimizer_steps(const ExecutionGraph& graph) {
+  OptimizerSteps steps;
+  for (const std::int32_t label : optimizer_steps(graph)) {
+    auto step = read_optimizer_step(graph, label);
+    if (!step) return Unexpected{step.error()};
+    steps.emplace(label, std::move(*step));
+  }
+  return steps;
 }
 
 }  // namespace
 
-StepView::StepView(const ExecutionGraph& graph) : source_(graph) {
-  if (!graph.built) renamed_ = with_unique_ids(graph);
+GraphIteration first_step(const ExecutionGraph& graph) {
+  std::vector<GraphIteration> steps = iterations(graph);
+  return steps.empty() ? GraphIteration{} : std::move(steps.front());
+}
+
+const ExecutionGraph& StepView::graph() const {
+  if (!std::exchange(has_versions_, true)) renamed_ = without_reused_ids(recorded_, end_);
+  return renamed_ ? *renamed_ : recorded_;
 }
 
 const Values& StepView::tensors() const {
@@ -87,56 +95,32 @@ const BackwardPass& StepView::backward() const {
   return found_once(backward_, [&] { return backward_pass(graph()); });
 }
 
-const StorageLifetimes& StepView::lifetimes() const {
-  return found_once(lifetimes_, [&] { return storage_lifetimes(graph()); });
+const ForwardFlow& StepView::forward() const {
+  return found_once(forward_, [&] { return ForwardFlow(graph(), tensors(), backward()); });
 }
 
-const std::vector<bool>& StepView::parameter_gradients() const {
-  return found_once(parameter_gradients_, [&] { return perfmodel::parameter_gradients(graph()); });
+const Result<OptimizerSteps>& StepView::optimizers() const {
+  return found_once(optimizers_, [&] { return read_optimizer_steps(graph()); });
 }
 
-Result<std::map<std::int32_t, ReadStep>> StepView::optimizers() const {
-  std::map<std::int32_t, ReadStep> steps;
-  for (const std::int32_t label : optimizer_steps(graph())) {
-    auto step = read_optimizer_step(graph(), label);
-    if (!step) return Unexpected{step.error()};
-    steps.emplace(label, std::move(*step));
-  }
-  return steps;
+const PyTorch& StepView::dialect() const {
+  return found_once(dialect_, [&] { return dialect_of(graph()); });
 }
 
-Result<void> check_graph(const ExecutionGraph& graph, std::string_view rewrite,
-                         const StepNeeds& needs) {
+Result<void> StepView::check(std::string_view rewrite, const StepNeeds& needs) const {
   if (needs.nested) {
-    if (auto good = check_nesting(graph); !good) return good;
+    if (auto good = check_nesting(recorded_); !good) return good;
   }
-  if (auto good = check_ops(graph, rewrite, needs); !good) return good;
+  if (auto good = check_ops(recorded_, rewrite, needs); !good) return good;
   if (needs.backward) {
-    if (auto good = check_one_step(graph, rewrite); !good) return good;
+    if (auto good = check_one_step(recorded_, rewrite); !good) return good;
   }
-  const std::int64_t passes = needs.backward || needs.one_pass ? accumulated_passes(graph) : 1;
+  const std::int64_t passes = needs.backward || needs.one_pass ? accumulated_passes() : 1;
   if (passes == 1) return {};
   return refuse(
       rewrite,
       fmt::format("one backward pass per step, found gradients of {}: accumulate comes behind this",
                   passes));
-}
-
-std::int64_t accumulated_passes(const ExecutionGraph& graph) {
-  const auto steps = iterations(graph);
-  if (steps.empty()) return 1;
-  const std::vector<bool> of_parameter = parameter_gradients(graph);
-  std::unordered_map<std::int64_t, std::int64_t> times;  // by id of the gradient
-  std::int64_t most = 1;
-  for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-    if (!of_parameter[i]) continue;
-    const auto kept = kept_gradient(graph, graph.nodes[i]);
-    if (!kept || graph.tensors[*kept].dtype == DType::kUnknown) continue;
-    std::int64_t& passes = times[graph.tensors[*kept].id];
-    passes = adds_to_gradient(graph, graph.nodes[i]) ? passes + 1 : 1;
-    most = std::max(most, passes);
-  }
-  return most;
 }
 
 }  // namespace perfmodel

@@ -1,18 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "backward_pass.hpp"
+#include "forward_flow.hpp"
 #include "optimizer_reader.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/result.hpp"
 #include "values.hpp"
 
 namespace perfmodel {
+
+/// The first step of a graph; without nodes if there is none.
+GraphIteration first_step(const ExecutionGraph& graph);
 
 /// What a rewrite asks of a graph.
 struct StepNeeds {
@@ -22,40 +25,63 @@ struct StepNeeds {
   bool backward = false;  ///< one training step with one backward pass
 };
 
-/// Fails in the name of a rewrite where a graph is not as it needs it.
-Result<void> check_graph(const ExecutionGraph& graph, std::string_view rewrite,
-                         const StepNeeds& needs);
-
 /// A training step as rewrites read it. What several of them ask is found once, when it is asked.
 class StepView {
  public:
-  explicit StepView(const ExecutionGraph& graph);
+  explicit StepView(const ExecutionGraph& graph)
+      : StepView(graph, static_cast<std::int32_t>(graph.nodes.size())) {}
+  /// For questions about the nodes before `end` alone: ids of the others stay as they came.
+  StepView(const ExecutionGraph& graph, std::int32_t end) : recorded_(graph), end_(end) {}
   StepView(const StepView&) = delete;
   StepView& operator=(const StepView&) = delete;
 
   /// With ids that are versions.
-  const ExecutionGraph& graph() const { return renamed_ ? *renamed_ : source_; }
+  const ExecutionGraph& graph() const;
+  /// The same nodes with the ids that they came with, for questions that no id answers.
+  const ExecutionGraph& recorded() const { return recorded_; }
 
   const Values& tensors() const;
   const Values& storages() const;
   const BackwardPass& backward() const;
+  const ForwardFlow& forward() const;
   const StorageLifetimes& lifetimes() const;
-  /// By node: AccumulateGrad of a parameter.
+  /// By node: whether it is the AccumulateGrad of a parameter. Those of the detached inputs of a
+  /// checkpoint (torch.utils.checkpoint, reentrant) are not: what they keep is handed on to the
+  /// backward function in front of the checkpoint.
   const std::vector<bool>& parameter_gradients() const;
-  /// By label "Optimizer.step#...". Fails at an op that belongs to no optimizer.
-  Result<std::map<std::int32_t, ReadStep>> optimizers() const;
+  /// Backward passes whose gradients the first step adds up.
+  std::int64_t accumulated_passes() const;
+  /// Fails at an op that belongs to no optimizer.
+  const Result<OptimizerSteps>& optimizers() const;
+  const PyTorch& dialect() const;
 
-  Result<void> check(std::string_view rewrite, const StepNeeds& needs) const {
-    return check_graph(graph(), rewrite, needs);
-  }
+  /// Fails in the name of a rewrite where the step is not as it needs it.
+  Result<void> check(std::string_view rewrite, const StepNeeds& needs) const;
 
  private:
-  const ExecutionGraph& source_;
-  std::optional<ExecutionGraph> renamed_;
+  template <class Part, class Find>
+  static const Part& found_once(std::optional<Part>& part, Find&& find) {
+    if (!part) part.emplace(find());
+    return *part;
+  }
+
+  const ExecutionGraph& recorded_;
+  std::int32_t end_;
+  mutable bool has_versions_ = false;  // renamed_ is known
+  mutable std::optional<ExecutionGraph> renamed_;
   mutable std::optional<Values> tensors_, storages_;
   mutable std::optional<BackwardPass> backward_;
+  mutable std::optional<ForwardFlow> forward_;
   mutable std::optional<StorageLifetimes> lifetimes_;
   mutable std::optional<std::vector<bool>> parameter_gradients_;
+  mutable std::optional<Result<OptimizerSteps>> optimizers_;
+  mutable std::optional<PyTorch> dialect_;
 };
+
+/// The same of a graph.
+inline Result<void> check_graph(const ExecutionGraph& graph, std::string_view rewrite,
+                                const StepNeeds& needs) {
+  return StepView(graph).check(rewrite, needs);
+}
 
 }  // namespace perfmodel

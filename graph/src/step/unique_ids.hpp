@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "perfmodel/graph/execution_graph.hpp"
 
 namespace perfmodel {
@@ -11,5 +13,14 @@ namespace perfmodel {
 /// A node makes what it gives, unless it or an op around it takes it, or one around it gives it.
 /// The first version keeps the recorded id.
 ExecutionGraph with_unique_ids(const ExecutionGraph& graph);
+
+/// The same for the nodes before `end`; none if they use no id twice.
+std::optional<ExecutionGraph> without_reused_ids(const ExecutionGraph& graph, std::int32_t end);
+
+/// Gives tensors of `made`, which was made of `renamed`, the ids back that `recorded` has for them.
+/// Autograd unwraps what it saved into tensors that no op gives: the versions of their ids tell
+/// less than the ids themselves, once ops that had the ids before are gone.
+void restore_recorded_ids(const ExecutionGraph& recorded, const ExecutionGraph& renamed,
+                          ExecutionGraph& made);
 
 }  // namespace perfmodel

@@ -21,6 +21,8 @@ namespace perfmodel {
 struct Variant {
   std::string name;
   std::vector<NamedRewrite> rewrites;  ///< empty: the graph as it is
+  /// How many of its first rewrites the variant before it has, too; they are applied once.
+  std::size_t shared = 0;
 };
 
 /// Where variants are predicted. What it points to must outlive the call.

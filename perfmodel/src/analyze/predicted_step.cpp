@@ -4,7 +4,6 @@
 #include <set>
 
 #include "perfmodel/graph/detail/event_names.hpp"
-#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "trace/op_work.hpp"
 
 namespace perfmodel::findings {
@@ -210,7 +209,7 @@ void PredictedStep::find_memory() {
     const std::int32_t node = paced_.rank.program.item(static_cast<std::int32_t>(item)).node;
     if (op_of_item_[item] >= 0 && node >= 0) op_of_node.try_emplace(node, op_of_item_[item]);
   }
-  const StorageLifetimes lifetimes = storage_lifetimes(graph);
+  const StorageLifetimes& lifetimes = paced_.rank.memory->lifetimes;
   if (lifetimes.device != Device::Kind::kGpu) return;
   for (const StorageLifetime& storage : lifetimes.storages) {
     const std::int32_t node =

@@ -203,7 +203,8 @@ template <class Result>
 std::string csv_cells(const Result& result, const ResultFields<Result>& fields) {
   std::string line;
   for (const auto& field : fields) {
-    line += (&field == &fields.front() ? "" : ",") + csv_cell(field.value(result), field.digits);
+    if (&field != &fields.front()) line += ',';
+    line += csv_cell(field.value(result), field.digits);
   }
   return line;
 }

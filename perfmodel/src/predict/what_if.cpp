@@ -75,22 +75,58 @@ void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target, La
   predict_on(*resized, target, launching, answer);
 }
 
-// The variant's graph lives as long as its predictions need it.
-void answer_variant(const ExecutionGraph& graph, const Variant& variant,
-                    std::span<const WhatIfTarget> targets, bool at_largest_batch,
-                    std::span<WhatIfAnswer> answers) {
-  std::optional<ExecutionGraph> made;
-  if (!variant.rewrites.empty()) {
-    auto rewritten = apply_rewrites(graph, variant.rewrites);
-    if (!rewritten) {
-      for (WhatIfAnswer& answer : answers) answer.error = rewritten.error();
-      return;
+/// The graphs that variants go through. One that begins as the last one did starts where they part.
+class VariantGraphs {
+ public:
+  VariantGraphs(const ExecutionGraph& graph, std::span<const Variant> variants)
+      : graph_(graph), variants_(variants) {}
+
+  /// The graph that the rewrites of a variant make; until the next call.
+  Result<const ExecutionGraph*> of(std::size_t variant) {
+    const std::span<const NamedRewrite> rewrites = variants_[variant].rewrites;
+    if (auto good = check_rewrites(graph_, rewrites); !good) return Unexpected{good.error()};
+    std::size_t done = shared_with_last(variant);
+    while (done > 0 && !made_[done - 1]) --done;
+    made_.resize(done);
+    for (; done < rewrites.size(); ++done) {
+      auto next = apply_rewrites(last(), rewrites.subspan(done, 1));
+      if (!next) return Unexpected{next.error()};
+      if (made_.size() * next->nodes.size() > kMostNodes) made_.assign(made_.size(), std::nullopt);
+      made_.push_back(std::move(*next));
     }
-    made = std::move(*rewritten);
+    return &last();
   }
-  const ExecutionGraph& asked = made ? *made : graph;
+
+ private:
+  // About 300 bytes each, with their tensors.
+  static constexpr std::size_t kMostNodes = 1'000'000;
+
+  std::size_t shared_with_last(std::size_t variant) {
+    std::size_t shared = made_.size();
+    const bool follows = last_variant_ < variant;
+    for (std::size_t i = last_variant_ + 1; i <= variant && follows; ++i) {
+      shared = std::min(shared, variants_[i].shared);
+    }
+    last_variant_ = variant;
+    return follows ? shared : 0;
+  }
+  const ExecutionGraph& last() const { return made_.empty() ? graph_ : *made_.back(); }
+
+  const ExecutionGraph& graph_;
+  std::span<const Variant> variants_;
+  std::size_t last_variant_ = 0;
+  std::vector<std::optional<ExecutionGraph>> made_;  // large ones only while they are the last
+};
+
+void answer_variant(const ExecutionGraph& graph, const Result<const ExecutionGraph*>& rewritten,
+                    Launching launching, std::span<const WhatIfTarget> targets,
+                    bool at_largest_batch, std::span<WhatIfAnswer> answers) {
+  if (!rewritten) {
+    for (WhatIfAnswer& answer : answers) answer.error = rewritten.error();
+    return;
+  }
+  const ExecutionGraph& asked = **rewritten;
   const auto batch = samples_per_step(asked);
-  const Launching launching = launching_of(variant.rewrites);
   std::vector<std::string> warnings;
   std::ranges::copy_if(asked.warnings, std::back_inserter(warnings), [&](const auto& warning) {
     return std::ranges::find(graph.warnings, warning) == graph.warnings.end();
@@ -139,8 +175,10 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
   std::mutex counting;
   std::size_t done = 0;
   const auto work = [&] {
+    VariantGraphs graphs(graph, variants);
     for (std::size_t i = next++; i < variants.size(); i = next++) {
-      answer_variant(graph, variants[i], targets, options.largest_batch,
+      answer_variant(graph, graphs.of(i), launching_of(variants[i].rewrites), targets,
+                     options.largest_batch,
                      std::span(answers).subspan(i * targets.size(), targets.size()));
       if (!options.progress) continue;
       const std::lock_guard lock(counting);

@@ -11,6 +11,8 @@
 #include "given_times.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "step/autograd_names.hpp"
+#include "step_gradients.hpp"
 
 namespace perfmodel {
 namespace {
@@ -68,7 +70,7 @@ Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const Overhea
     if (gradients.empty()) {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected gradients to reduce (ops \"{}\"), found none in {}",
-                              kAccumulateGrad, graph.source));
+                              kAccumulate, graph.source));
     }
     for (const StepGradient& gradient : gradients) made.parameter_bytes += gradient.bytes;
     auto units = fsdp_units(gradients, how.fsdp_unit_bytes, graph.source);

@@ -5,64 +5,37 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
+
+#include "step/values.hpp"
 
 namespace perfmodel {
 namespace {
 
-class Finder {
+bool moves_data(const CommRecord& record) {
+  return record.collective != "wait" && record.collective != "init" && record.collective != "end";
+}
+
+/// The numbers of the collectives and of the "wait" records of a graph.
+class RecordedWaits {
  public:
-  explicit Finder(const ExecutionGraph& graph) : graph_(graph) {}
-
-  std::vector<AwaitedCollective> find() {
-    if (graph_.comm_records.empty()) return {};
-    note_waits();
-    for (std::int32_t i = 0; i < node_count(); ++i) {
-      note_readers(i);
-      note_collective(i);
-    }
-    for (std::int32_t i = 0; i < node_count() && !pending_.empty(); ++i) note_readers(i);
-    std::ranges::sort(found_, {}, &AwaitedCollective::reader);
-    return std::move(found_);
-  }
-
- private:
-  struct Pending {
-    std::int32_t record = -1;
-    std::int32_t call = -1;  // the op that holds the record: it only hands the memory over
-  };
-
-  std::int32_t node_count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
-  const CommRecord* record_of(const Node& node) const {
-    return node.comm < 0 ? nullptr : &graph_.comm_records[node.comm];
-  }
-  static bool is_wait(const CommRecord& record) { return record.collective == "wait"; }
-  static bool moves_data(const CommRecord& record) {
-    return !is_wait(record) && record.collective != "init" && record.collective != "end";
-  }
-
-  void note_waits() {
-    for (const Node& at : graph_.nodes) {
-      const CommRecord* record = record_of(at);
-      if (!record || record->sequence < 0) continue;
-      if (is_wait(*record)) {
-        awaited_.emplace(record->process_group, record->sequence);
-      } else if (moves_data(*record)) {
-        numbers_.insert(record->sequence);
-        of_groups_[record->process_group].insert(record->sequence);
+  explicit RecordedWaits(const ExecutionGraph& graph) {
+    for (const Node& node : graph.nodes) {
+      if (node.comm < 0) continue;
+      const CommRecord& record = graph.comm_records[node.comm];
+      if (record.sequence < 0) continue;
+      if (record.collective == "wait") {
+        awaited_.emplace(record.process_group, record.sequence);
+      } else if (moves_data(record)) {
+        numbers_.insert(record.sequence);
+        of_groups_[record.process_group].insert(record.sequence);
       }
     }
   }
 
-  // Old records of waits do not name their group.
-  bool is_awaited(const CommRecord& record, std::int64_t number) const {
-    return awaited_.contains({record.process_group, number}) ||
-           awaited_.contains({std::string_view(), number});
-  }
-
   // A number that no collective of the step has is that of the step before, counted per group or
   // over all.
-  bool has_wait(const CommRecord& record) const {
+  bool cover(const CommRecord& record) const {
     if (record.sequence < 0) return false;
     if (is_awaited(record, record.sequence)) return true;
     const auto& group = of_groups_.at(record.process_group);
@@ -72,47 +45,71 @@ class Finder {
     });
   }
 
-  void note_collective(std::int32_t index) {
-    const CommRecord* record = record_of(graph_.node(index));
-    if (!record || !moves_data(*record) || has_wait(*record)) return;
-    const Pending pending{.record = index, .call = call_around(index)};
-    const auto note = [&](const Tensor& tensor) {
-      if (tensor.on_gpu() && tensor.storage_id != 0) pending_[tensor.storage_id] = pending;
-    };
-    for_each_tensor(graph_, graph_.inputs(index), note);
-    for_each_tensor(graph_, graph_.outputs(index), note);
+ private:
+  // Old records of waits do not name their group.
+  bool is_awaited(const CommRecord& record, std::int64_t number) const {
+    return awaited_.contains({record.process_group, number}) ||
+           awaited_.contains({std::string_view(), number});
   }
 
-  std::int32_t call_around(std::int32_t record) const {
-    const std::int32_t parent = graph_.node(record).parent;
-    return parent >= 0 && graph_.name(parent).starts_with("c10d::") ? parent : record;
-  }
-
-  void note_readers(std::int32_t index) {
-    if (pending_.empty() || graph_.node(index).comm >= 0) return;
-    const auto note = [&](const Tensor& tensor) {
-      const auto known = pending_.find(tensor.storage_id);
-      if (known == pending_.end() || graph_.is_inside(index, known->second.call)) return;
-      const std::int32_t record = known->second.record;
-      found_.push_back({.reader = index, .record = record});
-      std::erase_if(pending_, [&](const auto& one) { return one.second.record == record; });
-    };
-    for_each_tensor(graph_, graph_.inputs(index), note);
-    for_each_tensor(graph_, graph_.outputs(index), note);
-  }
-
-  const ExecutionGraph& graph_;
   std::set<std::pair<std::string_view, std::int64_t>> awaited_;  // group, number
   std::set<std::int64_t> numbers_;                               // of collectives
   std::map<std::string_view, std::set<std::int64_t>> of_groups_;
-  std::unordered_map<std::int64_t, Pending> pending_;  // by storage
-  std::vector<AwaitedCollective> found_;
 };
+
+/// A collective that is still to be waited for.
+struct Pending {
+  std::int32_t record = -1;
+  std::int32_t call = -1;  // the op that holds the record: it only hands the memory over
+  bool is_awaited = false;
+};
+
+std::int32_t call_around(const ExecutionGraph& graph, std::int32_t record) {
+  const std::int32_t parent = graph.node(record).parent;
+  return parent >= 0 && graph.name(parent).starts_with("c10d::") ? parent : record;
+}
+
+template <class Visit>
+void for_each_argument(const ExecutionGraph& graph, std::int32_t node, Visit&& visit) {
+  for_each_tensor(graph, graph.inputs(node), visit);
+  for_each_tensor(graph, graph.outputs(node), visit);
+}
 
 }  // namespace
 
 std::vector<AwaitedCollective> awaited_collectives(const ExecutionGraph& graph) {
-  return Finder(graph).find();
+  std::vector<AwaitedCollective> found;
+  if (graph.comm_records.empty()) return found;
+  const RecordedWaits waits(graph);
+  std::vector<Pending> pending;
+  // By recorded ids: whatever is put where its memory was has to wait as well.
+  const Values addresses(graph, &Tensor::storage_id);
+  FactsOfValues<std::int32_t> pending_of(addresses, -1);
+  const auto find_reads = [&](std::int32_t node) {
+    if (pending.empty() || graph.node(node).comm >= 0) return;
+    for_each_argument(graph, node, [&](const Tensor& tensor) {
+      if (pending_of[tensor] < 0) return;
+      Pending& collective = pending[pending_of[tensor]];
+      if (collective.is_awaited || graph.is_inside(node, collective.call)) return;
+      collective.is_awaited = true;
+      found.push_back({.reader = node, .record = collective.record});
+    });
+  };
+  const auto count = static_cast<std::int32_t>(graph.nodes.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    find_reads(i);
+    const std::int32_t comm = graph.node(i).comm;
+    if (comm < 0 || !moves_data(graph.comm_records[comm])) continue;
+    if (waits.cover(graph.comm_records[comm])) continue;
+    for_each_argument(graph, i, [&](const Tensor& tensor) {
+      if (!tensor.on_gpu() || tensor.storage_id == 0) return;
+      pending_of[tensor] = static_cast<std::int32_t>(pending.size());
+    });
+    pending.push_back({.record = i, .call = call_around(graph, i)});
+  }
+  for (std::int32_t i = 0; i < count; ++i) find_reads(i);  // of the next pass
+  std::ranges::sort(found, {}, &AwaitedCollective::reader);
+  return found;
 }
 
 }  // namespace perfmodel

@@ -13,6 +13,7 @@
 #include "overheads/host_chain.hpp"
 #include "overheads/host_kind.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -131,7 +132,7 @@ class FactsWriter {
       std::int32_t after = node;
       if (call.after_children > 0 && !children.empty()) {
         const std::size_t before = std::min<std::size_t>(call.after_children, children.size()) - 1;
-        after = last_descendant(children[before]);
+        after = last_below(graph_, children[before]);
       }
       label_calls_.emplace_back(after, Item{.node = after,  // keeps the items sorted
                                             .subject = node,
@@ -140,11 +141,6 @@ class FactsWriter {
                                             .is_label = true,
                                             .calls = {call}});
     }
-  }
-
-  std::int32_t last_descendant(std::int32_t node) const {
-    const auto children = graph_.children(node);
-    return children.empty() ? node : last_descendant(children.back());
   }
 
   // The outermost label that is no iteration mark. The autograd thread has labels of its own only

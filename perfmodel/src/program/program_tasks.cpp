@@ -13,7 +13,10 @@ ProgramTasks::ProgramTasks(const HostProgram& program, const OverheadTable& tabl
                            std::int32_t first_lane, TaskGraph& graph)
     : program_(program), table_(table), first_lane_(first_lane), graph_(graph) {
   std::set<std::int32_t> threads;
-  for (const Instruction& at : program.instructions) threads.insert(at.thread);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const std::int32_t thread = program.instructions[i].thread;
+    if (i == 0 || thread != program.instructions[i - 1].thread) threads.insert(thread);
+  }
   threads_ = threads.size();
   find_busiest_stream();
   sequences_ = sequences_per_pass();

@@ -1,22 +1,25 @@
 #include "step_gradients.hpp"
 
-#include <unordered_map>
 #include <utility>
 
-#include "core/parameter_gradients.hpp"
+#include "step/autograd_names.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
 
 // Which item runs a node, and what belongs together.
 struct Links {
-  std::unordered_map<std::int32_t, std::int32_t> item_of;
+  std::vector<std::int32_t> item_of;   // by node; -1: none
   std::vector<std::int32_t> partners;  // see forward_partners
-  std::vector<bool> of_parameter;      // nodes that accumulate a gradient
+  const std::vector<bool>& of_parameter;
 };
 
-Links find_links(const ExecutionGraph& graph, const HostProgram& program) {
-  Links links{.partners = forward_partners(graph), .of_parameter = parameter_gradients(graph)};
+Links find_links(const StepView& step, const HostProgram& program) {
+  const ExecutionGraph& graph = step.recorded();
+  Links links{.item_of = std::vector<std::int32_t>(graph.nodes.size(), -1),
+              .partners = forward_partners(graph),
+              .of_parameter = step.parameter_gradients()};
   for (std::size_t i = 0; i < program.items.size(); ++i) {
     const ProgramItem& item = program.items[i];
     if (!item.is_label) links.item_of[item.node] = static_cast<std::int32_t>(i);
@@ -44,9 +47,9 @@ double gradient_bytes(const ExecutionGraph& graph, const Links& links, std::int3
 }
 
 std::int32_t forward_item(const ExecutionGraph& graph, const Links& links, std::int32_t node) {
-  const std::int32_t top = graph.find_around(
-      links.partners[node], [&](std::int32_t i) { return links.item_of.contains(i); });
-  if (top >= 0) return links.item_of.at(top);
+  const std::int32_t top = graph.find_around(links.partners[node],
+                                             [&](std::int32_t i) { return links.item_of[i] >= 0; });
+  if (top >= 0) return links.item_of[top];
   for (std::int32_t child : graph.children(node)) {
     if (const std::int32_t found = forward_item(graph, links, child); found >= 0) return found;
   }
@@ -57,7 +60,8 @@ std::int32_t forward_item(const ExecutionGraph& graph, const Links& links, std::
 
 std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& graph,
                                                       const HostProgram& program) {
-  const Links links = find_links(graph, program);
+  const StepView view(graph);
+  const Links links = find_links(view, program);
   std::vector<std::vector<StepGradient>> steps(program.steps.size());
   std::int32_t producer = -1, step = -1;
   for (std::size_t i = 0; i < program.items.size(); ++i) {
@@ -65,7 +69,7 @@ std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& grap
     if (item.is_label) continue;
     if (std::exchange(step, item.iteration) != item.iteration) producer = -1;
     const std::string_view name = graph.name(item.node);
-    if (!name.ends_with(kAccumulateGrad)) {
+    if (!name.ends_with(kAccumulate)) {
       if (forward_item(graph, links, item.node) >= 0) producer = static_cast<std::int32_t>(i);
       continue;
     }

@@ -1,15 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "host_program.hpp"
 
 namespace perfmodel {
-
-/// Ops that add up the gradient of a parameter end with this name.
-inline constexpr std::string_view kAccumulateGrad = "torch::autograd::AccumulateGrad";
 
 /// A gradient of one step.
 struct StepGradient {

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "lower/ops/embedding_nodes.hpp"
 #include "ops/catalogue.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -59,16 +60,14 @@ std::string_view batched_optimizer(std::string_view op_name) {
 
 class TableFinder {
  public:
-  explicit TableFinder(const ExecutionGraph& graph) : graph_(graph) {}
+  explicit TableFinder(const StepView& step)
+      : graph_(step.graph()), table_of_weight_(step.tensors(), kNone) {}
 
   Result<GraphTables> find() {
-    const std::vector<GraphIteration> steps = iterations(graph_);
-    const std::int32_t begin = steps.empty() ? 0 : steps.front().begin;
-    const std::int32_t end =
-        steps.empty() ? static_cast<std::int32_t>(graph_.nodes.size()) : steps.front().end;
-    find_step_optimizers(begin, end);
-    for (std::int32_t i = begin; i < end; ++i) {
-      if (auto good = take(graph_.node(i)); !good) return Unexpected{good.error()};
+    const GraphIteration window = first_step(graph_);
+    find_step_optimizers(window);
+    for (std::int32_t i = window.begin; i < window.end; ++i) {
+      if (auto good = read(graph_.node(i)); !good) return Unexpected{good.error()};
     }
     if (found_.tables.empty()) {
       return fail(ErrorCode::kImpossible, "expected lookups in embedding tables, found none");
@@ -87,20 +86,20 @@ class TableFinder {
   bool repeats(const Node& op) const {
     const auto holds = [&](std::int32_t at) {
       const std::string_view name = graph_.name(at);
-      return is_bag(name) || name.starts_with("autograd::engine::evaluate_function");
+      return is_bag(name) || is_evaluate_function(graph_, graph_.node(at));
     };
     return graph_.find_around(op.parent, holds) >= 0;
   }
 
-  Result<void> take(const Node& op) {
+  Result<void> read(const Node& op) {
     const std::string_view name = graph_.name(op);
     const bool batched = ops::is_batched_lookup(name), bag = is_bag(name);
     if ((!batched && !bag && !is_row_lookup(name)) || repeats(op)) return {};
     const OpView view{graph_, op};
-    if (batched) return take_batched(view);
+    if (batched) return read_batched(view);
     const auto shape = bag ? ops::read_bag(view) : ops::read_lookup(view);
     if (!shape || shape->num_rows < 1 || shape->dim < 1) return refuse(op);
-    take_single(view, *shape, bag);
+    read_single(view, *shape, bag);
     return {};
   }
 
@@ -110,7 +109,7 @@ class TableFinder {
                             op.id));
   }
 
-  Result<void> take_batched(const OpView& op) {
+  Result<void> read_batched(const OpView& op) {
     const auto lookup = ops::read_batched_lookup(op);
     if (!lookup) return refuse(op.node);
     const std::int64_t count = lookup->shape.num_tables;
@@ -138,15 +137,16 @@ class TableFinder {
     return {};
   }
 
-  void take_single(const OpView& op, const EmbeddingShape& shape, bool is_bag) {
+  void read_single(const OpView& op, const EmbeddingShape& shape, bool is_bag) {
     const Tensor& weight = *op.tensor_input(0);
     const Tensor& indices = *op.tensor_input(1);
     // Of plain lookups the first axis of the indices are samples.
     const bool has_axes = !is_bag && indices.rank > 1;
     const std::int64_t batch = has_axes ? op.shape(indices)[0] : shape.batch;
     if (batch <= 0 || indices.numel == 0) return warn_of_empty(op.node);
-    const auto [at, is_new] = table_of_weight_.try_emplace(weight.id, found_.tables.size());
-    if (is_new) {
+    std::size_t& of_weight = table_of_weight_[weight];
+    if (of_weight == kNone) {
+      of_weight = found_.tables.size();
       ShardedTable table = table_like(op, shape);
       table.rows = static_cast<std::int64_t>(shape.num_rows);
       table.dim = static_cast<std::int64_t>(shape.dim);
@@ -157,7 +157,7 @@ class TableFinder {
       table.features.clear();
       found_.tables.push_back(std::move(table));
     }
-    found_.tables[at->second].features.push_back(
+    found_.tables[of_weight].features.push_back(
         {.pooling_factor = static_cast<double>(indices.numel) / static_cast<double>(batch),
          .batch = batch});
   }
@@ -187,14 +187,14 @@ class TableFinder {
     return known->optimizer;
   }
 
-  void find_step_optimizers(std::int32_t begin, std::int32_t end) {
+  void find_step_optimizers(const GraphIteration& window) {
     constexpr std::string_view kBefore = "Optimizer.step#", kBehind = ".step";
-    for (std::int32_t i = begin; i < end; ++i) {
+    for (std::int32_t i = window.begin; i < window.end; ++i) {
       std::string_view name = graph_.name(i);
       if (!name.starts_with(kBefore)) continue;
       name.remove_prefix(kBefore.size());
       if (name.ends_with(kBehind)) name.remove_suffix(kBehind.size());
-      if (std::ranges::find(steps_, name) == steps_.end()) steps_.push_back(name);
+      add_once(steps_, name);
     }
   }
 
@@ -267,17 +267,18 @@ class TableFinder {
     }
   }
 
+  static constexpr std::size_t kNone = -1;
   const ExecutionGraph& graph_;
   GraphTables found_;
   std::vector<std::string_view> steps_;  // classes of optimizers
-  std::map<std::int64_t, std::size_t> table_of_weight_;
+  FactsOfValues<std::size_t> table_of_weight_;
   std::set<std::string> warned_;
 };
 
 }  // namespace
 
 Result<GraphTables> tables_in_graph(const ExecutionGraph& graph) {
-  return TableFinder(graph).find();
+  return TableFinder(StepView(graph)).find();
 }
 
 }  // namespace perfmodel::sharding

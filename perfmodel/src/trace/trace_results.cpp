@@ -273,9 +273,9 @@ std::string csv_of_rows(const OrderedJson& rows) {
     std::string header, line;
     for (const auto& [key, value] : row.items()) {
       if (!is_cell(key, value)) continue;
-      const char* const before = header.empty() ? "" : ",";
-      header += before + key;
-      line += before + table_cell(value);
+      if (!header.empty()) header += ',', line += ',';
+      header += key;
+      line += table_cell(value);
     }
     if (text.empty()) text += header + "\n";
     text += line + "\n";

@@ -35,6 +35,11 @@ void add_variant(const std::vector<std::size_t>& positions, WhatIfReport& report
     variant.rewrites.push_back(*value.rewrite);
   }
   if (variant.name.empty()) variant.name = "as it is";
+  if (!report.variants.empty()) {
+    const auto parting = std::ranges::mismatch(report.variants.back().rewrites, variant.rewrites,
+                                               {}, &NamedRewrite::name, &NamedRewrite::name);
+    variant.shared = parting.in2 - variant.rewrites.begin();
+  }
   report.variants.push_back(std::move(variant));
   report.values.push_back(std::move(values));
 }

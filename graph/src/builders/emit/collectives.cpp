@@ -25,7 +25,8 @@ Communicator Communicator::subgroup(const RankGroup& group) const {
   return made;
 }
 
-void Communicator::describe_groups(const std::vector<RankGroup>& subgroups) const {
+void Communicator::describe_groups(const std::vector<RankGroup>& subgroups,
+                                   std::string_view name) const {
   ExecutionGraph& made = graph_.graph_being_made();
   std::vector<std::string> entries;
   const auto add = [&](ProcessGroup group) {
@@ -36,7 +37,7 @@ void Communicator::describe_groups(const std::vector<RankGroup>& subgroups) cons
                     group.size, 1 + subgroups.size()));
     made.process_groups.push_back(std::move(group));
   };
-  add({std::to_string(kDefaultGroup), "default_pg", "cuda:nccl", {}, world_size_});
+  add({std::string(name), "default_pg", "cuda:nccl", {}, world_size_});
   for (const RankGroup& group : subgroups) {
     std::vector<std::int64_t> ranks;
     for (std::int64_t i = 0; i < group.size; ++i) ranks.push_back(group.first + i * group.stride);

@@ -31,8 +31,8 @@ class Communicator {
 
   /// A group of which this rank of the job is one.
   Communicator subgroup(const RankGroup& group) const;
-  /// Notes in the graph which ranks are in the groups of this one.
-  void describe_groups(const std::vector<RankGroup>& subgroups) const;
+  /// Notes in the graph which ranks are in the groups of this one, which is called `name`.
+  void describe_groups(const std::vector<RankGroup>& subgroups, std::string_view name = "1") const;
 
   std::int64_t rank() const { return rank_; }
   std::int64_t world_size() const { return world_size_; }

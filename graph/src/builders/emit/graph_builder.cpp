@@ -72,13 +72,40 @@ GraphBuilder::GraphBuilder(const PyTorch& pytorch) : pytorch_(pytorch) {
   switch_thread(kMainThread);
 }
 
+// New nodes add to what was copied; without room for them it would be copied once more.
+template <class Entry>
+static std::vector<Entry> copy_with_room(const std::vector<Entry>& source) {
+  std::vector<Entry> copy;
+  copy.reserve(source.size() + source.size() / 4);
+  copy.assign(source.begin(), source.end());
+  return copy;
+}
+
+// All of a graph but its nodes.
+static ExecutionGraph without_nodes(const ExecutionGraph& source) {
+  return {.schema = source.schema,
+          .source = source.source,
+          .built = source.built,
+          .allow_tf32 = source.allow_tf32,
+          .process_id = source.process_id,
+          .names = source.names,
+          .nodes = {},
+          .child_indices = {},
+          .arguments = copy_with_room(source.arguments),
+          .tensors = copy_with_room(source.tensors),
+          .shape_pool = copy_with_room(source.shape_pool),
+          .comm_records = source.comm_records,
+          .process_groups = source.process_groups,
+          .recording = source.recording,
+          .warnings = source.warnings};
+}
+
 GraphBuilder::GraphBuilder(const ExecutionGraph& source, const PyTorch& pytorch)
-    : pytorch_(pytorch), graph_(source), copies_(true) {
+    : pytorch_(pytorch), graph_(without_nodes(source)), copies_(true) {
   for (const Tensor& tensor : source.tensors) {
     last_id_ = std::max({last_id_, tensor.id, tensor.storage_id});
   }
-  graph_.nodes.clear();
-  graph_.child_indices.clear();
+  graph_.nodes.reserve(source.nodes.size());
 }
 
 std::int64_t GraphBuilder::next_node_id() {
@@ -101,7 +128,10 @@ void GraphBuilder::copy_node(const Node& source) {
 }
 
 TensorRef GraphBuilder::tensor_of_source(std::uint32_t index, const Shape* strides) {
-  const Tensor& from = graph_.tensors[index];
+  return tensor_of_source(graph_.tensors[index], strides);
+}
+
+TensorRef GraphBuilder::tensor_of_source(const Tensor& from, const Shape* strides) {
   const auto sizes = graph_.shape(from);
   TensorState tensor{.dtype = from.dtype, .device = from.device};
   tensor.shape.assign(sizes.begin(), sizes.end());

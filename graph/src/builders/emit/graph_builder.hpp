@@ -86,8 +86,14 @@ class GraphBuilder {
   /// A tensor of `source`, by its index there; known by its ids, taken as dense unless the strides
   /// are given.
   TensorRef tensor_of_source(std::uint32_t index, const Shape* strides = nullptr);
+  /// The same for a tensor that the graph being made knows by these ids.
+  TensorRef tensor_of_source(const Tensor& from, const Shape* strides = nullptr);
+  /// A tensor as nodes mention it.
+  Tensor mention_of(TensorRef tensor) { return graph_.tensors[argument(tensor).index]; }
   /// Another mention of a tensor, for arguments of copied nodes.
   Argument tensor_argument(TensorRef tensor) { return argument(tensor); }
+  /// An id for a tensor or a storage that a rewrite writes into a copied node itself.
+  std::int64_t new_id() { return next_id(); }
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.

@@ -9,185 +9,182 @@
 #include <utility>
 #include <vector>
 
+#include "base/contains.hpp"
 #include "pointwise_unit.hpp"
 #include "rewrite/graph_edit.hpp"
-#include "step/backward_pass.hpp"
-#include "step/optimizer_reader.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
 
-// Ops that become one.
+// Ops that become one. Tensors by index in the graph.
 struct Run {
   std::vector<PointwiseUnit> units;
-  std::vector<std::int32_t> functions;         // evaluate_function nodes that are gone
-  std::vector<std::uint32_t> inputs, outputs;  // tensors; outputs by finish()
+  std::vector<std::int32_t> functions;  // evaluate_function nodes that are gone
+  std::vector<std::uint32_t> inputs, outputs;
 };
 
-// The run that grows.
+// The run that grows, and how it knows the storages of its tensors.
 class OpenRun {
  public:
-  explicit OpenRun(const ExecutionGraph& graph) : graph_(&graph) {}
+  explicit OpenRun(const StepView& step) : step_(&step) {}
 
   bool empty() const { return run_.units.empty(); }
+  std::size_t size() const { return run_.units.size(); }
 
   // Whether the op can be part of the run. Anything may begin one.
   bool fits(const PointwiseUnit& unit) const {
-    return empty() || (has_same_shape(unit) && sees_same_tensors(unit));
+    if (empty()) return true;
+    const Tensor& output = tensor(unit.outputs.front());
+    const ExecutionGraph& graph = step_->graph();
+    return output.device == result().device &&
+           std::ranges::equal(graph.shape(output), graph.shape(result())) &&
+           sees_same_tensors(unit);
   }
 
   // Whether it reads something that the run made, or as large a tensor as the run reads anyway.
   bool shares(const PointwiseUnit& unit) const {
     return empty() || std::ranges::any_of(unit.inputs, [this](std::uint32_t input) {
-             const Tensor& tensor = graph_->tensors[input];
-             return tensor.numel == result().numel && memory_.contains(tensor.storage_id);
+             return tensor(input).numel == result().numel && find_memory(input);
            });
   }
 
-  void take(const PointwiseUnit& unit) {
-    for (std::uint32_t input : unit.inputs) {
-      const Tensor& tensor = graph_->tensors[input];
-      if (!tensor.on_gpu()) {
-        if (tensor.on_cpu()) add_input(input);
-        continue;
-      }
-      Memory& memory =
-          memory_.try_emplace(tensor.storage_id, Memory{.id = tensor.id}).first->second;
-      if (!memory.written) add_input(input);
-      memory.several_views |= memory.id != tensor.id;
-    }
-    for (std::uint32_t output : unit.outputs) write(output, is_read(unit, output));
+  void add(const PointwiseUnit& unit) {
+    for (const std::uint32_t input : unit.inputs) read(input);
+    for (const std::uint32_t output : unit.outputs) write(output);
     run_.units.push_back(unit);
   }
 
-  void take_functions(const std::vector<std::int32_t>& functions) {
+  void add_functions(const std::vector<std::int32_t>& functions) {
     run_.functions.insert(run_.functions.end(), functions.begin(), functions.end());
   }
 
-  // What the run wrote last into each storage, in the order of the first write there.
-  struct Written {
-    std::uint32_t tensor = 0;
-    bool existed = false;  // before the run, which changes it in place
-  };
-  std::vector<Written> written() const {
-    std::vector<Written> found;
-    for (std::int64_t storage : order_) {
-      const Memory& memory = memory_.at(storage);
-      found.push_back({memory.tensor, memory.existed});
+  // Gives what changed in place, the last result and what others read: by storage, as it was
+  // written last, in the order of the first write.
+  Run finish() {
+    const std::int32_t last = storage(run_.units.back().outputs.front());
+    for (const std::int32_t written : written_) {
+      const Memory& memory = memory_.at(written);
+      if (memory.existed || written == last || is_read_elsewhere(written)) {
+        run_.outputs.push_back(memory.mention);
+      }
     }
-    return found;
+    return std::move(run_);
   }
-
-  Run& run() { return run_; }
 
  private:
   struct Memory {
-    std::int64_t id = 0;  // of the tensor by which the run knows it
-    bool written = false, existed = false, several_views = false;
-    std::uint32_t tensor = 0;
+    std::uint32_t mention = 0;  // of the tensor by which the run knows it
+    bool existed = false;       // before the run
+    bool written = false, several_views = false;
   };
 
-  const Tensor& result() const { return graph_->tensors[run_.units.front().outputs.front()]; }
+  const Tensor& tensor(std::uint32_t index) const { return step_->graph().tensors[index]; }
+  const Tensor& result() const { return tensor(run_.units.front().outputs.front()); }
+  std::int32_t storage(std::uint32_t index) const { return step_->storages().of(tensor(index)); }
 
-  bool has_same_shape(const PointwiseUnit& unit) const {
-    const Tensor& made = graph_->tensors[unit.outputs.front()];
-    return made.device == result().device &&
-           std::ranges::equal(graph_->shape(made), graph_->shape(result()));
+  const Memory* find_memory(std::uint32_t index) const {
+    const auto known = memory_.find(storage(index));
+    return known == memory_.end() ? nullptr : &known->second;
   }
 
-  // No memory that one side writes is known to the other as another tensor.
+  bool is_known_as(const Memory& memory, std::uint32_t index) const {
+    return tensor(memory.mention).id == tensor(index).id && !memory.several_views;
+  }
+
+  // No memory that one side writes is known to the other as another tensor. Several views may be
+  // read.
   bool sees_same_tensors(const PointwiseUnit& unit) const {
-    const auto same_tensor = [this](std::uint32_t index, bool writes) {
-      const Tensor& tensor = graph_->tensors[index];
-      const auto known = memory_.find(tensor.storage_id);
-      if (known == memory_.end()) return true;
-      const Memory& memory = known->second;
-      if (writes || memory.written) return memory.id == tensor.id && !memory.several_views;
-      return true;  // several views may be read
+    const auto can_write = [&](std::uint32_t index) {
+      const Memory* memory = find_memory(index);
+      return !memory || is_known_as(*memory, index);
     };
-    const auto readable = [&](std::uint32_t index) { return same_tensor(index, false); };
-    // A result that is new may lie where one of the run lay that is dead by now.
-    const auto writable = [&](std::uint32_t index) {
-      return !is_read(unit, index) || same_tensor(index, true);
+    const auto can_read = [&](std::uint32_t index) {
+      const Memory* memory = find_memory(index);
+      return !memory || !memory->written || is_known_as(*memory, index);
     };
-    return std::ranges::all_of(unit.inputs, readable) &&
-           std::ranges::all_of(unit.outputs, writable);
+    return std::ranges::all_of(unit.inputs, can_read) &&
+           std::ranges::all_of(unit.outputs, can_write);
   }
 
-  bool is_read(const PointwiseUnit& unit, std::uint32_t output) const {
-    return std::ranges::any_of(unit.inputs, [&](std::uint32_t input) {
-      return graph_->tensors[input].storage_id == graph_->tensors[output].storage_id;
-    });
+  void read(std::uint32_t index) {
+    if (!tensor(index).on_gpu()) {
+      if (tensor(index).on_cpu()) add_input(index);
+      return;
+    }
+    Memory& memory = memory_.try_emplace(storage(index), Memory{.mention = index, .existed = true})
+                         .first->second;
+    if (!memory.written) add_input(index);
+    memory.several_views |= tensor(memory.mention).id != tensor(index).id;
   }
 
   void add_input(std::uint32_t index) {
-    const bool known = std::ranges::any_of(run_.inputs, [&](std::uint32_t input) {
-      return graph_->tensors[input].id == graph_->tensors[index].id;
-    });
-    if (!known) run_.inputs.push_back(index);
+    const auto same = [&](std::uint32_t input) { return tensor(input).id == tensor(index).id; };
+    if (std::ranges::none_of(run_.inputs, same)) run_.inputs.push_back(index);
   }
 
-  // In place, or a tensor that is new: memory of one that is dead may be used again.
-  void write(std::uint32_t index, bool in_place) {
-    const Tensor& tensor = graph_->tensors[index];
-    Memory& memory = memory_[tensor.storage_id];
-    if (!memory.written) order_.push_back(tensor.storage_id);
-    memory.existed = in_place && (memory.existed || !memory.written);
-    memory.several_views &= in_place;
+  void write(std::uint32_t index) {
+    Memory& memory = memory_[storage(index)];
+    if (!memory.written) written_.push_back(storage(index));
     memory.written = true;
-    memory.id = tensor.id;
-    memory.tensor = index;
+    memory.mention = index;
   }
 
-  const ExecutionGraph* graph_;
+  bool is_inside(std::int32_t node) const {
+    const auto found = step_->graph().find_around(node, [&](std::int32_t around) {
+      const auto is_root = [&](const PointwiseUnit& unit) { return unit.root == around; };
+      return std::ranges::any_of(run_.units, is_root) || contains(run_.functions, around);
+    });
+    return found >= 0;
+  }
+
+  bool is_read_elsewhere(std::int32_t storage) const {
+    const auto readers = step_->storages().readers(storage);
+    return !std::ranges::all_of(readers, [&](std::int32_t reader) { return is_inside(reader); });
+  }
+
+  const StepView* step_;
   Run run_;
-  std::unordered_map<std::int64_t, Memory> memory_;  // by storage
-  std::vector<std::int64_t> order_;
+  std::unordered_map<std::int32_t, Memory> memory_;  // by storage
+  std::vector<std::int32_t> written_;                // storages in the order of the first write
 };
 
 class RunFinder {
  public:
-  explicit RunFinder(const ExecutionGraph& graph) : graph_(graph), open_(graph) {}
+  explicit RunFinder(const StepView& step) : step_(step), graph_(step.graph()), open_(step) {}
 
   std::vector<Run> find() {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
       if (graph_.node(i).parent < 0) walk(i);
     }
-    close();
-    note_uses();
-    for (OpenRun& run : found_) finish(run);
-    std::vector<Run> runs;
-    for (OpenRun& run : found_) runs.push_back(std::move(run.run()));
-    return runs;
+    return std::move(runs_);
   }
 
  private:
-  // Holds ops and does nothing itself.
-  bool is_container(const Node& op) const {
-    if (op.is_label || op.is_structural || op.scope == Scope::kBackward) return true;
-    return is_evaluate_function(graph_, op) ||
-           (op.children_count > 0 && graph_.name(op).find("::") == std::string_view::npos);
-  }
-
-  void walk(std::int32_t index) {
-    for (std::int32_t child : children_in_order(graph_, graph_.node(index))) {
+  void walk(std::int32_t region) {
+    close();
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(region))) {
       if (is_evaluate_function(graph_, graph_.node(child))) {
         walk_function(child);
-      } else if (is_container(graph_.node(child))) {
-        close();
-        walk(child);
-        close();
       } else {
-        add(child);
+        walk_or_add(child);
       }
     }
     close();
   }
 
+  void walk_or_add(std::int32_t node) {
+    if (is_region(graph_, graph_.node(node))) {
+      walk(node);
+    } else {
+      add(node);
+    }
+  }
+
   // Ops of a function and those behind it in the engine's node.
   std::vector<std::int32_t> ops_of(std::int32_t evaluate) const {
     std::vector<std::int32_t> ops;
-    for (std::int32_t child : children_in_order(graph_, graph_.node(evaluate))) {
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(evaluate))) {
       if (graph_.node(child).scope != Scope::kBackward) {
         ops.push_back(child);
         continue;
@@ -198,43 +195,31 @@ class RunFinder {
     return ops;
   }
 
-  bool accumulates(std::int32_t evaluate) const {
-    return graph_.name(evaluate).ends_with("AccumulateGrad");
-  }
-
   void walk_function(std::int32_t evaluate) {
     const std::vector<std::int32_t> ops = ops_of(evaluate);
-    if (ops.empty() && accumulates(evaluate)) return close();  // the gradient is read there
     if (ops.empty()) {
+      if (graph_.name(evaluate).ends_with("AccumulateGrad")) return close();  // reads the gradient
       if (!open_.empty()) waiting_.push_back(evaluate);
       return;
     }
     if (!open_.empty() && absorb(evaluate, ops)) return;
     close();
-    for (std::int32_t op : ops) {
-      if (is_container(graph_.node(op))) {
-        close();
-        walk(op);
-      } else {
-        add(op);
-      }
-    }
+    for (const std::int32_t op : ops) walk_or_add(op);
   }
 
   // Whether all of a function belongs to the run: one of its ops does, the others fit.
   bool absorb(std::int32_t evaluate, const std::vector<std::int32_t>& ops) {
     OpenRun longer = open_;
     bool shares = false;
-    for (std::int32_t op : ops) {
+    for (const std::int32_t op : ops) {
       const auto unit = pointwise_unit(graph_, op);
       if (!unit || !longer.fits(*unit)) return false;
       shares |= open_.shares(*unit);
-      longer.take(*unit);
+      longer.add(*unit);
     }
     if (!shares) return false;
     waiting_.push_back(evaluate);
-    longer.take_functions(waiting_);
-    waiting_.clear();
+    longer.add_functions(std::exchange(waiting_, {}));
     open_ = std::move(longer);
     return true;
   }
@@ -242,66 +227,20 @@ class RunFinder {
   void add(std::int32_t op) {
     const auto unit = pointwise_unit(graph_, op);
     if (!unit || !open_.fits(*unit) || !open_.shares(*unit)) close();
-    if (unit) open_.take(*unit);
+    if (unit) open_.add(*unit);
   }
 
   void close() {
-    if (open_.run().units.size() > 1) found_.push_back(open_);
-    open_ = OpenRun(graph_);
+    if (open_.size() > 1) runs_.push_back(open_.finish());
+    open_ = OpenRun(step_);
     waiting_.clear();
   }
 
-  struct Use {
-    std::int32_t node = -1;
-    bool reads = false;  // else the storage is made there
-  };
-
-  void note_uses() {
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      for_each_tensor(graph_, graph_.inputs(i), [&](const Tensor& t) {
-        uses_[t.storage_id].push_back({i, true});
-      });
-      for_each_tensor(graph_, graph_.outputs(i), [&](const Tensor& t) {
-        auto& uses = uses_[t.storage_id];
-        if (uses.empty() || uses.back().node != i) uses.push_back({i, false});
-      });
-    }
-  }
-
-  // Whether something behind the run reads what it wrote.
-  bool is_read_later(std::int64_t storage, const Run& run) const {
-    const auto inside = [&](std::int32_t index) {
-      for (; index >= run.units.front().root; index = graph_.node(index).parent) {
-        const auto is_root = [&](const PointwiseUnit& unit) { return unit.root == index; };
-        if (std::ranges::any_of(run.units, is_root)) return true;
-        if (std::ranges::find(run.functions, index) != run.functions.end()) return true;
-      }
-      return false;
-    };
-    const auto& uses = uses_.at(storage);
-    auto use = std::ranges::upper_bound(uses, run.units.front().root, {}, &Use::node);
-    for (; use != uses.end(); ++use) {
-      if (!inside(use->node)) return use->reads;
-    }
-    return false;
-  }
-
-  void finish(OpenRun& open) const {
-    Run& run = open.run();
-    const auto last = graph_.tensors[run.units.back().outputs.front()].storage_id;
-    for (const OpenRun::Written& written : open.written()) {
-      const std::int64_t storage = graph_.tensors[written.tensor].storage_id;
-      if (written.existed || storage == last || is_read_later(storage, run)) {
-        run.outputs.push_back(written.tensor);
-      }
-    }
-  }
-
+  const StepView& step_;
   const ExecutionGraph& graph_;
   OpenRun open_;
-  std::vector<OpenRun> found_;
+  std::vector<Run> runs_;
   std::vector<std::int32_t> waiting_;  // functions without ops behind the open run
-  std::unordered_map<std::int64_t, std::vector<Use>> uses_;  // by storage
 };
 
 class RunWriter {
@@ -369,9 +308,10 @@ class RunWriter {
 
 Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const std::vector<Run> runs = RunFinder(graph).find();
+  const StepView step(graph);
+  const std::vector<Run> runs = RunFinder(step).find();
   if (runs.empty()) return graph;
-  return RunWriter(graph, runs).write();
+  return RunWriter(step.graph(), runs).write();
 }
 
 }  // namespace perfmodel

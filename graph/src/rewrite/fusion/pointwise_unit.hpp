@@ -22,4 +22,7 @@ struct PointwiseUnit {
 /// smaller than what it reads; a tensor has no storage; its time was given by hand.
 std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root);
 
+/// Holds ops and launches nothing itself: a label, a module, a part of autograd's engine.
+bool is_region(const ExecutionGraph& graph, const Node& node);
+
 }  // namespace perfmodel

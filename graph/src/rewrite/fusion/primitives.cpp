@@ -28,6 +28,21 @@ std::optional<std::pair<std::int64_t, std::int64_t>> id_range(std::string_view t
   return range;
 }
 
+// Nodes with such a name and the nodes below them.
+std::vector<bool> named_trees(const ExecutionGraph& graph, std::string_view pattern) {
+  const std::vector<bool> names = matching_names(graph, pattern);
+  return at_or_below(graph, [&](std::size_t i) {
+    return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
+  });
+}
+
+bool has_op(const ExecutionGraph& graph, const std::vector<bool>& nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] && !graph.nodes[i].is_label) return true;
+  }
+  return false;
+}
+
 ExecutionGraph copy_kept(const ExecutionGraph& graph, const std::vector<bool>& kept) {
   GraphCopy copy(graph);
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -71,59 +86,42 @@ Result<void> check_value(double value, double most, std::string_view what) {
 Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_view pattern) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const auto range = id_range(pattern);
-  std::vector<bool> below;
+  std::vector<bool> kept;
   if (range) {
     std::vector<bool> first(graph.nodes.size());
-    for (std::int32_t op : top_level_ops(graph)) {
+    for (const std::int32_t op : top_level_ops(graph)) {
       const std::int64_t id = graph.node(op).id;
       first[op] = id >= range->first && id < range->second;
     }
-    below = at_or_below(graph, [&](std::size_t i) { return first[i]; });
+    kept = at_or_below(graph, [&](std::size_t i) { return first[i]; });
   } else {
-    const std::vector<bool> names = matching_names(graph, pattern);
-    below = at_or_below(graph, [&](std::size_t i) {
-      return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
-    });
+    kept = named_trees(graph, pattern);
   }
-  std::vector<bool> kept = below;
-  bool any_op = false;
-  for (std::size_t i = 0; i < below.size(); ++i) {
-    if (!below[i]) continue;
-    any_op |= !graph.nodes[i].is_label;
-    for (std::int32_t up = graph.nodes[i].parent; up >= 0 && !kept[up];
-         up = graph.node(up).parent) {
-      kept[up] = graph.node(up).is_label;
-    }
-  }
-  if (range && !any_op) {
+  if (range && !has_op(graph, kept)) {
     return fail(ErrorCode::kUnknownName,
                 fmt::format("expected top-level ops with ids {}, found none", pattern));
   }
-  if (!any_op) return no_match(graph, pattern, "a label or op");
+  if (!has_op(graph, kept)) return no_match(graph, pattern, "a label or op");
+  // Labels around them stay as well.
+  std::vector<bool> around = kept;
+  for (std::size_t i = kept.size(); i-- > 0;) {
+    const std::int32_t parent = graph.nodes[i].parent;
+    if (around[i] && parent >= 0) around[parent] = true;
+    kept[i] = kept[i] || (around[i] && graph.nodes[i].is_label);
+  }
   return copy_kept(graph, kept);
 }
 
 Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view pattern) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const std::vector<bool> names = matching_names(graph, pattern);
-  std::vector<bool> kept = at_or_below(graph, [&](std::size_t i) {
-    return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
-  });
-  if (std::find(kept.begin(), kept.end(), true) == kept.end()) {
+  std::vector<bool> kept = named_trees(graph, pattern);
+  if (std::ranges::find(kept, true) == kept.end()) {
     return no_match(graph, pattern, "an op or label");
   }
   kept.flip();
-  const bool left = [&] {
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-      if (kept[i] && !graph.nodes[i].is_label) return true;
-    }
-    return false;
-  }();
-  if (!left) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected ops besides \"{}\", found none", pattern));
-  }
-  return copy_kept(graph, kept);
+  if (has_op(graph, kept)) return copy_kept(graph, kept);
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected ops besides \"{}\", found none", pattern));
 }
 
 Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "builders/emit/graph_views.hpp"
@@ -14,11 +13,10 @@
 #include "builders/emit/update.hpp"
 #include "checkpoint_segments.hpp"
 #include "checkpointing.hpp"
-#include "kept_dropout.hpp"
 #include "ops/catalogue.hpp"
 #include "ops/schemas.hpp"
-#include "recomputed_tensors.hpp"
-#include "rewrite/graph_copy.hpp"
+#include "rerun_ops.hpp"
+#include "rewrite/graph_edit.hpp"
 #include "rewrite/tensor_places.hpp"
 #include "step/autograd_names.hpp"
 #include "step/dialect.hpp"
@@ -29,75 +27,155 @@ namespace {
 
 using Kind = Argument::Kind;
 
-class Checkpointing {
- public:
-  Checkpointing(const ExecutionGraph& graph, const BackwardPass& pass,
-                const std::vector<Segment>& segments, bool keeps_masks,
-                const std::vector<bool>& kept)
-      : graph_(graph),
-        pass_(pass),
-        segments_(segments),
-        keeps_masks_(keeps_masks),
-        kept_(kept),
-        copy_(graph, dialect_of(graph)),
-        builder_(copy_.builder()),
-        left_out_(graph.nodes.size()) {
-    for (const BackwardFunction& function : pass.functions) {
-      last_function_ = std::max(last_function_, function.sequence);
-    }
-    for (std::size_t k = 0; k < segments.size(); ++k) plan(k);
-    next_sequence_ = pass.last_sequence + 1 - saved_.back();
-  }
+// A gradient that a segment hands over to a function outside.
+struct HandedOver {
+  const InputGradient* part = nullptr;
+  std::optional<Tensor> before;  // what came from elsewhere before the segment's first part
+  Tensor gradient;
+};
 
-  ExecutionGraph run() {
-    const auto count = static_cast<std::int32_t>(graph_.nodes.size());
-    for (std::int32_t i = 0; i < count; ++i) {
-      const std::int32_t parent = graph_.node(i).parent;
-      if (parent >= 0 && left_out_[parent]) left_out_[i] = true;
-      if (const auto found = forward_at_.find(i); found != forward_at_.end()) {
-        write_forward(segments_[found->second], sequences_[found->second]);
-      } else if (const auto last = backward_at_.find(i); last != backward_at_.end()) {
-        write_backward(segments_[last->second], sequences_[last->second]);
-      } else if (!left_out_[i]) {
-        copy_outside(i);
-      }
-    }
-    return copy_.finish();
+const Tensor& tensor_of(const ExecutionGraph& graph, const Argument& argument) {
+  static const Tensor kNoTensor;
+  return argument.kind == Kind::kTensor ? graph.tensors[argument.index] : kNoTensor;
+}
+
+// The last sum of the segment's parts, as the source calls it.
+const Tensor& handed_over(const ExecutionGraph& graph, const InputGradient& part) {
+  const GradientEdge& last = part.edges.back();
+  const bool summed = last.sum >= 0 && last.sum != part.sum_before;
+  return summed ? tensor_of(graph, graph.outputs(last.sum)[0]) : graph.tensors[last.tensor];
+}
+
+// How many of the functions behind `f` accumulate parameters that its op takes in front of the
+// segment's input: both are ready at once, and the engine takes them in the order of arguments.
+std::int32_t parameters_in_front(const StepView& step, const Segment& segment, std::int32_t f) {
+  const ExecutionGraph& graph = step.graph();
+  const std::vector<BackwardFunction>& functions = step.backward().functions;
+  const std::int32_t forward = functions[f].forward;
+  if (forward < 0) return 0;
+  const auto takes_shape = [&](const BackwardFunction& function, const Tensor& parameter) {
+    const auto inputs = graph.inputs(function.function);
+    return !inputs.empty() &&
+           std::ranges::equal(graph.shape(tensor_of(graph, inputs[0])), graph.shape(parameter));
+  };
+  const auto& producers = step.backward().input_producers[forward];
+  std::int32_t next = f + 1;
+  std::size_t k = 0;
+  bool found = false;
+  for_each_tensor(graph, graph.inputs(forward), [&](const Tensor& tensor) {
+    const std::int64_t producer = k < producers.size() ? producers[k] : -1;
+    ++k;
+    found |= producer >= 0 && producer < segment.first;
+    if (found || producer >= 0 || next >= segment.functions_end) return;
+    if (functions[next].accumulates() && takes_shape(functions[next], tensor)) ++next;
+  });
+  return found ? next - f - 1 : 0;
+}
+
+// Autograd's numbers of ops outside: a checkpoint takes one number where its ops took many.
+class OutsideNumbers {
+ public:
+  // Gives the number of the checkpoint. In the order of the forward pass.
+  std::int64_t add(const Segment& segment) {
+    const std::int64_t number = segment.first - saved_.back();
+    ends_.push_back(segment.behind);
+    saved_.push_back(saved_.back() + segment.behind - segment.first - 1);
+    return number;
+  }
+  std::int64_t saved() const { return saved_.back(); }
+  std::int64_t of(std::int64_t old) const {
+    return old - saved_[std::ranges::upper_bound(ends_, old) - ends_.begin()];
   }
 
  private:
-  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[index]; }
-  ExecutionGraph& made() { return builder_.graph_being_made(); }
+  std::vector<std::int64_t> ends_;         // numbers behind each segment
+  std::vector<std::int64_t> saved_ = {0};  // numbers that are not taken any more, up to there
+};
 
-  // A checkpoint takes one number where its ops took many.
-  void plan(std::size_t k) {
-    const Segment& segment = segments_[k];
-    for (std::int32_t tree : segment.trees) left_out_[tree] = true;
-    forward_at_[segment.trees.front()] = k;
-    for (std::int32_t f = segment.functions_begin; f < segment.functions_end; ++f) {
-      left_out_[function(f).evaluate] = true;
+// The memory-efficient kernel of attention writes log-sum-exps for a backward pass alone.
+class LogSumExpRemover {
+ public:
+  // The node was copied last.
+  void change(GraphBuilder& builder, Node& node) {
+    ExecutionGraph& graph = builder.graph_being_made();
+    const std::string_view name = graph.name(node);
+    const bool whole = name == "aten::_scaled_dot_product_efficient_attention";
+    if (whole || name == "aten::_efficient_attention_forward") {
+      const std::uint32_t flag = whole ? 4 : 10, sums = 1;
+      if (node.inputs_count <= flag || node.outputs_count <= sums) return;
+      own_arguments(builder, node);
+      graph.arguments[node.inputs_begin + flag].integer = 0;
+      removed_ = make_empty(graph, graph.arguments[node.outputs_begin + sums]);
+    } else if (name == "aten::empty" && node.outputs_count == 1 && node.inputs_count > 0 &&
+               removed_ != 0 && tensor_of(graph, graph.outputs(node)[0]).id == removed_) {
+      own_arguments(builder, node);
+      const Argument sizes = graph.arguments[node.inputs_begin];
+      if (sizes.count > 0) graph.arguments[sizes.index + sizes.count - 1].integer = 0;
+      make_empty(graph, graph.arguments[node.outputs_begin]);
     }
-    backward_at_[function(segment.functions_begin).evaluate] = k;
-    sequences_.push_back(segment.first - saved_.back());
-    ends_.push_back(segment.behind);
-    saved_.push_back(saved_.back() + segment.behind - segment.first - 1);
   }
 
-  std::int64_t sequence_outside(std::int32_t index) const {
-    const std::int64_t old = graph_.node(index).seq_id;
-    if (old < 0) return old;
-    const auto behind = std::upper_bound(ends_.begin(), ends_.end(), old);
-    std::int64_t number = old - saved_[behind - ends_.begin()];
-    // Where the backward pass runs on the thread of the program, it counts on.
-    if (old > last_function_ && graph_.node(index).thread == backward_thread_)
-      number += recomputed_;
-    return number;
+ private:
+  // Makes the last dimension 0. Gives the tensor's id.
+  static std::int64_t make_empty(ExecutionGraph& graph, const Argument& argument) {
+    if (argument.kind != Kind::kTensor) return 0;
+    Tensor& tensor = graph.tensors[argument.index];
+    const auto old = graph.shape(tensor);
+    std::vector<std::int64_t> sizes(old.begin(), old.end());
+    if (!sizes.empty()) sizes.back() = 0;
+    tensor.numel = 0;
+    tensor.shape_begin = static_cast<std::uint32_t>(graph.shape_pool.size());
+    graph.shape_pool.insert(graph.shape_pool.end(), sizes.begin(), sizes.end());
+    return tensor.id;
   }
 
-  void copy_outside(std::int32_t index) {
-    copy_.copy(index);
-    made().nodes.back().seq_id = sequence_outside(index);
-    if (pass_.in_backward[index]) places_.apply(made(), made().nodes.back());
+  std::int64_t removed_ = 0;  // id of the last tensor of sums
+};
+
+class CheckpointWriter {
+ public:
+  CheckpointWriter(const StepView& step, const std::vector<Segment>& segments, bool keeps_masks,
+                   const std::vector<bool>& kept)
+      : step_(step),
+        graph_(step.graph()),
+        pass_(step.backward()),
+        keeps_masks_(keeps_masks),
+        kept_(kept),
+        edit_(graph_, dialect_of(graph_)),
+        builder_(edit_.builder()) {
+    for (const BackwardFunction& function : pass_.functions) {
+      last_function_ = std::max(last_function_, function.sequence);
+    }
+    for (const Segment& segment : segments) replace(segment);
+    next_sequence_ = pass_.last_sequence + 1 - numbers_.saved();
+    edit_.on_each_copy([this](std::int32_t node, Node& copy) {
+      if (copy.seq_id >= 0) copy.seq_id = numbers_.of(copy.seq_id) + recomputed_before(node);
+      if (pass_.in_backward[node]) places_.apply(made(), copy);
+    });
+  }
+
+  ExecutionGraph write() { return edit_.write(); }
+
+ private:
+  const BackwardFunction& function(std::int32_t index) const { return pass_.functions[index]; }
+  ExecutionGraph& made() { return edit_.made(); }
+
+  void replace(const Segment& segment) {
+    const std::int64_t sequence = numbers_.add(segment);
+    for (const std::int32_t tree : segment.trees) edit_.replace(tree);
+    edit_.replace(segment.begin, [=, this, &segment] { write_forward(segment, sequence); });
+    for (std::int32_t f = segment.functions_begin; f < segment.functions_end; ++f) {
+      edit_.replace(function(f).evaluate);
+    }
+    edit_.replace(function(segment.functions_begin).evaluate,
+                  [=, this, &segment] { write_backward(segment, sequence); });
+  }
+
+  // Where the backward pass runs on the thread of the program, it counts on.
+  std::int64_t recomputed_before(std::int32_t node) const {
+    const Node& outside = graph_.node(node);
+    const bool is_behind = outside.seq_id > last_function_;
+    return is_behind && outside.thread == backward_thread_ ? recomputed_ : 0;
   }
 
   // Opens a copy of a node under what is open on `thread`.
@@ -114,82 +192,43 @@ class Checkpointing {
   }
 
   void write_forward(const Segment& segment, std::int64_t sequence) {
-    const std::int32_t thread = graph_.node(segment.trees.front()).thread;
-    copy_.close_beside(segment.trees.front());
+    const std::int32_t thread = graph_.node(segment.begin).thread;
+    edit_.copy().close_beside(segment.begin);
     std::vector<Value> inputs;
-    for (std::uint32_t input : segment.inputs) inputs.push_back(builder_.tensor_of_source(input));
+    for (const std::uint32_t input : segment.inputs) {
+      inputs.push_back(builder_.tensor_of_source(input));
+    }
     builder_.begin_plain("CheckpointFunction", std::move(inputs), sequence);
-    for (std::int32_t tree : segment.trees) {
-      walk_tree(
-          graph_, tree,
-          [&](std::int32_t index) {
-            open(graph_.node(index), thread).seq_id = -1;  // under no_grad
-            if (!kept_[index]) leave_out_log_sum_exp();
-            return true;
-          },
-          [&] { builder_.close(); });
+    const auto open_node = [&](std::int32_t node) {
+      Node& copy = open(graph_.node(node), thread);
+      copy.seq_id = -1;  // under no_grad
+      if (!kept_[node]) log_sum_exp_.change(builder_, copy);
+      return true;
+    };
+    for (const std::int32_t tree : segment.trees) {
+      walk_tree(graph_, tree, open_node, [&] { builder_.close(); });
     }
     builder_.end_op();
   }
 
-  // The memory-efficient kernel writes it for a backward pass alone.
-  void leave_out_log_sum_exp() {
-    Node& last = made().nodes.back();
-    const std::string_view name = made().name(last);
-    const bool whole = name == "aten::_scaled_dot_product_efficient_attention";
-    if (whole || name == "aten::_efficient_attention_forward") {
-      const std::uint32_t flag = whole ? 4 : 10, sums = 1;
-      if (last.inputs_count <= flag || last.outputs_count <= sums) return;
-      own_arguments(builder_, last);
-      made().arguments[last.inputs_begin + flag].integer = 0;
-      log_sum_exp_ = no_rows(made().arguments[last.outputs_begin + sums]);
-    } else if (name == "aten::empty" && last.outputs_count == 1 && last.inputs_count > 0 &&
-               log_sum_exp_ != 0 && tensor_of(graph_.outputs(last)[0]).id == log_sum_exp_) {
-      own_arguments(builder_, last);
-      const Argument sizes = made().arguments[last.inputs_begin];
-      if (sizes.count > 0) made().arguments[sizes.index + sizes.count - 1].integer = 0;
-      no_rows(made().arguments[last.outputs_begin]);
-    }
-  }
-
-  // Makes the last dimension 0. Gives the tensor's id.
-  std::int64_t no_rows(const Argument& argument) {
-    if (argument.kind != Kind::kTensor) return 0;
-    Tensor& tensor = made().tensors[argument.index];
-    const auto old = made().shape(tensor);
-    std::vector<std::int64_t> sizes(old.begin(), old.end());
-    if (!sizes.empty()) sizes.back() = 0;
-    tensor.numel = 0;
-    tensor.shape_begin = static_cast<std::uint32_t>(made().shape_pool.size());
-    made().shape_pool.insert(made().shape_pool.end(), sizes.begin(), sizes.end());
-    return tensor.id;
-  }
-
   void write_backward(const Segment& segment, std::int64_t sequence) {
     const BackwardFunction& first = function(segment.functions_begin);
+    const std::int64_t count = segment.behind - segment.first;
+    const std::int64_t later_by = next_sequence_ - segment.first;
     backward_thread_ = graph_.node(first.function).thread;
-    copy_.close_beside(first.evaluate);
+    edit_.copy().close_beside(first.evaluate);
     const std::int64_t evaluate =
         open(fmt::format("{}{}", kEvaluate, kCheckpointBackward), backward_thread_).id;
     const Tensor gradient = open_function(first, sequence, evaluate);
     places_.begin_scope();
-    const std::int64_t numbers = next_sequence_ - segment.first;
-    recompute(segment, gradient, numbers);
-    const std::vector<std::pair<const InputGradient*, Left>> left =
-        write_functions(segment, gradient, numbers);
+    recompute(segment, gradient, later_by);
+    const std::vector<HandedOver> gradients = write_functions(segment, gradient, later_by);
     places_.end_scope();
     builder_.close();
-    for (const auto& [part, gone] : left) hand_over(*part, gone);
+    for (const HandedOver& handed : gradients) hand_over(handed);
     builder_.close();
-    next_sequence_ += segment.behind - segment.first;
-    recomputed_ += segment.behind - segment.first;
-  }
-
-  // Of what is kept, views run again, for backward functions read views of recomputed tensors.
-  bool is_view(const Node& node) const {
-    if (node.children_count > 0) return false;
-    const Op* op = find_op(graph_.name(node));
-    return op != nullptr && op->kind == OpKind::kView;
+    next_sequence_ += count;
+    recomputed_ += count;
   }
 
   // Gives the gradient that it takes.
@@ -200,7 +239,7 @@ class Checkpointing {
     copy.seq_id = sequence;
     std::uint32_t taken = 0;  // a function of several outputs may get undefined ones
     while (taken + 1 < copy.inputs_count &&
-           tensor_of(graph_.inputs(copy)[taken]).dtype == DType::kUnknown) {
+           tensor_of(graph_, graph_.inputs(copy)[taken]).dtype == DType::kUnknown) {
       ++taken;
     }
     std::tie(copy.inputs_begin, copy.inputs_count) =
@@ -209,30 +248,21 @@ class Checkpointing {
     const std::int64_t forward_parent = graph_.node(first.function).fw_parent;
     Node& last = open(copy, backward_thread_);
     last.fw_parent =
-        forward_parent == graph_.node(first.evaluate).id ? evaluate : copied(forward_parent);
+        forward_parent == graph_.node(first.evaluate).id ? evaluate : id_of_copy(forward_parent);
     places_.apply(made(), last);
     return made().tensors[made().arguments[last.inputs_begin].index];
   }
 
-  const Tensor& tensor_of(const Argument& argument) const {
-    static const Tensor kNoTensor;
-    return argument.kind == Kind::kTensor ? graph_.tensors[argument.index] : kNoTensor;
-  }
-
-  // Id of the copy of a node of the source; 0: not copied by itself.
-  std::int64_t copied(std::int64_t id) {
-    const auto found = std::lower_bound(
-        graph_.nodes.begin(), graph_.nodes.end(), id,
-        [](const Node& candidate, std::int64_t wanted) { return candidate.id < wanted; });
+  // Of a node of the source, both by their ids; 0: not copied by itself.
+  std::int64_t id_of_copy(std::int64_t id) {
+    const auto found = std::ranges::lower_bound(graph_.nodes, id, {}, &Node::id);
     if (found == graph_.nodes.end() || found->id != id) return 0;
-    const std::int32_t copy = copy_.copied(static_cast<std::int32_t>(found - graph_.nodes.begin()));
+    const auto node = static_cast<std::int32_t>(found - graph_.nodes.begin());
+    const std::int32_t copy = edit_.copy().copied(node);
     return copy < 0 ? 0 : made().node(copy).id;
   }
 
-  TensorRef ref(const Tensor& tensor) {
-    made().tensors.push_back(tensor);
-    return builder_.tensor_of_source(static_cast<std::uint32_t>(made().tensors.size() - 1));
-  }
+  TensorRef ref(const Tensor& tensor) { return builder_.tensor_of_source(tensor); }
 
   // A view of all of it, as x.detach() gives it.
   Tensor detach(const Tensor& x) {
@@ -246,38 +276,17 @@ class Checkpointing {
     clone(builder_, builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16}));
   }
 
-  void recompute(const Segment& segment, const Tensor& gradient, std::int64_t numbers) {
-    RecomputedTensors tensors(builder_, ids_, places_);
+  void recompute(const Segment& segment, const Tensor& gradient, std::int64_t later_by) {
+    RerunWriter rerun(step_, builder_, places_);
     set_random_state();
-    for (std::uint32_t input : segment.inputs) {
-      const Tensor x = graph_.tensors[input];
-      tensors.stand_in(x, detach(x));
+    for (const std::uint32_t input : segment.inputs) {
+      rerun.replace_input(graph_.tensors[input], detach(graph_.tensors[input]));
     }
-    std::vector<bool> written;  // of the nodes that are open
-    const auto close = [&] {
-      if (written.back()) {
-        tensors.close();
-        builder_.close();
-      }
-      written.pop_back();
-    };
-    for (std::int32_t tree : segment.trees) {
-      walk_tree(
-          graph_, tree,
-          [&](std::int32_t index) {
-            written.push_back(!kept_[index] || is_view(graph_.node(index)));
-            if (!written.back()) return true;
-            const bool draws = keeps_masks_ && draws_mask(graph_, graph_.node(index));
-            Node copy =
-                draws ? scaled_by_kept_mask(builder_, graph_.node(index)) : graph_.node(index);
-            if (!draws) own_arguments(builder_, copy);
-            tensors.open(copy);
-            if (copy.seq_id >= 0) copy.seq_id += numbers;
-            open(copy, backward_thread_);
-            if (draws) close();
-            return !draws;
-          },
-          close);
+    for (const std::int32_t tree : segment.trees) {
+      rerun.write(tree, {.thread = backward_thread_,
+                         .later_by = later_by,
+                         .keep_masks = keeps_masks_,
+                         .kept = &kept_});
     }
     set_random_state();
     if (builder_.pytorch().before(2, 1)) {
@@ -286,98 +295,56 @@ class Checkpointing {
     }
   }
 
-  // What went elsewhere before the segment's first part of a gradient arrived.
-  struct Left {
-    std::optional<Tensor> before;
-    Tensor gradient;  // what the segment hands over
-  };
-
-  std::vector<std::pair<const InputGradient*, Left>> write_functions(const Segment& segment,
-                                                                     const Tensor& gradient,
-                                                                     std::int64_t numbers) {
-    std::vector<std::pair<const InputGradient*, Left>> left;
-    std::unordered_map<std::int32_t, std::size_t> dropped;  // sum -> gradient
-    for (const InputGradient& part : segment.gradients) {
-      if (part.sum_before >= 0) dropped[part.sum_before] = left.size();
-      left.push_back({&part, {}});
-    }
-    auto next = left.begin();
+  std::vector<HandedOver> write_functions(const Segment& segment, const Tensor& gradient,
+                                          std::int64_t later_by) {
+    std::vector<HandedOver> gradients;
+    for (const InputGradient& part : segment.gradients) gradients.push_back({.part = &part});
+    // A sum with what came from elsewhere is not inside any more.
+    const auto leaves_out = [&](std::int32_t node) {
+      const auto found = std::ranges::find(
+          gradients, node, [](const HandedOver& handed) { return handed.part->sum_before; });
+      if (found == gradients.end()) return false;
+      found->before = drop(node);
+      return true;
+    };
+    auto next = gradients.begin();
     for (std::int32_t f = segment.functions_begin; f < segment.functions_end; ++f) {
-      write_function(f, gradient, numbers, [&](std::int32_t sum) {
-        const auto found = dropped.find(sum);
-        if (found != dropped.end()) left[found->second].second.before = drop(sum);
-        return found != dropped.end();
-      });
-      if (next == left.end() || next->first->edges.back().from != f) continue;
-      // Gradients of parameters stand in front where their arguments do.
-      const std::int32_t own = parameters_in_front(segment, f);
-      for (; f - next->first->edges.back().from < own; ++f) {
-        write_function(f + 1, gradient, numbers, [](std::int32_t) { return false; });
+      write_function(f, gradient, later_by, leaves_out);
+      const auto is_next = [&](std::int32_t from) {
+        return next != gradients.end() && next->part->edges.back().from == from;
+      };
+      if (!is_next(f)) continue;
+      // Gradients of parameters come before, if their arguments do.
+      const std::int32_t from = f, own = parameters_in_front(step_, segment, f);
+      while (f < from + own) {
+        write_function(++f, gradient, later_by, [](std::int32_t) { return false; });
       }
-      const std::int32_t from = next->first->edges.back().from;
-      for (; next != left.end() && next->first->edges.back().from == from; ++next) {
-        next->second.gradient = accumulate(places_.current(handed_over(*next->first)));
+      for (; is_next(from); ++next) {
+        next->gradient = accumulate(places_.current(handed_over(graph_, *next->part)));
       }
     }
-    return left;
+    return gradients;
   }
 
-  // The last sum of the segment's parts, as the source calls it.
-  const Tensor& handed_over(const InputGradient& part) const {
-    const GradientEdge& last = part.edges.back();
-    const bool summed = last.sum >= 0 && last.sum != part.sum_before;
-    return summed ? tensor_of(graph_.outputs(last.sum)[0]) : graph_.tensors[last.tensor];
-  }
-
-  // How many of the functions behind `f` accumulate parameters that its op takes in front of the
-  // segment's input: both are ready at once, and the engine takes them in the order of arguments.
-  std::int32_t parameters_in_front(const Segment& segment, std::int32_t f) const {
-    const std::int32_t forward = function(f).forward;
-    if (forward < 0) return 0;
-    const auto& producers = pass_.input_producers[forward];
-    std::int32_t count = 0;
-    std::size_t k = 0;
-    bool found = false;
-    for_each_tensor(graph_, graph_.inputs(forward), [&](const Tensor& tensor) {
-      const std::int64_t producer = k < producers.size() ? producers[k] : -1;
-      ++k;
-      const std::int32_t next = f + count + 1;
-      found |= producer >= 0 && producer < segment.first;
-      if (found || producer >= 0 || next >= segment.functions_end) return;
-      if (function(next).accumulates() && takes_shape(next, tensor)) ++count;
-    });
-    return found ? count : 0;
-  }
-
-  bool takes_shape(std::int32_t f, const Tensor& parameter) const {
-    const auto inputs = graph_.inputs(function(f).function);
-    if (inputs.empty()) return false;
-    const auto a = graph_.shape(tensor_of(inputs[0])), b = graph_.shape(parameter);
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
-  }
-
-  // `leave_out`: sums of gradients that do not stand inside any more.
-  template <class LeaveOut>
-  void write_function(std::int32_t f, const Tensor& gradient, std::int64_t numbers,
-                      LeaveOut&& leave_out) {
+  template <class LeavesOut>
+  void write_function(std::int32_t f, const Tensor& gradient, std::int64_t later_by,
+                      LeavesOut&& leaves_out) {
     const std::int32_t evaluate = function(f).evaluate;
-    walk_tree(
-        graph_, evaluate,
-        [&](std::int32_t index) {
-          const bool on_top = graph_.node(index).parent == evaluate;
-          if (on_top && leave_out(index)) return false;
-          const std::int64_t parent = made().nodes[builder_.innermost()].id;
-          Node& last = open(graph_.node(index), backward_thread_);
-          if (last.scope == Scope::kBackward) {
-            last.fw_thread = backward_thread_;
-            last.fw_parent = parent;
-          }
-          if (last.seq_id >= 0) last.seq_id += numbers;
-          places_.apply(made(), last);
-          if (on_top) keep_gradient(last, gradient);
-          return true;
-        },
-        [&] { builder_.close(); });
+    const auto open_node = [&](std::int32_t node) {
+      const bool on_top = graph_.node(node).parent == evaluate;
+      if (on_top && leaves_out(node)) return false;
+      const std::int64_t parent = made().nodes[builder_.innermost()].id;
+      Node& last = open(graph_.node(node), backward_thread_);
+      if (last.scope == Scope::kBackward) {
+        last.fw_thread = backward_thread_;
+        last.fw_parent = parent;
+      }
+      if (last.seq_id >= 0) last.seq_id += later_by;
+      places_.apply(made(), last);
+      if (on_top) keep_gradient(last, gradient);
+      return true;
+    };
+    walk_tree(graph_, evaluate, open_node, [&] { builder_.close(); });
   }
 
   // The program holds the gradient that came in, so nothing is added to it in place.
@@ -389,20 +356,19 @@ class Checkpointing {
     if (made().tensors[left.index].storage_id != gradient.storage_id) return;
     sum.name = made().names.intern("aten::add");
     sum.op_schema = made().names.intern(schema_of("aten::add.Tensor"));
-    Tensor result = made().tensors[output.index];
-    result.id = ids_.next(builder_);
-    result.storage_id = ids_.next(builder_);
+    Tensor& result = made().tensors[output.index];
+    result.id = builder_.new_id();
+    result.storage_id = builder_.new_id();
     result.offset = 0;
-    made().tensors[output.index] = result;
     places_.replace(graph_.tensors[output.index].id, result);
   }
 
   // The segment's first part of a sum stands for the sum. Gives what it would have been added to.
   Tensor drop(std::int32_t sum) {
     const auto inputs = graph_.inputs(sum);
-    const Tensor before = places_.current(tensor_of(inputs[0]));
-    const Tensor part = places_.current(tensor_of(inputs[1]));
-    places_.replace(tensor_of(graph_.outputs(sum)[0]).id, part);
+    const Tensor before = places_.current(tensor_of(graph_, inputs[0]));
+    const Tensor part = places_.current(tensor_of(graph_, inputs[1]));
+    places_.replace(tensor_of(graph_, graph_.outputs(sum)[0]).id, part);
     return before;
   }
 
@@ -424,44 +390,34 @@ class Checkpointing {
   }
 
   // Out of the checkpoint, to what came before.
-  void hand_over(const InputGradient& part, const Left& left) {
-    const std::int64_t old = handed_over(part).id;
-    if (!left.before) {
-      places_.replace(old, left.gradient);
-      return;
-    }
-    const TensorRef before = ref(*left.before), gradient = ref(left.gradient);
-    if (graph_.name(part.sum_before) == "aten::add_") {
+  void hand_over(const HandedOver& handed) {
+    const std::int64_t old = handed_over(graph_, *handed.part).id;
+    if (!handed.before) return places_.replace(old, handed.gradient);
+    const TensorRef before = ref(*handed.before), gradient = ref(handed.gradient);
+    if (graph_.name(handed.part->sum_before) == "aten::add_") {
       add_(builder_, before, gradient);
-      places_.replace(old, *left.before);
-      return;
+      return places_.replace(old, *handed.before);
     }
-    const TensorRef sum =
-        builder_.new_tensor(left.gradient.dtype, left.gradient.device, builder_.shape(gradient));
+    const TensorRef sum = builder_.new_tensor(handed.gradient.dtype, handed.gradient.device,
+                                              builder_.shape(gradient));
     builder_.leaf_op("aten::add.Tensor", {before, gradient, 1}, {sum});
-    const Node& last = made().nodes.back();
-    places_.replace(old, made().tensors[made().outputs(last)[0].index]);
+    places_.replace(old, builder_.mention_of(sum));
   }
 
+  const StepView& step_;
   const ExecutionGraph& graph_;
   const BackwardPass& pass_;
-  const std::vector<Segment>& segments_;
   const bool keeps_masks_;
   const std::vector<bool>& kept_;  // nodes that do not run again
-  GraphCopy copy_;
+  GraphEdit edit_;
   GraphBuilder& builder_;
-  std::vector<bool> left_out_;  // nodes that stand in a checkpoint
-  std::unordered_map<std::int32_t, std::size_t> forward_at_, backward_at_;  // node -> segment
-  std::vector<std::int64_t> sequences_;                                     // of the checkpoints
-  std::vector<std::int64_t> ends_;         // numbers behind each segment
-  std::vector<std::int64_t> saved_ = {0};  // numbers that are not taken any more, up to there
-  std::int64_t last_function_ = -1;        // largest number of a function
-  std::int64_t next_sequence_ = 0;         // of recomputed ops
-  std::int64_t recomputed_ = 0;            // numbers taken by them
+  OutsideNumbers numbers_;
+  std::int64_t last_function_ = -1;  // largest number of a function
+  std::int64_t next_sequence_ = 0;   // of recomputed ops
+  std::int64_t recomputed_ = 0;      // numbers taken by them
   std::int32_t backward_thread_ = -1;
-  std::int64_t log_sum_exp_ = 0;  // id of the one that was left out last
-  TensorPlaces places_;           // in the backward pass
-  FreshIds ids_;
+  LogSumExpRemover log_sum_exp_;
+  TensorPlaces places_;  // in the backward pass
 };
 
 // The outermost op around a node inside of a tree.
@@ -483,10 +439,14 @@ bool is_kept_op(const ExecutionGraph& graph, const Node& node, int& products) {
   return op != nullptr && op->kind == OpKind::kAttention && name.starts_with("aten::_scaled_dot");
 }
 
-std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segment>& segments,
-                             bool products) {
+// Their views run again: backward functions read views of recomputed tensors.
+bool is_view_alone(const ExecutionGraph& graph, const Node& node) {
+  const Op* op = node.children_count > 0 ? nullptr : find_op(graph.name(node));
+  return op != nullptr && op->kind == OpKind::kView;
+}
+
+std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segment>& segments) {
   std::vector<bool> kept(graph.nodes.size());
-  if (!products) return kept;
   for (const Segment& segment : segments) {
     int count = 0;
     for (const std::int32_t tree : segment.trees) {
@@ -496,7 +456,7 @@ std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segm
         const std::int32_t op = outermost_op(graph, tree, i);
         const std::int32_t last = last_below(graph, op);
         for (std::int32_t inside = op; inside <= last; ++inside) {
-          kept[inside] = true;
+          kept[inside] = !is_view_alone(graph, graph.node(inside));
         }
       }
     }
@@ -505,21 +465,19 @@ std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segm
 }
 
 bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segment>& segments) {
-  for (const Segment& segment : segments) {
-    const std::int32_t end = last_below(graph, segment.trees.back());
-    for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
-      if (draws_mask(graph, graph.node(i))) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(segments, [&](const Segment& segment) {
+    return std::any_of(graph.nodes.begin() + segment.begin, graph.nodes.begin() + segment.end,
+                       [&](const Node& node) { return draws_mask(graph, node); });
+  });
 }
 
 }  // namespace
 
 ExecutionGraph write_checkpoints(const StepView& step, const std::vector<Segment>& segments,
                                  KeptInside kept) {
-  const std::vector<bool> nodes = kept_nodes(step.graph(), segments, kept.products);
-  return Checkpointing(step.graph(), step.backward(), segments, kept.masks, nodes).run();
+  std::vector<bool> nodes(step.graph().nodes.size());
+  if (kept.products) nodes = kept_nodes(step.graph(), segments);
+  return CheckpointWriter(step, segments, kept.masks, nodes).write();
 }
 
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& source,
@@ -536,7 +494,7 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& source,
   if (auto good = step.check("checkpointing", kRecomputationNeeds); !good) {
     return Unexpected{good.error()};
   }
-  const auto segments = checkpoint_segments(step.graph(), step.backward(), options);
+  const auto segments = checkpoint_segments(step, options);
   if (!segments) return Unexpected{segments.error()};
   if (options.keep_masks && !draws_in_forward_pass(step.graph(), *segments)) {
     return refuse_checkpointing(

@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "first_layers.hpp"
+#include "checkpoint_segments.hpp"
 #include "ops/schemas.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "rewrite/graph_edit.hpp"
@@ -13,8 +14,6 @@
 
 namespace perfmodel {
 namespace {
-
-using Kind = Argument::Kind;
 
 struct InPlaceOp {
   std::string_view plain, plain_backward, by, by_backward;
@@ -37,6 +36,7 @@ constexpr InPlaceOp kLayerNorm = {.plain = "aten::native_layer_norm",
 struct Pair {
   const InPlaceOp* op = nullptr;
   std::int32_t forward = -1, backward = -1;
+  TensorRef mask = {};  // of GELU, when the forward op is written
 };
 
 Unexpected refuse_in_place(std::string message) {
@@ -44,17 +44,16 @@ Unexpected refuse_in_place(std::string message) {
 }
 
 bool all_tensors(std::span<const Argument> arguments, std::size_t count) {
-  if (arguments.size() < count) return false;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (arguments[i].kind != Kind::kTensor) return false;
-  }
-  return true;
+  return arguments.size() >= count &&
+         std::ranges::all_of(arguments.first(count), [](const Argument& argument) {
+           return argument.kind == Argument::Kind::kTensor;
+         });
 }
 
-Result<void> check_outside_of_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
-                                          const InPlaceOp& op) {
+Result<void> check_outside_of_checkpoints(const StepView& step, const InPlaceOp& op) {
+  const ExecutionGraph& graph = step.graph();
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!pass.in_backward[i] || graph.name(graph.nodes[i]) != op.plain) continue;
+    if (!step.backward().in_backward[i] || graph.name(graph.nodes[i]) != op.plain) continue;
     return refuse_in_place(fmt::format(
         "expected {} outside of checkpoints, found one that is recomputed (node {}): in-place ops "
         "first, then checkpoints",
@@ -63,38 +62,36 @@ Result<void> check_outside_of_checkpoints(const ExecutionGraph& graph, const Bac
   return {};
 }
 
-// Ops of both passes belong together by autograd's number.
-std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pass,
-                             const InPlaceOp& op, const ChosenLayers& layers) {
-  std::unordered_map<std::int64_t, std::int32_t> forward;
+Result<std::vector<Pair>> find_pairs(const StepView& step, const InPlaceOp& op,
+                                     FirstLayers layers) {
+  if (auto good = check_outside_of_checkpoints(step, op); !good) return Unexpected{good.error()};
+  const auto in_layers = nodes_of_layers(step, layers);
+  if (!in_layers) return Unexpected{in_layers.error()};
+  const ExecutionGraph& graph = step.graph();
   std::vector<Pair> pairs;
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    const Node& node = graph.node(i);
-    if (pass.in_backward[i] || node.seq_id < 0) continue;
-    if (graph.name(node) != op.plain || !all_tensors(graph.outputs(node), op.results)) continue;
-    forward[node.seq_id] = i;
-  }
-  for (const BackwardFunction& function : pass.functions) {
-    const auto at = forward.find(function.sequence);
-    if (at == forward.end() || !layers.has(at->second)) continue;
-    for (std::int32_t child : graph.children(function.function)) {
-      const Node& node = graph.node(child);
-      const auto inputs = graph.inputs(node);
-      if (graph.name(node) != op.plain_backward || inputs.size() < op.gradients) continue;
-      if (child < at->second || !all_tensors(inputs, 2)) continue;
-      pairs.push_back({.op = &op, .forward = at->second, .backward = child});
+  for (const BackwardFunction& function : step.backward().functions) {
+    const std::int32_t forward = function.forward;
+    if (forward < 0 || !(*in_layers)[forward] || graph.name(forward) != op.plain) continue;
+    if (!all_tensors(graph.outputs(forward), op.results)) continue;
+    for (const std::int32_t child : graph.children(function.function)) {
+      const auto inputs = graph.inputs(child);
+      if (graph.name(child) != op.plain_backward || inputs.size() < op.gradients) continue;
+      if (child < forward || !all_tensors(inputs, 2)) continue;
+      pairs.push_back({.op = &op, .forward = forward, .backward = child});
     }
   }
-  return pairs;
+  if (!pairs.empty()) return pairs;
+  return refuse_in_place(
+      fmt::format("expected {} and its backward function, found none", op.plain));
 }
 
-class InPlaceWriter {
+class InPlaceEdit {
  public:
-  InPlaceWriter(const ExecutionGraph& graph, const std::vector<Pair>& pairs)
+  InPlaceEdit(const ExecutionGraph& graph, std::vector<Pair>& pairs)
       : graph_(graph), edit_(graph, dialect_of(graph)), builder_(edit_.builder()) {
-    for (const Pair& pair : pairs) {
-      edit_.follow(pair.forward, [this, &pair] { write_forward(pair); });
-      edit_.follow(pair.backward, [this, &pair] { write_backward(pair); });
+    for (Pair& pair : pairs) {
+      edit_.follow(pair.forward, [this, &pair] { change_forward(pair); });
+      edit_.follow(pair.backward, [this, &pair] { change_backward(pair); });
       if (pair.op == &kLayerNorm) leave_mean_out(pair.forward);
     }
   }
@@ -105,68 +102,62 @@ class InPlaceWriter {
   // What allocates it and what views it.
   void leave_mean_out(std::int32_t norm) {
     const std::int64_t mean = graph_.tensors[graph_.outputs(norm)[1].index].storage_id;
-    for (std::int32_t child : graph_.children(norm)) {
+    for (const std::int32_t child : graph_.children(norm)) {
       for_each_tensor(graph_, graph_.outputs(child), [&](const Tensor& tensor) {
         if (mean != 0 && tensor.storage_id == mean) edit_.replace(child);
       });
     }
   }
 
-  Argument mention(std::uint32_t tensor) {
-    return builder_.tensor_argument(builder_.tensor_of_source(tensor));
+  // The node that was copied last calls another op.
+  Node& call(std::string_view op) {
+    Node& last = edit_.made().nodes.back();
+    last.name = edit_.made().names.intern(op);
+    last.op_schema = edit_.made().names.intern(schema_of(op));
+    return last;
   }
 
-  void rename(std::string_view op) {
-    Node& last = builder_.graph_being_made().nodes.back();
-    last.name = builder_.graph_being_made().names.intern(op);
-    last.op_schema = builder_.graph_being_made().names.intern(schema_of(op));
-  }
-
-  // Gives where they stand.
-  std::uint32_t write(const std::vector<Argument>& arguments) {
-    std::vector<Argument>& pool = builder_.graph_being_made().arguments;
+  // Gives where they begin.
+  std::uint32_t append(const std::vector<Argument>& arguments) {
+    std::vector<Argument>& pool = edit_.made().arguments;
     pool.insert(pool.end(), arguments.begin(), arguments.end());
     return static_cast<std::uint32_t>(pool.size() - arguments.size());
   }
 
-  void write_forward(const Pair& pair) {
+  void change_forward(Pair& pair) {
     const auto results = graph_.outputs(pair.forward);
     std::vector<Argument> kept = {results[0]};
     if (pair.op == &kGelu) {
       const TensorRef out = builder_.tensor_of_source(results[0].index);
-      const TensorRef mask =
-          builder_.new_tensor(DType::kBool, builder_.device(out), builder_.shape(out));
-      masks_[pair.forward] = mask;
-      kept.push_back(builder_.tensor_argument(mask));
+      pair.mask = builder_.new_tensor(DType::kBool, builder_.device(out), builder_.shape(out));
+      kept.push_back(builder_.tensor_argument(pair.mask));
     } else {
       kept.push_back(results[2]);
     }
-    rename(pair.op->by);
-    Node& last = builder_.graph_being_made().nodes.back();
-    last.outputs_begin = write(kept);
-    last.outputs_count = static_cast<std::uint32_t>(kept.size());
+    Node& node = call(pair.op->by);
+    node.outputs_begin = append(kept);
+    node.outputs_count = static_cast<std::uint32_t>(kept.size());
   }
 
-  void write_backward(const Pair& pair) {
+  void change_backward(const Pair& pair) {
     const auto taken = graph_.inputs(pair.backward);
-    std::vector<Argument> read = {taken[0], mention(graph_.outputs(pair.forward)[0].index)};
+    const TensorRef result = builder_.tensor_of_source(graph_.outputs(pair.forward)[0].index);
+    std::vector<Argument> read = {taken[0], builder_.tensor_argument(result)};
     if (pair.op == &kGelu) {
-      read.push_back(builder_.tensor_argument(masks_.at(pair.forward)));
+      read.push_back(builder_.tensor_argument(pair.mask));
       read.insert(read.end(), taken.begin() + 2, taken.end());
     } else {
       read.push_back(taken[2]);  // the normalised shape; the mean, behind it, is gone
       read.insert(read.end(), taken.begin() + 4, taken.end());
     }
-    rename(pair.op->by_backward);
-    Node& last = builder_.graph_being_made().nodes.back();
-    last.inputs_begin = write(read);
-    last.inputs_count = static_cast<std::uint32_t>(read.size());
+    Node& node = call(pair.op->by_backward);
+    node.inputs_begin = append(read);
+    node.inputs_count = static_cast<std::uint32_t>(read.size());
   }
 
   const ExecutionGraph& graph_;
   GraphEdit edit_;
   GraphBuilder& builder_;
-  std::unordered_map<std::int32_t, TensorRef> masks_;  // by node of the forward op
 };
 
 }  // namespace
@@ -177,25 +168,15 @@ Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& source,
   if (auto good = step.check("in-place", {.no_offload = true, .backward = true}); !good) {
     return Unexpected{good.error()};
   }
-  const ExecutionGraph& graph = step.graph();
-  const BackwardPass& pass = step.backward();
   std::vector<Pair> pairs;
-  const auto add = [&](const InPlaceOp& op, std::optional<FirstLayers> wanted) -> Result<void> {
-    if (!wanted) return {};
-    if (auto outside = check_outside_of_checkpoints(graph, pass, op); !outside) return outside;
-    const auto layers = chosen_layers(graph, pass, *wanted);
-    if (!layers) return Unexpected{layers.error()};
-    const std::vector<Pair> found = find_pairs(graph, pass, op, *layers);
-    if (found.empty()) {
-      return refuse_in_place(
-          fmt::format("expected {} and its backward function, found none", op.plain));
-    }
-    pairs.insert(pairs.end(), found.begin(), found.end());
-    return {};
-  };
-  if (auto good = add(kGelu, options.gelu); !good) return Unexpected{good.error()};
-  if (auto good = add(kLayerNorm, options.layer_norm); !good) return Unexpected{good.error()};
-  return InPlaceWriter(graph, pairs).write();
+  for (const auto& [op, layers] :
+       {std::pair(&kGelu, options.gelu), std::pair(&kLayerNorm, options.layer_norm)}) {
+    if (!layers) continue;
+    const auto found = find_pairs(step, *op, *layers);
+    if (!found) return Unexpected{found.error()};
+    pairs.insert(pairs.end(), found->begin(), found->end());
+  }
+  return InPlaceEdit(step.graph(), pairs).write();
 }
 
 }  // namespace perfmodel

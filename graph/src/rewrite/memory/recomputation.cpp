@@ -1,40 +1,89 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "attention_cores.hpp"
 #include "checkpointing.hpp"
-#include "first_layers.hpp"
-#include "operand_paths.hpp"
+#include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "rerun_ops.hpp"
-#include "scoring_ops.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
 
-using What = RecomputeOptions::What;
-using Trees = std::vector<std::int32_t>;
+using Part = RecomputeOptions::What;
 
 Unexpected refuse_recomputation(std::string message) {
   return fail(ErrorCode::kImpossible, "recomputation: " + std::move(message));
 }
 
+// Attention in ops of its own: two batched products with a softmax between. Nodes of the forward
+// pass.
+struct AttentionCore {
+  std::int32_t scores = -1;   // product of queries and keys
+  std::int32_t softmax = -1;  // `aten::_softmax`
+  std::int32_t dropout = -1;  // `aten::native_dropout`; -1: none
+  std::int32_t values = -1;   // product with the values
+};
+
+bool is_softmax(std::string_view name) {
+  return name == "aten::_softmax" || name == "aten::_safe_softmax" ||
+         name == "aten::_masked_softmax";
+}
+
+// Follows what becomes of the scores of each product. Outer nodes come first: the nodes below know
+// better.
+std::vector<AttentionCore> attention_cores(const StepView& step) {
+  const ExecutionGraph& graph = step.graph();
+  FactsOfValues<AttentionCore> cores(step.tensors());  // that are not finished yet
+  std::vector<AttentionCore> finished;
+  const std::int32_t end = forward_end(step.backward());
+  for (std::int32_t i = 0; i < end; ++i) {
+    const Op* op = find_op(graph.name(i));
+    if (graph.node(i).is_label || (op && op->kind == OpKind::kAllocation)) continue;
+    AttentionCore core;
+    std::int64_t elements = -1;  // of the tensor that carries it
+    for_each_tensor(graph, graph.inputs(i), [&](const Tensor& tensor) {
+      if (elements >= 0 || cores[tensor].scores < 0) return;
+      core = cores[tensor];
+      elements = tensor.numel;
+    });
+    if (graph.name(i) == "aten::bmm" || graph.name(i) == "aten::baddbmm") {
+      core.values = i;
+      if (core.softmax >= 0 && graph.node(i).seq_id >= 0) finished.push_back(core);
+      core = {.scores = i};
+    } else if (op && op->kind == OpKind::kProduct) {
+      core = {};
+    } else if (core.scores >= 0) {
+      if (is_softmax(graph.name(i))) core.softmax = i;
+      if (core.softmax >= 0 && draws_mask(graph, graph.node(i))) core.dropout = i;
+    }
+    for_each_tensor(graph, graph.outputs(i), [&](const Tensor& tensor) {
+      const bool carries = core.scores == i || tensor.numel == elements;
+      cores[tensor] = carries ? core : AttentionCore{};
+    });
+  }
+  return finished;
+}
+
 Unexpected refuse_no_attention(const ExecutionGraph& graph) {
-  const std::int32_t fused = fused_attention_op(graph);
-  if (fused < 0) {
+  const auto fused = std::ranges::find_if(graph.nodes, [&](const Node& node) {
+    const Op* op = find_op(graph.name(node));
+    return op && op->kind == OpKind::kAttention;
+  });
+  if (fused == graph.nodes.end()) {
     return refuse_recomputation(
         "expected attention (two batched products with a softmax between), found none");
   }
   return refuse_recomputation(
       fmt::format("expected attention in ops of its own, found {} (node {}), which keeps "
                   "no scores",
-                  graph.name(fused), graph.node(fused).id));
+                  graph.name(*fused), fused->id));
 }
 
 // Siblings from the tree of `first` to that of `last`.
@@ -56,73 +105,131 @@ Trees trees_between(const ExecutionGraph& graph, std::int32_t first, std::int32_
 
 Result<ExecutionGraph> checkpoint_attention(const StepView& step,
                                             const std::vector<AttentionCore>& cores) {
-  const ExecutionGraph& graph = step.graph();
   std::vector<Trees> parts;
   for (const AttentionCore& core : cores) {
-    Trees trees = trees_between(graph, core.scores, core.values);
+    Trees trees = trees_between(step.graph(), core.scores, core.values);
     if (!trees.empty()) parts.push_back(std::move(trees));
   }
-  const auto segments = checkpoint_segments(graph, step.backward(), parts);
+  const auto segments = checkpoint_segments(step, parts);
   if (!segments) return Unexpected{segments.error()};
-  if (segments->empty()) return refuse_no_attention(graph);
+  if (segments->empty()) return refuse_no_attention(step.graph());
   return write_checkpoints(step, *segments, {});
 }
 
-// Positions of functions by autograd's number.
-std::unordered_map<std::int64_t, std::int32_t> functions_by_number(const BackwardPass& pass) {
-  std::unordered_map<std::int64_t, std::int32_t> found;
-  for (std::size_t f = 0; f < pass.functions.size(); ++f) {
-    const std::int64_t number = pass.functions[f].sequence;
-    if (number >= 0) found[number] = static_cast<std::int32_t>(f);
-  }
-  return found;
+bool takes(const ExecutionGraph& graph, std::int32_t node, const Tensor& output) {
+  bool taken = false;
+  for_each_tensor(graph, graph.inputs(node),
+                  [&](const Tensor& input) { taken |= input.id == output.id; });
+  return taken;
 }
 
-// Runs `ops`, of which the last one makes what the products read, in front of the first function
-// that reads any of it. Nothing where no product of the forward pass has a function.
-std::optional<Rerun> rerun_of(const ExecutionGraph& graph,
-                              const std::unordered_map<std::int64_t, std::int32_t>& functions,
-                              Trees ops, const std::vector<OperandPath>& paths) {
-  Rerun rerun;
-  const auto note = [&](std::int32_t op) {
-    const auto function = functions.find(graph.node(op).seq_id);
-    if (function == functions.end()) return false;
-    rerun.function =
-        rerun.function < 0 ? function->second : std::min(rerun.function, function->second);
-    return true;
-  };
-  bool read = false;
-  for (const OperandPath& path : paths) {
-    if (!note(path.product)) continue;
-    read = true;
-    ops.insert(ops.end(), path.views.begin(), path.views.end());
+// Calls `visit` for the nodes of the forward pass that read results of `op`, except nodes inside of
+// `op` and inside of readers for which `visit` was true.
+template <class Visit>
+void for_each_reader(const StepView& step, std::int32_t op, Visit&& visit) {
+  const ExecutionGraph& graph = step.graph();
+  for_each_tensor(graph, graph.outputs(op), [&](const Tensor& output) {
+    if (takes(graph, op, output)) return;
+    std::int32_t next = last_below(graph, op) + 1;
+    for (const std::int32_t reader : step.tensors().readers(step.tensors().of(output))) {
+      if (reader < next || step.backward().in_backward[reader]) continue;
+      if (!graph.node(reader).is_label && visit(reader)) next = last_below(graph, reader) + 1;
+    }
+  });
+}
+
+// Runs `ops` in front of the first backward function of a product that reads the last one's result,
+// maybe through views and casts, which run as well. None: no such product has a function.
+std::optional<Rerun> rerun_of(const StepView& step, const Trees& ops,
+                              const std::map<std::int64_t, std::int32_t>& functions) {
+  Rerun rerun{.nodes = ops, .function = INT32_MAX};
+  std::vector<Trees> paths = {{ops.back()}};  // views that lead to readers
+  while (!paths.empty()) {
+    const Trees path = std::move(paths.back());
+    paths.pop_back();
+    for_each_reader(step, path.back(), [&](std::int32_t reader) {
+      const Op* op = find_op(step.graph().name(reader));
+      if (!op) return false;
+      if (op->kind == OpKind::kView || is_conversion(op->name)) {
+        paths.push_back(path);
+        paths.back().push_back(reader);
+        return true;
+      }
+      const auto function = functions.find(step.graph().node(reader).seq_id);
+      if (op->kind != OpKind::kProduct || function == functions.end()) return false;
+      rerun.function = std::min(rerun.function, function->second);
+      rerun.nodes.insert(rerun.nodes.end(), path.begin(), path.end());
+      return false;
+    });
   }
-  if (!read) return {};
-  std::sort(ops.begin(), ops.end());
-  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
-  rerun.nodes = std::move(ops);
+  if (rerun.nodes.size() == ops.size()) return {};
+  std::ranges::sort(rerun.nodes);
+  rerun.nodes.erase(std::ranges::unique(rerun.nodes).begin(), rerun.nodes.end());
   return rerun;
+}
+
+// `reason`: why there is nothing to run again.
+Result<ExecutionGraph> run_again(const StepView& step, const std::vector<Trees>& parts,
+                                 std::string_view reason) {
+  const auto functions = functions_by_sequence(step.backward());
+  std::vector<Rerun> reruns;
+  for (const Trees& ops : parts) {
+    if (auto rerun = rerun_of(step, ops, functions)) reruns.push_back(std::move(*rerun));
+  }
+  if (reruns.empty()) return refuse_recomputation(std::string(reason));
+  return write_reruns(step, reruns);
 }
 
 Result<ExecutionGraph> recompute_dropout(const StepView& step,
                                          const std::vector<AttentionCore>& cores) {
-  Trees origins;
+  std::vector<Trees> parts;
   for (const AttentionCore& core : cores) {
-    if (core.dropout >= 0) origins.push_back(core.dropout);
+    if (core.dropout >= 0) parts.push_back({core.dropout});
   }
-  const auto paths = operand_paths(step, origins);
-  const auto functions = functions_by_number(step.backward());
-  std::vector<Rerun> reruns;
-  for (std::size_t k = 0; k < origins.size(); ++k) {
-    auto rerun = rerun_of(step.graph(), functions, {origins[k]}, paths[k]);
-    if (rerun) reruns.push_back(std::move(*rerun));
+  return run_again(step, parts,
+                   "expected aten::native_dropout between the softmax and the product with V, "
+                   "found none (retarget the graph of a CPU first)");
+}
+
+// The op that made the first input; -1: none.
+std::int32_t maker_of_input(const StepView& step, std::int32_t op) {
+  const auto inputs = step.graph().inputs(op);
+  if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return -1;
+  return step.tensors().maker(step.tensors().of(step.graph().tensors[inputs[0].index]));
+}
+
+// A sum in which one side is broadcast. Both sides have a gradient: a bias has no producer.
+bool is_broadcast_sum(const StepView& step, std::int32_t op) {
+  const ExecutionGraph& graph = step.graph();
+  const auto inputs = graph.inputs(op), outputs = graph.outputs(op);
+  if (graph.name(op) != "aten::add" || inputs.size() < 2 || outputs.empty()) return false;
+  for (const Argument& argument : {inputs[0], inputs[1], outputs[0]}) {
+    if (argument.kind != Argument::Kind::kTensor) return false;
   }
-  if (reruns.empty()) {
-    return refuse_recomputation(
-        "expected aten::native_dropout between the softmax and the product with V, found none "
-        "(retarget the graph of a CPU first)");
+  const Tensor &a = graph.tensors[inputs[0].index], &b = graph.tensors[inputs[1].index];
+  const auto& producers = step.backward().input_producers[op];
+  return a.numel != b.numel && producers.size() >= 2 && producers[0] >= 0 && producers[1] >= 0;
+}
+
+// The ops of additive attention (Bahdanau et al. 2015) that make tanh(query + key), once per step
+// of a decoder: the sum, a layer norm if there is one, the tanh. Outermost nodes.
+std::vector<Trees> scoring_ops(const StepView& step) {
+  const ExecutionGraph& graph = step.graph();
+  const std::int32_t end = forward_end(step.backward());
+  std::vector<Trees> scorings;
+  for (std::int32_t i = 0; i < end; ++i) {
+    if (graph.node(i).is_label || graph.name(i) != "aten::tanh") continue;
+    Trees ops = {i};
+    std::int32_t maker = maker_of_input(step, i);
+    if (maker >= 0 && graph.name(maker) == "aten::layer_norm") {
+      ops.insert(ops.begin(), maker);
+      maker = maker_of_input(step, maker);
+    }
+    if (maker < 0 || !is_broadcast_sum(step, maker)) continue;
+    ops.insert(ops.begin(), maker);
+    scorings.push_back(std::move(ops));
   }
-  return write_reruns(step, reruns);
+  return scorings;
 }
 
 Result<ExecutionGraph> recompute_scoring(const StepView& step, FirstLayers steps) {
@@ -138,18 +245,7 @@ Result<ExecutionGraph> recompute_scoring(const StepView& step, FirstLayers steps
         fmt::format("expected at most the {} steps that there are, found {}", count, *steps.count));
   }
   if (steps.count) scorings.resize(*steps.count);
-  Trees origins;
-  for (const Trees& ops : scorings) origins.push_back(ops.back());
-  const auto paths = operand_paths(step, origins);
-  const auto functions = functions_by_number(step.backward());
-  std::vector<Rerun> reruns;
-  for (std::size_t k = 0; k < scorings.size(); ++k) {
-    auto rerun = rerun_of(step.graph(), functions, scorings[k], paths[k]);
-    if (rerun) reruns.push_back(std::move(*rerun));
-  }
-  if (reruns.empty())
-    return refuse_recomputation("expected a backward function of the scoring, found none");
-  return write_reruns(step, reruns);
+  return run_again(step, scorings, "expected a backward function of the scoring, found none");
 }
 
 }  // namespace
@@ -160,26 +256,24 @@ Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& source,
     return refuse_recomputation(
         fmt::format("expected at least the first layer, found {}", *options.layers.count));
   }
-  if (options.what == What::kNone) return source;
-  if (options.what == What::kFull) {
+  if (options.what == Part::kNone) return source;
+  if (options.what == Part::kFull) {
     return rewrite_checkpointing(source, {.layers = options.layers.count});
   }
-  if (options.what == What::kOp) {
+  if (options.what == Part::kOp) {
     return rewrite_checkpointing(source, {.layers = options.layers.count, .keep_products = true});
   }
   const StepView step(source);
   if (auto good = step.check("recomputation", kRecomputationNeeds); !good) {
     return Unexpected{good.error()};
   }
-  const ExecutionGraph& graph = step.graph();
-  const BackwardPass& pass = step.backward();
-  if (options.what == What::kScoring) return recompute_scoring(step, options.layers);
+  if (options.what == Part::kScoring) return recompute_scoring(step, options.layers);
   std::vector<AttentionCore> cores = attention_cores(step);
-  if (cores.empty()) return refuse_no_attention(graph);
-  const auto layers = chosen_layers(graph, pass, options.layers);
-  if (!layers) return Unexpected{layers.error()};
-  std::erase_if(cores, [&](const AttentionCore& core) { return !layers->has(core.values); });
-  return options.what == What::kDropout ? recompute_dropout(step, cores)
+  if (cores.empty()) return refuse_no_attention(step.graph());
+  const auto in_layers = nodes_of_layers(step, options.layers);
+  if (!in_layers) return Unexpected{in_layers.error()};
+  std::erase_if(cores, [&](const AttentionCore& core) { return !(*in_layers)[core.values]; });
+  return options.what == Part::kDropout ? recompute_dropout(step, cores)
                                         : checkpoint_attention(step, cores);
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +10,7 @@
 #include "builders/emit/optimizers.hpp"
 #include "optimizer_writer.hpp"
 #include "rewrite/graph_edit.hpp"
-#include "step/dialect.hpp"
-#include "step/optimizer_reader.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 namespace {
@@ -20,22 +19,17 @@ using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
 
 Result<void> check_group(const ExecutionGraph& graph, const ReadGroup& group,
-                         const OptimizerSettings& settings, const PyTorch& pytorch) {
-  if (auto good = check_optimizer(settings.optimizer, settings.implementation, pytorch); !good) {
-    return good;
-  }
-  for (const ReadUpdate& update : group.updates) {
-    if (!update.sparse) continue;
-    if (settings.optimizer == Optimizer::kSgd && settings.implementation == Implementation::kLoop) {
-      continue;
-    }
-    const Tensor& gradient = graph.tensors[update.gradient];
-    return fail(ErrorCode::kImpossible,
-                fmt::format("optimizer: expected dense gradients for anything but a loop of SGD, "
-                            "found a sparse one of [{}]",
-                            fmt::join(graph.shape(gradient), ", ")));
-  }
-  return {};
+                         const PyTorch& pytorch) {
+  const auto [optimizer, implementation] =
+      std::pair(group.settings.optimizer, group.settings.implementation);
+  if (auto good = check_optimizer(optimizer, implementation, pytorch); !good) return good;
+  const auto sparse = std::ranges::find_if(group.updates, &ReadUpdate::sparse);
+  const bool takes_sparse = optimizer == Optimizer::kSgd && implementation == Implementation::kLoop;
+  if (sparse == group.updates.end() || takes_sparse) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("optimizer: expected dense gradients for anything but a loop of SGD, "
+                          "found a sparse one of [{}]",
+                          fmt::join(graph.shape(graph.tensors[sparse->gradient]), ", ")));
 }
 
 std::string label_name(std::string_view old, Optimizer optimizer) {
@@ -51,35 +45,37 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
   if (rewrite.optimizer == Optimizer::kNoOptimizer) {
     return fail(ErrorCode::kImpossible, "optimizer: expected a kind, found none");
   }
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const PyTorch pytorch = dialect_of(graph);
-  std::map<std::int32_t, ReadStep> steps;  // by label
-  for (std::int32_t label : optimizer_steps(graph)) {
-    auto step = read_optimizer_step(graph, label);
-    if (!step) return Unexpected{step.error()};
-    bool same = true;
-    for (const ReadGroup& group : step->groups) {
-      const OptimizerSettings settings = rewritten_settings(group.settings, rewrite, pytorch);
-      if (auto good = check_group(graph, group, settings, pytorch); !good) {
-        return Unexpected{good.error()};
-      }
-      same = same && settings == group.settings;
-    }
-    if (!same) steps.emplace(label, std::move(*step));
-  }
-  if (optimizer_steps(graph).empty()) {
+  const StepView step(graph);
+  if (auto good = step.check("optimizer", {}); !good) return Unexpected{good.error()};
+  const auto& steps = step.optimizers();
+  if (!steps) return Unexpected{steps.error()};
+  if (steps->empty()) {
     return fail(ErrorCode::kImpossible,
                 "optimizer: expected a node Optimizer.step#..., found none in the graph");
   }
-  if (steps.empty()) return graph;
+  const PyTorch& pytorch = step.dialect();
+  OptimizerSteps changed;
+  for (const auto& [label, one] : *steps) {
+    ReadStep next = rewritten_step(one, rewrite, pytorch);
+    for (const ReadGroup& group : next.groups) {
+      if (auto good = check_group(step.graph(), group, pytorch); !good) {
+        return Unexpected{good.error()};
+      }
+    }
+    if (std::ranges::equal(one.groups, next.groups, {}, &ReadGroup::settings,
+                           &ReadGroup::settings)) {
+      continue;
+    }
+    changed.emplace(label, std::move(next));
+  }
+  if (changed.empty()) return graph;
 
-  GraphEdit edit(graph, pytorch);
-  for (const auto& [label, step] : steps) {
-    edit.refill(label, [&] { write_optimizer_step(edit.copy(), step, rewrite); });
+  GraphEdit edit(step.graph(), pytorch);
+  for (const auto& [label, one] : changed) {
+    edit.refill(label, [&] { write_optimizer_step(edit.copy(), one); });
   }
   edit.on_each_copy([&](std::int32_t index, Node& copy) {
-    const bool zeroes = graph.name(index).starts_with("Optimizer.zero_grad#");
-    if (!rewrite.optimizer || (!zeroes && !steps.contains(index))) return;
+    if (!rewrite.optimizer || (!is_zero_grad(graph, index) && !changed.contains(index))) return;
     copy.name = edit.made().names.intern(label_name(graph.name(index), *rewrite.optimizer));
   });
   return edit.write();

@@ -35,7 +35,7 @@ class RankRules {
     if (const auto at = sizes_.received.find(index); at != sizes_.received.end()) {
       return receive(tracker, index, at->second);
     }
-    if (refused_) tracker.refuse(refused_->node, refused_->why);
+    if (refused_) tracker.refuse(refused_->first, refused_->second);
     const Node& node = graph_.node(index);
     const std::string_view name = graph_.name(node);
     if (name == "aten::embedding_dense_backward" || name == "aten::embedding_backward") {
@@ -44,8 +44,7 @@ class RankRules {
     auto given = rules_(tracker, index);
     const Op* op = find_op(name);
     if (!op) return given;
-    if (op->kind == OpKind::kProduct) note_product(tracker, index, *op);
-    if (is_row_lookup(name)) note_lookup(tracker, index);
+    if (partial_ && is_partial_sum(tracker, index, *op)) (*partial_)[index] = true;
     if (op->kind == OpKind::kView) check_heads(tracker, index, given);
     check_division(tracker, index, given);
     return given;
@@ -58,11 +57,16 @@ class RankRules {
     return tracker.layout_of(graph_.tensors[inputs[at].index]);
   }
 
+  static Dims recorded_dims(const Call& call) {
+    Dims dims;
+    for (const std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
+    return dims;
+  }
+
   std::vector<std::optional<Layout>> receive(Tracker& tracker, std::int32_t index,
                                              TokensOf tokens) const {
     Call call(tracker, index);
-    Dims dims;
-    for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
+    Dims dims = recorded_dims(call);
     if (tokens != TokensOf::kAllRanks) {
       const bool done = std::ranges::any_of(sizes_.tokens, [&](const TokenShape& one) {
         return cut_tokens(dims, one, tokens == TokensOf::kViewOfOneRank);
@@ -104,15 +108,11 @@ class RankRules {
   // As large as the table of the lookup in the forward pass.
   std::vector<std::optional<Layout>> table_gradient(Tracker& tracker, std::int32_t index) const {
     Call call(tracker, index);
-    Dims dims;
-    for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
-    const std::int32_t forward = tracker.forward_op(index);
-    if (forward >= 0 && dims.size() == 2) {
-      const Layout* table = table_of(tracker, forward);
-      if (table && table->dims.size() == 2 && table->dims[0].size == dims[0].size) {
-        dims = table->dims;
-      }
-    }
+    Dims dims = recorded_dims(call);
+    const Layout* table = table_of(tracker, tracker.forward_op(index));
+    const bool is_known =
+        table && dims.size() == 2 && table->dims.size() == 2 && table->dims[0].size == dims[0].size;
+    if (is_known) dims = table->dims;
     if (!dims.empty() && call.integer(2) == dims[0].size) call.set(2, call.now(dims[0]));
     call.give(0, std::move(dims));
     return call.take();
@@ -125,19 +125,12 @@ class RankRules {
     return lookup < 0 ? nullptr : input(tracker, graph_.node(lookup), 0);
   }
 
-  void note(std::int32_t index) {
-    if (partial_) (*partial_)[index] = true;
-  }
-
-  void note_product(Tracker& tracker, std::int32_t index, const Op& op) {
-    const Node& node = graph_.node(index);
-    const Layout* x = input(tracker, node, op.has_addend ? 1 : 0);
-    if (x && !x->dims.empty() && x->dims.back().scales()) note(index);
-  }
-
-  void note_lookup(Tracker& tracker, std::int32_t index) {
-    const Layout* table = input(tracker, graph_.node(index), 0);
-    if (table && !table->dims.empty() && table->dims[0].scales()) note(index);
+  // A product along a dimension that is cut gives one, and so does a lookup in a cut table.
+  bool is_partial_sum(Tracker& tracker, std::int32_t index, const Op& op) const {
+    const bool is_product = op.kind == OpKind::kProduct;
+    if (!is_product && !is_row_lookup(graph_.name(index))) return false;
+    const Layout* x = input(tracker, graph_.node(index), is_product && op.has_addend ? 1 : 0);
+    return x && !x->dims.empty() && (is_product ? x->dims.back() : x->dims.front()).scales();
   }
 
   // A width that is split into heads is cut between heads, never inside of one.
@@ -149,9 +142,10 @@ class RankRules {
     if (dims.size() <= x->dims.size() || !x->dims.back().scales() || !dims.back().scales()) return;
     if (dims.back().size == x->dims.back().size) return;
     if (refused_) return;
-    refused_ = {index, fmt::format("expected a number of heads that divides by {} ranks, found {}",
-                                   sizes_.ranks, dims[dims.size() - 2].size)};
-    tracker.refuse(refused_->node, refused_->why);
+    refused_.emplace(index,
+                     fmt::format("expected a number of heads that divides by {} ranks, found {}",
+                                 sizes_.ranks, dims[dims.size() - 2].size));
+    tracker.refuse(refused_->first, refused_->second);
   }
 
   void check_division(Tracker& tracker, std::int32_t index,
@@ -167,27 +161,23 @@ class RankRules {
     }
   }
 
-  struct Refusal {
-    std::int32_t node = 0;
-    std::string why;
-  };
-
   const ExecutionGraph& graph_;
   const TensorParallelSizes& sizes_;
   resize::ApplyRule rules_;
   // The first pass tells why: later ones carry the cut inside of a head to other tensors.
-  std::optional<Refusal> refused_ = {};
+  std::optional<std::pair<std::int32_t, std::string>> refused_ = {};
   std::vector<bool>* partial_;
 };
 
+// A copied graph begins with the tensors of its source.
 resize::Seeds seeds_of(const ExecutionGraph& graph, const std::vector<resize::External>& externals,
                        const TensorParallelSizes& sizes) {
   resize::Seeds seeds{.was = sizes.ranks, .now = 1, .model_too = true};
   for (const resize::External& external : externals) {
-    const Tensor& tensor = graph.tensors[external.tensor];
-    std::vector<bool>& dims = seeds.dims.emplace_back(tensor.rank, false);
-    const auto at = sizes.split->parameters.find(tensor.id);
-    if (at != sizes.split->parameters.end() && at->second < dims.size()) dims[at->second] = true;
+    std::vector<bool>& dims = seeds.dims.emplace_back(graph.tensors[external.tensor].rank, false);
+    if (external.tensor >= sizes.source->tensors.size()) continue;
+    const std::int8_t cut = sizes.split->cut[sizes.source->tensors[external.tensor]];
+    if (cut >= 0 && static_cast<std::size_t>(cut) < dims.size()) dims[cut] = true;
   }
   return seeds;
 }
@@ -208,10 +198,9 @@ Result<Tracker> tracked(const ExecutionGraph& graph, const TensorParallelSizes& 
 
 }  // namespace
 
-Result<std::vector<bool>> partial_sums(const ExecutionGraph& graph,
-                                       const TensorParallelSizes& sizes) {
-  std::vector<bool> partial(graph.nodes.size(), false);
-  if (auto done = tracked(graph, sizes, &partial); !done) return Unexpected{done.error()};
+Result<std::vector<bool>> partial_sums(const TensorParallelSizes& sizes) {
+  std::vector<bool> partial(sizes.source->nodes.size());
+  if (auto done = tracked(*sizes.source, sizes, &partial); !done) return Unexpected{done.error()};
   return partial;
 }
 

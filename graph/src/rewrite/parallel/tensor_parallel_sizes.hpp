@@ -21,19 +21,19 @@ struct TokenShape {
 
 struct TensorParallelSizes {
   std::int64_t ranks = 1;
-  const TensorSplit* split = nullptr;
-  std::vector<TokenShape> tokens;  ///< of an encoder, and of a decoder
-  /// Nodes that allocate what a collective receives into, or make such a view.
+  const ExecutionGraph* source = nullptr;  ///< one rank has all of it
+  const TensorSplit* split = nullptr;      ///< how `source` is cut
+  std::vector<TokenShape> tokens;          ///< of an encoder, and of a decoder
+  /// Nodes of the copy that allocate what a collective receives into, or make such a view.
   std::unordered_map<std::int32_t, TokensOf> received;
 };
 
-/// Nodes whose results have to be summed over the ranks: products along a dimension that is cut,
-/// lookups in a table that is cut. Errors: those of divided().
-Result<std::vector<bool>> partial_sums(const ExecutionGraph& graph,
-                                       const TensorParallelSizes& sizes);
+/// Nodes of the source whose results have to be summed over the ranks: products along a dimension
+/// that is cut, lookups in a table that is cut. Errors: those of divided().
+Result<std::vector<bool>> partial_sums(const TensorParallelSizes& sizes);
 
-/// The graph with the sizes of one rank. Errors: heads and other sizes that do not divide, ops
-/// whose size rule is missing, sizes that must be equal and are not.
+/// The graph, which was copied from the source, with the sizes of one rank. Errors: heads and other
+/// sizes that do not divide, ops whose size rule is missing, sizes that must be equal and are not.
 Result<ExecutionGraph> divided(const ExecutionGraph& graph, const TensorParallelSizes& sizes);
 
 }  // namespace perfmodel

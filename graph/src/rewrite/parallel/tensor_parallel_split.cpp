@@ -3,83 +3,88 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "base/contains.hpp"
 #include "ops/catalogue.hpp"
-#include "step/backward_pass.hpp"
 
 namespace perfmodel {
+namespace {
 
-std::vector<PassOfNode> passes_of_nodes(const ExecutionGraph& graph) {
-  std::vector<PassOfNode> passes(graph.nodes.size(), PassOfNode::kForward);
+Unexpected not_split(std::string message) {
+  return fail(ErrorCode::kImpossible, "tensor-parallel: " + std::move(message));
+}
+
+// By node; what a checkpoint computes again counts as forward.
+std::vector<bool> forward_nodes(const ExecutionGraph& graph) {
+  std::vector<bool> forward(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const std::string_view name = graph.name(node);
-    const bool below = node.parent >= 0 && static_cast<std::size_t>(node.parent) < i;
-    if (name.starts_with("Optimizer.")) {
-      passes[i] = PassOfNode::kOptimizer;
-    } else if (node.scope == Scope::kBackward || is_evaluate_function(graph, node)) {
-      const bool again = node.scope == Scope::kBackward && name.starts_with("CheckpointFunction");
-      passes[i] = again ? PassOfNode::kForward : PassOfNode::kBackward;
-    } else if (below) {
-      passes[i] = passes[node.parent];
+    const bool is_function = node.scope == Scope::kBackward;
+    if (is_function || is_evaluate_function(graph, node)) {
+      forward[i] = is_function && name.starts_with("CheckpointFunction");
+    } else {
+      forward[i] = !name.starts_with("Optimizer.") && (node.parent < 0 || forward[node.parent]);
     }
   }
-  return passes;
+  return forward;
 }
 
-namespace {
-
-// What a tensor holds on one rank of several.
+/// What a tensor holds on one rank of several.
 struct Holding {
-  bool is_parameter = false;
-  std::int64_t parameter = 0;      // its id
-  bool turned = false;             // a transposed view of it
-  std::set<std::size_t> products;  // of whose columns it has a part; none: it is whole
+  const Tensor* parameter = nullptr;  ///< that it is, or a view of which
+  bool turned = false;                ///< a transposed view
+  std::set<std::size_t> products;     ///< of whose columns it has a part; none: it is whole
 
   bool is_part() const { return !products.empty(); }
+};
+
+struct WeightProduct {
+  std::int32_t node = -1;
+  const Tensor *input = nullptr, *weight = nullptr, *bias = nullptr;
+  std::int8_t cut = 0;  ///< dimension of the weight
+  bool by_rows = false;
+  bool used = false;     ///< by columns: another product takes its part
+  bool is_head = false;  ///< of words
+};
+
+struct TableLookup {
+  std::int32_t node = -1;
+  const Tensor* table = nullptr;
+  std::int64_t rows = 0;
+};
+
+struct ForwardOps {
+  std::vector<WeightProduct> products;
+  std::vector<TableLookup> lookups;
+  std::vector<std::int32_t> losses;    ///< log_softmax of parts
+  std::int32_t experts = -1;           ///< the first product of several experts, -1: none
+  std::vector<const Tensor*> refused;  ///< weights that cannot be cut
 };
 
 // One pass over the forward ops with a set of weights that stay whole.
 class SplitWalk {
  public:
-  SplitWalk(const ExecutionGraph& graph, const std::vector<PassOfNode>& passes,
-            const std::unordered_set<std::int64_t>& whole)
-      : graph_(graph), passes_(passes), whole_(whole), skipped_(graph.nodes.size(), false) {}
+  SplitWalk(const StepView& step, const std::vector<bool>& forward,
+            const FactsOfValues<bool>& whole)
+      : graph_(step.graph()), forward_(forward), whole_(whole), holdings_(step.tensors()) {}
 
-  struct Product : SplitProduct {
-    bool by_rows = false, used = false;
-    std::size_t cut = 0;    // dimension of the parameter
-    std::int64_t bias = 0;  // id; 0: none
-  };
-  struct Lookup {
-    std::int32_t node = -1;
-    std::int64_t table = 0, rows = 0;
-  };
-
-  void run() {
+  ForwardOps run() {
+    std::vector<bool> skipped(graph_.nodes.size());
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      skipped_[i] =
-          node.parent >= 0 && static_cast<std::size_t>(node.parent) < i && skipped_[node.parent];
-      if (skipped_[i] || passes_[i] != PassOfNode::kForward || node.is_label) continue;
-      visit(static_cast<std::int32_t>(i));
+      skipped[i] = node.parent >= 0 && skipped[node.parent];
+      if (skipped[i] || !forward_[i] || node.is_label) continue;
+      skipped[i] = visit(static_cast<std::int32_t>(i));
     }
+    return std::move(ops_);
   }
 
-  const std::vector<Product>& products() const { return products_; }
-  const std::vector<Lookup>& lookups() const { return lookups_; }
-  const std::vector<std::int32_t>& losses() const { return losses_; }
-  const std::set<std::size_t>& heads() const { return heads_; }
-  const std::unordered_set<std::int64_t>& refused() const { return refused_; }
-  std::int32_t experts() const { return experts_; }
-
  private:
-  static bool is_leaf(const Node& node) { return node.children_count == 0; }
-
   // As nn.Linear does, and every product under autocast.
   bool calls_product(const Node& node) const {
     return std::ranges::any_of(graph_.children(node), [&](std::int32_t child) {
@@ -97,57 +102,60 @@ class SplitWalk {
 
   // A tensor that no op made is a parameter if it holds floats.
   Holding holding(const Tensor& tensor) const {
-    const auto known = holdings_.find(tensor.id);
-    if (known != holdings_.end()) return known->second;
-    if (!is_floating_point(tensor.dtype)) return {};
-    return {.is_parameter = true, .parameter = tensor.id};
+    if (const auto& known = holdings_[tensor]) return *known;
+    return {.parameter = is_floating_point(tensor.dtype) ? &tensor : nullptr};
   }
 
   void give(const Node& node, const Holding& made) {
     for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
-      if (!is_undefined(tensor)) holdings_[tensor.id] = made;
+      if (!is_undefined(tensor)) holdings_[tensor] = made;
     });
   }
 
   Holding joined(const Node& node) const {
     Holding made;
-    for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
-      const Holding one = holding(tensor);
-      made.products.insert(one.products.begin(), one.products.end());
-    });
+    for_each_tensor(graph_, graph_.inputs(node),
+                    [&](const Tensor& tensor) { made.products.merge(holding(tensor).products); });
     return made;
   }
 
   void refuse(const Holding& part) {
-    for (std::size_t product : part.products) refused_.insert(products_[product].weight);
+    for (const std::size_t product : part.products)
+      ops_.refused.push_back(ops_.products[product].weight);
   }
   void use(const Holding& part) {
-    for (std::size_t product : part.products) products_[product].used = true;
+    for (const std::size_t product : part.products) ops_.products[product].used = true;
   }
 
-  void visit(std::int32_t index) {
-    const Node& node = graph_.nodes[index];
+  // Whether the nodes below it are the op's own.
+  bool visit(std::int32_t index) {
+    const Node& node = graph_.node(index);
     const std::string_view name = graph_.name(node);
     const Op* op = find_op(name);
-    if (!op) return give(node, joined(node));
-    if (name == "aten::_grouped_mm" && experts_ < 0) experts_ = index;
-    if (op->kind == OpKind::kView || op->kind == OpKind::kCast) {
-      skipped_[index] = true;
-      view(node, name);
-    } else if (is_row_lookup(name)) {
-      skipped_[index] = true;
-      look_up(index);
-    } else if (op->kind == OpKind::kProduct && !calls_product(node)) {
-      skipped_[index] = true;
-      multiply(index, *op);
-    } else if (is_copy(name) && tensor(node, 1)) {
-      give(node, holding(*tensor(node, 1)));
-    } else {
-      // What stands below an op that computes itself is its memory.
-      skipped_[index] = op->kind != OpKind::kComposite && op->kind != OpKind::kWrapper &&
-                        op->kind != OpKind::kLoss && op->kind != OpKind::kProduct;
-      check(node, name, *op, index);
+    if (name == "aten::_grouped_mm" && ops_.experts < 0) ops_.experts = index;
+    if (!op) {
+      give(node, joined(node));
+      return false;
     }
+    if (op->kind == OpKind::kView || op->kind == OpKind::kCast) {
+      view(node, name);
+      return true;
+    }
+    if (is_row_lookup(name)) {
+      look_up(index);
+      return true;
+    }
+    if (op->kind == OpKind::kProduct && !calls_product(node)) {
+      give(node, multiply(index, *op));
+      return true;
+    }
+    if (is_copy(name) && tensor(node, 1)) {
+      give(node, holding(*tensor(node, 1)));
+      return false;
+    }
+    give(node, result(index, *op));
+    return op->kind != OpKind::kComposite && op->kind != OpKind::kWrapper &&
+           op->kind != OpKind::kLoss && op->kind != OpKind::kProduct;
   }
 
   void view(const Node& node, std::string_view name) {
@@ -155,7 +163,7 @@ class SplitWalk {
     if (!x) return;
     Holding made = holding(*x);
     const bool turns = name == "aten::t" || name == "aten::transpose" || name == "aten::numpy_T";
-    if (made.is_parameter && turns && x->rank == 2) made.turned = !made.turned;
+    if (made.parameter && turns && x->rank == 2) made.turned = !made.turned;
     give(node, made);
   }
 
@@ -164,124 +172,125 @@ class SplitWalk {
     const Tensor* table = tensor(node, 0);
     give(node, {});
     if (!table || table->rank != 2) return;
-    const Holding held = holding(*table);
-    if (!held.is_parameter) return;
-    lookups_.push_back({index, held.parameter, graph_.shape(*table)[0]});
+    const Tensor* parameter = holding(*table).parameter;
+    if (parameter) ops_.lookups.push_back({index, parameter, graph_.shape(*table)[0]});
   }
 
   // x [M, K] times a weight [K, N].
-  void multiply(std::int32_t index, const Op& op) {
+  Holding multiply(std::int32_t index, const Op& op) {
     const Node& node = graph_.node(index);
     const std::size_t first = op.has_addend ? 1 : 0;
     const Tensor *x = tensor(node, first), *weight = tensor(node, first + 1);
-    const bool of_linear = graph_.name(node) == "aten::linear";  // weight [N, K]
-    if (!x || !weight || weight->rank != 2) return give(node, joined(node));
+    if (!x || !weight || weight->rank != 2) return joined(node);
     const Holding held = holding(*weight), data = holding(*x);
-    if (!held.is_parameter || data.is_parameter) return give(node, joined(node));
-    Product made;
-    made.node = index;
-    made.input = static_cast<std::uint32_t>(x - graph_.tensors.data());
-    made.weight = held.parameter;
-    made.by_rows = data.is_part();
-    made.cut = (made.by_rows == (held.turned != of_linear)) ? 1 : 0;
+    if (!held.parameter || data.parameter) return joined(node);
+    const bool of_linear = graph_.name(node) == "aten::linear";  // weight [N, K]
+    WeightProduct made{.node = index, .input = x, .weight = held.parameter};
+    made.by_rows = made.used = data.is_part();
+    made.cut = made.by_rows == (held.turned != of_linear) ? 1 : 0;
     const Tensor* bias = op.has_addend ? tensor(node, 0) : of_linear ? tensor(node, 2) : nullptr;
-    if (bias && bias->rank == 1) made.bias = bias->id;
-    if (made.by_rows) {
-      use(data);
-      made.used = true;
-      products_.push_back(made);
-      return give(node, {});
-    }
-    if (whole_.contains(made.weight)) return give(node, {});
-    products_.push_back(made);
-    Holding part;
-    part.products.insert(products_.size() - 1);
-    give(node, part);
+    if (bias && bias->rank == 1) made.bias = bias;
+    use(data);
+    if (!made.by_rows && whole_[*made.weight]) return {};
+    ops_.products.push_back(made);
+    if (made.by_rows) return {};
+    return {.products = {ops_.products.size() - 1}};
   }
 
   // Norms take whole rows, and what is added to a part of the columns must be a part, too.
-  void check(const Node& node, std::string_view name, const Op& op, std::int32_t index) {
-    Holding made = joined(node);
+  Holding result(std::int32_t index, const Op& op) {
+    const Node& node = graph_.node(index);
+    const std::string_view name = graph_.name(node);
+    const Holding made = joined(node);
     const Tensor* x = tensor(node, 0);
-    if (made.is_part() && x) {
-      const Holding first = holding(*x);
-      const bool over_columns = op.kind == OpKind::kNorm || name == "aten::mean" ||
-                                name == "aten::var" || name == "aten::var_mean";
-      // Norms of four dimensions are those of single heads.
-      if (over_columns && x->rank < 4 && first.is_part()) {
-        refuse(first);
-        made = {};
-      } else if (name == "aten::log_softmax" || name == "aten::_log_softmax") {
-        if (first.is_part() && is_leaf(node)) losses_.push_back(index);
-        use(first);
-        heads_.insert(first.products.begin(), first.products.end());
-        if (is_leaf(node)) made = {};
-      } else if (op.kind == OpKind::kLoss && is_leaf(node) && first.is_part()) {
-        refuse(first);
-        made = {};
-      } else if (op.kind == OpKind::kPointwise) {
-        check_operands(node, made);
-      }
+    if (!made.is_part() || !x) return made;
+    const Holding first = holding(*x);
+    const bool is_leaf = node.children_count == 0;
+    const bool over_columns = op.kind == OpKind::kNorm || name == "aten::mean" ||
+                              name == "aten::var" || name == "aten::var_mean";
+    // Norms of four dimensions are those of single heads.
+    if (over_columns && x->rank < 4 && first.is_part()) {
+      refuse(first);
+      return {};
     }
-    give(node, made);
+    if (name == "aten::log_softmax" || name == "aten::_log_softmax") {
+      if (first.is_part() && is_leaf) ops_.losses.push_back(index);
+      use(first);
+      for (const std::size_t product : first.products) ops_.products[product].is_head = true;
+      return is_leaf ? Holding() : made;
+    }
+    if (op.kind == OpKind::kLoss && is_leaf && first.is_part()) {
+      refuse(first);
+      return {};
+    }
+    if (op.kind != OpKind::kPointwise || !meets_whole(node)) return made;
+    refuse(made);
+    return {};
   }
 
-  void check_operands(const Node& node, Holding& made) {
+  // Whether a whole tensor is combined with a part as large.
+  bool meets_whole(const Node& node) const {
     std::int64_t largest = 0;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       if (holding(tensor).is_part()) largest = std::max(largest, tensor.numel);
     });
-    bool meets_whole = false;
+    bool meets = false;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       const Holding one = holding(tensor);
       // Four dimensions are those of heads: biases of scores by position are cut with them.
-      meets_whole |=
-          !one.is_part() && !one.is_parameter && tensor.rank < 4 && tensor.numel == largest;
+      meets |= !one.is_part() && !one.parameter && tensor.rank < 4 && tensor.numel == largest;
     });
-    if (!meets_whole) return;
-    refuse(made);
-    made = {};
+    return meets;
   }
 
   const ExecutionGraph& graph_;
-  const std::vector<PassOfNode>& passes_;
-  const std::unordered_set<std::int64_t>& whole_;
-  std::vector<bool> skipped_;
-  std::unordered_map<std::int64_t, Holding> holdings_;  // by tensor id
-  std::vector<Product> products_;
-  std::vector<Lookup> lookups_;
-  std::vector<std::int32_t> losses_;
-  std::set<std::size_t> heads_;  // products whose result is that of the output layer
-  std::unordered_set<std::int64_t> refused_;
-  std::int32_t experts_ = -1;
+  const std::vector<bool>& forward_;
+  const FactsOfValues<bool>& whole_;
+  FactsOfValues<std::optional<Holding>> holdings_;
+  ForwardOps ops_;
 };
 
-Unexpected not_split(std::string message) {
-  return fail(ErrorCode::kImpossible, "tensor-parallel: " + std::move(message));
+ForwardOps find_forward_ops(const StepView& step) {
+  const std::vector<bool> forward = forward_nodes(step.graph());
+  FactsOfValues<bool> whole(step.tensors());
+  while (true) {
+    ForwardOps ops = SplitWalk(step, forward, whole).run();
+    for (const WeightProduct& product : ops.products) {
+      // A refusal changes what follows it: what leads nowhere is known after the last one.
+      if (ops.refused.empty() && !product.used) whole[*product.weight] = true;
+    }
+    for (const Tensor* weight : ops.refused) whole[*weight] = true;
+    if (ops.refused.empty() && std::ranges::all_of(ops.products, &WeightProduct::used)) return ops;
+  }
 }
 
-// Sizes of parameters by id, as their first mention has them.
-std::unordered_map<std::int64_t, const Tensor*> tensors_by_id(
-    const ExecutionGraph& graph, const std::unordered_map<std::int64_t, std::size_t>& wanted) {
-  std::unordered_map<std::int64_t, const Tensor*> found;
-  for (const Tensor& tensor : graph.tensors) {
-    if (wanted.contains(tensor.id)) found.try_emplace(tensor.id, &tensor);
+// The token embedding: the table that the output layer shares, else one with as many rows as there
+// are words, else (no output layer) the largest.
+const Tensor* token_table(const std::vector<TableLookup>& lookups, const TensorSplit& split,
+                          const std::vector<std::int64_t>& words) {
+  const auto first_of = [&](auto&& wanted) {
+    const auto at = std::ranges::find_if(lookups, wanted);
+    return at == lookups.end() ? nullptr : at->table;
+  };
+  const auto is_cut = [&](const TableLookup& one) { return split.cut[*one.table] >= 0; };
+  if (const Tensor* tied = first_of(is_cut)) return tied;
+  if (!words.empty()) {
+    return first_of([&](const TableLookup& one) { return contains(words, one.rows); });
   }
-  return found;
+  const auto largest = std::ranges::max_element(lookups, {}, &TableLookup::rows);
+  return largest == lookups.end() ? nullptr : largest->table;
 }
 
 std::int64_t next_multiple(std::int64_t size, std::int64_t of) { return (size + of - 1) / of * of; }
 
 Result<void> check_sizes(const ExecutionGraph& graph, const TensorSplit& split,
-                         const std::unordered_set<std::int64_t>& vocabulary, std::int64_t ranks) {
-  const auto tensors = tensors_by_id(graph, split.parameters);
-  std::map<std::int64_t, std::size_t> in_order(split.parameters.begin(), split.parameters.end());
-  for (const auto& [id, dim] : in_order) {
-    const auto at = tensors.find(id);
-    if (at == tensors.end() || dim >= at->second->rank) continue;
-    const std::int64_t size = graph.shape(*at->second)[dim];
+                         const FactsOfValues<bool>& vocabulary, std::int64_t ranks) {
+  for (const Tensor& tensor : graph.tensors) {
+    const std::int8_t cut = split.cut[tensor];
+    if (cut < 0 || cut >= tensor.rank) continue;
+    const std::int64_t size = graph.shape(tensor)[static_cast<std::size_t>(cut)];
     if (size % ranks == 0) continue;
-    if (!vocabulary.contains(id)) {
+    if (!vocabulary[tensor]) {
       return not_split(
           fmt::format("expected widths of layers that divide by {} ranks, found {}", ranks, size));
     }
@@ -294,83 +303,56 @@ Result<void> check_sizes(const ExecutionGraph& graph, const TensorSplit& split,
   return {};
 }
 
-// The token embedding: the table that the output layer shares, else one with as many rows as there
-// are words, else (no output layer) the largest.
-std::optional<std::int64_t> token_table(const std::vector<SplitWalk::Lookup>& lookups,
-                                        const TensorSplit& split,
-                                        const std::set<std::int64_t>& words) {
-  const auto first_of = [&](auto&& wanted) -> std::optional<std::int64_t> {
-    const auto at = std::ranges::find_if(lookups, wanted);
-    return at == lookups.end() ? std::nullopt : std::optional(at->table);
-  };
-  if (const auto tied =
-          first_of([&](const auto& one) { return split.parameters.contains(one.table); })) {
-    return tied;
-  }
-  if (!words.empty()) return first_of([&](const auto& one) { return words.contains(one.rows); });
-  const auto largest = std::ranges::max_element(lookups, {}, &SplitWalk::Lookup::rows);
-  return largest == lookups.end() ? std::nullopt : std::optional(largest->table);
-}
-
 }  // namespace
 
-Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t ranks) {
-  const std::vector<PassOfNode> passes = passes_of_nodes(graph);
-  std::unordered_set<std::int64_t> whole;
-  std::optional<SplitWalk> walk;
-  while (true) {
-    walk.emplace(graph, passes, whole);
-    walk->run();
-    const std::size_t before = whole.size();
-    whole.insert(walk->refused().begin(), walk->refused().end());
-    // A refusal changes what comes behind it; what leads nowhere is told apart afterwards.
-    if (whole.size() == before) {
-      for (const auto& product : walk->products()) {
-        if (!product.used) whole.insert(product.weight);
-      }
-    }
-    if (whole.size() == before) break;
-  }
-  if (walk->experts() >= 0) {
+Result<TensorSplit> find_tensor_split(const StepView& step, std::int64_t ranks) {
+  const ExecutionGraph& graph = step.graph();
+  const ForwardOps forward = find_forward_ops(step);
+  if (forward.experts >= 0) {
     return not_split(fmt::format("expected dense feed-forward layers, found experts ({}, node {})",
-                                 graph.name(walk->experts()), graph.node(walk->experts()).id));
+                                 graph.name(forward.experts), graph.node(forward.experts).id));
   }
-  TensorSplit split;
-  std::unordered_set<std::int64_t> vocabulary;
-  std::set<std::int64_t> words;  // sizes of output layers
-  const auto& products = walk->products();
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    const auto& product = products[i];
-    const auto [at, is_new] = split.parameters.try_emplace(product.weight, product.cut);
-    if (!is_new && at->second != product.cut) {
+  TensorSplit split{.ops = {}, .cut = FactsOfValues<std::int8_t>(step.tensors(), -1)};
+  FactsOfValues<bool> vocabulary(step.tensors());
+  std::vector<std::int64_t> words;  // sizes of output layers
+  for (const WeightProduct& product : forward.products) {
+    std::int8_t& cut = split.cut[*product.weight];
+    if (cut >= 0 && cut != product.cut) {
       return not_split(
           "expected weights that are cut one way, found one that two products need "
           "cut differently");
     }
-    if (product.bias != 0 && !product.by_rows) split.parameters[product.bias] = 0;
-    (product.by_rows ? split.rows : split.columns).push_back(product);
-    if (!walk->heads().contains(i)) continue;
-    vocabulary.insert(product.weight);
-    if (product.bias != 0) vocabulary.insert(product.bias);
-    const Node& node = graph.node(product.node);
-    for_each_tensor(graph, graph.outputs(node), [&](const Tensor& tensor) {
-      if (tensor.rank > 0) words.insert(graph.shape(tensor)[tensor.rank - 1u]);
+    cut = product.cut;
+    if (product.bias && !product.by_rows) split.cut[*product.bias] = 0;
+    split.ops.push_back(
+        {.kind = product.by_rows ? SplitOp::Kind::kRows : SplitOp::Kind::kColumns,
+         .node = product.node,
+         .input = static_cast<std::uint32_t>(product.input - graph.tensors.data())});
+    if (!product.is_head) continue;
+    vocabulary[*product.weight] = true;
+    if (product.bias) vocabulary[*product.bias] = true;
+    for_each_tensor(graph, graph.outputs(product.node), [&](const Tensor& tensor) {
+      if (tensor.rank > 0) words.push_back(graph.shape(tensor).back());
     });
   }
-  if (split.rows.empty()) {
+  if (std::ranges::none_of(forward.products, &WeightProduct::by_rows)) {
     return not_split(
         "expected a layer with two products behind each other (attention, feed-forward), found "
         "none");
   }
-  const auto table = token_table(walk->lookups(), split, words);
+  const Tensor* table = token_table(forward.lookups, split, words);
   if (table) {
-    split.parameters.try_emplace(*table, 0);
-    vocabulary.insert(*table);
+    split.cut[*table] = std::max<std::int8_t>(split.cut[*table], 0);
+    vocabulary[*table] = true;
   }
-  for (const auto& lookup : walk->lookups()) {
-    (lookup.table == table ? split.embeddings : split.whole_embeddings).push_back(lookup.node);
+  for (const TableLookup& lookup : forward.lookups) {
+    const bool is_cut = table && step.tensors().of(*lookup.table) == step.tensors().of(*table);
+    split.ops.push_back({.kind = is_cut ? SplitOp::Kind::kLookup : SplitOp::Kind::kWholeLookup,
+                         .node = lookup.node});
   }
-  split.losses = walk->losses();
+  for (const std::int32_t loss : forward.losses) {
+    split.ops.push_back({.kind = SplitOp::Kind::kLoss, .node = loss});
+  }
   if (auto good = check_sizes(graph, split, vocabulary, ranks); !good) {
     return Unexpected{good.error()};
   }

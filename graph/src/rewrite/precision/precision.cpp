@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "autocast.hpp"
+#include "grad_scaler.hpp"
 #include "half_model.hpp"
 #include "narrow_products.hpp"
 #include "ops/catalogue.hpp"
-#include "rewrite/graph_copy.hpp"
+#include "step/nesting.hpp"
 #include "step/offload_ops.hpp"
 #include "step/step_view.hpp"
 
@@ -47,18 +50,12 @@ bool has_half_products(const ExecutionGraph& graph) {
 }
 
 // As `model.to(half)` makes them: an optimizer changes weights of that type.
-bool has_half_weights(const ExecutionGraph& graph, DType half) {
-  for (const std::int32_t label : optimizer_steps(graph)) {
-    const auto step = read_optimizer_step(graph, label);
-    if (!step) continue;
-    for (const ReadGroup& group : step->groups) {
-      for (const ReadUpdate& update : group.updates) {
-        const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
-        if (graph.tensors[weight].dtype == half) return true;
-      }
-    }
-  }
-  return false;
+bool has_half_weights(const StepView& step, DType half) {
+  const auto& steps = step.optimizers();
+  return steps && std::ranges::any_of(updates_of(*steps), [&](const ReadUpdate& update) {
+           const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
+           return step.graph().tensors[weight].dtype == half;
+         });
 }
 
 // Autocast rewrites fp32 programs as users write them; what was rewritten before is no such.
@@ -70,27 +67,22 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_ha
     if (node.parent >= 0) depth[i] = depth[node.parent] + 1;
     if (depth[i] > kDeepest) {
       return refuse_precision(
-          fmt::format("expected at most {} nodes inside each other, found more at node "
-                      "{} ({})",
+          fmt::format("expected at most {} nodes inside each other, found more at node {} ({})",
                       kDeepest, node.id, name));
     }
-    if (name.starts_with("CheckpointFunction")) {
+    const auto refuse_node = [&](std::string_view expected, std::string_view other) {
       return refuse_precision(
-          fmt::format("expected a graph without checkpoints, found {} (node {}): change "
-                      "the precision first, then add checkpoints",
-                      name, node.id));
+          fmt::format("expected {}, found {} (node {}): change the precision first, then {}",
+                      expected, name, node.id, other));
+    };
+    if (name.starts_with("CheckpointFunction")) {
+      return refuse_node("a graph without checkpoints", "add checkpoints");
     }
     if (name.starts_with(kOffloadOps)) {
-      return refuse_precision(
-          fmt::format("expected activations that stay on the GPU, found {} (node {}): change the "
-                      "precision first, then offload",
-                      name, node.id));
+      return refuse_node("activations that stay on the GPU", "offload");
     }
     if (graph.names.text(node.kernel_backend) == "triton") {
-      return refuse_precision(
-          fmt::format("expected a graph without fused kernels, found {} (node {}): "
-                      "change the precision first, then fuse",
-                      name, node.id));
+      return refuse_node("a graph without fused kernels", "fuse");
     }
     if (takes_half || autocast_policy(name, on_gpu) != AutocastPolicy::kLower) continue;
     const DType found = half_of(graph, node);
@@ -100,51 +92,46 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_ha
                       to_string(found), node.id));
     }
   }
-  return {};
+  return check_nesting(graph);
 }
 
 // The scaler stands around one backward pass and the step of an optimizer.
-Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass) {
-  if (pass.functions.empty())
+Result<void> check_scaler(const StepView& step) {
+  const ExecutionGraph& graph = step.graph();
+  if (step.backward().functions.empty()) {
     return refuse_precision("expected a backward pass to scale, found none");
-  const bool steps = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return node.is_label && graph.name(node).starts_with("Optimizer.step");
-  });
-  if (!steps)
+  }
+  if (optimizer_steps(graph).empty()) {
     return refuse_precision("expected an Optimizer.step region for the scaler, found none");
-  for (const BackwardFunction& function : pass.functions) {
-    const Node& node = graph.node(function.function);
+  }
+  for (const BackwardFunction& function : step.backward().functions) {
     bool sparse = false;
-    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+    for_each_tensor(graph, graph.inputs(function.function), [&](const Tensor& tensor) {
       sparse |= tensor.storage_id == 0 && tensor.dtype != DType::kUnknown;
     });
-    if (function.accumulates() && sparse) {
-      return refuse_precision(
-          fmt::format("expected dense gradients for the scaler, found a sparse one at "
-                      "node {}",
-                      node.id));
-    }
+    if (!function.accumulates() || !sparse) continue;
+    return refuse_precision(
+        fmt::format("expected dense gradients for the scaler, found a sparse one at node {}",
+                    graph.node(function.function).id));
   }
   return {};
 }
 
-Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool grad_scaler) {
+Result<ExecutionGraph> autocast(const StepView& step, DType half, bool grad_scaler) {
+  const ExecutionGraph& graph = step.graph();
   const bool on_gpu = has_gpu_tensors(graph);
   if (!on_gpu && half == DType::kFloat16) {
     return refuse_precision(
         "expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
-  if (auto good = check_nodes(graph, on_gpu, false); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass pass = backward_pass(graph);
-  if (grad_scaler) {
-    if (auto good = check_scaler(graph, pass); !good) return Unexpected{good.error()};
-  }
-  const std::vector<bool> region = autocast_region(graph, pass, on_gpu);
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (region[i] &&
-        autocast_policy(graph.name(graph.nodes[i]), on_gpu) == AutocastPolicy::kLower) {
-      return autocast_graph(graph, pass, half, on_gpu, grad_scaler);
+  auto good = check_nodes(graph, on_gpu, false);
+  if (good && grad_scaler) good = check_scaler(step);
+  if (!good) return Unexpected{good.error()};
+  const std::vector<bool> region = autocast_region(graph, step.backward(), on_gpu);
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
+    if (region[i] && autocast_policy(graph.name(i), on_gpu) == AutocastPolicy::kLower) {
+      ExecutionGraph made = autocast_graph(step, region, {.half = half, .on_gpu = on_gpu});
+      return grad_scaler ? with_grad_scaler(StepView(made)) : std::move(made);
     }
   }
   return refuse_precision(
@@ -152,67 +139,64 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
       "found none in the forward pass");
 }
 
-Result<ExecutionGraph> with_master_weights(const ExecutionGraph& graph, DType half) {
-  if (!has_gpu_tensors(graph)) {
+Result<ExecutionGraph> with_master_weights(const StepView& step, DType half) {
+  if (!has_gpu_tensors(step.graph())) {
     return refuse_precision("expected tensors on a GPU for master weights, found none");
   }
-  const bool is_half_built = has_half_weights(graph, half);
-  if (auto good = check_nodes(graph, true, is_half_built); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  return is_half_built ? with_fp32_copies(graph, half) : half_model(graph, half);
+  const bool is_half_built = has_half_weights(step, half);
+  if (auto good = check_nodes(step.graph(), true, is_half_built); !good) {
+    return Unexpected{good.error()};
+  }
+  return is_half_built ? with_fp32_copies(step, half) : half_model(step, half);
 }
 
-Result<ExecutionGraph> narrow(const ExecutionGraph& half, const NarrowRecipe& recipe) {
-  if (auto good = check_nodes(half, true, true); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(half); !good) return Unexpected{good.error()};
-  auto made = narrow_products(half, backward_pass(half), recipe);
-  if (made) return std::move(*made);
+Result<ExecutionGraph> narrow(const StepView& half, PrecisionOptions::Scaling scaling) {
+  if (auto good = check_nodes(half.graph(), true, true); !good) return Unexpected{good.error()};
+  if (auto made = narrow_products(half, scaling)) return std::move(*made);
   return refuse_precision(
       "expected products of linear layers whose sizes are whole multiples of what the type asks "
       "for, found none in the forward pass");
 }
 
-Result<ExecutionGraph> lower_to(const ExecutionGraph& graph, const NarrowRecipe& recipe) {
-  if (!has_gpu_tensors(graph)) {
+Result<ExecutionGraph> lower_to(const StepView& step, PrecisionOptions::Scaling scaling) {
+  if (!has_gpu_tensors(step.graph())) {
     return refuse_precision("expected tensors on a GPU for types of 8 or 4 bits, found none");
   }
-  if (has_half_products(graph)) return narrow(graph, recipe);
-  const auto half = autocast(graph, DType::kBFloat16, false);
-  return half ? narrow(*half, recipe) : half;
+  if (has_half_products(step.graph())) return narrow(step, scaling);
+  const auto half = autocast(step, DType::kBFloat16, false);
+  return half ? narrow(StepView(*half), scaling) : half;
 }
 
 }  // namespace
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
-  if (auto good = check_graph(graph, "precision", {.nested = false, .one_pass = true}); !good) {
+  const StepView step(graph);
+  if (auto good = step.check("precision", {.nested = false, .one_pass = true}); !good) {
     return Unexpected{good.error()};
   }
   if (options.grad_scaler && options.precision != Precision::kFp16) {
     return refuse_precision("expected fp16 for a gradient scaler, found another precision");
   }
+  const bool is_fp16 = options.precision == Precision::kFp16;
+  const DType half = is_fp16 ? DType::kFloat16 : DType::kBFloat16;
   if (options.master_weights) {
-    const bool is_half =
-        options.precision == Precision::kFp16 || options.precision == Precision::kBf16;
-    if (!is_half || options.grad_scaler) {
+    if ((!is_fp16 && options.precision != Precision::kBf16) || options.grad_scaler) {
       return refuse_precision("expected fp16 or bf16 for master weights, found another precision");
     }
-    return with_master_weights(
-        graph, options.precision == Precision::kFp16 ? DType::kFloat16 : DType::kBFloat16);
+    return with_master_weights(step, half);
   }
   if (options.scaling == PrecisionOptions::Scaling::kNv16 && options.precision != Precision::kFp4) {
     return refuse_precision("expected 4 bits for scales of 16 numbers, found another precision");
   }
   switch (options.precision) {
     case Precision::kFp16:
-      return autocast(graph, DType::kFloat16, options.grad_scaler);
     case Precision::kBf16:
-      return autocast(graph, DType::kBFloat16, false);
+      return autocast(step, half, options.grad_scaler);
     case Precision::kFp8:
-      return lower_to(graph, {.dtype = DType::kFloat8, .scaling = options.scaling});
+      return lower_to(step, options.scaling);
     case Precision::kFp4:
-      return lower_to(graph,
-                      {.dtype = DType::kFloat4, .scaling = PrecisionOptions::Scaling::kNv16});
+      return lower_to(step, PrecisionOptions::Scaling::kNv16);
     case Precision::kTf32:
       if (!has_gpu_tensors(graph)) {
         return refuse_precision("expected tensors on a GPU for TF32, found none");

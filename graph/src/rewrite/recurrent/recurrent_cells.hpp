@@ -1,55 +1,44 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "step/backward_pass.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
-/// A linear layer whose result is an addend of a cell's gates. Tensors by index in the graph.
+/// A linear layer whose result is an addend of a cell's gates.
 struct CellProduct {
-  std::int32_t root = -1;
-  std::uint32_t input = 0;
-  std::int32_t input_root = -1;  ///< op that made the input, -1: from outside
-  std::uint32_t weight = 0;
-  std::optional<std::uint32_t> bias;
+  std::int32_t op = -1;
+  const Version *input = nullptr, *weight = nullptr;
+  const Version* bias = nullptr;  ///< null: none
 };
 
-/// The pointwise part of one step of a recurrent layer, as single ops: what stands between its
-/// products and its new state. Tensors by index in the graph.
+/// The pointwise part of one step of a recurrent layer, as single ops: all between its products and
+/// its new state.
 struct UnfusedCell {
   enum class Kind { kLstm, kGru, kPlain } kind = Kind::kLstm;
-  std::vector<std::int32_t> roots;                  ///< its ops in the forward pass, in their order
-  std::uint32_t x_gates = 0;                        ///< [B, G H]
-  std::optional<std::uint32_t> h_gates;             ///< none: one product made the sum of both
-  std::optional<std::uint32_t> state;               ///< c of an LSTM, h of a GRU, before
-  std::uint32_t hidden = 0;                         ///< h'
-  std::optional<std::uint32_t> memory;              ///< c' of an LSTM
-  std::int32_t hidden_root = -1, memory_root = -1;  ///< ops that make them
-  std::int32_t h_gates_root = -1;                   ///< op that makes `h_gates`
-  std::string activation;                           ///< of a plain cell: "tanh", "relu"
-  std::vector<CellProduct> products;                ///< those of x and of h, in either order
-  std::vector<std::size_t> functions;               ///< into BackwardPass::functions, as they ran
+  std::vector<std::int32_t> ops;      ///< in the forward pass, in their order
+  const Version* x_gates = nullptr;   ///< [B, G H]
+  const Version* h_gates = nullptr;   ///< null: one product made the sum of both
+  const Version* state = nullptr;     ///< c of an LSTM, h of a GRU, before; null: plain
+  const Version* hidden = nullptr;    ///< h'
+  const Version* memory = nullptr;    ///< c' of an LSTM
+  std::string_view activation;        ///< of a plain cell: "tanh", "relu"
+  std::vector<CellProduct> products;  ///< those of x and of h, in either order
 };
 
-/// What an op of the forward pass reads of others, and who reads what it makes.
-struct ForwardFlow {
-  std::vector<std::int32_t> input_roots;  ///< by input, -1: from outside
-  std::vector<std::int32_t> readers;      ///< of all its results, ascending
-};
+/// Vectors of the hidden size among the gates.
+constexpr std::int64_t gates_of(UnfusedCell::Kind kind) {
+  return kind == UnfusedCell::Kind::kLstm ? 4 : kind == UnfusedCell::Kind::kGru ? 3 : 1;
+}
 
 struct UnfusedCells {
   std::vector<UnfusedCell> cells;
-  std::map<std::int32_t, ForwardFlow> flow;  ///< of all ops of the forward pass, by node
-  std::string broken;  ///< what was nearly one, and which op is another than it takes
+  std::string broken;  ///< the first op that keeps others from being a cell, in words
 };
 
 /// Recognises, whatever the order of operands and in place or not:
@@ -63,28 +52,9 @@ struct UnfusedCells {
 /// with gates that are pieces (chunk, split, slices) of one tensor, of two for a GRU, and nothing
 /// in between that is read elsewhere. Layer norms on gates or memory, and other ops, break the
 /// pattern; a projection behind h' does not.
-UnfusedCells find_unfused_cells(const ExecutionGraph& graph, const BackwardPass& pass);
+UnfusedCells find_unfused_cells(const StepView& step);
 
-/// The same, with an error where there are none, or none on a GPU.
-Result<UnfusedCells> unfused_cells_of(const ExecutionGraph& graph, const BackwardPass& pass);
-
-/// Copies every node but those of `gone` and what lies below them; `replace` is called with each of
-/// these (an index) at its place.
-template <class Replace>
-void copy_all_but(const ExecutionGraph& source, const std::set<std::int32_t>& gone, GraphCopy& copy,
-                  Replace&& replace) {
-  std::vector<bool> inside(source.nodes.size(), false);
-  for (std::size_t i = 0; i < source.nodes.size(); ++i) {
-    const auto index = static_cast<std::int32_t>(i);
-    const std::int32_t parent = source.nodes[i].parent;
-    const bool below = parent >= 0 && inside[parent];
-    inside[i] = below || gone.contains(index);
-    if (!inside[i]) {
-      copy.copy(index);
-    } else if (!below) {
-      replace(index);
-    }
-  }
-}
+/// The same, with an error if there are none, or none on a GPU.
+Result<UnfusedCells> unfused_cells_of(const StepView& step);
 
 }  // namespace perfmodel

@@ -20,10 +20,6 @@ namespace {
 
 using CellKind = UnfusedCell::Kind;
 
-std::int64_t gates_of(CellKind kind) {
-  return kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1;
-}
-
 // A matrix of features and columns, a column per sample and step: [columns, features] in the
 // batch-major layout, [features, columns] in the hidden-major one.
 class LayoutOps {
@@ -68,28 +64,172 @@ class LayoutOps {
     return sum(graph_, gates, {features_first_ ? 1 : 0}, true);
   }
 
+  // [T, B, F] as [T B, F], the same memory.
+  TensorRef as_matrix(TensorRef x) {
+    const Shape shape = graph_.shape(x);
+    return contiguous_view(graph_, x, {shape[0] * shape[1], shape[2]});
+  }
+
+  // A sequence [T, B, F], or [B, T, F] with the steps along dimension 1, as the layers take it.
+  TensorRef columns_of(TensorRef x, std::int64_t steps_along) {
+    const Shape shape = graph_.shape(x);
+    if (!features_first_ && steps_along == 0) {
+      return view(graph_, x, {shape[0] * shape[1], shape[2]});
+    }
+    const TensorRef turned = steps_along == 0 ? x : transpose(graph_, x, 0, 1);
+    const TensorRef ordered = features_first_ ? permute(graph_, turned, {2, 0, 1}) : turned;
+    const TensorRef copied = clone(graph_, ordered);
+    const Shape by = graph_.shape(copied);
+    return view(graph_, copied,
+                features_first_ ? Shape{by[0], by[1] * by[2]} : Shape{by[0] * by[1], by[2]});
+  }
+
+  // The way back, into a tensor that the graph has.
+  void columns_into(TensorRef x, TensorRef made, std::int64_t steps_along) {
+    const Shape shape = graph_.shape(made);
+    const std::int64_t steps = shape[steps_along], batch = shape[1 - steps_along];
+    TensorRef ordered = features_first_
+                            ? permute(graph_, view(graph_, x, {shape[2], steps, batch}), {1, 2, 0})
+                            : view(graph_, x, {steps, batch, shape[2]});
+    if (steps_along == 1) ordered = transpose(graph_, ordered, 0, 1);
+    graph_.begin_op("aten::clone", {ordered, 0});
+    allocate_like(graph_, made, ordered);
+    copy(graph_, made, ordered);
+    graph_.end_op({made});
+  }
+
  private:
   GraphBuilder& graph_;
   bool features_first_;
 };
 
-// Copies the graph with stacks of layers written layer after layer: one product of the inputs of
-// all steps, per step the product of the state and one pointwise kernel; in the backward pass per
-// step one pointwise kernel and the product that hands on the gradient, per layer one product for
-// each weight and for the inputs.
-class FusedLayersWriter {
- public:
-  FusedLayersWriter(const ExecutionGraph& graph, const BackwardPass& pass,
-                    const UnfusedCells& found, std::vector<StackOfLayers> stacks,
-                    RecurrentLayout layout)
-      : copy_(graph, pass, found, std::move(stacks)),
-        builder_(copy_.builder()),
-        ops_(builder_, layout),
-        written_(copy_.stacks().size()) {}
+using Entry = std::optional<std::uint32_t>;  // into ExecutionGraph::tensors
 
-  Result<ExecutionGraph> write() {
-    return copy_.write([this](std::size_t index) { forward(index); },
-                       [this](std::size_t index) { backward(index); });
+// Gradients that the rest of the pass takes; tensors of the source.
+struct LayerGradients {
+  Entry input, recurrent, input_bias, bias;
+};
+
+std::pair<std::vector<LayerGradients>, Entry> wanted_gradients(const ExecutionGraph& graph,
+                                                               const StackOfLayers& stack) {
+  const auto numel = [&](std::uint32_t entry) { return graph.tensors[entry].numel; };
+  std::vector<LayerGradients> found(stack.layers.size());
+  Entry of_sequence;
+  for (const StackOfLayers::Gradient& one : stack.outgoing) {
+    if (one.op == stack.sequence) of_sequence = one.tensor;
+    const auto take = [&](const CellProduct& product, Entry& weight, Entry& bias) {
+      if (one.op != product.op) return;
+      (numel(one.tensor) == numel(product.weight->tensor) ? weight : bias) = one.tensor;
+    };
+    for (std::size_t layer = 0; layer < found.size(); ++layer) {
+      for (std::size_t step = 0; step < stack.layers[layer].cells.size(); ++step) {
+        take(*stack.layers[layer].inputs[step], found[layer].input, found[layer].input_bias);
+        take(*stack.layers[layer].states[step], found[layer].recurrent, found[layer].bias);
+      }
+    }
+  }
+  return {found, of_sequence};
+}
+
+// Autograd's numbers are those of the ops that are gone, in their order.
+std::vector<std::int64_t> numbers_of(const ExecutionGraph& graph, const StackOfLayers& stack) {
+  std::set<std::int64_t> numbers = {graph.node(stack.joined).seq_id};
+  for (const LayerOfCells& layer : stack.layers) {
+    for (std::size_t step = 0; step < layer.cells.size(); ++step) {
+      numbers.insert(
+          {graph.node(layer.inputs[step]->op).seq_id, graph.node(layer.states[step]->op).seq_id});
+      for (const std::int32_t op : layer.cells[step]->ops) {
+        numbers.insert(graph.node(op).seq_id);
+      }
+    }
+  }
+  numbers.erase(numbers.begin(), numbers.lower_bound(0));
+  return {numbers.begin(), numbers.end()};
+}
+
+void begin_function(GraphBuilder& builder, const std::string& name,
+                    const std::vector<TensorRef>& gradients, std::int64_t sequence) {
+  builder.begin_plain("autograd::engine::evaluate_function: " + name);
+  builder.begin_backward_function(name, gradients, sequence);
+}
+void end_function(GraphBuilder& builder) {
+  builder.end_op();
+  builder.end_op();
+}
+
+// A stack of layers layer after layer: one product of the inputs of all steps, per step the product
+// of the state and one pointwise kernel; in the backward pass per step one pointwise kernel and the
+// product that hands on the gradient, per layer one product for each weight and for the inputs.
+class FusedStack {
+ public:
+  FusedStack(GraphEdit& edit, const StacksOfLayers& found, const StackOfLayers& stack,
+             RecurrentLayout layout)
+      : builder_(edit.builder()),
+        source_(edit.source()),
+        found_(found),
+        stack_(stack),
+        ops_(builder_, layout),
+        kind_(stack.first().kind),
+        numbers_(numbers_of(source_, stack)) {}
+
+  void forward() {
+    const TensorRef state = tensor(stack_.first().hidden->tensor);
+    dtype_ = builder_.dtype(state);
+    batch_ = builder_.shape(state).front();
+    hidden_ = builder_.shape(state).back();
+    steps_ = std::ssize(stack_.layers.front().cells);
+    TensorRef x = ops_.columns_of(tensor(stack_.input), stack_.input_dimension);
+    for (const LayerOfCells& layer : stack_.layers) {
+      const bool is_top = &layer == &stack_.layers.back();
+      WrittenLayer& one = layers_.emplace_back();
+      one.x = x;
+      one.y = is_top && !is_result_copied() ? ops_.as_matrix(tensor(stack_.output))
+                                            : ops_.empty_matrix(dtype_, hidden_, columns());
+      if (is_top && !is_result_copied()) {
+        empty_into(builder_, one.y);
+        view_as_source(one.y, stack_.output);
+      }
+      write_layer(layer, one);
+      x = one.y;
+      if (is_top || stack_.dropout <= 0) continue;
+      const Dropped dropped = native_dropout(builder_, one.y, stack_.dropout, next_number());
+      one.mask = dropped.mask;
+      x = dropped.out;
+    }
+    if (is_result_copied()) {
+      ops_.columns_into(x, tensor(stack_.output), stack_.output_dimension);
+    }
+  }
+
+  void backward() {
+    const auto [wanted, of_sequence] = wanted_gradients(source_, stack_);
+    const TensorRef incoming = tensor(stack_.incoming);
+    begin_function(builder_, "RecurrentLayersResultBackward", {incoming},
+                   source_.node(stack_.joined).seq_id);
+    TensorRef gradient = ops_.columns_of(incoming, stack_.output_dimension);
+    end_function(builder_);
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      const TensorRef sums = write_gates_backward(layers_[i], gradient);
+      begin_function(builder_, "RecurrentLayerBackward", {layers_[i].gates_gradient},
+                     layers_[i].sequence);
+      write_weight_gradients(layers_[i], sums, wanted[i]);
+      if (i > 0 || (of_sequence && is_input_copied())) {
+        gradient = ops_.input_gradient(layers_[i].gates_gradient, layers_[i].input);
+      } else if (of_sequence) {
+        const TensorRef made = ops_.as_matrix(tensor(*of_sequence));
+        builder_.leaf_op("aten::mm", {layers_[i].gates_gradient, layers_[i].input}, {made});
+        view_as_source(made, *of_sequence);
+      }
+      end_function(builder_);
+      if (i == 0 || !layers_[i - 1].mask.exists()) continue;
+      begin_function(builder_, "NativeDropoutBackward0", {gradient}, layers_[i].sequence);
+      gradient = native_dropout_backward(builder_, gradient, layers_[i - 1].mask, stack_.dropout);
+      end_function(builder_);
+    }
+    if (!of_sequence || !is_input_copied()) return;
+    begin_function(builder_, "RecurrentLayersInputBackward", {gradient}, layers_.front().sequence);
+    ops_.columns_into(gradient, tensor(*of_sequence), stack_.input_dimension);
+    end_function(builder_);
   }
 
  private:
@@ -101,408 +241,220 @@ class FusedLayersWriter {
     TensorRef x, y;              // all columns
     TensorRef state, memory;     // before the first step
     TensorRef input, recurrent;  // weights, [G, K]
-    TensorRef mask;              // of the dropout behind it
+    TensorRef mask;              // of the dropout after it
     bool begins_with_zeros = true;
     std::int64_t sequence = -1;
-    std::vector<Step> steps;
-  };
-  struct WrittenStack {
-    std::int64_t steps = 0, batch = 0, hidden = 0;
-    DType dtype = DType::kFloat32;
-    CellKind kind = CellKind::kLstm;
-    std::string activation;
-    std::vector<WrittenLayer> layers;
-    std::int64_t columns() const { return steps * batch; }
-    std::int64_t gates() const { return gates_of(kind) * hidden; }
+    std::vector<Step> steps = {};
+    TensorRef gates_gradient;
   };
 
-  TensorRef tensor(std::uint32_t entry) { return copy_.tensor(entry); }
-  const ExecutionGraph& source() const { return copy_.source(); }
-
-  // --- numbers of autograd: those of the ops that are gone, in their order ----------------------
-
-  void collect_numbers(const StackOfLayers& stack) {
-    std::set<std::int64_t> numbers;
-    const auto take = [&](std::int32_t root) {
-      if (source().node(root).seq_id >= 0) numbers.insert(source().node(root).seq_id);
-    };
-    for (const LayerOfCells& layer : stack.layers) {
-      for (std::size_t step = 0; step < layer.cells.size(); ++step) {
-        std::ranges::for_each(layer.cells[step]->roots, take);
-        take(layer.inputs[step]->root);
-        take(layer.states[step]->root);
-      }
-    }
-    take(stack.joined);
-    numbers_.assign(numbers.begin(), numbers.end());
-    next_number_ = 0;
-  }
+  TensorRef tensor(std::uint32_t entry) { return builder_.tensor_of_source(entry); }
+  std::int64_t columns() const { return steps_ * batch_; }
+  std::int64_t gates() const { return gates_of(kind_) * hidden_; }
   std::int64_t next_number() {
     return next_number_ < numbers_.size() ? numbers_[next_number_++] : -1;
   }
 
-  // --- forward ----------------------------------------------------------------------------------
+  // Sequences are copied unless their axes are in the order of the layers.
+  bool is_input_copied() const { return ops_.features_first() || stack_.input_dimension != 0; }
+  bool is_result_copied() const { return ops_.features_first() || stack_.output_dimension != 0; }
 
-  void forward(std::size_t index) {
-    const StackOfLayers& stack = copy_.stacks()[index];
-    collect_numbers(stack);
-    WrittenStack& made = written_[index];
-    const Shape state = builder_.shape(tensor(stack.first().hidden));
-    made = {.steps = std::ssize(stack.layers.front().cells),
-            .batch = state.front(),
-            .hidden = state.back(),
-            .dtype = builder_.dtype(tensor(stack.first().hidden)),
-            .kind = stack.first().kind,
-            .activation = stack.first().activation,
-            .layers = {}};
-    const TensorRef sequence = tensor(*tensor_at(source().inputs(stack.sequence), 0));
-    TensorRef x = columns_of(sequence, copy_.input_dimension(stack));
-    for (std::size_t layer = 0; layer < stack.layers.size(); ++layer) {
-      const bool top = layer + 1 == stack.layers.size();
-      WrittenLayer& one = made.layers.emplace_back();
-      one.x = x;
-      one.y = top && !has_copy_behind(stack)
-                  ? as_matrix(result_of(stack))
-                  : ops_.empty_matrix(made.dtype, made.hidden, made.columns());
-      if (top && !has_copy_behind(stack)) empty_into(builder_, one.y);
-      write_layer(stack.layers[layer], made, one);
-      x = one.y;
-      if (!top && stack.dropout > 0) {
-        const Dropped dropped = native_dropout(builder_, one.y, stack.dropout, next_number());
-        one.mask = dropped.mask;
-        x = dropped.out;
-      }
-    }
-    if (has_copy_behind(stack)) {
-      columns_into(made.layers.back().y, result_of(stack), copy_.output_dimension(stack));
-    }
+  // [G, K], also of a weight that is turned.
+  TensorRef weight_of(const CellProduct& product) {
+    const TensorRef weight = tensor(product.weight->tensor);
+    return builder_.shape(weight).front() == gates() ? weight : t(builder_, weight);
   }
-
-  TensorRef result_of(const StackOfLayers& stack) {
-    return tensor(*tensor_at(source().outputs(stack.joined), 0));
-  }
-
-  // The result is written in place unless its axes stand in another order.
-  bool has_copy_behind(const StackOfLayers& stack) const {
-    return ops_.features_first() || copy_.output_dimension(stack) != 0;
-  }
-
-  // [T, B, F] as [T B, F], the same memory.
-  TensorRef as_matrix(TensorRef x) {
-    const Shape shape = builder_.shape(x);
-    return contiguous_view(builder_, x, {shape[0] * shape[1], shape[2]});
-  }
-
-  // A sequence [T, B, F], or [B, T, F] with the steps along dimension 1, as the layers take it.
-  TensorRef columns_of(TensorRef x, std::int64_t steps_along) {
-    const Shape shape = builder_.shape(x);
-    if (!ops_.features_first() && steps_along == 0) {
-      return view(builder_, x, {shape[0] * shape[1], shape[2]});
-    }
-    const TensorRef turned = steps_along == 0 ? x : transpose(builder_, x, 0, 1);
-    const TensorRef ordered = ops_.features_first() ? permute(builder_, turned, {2, 0, 1}) : turned;
-    const TensorRef copied = clone(builder_, ordered);
-    const Shape by = builder_.shape(copied);
-    return view(builder_, copied,
-                ops_.features_first() ? Shape{by[0], by[1] * by[2]} : Shape{by[0] * by[1], by[2]});
-  }
-
-  // The way back, into a tensor that the graph has.
-  void columns_into(TensorRef x, TensorRef made, std::int64_t steps_along) {
-    const Shape shape = builder_.shape(made);
-    const std::int64_t steps = shape[steps_along], batch = shape[1 - steps_along];
-    TensorRef ordered =
-        ops_.features_first()
-            ? permute(builder_, view(builder_, x, {shape[2], steps, batch}), {1, 2, 0})
-            : view(builder_, x, {steps, batch, shape[2]});
-    if (steps_along == 1) ordered = transpose(builder_, ordered, 0, 1);
-    builder_.begin_op("aten::clone", {ordered, 0});
-    allocate_like(builder_, made, ordered);
-    copy(builder_, made, ordered);
-    builder_.end_op({made});
-  }
-
-  // [G, K], whichever way the weight lies.
-  TensorRef weight_of(const CellProduct& product, std::int64_t gates) {
-    const TensorRef weight = tensor(product.weight);
-    return builder_.shape(weight).front() == gates ? weight : t(builder_, weight);
-  }
-
   TensorRef bias_of(const CellProduct& product) {
-    return product.bias ? tensor(*product.bias) : TensorRef{};
+    return product.bias ? tensor(product.bias->tensor) : TensorRef{};
   }
 
-  void write_layer(const LayerOfCells& layer, const WrittenStack& stack, WrittenLayer& made) {
-    made.input = weight_of(*layer.inputs[0], stack.gates());
-    made.recurrent = weight_of(*layer.states[0], stack.gates());
-    write_first_states(layer, stack, made);
+  void write_layer(const LayerOfCells& layer, WrittenLayer& made) {
+    made.input = weight_of(*layer.inputs[0]);
+    made.recurrent = weight_of(*layer.states[0]);
+    write_first_states(layer, made);
     const TensorRef input_bias = bias_of(*layer.inputs[0]), bias = bias_of(*layer.states[0]);
     made.sequence = next_number();
     const TensorRef x_gates = ops_.product(made.x, made.input, input_bias, made.sequence);
     TensorRef hidden = made.state, memory = made.memory;
-    for (std::int64_t i = 0; i < stack.steps; ++i) {
+    for (std::int64_t i = 0; i < steps_; ++i) {
       Step& step = made.steps.emplace_back();
       step.product_sequence = next_number();
       const TensorRef h_gates = ops_.product(hidden, made.recurrent, bias, step.product_sequence);
-      step.hidden = ops_.columns(made.y, i * stack.batch, stack.batch);
+      step.hidden = ops_.columns(made.y, i * batch_, batch_);
       step.cell_sequence = next_number();
-      write_cell(stack, ops_.columns(x_gates, i * stack.batch, stack.batch), h_gates,
-                 stack.kind == CellKind::kLstm ? memory : hidden, {input_bias, bias}, step);
+      std::vector<TensorRef> biases;  // of the layout in which products do not add them
+      if (ops_.features_first()) biases = {input_bias, bias};
+      write_cell(ops_.columns(x_gates, i * batch_, batch_), h_gates,
+                 kind_ == CellKind::kLstm ? memory : hidden, biases, step);
       hidden = step.hidden;
       memory = step.memory;
     }
   }
 
-  void write_first_states(const LayerOfCells& layer, const WrittenStack& stack,
-                          WrittenLayer& made) {
-    const std::int32_t root = layer.states[0]->input_root;
-    made.begins_with_zeros = root >= 0 && copy_.is_gone(root);
-    const Shape shape =
-        ops_.features_first() ? Shape{stack.hidden, stack.batch} : Shape{stack.batch, stack.hidden};
-    const auto first = [&](std::uint32_t entry) {
-      if (made.begins_with_zeros) return zeros(builder_, stack.dtype, shape);
-      const TensorRef given = tensor(entry);
-      return ops_.features_first() ? clone(builder_, t(builder_, given)) : given;
+  void write_first_states(const LayerOfCells& layer, WrittenLayer& made) {
+    const Version& given = *layer.states[0]->input;
+    made.begins_with_zeros = given.op >= 0 && found_.nodes.contains(given.op);
+    const auto first = [&](const Version& state) {
+      if (made.begins_with_zeros) {
+        return zeros(builder_, dtype_,
+                     ops_.features_first() ? Shape{hidden_, batch_} : Shape{batch_, hidden_});
+      }
+      const TensorRef one = tensor(state.tensor);
+      return ops_.features_first() ? clone(builder_, t(builder_, one)) : one;
     };
-    made.state = first(layer.states[0]->input);
-    if (stack.kind == CellKind::kLstm) made.memory = first(*layer.cells[0]->state);
+    made.state = first(given);
+    if (kind_ == CellKind::kLstm) made.memory = first(*layer.cells[0]->state);
   }
 
-  // Biases: of the layout in which products do not add them.
-  void write_cell(const WrittenStack& stack, TensorRef x_gates, TensorRef h_gates, TensorRef state,
-                  std::array<TensorRef, 2> biases, Step& step) {
-    if (!ops_.features_first()) biases = {};
-    const auto or_none = [](TensorRef one) { return one.exists() ? Value(one) : Value(kNone); };
-    if (stack.kind == CellKind::kPlain) {
-      std::vector<Value> inputs = {x_gates, h_gates};
-      for (const TensorRef bias : biases) {
-        if (bias.exists()) inputs.emplace_back(bias);
-      }
+  void write_cell(TensorRef x_gates, TensorRef h_gates, TensorRef state,
+                  std::vector<TensorRef> biases, Step& step) {
+    std::vector<Value> inputs = {x_gates, h_gates};
+    if (kind_ == CellKind::kPlain) {
+      std::erase_if(biases, [](TensorRef bias) { return !bias.exists(); });
+      inputs.insert(inputs.end(), biases.begin(), biases.end());
       inputs.emplace_back(builder_.numel(step.hidden));
-      write_generated(builder_, stack.activation, inputs, step.hidden, step.cell_sequence);
+      write_generated(builder_, stack_.first().activation, inputs, step.hidden, step.cell_sequence);
       return;
     }
-    const bool lstm = stack.kind == CellKind::kLstm;
-    step.workspace = ops_.empty_matrix(stack.dtype, (lstm ? 4 : 5) * stack.hidden, stack.batch);
+    const bool is_lstm = kind_ == CellKind::kLstm;
+    step.workspace = ops_.empty_matrix(dtype_, (is_lstm ? 4 : 5) * hidden_, batch_);
     std::vector<Value> outputs = {step.hidden};
-    if (lstm) {
-      step.memory = ops_.empty_matrix(stack.dtype, stack.hidden, stack.batch);
+    if (is_lstm) {
+      step.memory = ops_.empty_matrix(dtype_, hidden_, batch_);
       outputs.emplace_back(step.memory);
     }
     outputs.emplace_back(step.workspace);
-    builder_.leaf_op(lstm ? "aten::_thnn_fused_lstm_cell" : "aten::_thnn_fused_gru_cell",
-                     {x_gates, h_gates, state, or_none(biases[0]), or_none(biases[1])}, outputs,
-                     step.cell_sequence);
+    inputs.emplace_back(state);
+    biases.resize(2);
+    for (const TensorRef bias : biases) inputs.push_back(bias.exists() ? Value(bias) : kNone);
+    builder_.leaf_op(is_lstm ? "aten::_thnn_fused_lstm_cell" : "aten::_thnn_fused_gru_cell", inputs,
+                     outputs, step.cell_sequence);
   }
 
   // --- backward ---------------------------------------------------------------------------------
 
-  // Where the rest of the pass takes them; tensors of the source.
-  struct LayerGradients {
-    std::optional<std::uint32_t> input, recurrent, input_bias, bias;
-  };
-  struct StackGradients {
-    std::vector<LayerGradients> layers;
-    std::optional<std::uint32_t> sequence;
-  };
-
-  StackGradients wanted(const StackOfLayers& stack) const {
-    StackGradients found;
-    found.layers.resize(stack.layers.size());
-    for (const StackCopy::Leaving& one : copy_.leaving(stack)) {
-      if (one.of == stack.sequence) found.sequence = one.tensor;
-      for (std::size_t layer = 0; layer < stack.layers.size(); ++layer) {
-        const LayerOfCells& cells = stack.layers[layer];
-        LayerGradients& of = found.layers[layer];
-        for (std::size_t step = 0; step < cells.cells.size(); ++step) {
-          const CellProduct &input = *cells.inputs[step], &state = *cells.states[step];
-          if (one.of == input.root) {
-            (numel(one.tensor) == numel(input.weight) ? of.input : of.input_bias) = one.tensor;
-          } else if (one.of == state.root) {
-            (numel(one.tensor) == numel(state.weight) ? of.recurrent : of.bias) = one.tensor;
-          }
-        }
-      }
-    }
-    return found;
-  }
-  std::int64_t numel(std::uint32_t entry) const { return source().tensors[entry].numel; }
-
-  void begin_function(const std::string& name, const std::vector<TensorRef>& gradients,
-                      std::int64_t sequence) {
-    builder_.begin_plain("autograd::engine::evaluate_function: " + name);
-    builder_.begin_backward_function(name, gradients, sequence);
-  }
-  void end_function() {
-    builder_.end_op();
-    builder_.end_op();
-  }
-
-  void backward(std::size_t index) {
-    const StackOfLayers& stack = copy_.stacks()[index];
-    const WrittenStack& made = written_[index];
-    const StackGradients wants = wanted(stack);
-    const TensorRef incoming = tensor(*copy_.incoming(stack));
-    begin_function("RecurrentLayersResultBackward", {incoming}, source().node(stack.joined).seq_id);
-    TensorRef gradient = columns_of(incoming, copy_.output_dimension(stack));
-    end_function();
-    for (std::size_t layer = made.layers.size(); layer-- > 0;) {
-      const bool hands_on = layer > 0 || wants.sequence.has_value();
-      const TensorRef result = layer == 0 && wants.sequence && !has_copy_in_front(stack)
-                                   ? as_matrix(tensor(*wants.sequence))
-                                   : TensorRef{};
-      gradient = backward_of_layer(made, made.layers[layer], gradient, wants.layers[layer],
-                                   hands_on, result);
-      if (layer > 0 && made.layers[layer - 1].mask.exists()) {
-        begin_function("NativeDropoutBackward0", {gradient}, made.layers[layer].sequence);
-        gradient =
-            native_dropout_backward(builder_, gradient, made.layers[layer - 1].mask, stack.dropout);
-        end_function();
-      }
-    }
-    if (wants.sequence && has_copy_in_front(stack)) {
-      begin_function("RecurrentLayersInputBackward", {gradient}, made.layers.front().sequence);
-      columns_into(gradient, tensor(*wants.sequence), copy_.input_dimension(stack));
-      end_function();
-    }
-  }
-
-  bool has_copy_in_front(const StackOfLayers& stack) const {
-    return ops_.features_first() || copy_.input_dimension(stack) != 0;
-  }
-
-  // Gives the gradient of the layer's inputs, in `result` if there is one.
-  TensorRef backward_of_layer(const WrittenStack& stack, const WrittenLayer& layer,
-                              TensorRef gradient, const LayerGradients& wants, bool hands_on,
-                              TensorRef result) {
-    const bool gru = stack.kind == CellKind::kGru;
-    begin_function("RecurrentLayerGatesBackward", {gradient}, layer.sequence);
-    const TensorRef gates = ops_.empty_matrix(stack.dtype, stack.gates(), stack.columns());
-    // What a GRU resets counts in the gradient of the state's product alone.
-    const TensorRef h_gates =
-        gru ? ops_.empty_matrix(stack.dtype, stack.gates(), stack.columns()) : gates;
-    end_function();
+  // Gives the gradient of the state's products, which in a GRU counts what is reset.
+  TensorRef write_gates_backward(WrittenLayer& layer, TensorRef gradient) {
+    const bool is_gru = kind_ == CellKind::kGru;
+    begin_function(builder_, "RecurrentLayerGatesBackward", {gradient}, layer.sequence);
+    const TensorRef gates = ops_.empty_matrix(dtype_, this->gates(), columns());
+    const TensorRef h_gates = is_gru ? ops_.empty_matrix(dtype_, this->gates(), columns()) : gates;
+    end_function(builder_);
     TensorRef of_hidden, of_memory;
-    for (std::int64_t i = stack.steps; i-- > 0;) {
-      const auto part = [&](TensorRef all) {
-        return ops_.columns(all, i * stack.batch, stack.batch);
-      };
-      const Step& step = layer.steps[i];
-      begin_function(name_of_cell(stack), {gradient}, step.cell_sequence);
+    for (std::int64_t i = steps_; i-- > 0;) {
+      const auto part = [&](TensorRef all) { return ops_.columns(all, i * batch_, batch_); };
+      begin_function(builder_, name_of_cell(), {gradient}, layer.steps[i].cell_sequence);
       TensorRef own = part(gradient);
       if (of_hidden.exists()) own = add(builder_, own, of_hidden);
-      const TensorRef own_gates = part(gates), own_h_gates = gru ? part(h_gates) : own_gates;
-      const TensorRef through =
-          write_cell_backward(stack, layer, i, own, of_memory, own_gates, own_h_gates);
-      end_function();
-      if (i == 0) break;  // nobody asks for the gradient of the first state
-      begin_function("RecurrentStepBackward", {own_h_gates}, step.product_sequence);
+      const TensorRef own_gates = part(gates), own_h_gates = is_gru ? part(h_gates) : own_gates;
+      const TensorRef past = write_cell_backward(layer, i, own, of_memory, own_gates, own_h_gates);
+      end_function(builder_);
+      if (i == 0) break;  // the gradient of the first state is not needed
+      begin_function(builder_, "RecurrentStepBackward", {own_h_gates},
+                     layer.steps[i].product_sequence);
       of_hidden = ops_.input_gradient(own_h_gates, layer.recurrent);
-      if (gru) of_hidden = add(builder_, of_hidden, through);
-      end_function();
-      of_memory = stack.kind == CellKind::kLstm ? through : TensorRef{};
+      if (is_gru) of_hidden = add(builder_, of_hidden, past);
+      end_function(builder_);
+      of_memory = kind_ == CellKind::kLstm ? past : TensorRef{};
     }
-    begin_function("RecurrentLayerBackward", {gates}, layer.sequence);
-    write_weight_gradients(stack, layer, gates, h_gates, wants);
-    if (!hands_on) {
-      gradient = {};
-    } else if (result.exists()) {
-      builder_.leaf_op("aten::mm", {gates, layer.input}, {result});
-      gradient = result;
-    } else {
-      gradient = ops_.input_gradient(gates, layer.input);
-    }
-    end_function();
-    return gradient;
+    layer.gates_gradient = gates;
+    return h_gates;
   }
 
-  static std::string name_of_cell(const WrittenStack& stack) {
-    switch (stack.kind) {
-      case CellKind::kLstm:
-        return "ThnnFusedLstmCellBackward0";
-      case CellKind::kGru:
-        return "ThnnFusedGruCellBackward0";
-      case CellKind::kPlain:
-        break;
-    }
-    return stack.activation == "tanh" ? "TanhBackward0" : "ReluBackward0";
+  std::string name_of_cell() const {
+    if (kind_ == CellKind::kLstm) return "ThnnFusedLstmCellBackward0";
+    if (kind_ == CellKind::kGru) return "ThnnFusedGruCellBackward0";
+    return stack_.first().activation == "tanh" ? "TanhBackward0" : "ReluBackward0";
   }
 
   // Gives the gradient that goes past the product: of c, or of h through a GRU's z.
-  TensorRef write_cell_backward(const WrittenStack& stack, const WrittenLayer& layer,
-                                std::int64_t i, TensorRef of_hidden, TensorRef of_memory,
-                                TensorRef gates, TensorRef h_gates) {
+  TensorRef write_cell_backward(const WrittenLayer& layer, std::int64_t i, TensorRef of_hidden,
+                                TensorRef of_memory, TensorRef gates, TensorRef h_gates) {
     const Step& step = layer.steps[i];
-    if (stack.kind == CellKind::kPlain) {
-      if (stack.activation == "tanh") {
+    if (kind_ == CellKind::kPlain) {
+      if (stack_.first().activation == "tanh") {
         builder_.leaf_op("aten::tanh_backward", {of_hidden, step.hidden}, {gates});
       } else {
         builder_.leaf_op("aten::threshold_backward", {of_hidden, step.hidden, 0}, {gates});
       }
       return {};
     }
-    const TensorRef through = ops_.empty_matrix(stack.dtype, stack.hidden, stack.batch);
-    if (stack.kind == CellKind::kGru) {
+    const TensorRef past = ops_.empty_matrix(dtype_, hidden_, batch_);
+    if (kind_ == CellKind::kGru) {
       builder_.leaf_op("aten::_thnn_fused_gru_cell_backward", {of_hidden, step.workspace, false},
-                       {gates, h_gates, through, builder_.undefined(), builder_.undefined()});
-      return through;
+                       {gates, h_gates, past, builder_.undefined(), builder_.undefined()});
+      return past;
     }
     const TensorRef before = i > 0 ? layer.steps[i - 1].memory : layer.memory;
     builder_.leaf_op("aten::_thnn_fused_lstm_cell_backward_impl",
                      {of_hidden, of_memory.exists() ? of_memory : builder_.undefined(), before,
                       step.memory, step.workspace, false},
-                     {gates, through, builder_.undefined()});
-    return through;
+                     {gates, past, builder_.undefined()});
+    return past;
   }
 
-  // [G, K] in the place of the source's gradient, which may be turned.
-  TensorRef place_of(std::uint32_t entry, TensorRef weight) {
-    const TensorRef made = tensor(entry);
-    if (builder_.shape(made) == builder_.shape(weight)) return made;
-    return contiguous_view(builder_, made, builder_.shape(weight));
+  // Gives a tensor of the source, in whose memory `made` is.
+  void view_as_source(TensorRef made, std::uint32_t entry) {
+    const TensorRef wanted = tensor(entry);
+    builder_.leaf_op("aten::view", {made, builder_.shape(wanted)}, {wanted});
   }
 
-  void write_weight_gradients(const WrittenStack& stack, const WrittenLayer& layer, TensorRef gates,
-                              TensorRef h_gates, const LayerGradients& wants) {
-    if (wants.input) {
-      ops_.weight_gradient(gates, layer.x, place_of(*wants.input, layer.input));
+  // [G, K], in the memory of the source's gradient, which may be turned.
+  void write_weight_gradient(TensorRef gates, TensorRef x, std::uint32_t entry, TensorRef weight) {
+    const TensorRef wanted = tensor(entry);
+    if (builder_.shape(wanted) == builder_.shape(weight)) {
+      ops_.weight_gradient(gates, x, wanted);
+      return;
     }
-    if (wants.recurrent) {
-      const auto [sums, states] = steps_with_state(stack, layer, h_gates);
-      ops_.weight_gradient(sums, states, place_of(*wants.recurrent, layer.recurrent));
+    const TensorRef made = contiguous_view(builder_, wanted, builder_.shape(weight));
+    ops_.weight_gradient(gates, x, made);
+    view_as_source(made, entry);
+  }
+
+  void write_weight_gradients(const WrittenLayer& layer, TensorRef h_gates,
+                              const LayerGradients& wanted) {
+    if (wanted.input) {
+      write_weight_gradient(layer.gates_gradient, layer.x, *wanted.input, layer.input);
+    }
+    if (wanted.recurrent) {
+      const auto [sums, states] = steps_with_state(layer, h_gates);
+      write_weight_gradient(sums, states, *wanted.recurrent, layer.recurrent);
     }
     for (const auto& [entry, of] :
-         {std::pair(wants.input_bias, gates), std::pair(wants.bias, h_gates)}) {
+         {std::pair(wanted.input_bias, layer.gates_gradient), std::pair(wanted.bias, h_gates)}) {
       if (!entry) continue;
-      const TensorRef summed = ops_.sum_of_columns(of);
-      builder_.leaf_op("aten::view", {summed, Shape{stack.gates()}}, {tensor(*entry)});
+      builder_.leaf_op("aten::view", {ops_.sum_of_columns(of), Shape{gates()}}, {tensor(*entry)});
     }
   }
 
-  // Gradients of the gates beside the states that the steps began with: of all steps but the first,
+  // Gradients of the gates and the states that the steps began with: of all steps but the first,
   // whose state is zero; a first state that is given goes in front of the others.
-  std::pair<TensorRef, TensorRef> steps_with_state(const WrittenStack& stack,
-                                                   const WrittenLayer& layer, TensorRef h_gates) {
-    const std::int64_t rest = stack.columns() - stack.batch;
+  std::pair<TensorRef, TensorRef> steps_with_state(const WrittenLayer& layer, TensorRef h_gates) {
+    const std::int64_t rest = columns() - batch_;
     const TensorRef states = ops_.columns(layer.y, 0, rest);
-    if (layer.begins_with_zeros) return {ops_.columns(h_gates, stack.batch, rest), states};
-    const TensorRef all = ops_.empty_matrix(stack.dtype, stack.hidden, stack.columns());
+    if (layer.begins_with_zeros) return {ops_.columns(h_gates, batch_, rest), states};
+    const TensorRef all = ops_.empty_matrix(dtype_, hidden_, columns());
     builder_.leaf_op("aten::cat", {std::vector{layer.state, states}, ops_.features_first() ? 1 : 0},
                      {all});
     return {h_gates, all};
   }
 
-  StackCopy copy_;
   GraphBuilder& builder_;
+  const ExecutionGraph& source_;
+  const StacksOfLayers& found_;
+  const StackOfLayers& stack_;
   LayoutOps ops_;
-  std::vector<WrittenStack> written_;
+  CellKind kind_;
+  DType dtype_ = DType::kFloat32;
+  std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
+  std::vector<WrittenLayer> layers_;
   std::vector<std::int64_t> numbers_;
   std::size_t next_number_ = 0;
 };
 
 }  // namespace
 
-void write_generated(GraphBuilder& builder, const std::string& activation,
+void write_generated(GraphBuilder& builder, std::string_view activation,
                      const std::vector<Value>& inputs, TensorRef made, std::int64_t sequence) {
   builder.begin_plain(fmt::format("triton_poi_fused_add_{}_0", activation), {}, sequence);
   const auto [begin, count] = builder.append(inputs);
@@ -517,11 +469,14 @@ void write_generated(GraphBuilder& builder, const std::string& activation,
   builder.close();
 }
 
-Result<ExecutionGraph> write_fused_layers(const ExecutionGraph& graph, const BackwardPass& pass,
-                                          const UnfusedCells& found,
-                                          std::vector<StackOfLayers> stacks,
-                                          RecurrentLayout layout) {
-  return FusedLayersWriter(graph, pass, found, std::move(stacks), layout).write();
+ExecutionGraph write_fused_layers(const StepView& step, const StacksOfLayers& found,
+                                  RecurrentLayout layout) {
+  GraphEdit edit(step.graph());
+  std::vector<FusedStack> fused;
+  for (const StackOfLayers& stack : found.stacks) fused.emplace_back(edit, found, stack, layout);
+  return write_in_place_of(
+      found, edit, [&](std::size_t i) { fused[i].forward(); },
+      [&](std::size_t i) { fused[i].backward(); });
 }
 
 }  // namespace perfmodel

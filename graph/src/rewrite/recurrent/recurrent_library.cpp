@@ -1,4 +1,3 @@
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,105 +9,59 @@
 namespace perfmodel {
 namespace {
 
-using CellKind = UnfusedCell::Kind;
-
-// Copies the graph with one call per stack of layers and pass.
-class LibraryWriter {
+// A stack of layers as one call per pass.
+class LibraryCall {
  public:
-  LibraryWriter(const ExecutionGraph& graph, const BackwardPass& pass, const UnfusedCells& found,
-                std::vector<StackOfLayers> stacks, RecurrentCall call)
-      : name_(call == RecurrentCall::kWavefront ? "recurrent::wavefront" : "aten::_cudnn_rnn"),
-        copy_(graph, pass, found, std::move(stacks)),
-        builder_(copy_.builder()) {}
+  LibraryCall(GraphEdit& edit, const StackOfLayers& stack, RecurrentCall call)
+      : edit_(edit),
+        stack_(stack),
+        name_(call == RecurrentCall::kWavefront ? "recurrent::wavefront" : "aten::_cudnn_rnn"),
+        is_lstm_(stack.first().kind == UnfusedCell::Kind::kLstm) {}
 
-  Result<ExecutionGraph> write() {
-    return copy_.write([this](std::size_t index) { forward(index); },
-                       [this](std::size_t index) { backward(index); });
-  }
-
- private:
-  TensorRef tensor(std::uint32_t entry) { return copy_.tensor(entry); }
-  const ExecutionGraph& source() const { return copy_.source(); }
-
-  struct Call {
-    TensorRef x, y, hx, cx, reserve;
-    std::vector<TensorRef> weights;
-    Shape states;
-  };
-
-  bool lstm(const StackOfLayers& stack) const { return stack.first().kind == CellKind::kLstm; }
-
-  // cuDNN's numbers: relu, tanh, LSTM, GRU.
-  std::int64_t mode(const StackOfLayers& stack) const {
-    if (stack.first().kind == CellKind::kPlain) return stack.first().activation == "tanh" ? 1 : 0;
-    return lstm(stack) ? 2 : 3;
-  }
-
-  void append_description(std::vector<Value>& inputs, const StackOfLayers& stack,
-                          const Call& call) const {
-    const std::int64_t unbound = copy_.input_dimension(stack);
-    inputs.insert(inputs.end(),
-                  {mode(stack), call.states.back(), 0, std::ssize(stack.layers), unbound == 1,
-                   stack.dropout, !stack.functions.empty(), false, Value::List{}});
-  }
-
-  void forward(std::size_t index) {
-    const StackOfLayers& stack = copy_.stacks()[index];
-    Call call;
-    call.x = tensor(*tensor_at(source().inputs(stack.sequence), 0));
-    call.y = tensor(*tensor_at(source().outputs(stack.joined), 0));
-    const DType dtype = builder_.dtype(call.x);
-    const Shape state = builder_.shape(tensor(stack.first().hidden));
-    call.states = {std::ssize(stack.layers), state.front(), state.back()};
-    call.hx = zeros(builder_, dtype, call.states);
-    if (lstm(stack)) call.cx = zeros(builder_, dtype, call.states);
-    for (const LayerOfCells& layer : stack.layers) {
+  void forward() {
+    x_ = tensor(stack_.input);
+    y_ = tensor(stack_.output);
+    const DType dtype = builder_.dtype(x_);
+    const Shape state = builder_.shape(tensor(stack_.first().hidden->tensor));
+    states_ = {std::ssize(stack_.layers), state.front(), state.back()};
+    hx_ = zeros(builder_, dtype, states_);
+    cx_ = is_lstm_ ? zeros(builder_, dtype, states_) : builder_.undefined();
+    for (const LayerOfCells& layer : stack_.layers) {
       for (const CellProduct* product : {layer.inputs[0], layer.states[0]}) {
-        call.weights.push_back(tensor(product->weight));
+        weights_.push_back(tensor(product->weight->tensor));
       }
       for (const CellProduct* product : {layer.inputs[0], layer.states[0]}) {
-        if (product->bias) call.weights.push_back(tensor(*product->bias));
+        if (product->bias) weights_.push_back(tensor(product->bias->tensor));
       }
     }
     // Gates and states of every step, for the backward pass; 4 bytes for a number in fp32.
     const auto bytes = static_cast<std::int64_t>(size_in_bytes(dtype));
-    const std::int64_t gates = mode(stack) == 2 ? 4 : mode(stack) == 3 ? 3 : 1;
-    const auto steps = std::ssize(stack.layers.front().cells);
-    call.reserve = builder_.new_tensor(
-        DType::kUInt8,
-        {bytes * (gates + 2) * steps * call.states[0] * call.states[1] * call.states[2]});
-    std::vector<Value> inputs = {call.x,  call.weights, std::int64_t{4}, builder_.undefined(),
-                                 call.hx, memory(call)};
-    append_description(inputs, stack, call);
-    inputs.push_back(builder_.undefined());
-    const TensorRef last = builder_.new_tensor(dtype, call.states);
+    const std::int64_t gates = gates_of(stack_.first().kind);
+    const auto steps = std::ssize(stack_.layers.front().cells);
+    reserve_ = builder_.new_tensor(
+        DType::kUInt8, {bytes * (gates + 2) * steps * states_[0] * states_[1] * states_[2]});
+    std::vector<Value> inputs = {x_, weights_, std::int64_t{4}, builder_.undefined(), hx_, cx_};
+    append_description(inputs);
+    const TensorRef last = builder_.new_tensor(dtype, states_);
     const TensorRef last_memory =
-        lstm(stack) ? builder_.new_tensor(dtype, call.states) : builder_.undefined();
-    builder_.leaf_op(name_, inputs, {call.y, last, last_memory, call.reserve, builder_.undefined()},
-                     source().node(stack.joined).seq_id);
-    calls_[index] = call;
+        is_lstm_ ? builder_.new_tensor(dtype, states_) : builder_.undefined();
+    builder_.leaf_op(name_, inputs, {y_, last, last_memory, reserve_, builder_.undefined()},
+                     sequence_number());
   }
 
-  Value memory(const Call& call) { return call.cx.exists() ? call.cx : builder_.undefined(); }
-
-  void backward(std::size_t index) {
-    const StackOfLayers& stack = copy_.stacks()[index];
-    Call& call = calls_[index];
-    const TensorRef gradient = tensor(*copy_.incoming(stack));
+  void backward() {
+    const TensorRef gradient = tensor(stack_.incoming);
     std::vector<TensorRef> weights;
     TensorRef x_gradient = builder_.undefined();
-    for (const StackCopy::Leaving& one : copy_.leaving(stack)) {
-      (one.accumulates ? weights.emplace_back() : x_gradient) = tensor(one.tensor);
+    for (const StackOfLayers::Gradient& one : stack_.outgoing) {
+      (one.of_parameter ? weights.emplace_back() : x_gradient) = tensor(one.tensor);
     }
     builder_.begin_plain("autograd::engine::evaluate_function: CudnnRnnBackward0");
-    builder_.begin_backward_function("CudnnRnnBackward0", {gradient},
-                                     source().node(stack.joined).seq_id);
-    std::vector<Value> inputs = {
-        call.x,       call.weights, std::int64_t{4}, builder_.undefined(), call.hx,
-        memory(call), call.y,       gradient,        builder_.undefined(), builder_.undefined()};
-    append_description(inputs, stack, call);
-    inputs.push_back(builder_.undefined());
-    inputs.push_back(call.reserve);
+    builder_.begin_backward_function("CudnnRnnBackward0", {gradient}, sequence_number());
+    std::vector<Value> inputs = {x_, weights_, std::int64_t{4},      builder_.undefined(), hx_, cx_,
+                                 y_, gradient, builder_.undefined(), builder_.undefined()};
+    append_description(inputs);
+    inputs.push_back(reserve_);
     inputs.push_back(Value::List{true, false, false, true});
     builder_.leaf_op(name_ + "_backward", inputs,
                      {x_gradient, builder_.undefined(), builder_.undefined(), weights});
@@ -116,25 +69,53 @@ class LibraryWriter {
     builder_.end_op();
   }
 
+ private:
+  TensorRef tensor(std::uint32_t entry) { return builder_.tensor_of_source(entry); }
+
+  std::int64_t sequence_number() const { return edit_.source().node(stack_.joined).seq_id; }
+
+  // cuDNN's numbers: relu, tanh, LSTM, GRU.
+  std::int64_t mode() const {
+    if (stack_.first().kind == UnfusedCell::Kind::kPlain) {
+      return stack_.first().activation == "tanh" ? 1 : 0;
+    }
+    return is_lstm_ ? 2 : 3;
+  }
+
+  void append_description(std::vector<Value>& inputs) {
+    inputs.insert(inputs.end(), {mode(), states_.back(), 0, std::ssize(stack_.layers),
+                                 stack_.input_dimension == 1, stack_.dropout, stack_.has_backward,
+                                 false, Value::List{}, builder_.undefined()});
+  }
+
+  GraphEdit& edit_;
+  GraphBuilder& builder_ = edit_.builder();
+  const StackOfLayers& stack_;
   const std::string name_;
-  StackCopy copy_;
-  GraphBuilder& builder_;
-  std::map<std::size_t, Call> calls_;
+  const bool is_lstm_;
+  TensorRef x_, y_, hx_, cx_, reserve_;
+  std::vector<TensorRef> weights_;
+  Shape states_;
 };
 
 }  // namespace
 
 Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, RecurrentCall call) {
-  const BackwardPass pass = backward_pass(graph);
-  const auto found = unfused_cells_of(graph, pass);
+  const StepView step(graph);
+  const auto cells = unfused_cells_of(step);
+  if (!cells) return Unexpected{cells.error()};
+  const auto found = find_stacks_of_layers(step, *cells);
   if (!found) return Unexpected{found.error()};
-  auto layers = find_stacks_of_layers(graph, *found);
-  if (!layers) return Unexpected{layers.error()};
-  auto made = LibraryWriter(graph, pass, *found, std::move(layers->stacks), call).write();
-  if (!made) return made;
-  if (layers->left) made->warnings.push_back(layers->left->message + "; these cells are left");
-  if (!found->broken.empty())
-    made->warnings.push_back("lstm: some cells are none: " + found->broken);
+  GraphEdit edit(step.graph());
+  std::vector<LibraryCall> calls;
+  for (const StackOfLayers& stack : found->stacks) calls.emplace_back(edit, stack, call);
+  ExecutionGraph made = write_in_place_of(
+      *found, edit, [&](std::size_t i) { calls[i].forward(); },
+      [&](std::size_t i) { calls[i].backward(); });
+  if (found->left) made.warnings.push_back(found->left->message + "; these cells are left");
+  if (!cells->broken.empty()) {
+    made.warnings.push_back("lstm: some cells are none: " + cells->broken);
+  }
   return made;
 }
 

@@ -3,224 +3,230 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <string>
 #include <utility>
 
+#include "base/contains.hpp"
+#include "step/backward_groups.hpp"
+
 namespace perfmodel {
 namespace {
-
-using CellKind = UnfusedCell::Kind;
 
 Unexpected no_layers(std::string why) {
   return fail(ErrorCode::kImpossible, "lstm: " + std::move(why));
 }
 
+std::string name_with_id(const ExecutionGraph& graph, std::int32_t op) {
+  return op < 0 ? "a tensor from outside"
+                : fmt::format("{} (node {})", graph.name(op), graph.node(op).id);
+}
+
 // The second argument; from the end if negative.
-std::int64_t dimension_of(const ExecutionGraph& graph, const Node& op) {
+std::int64_t dimension_of(const ExecutionGraph& graph, std::int32_t op) {
   constexpr std::int64_t kRank = 3;
   const auto inputs = graph.inputs(op);
   if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kInt) return 0;
   return inputs[1].integer < 0 ? inputs[1].integer + kRank : inputs[1].integer;
 }
 
-class LayerFinder {
+// Each step of `layer` reads the same step of `below`, by a dropout or directly.
+bool reads(const StepView& in, const LayerOfCells& layer, const LayerOfCells& below,
+           double& dropout) {
+  const ExecutionGraph& graph = in.graph();
+  const ForwardFlow& flow = in.forward();
+  if (layer.cells.size() != below.cells.size()) return false;
+  for (std::size_t step = 0; step < layer.cells.size(); ++step) {
+    std::int32_t from = layer.inputs[step]->input->op;
+    if (from >= 0 && graph.name(from) == "aten::dropout") {
+      const auto inputs = graph.inputs(from);
+      dropout = inputs.size() > 1 ? inputs[1].real : 0;
+      from = flow.inputs(from).empty() ? -1 : flow.inputs(from)[0]->op;
+    }
+    if (from != below.cells[step]->hidden->op) return false;
+  }
+  return true;
+}
+
+class StackFinder {
  public:
-  LayerFinder(const ExecutionGraph& graph, const UnfusedCells& found)
-      : graph_(graph), found_(found) {}
+  StackFinder(const StepView& step, const UnfusedCells& cells)
+      : step_(step), graph_(step.graph()), flow_(step.forward()), cells_(cells) {}
 
   // Layers that no call takes are left as they are, unless all are.
-  Result<std::vector<StackOfLayers>> find() {
-    group();
-    std::vector<StackOfLayers> stacks;
-    for (LayerOfCells& layer : layers_) note(place(layer, stacks));
-    std::erase_if(stacks, [&](StackOfLayers& stack) {
+  Result<StacksOfLayers> find() {
+    std::vector<LayerOfCells> layers;
+    for (const auto& cells : cells_by_weights()) {
+      auto layer = layer_of(cells);
+      if (layer) layers.push_back(std::move(*layer));
+      if (!layer) leave(layer.error());
+    }
+    for (LayerOfCells& layer : layers) {
+      if (auto good = place(layer); !good) leave(good.error());
+    }
+    std::erase_if(found_.stacks, [&](StackOfLayers& stack) {
       const auto closed = close(stack);
-      note(closed);
+      if (!closed) leave(closed.error());
       return !closed;
     });
-    if (stacks.empty()) return Unexpected{*left_};
-    return stacks;
+    if (found_.stacks.empty()) return Unexpected{*found_.left};
+    if (auto good = leave_out(); !good) return Unexpected{good.error()};
+    return std::move(found_);
   }
-
-  /// Why the first layer that is left was left.
-  const std::optional<Error>& left() const { return left_; }
 
  private:
-  std::int64_t steps_along(std::int32_t index) const {
-    return dimension_of(graph_, graph_.node(index));
-  }
-  std::string named(std::int32_t index) const {
-    return index < 0 ? "a tensor from outside"
-                     : fmt::format("{} (node {})", graph_.name(index), graph_.node(index).id);
-  }
-  const ForwardFlow& flow(std::int32_t root) const { return found_.flow.at(root); }
-  std::int64_t weight_id(const CellProduct& product) const {
-    return graph_.tensors[product.weight].id;
-  }
+  using Cells = std::vector<const UnfusedCell*>;
 
-  void note(const Result<void>& good) {
-    if (!good && !left_) left_ = good.error();
+  std::string named(std::int32_t op) const { return name_with_id(graph_, op); }
+  std::int32_t weight(const CellProduct& product) const {
+    return step_.tensors().of(graph_.tensors[product.weight->tensor]);
+  }
+  void leave(const Error& why) {
+    if (!found_.left) found_.left = why;
   }
 
   // Steps that share both weights are a layer.
-  void group() {
-    std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> by_weights;
-    std::vector<std::vector<const UnfusedCell*>> groups;
-    for (const UnfusedCell& cell : found_.cells) {
+  std::vector<Cells> cells_by_weights() {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> by_weights;
+    std::vector<Cells> groups;
+    for (const UnfusedCell& cell : cells_.cells) {
       if (cell.products.size() != 2) {
-        note(no_layers(fmt::format(
-            "expected a product of the input and one of the state in front of each cell, found {} "
-            "in front of {}",
-            cell.products.size(), named(cell.hidden_root))));
+        leave(no_layers(fmt::format("expected a product of the input and one of the state in front "
+                                    "of each cell, found {} in front of {}",
+                                    cell.products.size(), named(cell.hidden->op)))
+                  .value());
         continue;
       }
-      std::int64_t a = weight_id(cell.products[0]), b = weight_id(cell.products[1]);
-      if (a > b) std::swap(a, b);
-      const auto [at, is_new] = by_weights.try_emplace({a, b}, groups.size());
+      const auto weights = std::minmax({weight(cell.products[0]), weight(cell.products[1])});
+      const auto [at, is_new] = by_weights.try_emplace(weights, groups.size());
       if (is_new) groups.emplace_back();
       groups[at->second].push_back(&cell);
     }
-    for (const auto& cells : groups) {
-      auto layer = ordered(cells);
-      if (layer) {
-        layers_.push_back(std::move(*layer));
-      } else if (!left_) {
-        left_ = layer.error();
-      }
-    }
+    return groups;
   }
 
-  // Which product has the state is told by the second step.
-  Result<LayerOfCells> ordered(const std::vector<const UnfusedCell*>& cells) const {
+  // The second step tells which product has the state.
+  Result<LayerOfCells> layer_of(const Cells& cells) const {
     if (cells.size() < 2) {
       return no_layers(fmt::format("expected layers of two steps or more, found one step at {}",
-                                   named(cells.front()->hidden_root)));
+                                   named(cells.front()->hidden->op)));
     }
-    const auto reads_state = [&](const CellProduct& product) {
-      return product.input_root == cells[0]->hidden_root;
+    const auto broken_step = [&](const UnfusedCell& cell) {
+      return no_layers(
+          fmt::format("expected each step to read the state of the step before, found another "
+                      "state at {}",
+                      named(cell.hidden->op)));
     };
-    const auto second = std::ranges::find_if(cells[1]->products, reads_state);
-    if (second == cells[1]->products.end()) return broken_step(*cells[1]);
-    const std::int64_t of_state = weight_id(*second);
-    LayerOfCells layer{.cells = cells, .inputs = {}, .states = {}};
-    for (std::size_t step = 0; step < cells.size(); ++step) {
-      const auto& products = cells[step]->products;
-      const std::size_t state = weight_id(products[0]) == of_state ? 0 : 1;
-      layer.states.push_back(&products[state]);
-      layer.inputs.push_back(&products[1 - state]);
-      if (step > 0 && products[state].input_root != cells[step - 1]->hidden_root) {
-        return broken_step(*cells[step]);
-      }
+    const auto& second = cells[1]->products;
+    const auto of_state = std::ranges::find(second, cells[0]->hidden->op,
+                                            [](const auto& one) { return one.input->op; });
+    if (of_state == second.end()) return broken_step(*cells[1]);
+    LayerOfCells layer{.cells = cells};
+    for (const UnfusedCell* cell : cells) {
+      const std::size_t state = weight(cell->products[0]) == weight(*of_state) ? 0 : 1;
+      const CellProduct &of_h = cell->products[state], &of_x = cell->products[1 - state];
+      const bool is_next =
+          layer.states.empty() || of_h.input->op == cells[layer.states.size() - 1]->hidden->op;
+      if (!is_next) return broken_step(*cell);
+      layer.states.push_back(&of_h);
+      layer.inputs.push_back(&of_x);
+      layer.ops.insert(cell->ops.begin(), cell->ops.end());
+      layer.ops.insert({of_h.op, of_x.op});
     }
     return layer;
   }
 
-  Unexpected broken_step(const UnfusedCell& cell) const {
-    return no_layers(
-        fmt::format("expected each step to read the state of the step before, found "
-                    "another state at {}",
-                    named(cell.hidden_root)));
-  }
-
   // On top of a layer that is there, or on a sequence whose steps all are there before the first.
-  Result<void> place(LayerOfCells& layer, std::vector<StackOfLayers>& stacks) const {
-    for (StackOfLayers& stack : stacks) {
+  Result<void> place(LayerOfCells& layer) {
+    for (StackOfLayers& stack : found_.stacks) {
       double dropout = 0;
-      if (!reads(layer, stack.layers.back(), dropout)) continue;
-      const bool alike = layer.cells[0]->kind == stack.first().kind &&
-                         graph_.tensors[layer.cells[0]->hidden].numel ==
-                             graph_.tensors[stack.first().hidden].numel &&
-                         (stack.layers.size() == 1 || dropout == stack.dropout);
-      if (!alike) break;
+      if (!reads(step_, layer, stack.layers.back(), dropout)) continue;
+      const bool is_alike = layer.cells[0]->kind == stack.first().kind &&
+                            graph_.tensors[layer.cells[0]->hidden->tensor].numel ==
+                                graph_.tensors[stack.first().hidden->tensor].numel &&
+                            (stack.layers.size() == 1 || dropout == stack.dropout);
+      if (!is_alike) break;
+      for (const CellProduct* input : layer.inputs) layer.ops.insert(input->input->op);
       stack.dropout = dropout;
       stack.layers.push_back(std::move(layer));
       return {};
     }
-    const std::int32_t sequence = layer.inputs[0]->input_root;
+    const std::int32_t sequence = layer.inputs[0]->input->op;
     for (const CellProduct* product : layer.inputs) {
-      if (product->input_root == sequence && sequence >= 0) continue;
+      if (product->input->op == sequence && sequence >= 0) continue;
       return no_layers(
           fmt::format("a library takes the inputs of all steps at once: expected them to come from "
                       "one sequence or from the layer below, found {}",
-                      named(product->input_root)));
+                      named(product->input->op)));
     }
     if (graph_.name(sequence) != "aten::unbind") {
       return no_layers(fmt::format("expected the steps of a sequence from aten::unbind, found {}",
                                    named(sequence)));
     }
-    StackOfLayers made;
-    made.sequence = sequence;
-    made.layers.push_back(std::move(layer));
-    stacks.push_back(std::move(made));
+    StackOfLayers& stack = found_.stacks.emplace_back();
+    stack.sequence = sequence;
+    stack.layers.push_back(std::move(layer));
     return {};
   }
 
-  // Each step of `layer` reads that of `below`, by a dropout or directly.
-  bool reads(const LayerOfCells& layer, const LayerOfCells& below, double& dropout) const {
-    if (layer.cells.size() != below.cells.size()) return false;
-    for (std::size_t step = 0; step < layer.cells.size(); ++step) {
-      std::int32_t from = layer.inputs[step]->input_root;
-      if (from >= 0 && graph_.name(from) == "aten::dropout") {
-        const auto inputs = graph_.inputs(from);
-        dropout = inputs.size() > 1 ? inputs[1].real : 0;
-        from = flow(from).input_roots.empty() ? -1 : flow(from).input_roots[0];
-      }
-      if (from != below.cells[step]->hidden_root) return false;
+  // Only the next layer and the op that joins the results may read the states.
+  Result<void> close(StackOfLayers& stack) const {
+    for (std::size_t at = 0; at + 1 < stack.layers.size(); ++at) {
+      const std::set<std::int32_t> outside = readers_outside(stack, at);
+      if (outside.empty()) continue;
+      return no_layers(
+          fmt::format("expected layers below to be read by the next one alone, found {}",
+                      named(*outside.begin())));
     }
-    return true;
+    const std::set<std::int32_t> outside = readers_outside(stack, stack.layers.size() - 1);
+    if (outside.size() != 1 || graph_.name(*outside.begin()) != "aten::stack") {
+      return no_layers(
+          fmt::format("expected the results of all steps to be joined by one aten::stack, found {}",
+                      outside.empty() ? "none" : named(*outside.rbegin())));
+    }
+    stack.joined = *outside.begin();
+    return read_shapes(stack);
   }
 
-  // Who else reads the states.
-  Result<void> close(StackOfLayers& stack) const {
-    for (std::size_t at = 0; at < stack.layers.size(); ++at) {
-      const LayerOfCells& layer = stack.layers[at];
-      std::set<std::int32_t> outside;
-      for (const UnfusedCell* cell : layer.cells) {
-        for (const std::int32_t root : {cell->hidden_root, cell->memory_root}) {
-          if (root < 0) continue;
-          for (const std::int32_t reader : flow(root).readers) {
-            if (!is_inside(stack, at, reader)) outside.insert(reader);
-          }
+  std::set<std::int32_t> readers_outside(const StackOfLayers& stack, std::size_t at) const {
+    std::set<std::int32_t> outside;
+    for (const UnfusedCell* cell : stack.layers[at].cells) {
+      for (const Version* state : {cell->hidden, cell->memory}) {
+        if (!state) continue;
+        for (const std::int32_t reader : state->readers) {
+          const bool is_inside =
+              stack.layers[at].ops.contains(reader) ||
+              (at + 1 < stack.layers.size() && stack.layers[at + 1].ops.contains(reader));
+          if (!is_inside) outside.insert(reader);
         }
       }
-      const bool top = at + 1 == stack.layers.size();
-      if (!outside.empty() && !top) {
-        return no_layers(
-            fmt::format("expected layers below to be read by the next one alone, found {}",
-                        named(*outside.begin())));
-      }
-      if (!top) continue;
-      const bool joins = outside.size() == 1 && graph_.name(*outside.begin()) == "aten::stack";
-      if (!joins) {
-        return no_layers(fmt::format(
-            "expected the results of all steps to be joined by one aten::stack, found {}",
-            outside.empty() ? "none" : named(*outside.rbegin())));
-      }
-      stack.joined = *outside.begin();
     }
-    return check_shapes(stack);
+    return outside;
   }
 
   // [T, B, I] or [B, T, I] in, states [B, H], [T, B, H] or [B, T, H] out.
-  Result<void> check_shapes(const StackOfLayers& stack) const {
-    const auto state = graph_.shape(graph_.tensors[stack.first().hidden]);
-    const auto sequence = tensor_at(graph_.inputs(stack.sequence), 0),
-               result = tensor_at(graph_.outputs(stack.joined), 0);
-    if (!sequence || !result || state.size() != 2) return odd_shapes(stack);
-    const std::int64_t steps = std::ssize(stack.layers.front().cells);
-    const auto is_sequence = [&](std::uint32_t entry, std::int64_t steps_along) {
-      const auto shape = graph_.shape(graph_.tensors[entry]);
-      return shape.size() == 3 && (steps_along == 0 || steps_along == 1) &&
-             shape[steps_along] == steps && shape[1 - steps_along] == state[0];
+  Result<void> read_shapes(StackOfLayers& stack) const {
+    const auto& taken = flow_.inputs(stack.sequence);
+    const auto& given = flow_.outputs(stack.joined);
+    if (taken.empty() || given.empty()) return odd_shapes(stack);
+    stack.input = taken.front()->tensor;
+    stack.output = given.front()->tensor;
+    stack.input_dimension = dimension_of(graph_, stack.sequence);
+    stack.output_dimension = dimension_of(graph_, stack.joined);
+    const auto state = graph_.shape(graph_.tensors[stack.first().hidden->tensor]);
+    const auto is_sequence = [&](std::uint32_t tensor, std::int64_t along) {
+      const auto shape = graph_.shape(graph_.tensors[tensor]);
+      return shape.size() == 3 && (along == 0 || along == 1) &&
+             shape[along] == std::ssize(stack.layers.front().cells) && shape[1 - along] == state[0];
     };
-    if (!is_sequence(*sequence, steps_along(stack.sequence)) ||
-        !is_sequence(*result, steps_along(stack.joined)) ||
-        graph_.shape(graph_.tensors[*result]).back() != state[1]) {
-      return odd_shapes(stack);
+    if (state.size() == 2 && is_sequence(stack.input, stack.input_dimension) &&
+        is_sequence(stack.output, stack.output_dimension) &&
+        graph_.shape(graph_.tensors[stack.output]).back() == state[1]) {
+      return {};
     }
-    return {};
+    return odd_shapes(stack);
   }
-
   Unexpected odd_shapes(const StackOfLayers& stack) const {
     return no_layers(
         fmt::format("expected a sequence of three dimensions, states of two and the states of all "
@@ -228,216 +234,140 @@ class LayerFinder {
                     named(stack.sequence)));
   }
 
-  static bool is_inside(const StackOfLayers& stack, std::size_t at, std::int32_t reader) {
-    for (std::size_t layer = at; layer < std::min(at + 2, stack.layers.size()); ++layer) {
-      const LayerOfCells& one = stack.layers[layer];
-      for (std::size_t step = 0; step < one.cells.size(); ++step) {
-        if (std::ranges::binary_search(one.cells[step]->roots, reader)) return true;
-        if (one.states[step]->root == reader || one.inputs[step]->root == reader) return true;
-        if (layer > at && one.inputs[step]->input_root == reader) return true;  // dropout
+  // --- the nodes of stacks that were found
+  // --------------------------------------------------------
+
+  Result<void> leave_out() {
+    std::vector<std::int32_t> stack_of(graph_.nodes.size(), -1);
+    for (std::size_t i = 0; i < found_.stacks.size(); ++i) {
+      const StackOfLayers& stack = found_.stacks[i];
+      stack_of[stack.sequence] = stack_of[stack.joined] = static_cast<std::int32_t>(i);
+      for (const LayerOfCells& layer : stack.layers) {
+        for (const std::int32_t op : layer.ops) stack_of[op] = static_cast<std::int32_t>(i);
       }
     }
-    return false;
+    const auto backward = backward_groups(step_, stack_of, found_.stacks.size());
+    for (std::size_t i = 0; i < found_.stacks.size(); ++i) {
+      leave_out_forward(found_.stacks[i]);
+      if (backward[i].functions.empty()) continue;
+      if (auto good = leave_out_backward(found_.stacks[i], backward[i]); !good) return good;
+      if (auto good = read_gradients(found_.stacks[i], backward[i]); !good) return good;
+    }
+    return {};
   }
 
+  void leave_out_forward(const StackOfLayers& stack) {
+    constexpr std::array kLeft = {"aten::unbind", "aten::zeros", "aten::t", "aten::zeros_like",
+                                  "aten::new_zeros"};
+    found_.nodes.insert(stack.joined);
+    for (const LayerOfCells& layer : stack.layers) {
+      found_.nodes.insert(layer.ops.begin(), layer.ops.end());
+    }
+    for (auto op = flow_.ops().rbegin(); op != flow_.ops().rend(); ++op) {
+      if (!contains(kLeft, graph_.name(*op))) continue;
+      bool is_read = false, is_read_outside = false;
+      for (const Version* result : flow_.outputs(*op)) {
+        for (const std::int32_t reader : result->readers) {
+          is_read = true;
+          is_read_outside |= !found_.nodes.contains(reader);
+        }
+      }
+      if (is_read && !is_read_outside) found_.nodes.insert(*op);
+    }
+  }
+
+  // In place of the functions stands the last that takes a gradient from elsewhere.
+  Result<void> leave_out_backward(StackOfLayers& stack, const BackwardGroup& backward) {
+    if (!found_.nodes.contains(stack.sequence)) {
+      return no_layers(
+          fmt::format("expected steps of a sequence that the layers alone read, found another "
+                      "reader of {}",
+                      named(stack.sequence)));
+    }
+    std::int32_t last = backward.functions.front();
+    for (const GradientEdge& edge : backward.incoming) last = std::max(last, edge.to);
+    for (const GradientEdge& edge : backward.outgoing) {
+      if (edge.to >= last) continue;
+      return no_layers(
+          "expected gradients of layers that nothing needs before all steps have theirs");
+    }
+    const auto& functions = step_.backward().functions;
+    for (const std::int32_t one : backward.functions) found_.nodes.insert(functions[one].evaluate);
+    stack.has_backward = true;
+    stack.first_function = functions[backward.functions.front()].evaluate;
+    stack.last_function = functions[last].evaluate;
+    return {};
+  }
+
+  // A gradient has the sizes of its tensor; those of weights may be turned.
+  Result<void> read_gradients(StackOfLayers& stack, const BackwardGroup& backward) const {
+    const auto& functions = step_.backward().functions;
+    std::optional<std::uint32_t> incoming;
+    for (const std::int32_t one : backward.functions) {
+      if (flow_.op_around(functions[one].forward) != stack.joined) continue;
+      const auto taken = graph_.inputs(functions[one].function);
+      const bool is_tensor = !taken.empty() && taken[0].kind == Argument::Kind::kTensor;
+      incoming = is_tensor ? std::optional(taken[0].index) : std::nullopt;
+    }
+    if (!incoming) {
+      return no_layers(fmt::format("expected the gradient of the layers' result, found none at {}",
+                                   named(stack.joined)));
+    }
+    stack.incoming = *incoming;
+    std::map<std::int32_t, StackOfLayers::Gradient> by_taker;
+    for (const GradientEdge& edge : backward.outgoing) {
+      by_taker[edge.to] = {.op = flow_.op_around(functions[edge.from].forward),
+                           .tensor = taken_gradient(graph_, edge),
+                           .of_parameter = functions[edge.to].accumulates()};
+    }
+    const auto check = [&](std::int32_t op, std::uint32_t gradient,
+                           std::uint32_t tensor) -> Result<void> {
+      if (std::ranges::equal(graph_.shape(graph_.tensors[gradient]),
+                             graph_.shape(graph_.tensors[tensor]))) {
+        return {};
+      }
+      return no_layers(fmt::format(
+          "expected a gradient of the sizes of its tensor, found another at {}", named(op)));
+    };
+    if (auto good = check(stack.joined, stack.incoming, stack.output); !good) return good;
+    for (const auto& [taker, one] : by_taker) {
+      stack.outgoing.push_back(one);
+      if (one.op != stack.sequence) continue;
+      if (auto good = check(one.op, one.tensor, stack.input); !good) return good;
+    }
+    return {};
+  }
+
+  const StepView& step_;
   const ExecutionGraph& graph_;
-  const UnfusedCells& found_;
-  std::vector<LayerOfCells> layers_;
-  std::optional<Error> left_;
+  const ForwardFlow& flow_;
+  const UnfusedCells& cells_;
+  StacksOfLayers found_;
 };
 
 }  // namespace
 
-Result<StacksOfLayers> find_stacks_of_layers(const ExecutionGraph& graph,
-                                             const UnfusedCells& found) {
-  LayerFinder finder(graph, found);
-  auto stacks = finder.find();
-  if (!stacks) return Unexpected{stacks.error()};
-  return StacksOfLayers{std::move(*stacks), finder.left()};
+Result<StacksOfLayers> find_stacks_of_layers(const StepView& step, const UnfusedCells& found) {
+  return StackFinder(step, found).find();
 }
 
-std::optional<std::uint32_t> tensor_at(std::span<const Argument> arguments, std::size_t position) {
-  if (position >= arguments.size() || arguments[position].kind != Argument::Kind::kTensor) {
-    return std::nullopt;
+ExecutionGraph write_in_place_of(const StacksOfLayers& found, GraphEdit& edit,
+                                 const std::function<void(std::size_t)>& forward,
+                                 const std::function<void(std::size_t)>& backward) {
+  for (const std::int32_t node : found.nodes) edit.replace(node);
+  for (std::size_t i = 0; i < found.stacks.size(); ++i) {
+    const StackOfLayers& stack = found.stacks[i];
+    edit.replace(*stack.layers.front().ops.begin(), [&edit, &stack, &forward, i] {
+      edit.copy().close_beside(stack.first().ops.back());
+      forward(i);
+    });
+    if (!stack.has_backward) continue;
+    edit.replace(stack.last_function, [&edit, &stack, &backward, i] {
+      edit.copy().close_beside(stack.first_function);
+      backward(i);
+    });
   }
-  return arguments[position].index;
-}
-
-StackCopy::StackCopy(const ExecutionGraph& graph, const BackwardPass& pass,
-                     const UnfusedCells& found, std::vector<StackOfLayers> stacks)
-    : source_(graph),
-      pass_(pass),
-      found_(found),
-      stacks_(std::move(stacks)),
-      copy_(graph),
-      builder_(copy_.builder()) {}
-
-Result<ExecutionGraph> StackCopy::write(const Write& forward, const Write& backward) {
-  for (std::size_t i = 0; i < stacks_.size(); ++i) {
-    leave_out(i);
-    if (auto good = add_functions(i); !good) return Unexpected{good.error()};
-  }
-  copy_all_but(source_, gone_, copy_, [&](std::int32_t index) {
-    if (const auto found = forward_at_.find(index); found != forward_at_.end()) {
-      copy_.close_beside(stacks_[found->second].first().roots.back());
-      forward(found->second);
-    }
-    if (const auto found = backward_at_.find(index); found != backward_at_.end()) {
-      copy_.close_beside(at(stacks_[found->second].functions.front()).evaluate);
-      backward(found->second);
-    }
-  });
-  return copy_.finish();
-}
-
-// The ops of the steps, and those whose results they alone read: views of the sequence, states of
-// zeros.
-void StackCopy::leave_out(std::size_t index) {
-  StackOfLayers& stack = stacks_[index];
-  std::int32_t first = stack.joined;
-  for (std::size_t layer = 0; layer < stack.layers.size(); ++layer) {
-    const LayerOfCells& one = stack.layers[layer];
-    for (std::size_t step = 0; step < one.cells.size(); ++step) {
-      gone_.insert(one.cells[step]->roots.begin(), one.cells[step]->roots.end());
-      for (const CellProduct* product : {one.inputs[step], one.states[step]}) {
-        gone_.insert(product->root);
-        first = std::min(first, product->root);
-      }
-      if (layer > 0 && !found_cell(one.inputs[step]->input_root)) {
-        gone_.insert(one.inputs[step]->input_root);
-      }
-    }
-  }
-  gone_.insert(stack.joined);
-  forward_at_[first] = index;
-  for (auto op = found_.flow.rbegin(); op != found_.flow.rend(); ++op) {
-    const auto& [root, flow] = *op;
-    const std::string_view name = source_.name(root);
-    const bool plain = name == "aten::unbind" || name == "aten::zeros" || name == "aten::t" ||
-                       name == "aten::zeros_like" || name == "aten::new_zeros";
-    const bool unread = std::ranges::all_of(
-        flow.readers, [&](std::int32_t reader) { return gone_.contains(reader); });
-    if (plain && unread && !flow.readers.empty()) gone_.insert(root);
-  }
-}
-
-bool StackCopy::found_cell(std::int32_t root) const {
-  return std::ranges::any_of(found_.cells,
-                             [&](const UnfusedCell& cell) { return cell.hidden_root == root; });
-}
-
-std::int32_t StackCopy::gone_above(std::int32_t index) const {
-  return source_.find_around(index, [&](std::int32_t up) { return gone_.contains(up); });
-}
-
-bool StackCopy::belongs_to(const StackOfLayers& stack, std::int32_t root) const {
-  if (root == stack.joined || root == stack.sequence) return true;
-  for (const LayerOfCells& layer : stack.layers) {
-    for (std::size_t step = 0; step < layer.cells.size(); ++step) {
-      if (std::ranges::binary_search(layer.cells[step]->roots, root)) return true;
-      if (layer.inputs[step]->root == root || layer.states[step]->root == root) return true;
-      if (layer.inputs[step]->input_root == root && !found_cell(root)) return true;
-    }
-  }
-  return false;
-}
-
-// The functions that go, and the one in whose place the call stands: the last that takes a
-// gradient from elsewhere.
-Result<void> StackCopy::add_functions(std::size_t index) {
-  StackOfLayers& stack = stacks_[index];
-  for (std::size_t i = 0; i < pass_.functions.size(); ++i) {
-    const std::int32_t root = gone_above(at(i).forward);
-    if (root >= 0 && belongs_to(stack, root)) stack.functions.push_back(i);
-  }
-  if (stack.functions.empty()) return {};
-  if (!gone_.contains(stack.sequence)) {
-    return no_layers(
-        fmt::format("expected steps of a sequence that the layers alone read, found another "
-                    "reader of {} (node {})",
-                    source_.name(stack.sequence), source_.node(stack.sequence).id));
-  }
-  const std::set<std::size_t> own(stack.functions.begin(), stack.functions.end());
-  std::size_t last = stack.functions.front();
-  std::optional<std::size_t> reader;
-  for (const GradientEdge& edge : pass_.edges) {
-    const bool leaves = edge.from >= 0 && own.contains(static_cast<std::size_t>(edge.from));
-    const bool enters = own.contains(static_cast<std::size_t>(edge.to));
-    if (leaves == enters) continue;
-    const auto to = static_cast<std::size_t>(edge.to);
-    if (enters) last = std::max(last, to);
-    if (leaves) reader = std::min(reader.value_or(to), to);
-  }
-  if (reader && *reader < last) {
-    return no_layers(
-        "expected gradients of layers that nothing needs before all steps have theirs");
-  }
-  for (const std::size_t function : stack.functions) gone_.insert(at(function).evaluate);
-  backward_at_[at(last).evaluate] = index;
-  return check_gradients(stack);
-}
-
-// A gradient has the sizes of what it is the gradient of; those of weights may be turned.
-Result<void> StackCopy::check_gradients(const StackOfLayers& stack) const {
-  const auto have_one_shape = [&](std::uint32_t a, std::optional<std::uint32_t> b) {
-    return b && std::ranges::equal(source_.shape(source_.tensors[a]),
-                                   source_.shape(source_.tensors[*b]));
-  };
-  const auto odd = [&](std::int32_t of) {
-    return no_layers(
-        fmt::format("expected a gradient of the sizes of its tensor, found another at {} (node {})",
-                    source_.name(of), source_.node(of).id));
-  };
-  const auto taken = incoming(stack);
-  if (!taken) {
-    return no_layers(
-        fmt::format("expected the gradient of the layers' result, found none at {} (node {})",
-                    source_.name(stack.joined), source_.node(stack.joined).id));
-  }
-  if (!have_one_shape(*taken, tensor_at(source_.outputs(stack.joined), 0))) {
-    return odd(stack.joined);
-  }
-  for (const Leaving& one : leaving(stack)) {
-    if (one.of == stack.sequence &&
-        !have_one_shape(one.tensor, tensor_at(source_.inputs(stack.sequence), 0))) {
-      return odd(one.of);
-    }
-  }
-  return {};
-}
-
-std::int64_t StackCopy::input_dimension(const StackOfLayers& stack) const {
-  return dimension_of(source_, source_.node(stack.sequence));
-}
-std::int64_t StackCopy::output_dimension(const StackOfLayers& stack) const {
-  return dimension_of(source_, source_.node(stack.joined));
-}
-
-std::optional<std::uint32_t> StackCopy::incoming(const StackOfLayers& stack) const {
-  std::optional<std::uint32_t> gradient;
-  for (const std::size_t function : stack.functions) {
-    if (gone_above(at(function).forward) != stack.joined) continue;
-    gradient = tensor_at(source_.inputs(at(function).function), 0);
-  }
-  return gradient;
-}
-
-std::vector<StackCopy::Leaving> StackCopy::leaving(const StackOfLayers& stack) const {
-  const std::set<std::size_t> own(stack.functions.begin(), stack.functions.end());
-  std::map<std::int32_t, Leaving> by_taker;
-  for (const GradientEdge& edge : pass_.edges) {
-    if (edge.from < 0 || !own.contains(static_cast<std::size_t>(edge.from))) continue;
-    if (own.contains(static_cast<std::size_t>(edge.to))) continue;
-    std::uint32_t taken = edge.tensor;
-    if (edge.sum >= 0) taken = tensor_at(source_.outputs(edge.sum), 0).value_or(taken);
-    by_taker[edge.to] = {.to = edge.to,
-                         .of = gone_above(at(static_cast<std::size_t>(edge.from)).forward),
-                         .tensor = taken,
-                         .accumulates = at(static_cast<std::size_t>(edge.to)).accumulates()};
-  }
-  std::vector<Leaving> found;
-  for (const auto& [to, one] : by_taker) found.push_back(one);
-  return found;
+  return edit.write();
 }
 
 }  // namespace perfmodel

@@ -2,17 +2,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "recurrent_cells.hpp"
-#include "rewrite/graph_copy.hpp"
-#include "step/backward_pass.hpp"
+#include "rewrite/graph_edit.hpp"
 
 namespace perfmodel {
 
@@ -20,96 +17,58 @@ namespace perfmodel {
 struct LayerOfCells {
   std::vector<const UnfusedCell*> cells;
   std::vector<const CellProduct*> inputs, states;  ///< their products of x and of h
+  std::set<std::int32_t> ops;  ///< cells, products, and the dropouts in front of upper layers
 };
 
 /// Layers of one size on top of each other, whose inputs are all there before the first step.
+/// Tensors by index in the graph.
 struct StackOfLayers {
   std::vector<LayerOfCells> layers;
-  std::int32_t sequence = -1;          ///< the op that takes the inputs of the steps apart
-  std::int32_t joined = -1;            ///< the op that joins the results of the steps
-  double dropout = 0;                  ///< between layers
-  std::vector<std::size_t> functions;  ///< of the backward pass, in their order
+  double dropout = 0;                   ///< between layers
+  std::int32_t sequence = -1;           ///< the op that takes the inputs of the steps apart
+  std::int32_t joined = -1;             ///< the op that joins the results of the steps
+  std::uint32_t input = 0, output = 0;  ///< of all steps
+  std::int64_t input_dimension = 0, output_dimension = 0;  ///< along which the steps go there
+
+  /// A gradient that functions outside take, with those that were added before.
+  struct Gradient {
+    std::int32_t op = -1;  ///< of the forward pass, whose function makes it
+    std::uint32_t tensor = 0;
+    bool of_parameter = false;
+  };
+  bool has_backward = false;
+  std::int32_t first_function = -1, last_function = -1;  ///< nodes: where the parent is, the place
+  std::uint32_t incoming = 0;                            ///< the gradient of `output`
+  std::vector<Gradient> outgoing;
 
   const UnfusedCell& first() const { return *layers.front().cells.front(); }
 };
 
 struct StacksOfLayers {
   std::vector<StackOfLayers> stacks;
+  /// Ops and functions that the stacks are, and ops whose results they alone read: views of the
+  /// sequence, states of zeros.
+  std::set<std::int32_t> nodes;
   std::optional<Error> left;  ///< why the first layer that is in no stack is not
 };
 
 /// Steps that share both weights are a layer; layers that read a sequence or the layer below, whose
 /// results one `aten::stack` joins, are stacks. Cells in no stack are left, unless all are: then
 /// the reason is the error.
-Result<StacksOfLayers> find_stacks_of_layers(const ExecutionGraph& graph,
-                                             const UnfusedCells& found);
+Result<StacksOfLayers> find_stacks_of_layers(const StepView& step, const UnfusedCells& found);
 
-/// The first tensor at `position`; none: another argument.
-std::optional<std::uint32_t> tensor_at(std::span<const Argument> arguments, std::size_t position);
+/// Writes the graph with others in place of stacks, by index: `forward` and `backward` are called
+/// where their ops and functions were; the parent is open.
+ExecutionGraph write_in_place_of(const StacksOfLayers& found, GraphEdit& edit,
+                                 const std::function<void(std::size_t)>& forward,
+                                 const std::function<void(std::size_t)>& backward);
 
-/// Copies a graph with something else in the place of stacks of layers and of their backward pass.
-/// Gone are the ops of the steps and those whose results they alone read: views of the sequence,
-/// states of zeros.
-class StackCopy {
- public:
-  StackCopy(const ExecutionGraph& graph, const BackwardPass& pass, const UnfusedCells& found,
-            std::vector<StackOfLayers> stacks);
-
-  using Write = std::function<void(std::size_t stack)>;
-  /// Calls `forward` and `backward` where the stack's ops and its functions were; the parent is
-  /// open.
-  Result<ExecutionGraph> write(const Write& forward, const Write& backward);
-
-  const ExecutionGraph& source() const { return source_; }
-  const std::vector<StackOfLayers>& stacks() const { return stacks_; }
-  GraphBuilder& builder() { return builder_; }
-  TensorRef tensor(std::uint32_t entry) { return builder_.tensor_of_source(entry); }
-  bool is_gone(std::int32_t root) const { return gone_.contains(root); }
-
-  /// Dimension of the steps in what the stack reads and in what it makes.
-  std::int64_t input_dimension(const StackOfLayers& stack) const;
-  std::int64_t output_dimension(const StackOfLayers& stack) const;
-
-  /// The gradient that the stack takes; there is one wherever its functions go.
-  std::optional<std::uint32_t> incoming(const StackOfLayers& stack) const;
-
-  /// A gradient that the rest of the pass takes from the functions that are gone, sums included.
-  struct Leaving {
-    std::int32_t to = -1;      ///< function that takes it
-    std::int32_t of = -1;      ///< op of the forward pass whose function made it
-    std::uint32_t tensor = 0;  ///< of the source
-    bool accumulates = false;  ///< `to` does, for a parameter
-  };
-  std::vector<Leaving> leaving(const StackOfLayers& stack) const;
-
- private:
-  void leave_out(std::size_t index);
-  bool found_cell(std::int32_t root) const;
-  std::int32_t gone_above(std::int32_t index) const;
-  bool belongs_to(const StackOfLayers& stack, std::int32_t root) const;
-  Result<void> add_functions(std::size_t index);
-  Result<void> check_gradients(const StackOfLayers& stack) const;
-  const BackwardFunction& at(std::size_t function) const { return pass_.functions[function]; }
-
-  const ExecutionGraph& source_;
-  const BackwardPass& pass_;
-  const UnfusedCells& found_;
-  std::vector<StackOfLayers> stacks_;
-  GraphCopy copy_;
-  GraphBuilder& builder_;
-  std::set<std::int32_t> gone_;
-  std::map<std::int32_t, std::size_t> forward_at_, backward_at_;  // node -> stack
-};
-
-/// Stacks written out layer after layer, with one pointwise kernel per cell and pass. `layout`:
-/// that of states and gates. Errors: those of StackCopy::write().
-Result<ExecutionGraph> write_fused_layers(const ExecutionGraph& graph, const BackwardPass& pass,
-                                          const UnfusedCells& found,
-                                          std::vector<StackOfLayers> stacks,
-                                          RecurrentLayout layout);
+/// Stacks written out layer after layer, with one pointwise kernel per cell and pass.
+ExecutionGraph write_fused_layers(const StepView& step, const StacksOfLayers& found,
+                                  RecurrentLayout layout);
 
 /// The pointwise part of a plain cell, which no library fuses, as a generated kernel.
-void write_generated(GraphBuilder& builder, const std::string& activation,
+void write_generated(GraphBuilder& builder, std::string_view activation,
                      const std::vector<Value>& inputs, TensorRef made, std::int64_t sequence);
 
 }  // namespace perfmodel

@@ -10,6 +10,9 @@
 
 #include "retarget_placement.hpp"
 #include "retarget_rules.hpp"
+#include "rewrite/name_pattern.hpp"
+#include "step/step_view.hpp"
+#include "step/unique_ids.hpp"
 
 namespace perfmodel {
 namespace {
@@ -19,9 +22,8 @@ bool is_cpu_only(std::string_view op) {
   constexpr std::string_view kParts[] = {"mkldnn",    "onednn",  "xnnpack",    "quantized",
                                          "_for_cpu",  "_mkl_",   "mkl::",      "_nnpack",
                                          "prepacked", "fbgemm_", "dequantize", "quantize_per"};
-  return std::any_of(std::begin(kParts), std::end(kParts), [&](std::string_view part) {
-    return op.find(part) != std::string_view::npos;
-  });
+  return std::ranges::any_of(
+      kParts, [&](std::string_view part) { return op.find(part) != std::string_view::npos; });
 }
 
 Unexpected refuse_retarget(std::string message) {
@@ -49,7 +51,7 @@ Result<void> check_devices(const ExecutionGraph& graph) {
   return {};
 }
 
-Result<void> check_ops(const ExecutionGraph& graph) {
+Result<void> check_no_cpu_ops(const ExecutionGraph& graph) {
   std::set<std::string> left;
   for (const Node& node : graph.nodes) {
     const std::string_view name = graph.name(node);
@@ -66,22 +68,70 @@ Result<void> check_ops(const ExecutionGraph& graph) {
 
 // What is written anew is written as the recording's PyTorch would. 1.x makes handles for its
 // labels and reshapes by aliases.
-PyTorch dialect(const ExecutionGraph& graph, const Placement& placement) {
-  bool old = std::find(placement.is_artefact.begin(), placement.is_artefact.end(), true) !=
-             placement.is_artefact.end();
-  for (const Node& node : graph.nodes) old |= graph.name(node) == "aten::_reshape_alias";
-  return old ? PyTorch{.major = 1, .minor = 13} : PyTorch{};
+PyTorch dialect_on_gpu(const ExecutionGraph& graph, const Placement& placement) {
+  const bool is_old = std::ranges::count(placement.is_artefact, true) > 0 ||
+                      std::ranges::any_of(graph.nodes, [&](const Node& node) {
+                        return graph.name(node) == "aten::_reshape_alias";
+                      });
+  return is_old ? PyTorch{.major = 1, .minor = 13} : PyTorch{};
+}
+
+std::string thread_name(const ExecutionGraph& graph) {
+  const auto thread = std::ranges::find_if(
+      graph.nodes, [&](const Node& node) { return graph.name(node).ends_with("|thread]"); });
+  return thread == graph.nodes.end() ? "[pytorch|profiler|execution_trace|thread]"
+                                     : std::string(graph.name(*thread));
+}
+
+// A CPU's backward functions run on the thread that asked for them, a GPU's on a thread of their
+// own, whose node is started by the first.
+void move_backward(ExecutionGraph& graph) {
+  const auto evaluates = [&](std::size_t i) {
+    return graph.nodes[i].thread == GraphBuilder::kMainThread &&
+           is_evaluate_function(graph, graph.nodes[i]);
+  };
+  const std::vector<bool> moves = at_or_below(graph, evaluates);
+  const auto first = std::ranges::find(moves, true) - moves.begin();
+  if (first == static_cast<std::ptrdiff_t>(moves.size())) return;
+  const Node process = graph.nodes.front();
+  Node thread = process;
+  thread.id = graph.nodes[first].id;
+  thread.parent_id = process.id;
+  thread.name = graph.names.intern(thread_name(graph));
+  thread.thread = GraphBuilder::kAutogradThread;
+  thread.rf_id = graph.nodes[first].rf_id;
+  for (Node& node : graph.nodes) {  // room for one more id
+    for (std::int64_t* id : {&node.id, &node.parent_id, &node.fw_parent}) {
+      if (*id >= thread.id) ++*id;
+    }
+  }
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    Node& node = graph.nodes[i];
+    if (!moves[i]) continue;
+    node.thread = thread.thread;
+    if (node.parent >= 0 && moves[node.parent]) continue;
+    for (const std::int32_t child : graph.children(static_cast<std::int32_t>(i))) {
+      Node& function = graph.node(child);
+      if (function.scope == Scope::kBackward) function.fw_parent = node.parent_id;
+    }
+    node.parent_id = thread.id;
+  }
+  graph.nodes.push_back(thread);
+  index_graph(graph);
 }
 
 }  // namespace
 
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options) {
   if (auto good = check_devices(graph); !good) return Unexpected{good.error()};
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const Placement placement = place_on_gpu(graph);
-  auto made = Retargeter(placement, dialect(graph, placement), options).run();
+  const StepView step(graph);
+  if (auto good = step.check("retarget", {}); !good) return Unexpected{good.error()};
+  const Placement placement = place_on_gpu(step);
+  auto made = Retargeter(step, placement, dialect_on_gpu(graph, placement), options).run();
   if (!made) return made;
-  if (auto good = check_ops(*made); !good) return Unexpected{good.error()};
+  restore_recorded_ids(graph, step.graph(), *made);
+  move_backward(*made);
+  if (auto good = check_no_cpu_ops(*made); !good) return Unexpected{good.error()};
   return made;
 }
 

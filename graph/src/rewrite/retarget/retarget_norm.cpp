@@ -26,103 +26,91 @@ void view_channels(GraphBuilder& graph, TensorRef weight, std::size_t rank) {
   view(graph, weight, shape);
 }
 
+constexpr const char* kCudnnBackward = "CudnnBatchNormBackward0";
+
+}  // namespace
+
 // _batch_norm_impl_index returns (out, mean, inverse deviation, reserve, which backend).
-void batch_norm(Retargeter& rewrite, std::int32_t node) {
-  rewrite.copy(node);
-  const std::int32_t native = rewrite.child(node, "aten::native_batch_norm");
+void retarget_batch_norm(const CpuOp& op) {
+  const std::int32_t native = op.child("aten::native_batch_norm");
   // Both libraries want weights and, unless they train, statistics.
-  const bool library =
-      native >= 0 && rewrite.given(node, kNormWeight) && rewrite.given(node, kNormBias) &&
-      (rewrite.given(node, kNormMean) || rewrite.integer(node, kNormTraining) != 0);
+  const bool library = native >= 0 && op.given(kNormWeight) && op.given(kNormBias) &&
+                       (op.given(kNormMean) || op.integer(kNormTraining) != 0);
   if (!library) return;
-  rewrite.leave_out_children(node);
-  GraphBuilder& graph = rewrite.graph();
-  ExecutionGraph& made = graph.graph_being_made();
-  const Node& copied = made.nodes.back();
-  if (copied.outputs_count == 5) {
-    made.arguments[copied.outputs_begin + 4].integer = rewrite.amd() ? 2 : 1;
-  }
-  const std::int64_t sequence = rewrite.source().node(native).seq_id;
-  std::vector<Value> inputs;
-  for (std::size_t i = kNormInput; i <= kNormEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
-  const TensorRef x = rewrite.input_tensor(node, kNormInput), out = rewrite.output_tensor(node, 0);
-  const TensorRef mean = rewrite.output_tensor(node, 1), deviation = rewrite.output_tensor(node, 2);
-  if (rewrite.amd()) {
-    graph.begin_op("aten::miopen_batch_norm", std::move(inputs), sequence);
-    allocate(graph, out, {.order = true});
-    allocate(graph, mean);
-    allocate(graph, deviation);
-    graph.end_op({out, mean, deviation});
-    return rewrite.rename_backward(sequence, "MiopenBatchNormBackward0");
-  }
-  graph.begin_op("aten::cudnn_batch_norm", std::move(inputs), sequence);
-  allocate_like(graph, out, x);
-  view_channels(graph, rewrite.input_tensor(node, kNormWeight), graph.shape(x).size());
-  allocate(graph, mean);
-  allocate(graph, deviation);
-  no_bytes(graph);  // workspace
-  const TensorRef reserve = rewrite.output_tensor(node, 3);
-  allocate(graph, reserve);
-  graph.end_op({out, mean, deviation, reserve});
-  rewrite.norm_reserves.insert_or_assign(sequence, reserve);
-  rewrite.rename_backward(sequence, "CudnnBatchNormBackward0");
+  KeptForBackward& kept =
+      op.at(native).keep(op.amd() ? "MiopenBatchNormBackward0" : kCudnnBackward);
+  op.refill([op, &kept, sequence = op.at(native).sequence()](GraphBuilder& graph) {
+    ExecutionGraph& made = graph.graph_being_made();
+    const Node& copied = made.nodes.back();
+    if (copied.outputs_count == 5) {
+      made.arguments[copied.outputs_begin + 4].integer = op.amd() ? 2 : 1;
+    }
+    std::vector<Value> inputs;
+    for (std::size_t i = kNormInput; i <= kNormEpsilon; ++i) {
+      inputs.push_back(op.argument(i));
+    }
+    const TensorRef x = op.tensor(kNormInput);
+    std::vector<TensorRef> results;
+    for (std::size_t i = 0; i < (op.amd() ? 3U : 4U); ++i) {
+      results.push_back(op.result(i));
+    }
+    graph.begin_op(op.amd() ? "aten::miopen_batch_norm" : "aten::cudnn_batch_norm",
+                   std::move(inputs), sequence);
+    if (op.amd()) {
+      allocate(graph, results[0], {.order = true});
+    } else {
+      allocate_like(graph, results[0], x);
+      view_channels(graph, op.tensor(kNormWeight), graph.shape(x).size());
+    }
+    allocate(graph, results[1]);
+    allocate(graph, results[2]);
+    if (!op.amd()) {
+      no_bytes(graph);  // workspace
+      allocate(graph, results[3]);
+      kept.tensors = {results[3]};  // the reserve
+    }
+    graph.end_op({results.begin(), results.end()});
+  });
 }
 
 // native_batch_norm_backward(gradient, input, weight, running mean, running variance, mean,
 // inverse deviation, training, epsilon, mask)
-void batch_norm_backward(Retargeter& rewrite, std::int32_t node) {
-  const std::int32_t function = rewrite.source().node(node).parent;
-  const std::int64_t sequence = function < 0 ? -1 : rewrite.source().node(function).seq_id;
-  const auto reserve = rewrite.norm_reserves.find(sequence);
-  const bool library = rewrite.integer(node, 7) != 0 && rewrite.given(node, 2) &&
-                       (rewrite.amd() || reserve != rewrite.norm_reserves.end());
-  if (!library) return rewrite.copy(node);  // the same kernels on both devices
-  rewrite.leave_out(node);
-  rewrite.continue_beside(node);
-  GraphBuilder& graph = rewrite.graph();
-  std::vector<Value> inputs;
-  for (std::size_t i : {1, 0, 2, 3, 4, 5, 6, 8}) inputs.push_back(rewrite.input(node, i));
-  if (!rewrite.amd()) inputs.push_back(reserve->second);
-  graph.begin_op(
-      rewrite.amd() ? "aten::miopen_batch_norm_backward" : "aten::cudnn_batch_norm_backward",
-      std::move(inputs));
-  std::vector<Value> outputs;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const TensorRef out = rewrite.output_tensor(node, i);
-    allocate(graph, out, {.order = i == 0});
-    outputs.push_back(out);
-  }
-  if (!rewrite.amd()) {
-    const TensorRef x = rewrite.input_tensor(node, 1);
-    view_channels(graph, rewrite.input_tensor(node, 2), graph.shape(x).size());
-    no_bytes(graph);
-  }
-  graph.end_op(std::move(outputs));
+void retarget_batch_norm_gradient(const CpuOp& op) {
+  const KeptForBackward* kept = op.kept_around(kCudnnBackward);
+  const bool library = op.integer(7) != 0 && op.given(2) && (op.amd() || kept);
+  if (!library) return;  // the same kernels on both devices
+  op.replace([op, kept](GraphBuilder& graph) {
+    std::vector<Value> inputs;
+    for (std::size_t i : {1, 0, 2, 3, 4, 5, 6, 8}) inputs.push_back(op.argument(i));
+    if (kept) inputs.push_back(kept->tensors[0]);
+    graph.begin_op(kept ? "aten::cudnn_batch_norm_backward" : "aten::miopen_batch_norm_backward",
+                   std::move(inputs));
+    std::vector<Value> outputs;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const TensorRef out = op.result(i);
+      allocate(graph, out, {.order = i == 0});
+      outputs.push_back(out);
+    }
+    if (kept) {
+      const TensorRef x = op.tensor(1);
+      view_channels(graph, op.tensor(2), graph.shape(x).size());
+      no_bytes(graph);
+    }
+    graph.end_op(std::move(outputs));
+  });
 }
 
 // A CPU adds the gradients of weight and bias up in a buffer per thread.
-void layer_norm_backward(Retargeter& rewrite, std::int32_t node) {
-  rewrite.copy(node);
-  for (std::int32_t child : rewrite.children(node)) {
-    const Tensor* made = rewrite.output_entry(child, 0);
-    bool result = rewrite.name(child) == "aten::contiguous";
+void retarget_layer_norm_gradient(const CpuOp& op) {
+  for (std::int32_t child : op.children()) {
+    const Tensor* made = op.at(child).output(0);
+    bool is_result = op.at(child).name() == "aten::contiguous";
     for (std::size_t i = 0; made && i < 3; ++i) {
-      const Tensor* out = rewrite.output_entry(node, i);
-      result |= out && out->id == made->id && made->numel == out->numel;
+      const Tensor* out = op.output(i);
+      is_result |= out && out->id == made->id && made->numel == out->numel;
     }
-    if (!result) rewrite.leave_out(child);
+    if (!is_result) op.at(child).leave_out();
   }
-}
-
-}  // namespace
-
-std::span<const NamedRetargetRule> norm_retarget_rules() {
-  static constexpr NamedRetargetRule kRules[] = {
-      {"batch_norm", batch_norm},
-      {"batch_norm_backward", batch_norm_backward},
-      {"layer_norm_backward", layer_norm_backward},
-  };
-  return kRules;
 }
 
 }  // namespace perfmodel

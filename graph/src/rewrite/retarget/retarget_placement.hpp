@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "perfmodel/graph/execution_graph.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
@@ -13,15 +13,14 @@ struct StepInput {
   std::int32_t node = -1;    ///< the op that uses it first
 };
 
-/// A CPU graph whose tensors lie where a GPU run has them and whose backward functions stand on
-/// autograd's thread; the ops themselves are still those of a CPU.
+/// Where a GPU run has the tensors of a CPU graph.
 struct Placement {
-  ExecutionGraph graph;
-  std::vector<StepInput> inputs;  ///< in order of first use
-  std::vector<bool> on_host;      ///< per node: works on host tensors alone
-  std::vector<bool> is_artefact;  ///< per node: makes the handle of a label
+  std::vector<StepInput> inputs;      ///< in order of first use
+  std::vector<bool> tensors_on_host;  ///< per entry of ExecutionGraph::tensors
+  std::vector<bool> on_host;          ///< per node: works on host tensors alone
+  std::vector<bool> is_artefact;      ///< per node: makes the handle of a label
 };
 
-Placement place_on_gpu(const ExecutionGraph& graph);
+Placement place_on_gpu(const StepView& step);
 
 }  // namespace perfmodel

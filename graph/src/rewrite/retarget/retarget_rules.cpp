@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "builders/emit/memory.hpp"
 #include "ops/catalogue.hpp"
 #include "step/autograd_names.hpp"
@@ -12,21 +13,104 @@
 namespace perfmodel {
 namespace {
 
-const Tensor* entry(const ExecutionGraph& graph, std::span<const Argument> arguments,
-                    std::size_t position) {
-  if (position >= arguments.size() || arguments[position].kind != Argument::Kind::kTensor) {
-    return nullptr;
-  }
-  return &graph.tensors[arguments[position].index];
+// The kernels exist on both devices; what a CPU does inside is its own affair.
+void retarget_leaf(const CpuOp& op) { op.refill({}); }
+
+// A number is compared and moved lazily; neither happens on a GPU without complex tensors.
+void disappear(const CpuOp& op) { op.leave_out(); }
+
+// The addend is copied into the result on both devices.
+void retarget_batched_product(const CpuOp& op) {
+  op.keep_children({"aten::expand", "aten::copy_"});
 }
 
-Value value_of(GraphBuilder& builder, const ExecutionGraph& graph, const Argument& argument) {
+// As rows of the op catalogue name them.
+const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
+  static const std::unordered_map<std::string_view, RetargetRule> kRules = {
+      {"disappear", disappear},
+      {"leaf", retarget_leaf},
+      {"reduction", retarget_reduction},
+      {"zero_of_any_size", retarget_zero},
+      {"dropout", retarget_dropout},
+      {"multiply", retarget_product_with_mask},
+      {"nll_loss_forward", retarget_nll_loss},
+      {"log_sigmoid_forward", retarget_log_sigmoid},
+      {"binary_cross_entropy_gradient", retarget_binary_cross_entropy_gradient},
+      {"product_with_bias", retarget_product_with_bias},
+      {"batched_product_with_addend", retarget_batched_product},
+      {"attention", retarget_attention},
+      {"attention_backward", retarget_attention_gradient},
+      {"foreach", retarget_foreach},
+      {"convolution", retarget_convolution},
+      {"mkldnn_convolution", retarget_mkldnn_convolution},
+      {"convolution_backward", retarget_convolution_gradient},
+      {"batch_norm", retarget_batch_norm},
+      {"batch_norm_backward", retarget_batch_norm_gradient},
+      {"layer_norm_backward", retarget_layer_norm_gradient},
+      {"index_select", retarget_index_select},
+      {"index_put", retarget_index_put},
+      {"embedding_gradient", retarget_embedding_gradient},
+      {"embedding_bag", retarget_embedding_bag},
+      {"embedding_bag_gradient", retarget_embedding_bag_gradient},
+      {"add_sparse", retarget_sparse_sum},
+  };
+  return kRules;
+}
+
+// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists.
+RetargetRule find_rule(std::string_view name) {
+  const Op* op = find_op(name);
+  if (!op || (op->name != name && op->kind != OpKind::kForeach)) return nullptr;
+  const std::string_view named = retarget_rule(*op);
+  if (named.empty()) return nullptr;
+  const auto rule = retarget_rules().find(named);
+  PERFMODEL_CHECK(rule != retarget_rules().end());  // a row names a rule that there is not
+  return rule->second;
+}
+
+// Tensors and arguments that name the CPU name the GPU, except those that a GPU run keeps on the
+// host too.
+void move_to_gpu(const Placement& placement, ExecutionGraph& graph,
+                 const std::vector<Node>& nodes) {
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    Tensor& tensor = graph.tensors[t];
+    if (tensor.on_cpu() && !placement.tensors_on_host[t]) {
+      tensor.device = {.kind = Device::Kind::kGpu, .index = 0};
+    }
+  }
+  const NameId gpu = graph.names.intern("cuda:0");
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (placement.on_host[i]) continue;
+    for (std::uint32_t k = 0; k < nodes[i].inputs_count; ++k) {
+      Argument& argument = graph.arguments[nodes[i].inputs_begin + k];
+      if (argument.kind == Argument::Kind::kOpaque && graph.names.text(argument.index) == "cpu") {
+        argument.index = gpu;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const ExecutionGraph& CpuOp::source() const { return rewrite_->source(); }
+GraphEdit& CpuOp::edit() const { return rewrite_->edit_; }
+bool CpuOp::amd() const { return rewrite_->options_.vendor == RetargetOptions::Vendor::kAmd; }
+
+std::int32_t CpuOp::child(std::string_view wanted) const {
+  const auto below = children();
+  const auto found =
+      std::ranges::find_if(below, [&](std::int32_t i) { return source().name(i) == wanted; });
+  return found == below.end() ? -1 : *found;
+}
+
+Value CpuOp::value(const Argument& argument) const {
   using Kind = Argument::Kind;
+  const StringPool& names = edit().made().names;
   switch (argument.kind) {
     case Kind::kNone:
       break;
     case Kind::kTensor:
-      return builder.tensor_of_source(argument.index);
+      return edit().copy().tensor(argument);
     case Kind::kInt:
       return argument.integer;
     case Kind::kDouble:
@@ -34,256 +118,219 @@ Value value_of(GraphBuilder& builder, const ExecutionGraph& graph, const Argumen
     case Kind::kBool:
       return argument.integer != 0;
     case Kind::kString:
-      return std::string(graph.names.text(argument.index)).c_str();
+      return std::string(names.text(argument.index)).c_str();
     case Kind::kOpaque:
-      return Value::Opaque{std::string(graph.names.text(argument.index))};
+      return Value::Opaque{std::string(names.text(argument.index))};
     case Kind::kList: {
       Value::List list;
-      for (const Argument& element : graph.elements(argument)) {
-        list.push_back(value_of(builder, graph, element));
-      }
+      for (const Argument& element : source().elements(argument)) list.push_back(value(element));
       return list;
     }
   }
   return kNone;
 }
 
-// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists.
-RetargetRule find_rule(std::string_view name) {
-  static const auto kRules = [] {
-    std::unordered_map<std::string_view, RetargetRule> all;
-    for (const auto table :
-         {elementwise_retarget_rules(), matmul_retarget_rules(), convolution_retarget_rules(),
-          norm_retarget_rules(), embedding_retarget_rules(), index_retarget_rules(),
-          foreach_retarget_rules(), attention_retarget_rules()}) {
-      for (const NamedRetargetRule& named : table) all.emplace(named.name, named.rule);
-    }
-    return all;
-  }();
-  const Op* op = find_op(name);
-  if (!op || (op->name != name && op->kind != OpKind::kForeach)) return nullptr;
-  const std::string_view named = retarget_rule(*op);
-  if (named.empty()) return nullptr;
-  const auto rule = kRules.find(named);
-  PERFMODEL_CHECK(rule != kRules.end());  // a row names a rule that no table has
-  return rule->second;
+Value CpuOp::argument(std::size_t at) const {
+  if (at >= inputs().size()) return kNone;
+  // The graph being made names the GPU as the device.
+  return value(Argument(edit().made().arguments[source().node(node_).inputs_begin + at]));
 }
 
-}  // namespace
+TensorRef CpuOp::tensor(std::size_t at, std::optional<int> rank) const {
+  if (!input(at)) return missing(fmt::format("a tensor as input {}", at));
+  if (rank && input(at)->rank != *rank) {
+    return missing(fmt::format("a tensor of {} dimensions as input {}", *rank, at));
+  }
+  return tensor(inputs()[at]);
+}
 
-Retargeter::Retargeter(const Placement& placement, const PyTorch& pytorch,
+TensorRef CpuOp::tensor(const Argument& argument) const {
+  const Shape& strides = std::as_const(rewrite_->strides_)[source().tensors[argument.index]];
+  return edit().builder().tensor_of_source(argument.index, strides.empty() ? nullptr : &strides);
+}
+
+TensorRef CpuOp::result(std::size_t at) const {
+  if (!output(at)) return missing(fmt::format("a tensor as output {}", at));
+  return edit().copy().tensor(source().outputs(node_)[at]);
+}
+
+TensorRef CpuOp::missing(std::string_view expected) const {
+  if (!rewrite_->error_) {
+    rewrite_->error_ = {
+        .code = ErrorCode::kFormat,
+        .message = fmt::format("retarget: expected {}, found another \"{}\" (node {})", expected,
+                               name(), source().node(node_).id)};
+  }
+  return edit().builder().new_tensor(DType::kFloat32, {1, 1, 1, 1, 1});
+}
+
+void CpuOp::leave_out() const {
+  rewrite_->settled_[node_] = true;
+  edit().replace(node_);
+}
+
+void CpuOp::keep_children(std::initializer_list<std::string_view> names) const {
+  for (const std::int32_t below : children()) {
+    if (!contains(names, source().name(below))) at(below).leave_out();
+  }
+}
+
+void CpuOp::replace(Write write) const {
+  rewrite_->settled_[node_] = true;
+  edit().replace(node_, [op = *this, write = std::move(write)] {
+    if (op.rewrite_->error_) return;
+    op.edit().copy().close_beside(op.node_);
+    op.write_as(write);
+  });
+}
+
+void CpuOp::refill(Write write) const {
+  rewrite_->settled_[node_] = true;
+  edit().refill(node_, [op = *this, write = std::move(write)] {
+    if (write && !op.rewrite_->error_) write(op.edit().builder());
+  });
+}
+
+void CpuOp::write_as(const Write& write) const {
+  const ExecutionGraph& made = edit().made();
+  const std::size_t first = made.nodes.size(), first_entry = made.tensors.size();
+  write(edit().builder());
+  for (std::size_t i = 0; i < made.nodes[first].outputs_count; ++i) {
+    const Tensor* tensor = output_at(made, static_cast<std::int32_t>(first), i);
+    if (tensor && output(i)) rewrite_->rename_tensor(first_entry, *tensor, *output(i));
+  }
+}
+
+KeptForBackward& CpuOp::keep(std::string function) const {
+  KeptForBackward kept{.function = std::move(function)};
+  return rewrite_->kept_.insert_or_assign(sequence(), std::move(kept)).first->second;
+}
+
+const KeptForBackward* CpuOp::kept_around(std::string_view function) const {
+  if (parent() < 0 || source().node(parent()).scope != Scope::kBackward) return nullptr;
+  const auto kept = rewrite_->kept_.find(at(parent()).sequence());
+  const bool is_kept = kept != rewrite_->kept_.end() && kept->first >= 0;
+  return is_kept && kept->second.function == function ? &kept->second : nullptr;
+}
+
+Retargeter::Retargeter(const StepView& step, const Placement& placement, const PyTorch& pytorch,
                        const RetargetOptions& options)
     : placement_(placement),
       options_(options),
-      copy_(placement.graph, pytorch),
-      left_out_(placement.graph.nodes.size(), false),
-      verbatim_(placement.graph.nodes.size(), false) {}
-
-std::string_view Retargeter::parent_name(std::int32_t index) const {
-  const std::int32_t parent = source().node(index).parent;
-  return parent < 0 ? std::string_view() : name(parent);
-}
-
-std::int32_t Retargeter::child(std::int32_t index, std::string_view wanted) const {
-  for (std::int32_t below : children(index)) {
-    if (name(below) == wanted) return below;
-  }
-  return -1;
-}
-
-const Tensor* Retargeter::input_entry(std::int32_t index, std::size_t position) const {
-  return entry(source(), source().inputs(index), position);
-}
-const Tensor* Retargeter::output_entry(std::int32_t index, std::size_t position) const {
-  return entry(source(), source().outputs(index), position);
-}
-bool Retargeter::given(std::int32_t index, std::size_t position) const {
-  const Tensor* tensor = input_entry(index, position);
-  return tensor && tensor->storage_id != 0;
-}
-std::int64_t Retargeter::integer(std::int32_t index, std::size_t position) const {
-  const auto inputs = source().inputs(index);
-  return position < inputs.size() ? inputs[position].integer : 0;
-}
-double Retargeter::real(std::int32_t index, std::size_t position) const {
-  const auto inputs = source().inputs(index);
-  return position < inputs.size() ? inputs[position].real : 0;
-}
-
-Value Retargeter::input(std::int32_t index, std::size_t position) {
-  const auto inputs = source().inputs(index);
-  return position < inputs.size() ? value_of(graph(), source(), inputs[position]) : Value(kNone);
-}
-TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position,
-                                   std::optional<int> rank) {
-  const Tensor* entry = input_entry(index, position);
-  if (!entry) return missing(index, fmt::format("a tensor as input {}", position));
-  if (rank && entry->rank != *rank) {
-    return missing(index, fmt::format("a tensor of {} dimensions as input {}", *rank, position));
-  }
-  return tensor(source().inputs(index)[position]);
-}
-TensorRef Retargeter::output_tensor(std::int32_t index, std::size_t position) {
-  if (!output_entry(index, position)) {
-    return missing(index, fmt::format("a tensor as output {}", position));
-  }
-  return copy_.tensor(source().outputs(index)[position]);
-}
-
-TensorRef Retargeter::missing(std::int32_t index, std::string_view expected) {
-  if (!error_) {
-    error_ = {.code = ErrorCode::kFormat,
-              .message = fmt::format("retarget: expected {}, found another \"{}\" (node {})",
-                                     expected, name(index), source().node(index).id)};
-  }
-  return graph().new_tensor(DType::kFloat32, {1, 1, 1, 1, 1});
-}
-
-Value Retargeter::value(const Argument& argument) { return value_of(graph(), source(), argument); }
-
-TensorRef Retargeter::tensor(const Argument& argument) {
-  const auto view = strides_.find(source().tensors[argument.index].id);
-  return graph().tensor_of_source(argument.index, view == strides_.end() ? nullptr : &view->second);
+      edit_(step.graph(), pytorch),
+      settled_(step.graph().nodes.size()),
+      strides_(step.tensors()) {
+  move_to_gpu(placement, edit_.made(), source().nodes);
+  find_strides();
 }
 
 // A graph holds no strides but in the arguments of as_strided, in which all views end.
-void Retargeter::note_strides(std::int32_t index) {
-  for_each_tensor(source(), source().outputs(index), [&](const Tensor& out) {
-    const Tensor* in = input_entry(index, 0);
-    if (!in || in->id != out.id) strides_.erase(out.id);
-  });
-  const Tensor* view = output_entry(index, 0);
-  const auto inputs = source().inputs(index);
-  if (!gives_strides(name(index)) || !view || inputs.size() < 3) return;
-  Shape strides;
-  for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
-  strides_[view->id] = std::move(strides);
-}
-
-void Retargeter::leave_out_children(std::int32_t index) {
-  for (std::int32_t below : children(index)) leave_out(below);
-}
-
-void Retargeter::adopt_outputs(Start start, std::int32_t source_node) {
-  const ExecutionGraph& made = graph().graph_being_made();
-  const auto new_outputs = made.outputs(made.nodes[start.node]);
-  for (std::size_t i = 0; i < new_outputs.size(); ++i) {
-    const Tensor* from = entry(made, new_outputs, i);
-    const Tensor* to = output_entry(source_node, i);
-    if (from && to) rename_tensor(start, *from, *to);
+void Retargeter::find_strides() {
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(source().nodes.size()); ++i) {
+    const Tensor* view = output_at(source(), i);
+    const auto inputs = source().inputs(i);
+    if (!gives_strides(source().name(i)) || !view || inputs.size() < 3) continue;
+    Shape& strides = strides_[*view];
+    strides.clear();
+    for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
   }
 }
 
-void Retargeter::rename_tensor(Start start, const Tensor& made, const Tensor& as) {
+void Retargeter::rename_tensor(std::size_t first_entry, const Tensor& made, const Tensor& as) {
   const std::int64_t id = made.id, storage = made.storage_id;
-  std::vector<Tensor>& tensors = graph().graph_being_made().tensors;
-  for (std::size_t t = start.tensor; t < tensors.size(); ++t) {
+  std::vector<Tensor>& tensors = edit_.made().tensors;
+  for (std::size_t t = first_entry; t < tensors.size(); ++t) {
     if (tensors[t].id == id) tensors[t].id = as.id;
     if (storage != 0 && tensors[t].storage_id == storage) tensors[t].storage_id = as.storage_id;
   }
 }
 
 Result<ExecutionGraph> Retargeter::run() {
-  find_copies();
-  const auto count = static_cast<std::int32_t>(source().nodes.size());
-  for (std::int32_t i = 0; i < count; ++i) {
+  plan_inputs();
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(source().nodes.size()); ++i) {
     const std::int32_t parent = source().node(i).parent;
-    if (parent >= 0 && parent != i) {
-      if (left_out_[parent]) left_out_[i] = true;
-      if (verbatim_[parent]) verbatim_[i] = true;
-    }
-    note_strides(i);
-    write_inputs(i);
-    if (!left_out_[i]) visit(i);
-    if (error_) return Unexpected{std::move(*error_)};
+    if (parent >= 0 && settled_[parent]) settled_[i] = true;
+    if (!settled_[i]) plan({*this, i});
   }
-  return copy_.finish();
+  edit_.on_each_copy([this](std::int32_t node, Node& made) { rename_function(node, made); });
+  ExecutionGraph made = edit_.write();
+  if (error_) return Unexpected{std::move(*error_)};
+  return made;
 }
 
-void Retargeter::visit(std::int32_t index) {
+void Retargeter::plan(const CpuOp& op) {
   // A CPU casts the number of `x / 3` in an op of its own, a GPU's kernel does it on the way.
-  const std::int32_t parent = source().node(index).parent;
-  const bool casts_number = is_conversion(name(index)) && parent >= 0 && on_host(index) &&
-                            !on_host(parent) && !source().node(parent).is_label;
-  if (casts_number) return leave_out(index);
-  if (on_host(index)) keep_tree(index);
-  if (verbatim_[index] || source().node(index).is_label) return copy(index);
-  if (handle_backward(index)) return;
-  if (const auto moved = moved_by_program_.find(index); moved != moved_by_program_.end()) {
-    leave_out_children(index);
-    continue_beside(index);
-    return write_input(moved->second, index);
-  }
-  const RetargetRule rule = find_rule(name(index));
-  if (!rule) return copy(index);
-  rule(*this, index);
+  const bool on_host = placement_.on_host[op.node()];
+  const bool casts_number = on_host && is_conversion(op.name()) && op.parent() >= 0 &&
+                            !placement_.on_host[op.parent()] &&
+                            !source().node(op.parent()).is_label;
+  if (casts_number) return op.leave_out();
+  if (on_host) settled_[op.node()] = true;
+  if (on_host || source().node(op.node()).is_label) return;
+  if (const RetargetRule rule = find_rule(op.name())) rule(op);
 }
 
 // Backward functions of ops that are other ops now.
-bool Retargeter::handle_backward(std::int32_t index) {
-  const bool evaluates = name(index).starts_with(kEvaluate);
-  std::int32_t function = source().node(index).scope == Scope::kBackward ? index : -1;
-  if (evaluates && !children(index).empty()) function = children(index).front();
-  if (function < 0) return false;
-  const auto renamed = renamed_.find(source().node(function).seq_id);
-  if (renamed == renamed_.end() || source().node(function).scope != Scope::kBackward) return false;
-  copy(index);
-  ExecutionGraph& made = graph().graph_being_made();
-  made.nodes.back().name =
-      made.names.intern(evaluates ? std::string(kEvaluate) + renamed->second : renamed->second);
-  return true;
+void Retargeter::rename_function(std::int32_t node, Node& made) {
+  const bool evaluates = source().name(node).starts_with(kEvaluate);
+  const auto below = source().children(node);
+  const Node& function = source().node(evaluates && !below.empty() ? below.front() : node);
+  const auto kept = kept_.find(function.seq_id);
+  if (function.scope != Scope::kBackward || function.seq_id < 0 || kept == kept_.end()) return;
+  made.name = edit_.made().names.intern(evaluates ? std::string(kEvaluate) + kept->second.function
+                                                  : kept->second.function);
 }
 
 // Inputs are copied before everything else of their step, or where the program itself asks for it.
-void Retargeter::find_copies() {
+void Retargeter::plan_inputs() {
   if (options_.inputs == RetargetOptions::Inputs::kOnDevice) return;
+  std::unordered_map<std::int32_t, std::vector<StepInput>> copied_before;
   for (const StepInput& input : placement_.inputs) {
-    const bool asks =
-        is_conversion(name(input.node)) && input_entry(input.node, 0) &&
-        output_entry(input.node, 0) &&
-        input_entry(input.node, 0)->storage_id == output_entry(input.node, 0)->storage_id;
-    if (asks) {
-      moved_by_program_[input.node] = input;
+    const Tensor* from = input_at(source(), input.node, 0);
+    const Tensor* to = output_at(source(), input.node);
+    if (is_conversion(source().name(input.node)) && from && to &&
+        from->storage_id == to->storage_id) {
+      settled_[input.node] = true;
+      edit_.replace(input.node, [this, input] { write_input(input, input.node); });
       continue;
     }
-    std::int32_t at = input.node;
-    while (source().node(at).parent >= 0 &&
-           !source().node(source().node(at).parent).is_structural &&
-           !parent_name(at).starts_with("ProfilerStep#")) {
-      at = source().node(at).parent;
-    }
-    if (source().node(at).parent >= 0) {
-      const auto siblings = children(source().node(at).parent);
-      const auto first = std::find_if(siblings.begin(), siblings.end(), [&](std::int32_t i) {
-        return !placement_.is_artefact[i] && !source().node(i).is_structural;
-      });
-      if (first != siblings.end()) at = *first;
-    }
-    copies_before_[at].push_back(input);
+    const std::int32_t at = source().find_around(input.node, [&](std::int32_t i) {
+      const std::int32_t parent = source().node(i).parent;
+      return parent < 0 || source().node(parent).is_structural ||
+             source().name(parent).starts_with("ProfilerStep#");
+    });
+    if (at < 0) continue;
+    const std::int32_t step = source().node(at).parent;
+    const auto siblings = step < 0 ? std::span<const std::int32_t>() : source().children(step);
+    const auto first = std::ranges::find_if(siblings, [&](std::int32_t i) {
+      return !placement_.is_artefact[i] && !source().node(i).is_structural;
+    });
+    copied_before[first == siblings.end() ? at : *first].push_back(input);
   }
-}
-
-void Retargeter::write_inputs(std::int32_t index) {
-  const auto copies = copies_before_.find(index);
-  if (copies == copies_before_.end()) return;
-  continue_beside(index);
-  for (const StepInput& input : copies->second) write_input(input, index);
+  for (auto& [node, inputs] : copied_before) {
+    edit_.precede(node, [this, at = node, inputs = std::move(inputs)] {
+      for (const StepInput& input : inputs) write_input(input, at);
+    });
+  }
 }
 
 // The tensor that the ops know is the one on the GPU; the host's is a new one.
 void Retargeter::write_input(const StepInput& input, std::int32_t before) {
-  std::int64_t sequence = -1;  // autograd's next number
-  for (auto i = static_cast<std::size_t>(before); sequence < 0 && i < source().nodes.size(); ++i) {
-    sequence = source().nodes[i].seq_id;
-  }
-  const Tensor device = source().tensors[input.tensor];
+  const auto behind = source().nodes.begin() + before;
+  const auto next =
+      std::find_if(behind, source().nodes.end(), [](const Node& node) { return node.seq_id >= 0; });
+  const std::int64_t sequence = next == source().nodes.end() ? -1 : next->seq_id;
+  edit_.copy().close_beside(before);
+  GraphBuilder& graph = edit_.builder();
+  const Tensor& device = source().tensors[input.tensor];
   const auto sizes = source().shape(device);
   const TensorRef host =
-      graph().new_tensor(device.dtype, graph().cpu(), Shape(sizes.begin(), sizes.end()));
-  const Start made = start();
-  to_device(graph(), host, options_.inputs == RetargetOptions::Inputs::kPinned, sequence);
-  const ExecutionGraph& result = graph().graph_being_made();
-  rename_tensor(made, *entry(result, result.outputs(result.nodes[made.node]), 0), device);
+      graph.new_tensor(device.dtype, GraphBuilder::cpu(), Shape(sizes.begin(), sizes.end()));
+  const bool pinned = options_.inputs == RetargetOptions::Inputs::kPinned;
+  const ExecutionGraph& made = edit_.made();
+  const std::size_t first = made.nodes.size(), first_entry = made.tensors.size();
+  to_device(graph, host, pinned, sequence);
+  rename_tensor(first_entry, *output_at(made, static_cast<std::int32_t>(first)), device);
 }
 
 }  // namespace perfmodel

@@ -5,8 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -16,8 +14,8 @@
 #include "rewrite/graph_edit.hpp"
 #include "rewrite/name_pattern.hpp"
 #include "rewrite/optimizer/optimizer_writer.hpp"
-#include "step/backward_pass.hpp"
 #include "step/step_view.hpp"
+#include "step/tensor_arguments.hpp"
 
 namespace perfmodel {
 namespace {
@@ -79,109 +77,18 @@ bool is_table_gradient(std::string_view name) {
   return name == "aten::embedding_dense_backward" || name == "aten::_embedding_bag_dense_backward";
 }
 
+bool is_sparse_gradient(std::string_view name) {
+  return name == "aten::embedding_sparse_backward" ||
+         name == "aten::_embedding_bag_sparse_backward";
+}
+
 bool swaps_axes(std::string_view name) {
   return name == "aten::t" || name == "aten::numpy_T" || name == "aten::mT" ||
          name == "aten::transpose";
 }
 
-const Tensor* input(const ExecutionGraph& graph, const Node& op, std::size_t at) {
-  const auto inputs = graph.inputs(op);
-  if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
-  return &graph.tensors[inputs[at].index];
-}
-const Tensor* output(const ExecutionGraph& graph, const Node& op) {
-  const auto outputs = graph.outputs(op);
-  if (outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) return nullptr;
-  return &graph.tensors[outputs[0].index];
-}
-
-using HashedWeights = std::map<std::int64_t, HashedMatrixPlan>;  // by storage
-
-/// Which weights become arrays.
-class HashedWeightChooser {
- public:
-  HashedWeightChooser(const ExecutionGraph& graph, const HashedWeightOptions& options,
-                      const std::vector<bool>& in_backward)
-      : graph_(graph), options_(options), in_backward_(in_backward) {}
-
-  // The weights of the layers that the pattern means: matrices that nobody made.
-  Result<HashedWeights> choose() {
-    const std::vector<bool> names = matching_names(graph_, options_.pattern);
-    const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
-      return !graph_.nodes[i].is_structural && names[graph_.nodes[i].name];
-    });
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& op = graph_.nodes[i];
-      if (op.is_label) continue;
-      if (!in_backward_[i] && inside[i]) {
-        if (auto good = choose_at(op); !good) return Unexpected{good.error()};
-      }
-      follow_origins(op);
-    }
-    if (weights_.empty()) {
-      return no_match(graph_, options_.pattern, "a layer with a weight matrix on a GPU");
-    }
-    return std::move(weights_);
-  }
-
- private:
-  Result<void> choose_at(const Node& op) {
-    const Op* row = find_op(graph_.name(op));
-    if (row && graph_.name(op).starts_with("fbgemm::")) {
-      return refuse_hashing(
-          fmt::format("expected layers whose weights an optimizer updates, found {} (node {})",
-                      graph_.name(op), op.id));
-    }
-    const bool table = is_lookup(row);
-    if (!table && !is_product(row)) return {};
-    const Tensor* operand = input(graph_, op, table ? 0 : row->has_addend ? 2 : 1);
-    if (!operand) return {};
-    const auto at = origins_.find(operand->id);
-    const Tensor& weight = at == origins_.end() ? *operand : *at->second;
-    if (made_.contains(weight.storage_id) || weight.rank != 2 || !weight.on_gpu()) return {};
-    if (weight.numel == 0) return {};
-    if (weight.storage_id == 0 || weights_.contains(weight.storage_id)) return {};
-    if (options_.scheme == Scheme::kRobe && !table) return {};
-    const auto shape = graph_.shape(weight);
-    auto plan = plan_of(shape[0], shape[1], table, options_);
-    if (!plan) return Unexpected{plan.error()};
-    weights_[weight.storage_id] = *plan;
-    return {};
-  }
-
-  void follow_origins(const Node& op) {
-    const Op* row = find_op(graph_.name(op));
-    const Tensor* from = input(graph_, op, 0);
-    const Tensor* to = output(graph_, op);
-    const bool follows =
-        row && from && to && (row->kind == OpKind::kView || is_conversion(row->name));
-    if (follows && !made_.contains(from->storage_id)) {
-      if (from->id != to->id) {
-        const auto at = origins_.find(from->id);
-        origins_[to->id] = at == origins_.end() ? from : at->second;
-      }
-      return;
-    }
-    for_each_tensor(graph_, graph_.outputs(op), [&](const Tensor& tensor) {
-      bool taken = false;
-      for_each_tensor(graph_, graph_.inputs(op),
-                      [&](const Tensor& in) { taken |= in.storage_id == tensor.storage_id; });
-      // Casts of parameters are copies of them, whatever writes them.
-      if (!taken && !origins_.contains(tensor.id)) made_.insert(tensor.storage_id);
-    });
-  }
-
-  const ExecutionGraph& graph_;
-  const HashedWeightOptions& options_;
-  const std::vector<bool>& in_backward_;
-  HashedWeights weights_;
-  std::unordered_map<std::int64_t, const Tensor*> origins_;  // views by id -> what they show
-  std::unordered_set<std::int64_t> made_;                    // storages
-};
-
-/// Finds how each node uses the weights that become arrays.
-class HashedWeightFinder {
- public:
+/// How a node uses a weight that becomes an array.
+struct HashedUse {
   enum class Role {
     kCopied,
     kView,
@@ -190,45 +97,61 @@ class HashedWeightFinder {
     kProduct,
     kWeightGradient,
     kTableGradient
-  };
-  struct Use {
-    Role role = Role::kCopied;
-    std::int64_t weight = 0;  // key of weights()
-    bool turned = false;      // product: by the transpose of the weight
-  };
+  } role = Role::kCopied;
+  std::int32_t weight = -1;  ///< into HashedWeights::plans
+  bool is_turned = false;    ///< product: by the transpose of the weight
 
-  HashedWeightFinder(const ExecutionGraph& graph, const HashedWeightOptions& options)
-      : graph_(graph), options_(options), pass_(backward_pass(graph)) {}
+  bool is_other_op() const {
+    return role != Role::kCopied && role != Role::kView && role != Role::kPassThrough;
+  }
+};
+using HashedRole = HashedUse::Role;
+
+struct HashedWeights {
+  std::vector<HashedMatrixPlan> plans;
+  std::vector<HashedUse> uses;       ///< by node
+  std::vector<std::int32_t> arrays;  ///< by tensor: the weight whose array it is now, -1: none
+};
+
+/// Finds which weights become arrays and how each node uses them.
+class HashedWeightFinder {
+ public:
+  HashedWeightFinder(const StepView& step, const HashedWeightOptions& options)
+      : step_(step),
+        graph_(step.graph()),
+        options_(options),
+        storages_(step.storages(), -1),
+        marked_(step.storages()),
+        turned_(step.tensors()),
+        settled_(graph_.nodes.size()),
+        forward_weights_(graph_.nodes.size(), -1),
+        forward_ops_(graph_.nodes.size(), -1) {
+    found_.uses.resize(graph_.nodes.size());
+    found_.arrays.resize(graph_.tensors.size(), -1);
+    for (const BackwardFunction& function : step.backward().functions) {
+      if (function.function >= 0) forward_ops_[function.function] = function.forward;
+    }
+  }
 
   Result<void> find() {
-    uses_.resize(graph_.nodes.size());
-    auto chosen = HashedWeightChooser(graph_, options_, pass_.in_backward).choose();
-    if (!chosen) return Unexpected{chosen.error()};
-    weights_ = std::move(*chosen);
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (auto good = visit(static_cast<std::int32_t>(i)); !good) return good;
+    if (auto good = choose(); !good) return good;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
+      if (auto good = visit(i); !good) return good;
     }
     return {};
   }
 
-  const Use& use(std::int32_t node) const { return uses_[node]; }
-  const HashedMatrixPlan& plan(std::int64_t weight) const { return weights_.at(weight); }
-  /// Tensors, by index in the graph, that are arrays now, with the weight that they belong to.
-  const std::map<std::uint32_t, std::int64_t>& arrays() const { return arrays_; }
-
-  /// Storages of the arrays by what the optimizer keeps of them.
+  /// What the optimizer keeps of the weights has the size of the arrays.
   Result<void> add_state(const ReadStep& step) {
     for (const ReadGroup& group : step.groups) {
       for (const ReadUpdate& update : group.updates) {
         if (update.parameter < 0) continue;
-        const auto at = weight_of(graph_.tensors[update.parameter]);
-        const auto model = update.weight < 0 ? std::optional<std::int64_t>()
-                                             : weight_of(graph_.tensors[update.weight]);
-        if (!at && !model) continue;
+        std::int32_t weight = weight_of(graph_.tensors[update.parameter]);
+        if (weight < 0 && update.weight >= 0) weight = weight_of(graph_.tensors[update.weight]);
+        if (weight < 0) continue;
         if (update.sparse) {
           return refuse_hashing("expected dense gradients of the weights, found sparse ones");
         }
-        const std::int64_t weight = at ? *at : *model;
         for (const std::int64_t entry :
              {update.parameter, update.gradient, update.first, update.second}) {
           if (entry >= 0) mark(static_cast<std::uint32_t>(entry), weight);
@@ -238,38 +161,92 @@ class HashedWeightFinder {
     return {};
   }
 
+  const HashedWeights& found() const { return found_; }
+
  private:
-  std::optional<std::int64_t> weight_of(const Tensor& tensor) const {
-    const auto at = storages_.find(tensor.storage_id);
-    const std::int64_t weight = at != storages_.end() ? at->second : tensor.storage_id;
-    const auto plan = weights_.find(weight);
-    if (plan == weights_.end() || plan->second.numel() != tensor.numel) return std::nullopt;
-    return weight;
+  // The weights of the layers that the pattern means: matrices that nobody made.
+  Result<void> choose() {
+    const std::vector<bool> names = matching_names(graph_, options_.pattern);
+    const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
+      return !graph_.nodes[i].is_structural && names[graph_.nodes[i].name];
+    });
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
+      if (graph_.nodes[i].is_label || step_.backward().in_backward[i] || !inside[i]) continue;
+      if (auto good = choose_at(i); !good) return good;
+    }
+    if (!found_.plans.empty()) return {};
+    return no_match(graph_, options_.pattern, "a layer with a weight matrix on a GPU");
   }
 
-  void mark(std::uint32_t entry, std::int64_t weight) {
-    arrays_[entry] = weight;
-    storages_[graph_.tensors[entry].storage_id] = weight;
+  Result<void> choose_at(std::int32_t index) {
+    const Node& op = graph_.node(index);
+    const Op* row = find_op(graph_.name(op));
+    if (row && graph_.name(op).starts_with("fbgemm::")) {
+      return refuse_hashing(
+          fmt::format("expected layers whose weights an optimizer updates, found {} (node {})",
+                      graph_.name(op), op.id));
+    }
+    const bool table = is_lookup(row);
+    if (!table && (!is_product(row) || options_.scheme == Scheme::kRobe)) return {};
+    const Tensor* operand = input_at(graph_, index, table ? 0 : row->has_addend ? 2 : 1);
+    if (!operand) return {};
+    const Tensor& weight = shown_by(*operand);
+    const Values& storages = step_.storages();
+    const bool is_chosen = weight.rank == 2 && weight.on_gpu() && weight.numel > 0 &&
+                           weight.storage_id != 0 && storages_[weight] < 0 &&
+                           storages.maker(storages.of(weight)) < 0;
+    if (!is_chosen) return {};
+    const auto shape = graph_.shape(weight);
+    auto plan = plan_of(shape[0], shape[1], table, options_);
+    if (!plan) return Unexpected{plan.error()};
+    storages_[weight] = static_cast<std::int32_t>(found_.plans.size());
+    found_.plans.push_back(*plan);
+    return {};
+  }
+
+  // What a tensor is a view of, or a copy in another type.
+  const Tensor& shown_by(const Tensor& tensor) const {
+    const Values& values = step_.tensors();
+    const Tensor* shown = &tensor;
+    for (std::int32_t maker; (maker = values.maker(values.of(*shown))) >= 0;) {
+      const Op* row = find_op(graph_.name(maker));
+      const Tensor* from = input_at(graph_, maker, 0);
+      const Tensor* to = output_at(graph_, maker);
+      const bool follows = row && from && to && to->id == shown->id &&
+                           (row->kind == OpKind::kView || is_conversion(row->name));
+      if (!follows) break;
+      shown = from;
+    }
+    return *shown;
+  }
+
+  // The weight whose copy, gradient or state a tensor is; -1: none.
+  std::int32_t weight_of(const Tensor& tensor) const {
+    const std::int32_t weight = storages_[tensor];
+    return weight >= 0 && plan(weight).numel() == tensor.numel ? weight : -1;
+  }
+  const HashedMatrixPlan& plan(std::int32_t weight) const { return found_.plans[weight]; }
+
+  void mark(std::uint32_t entry, std::int32_t weight) {
+    found_.arrays[entry] = weight;
+    storages_[graph_.tensors[entry]] = weight;
+    marked_[graph_.tensors[entry]] = true;
   }
 
   void mark_arguments(std::span<const Argument> arguments) {
     for (const Argument& argument : arguments) {
-      if (argument.kind == Argument::Kind::kList) {
-        mark_arguments(graph_.elements(argument));
-      } else if (argument.kind == Argument::Kind::kTensor) {
-        if (const auto weight = weight_of(graph_.tensors[argument.index])) {
-          arrays_[argument.index] = *weight;
-        }
-      }
+      if (argument.kind == Argument::Kind::kList) mark_arguments(graph_.elements(argument));
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      const std::int32_t weight = weight_of(graph_.tensors[argument.index]);
+      if (weight >= 0) found_.arrays[argument.index] = weight;
     }
   }
 
-  void mark_output(std::int32_t index, std::int64_t weight) {
+  void mark_output(std::int32_t index, std::int32_t weight) {
     for (const Argument& argument : graph_.outputs(index)) {
       if (argument.kind != Argument::Kind::kTensor) continue;
-      if (graph_.tensors[argument.index].numel == weights_.at(weight).numel()) {
+      if (graph_.tensors[argument.index].numel == plan(weight).numel())
         mark(argument.index, weight);
-      }
       return;
     }
   }
@@ -284,87 +261,68 @@ class HashedWeightFinder {
 
   Result<void> visit(std::int32_t index) {
     const Node& op = graph_.node(index);
-    if (op.parent >= 0 && skips(op.parent)) {
-      skipped_.insert(index);
-      return {};
-    }
-    std::optional<std::int64_t> read;
+    settled_[index] = op.parent >= 0 && settled_[op.parent];
+    if (settled_[index]) return {};
+    std::int32_t read = -1;
     for_each_tensor(graph_, graph_.inputs(op), [&](const Tensor& tensor) {
-      if (!read) read = weight_of(tensor);
+      if (read < 0) read = weight_of(tensor);
     });
     mark_arguments(graph_.inputs(op));
+    HashedUse& use = found_.uses[index];
     if (const auto gradient = gradient_of(index)) {
-      uses_[index] = *gradient;
+      use = *gradient;
+      settled_[index] = true;
       mark_output(index, gradient->weight);
       mark_above(index);
       return {};
     }
     if (op.is_label) return {};
-    if (is_sparse_gradient_of_hashed(index)) {
+    if (is_sparse_gradient(graph_.name(op)) && weight_of_function(index) >= 0) {
       return refuse_hashing(fmt::format("expected dense gradients of tables, found {} (node {})",
                                         graph_.name(op), op.id));
     }
-    if (read) {
-      auto use = use_of(index, *read);
-      if (!use) return Unexpected{use.error()};
-      uses_[index] = *use;
+    if (read >= 0) {
+      auto found = use_of(index, read);
+      if (!found) return Unexpected{found.error()};
+      use = *found;
+      settled_[index] = use.is_other_op() || use.role == HashedRole::kView;
     }
     mark_arguments(graph_.outputs(op));
     return {};
   }
 
-  bool skips(std::int32_t index) const {
-    if (skipped_.contains(index)) return true;
-    const Role role = use(index).role;
-    return role != Role::kCopied && role != Role::kPassThrough;
+  // The weight of the forward op whose backward function a node belongs to; -1: none.
+  std::int32_t weight_of_function(std::int32_t index) const {
+    const auto is_function = [&](std::int32_t up) { return forward_ops_[up] >= 0; };
+    const std::int32_t function = graph_.find_around(graph_.node(index).parent, is_function);
+    return function < 0 ? -1 : forward_weights_[forward_ops_[function]];
   }
 
-  // The weight of the forward op whose backward function a node belongs to; 0: none.
-  std::int64_t weight_of_function(std::int32_t index) {
-    if (functions_.empty()) {
-      for (const BackwardFunction& function : pass_.functions) {
-        functions_[function.function] = function.forward;
-      }
-      functions_[-1] = -1;
-    }
-    const std::int32_t function = graph_.find_around(
-        graph_.node(index).parent, [&](std::int32_t up) { return functions_.contains(up); });
-    if (function < 0 || functions_.at(function) < 0) return 0;
-    const auto weight = forward_.find(functions_.at(function));
-    return weight == forward_.end() ? 0 : weight->second;
-  }
-
-  bool has_product_below(const Node& op) const {
+  bool has_below(const Node& op, bool (*is_alike)(const Op*)) const {
     return std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
-      return is_product(find_op(graph_.name(child)));
+      return is_alike(find_op(graph_.name(child)));
     });
   }
 
-  bool is_sparse_gradient_of_hashed(std::int32_t index) {
-    const std::string_view name = graph_.name(index);
-    return (name == "aten::_embedding_bag_sparse_backward" ||
-            name == "aten::embedding_sparse_backward") &&
-           weight_of_function(index) != 0;
-  }
-
   // Products and lookups whose result is the gradient of a weight.
-  std::optional<Use> gradient_of(std::int32_t index) {
-    if (!pass_.in_backward[index]) return std::nullopt;
+  std::optional<HashedUse> gradient_of(std::int32_t index) const {
+    if (!step_.backward().in_backward[index]) return std::nullopt;
     const Node& op = graph_.node(index);
     const Op* row = find_op(graph_.name(op));
-    const Tensor* made = output(graph_, op);
+    const Tensor* made = output_at(graph_, index);
     if (!row || !made) return std::nullopt;
     const bool table = is_table_gradient(row->name);
-    if (!table && (!is_product(row) || row->has_addend || has_product_below(op)))
+    if (!table && (!is_product(row) || row->has_addend || has_below(op, is_product))) {
       return std::nullopt;
-    const std::int64_t weight = weight_of_function(index);
-    if (weight == 0 || made->numel != weights_.at(weight).numel()) return std::nullopt;
-    if (table) return Use{.role = Role::kTableGradient, .weight = weight};
-    for (const std::size_t at : {0U, 1U}) {
-      const Tensor* operand = input(graph_, op, at);
-      if (!operand || weight_of(*operand)) return std::nullopt;  // the gradient of the input
     }
-    return Use{.role = Role::kWeightGradient, .weight = weight};
+    const std::int32_t weight = weight_of_function(index);
+    if (weight < 0 || made->numel != plan(weight).numel()) return std::nullopt;
+    if (table) return HashedUse{.role = HashedRole::kTableGradient, .weight = weight};
+    for (const std::size_t at : {0U, 1U}) {
+      const Tensor* operand = input_at(graph_, index, at);
+      if (!operand || weight_of(*operand) >= 0) return std::nullopt;  // the gradient of the input
+    }
+    return HashedUse{.role = HashedRole::kWeightGradient, .weight = weight};
   }
 
   bool is_under_optimizer(std::int32_t index) const {
@@ -373,165 +331,142 @@ class HashedWeightFinder {
   }
 
   // `weight`: what the node reads, as its array, copy or gradient.
-  Result<Use> use_of(std::int32_t index, std::int64_t weight) {
+  Result<HashedUse> use_of(std::int32_t index, std::int32_t weight) {
     const Node& op = graph_.node(index);
     const std::string_view name = graph_.name(op);
     const Op* row = find_op(name);
-    if (is_under_optimizer(index)) return Use{};
-    const Tensor* first = input(graph_, op, 0);
+    if (!row || is_under_optimizer(index)) return HashedUse{};
     if (is_lookup(row)) {
-      if (std::ranges::any_of(graph_.children(op), [&](std::int32_t child) {
-            return is_lookup(find_op(graph_.name(child)));
-          })) {
-        return Use{};
-      }
-      forward_[index] = weight;
-      return Use{.role = Role::kLookup, .weight = weight};
+      if (has_below(op, is_lookup)) return HashedUse{};
+      forward_weights_[index] = weight;
+      return HashedUse{.role = HashedRole::kLookup, .weight = weight};
     }
     if (is_product(row)) {
-      if (has_product_below(op)) return Use{.role = Role::kPassThrough, .weight = weight};
-      const Tensor* operand = input(graph_, op, row->has_addend ? 2 : 1);
+      if (has_below(op, is_product)) {
+        return HashedUse{.role = HashedRole::kPassThrough, .weight = weight};
+      }
+      const Tensor* operand = input_at(graph_, index, row->has_addend ? 2 : 1);
       if (operand && operand->rank == 2 && weight_of(*operand) == weight &&
           row->name != "aten::bmm") {
-        forward_[index] = weight;
-        return Use{.role = Role::kProduct, .weight = weight, .turned = turned_[operand->id]};
+        forward_weights_[index] = weight;
+        return HashedUse{
+            .role = HashedRole::kProduct, .weight = weight, .is_turned = turned_[*operand]};
       }
     }
-    if (row && row->kind == OpKind::kView && first && weight_of(*first)) {
-      if (const Tensor* made = output(graph_, op); made && made->id != first->id) {
-        turned_[made->id] = turned_[first->id] != swaps_axes(name);
+    const Tensor* first = input_at(graph_, index, 0);
+    const Tensor* made = output_at(graph_, index);
+    if (first && weight_of(*first) >= 0) {
+      if (row->kind == OpKind::kView) {
+        if (made && made->id != first->id) turned_[*made] = turned_[*first] != swaps_axes(name);
+        return HashedUse{.role = HashedRole::kView, .weight = weight};
       }
-      return Use{.role = Role::kView, .weight = weight};
+      if (is_conversion(name) || is_copy(name) || is_sum(name)) {
+        mark_output(index, weight);
+        if (made) turned_[*made] = turned_[*first];
+        return HashedUse{};
+      }
     }
-    const bool hands_on =
-        row && first && weight_of(*first) && (is_conversion(name) || is_copy(name) || is_sum(name));
-    if (hands_on) {
-      mark_output(index, weight);
-      if (const Tensor* made = output(graph_, op)) turned_[made->id] = turned_[first->id];
-      return Use{};
-    }
-    const bool launches = row && row->kind != OpKind::kComposite && row->kind != OpKind::kWrapper &&
-                          row->kind != OpKind::kAllocation && row->kind != OpKind::kQuery &&
-                          row->kind != OpKind::kForeach;
-    const bool of_gradient = first && storages_.contains(first->storage_id);
-    if (launches && !of_gradient && op.children_count == 0) {
-      return refuse_hashing(
-          fmt::format("expected the weight [{}, {}] in products and lookups alone, found {} (node "
-                      "{})",
-                      weights_.at(weight).rows, weights_.at(weight).columns, name, op.id));
-    }
-    return Use{};
+    constexpr OpKind kWithoutKernel[] = {OpKind::kComposite, OpKind::kWrapper, OpKind::kAllocation,
+                                         OpKind::kQuery, OpKind::kForeach};
+    const bool launches = std::ranges::find(kWithoutKernel, row->kind) == std::end(kWithoutKernel);
+    const bool is_marked = first && marked_[*first];
+    if (!launches || is_marked || op.children_count > 0) return HashedUse{};
+    return refuse_hashing(
+        fmt::format("expected the weight [{}, {}] in products and lookups alone, found {} (node "
+                    "{})",
+                    plan(weight).rows, plan(weight).columns, name, op.id));
   }
 
+  const StepView& step_;
   const ExecutionGraph& graph_;
   const HashedWeightOptions& options_;
-  const BackwardPass pass_;
-  std::vector<Use> uses_;
-  HashedWeights weights_;
-  std::unordered_map<std::int64_t, std::int64_t> storages_;   // copies, gradients, state -> weight
-  std::map<std::uint32_t, std::int64_t> arrays_;              // tensors -> weight
-  std::unordered_map<std::int32_t, std::int64_t> forward_;    // products and lookups -> weight
-  std::unordered_map<std::int32_t, std::int32_t> functions_;  // function's node -> forward op
-  std::unordered_map<std::int64_t, bool> turned_;             // by tensor id
-  std::unordered_set<std::int32_t> skipped_;
+  HashedWeights found_;
+  FactsOfValues<std::int32_t> storages_;  // of weights, their copies, gradients and state -> weight
+  FactsOfValues<bool> marked_;            // storages of copies, gradients and state alone
+  FactsOfValues<bool> turned_;
+  std::vector<bool> settled_;                  // by node: nothing is asked about what is below it
+  std::vector<std::int32_t> forward_weights_;  // by node: of products and lookups
+  std::vector<std::int32_t> forward_ops_;      // by node of a backward function
 };
 
 class HashedWeightWriter {
  public:
-  HashedWeightWriter(const ExecutionGraph& graph, const HashedWeightFinder& finder,
+  HashedWeightWriter(const ExecutionGraph& graph, const HashedWeights& weights,
                      const std::map<std::int32_t, ReadStep>& steps)
-      : source_(graph), finder_(finder), edit_(graph) {
-    using Role = HashedWeightFinder::Role;
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-      const Role role = finder.use(i).role;
-      if (role == Role::kPassThrough) edit_.unwrap(i);
-      if (role == Role::kView) edit_.refill(i, {});
-      if (role != Role::kCopied && role != Role::kView && role != Role::kPassThrough) {
-        edit_.replace(i, [this, i] {
-          edit_.copy().close_beside(i);
-          write_op(i);
-        });
-      }
+      : source_(graph), weights_(weights), edit_(graph) {
+    make_arrays();
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
+      const HashedUse& use = weights.uses[i];
+      if (use.role == HashedRole::kPassThrough) edit_.unwrap(i);
+      if (use.role == HashedRole::kView) edit_.refill(i, {});
+      if (!use.is_other_op()) continue;
+      edit_.replace(i, [this, i] {
+        edit_.copy().close_beside(i);
+        write_op(i);
+      });
     }
     for (const auto& [label, step] : steps) {
-      edit_.refill(label, [this, &step] { write_optimizer_step(edit_.copy(), step, {}); });
+      edit_.refill(label, [this, &step = step] { write_optimizer_step(edit_.copy(), step); });
     }
   }
 
   ExecutionGraph write() { return edit_.write(); }
 
  private:
-  Value given(std::span<const Argument> arguments, std::size_t at) {
-    if (at < arguments.size() && arguments[at].kind == Argument::Kind::kTensor) {
-      return edit_.copy().tensor(arguments[at]);
+  void make_arrays() {
+    ExecutionGraph& made = edit_.made();
+    for (std::size_t i = 0; i < weights_.arrays.size(); ++i) {
+      if (weights_.arrays[i] < 0) continue;
+      Tensor& tensor = made.tensors[i];
+      tensor.numel = weights_.plans[weights_.arrays[i]].elements;
+      tensor.rank = 1;
+      tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
+      made.shape_pool.push_back(tensor.numel);
     }
-    return kNone;
+  }
+
+  // What is no tensor among the first `count` arguments is left empty.
+  std::vector<Value> tensors(std::span<const Argument> arguments, std::size_t count) {
+    std::vector<Value> found;
+    for (const Argument& argument : arguments.first(std::min(count, arguments.size()))) {
+      const bool is_tensor = argument.kind == Argument::Kind::kTensor;
+      found.push_back(is_tensor ? Value(edit_.copy().tensor(argument)) : Value(kNone));
+    }
+    return found;
   }
 
   void write_op(std::int32_t index) {
-    using Role = HashedWeightFinder::Role;
-    const Node& op = source_.node(index);
-    const HashedWeightFinder::Use& use = finder_.use(index);
-    const HashedMatrixPlan& plan = finder_.plan(use.weight);
-    const auto in = source_.inputs(op), out = source_.outputs(op);
-    const std::string_view name = source_.name(op);
-    std::vector<Value> outputs;
-    for (std::size_t i = 0; i < out.size(); ++i) outputs.push_back(given(out, i));
-    GraphBuilder& builder = edit_.builder();
-    const std::int64_t sequence = op.seq_id;
-    switch (use.role) {
-      case Role::kProduct: {
-        const bool biased = find_op(name)->has_addend;
-        std::vector<Value> inputs;
-        for (std::size_t i = 0; i < (biased ? 3U : 2U); ++i) inputs.push_back(given(in, i));
-        inputs.insert(inputs.end(),
-                      {plan.rows, plan.columns, use.turned, plan.tile_rows, plan.tile_columns});
-        builder.leaf_op(biased ? "hashed::addmm" : "hashed::mm", inputs, outputs, sequence);
-        return;
-      }
-      case Role::kWeightGradient:
-        builder.leaf_op("hashed::weight_gradient",
-                        {given(in, 0), given(in, 1), plan.elements, plan.rows, plan.columns,
-                         plan.tile_rows, plan.tile_columns},
-                        outputs, sequence);
-        return;
-      case Role::kLookup: {
-        const bool bag = name != "aten::embedding";
-        std::vector<Value> inputs = {given(in, 0), given(in, 1)};
-        if (bag) inputs.push_back(given(in, 2));
-        inputs.insert(inputs.end(), {plan.rows, plan.columns, plan.tile_columns});
-        builder.leaf_op(bag ? "hashed::embedding_bag" : "hashed::embedding", inputs, outputs,
-                        sequence);
-        return;
-      }
-      case Role::kTableGradient:
-        builder.leaf_op(
-            "hashed::embedding_gradient",
-            {given(in, 0), given(in, 1), plan.elements, plan.columns, plan.tile_columns}, outputs,
-            sequence);
-        return;
-      default:
-        return;
+    const HashedUse& use = weights_.uses[index];
+    const HashedMatrixPlan& plan = weights_.plans[use.weight];
+    const std::string_view name = source_.name(index);
+    const auto write = [&](std::string_view by, std::size_t operands,
+                           std::initializer_list<Value> settings) {
+      std::vector<Value> inputs = tensors(source_.inputs(index), operands);
+      inputs.insert(inputs.end(), settings);
+      const auto outputs = source_.outputs(index);
+      edit_.builder().leaf_op(by, std::move(inputs), tensors(outputs, outputs.size()),
+                              source_.node(index).seq_id);
+    };
+    if (use.role == HashedRole::kProduct) {
+      const bool is_biased = find_op(name)->has_addend;
+      write(is_biased ? "hashed::addmm" : "hashed::mm", is_biased ? 3 : 2,
+            {plan.rows, plan.columns, use.is_turned, plan.tile_rows, plan.tile_columns});
+    } else if (use.role == HashedRole::kWeightGradient) {
+      write("hashed::weight_gradient", 2,
+            {plan.elements, plan.rows, plan.columns, plan.tile_rows, plan.tile_columns});
+    } else if (use.role == HashedRole::kLookup) {
+      const bool is_bag = name != "aten::embedding";
+      write(is_bag ? "hashed::embedding_bag" : "hashed::embedding", is_bag ? 3 : 2,
+            {plan.rows, plan.columns, plan.tile_columns});
+    } else {
+      write("hashed::embedding_gradient", 2, {plan.elements, plan.columns, plan.tile_columns});
     }
   }
 
   const ExecutionGraph& source_;
-  const HashedWeightFinder& finder_;
+  const HashedWeights& weights_;
   GraphEdit edit_;
 };
-
-/// The graph with the tensors of hashed weights as arrays.
-ExecutionGraph with_arrays(const ExecutionGraph& graph, const HashedWeightFinder& finder) {
-  ExecutionGraph made = graph;
-  for (const auto& [entry, weight] : finder.arrays()) {
-    Tensor& tensor = made.tensors[entry];
-    tensor.numel = finder.plan(weight).elements;
-    tensor.rank = 1;
-    tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
-    made.shape_pool.push_back(tensor.numel);
-  }
-  return made;
-}
 
 }  // namespace
 
@@ -545,16 +480,14 @@ Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& source,
   if (auto good = step.check("hash-weights", {.no_collectives = true}); !good) {
     return Unexpected{good.error()};
   }
-  const ExecutionGraph& graph = step.graph();
-  HashedWeightFinder finder(graph, options);
+  HashedWeightFinder finder(step, options);
   if (auto found = finder.find(); !found) return Unexpected{found.error()};
-  const auto steps = step.optimizers();
+  const auto& steps = step.optimizers();
   if (!steps) return Unexpected{steps.error()};
   for (const auto& [label, read] : *steps) {
     if (auto good = finder.add_state(read); !good) return Unexpected{good.error()};
   }
-  const ExecutionGraph arrays = with_arrays(graph, finder);
-  return HashedWeightWriter(arrays, finder, *steps).write();
+  return HashedWeightWriter(step.graph(), finder.found(), *steps).write();
 }
 
 }  // namespace perfmodel

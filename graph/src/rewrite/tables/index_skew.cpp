@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <string_view>
-#include <unordered_set>
+
+#include "step/step_view.hpp"
+#include "step/tensor_arguments.hpp"
 
 namespace perfmodel {
 namespace {
@@ -11,28 +13,6 @@ namespace {
 bool reads_table_first(std::string_view name) {
   return name == "aten::embedding_bag" || name == "aten::_embedding_bag" ||
          name == "aten::_embedding_bag_forward_only" || name == "aten::embedding";
-}
-
-// Storages of the tables: what lookups read first.
-std::unordered_set<std::int64_t> table_storages(const ExecutionGraph& graph) {
-  std::unordered_set<std::int64_t> storages;
-  for (const Node& node : graph.nodes) {
-    if (!reads_table_first(graph.name(node)) || node.inputs_count == 0) continue;
-    const Argument& table = graph.inputs(node)[0];
-    if (table.kind != Argument::Kind::kTensor) continue;
-    const std::int64_t storage = graph.tensors[table.index].storage_id;
-    if (storage != 0) storages.insert(storage);
-  }
-  return storages;
-}
-
-// An update by a sparse gradient adds rows to a table, by the indices that it was looked up with.
-bool adds_to_table(const ExecutionGraph& graph, const Node& node,
-                   const std::unordered_set<std::int64_t>& tables) {
-  if (graph.name(node) != "aten::index_add_" || node.inputs_count == 0) return false;
-  const Argument& target = graph.inputs(node)[0];
-  return target.kind == Argument::Kind::kTensor &&
-         tables.contains(graph.tensors[target.index].storage_id);
 }
 
 // Lookups of PyTorch and FBGEMM and what computes their gradients; also what merely wraps them.
@@ -50,13 +30,23 @@ Result<ExecutionGraph> set_index_skew(const ExecutionGraph& graph, double expone
     return fail(ErrorCode::kImpossible, fmt::format("expected an exponent from 0 to {}, found {}",
                                                     kMostZipfExponent, exponent));
   }
+  const StepView step(graph);
+  const ExecutionGraph& named = step.graph();
+  const auto count = static_cast<std::int32_t>(graph.nodes.size());
+  FactsOfValues<bool> is_table(step.storages());
+  for (std::int32_t i = 0; i < count; ++i) {
+    const Tensor* table = reads_table_first(named.name(i)) ? input_at(named, i, 0) : nullptr;
+    if (table && table->storage_id != 0) is_table[*table] = true;
+  }
   ExecutionGraph made = graph;
   bool any = false;
-  const auto tables = table_storages(made);
-  for (Node& node : made.nodes) {
+  for (std::int32_t i = 0; i < count; ++i) {
+    Node& node = made.node(i);
     if (node.is_label || node.is_structural) continue;
     const bool reads = reads_a_table(made.name(node));
-    if (!reads && !adds_to_table(made, node, tables)) continue;
+    // An update by a sparse gradient adds rows, by the indices that the table was looked up with.
+    const Tensor* target = made.name(node) == "aten::index_add_" ? input_at(named, i, 0) : nullptr;
+    if (!reads && !(target && is_table[*target])) continue;
     node.index_zipf_exponent = exponent;
     any = any || reads;
   }

@@ -56,76 +56,59 @@ class FusionWriter {
            (std::lower_bound(closed_.begin(), closed_.end(), sequence) - closed_.begin());
   }
 
-  void leave_out(const std::vector<std::int32_t>& nodes) {
-    for (std::int32_t node : nodes) edit_.replace(node);
-  }
-
   void plan(const TableFusion& fusion) {
     State& state = states_.emplace_back(State{.fusion = fusion});
     const bool sgd = rewrite_.optimizer == TableFusionRewrite::Optimizer::kSgd;
     state.tables.optimizer =
         sgd ? TableBatch::Optimizer::kSgd : TableBatch::Optimizer::kRowwiseAdagrad;
     state.tables.learning_rate = sgd ? fusion.learning_rate : kAdagradLearningRate;
-    const std::int32_t last = fusion.bags.back().node;  // by then all indices are there
+    const FusibleBag &first = fusion.bags.front(), &last = fusion.bags.back();
     for (const FusibleBag& bag : fusion.bags) {
       const auto shape = source_.shape(source_.tensors[bag.weight]);
       state.tables.rows.push_back(shape[0]);
       state.tables.dims.push_back(shape[1]);
       state.lookups += source_.tensors[bag.indices].numel;
-      leave_out({bag.node});
-      if (bag.node != last && bag.sequence >= 0) closed_.push_back(bag.sequence);
+      if (&bag != &last && bag.sequence >= 0) closed_.push_back(bag.sequence);
     }
     const auto tables = static_cast<std::int64_t>(fusion.bags.size());
-    const DType indices = source_.tensors[fusion.bags.front().indices].dtype;
-    const DType offsets = source_.tensors[fusion.bags.front().offsets].dtype;
-    plan_input(fusion.indices, state.indices, indices, {state.lookups});
-    plan_input(fusion.offsets, state.offsets, offsets, {tables * fusion.batch + 1});
-    edit_.replace(last, [this, &state] { look_up(state); });
+    for (const std::int32_t node : fusion.left_out) edit_.replace(node);
+    plan_input(fusion.indices, state.indices, first.indices, {state.lookups});
+    plan_input(fusion.offsets, state.offsets, first.offsets, {tables * fusion.batch + 1});
+    edit_.replace(last.node, [this, &state] { look_up(state); });  // by then all indices are there
     edit_.follow(fusion.cat, [this, &state] { shorten_cat(state); });
     for (std::int32_t child : source_.children(fusion.cat)) {
       edit_.follow(child, [this, &state] { shorten_cat(state); });
     }
-    plan_backward(state);
+    if (fusion.cat_function >= 0) {
+      edit_.replace(fusion.first_narrow, [this, &state] { cut_gradient(state); });
+      // The function of the highest number, which is that of the lookup, comes first.
+      edit_.replace(fusion.first_function, [this, &state] { go_back(state); });
+    }
     if (fusion.step) {
       edit_.refill(fusion.step->label, [this, &fusion] {
         // Lists and fused steps take over where sparse gradients needed a loop.
         OptimizerRewrite how;
         how.implementation = TrainingOptions::Implementation::kDefault;
-        write_optimizer_step(copy_, *fusion.step, how);
+        write_optimizer_step(copy_, rewritten_step(*fusion.step, how, graph_.pytorch()));
       });
     }
   }
 
-  void plan_backward(State& state) {
-    const TableFusion& fusion = state.fusion;
-    for (const auto* nodes :
-         {&fusion.narrows, &fusion.functions, &fusion.accumulations, &fusion.zeroings}) {
-      leave_out(*nodes);
-    }
-    if (fusion.cat_function < 0) return;
-    const auto first = *std::min_element(fusion.narrows.begin(), fusion.narrows.end());
-    edit_.replace(first, [this, &state] { cut_gradient(state); });
-    // The function of the highest number, which is that of the lookup, comes first.
-    const auto function = *std::min_element(fusion.functions.begin(), fusion.functions.end());
-    edit_.replace(function, [this, &state, function] { go_back(state, function); });
-  }
-
-  void plan_input(const std::optional<LoadedInput>& input, TensorRef& made, DType dtype,
+  // `like`: the input of one table.
+  void plan_input(const std::optional<LoadedInput>& input, TensorRef& made, std::uint32_t like,
                   const Shape& shape) {
     if (!input) return;
-    leave_out(input->views);
-    leave_out(input->copies);
-    if (input->copies.empty()) {
+    const DType dtype = source_.tensors[like].dtype;
+    if (input->copy < 0) {
       made = graph_.new_tensor(dtype, shape);
       return;
     }
-    const std::int32_t first = input->copies.front();
-    edit_.replace(first, [this, &made, dtype, shape, first, pinned = input->pinned] {
-      const Node& node = source_.node(first);
-      copy_.close_beside(first);
-      const TensorRef from = graph_.new_tensor(dtype, GraphBuilder::cpu(), shape);
-      made = to_device(graph_, from, pinned, moved(node.seq_id));
-    });
+    edit_.replace(input->copy,
+                  [this, &made, dtype, shape, copy = input->copy, pinned = input->pinned] {
+                    copy_.close_beside(copy);
+                    const TensorRef from = graph_.new_tensor(dtype, GraphBuilder::cpu(), shape);
+                    made = to_device(graph_, from, pinned, moved(source_.node(copy).seq_id));
+                  });
   }
 
   std::vector<TensorRef> tensors(const TableFusion& fusion, std::uint32_t FusibleBag::*field) {
@@ -170,14 +153,11 @@ class FusionWriter {
           list.count < fusion.first_input + fusion.bags.size()) {
         continue;
       }
-      std::vector<Argument> inputs;
-      for (std::uint32_t input = 0; input < list.count; ++input) {
-        const std::size_t first = fusion.first_input;
-        if (input == first) inputs.push_back(graph_.tensor_argument(state.vectors));
-        if (input < first || input >= first + fusion.bags.size()) {
-          inputs.push_back(made.arguments[list.index + input]);
-        }
-      }
+      const auto all = made.elements(list);
+      std::vector<Argument> inputs(all.begin(), all.end());
+      const auto first = inputs.begin() + static_cast<std::ptrdiff_t>(fusion.first_input);
+      inputs.erase(first + 1, first + static_cast<std::ptrdiff_t>(fusion.bags.size()));
+      inputs[fusion.first_input] = graph_.tensor_argument(state.vectors);
       const auto begin = static_cast<std::uint32_t>(made.arguments.size());
       made.arguments.insert(made.arguments.end(), inputs.begin(), inputs.end());
       made.arguments[i].index = begin;
@@ -189,13 +169,12 @@ class FusionWriter {
     const std::int32_t function = state.fusion.cat_function;
     copy_.close_to(function);
     const TensorRef gradient = graph_.tensor_of_source(source_.inputs(function)[0].index);
-    std::int64_t columns = 0;
-    for (std::int64_t dim : state.tables.dims) columns += dim;
-    state.gradient = narrow(graph_, gradient, 1, state.fusion.first_column, columns);
+    state.gradient =
+        narrow(graph_, gradient, 1, state.fusion.first_column, sum_of(state.tables.dims));
   }
 
-  void go_back(State& state, std::int32_t function) {
-    copy_.close_beside(function);
+  void go_back(State& state) {
+    copy_.close_beside(state.fusion.first_function);
     state.tape->run_one(state.vectors, state.gradient);
   }
 
@@ -210,14 +189,15 @@ class FusionWriter {
 
 }  // namespace
 
-Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& graph,
+Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& source,
                                             const TableFusionRewrite& rewrite) {
-  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  const BackwardPass backward = backward_pass(graph);
+  const StepView step(source);
+  if (auto good = step.check("table fusion", {}); !good) return Unexpected{good.error()};
+  const ExecutionGraph& graph = step.graph();
   std::vector<TableFusion> fusions;
   std::size_t most = 0;
   for (const GraphIteration& iteration : iterations(graph)) {
-    auto fusion = find_table_fusion(graph, iteration, backward);
+    auto fusion = find_table_fusion(step, iteration);
     if (!fusion) return Unexpected{fusion.error()};
     most = std::max(most, fusion->bags.size());
     if (fusion->bags.size() > 1) fusions.push_back(std::move(*fusion));

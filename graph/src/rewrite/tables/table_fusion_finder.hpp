@@ -7,8 +7,7 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "step/backward_pass.hpp"
-#include "step/optimizer_reader.hpp"
+#include "step/step_view.hpp"
 
 namespace perfmodel {
 
@@ -22,8 +21,7 @@ struct FusibleBag {
 /// Indices or offsets that come from outside of the step, so that the program that loads them may
 /// as well lay those of all tables side by side.
 struct LoadedInput {
-  std::vector<std::int32_t> copies;  ///< from the host; none: they lay on the GPU before
-  std::vector<std::int32_t> views;   ///< of what was loaded: one per table
+  std::int32_t copy = -1;  ///< the first from the host; -1: they lay on the GPU before
   bool pinned = false;
 };
 
@@ -37,20 +35,21 @@ struct TableFusion {
   std::size_t first_input = 0;    ///< of the cat, that is a vector
   std::int64_t first_column = 0;  ///< of the cat's result, that is of a vector
 
-  std::int32_t cat_function = -1;           ///< backward function of the cat; -1: forward alone
-  std::vector<std::int32_t> narrows;        ///< its pieces that are gradients of vectors
-  std::vector<std::int32_t> functions;      ///< backward functions of the bags, with the engine's
-  std::vector<std::int32_t> accumulations;  ///< nodes around them; and those of their weights
-  std::vector<std::int32_t> zeroings;       ///< of kept gradients of the weights
+  std::int32_t cat_function = -1;    ///< backward function of the cat; -1: forward alone
+  std::int32_t first_narrow = -1;    ///< of its pieces that are gradients of vectors
+  std::int32_t first_function = -1;  ///< of the bags' backward functions
 
   std::optional<ReadStep> step;  ///< without the tables
   double learning_rate = 0.01;   ///< of the tables
+
+  /// What goes, with everything below it: bags, copies and views of their inputs, their backward
+  /// functions and gradients.
+  std::vector<std::int32_t> left_out;
 };
 
 /// Finds the bags of a step. Fewer than two are returned as they are; for more, everything else is
 /// filled in or the reason why they cannot be one lookup is returned.
-Result<TableFusion> find_table_fusion(const ExecutionGraph& graph, const GraphIteration& range,
-                                      const BackwardPass& backward);
+Result<TableFusion> find_table_fusion(const StepView& step, const GraphIteration& range);
 
 /// An error of this rewrite.
 Unexpected refuse_table_fusion(std::string message);

@@ -15,15 +15,28 @@ namespace {
 constexpr double kFlopOfUnknownKernel = 10;  // per element
 constexpr std::string_view kFused = "_fused_";
 
-// The longest pointwise op with which `text` begins; null: none.
-const Op* first_op(std::string_view text) {
-  const Op* longest = nullptr;
+struct PointwiseName {
+  std::string_view bare;  // without its library
+  double flop = 0;        // per element
+};
+
+std::vector<PointwiseName> make_pointwise_names() {
+  std::vector<PointwiseName> names;
   for (const Op& op : pointwise_ops()) {
     if (op.kind != OpKind::kPointwise) continue;
-    const std::string_view bare = op.name.substr(op.name.find("::") + 2);
-    if (!text.starts_with(bare)) continue;
-    const bool whole = text.size() == bare.size() || text[bare.size()] == '_';
-    if (whole && (!longest || op.name.size() > longest->name.size())) longest = &op;
+    names.push_back({op.name.substr(op.name.find("::") + 2), op.flop});
+  }
+  return names;
+}
+
+// The longest pointwise op with which `text` begins; null: none.
+const PointwiseName* first_op(std::string_view text) {
+  static const std::vector<PointwiseName> names = make_pointwise_names();
+  const PointwiseName* longest = nullptr;
+  for (const PointwiseName& name : names) {
+    if (!text.starts_with(name.bare)) continue;
+    const bool whole = text.size() == name.bare.size() || text[name.bare.size()] == '_';
+    if (whole && (!longest || name.bare.size() > longest->bare.size())) longest = &name;
   }
   return longest;
 }
@@ -38,10 +51,10 @@ double flop_of_fused_ops(std::string_view name) {
   std::string_view rest = name.substr(fused + kFused.size());
   while (!rest.empty()) {
     std::size_t length = rest.find('_', 1);
-    if (const Op* op = first_op(rest)) {
+    if (const PointwiseName* op = first_op(rest)) {
       known = true;
       flop += op->flop;
-      length = op->name.size() - (op->name.find("::") + 2);
+      length = op->bare.size();
     }
     rest = length < rest.size() ? rest.substr(length + 1) : std::string_view();
   }

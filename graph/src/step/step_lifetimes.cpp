@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "backward_pass.hpp"
+#include "offload_ops.hpp"
 #include "ops/catalogue.hpp"
 #include "parameter_gradients.hpp"
+#include "step_view.hpp"
+#include "tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -25,37 +28,8 @@ constexpr std::string_view kBatchedLookup = "fbgemm::split_embedding_codegen_loo
 
 enum class Phase : std::uint8_t { kForward, kBackward, kZeroGrad, kOptimizer };
 
-/// Numbers by the id of a tensor or storage; -1: none. Recorded ids are small: a place for each.
-class NumberById {
- public:
-  /// Of about so many.
-  explicit NumberById(std::size_t count) : limit_(16 * count + 1024) {}
-
-  std::int32_t operator[](std::int64_t id) const {
-    if (const auto at = static_cast<std::uint64_t>(id); at < limit_) {
-      return at < small_.size() ? small_[at] : -1;
-    }
-    const auto at = others_.find(id);
-    return at == others_.end() ? -1 : at->second;
-  }
-  void set(std::int64_t id, std::int32_t number) {
-    if (const auto at = static_cast<std::uint64_t>(id); at < limit_) {
-      if (at >= small_.size()) small_.resize(std::min<std::size_t>(limit_, 2 * at + 1024), -1);
-      small_[at] = number;
-    } else {
-      others_[id] = number;
-    }
-  }
-
- private:
-  std::size_t limit_;
-  std::vector<std::int32_t> small_;
-  std::unordered_map<std::int64_t, std::int32_t> others_;
-};
-
-/// What is noted of a storage on the way.
-struct Notes {
-  std::int32_t seen = -1;  ///< the last position at which it was mentioned
+/// Who uses a storage.
+struct StorageUse {
   Phase first = Phase::kForward;
   bool looked_up = false, read_otherwise = false;  ///< in the forward pass, of one from outside
   bool is_state = false;                           ///< a lookup's own optimizer holds it
@@ -77,9 +51,6 @@ bool is_lookup(std::string_view name) {
 
 /// One node, by its role in the step.
 struct StepNode {
-  std::int32_t end = 0;  ///< last node inside it
-  /// List of the nodes that end here, inner ones first.
-  std::int32_t last_ending_here = -1, next = -1;
   std::int32_t function = -1;  ///< innermost autograd function around it, itself included
   Phase phase = Phase::kForward;
   bool in_lookup = false, in_collective = false;  ///< the node, or one above it
@@ -88,14 +59,16 @@ struct StepNode {
 /// The nodes of one step: phases, ends, and what is around each.
 class StepNodes {
  public:
-  StepNodes(const ExecutionGraph& graph, const GraphIteration& step)
-      : graph_(graph), step_(step), nodes_(step.end - step.begin) {
+  StepNodes(const ExecutionGraph& graph, GraphIteration window)
+      : step(std::move(window)),
+        ending(graph, step.begin, step.end),
+        graph_(graph),
+        nodes_(step.end - step.begin) {
     forward_end = optimizer_begin = step.end;
-    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
+    for (std::int32_t i = step.begin; i < step.end; ++i) {
       const Node& node = graph_.node(i);
       const std::string_view name = graph_.name(node);
       StepNode& here = at(i);
-      here.end = i;
       if (const std::int32_t parent = parent_of(i); parent >= 0) {
         const StepNode& above = at(parent);
         here.function = above.function;
@@ -106,30 +79,24 @@ class StepNodes {
       if (node.scope == Scope::kBackward) here.function = i;
       find_phase(node, name, here, i);
     }
-    for (std::int32_t i = step_.end; i-- > step_.begin;) {
-      const std::int32_t parent = parent_of(i);
-      if (parent >= 0) at(parent).end = std::max(at(parent).end, at(i).end);
-    }
-    for (std::int32_t i = step_.begin; i < step_.end; ++i) {
-      StepNode& last = at(at(i).end);
-      at(i).next = std::exchange(last.last_ending_here, i);
-    }
   }
 
-  const StepNode& operator[](std::int32_t node) const { return nodes_[node - step_.begin]; }
+  const StepNode& operator[](std::int32_t node) const { return nodes_[node - step.begin]; }
 
   // The node around this one, of the same step; -1: none. A file may say that it comes later.
   std::int32_t parent_of(std::int32_t node) const {
     const std::int32_t parent = graph_.node(node).parent;
-    return parent >= step_.begin && parent < node ? parent : -1;
+    return parent >= step.begin && parent < node ? parent : -1;
   }
 
+  GraphIteration step;
+  EndingNodes ending;
   bool has_backward = false;
   std::int32_t forward_end = 0, optimizer_begin = 0;  ///< the end of the step if there is none
   std::int32_t zero_grad = -1;
 
  private:
-  StepNode& at(std::int32_t node) { return nodes_[node - step_.begin]; }
+  StepNode& at(std::int32_t node) { return nodes_[node - step.begin]; }
 
   void find_phase(const Node& node, std::string_view name, StepNode& here, std::int32_t index) {
     if (name.starts_with("Optimizer.step#")) {
@@ -138,8 +105,7 @@ class StepNodes {
     } else if (name.starts_with("Optimizer.zero_grad#")) {
       here.phase = Phase::kZeroGrad;
       zero_grad = index;
-    } else if (node.scope == Scope::kBackward ||
-               name.starts_with("autograd::engine::evaluate_function")) {
+    } else if (node.scope == Scope::kBackward || is_evaluate_function(graph_, node)) {
       here.phase = Phase::kBackward;
       if (!has_backward) forward_end = index;
       has_backward = true;
@@ -152,19 +118,18 @@ class StepNodes {
   }
 
   const ExecutionGraph& graph_;
-  const GraphIteration step_;
   std::vector<StepNode> nodes_;
 };
 
 /// The optimizer reads gradients in their bucket where they are views of it.
-MemoryPurpose purpose_in_between(const Notes& notes) {
-  if (!notes.in_collective) return MemoryPurpose::kTemporaries;
-  return notes.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
+MemoryPurpose purpose_in_between(const StorageUse& use) {
+  if (!use.in_collective) return MemoryPurpose::kTemporaries;
+  return use.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
 }
 
-MemoryPurpose purpose_from_outside(const Notes& notes) {
-  if (notes.is_state) return MemoryPurpose::kOptimizer;
-  switch (notes.first) {
+MemoryPurpose purpose_from_outside(const StorageUse& use) {
+  if (use.is_state) return MemoryPurpose::kOptimizer;
+  switch (use.first) {
     case Phase::kForward:
       return MemoryPurpose::kWeights;
     case Phase::kZeroGrad:
@@ -174,34 +139,34 @@ MemoryPurpose purpose_from_outside(const Notes& notes) {
     case Phase::kBackward:
       break;
   }
-  return purpose_in_between(notes);
+  return purpose_in_between(use);
 }
 
-MemoryPurpose purpose_of_made(const Notes& notes) {
-  if (notes.is_kept_gradient) return MemoryPurpose::kGradients;
-  if (notes.is_saved || (notes.first == Phase::kForward && notes.read_backward)) {
+MemoryPurpose purpose_of_made(const StorageUse& use) {
+  if (use.is_kept_gradient) return MemoryPurpose::kGradients;
+  if (use.is_saved || (use.first == Phase::kForward && use.read_backward)) {
     return MemoryPurpose::kActivations;
   }
-  return purpose_in_between(notes);
+  return purpose_in_between(use);
 }
 
 // `gradients_left_until`: the node that drops the gradients of the step before; -1: none.
-void settle_purposes(const std::vector<Notes>& all_notes, std::int32_t gradients_left_until,
+void settle_purposes(const std::vector<StorageUse>& uses, std::int32_t gradients_left_until,
                      std::vector<StorageLifetime>& storages) {
-  const bool optimizer_reads_gradients = std::ranges::any_of(all_notes, [](const Notes& n) {
-    return (n.is_kept_gradient || n.in_collective) && n.read_by_optimizer;
+  const bool optimizer_reads_gradients = std::ranges::any_of(uses, [](const StorageUse& use) {
+    return (use.is_kept_gradient || use.in_collective) && use.read_by_optimizer;
   });
-  for (std::size_t i = 0; i < all_notes.size(); ++i) {
+  for (std::size_t i = 0; i < uses.size(); ++i) {
     StorageLifetime& lifetime = storages[i];
-    const Notes& notes = all_notes[i];
-    lifetime.purpose = lifetime.made_by == StorageLifetime::kBefore ? purpose_from_outside(notes)
-                                                                    : purpose_of_made(notes);
+    const StorageUse& use = uses[i];
+    lifetime.purpose = lifetime.made_by == StorageLifetime::kBefore ? purpose_from_outside(use)
+                                                                    : purpose_of_made(use);
     if (lifetime.made_by == StorageLifetime::kBefore) {
       lifetime.is_table =
-          lifetime.purpose == MemoryPurpose::kWeights && notes.looked_up && !notes.read_otherwise;
-    } else if (notes.is_kept_gradient) {
+          lifetime.purpose == MemoryPurpose::kWeights && use.looked_up && !use.read_otherwise;
+    } else if (use.is_kept_gradient) {
       // Gradients that became pieces of a bucket are read there.
-      const bool dropped = optimizer_reads_gradients && !notes.read_by_optimizer;
+      const bool dropped = optimizer_reads_gradients && !use.read_by_optimizer;
       if (dropped) {
         lifetime.purpose = MemoryPurpose::kTemporaries;
       } else {
@@ -217,28 +182,29 @@ void settle_purposes(const std::vector<Notes>& all_notes, std::int32_t gradients
 
 class LifetimeReader {
  public:
-  LifetimeReader(const ExecutionGraph& graph, const GraphIteration& step)
-      : graph_(graph),
-        nodes_(graph, step),
-        lifetimes_{.step = step,
+  explicit LifetimeReader(const StepView& step)
+      : graph_(step.graph()),
+        nodes_(graph_, first_step(graph_)),
+        keeps_gradient_(step.parameter_gradients()),
+        lifetimes_{.step = nodes_.step,
                    .forward_end = nodes_.forward_end,
                    .optimizer_begin = nodes_.optimizer_begin,
                    .has_backward = nodes_.has_backward,
-                   .device = device_of(graph)},
-        current_(graph.tensors.size()),
-        views_from_outside_(graph.tensors.size()) {}
+                   .device = device_of(graph_)},
+        storage_of_(step.storages(), -1),
+        is_view_from_outside_(step.tensors()),
+        is_uncounted_(step.tensors()) {}
 
   StorageLifetimes read() {
-    const std::vector<bool> keeps_gradient = parameter_gradients(graph_);
     for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
-      take_inputs(i);
-      for (std::int32_t node = nodes_[i].last_ending_here; node >= 0; node = nodes_[node].next) {
-        take_outputs(node, i);
-        if (keeps_gradient[node]) keep_gradient(node);
-      }
+      read_inputs(i);
+      nodes_.ending.for_each(i, [&](std::int32_t node) {
+        read_outputs(node);
+        if (keeps_gradient_[node]) keep_gradient(node);
+      });
     }
     if (!lifetimes_.has_backward) keep_what_catalogue_says();
-    settle_purposes(notes_, nodes_.zero_grad >= 0 ? nodes_[nodes_.zero_grad].end : -1,
+    settle_purposes(uses_, nodes_.zero_grad >= 0 ? nodes_.ending.last(nodes_.zero_grad) : -1,
                     lifetimes_.storages);
     return std::move(lifetimes_);
   }
@@ -247,12 +213,12 @@ class LifetimeReader {
   bool is_here(const Tensor& tensor, std::int32_t node) {
     if (tensor.device.kind != lifetimes_.device) return false;
     if (tensor.storage_id != 0 && (tensor.item_size > 0 || tensor.numel == 0)) return true;
-    if (tensor.numel > 0) note_uncounted(tensor, node);
+    if (tensor.numel > 0) leave_uncounted(tensor, node);
     return false;
   }
 
-  void note_uncounted(const Tensor& tensor, std::int32_t node) {
-    if (uncounted_.insert(tensor.id).second) lifetimes_.uncounted_bytes += tensor.bytes();
+  void leave_uncounted(const Tensor& tensor, std::int32_t node) {
+    if (!std::exchange(is_uncounted_[tensor], true)) lifetimes_.uncounted_bytes += tensor.bytes();
     const NameId name = graph_.node(node).name;
     if (without_sizes_.insert(name).second)
       lifetimes_.without_sizes.emplace_back(graph_.names.text(name));
@@ -264,18 +230,17 @@ class LifetimeReader {
 
   // What an autograd function reads it holds until it returns; what it makes itself it may drop.
   std::int32_t held_until(std::int32_t node, std::int32_t made_by) {
-    const StepNode& here = nodes_[node];
-    const bool holds = here.function >= 0 && made_by < here.function;
-    return holds ? std::max(here.end, nodes_[here.function].end) : here.end;
+    const std::int32_t function = nodes_[node].function, end = nodes_.ending.last(node);
+    const bool holds = function >= 0 && made_by < function;
+    return holds ? std::max(end, nodes_.ending.last(function)) : end;
   }
 
   std::int32_t add(const Tensor& tensor, std::int32_t made_by, Phase phase) {
     const auto index = static_cast<std::int32_t>(lifetimes_.storages.size());
     lifetimes_.storages.push_back(
         {.bytes = reach(tensor), .made_by = made_by, .tensor = index_of(tensor)});
-    notes_.push_back({.first = phase});
-    current_.set(tensor.storage_id, index);
-    return index;
+    uses_.push_back({.first = phase});
+    return storage_of_[tensor] = index;
   }
   std::uint32_t index_of(const Tensor& tensor) const {
     return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
@@ -287,27 +252,25 @@ class LifetimeReader {
     lifetime.tensor = index_of(tensor);
   }
 
-  void mention(std::int32_t storage, std::int32_t node, std::int32_t position) {
+  void mention(std::int32_t storage, std::int32_t node) {
     StorageLifetime& lifetime = lifetimes_.storages[storage];
-    Notes& notes = notes_[storage];
-    notes.seen = position;
-    notes.in_collective |= nodes_[node].in_collective;
+    uses_[storage].in_collective |= nodes_[node].in_collective;
     if (lifetime.made_by != StorageLifetime::kBefore) {
       lifetime.freed_after = std::max(lifetime.freed_after, held_until(node, lifetime.made_by));
     }
   }
 
-  void take_inputs(std::int32_t node) {
+  void read_inputs(std::int32_t node) {
     const StepNode& here = nodes_[node];
     const std::string_view name = graph_.name(node);
-    if (name.starts_with(kBatchedLookup)) return take_batched_tables(node);
+    if (name.starts_with(kBatchedLookup)) return read_batched_tables(node);
     // What leaves for the host is an activation until it is gone.
-    const Phase phase = name.starts_with("offload::") ? Phase::kBackward : here.phase;
+    const Phase phase = name.starts_with(kOffloadOps) ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
     const std::int32_t parent = nodes_.parent_of(node);
     const bool part = parent >= 0 && nodes_[parent].in_lookup;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
-      if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
+      if (const std::int32_t storage = read(tensor, node, here.phase); storage >= 0) {
         note_read(storage, phase, may_be_table);
       }
       may_be_table = part;  // the first argument of a lookup
@@ -315,15 +278,15 @@ class LifetimeReader {
   }
 
   void note_read(std::int32_t storage, Phase phase, bool by_lookup) {
-    Notes& notes = notes_[storage];
-    if (phase == Phase::kForward) (by_lookup ? notes.looked_up : notes.read_otherwise) = true;
-    notes.read_backward |= phase == Phase::kBackward;
-    notes.read_by_optimizer |= phase == Phase::kOptimizer;
+    StorageUse& use = uses_[storage];
+    if (phase == Phase::kForward) (by_lookup ? use.looked_up : use.read_otherwise) = true;
+    use.read_backward |= phase == Phase::kBackward;
+    use.read_by_optimizer |= phase == Phase::kOptimizer;
   }
 
   // Tables (on the device, in host memory, a cache of those), and the state of the optimizer that
   // runs within the backward pass: pairs of tensors on the device and in host memory.
-  void take_batched_tables(std::int32_t node) {
+  void read_batched_tables(std::int32_t node) {
     constexpr std::size_t kHostWeights = 2, kLastWeights = 3, kFirstState = 20;
     const auto inputs = graph_.inputs(node);
     bool host_state = false;
@@ -336,94 +299,70 @@ class LifetimeReader {
         continue;
       }
       host_state = state;
-      const std::int32_t storage = take(tensor, node, Phase::kForward);
+      const std::int32_t storage = read(tensor, node, Phase::kForward);
       if (storage < 0) continue;
-      Notes& notes = notes_[storage];
-      notes.is_state |= state;
-      (i <= kLastWeights ? notes.looked_up : notes.read_otherwise) = true;
+      StorageUse& use = uses_[storage];
+      use.is_state |= state;
+      (i <= kLastWeights ? use.looked_up : use.read_otherwise) = true;
     }
   }
 
   // -1: it is not in this device's memory.
-  std::int32_t take(const Tensor& tensor, std::int32_t node, Phase phase) {
+  std::int32_t read(const Tensor& tensor, std::int32_t node, Phase phase) {
     if (!is_here(tensor, node)) return -1;
-    std::int32_t storage = current_[tensor.storage_id];
-    if (const std::int32_t maker = maker_above(tensor, node, storage); maker >= 0) {
-      storage = add(tensor, maker, phase);
-    } else if (storage < 0) {
-      storage = add(tensor, StorageLifetime::kBefore, phase);
-      lifetimes_.storages.back().freed_after = StorageLifetime::kBeyond;
-    } else if (is_from_outside(storage) && views_from_outside_[tensor.id] < 0) {
+    std::int32_t storage = storage_of_[tensor];
+    if (storage < 0) {
+      storage = add(tensor, maker_above(tensor, node), phase);
+      if (is_from_outside(storage)) {
+        lifetimes_.storages.back().freed_after = StorageLifetime::kBeyond;
+      }
+    } else if (is_from_outside(storage) && !is_view_from_outside_[tensor]) {
       widen(storage, tensor);  // a view that the step made may be wider than it (expand)
     }
-    mention(storage, node, node);
+    mention(storage, node);
     return storage;
   }
-  // An op whose result this will be, which has made it and now lets an op inside it fill it; -1:
-  // none.
-  std::int32_t maker_above(const Tensor& tensor, std::int32_t node, std::int32_t storage) {
-    const std::int32_t seen = storage < 0 ? -1 : notes_[storage].seen;
-    for (std::int32_t at = nodes_.parent_of(node); at >= 0 && at > seen;
-         at = nodes_.parent_of(at)) {
+  // An op whose result this will be, which lets an op inside it fill it; kBefore: none.
+  std::int32_t maker_above(const Tensor& tensor, std::int32_t node) const {
+    for (std::int32_t at = nodes_.parent_of(node); at >= 0; at = nodes_.parent_of(at)) {
       bool gives = false;
       for_each_tensor(graph_, graph_.outputs(at), [&](const Tensor& result) {
         gives |= result.storage_id == tensor.storage_id;
       });
       if (gives) return at;
     }
-    return -1;
+    return StorageLifetime::kBefore;
   }
   bool is_from_outside(std::int32_t storage) const {
     return lifetimes_.storages[storage].made_by == StorageLifetime::kBefore;
   }
 
-  void take_outputs(std::int32_t node, std::int32_t position) {
+  void read_outputs(std::int32_t node) {
     for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
       if (!is_here(tensor, node)) return;
-      std::int32_t storage = current_[tensor.storage_id];
-      // Mentioned by this op or one inside it: a view, in place, or made there.
-      const bool is_old = storage >= 0 && notes_[storage].seen >= node;
-      if (!is_old) {
+      std::int32_t storage = storage_of_[tensor];
+      if (storage < 0) {
         storage = add(tensor, node, nodes_[node].phase);
       } else if (is_from_outside(storage)) {
-        views_from_outside_.set(tensor.id, 1);
+        is_view_from_outside_[tensor] = true;
       } else if (lifetimes_.storages[storage].made_by == node) {
         widen(storage, tensor);
       }
-      mention(storage, node, position);
+      mention(storage, node);
     });
   }
 
-  // Unless it adds to one that is there already.
   void keep_gradient(std::int32_t node) {
-    const auto inputs = graph_.inputs(node);
-    if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
-    const Tensor& gradient = graph_.tensors[inputs[0].index];
-    if (!is_here(gradient, node)) return;  // undefined, sparse
-    std::int32_t kept = current_[gradient.storage_id];
-    for (std::int32_t child : graph_.children(node)) {
-      const Node& op = graph_.node(child);
-      if (is_sum(graph_.name(op))) {
-        if (const std::int32_t sum = first_storage(graph_.inputs(op)); sum >= 0) kept = sum;
-      } else if (const std::int32_t copy = first_storage(graph_.outputs(op)); copy >= 0) {
-        kept = copy;
-      }
-    }
+    const auto gradient = kept_gradient(graph_, graph_.node(node));
+    if (!gradient || !is_here(graph_.tensors[*gradient], node)) return;  // undefined, sparse
+    const std::int32_t kept = storage_of_[graph_.tensors[*gradient]];
     if (kept < 0) return;
-    Notes& notes = notes_[kept];
-    notes.is_kept_gradient = true;
-    if (is_from_outside(kept)) notes.first = Phase::kZeroGrad;
-  }
-  std::int32_t first_storage(std::span<const Argument> arguments) {
-    if (arguments.empty() || arguments[0].kind != Argument::Kind::kTensor) return -1;
-    const Tensor& tensor = graph_.tensors[arguments[0].index];
-    return tensor.device.kind == lifetimes_.device && tensor.storage_id != 0
-               ? current_[tensor.storage_id]
-               : -1;
+    StorageUse& use = uses_[kept];
+    use.is_kept_gradient = true;
+    if (is_from_outside(kept)) use.first = Phase::kZeroGrad;
   }
 
-  // A forward pass alone. Ids may have been made anew meanwhile: what is kept lives, so its id
-  // cannot have been.
+  // A forward pass alone.
   void keep_what_catalogue_says() {
     for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
       const Node& node = graph_.node(i);
@@ -456,7 +395,7 @@ class LifetimeReader {
   /// numbers: Python's become tensors in host memory without dimensions, of its type.
   bool may_have_gradient(const Tensor& tensor) const {
     if (!is_floating_point(tensor.dtype)) return false;
-    const std::int32_t storage = tensor.storage_id == 0 ? -1 : current_[tensor.storage_id];
+    const std::int32_t storage = tensor.storage_id == 0 ? -1 : storage_of_[tensor];
     const std::int32_t maker = storage < 0 ? -1 : lifetimes_.storages[storage].made_by;
     if (maker >= lifetimes_.step.begin) return is_numbered(maker);
     return tensor.rank > 0 || !tensor.on_cpu() || tensor.dtype != DType::kFloat64;
@@ -472,22 +411,23 @@ class LifetimeReader {
       if (!positions.has(i)) continue;
       for_each_tensor(graph_, arguments.subspan(i, 1), [&](const Tensor& tensor) {
         if (tensor.device.kind != lifetimes_.device || tensor.storage_id == 0) return;
-        const std::int32_t storage = current_[tensor.storage_id];
+        const std::int32_t storage = storage_of_[tensor];
         if (storage < 0 || is_from_outside(storage)) return;
         lifetimes_.storages[storage].freed_after = StorageLifetime::kBeyond;
-        notes_[storage].is_saved = true;
+        uses_[storage].is_saved = true;
       });
     }
   }
 
   const ExecutionGraph& graph_;
   StepNodes nodes_;
+  const std::vector<bool>& keeps_gradient_;
   StorageLifetimes lifetimes_;
-  NumberById current_;             // storage of an id
-  NumberById views_from_outside_;  // ids of tensors that the step made of storages from outside
-  std::vector<Notes> notes_;       // by storage
+  FactsOfValues<std::int32_t> storage_of_;    // into the lifetimes' storages; -1: not met yet
+  FactsOfValues<char> is_view_from_outside_;  // made by the step of a storage from outside
+  FactsOfValues<char> is_uncounted_;          // by tensor
+  std::vector<StorageUse> uses_;              // by storage
   std::unordered_set<NameId> without_sizes_;
-  std::unordered_set<std::int64_t> uncounted_;  // tensors
 };
 
 }  // namespace
@@ -499,10 +439,22 @@ std::string_view to_string(MemoryPurpose purpose) {
   return kNames[static_cast<std::size_t>(purpose)];
 }
 
-StorageLifetimes storage_lifetimes(const ExecutionGraph& graph) {
-  const auto steps = iterations(graph);
-  if (steps.empty()) return {.device = device_of(graph)};
-  return LifetimeReader(graph, steps.front()).read();
+const StorageLifetimes& StepView::lifetimes() const {
+  return found_once(lifetimes_, [&] { return LifetimeReader(*this).read(); });
+}
+
+StorageLifetimes storage_lifetimes(const ExecutionGraph& recorded) {
+  const StepView step(recorded, first_step(recorded).end);
+  StorageLifetimes lifetimes = step.lifetimes();
+  const ExecutionGraph& graph = step.graph();
+  if (&graph == &recorded) return lifetimes;
+  std::vector<std::uint32_t> entries(graph.tensors.size());  // of the recorded graph
+  for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
+    if (graph.arguments[i].kind != Argument::Kind::kTensor) continue;
+    entries[graph.arguments[i].index] = recorded.arguments[i].index;
+  }
+  for (StorageLifetime& storage : lifetimes.storages) storage.tensor = entries[storage.tensor];
+  return lifetimes;
 }
 
 }  // namespace perfmodel

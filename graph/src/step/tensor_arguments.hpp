@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+/// The tensor at a position of the arguments or results of a node; null: no tensor stands there.
+inline const Tensor* tensor_at(const ExecutionGraph& graph, std::span<const Argument> arguments,
+                               std::size_t position) {
+  const bool is_tensor =
+      position < arguments.size() && arguments[position].kind == Argument::Kind::kTensor;
+  return is_tensor ? &graph.tensors[arguments[position].index] : nullptr;
+}
+
+inline const Tensor* input_at(const ExecutionGraph& graph, std::int32_t node,
+                              std::size_t position) {
+  return tensor_at(graph, graph.inputs(node), position);
+}
+inline const Tensor* output_at(const ExecutionGraph& graph, std::int32_t node,
+                               std::size_t position = 0) {
+  return tensor_at(graph, graph.outputs(node), position);
+}
+
+}  // namespace perfmodel
