@@ -46,6 +46,8 @@ class GraphCopy {
 
   /// Position of the copy of a source's node in the graph being made; -1: not copied.
   std::int32_t copied(std::int32_t index) const { return copies_[index]; }
+  /// The id that the last copy of a source's node got; 0: not copied.
+  std::int64_t id_of_copy(std::int64_t id);
 
   /// Opens a backward function that the source lacks, next to one that it has: the node that
   /// evaluates it and its own.
@@ -60,8 +62,6 @@ class GraphCopy {
  private:
   void open_parent(std::int32_t index);
   void write(std::int32_t index);
-  /// The id that the last copy of a source's node got; 0: not copied.
-  std::int64_t id_of_copy(std::int64_t id);
 
   const ExecutionGraph& source_;
   GraphBuilder builder_;

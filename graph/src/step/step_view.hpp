@@ -78,10 +78,4 @@ class StepView {
   mutable std::optional<PyTorch> dialect_;
 };
 
-/// The same of a graph.
-inline Result<void> check_graph(const ExecutionGraph& graph, std::string_view rewrite,
-                                const StepNeeds& needs) {
-  return StepView(graph).check(rewrite, needs);
-}
-
 }  // namespace perfmodel

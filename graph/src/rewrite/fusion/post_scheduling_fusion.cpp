@@ -276,7 +276,7 @@ class GroupEdit {
   ExecutionGraph write() { return edit_.write(); }
 
  private:
-  // Mentions of one storage become those of another tensor, in their shapes.
+  // Arguments that use the storage of `from` use that of `to` instead, and keep their shapes.
   void move(std::uint32_t begin, std::uint32_t count, std::uint32_t from, std::uint32_t to) {
     change_tensors(edit_.made(), begin, count, [&](Tensor& mention) {
       if (mention.storage_id != source_.tensors[from].storage_id) return;

@@ -14,8 +14,8 @@ namespace perfmodel {
 Result<std::vector<Segment>> checkpoint_segments(const StepView& step,
                                                  const CheckpointOptions& options);
 
-/// The same around parts of the forward pass. Parts that cannot be segments are left out; where
-/// none can, the error is that of the first.
+/// The same around parts of the forward pass. Parts that cannot be segments are left out. If no
+/// part can be one, the error says why the first cannot.
 Result<std::vector<Segment>> checkpoint_segments(const StepView& step,
                                                  const std::vector<Trees>& parts);
 

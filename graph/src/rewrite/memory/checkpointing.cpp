@@ -247,19 +247,11 @@ class CheckpointWriter {
     copy.outputs_count = 0;
     const std::int64_t forward_parent = graph_.node(first.function).fw_parent;
     Node& last = open(copy, backward_thread_);
-    last.fw_parent =
-        forward_parent == graph_.node(first.evaluate).id ? evaluate : id_of_copy(forward_parent);
+    last.fw_parent = forward_parent == graph_.node(first.evaluate).id
+                         ? evaluate
+                         : edit_.copy().id_of_copy(forward_parent);
     places_.apply(made(), last);
     return made().tensors[made().arguments[last.inputs_begin].index];
-  }
-
-  // Of a node of the source, both by their ids; 0: not copied by itself.
-  std::int64_t id_of_copy(std::int64_t id) {
-    const auto found = std::ranges::lower_bound(graph_.nodes, id, {}, &Node::id);
-    if (found == graph_.nodes.end() || found->id != id) return 0;
-    const auto node = static_cast<std::int32_t>(found - graph_.nodes.begin());
-    const std::int32_t copy = edit_.copy().copied(node);
-    return copy < 0 ? 0 : made().node(copy).id;
   }
 
   TensorRef ref(const Tensor& tensor) { return builder_.tensor_of_source(tensor); }

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Argument::Kind;
 
-// A copy of dropout becomes `aten::_masked_scale`, which multiplies by the mask.
+// Turns a copied dropout into `aten::_masked_scale`, which multiplies by the mask that was kept.
 void scale_by_mask(GraphBuilder& builder, Node& copy) {
   ExecutionGraph& graph = builder.graph_being_made();
   const TensorRef x = builder.tensor_of_source(graph.inputs(copy)[0].index);

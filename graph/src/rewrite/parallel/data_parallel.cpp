@@ -52,8 +52,8 @@ bool is_gpu_tensor(const ExecutionGraph& graph, const Argument& argument) {
   return argument.kind == Argument::Kind::kTensor && graph.tensors[argument.index].on_gpu();
 }
 
-/// Of several backward passes the last one reduces (no_sync around the others); whether the
-/// gradient was there before the step, the first one tells.
+/// With several backward passes, only the last one reduces (no_sync is around the others), and the
+/// first one shows whether the gradient was there before the step.
 Result<std::vector<ReadyGradient>> ready_gradients(const StepView& step,
                                                    const GraphIteration& range) {
   const ExecutionGraph& graph = step.graph();

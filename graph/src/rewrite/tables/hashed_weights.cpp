@@ -325,17 +325,12 @@ class HashedWeightFinder {
     return HashedUse{.role = HashedRole::kWeightGradient, .weight = weight};
   }
 
-  bool is_under_optimizer(std::int32_t index) const {
-    const auto holds = [&](std::int32_t i) { return graph_.name(i).starts_with("Optimizer."); };
-    return graph_.find_around(index, holds) >= 0;
-  }
-
   // `weight`: what the node reads, as its array, copy or gradient.
   Result<HashedUse> use_of(std::int32_t index, std::int32_t weight) {
     const Node& op = graph_.node(index);
     const std::string_view name = graph_.name(op);
     const Op* row = find_op(name);
-    if (!row || is_under_optimizer(index)) return HashedUse{};
+    if (!row || is_under_optimizer(graph_, index)) return HashedUse{};
     if (is_lookup(row)) {
       if (has_below(op, is_lookup)) return HashedUse{};
       forward_weights_[index] = weight;
