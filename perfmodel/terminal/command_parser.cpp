@@ -63,6 +63,24 @@ Check check_of(const CLI::Validator& validator) {
   return {[validator](std::string& text) { return validator(text); }, validator.get_description()};
 }
 
+template <class Value>
+constexpr bool kIsNumber = std::is_arithmetic_v<Value>;
+template <class Value>
+constexpr bool kIsNumber<std::optional<Value>> = std::is_arithmetic_v<Value>;
+
+// CLI11 takes an empty word for 0.
+template <class Value>
+CLI::Option* refuse_empty_numbers(CLI::Option* option) {
+  if constexpr (kIsNumber<Value>) {
+    option->check(CLI::Validator(
+        [](const std::string& text) {
+          return text.empty() ? "expected a number, found nothing" : "";
+        },
+        ""));
+  }
+  return option;
+}
+
 // "TEXT:{ddp,fsdp}" of a parser that knows all values.
 std::vector<std::string> choices_of(const std::string& type) {
   const std::size_t begin = type.find('{'), end = type.find('}');
@@ -185,13 +203,13 @@ CommandParser CommandParser::add_subcommand(const std::string& name,
 template <class T>
 Option CommandParser::add_option(const std::string& names, T& value,
                                  const std::string& help) const {
-  return Option(app_->add_option(names, value, help));
+  return Option(refuse_empty_numbers<T>(app_->add_option(names, value, help)));
 }
 template <class T>
 Option CommandParser::add_option_function(const std::string& names,
                                           const std::function<void(const T&)>& set,
                                           const std::string& help) const {
-  return Option(app_->add_option_function<T>(names, set, help));
+  return Option(refuse_empty_numbers<T>(app_->add_option_function<T>(names, set, help)));
 }
 // The types of values that commands have; the linker names one that is missing here.
 #define PERFMODEL_OPTIONS_OF(...)                                                                 \

@@ -115,6 +115,10 @@ void TextList::row(std::string_view name, std::string value) {
   rows_.emplace_back(plain_text(name), std::move(value));
 }
 
+void TextList::fact(std::string_view name, std::string value) {
+  if (!value.empty()) row(name, std::move(value));
+}
+
 std::string TextList::text() const {
   std::size_t width = 0;
   for (const auto& [name, value] : rows_) width = std::max(width, text_width(name));

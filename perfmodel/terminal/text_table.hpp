@@ -53,6 +53,7 @@ class TextTable {
 class TextList {
  public:
   void row(std::string_view name, std::string value);
+  void fact(std::string_view name, std::string value);  ///< a row, unless the value is empty
   std::string text() const;
 
  private:

@@ -87,13 +87,15 @@ struct Judged {
   std::map<std::string, Errors> groups;
   int steps = 0, inside = 0, too_large = 0;
 
-  void add(const std::string& group, const ExecutionGraph& graph, const std::string& gpu,
-           double measured_ms) {
+  /// The predicted step [ms].
+  double add(const std::string& group, const ExecutionGraph& graph, const std::string& gpu,
+             double measured_ms) {
     const Prediction answer = predictor().predict(graph, gpu).value();
     groups[group].add(answer.e2e_us / 1e3, measured_ms);
     ++steps;
     inside += answer.e2e_low_us / 1e3 <= measured_ms && measured_ms <= answer.e2e_high_us / 1e3;
     too_large += !memory_of(graph, gpu).fits();
+    return answer.e2e_us / 1e3;
   }
   double mape() const {
     double sum = 0;
@@ -144,6 +146,7 @@ TEST(TodaysPrograms, OneGpuStepsOfLambda) {
 TEST(TodaysPrograms, ImageModelsOfTimm) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   Judged judged;
+  std::map<std::string, std::pair<double, double>> ratios;  // channels-last over NCHW: ours, timm's
   for (CsvFile csv = table("timm/steps.csv"); csv.next();) {
     const std::string builder = cell(csv, "builder");
     if (builder.empty()) continue;
@@ -155,11 +158,29 @@ TEST(TodaysPrograms, ImageModelsOfTimm) {
             : network(resnet_preset(preset).value(), build_resnet, batch, "fp16-amp", true);
     const std::string layout = cell(csv, "layout");
     if (layout == "nhwc") graph = rewrite_channels_last(graph).value();
-    judged.add(layout, graph, cell(csv, "gpu"), number(csv, "step_ms"));
+    const double measured = number(csv, "step_ms");
+    const double predicted = judged.add(layout, graph, cell(csv, "gpu"), measured);
+    auto& [ours, theirs] = ratios.try_emplace(preset, 1, 1).first->second;
+    ours *= layout == "nhwc" ? predicted : 1 / predicted;
+    theirs *= layout == "nhwc" ? measured : 1 / measured;
   }
   judged.print();
-  EXPECT_LE(judged.groups["nchw"].mape(), 9);
-  EXPECT_LE(judged.groups["nhwc"].mape(), 13);
+  EXPECT_LE(judged.groups["nchw"].mape(), 7);
+  EXPECT_LE(judged.groups["nhwc"].mape(), 9);
+  Errors gains;
+  for (const auto& [model, ratio] : ratios) {
+    std::printf("  %-18s channels-last over NCHW %.3f, measured %.3f\n", model.c_str(), ratio.first,
+                ratio.second);
+    gains.add(ratio.first, ratio.second);
+  }
+  gains.print("channels-last over NCHW");
+  EXPECT_LE(gains.mape(), 7);
+  for (const auto& [model, ratio] : ratios) {
+    // Known gap: cuDNN 8.3 ran filters of one element on NCHW images slower. ResNet-50 of newer
+    // software is within 8 % (Lambda's step in NCHW: 1.10 ms per image, here 1.21).
+    const bool is_gap = model == "resnet50" || model == "wide_resnet50_2";
+    EXPECT_NEAR(ratio.first, ratio.second, (is_gap ? 0.18 : 0.1) * ratio.second) << model;
+  }
   EXPECT_EQ(judged.too_large, 0);
 }
 

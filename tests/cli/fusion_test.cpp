@@ -28,6 +28,21 @@ TEST(FusionCommand, FusesTables) {
   EXPECT_THAT(twice.err, HasSubstr("expected at least two aten::embedding_bag in a step, found 0"));
 }
 
+TEST(FusionCommand, FusesLosses) {
+  const std::string net =
+      built("net.json", {"resnet", "--preset", "resnet18", "--batch", "2", "--optimizer", "none"});
+  const auto fused = rewrite(net, {"--fuse-loss", "linear", "--json"});
+  ASSERT_EQ(fused.status, 0) << fused.err;
+  EXPECT_EQ(Json::parse(fused.out)["rewrites"][0]["added"]["liger::cross_entropy"], 2);
+  const auto unknown = rewrite(net, {"--fuse-loss", "apex"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("expected liger or linear, found apex"));
+  const auto norms = rewrite(net, {"--fuse-norms"});
+  EXPECT_EQ(norms.status, 1);
+  EXPECT_THAT(norms.err,
+              HasSubstr("expected RMS or layer norms in single ops on a GPU, found none"));
+}
+
 TEST(FusionCommand, FusesPointwiseOps) {
   const std::string resnet =
       built("resnet.json", {"resnet", "--preset", "resnet18", "--batch", "2"});

@@ -127,7 +127,8 @@ class Build:
         at = parts.index('-o')
         parts[at + 1] = out
         first = next(i for i, p in enumerate(parts) if p.endswith('.o'))
-        run(parts[:first] + objects + parts[first:], cwd=self.folder)
+        # An object of a unity build may hold what these replace: the first definition counts.
+        run(parts[:first] + ['-Wl,--allow-multiple-definition'] + objects + parts[first:], cwd=self.folder)
 
 
 def copy_sources(copy):

@@ -42,6 +42,14 @@ std::optional<ExecutionGraph> try_rewrite(const ExecutionGraph& graph, bool is_p
   return std::move(*made);
 }
 
+// A changed graph may be ambiguous: a size that the batch has now may be a parameter's as well.
+// Then a second application is refused.
+void check_second(const test_support::ContractedRewrite& one, const ExecutionGraph& made) {
+  const auto twice = apply_rewrites(made, {&one.rewrite, 1});
+  if (!twice) return fuzz::check_error(twice.error());
+  fuzz::check_unbroken(test_support::difference_up_to_ids(made, *twice), one.rewrite.name);
+}
+
 void try_each_rewrite(const ExecutionGraph& graph, bool is_program, std::uint64_t chosen) {
   const auto& rewrites = test_support::contracted_rewrites();
   const std::size_t count = rewrites.size();
@@ -50,9 +58,7 @@ void try_each_rewrite(const ExecutionGraph& graph, bool is_program, std::uint64_
     const auto made = try_rewrite(graph, is_program, one, one.rewrite.name);
     if (!made || i != chosen % count) continue;
     fuzz::check_unbroken(test_support::differs_when_read_back(*made), one.rewrite.name);
-    if (one.contract->again == test_support::Again::kNothing) {
-      fuzz::check_unbroken(broken_second_application(one, *made), one.rewrite.name);
-    }
+    if (one.contract->again == test_support::Again::kNothing) check_second(one, *made);
     const test_support::ContractedRewrite& other = rewrites[chosen / count % count];
     try_rewrite(*made, is_program, other, one.rewrite.name + " " + other.rewrite.name);
   }

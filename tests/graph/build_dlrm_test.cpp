@@ -489,6 +489,45 @@ TEST(BuildDlrm, SingleTablesWithDenseGradientsTakeAnyOptimizer) {
   }
 }
 
+// Rows of three tables that merges of sparse gradients read back in a step on a GPU: how many there
+// are, and before PyTorch 2.0 the least and the largest index of each sparse tensor that is made.
+TEST(BuildDlrm, SparseOptimizersReadNumbersBack) {
+  using Optimizer = DlrmConfig::Optimizer;
+  const auto counts = [](Optimizer optimizer, int major, int minor) {
+    DlrmConfig config = small_config();
+    config.table_batched = false;
+    config.optimizer = optimizer;
+    config.training.pytorch.major = major;
+    config.training.pytorch.minor = minor;
+    const ExecutionGraph graph = build(config);
+    std::size_t extremes = 0;
+    for (const Node& node : graph.nodes) {
+      if (graph.name(node) != "aten::copy_") continue;
+      const auto copied = graph.inputs(node);
+      const bool reads =
+          graph.tensors[copied[0].index].on_cpu() && graph.tensors[copied[1].index].on_gpu();
+      extremes += reads ? 1 : 0;
+    }
+    EXPECT_EQ(count(graph, "aten::_coalesce"), config.tables.size());
+    return extremes / config.tables.size();
+  };
+  EXPECT_EQ(counts(Optimizer::kSparseAdam, 1, 13), 6U);  // three sparse tensors
+  EXPECT_EQ(counts(Optimizer::kAdagrad, 1, 13), 4U);     // two
+  EXPECT_EQ(counts(Optimizer::kSparseAdam, 2, 4), 0U);
+  EXPECT_EQ(counts(Optimizer::kAdagrad, 2, 4), 0U);
+}
+
+TEST(BuildDlrm, SparseAdamLeavesTheMlpsToAdam) {
+  DlrmConfig config = small_config();
+  config.table_batched = false;
+  config.optimizer = DlrmConfig::Optimizer::kSparseAdam;
+  const ExecutionGraph graph = build(config);
+  EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
+  EXPECT_EQ(count(graph, "Optimizer.step#SparseAdam.step"), 1U);
+  EXPECT_EQ(count(graph, "Optimizer.zero_grad#SparseAdam.zero_grad"), 1U);
+  EXPECT_EQ(count(graph, "aten::sparse_mask"), 2 * config.tables.size());
+}
+
 TEST(BuildDlrm, TheMlpsMayHaveAnotherOptimizer) {
   DlrmConfig config = small_config();
   config.dense_optimizer = TrainingOptions::Optimizer::kAdam;
@@ -543,11 +582,19 @@ TEST(BuildDlrm, BadConfigsAreRefusedByName) {
             "optimizer: expected batched tables or dense gradients for Adam, found one "
             "nn.EmbeddingBag per table with sparse gradients");
   EXPECT_EQ(message([](DlrmConfig& c) {
-              c.table_batched = false;
+              c.table_batched = c.sparse_gradients = false;
               c.dense_optimizer = TrainingOptions::Optimizer::kAdam;
             }),
-            "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
-            "nn.EmbeddingBag per table");
+            "optimizer: expected batched tables or sparse gradients for an optimizer of the MLPs "
+            "alone, found one nn.EmbeddingBag per table with dense gradients");
+  EXPECT_EQ(message([](DlrmConfig& c) { c.optimizer = DlrmConfig::Optimizer::kSparseAdam; }),
+            "optimizer: expected sparse gradients of one nn.EmbeddingBag per table for SparseAdam, "
+            "found batched tables");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.table_batched = false;
+              c.training.weight_decay = 0.5;
+            }),
+            "weight decay: expected none with sparse gradients, found 0.5");
   EXPECT_EQ(message([](DlrmConfig& c) { c.cross = {.layers = 2, .rank = 0}; }),
             "cross: expected 0 to 1024 layers of rank 1 to 2^30, found 2 of rank 0");
   // Tables of any dim are fine where vectors only stand side by side.

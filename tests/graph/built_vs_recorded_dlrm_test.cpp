@@ -96,6 +96,19 @@ constexpr SmallDlrm kSmall[] = {
        c.interaction_dot = false;
        c.sparse_gradients = true;
      }},
+    {"dlrm_sparse_adagrad",
+     [](DlrmConfig& c) {
+       c.interaction_dot = false;
+       c.sparse_gradients = true;
+       c.optimizer = DlrmConfig::Optimizer::kAdagrad;
+     }},
+    {"dlrm_sparse_adam",
+     [](DlrmConfig& c) {
+       c.interaction_dot = false;
+       c.sparse_gradients = true;
+       c.optimizer = DlrmConfig::Optimizer::kSparseAdam;
+       c.dense_optimizer = TrainingOptions::Optimizer::kSgd;
+     }},
     {"dlrm_dcnv2_adagrad",
      [](DlrmConfig& c) {
        c.cross = {.layers = 2, .rank = 2};

@@ -175,6 +175,24 @@ TEST(Link, MissingEventsAreAlignedAround) {
   EXPECT_EQ(linked.occurrences[0].event_of_node[20], 19);
 }
 
+TEST(Link, KernelsThatOnlyAProfilerSawAreNoGaps) {
+  // An observer alone sees neither Triton's kernels nor the labels of compiled code.
+  Tiny tiny;
+  for (int step = 0; step < 2; ++step) {
+    tiny.op(0, "CompiledFunction");
+    tiny.op(0, "## Call CompiledFxGraph abc ##");
+    tiny.op(0, "aten::mm");
+    tiny.op(0, "triton_poi_fused_gelu_0");
+    tiny.op(0, "aten::mm");
+  }
+  const ExecutionGraph graph =
+      graph_of({{1, "CompiledFunction"}, {1, "aten::mm"}, {1, "aten::mm"}});
+  const GraphLink found = good(graph, tiny.sorted());
+  EXPECT_EQ(found.method, GraphLink::Method::kThreadOrder);
+  ASSERT_EQ(found.occurrences.size(), 2U);
+  EXPECT_EQ(found.occurrences[1].event_of_node[3], 9);
+}
+
 TEST(Link, ATraceOfAnotherProgramIsAnError) {
   const auto graph = graph_of({{1, "a"}, {1, "b"}, {1, "c"}});
   Tiny tiny;

@@ -81,6 +81,28 @@ TEST_F(ReadExecutionGraph, FlatNodesKeepTheirFields) {
   EXPECT_FALSE(graph.nodes[0].is_orphan);
 }
 
+TEST_F(ReadExecutionGraph, CompiledRegionsWithoutTritonsKernelsAreSaid) {
+  const auto of = [](std::string_view backend) {
+    const std::string nothing = R"("inputs": {"values": [], "shapes": [], "types": []},
+      "outputs": {"values": [], "shapes": [], "types": []})";
+    return R"({"schema": "1.1.1-chakra.0.0.4", "nodes": [
+      {"id": 1, "name": "root", "ctrl_deps": 1, )" +
+           nothing + R"(, "attrs": []},
+      {"id": 2, "name": "Torch-Compiled Region: 0/0", "ctrl_deps": 1, )" +
+           nothing + R"(, "attrs": []},
+      {"id": 3, "name": "CompiledFunction", "ctrl_deps": 2, )" +
+           nothing + R"(, "attrs": []},
+      {"id": 4, "name": "aten::mm", "ctrl_deps": 3, )" +
+           nothing + R"(, "attrs": [{"name": "kernel_backend", "type": "string", "value": ")" +
+           std::string(backend) + R"("}]}]})";
+  };
+  const auto without = good(of(""));
+  ASSERT_EQ(without.warnings.size(), 1u);
+  EXPECT_EQ(without.warnings[0].substr(0, 58),
+            "a compiled region names no kernel that Triton wrote: an ob");
+  EXPECT_TRUE(good(of("triton")).warnings.empty());
+}
+
 TEST_F(ReadExecutionGraph, NestedNodesKeepTheirAttributes) {
   const auto graph = good(R"json({"schema": "1.1.1-chakra.0.0.4", "nodes": [
     {"id": 2, "name": "triton_poi_0", "ctrl_deps": 1,

@@ -111,12 +111,39 @@ std::vector<RewriteContract> make_contracts() {
        .why_products = "lookups have no products",
        .again = Again::kIsRefused,
        .why_again = "no table with an op of its own is left"},
+      {.rewrites = {"--attention flash", "--attention efficient", "--attention cudnn",
+                    "--attention math"},
+       .products = Products::kOther,
+       .why_products = "the products of an attention become part of one op",
+       .again = Again::kNothing,
+       .why_again = "attention runs in the kernel"},
       {.rewrites = {"--fuse-elementwise", "--fuse post-scheduling"},
        .products = Products::kSame,
        .why_products = "products stay ops of their own, with or without an epilogue",
        .again = Again::kNothing,
        .why_again = "no more ops can become one kernel",
        .keeps_parameters = false},  // a kernel may hold the sums of AccumulateGrad
+      {.rewrites = {"--fuse-norms"},
+       .products = Products::kSame,
+       .why_products = kNoProducts,
+       .again = Again::kIsRefused,
+       .why_again = "no norm in single ops is left"},
+      {.rewrites = {"--fuse-loss liger"},
+       .products = Products::kSame,
+       .why_products = kNoProducts,
+       .again = Again::kIsRefused,
+       .why_again = "no loss in single ops is left"},
+      {.rewrites = {"--fuse-loss linear"},
+       .products = Products::kNotMore,
+       .why_products = "tokens without a target are cut before the product",
+       .again = Again::kIsRefused,
+       .why_again = "no loss in single ops is left"},
+      {.rewrites = {"--compile default", "--compile default,model", "--compile reduce-overhead",
+                    "--compile max-autotune"},
+       .products = Products::kSame,
+       .why_products = "products are library calls with the operands that they had",
+       .again = Again::kIsRefused,
+       .why_again = "the program is compiled"},
       {.rewrites = {"--lstm fused"},
        .products = Products::kNotMore,
        .why_products = "the first state is zero, so its product with a gradient goes",
@@ -211,7 +238,7 @@ const std::vector<ContractedRewrite>& contracted_rewrites() {
     }
     for (const RewriteOption& option : rewrite_options()) {
       PERFMODEL_CHECK(std::ranges::any_of(all, [&](const ContractedRewrite& one) {
-        return one.rewrite.name.starts_with(option.flag);
+        return one.rewrite.name.substr(0, one.rewrite.name.find(' ')) == option.flag;
       }));
     }
     return all;

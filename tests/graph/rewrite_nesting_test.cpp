@@ -19,6 +19,7 @@
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "step/nesting.hpp"
 
 namespace perfmodel {
 namespace rewrite_nesting_test {
@@ -71,6 +72,9 @@ std::vector<NamedRewrite> copying_rewrites() {
       {"--fuse-tables", [](const auto& g) { return rewrite_table_fusion(g); }},
       {"--fuse-elementwise", [](const auto& g) { return rewrite_elementwise_fusion(g); }},
       {"--fuse", [](const auto& g) { return rewrite_post_scheduling_fusion(g); }},
+      {"--fuse-norms", [](const auto& g) { return rewrite_fused_norms(g); }},
+      {"--fuse-loss",
+       [](const auto& g) { return rewrite_fused_loss(g, LossFusion::kCrossEntropy); }},
       {"--lstm", [](const auto& g) { return rewrite_recurrent_cells(g); }},
       {"--hash-weights",
        [](const auto& g) {
@@ -303,6 +307,22 @@ TEST(RewriteNesting, BehindAnOrphanTheNodesAroundItGoOn) {
   EXPECT_EQ(children_of(made, "aten::linear"), children_of(cut, "aten::linear"));
   EXPECT_EQ(children_of(made, "aten::linear").size() + 1,
             children_of(graph, "aten::linear").size());
+}
+
+// Nodes below the process interrupt no thread, even if the process has the thread's number.
+TEST(RewriteNesting, AnOrphanOnTheThreadOfTheProcessInterruptsNoThread) {
+  ExecutionGraph graph = dlrm();
+  const auto inside = std::ranges::find_if(graph.nodes, [&](const Node& node) {
+    return graph.name(node) == "aten::threshold_backward";
+  });
+  graph.nodes.front().thread = inside->thread;
+  const ExecutionGraph cut =
+      changed(graph, static_cast<std::size_t>(inside - graph.nodes.begin()), orphan).value();
+  ASSERT_TRUE(check_nesting(cut));
+  for (const NamedRewrite& rewrite : copying_rewrites()) {
+    const auto made = apply_rewrites(cut, {&rewrite, 1});
+    EXPECT_TRUE(!made || check_nesting(*made)) << rewrite.name;
+  }
 }
 
 }  // namespace rewrite_nesting_test

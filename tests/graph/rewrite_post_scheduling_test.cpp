@@ -227,7 +227,9 @@ TEST(PostScheduling, GptLayer) {
     merged += after.name(node).starts_with("triton_poi_fused_native_dropout_add_");
   }
   EXPECT_EQ(merged, 2);
-  EXPECT_DOUBLE_EQ(work_of(after).flop, work_of(before).flop);
+  // A generated kernel draws four random numbers for each that it keeps (lower/ops/triton.cpp);
+  // the kernel of aten::native_dropout keeps all.
+  EXPECT_GT(work_of(after).flop, work_of(before).flop);
 }
 
 }  // namespace rewrite_post_scheduling_test

@@ -1,7 +1,10 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <sstream>
@@ -243,6 +246,20 @@ TEST(RewritePrecision, Tf32IsAKeyOfTheFileAndGoesAway) {
   EXPECT_EQ(execution_graph_json(rewritten(tf32, Precision::kFp32)), execution_graph_json(graph));
 }
 
+TEST(RewritePrecision, Tf32TurnsOnTheSwitchOfConvolutions) {
+  const std::filesystem::path folder = PERFMODEL_SOURCE_DIR "/data/measurements/h200-sxm-141gb";
+  const ExecutionGraph recorded =
+      read_execution_graph(folder / "resnet50-b16.et.json.gz").value();  // fp32 in cuDNN, too
+  const auto allowed = [](const ExecutionGraph& graph) {
+    return std::ranges::count_if(graph.nodes, [&](const Node& node) {
+      return graph.name(node) == "aten::cudnn_convolution" &&
+             graph.inputs(node).back().integer == 1;
+    });
+  };
+  EXPECT_EQ(allowed(recorded), 0);
+  EXPECT_EQ(allowed(rewritten(recorded, Precision::kTf32)), 53);
+}
+
 TEST(RewritePrecision, Tf32ReachesProductsOfGpusThatHaveIt) {
   ExecutionGraph graph = small_dlrm();
   const Node& product = *first(graph, "aten::addmm");
@@ -324,6 +341,35 @@ TEST(RewritePrecision, NoLossIsScaledWhereNoneIsKnown) {
   const ExecutionGraph graph = rewritten(source, Precision::kFp16, true);
   EXPECT_EQ(first(graph, "MulBackward0"), nullptr);
   EXPECT_NE(first(graph, "aten::ones_like"), nullptr);
+}
+
+// Every node is written once, whatever scope a recording gives the nodes around functions.
+TEST(RewritePrecision, NodesAroundBackwardFunctionsMayBeLabels) {
+  ExecutionGraph graph = small_dlrm();
+  const ExecutionGraph made = rewritten(graph, Precision::kBf16);
+  for (Node& node : graph.nodes) {
+    if (graph.name(node).starts_with("autograd::engine::evaluate_function")) {
+      node.scope = Scope::kUser;
+    }
+  }
+  index_graph(graph);
+  const ExecutionGraph labelled = rewritten(graph, Precision::kBf16);
+  ASSERT_EQ(labelled.nodes.size(), made.nodes.size());
+  for (std::size_t i = 0; i < made.nodes.size(); ++i) {
+    EXPECT_EQ(labelled.name(labelled.nodes[i]), made.name(made.nodes[i]));
+    EXPECT_EQ(labelled.nodes[i].parent, made.nodes[i].parent);
+  }
+}
+
+TEST(RewritePrecision, ATensorThatIsReadInAnotherTypeThanItWasGivenIsNamed) {
+  ExecutionGraph graph = small_dlrm();
+  const Node& function = *first(graph, "ReluBackward0");
+  Tensor& gradient = graph.tensors[graph.inputs(function)[0].index];
+  gradient.dtype = DType::kComplex64;
+  EXPECT_EQ(refusal(graph, Precision::kBf16),
+            fmt::format("precision: expected tensor {} as fp32, as it was given, found "
+                        "ReluBackward0 of complex64 (node {})",
+                        gradient.id, function.id));
 }
 
 TEST(RewritePrecision, RefusesWithAReason) {

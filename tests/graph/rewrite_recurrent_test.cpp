@@ -14,6 +14,7 @@
 #include "builders/emit/pointwise.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "step/step_view.hpp"
@@ -219,6 +220,26 @@ TEST(RecurrentCells, HiddenMajorLayoutNeedsWholeLayers) {
       fused(build(RecurrentCell::kLstm, RecurrentForm::kUnfused, 1, 8, 32, 1));
   ASSERT_EQ(alone.warnings.size(), 1U);
   EXPECT_THAT(alone.warnings[0], HasSubstr("products of 1 cells stay one per step"));
+}
+
+// A hashed weight has fewer numbers than the layers' products read: the cells alone are fused.
+TEST(RecurrentCells, ProductsWithHashedWeightsStay) {
+  const ExecutionGraph hashed =
+      rewrite_hashed_weights(build(RecurrentCell::kGru, RecurrentForm::kUnfused, 1, 8, 32),
+                             {.pattern = "aten::linear", .compression = 2})
+          .value();
+  const ExecutionGraph graph = fused(hashed);
+  ASSERT_EQ(graph.warnings.size(), 1U);
+  EXPECT_THAT(graph.warnings[0], HasSubstr("products of 4 cells stay one per step"));
+  const auto products = [](const ExecutionGraph& of) {
+    return std::ranges::count_if(
+        of.nodes, [&](const Node& node) { return of.name(node) == "hashed::addmm"; });
+  };
+  EXPECT_EQ(products(graph), products(hashed));
+  const auto library = rewrite_recurrent_cells(hashed, RecurrentLayout::kHiddenMajor);
+  ASSERT_FALSE(library.has_value());
+  EXPECT_THAT(library.error().message, HasSubstr("expected a product of the input and one of the "
+                                                 "state in front of each cell, found 0"));
 }
 
 // A decoder that attention feeds stays step by step beside the encoder's layers.

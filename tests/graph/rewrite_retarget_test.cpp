@@ -110,14 +110,17 @@ INSTANTIATE_TEST_SUITE_P(
 // and that of the data loader in a built one.
 TEST(Retarget, DlrmsAreWhatIsBuiltForAGpu) {
   constexpr void (*kChanges[])(DlrmConfig&) = {
-      [](DlrmConfig&) {}, [](DlrmConfig& c) { c.sparse_gradients = false; },
+      [](DlrmConfig&) {},
+      [](DlrmConfig& c) { c.sparse_gradients = false; },
       [](DlrmConfig& c) { c.training.zero_grad = TrainingOptions::ZeroGrad::kToZero; },
       [](DlrmConfig& c) { c.stacked_offsets = c.interaction_dot = false; },
       [](DlrmConfig& c) {
         c.sparse_gradients = false;
         c.optimizer = DlrmConfig::Optimizer::kAdagrad;
         c.cross.layers = 2;
-      }};
+      },
+      [](DlrmConfig& c) { c.optimizer = DlrmConfig::Optimizer::kAdagrad; },
+      [](DlrmConfig& c) { c.optimizer = DlrmConfig::Optimizer::kSparseAdam; }};
   for (const PyTorch& pytorch : {kOld, kNew}) {
     for (std::size_t i = 0; i < std::size(kChanges); ++i) {
       SCOPED_TRACE(std::to_string(pytorch.major) + ", change " + std::to_string(i));

@@ -3,6 +3,7 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel::test_support {
 
@@ -66,6 +67,24 @@ std::map<std::string, ExecutionGraph> small_models() {
   gpt.batch = 64;
   gpt.sequence = gpt.positions = 128;
   models["gpt_gpu"] = build_gpt(gpt).value();
+
+  // Attention in single ops, in a type and a width that every attention kernel has.
+  gpt.layers = 1;
+  gpt.batch = 2;
+  gpt.sequence = gpt.positions = 16;
+  models["gpt_bf16_gpu"] =
+      rewrite_precision(build_gpt(gpt).value(), {.precision = PrecisionOptions::Precision::kBf16})
+          .value();
+
+  LlamaConfig llama = llama_preset("llama-7b").value();
+  llama.layers = 1;
+  llama.hidden = 8;
+  llama.heads = llama.kv_heads = 2;
+  llama.feed_forward = 16;
+  llama.vocabulary = 50;
+  llama.batch = 2;
+  llama.sequence = 4;
+  models["llama_gpu"] = build_llama(llama).value();
 
   const Seq2seqConfig translation{.bidirectional = false,
                                   .source_vocabulary = 20,

@@ -84,7 +84,7 @@ TEST(AdviceMoves, AccumulationFitsTheSamplesIntoTheLimit) {
   ASSERT_TRUE(advice) << to_string(advice.error());
   ASSERT_EQ(advice->combination.size(), 1U);
   EXPECT_EQ(advice->combination[0].rewrite, "--batch 4 --accumulate 2");
-  EXPECT_THAT(advice->best_command, HasSubstr("rewrite g --batch 4 --accumulate 2 -o"));
+  EXPECT_THAT(advice->best_command, HasSubstr("predict g --batch 4 --accumulate 2"));
   EXPECT_DOUBLE_EQ(advice->best_step_us, halves.e2e_us);
   EXPECT_EQ(advice->best_batch, 8);
   EXPECT_EQ(advice->best_bytes, halves.memory.needed_bytes());

@@ -57,7 +57,9 @@ TEST_P(FusedPrediction, MovesLessAndComputesTheSame) {
   EXPECT_LT(together.read, apart.read);
   EXPECT_LT(together.written, apart.written);
   EXPECT_LT(together.kernels, apart.kernels);
-  EXPECT_NEAR(together.flop / apart.flop, 1, 1e-12);
+  // Triton keeps one of the four numbers that it draws for a dropout.
+  EXPECT_GE(together.flop / apart.flop, 1 - 1e-12);
+  EXPECT_LE(together.flop / apart.flop, 1.02);
 }
 
 TEST_P(FusedPrediction, IsFaster) {

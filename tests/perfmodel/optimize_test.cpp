@@ -19,7 +19,6 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predictor.hpp"
 
@@ -174,19 +173,14 @@ std::vector<NamedRewrite> rewrites_in(const SearchCase& of) {
   options.allow = of.allow;
   advice::Job job;
   for (const Node& node : of.graph.nodes) {
-    job.adam |= of.graph.name(node).starts_with("Optimizer.step#Adam");
+    if (of.graph.name(node).starts_with("Optimizer.step#Adam")) job.optimizer = "Adam";
   }
   std::vector<NamedRewrite> rewrites;
   const auto axes = advice::rewrite_axes(of.target.gpu, job, options).value();
   for (const auto& axis : axes) {
     for (const auto& choice : axis.choices) {
-      const bool half = choice.needs_units == DType::kBFloat16;
-      if (choice.needs_units == DType::kFloat8) continue;
-      // Of "compile" and "cuda-graphs", one behind the other.
-      if (choice.text == "--fuse-elementwise --cuda-graphs") continue;
-      if (half && !of.target.gpu.peak_tflop_per_s.bf16_matrix) continue;
+      if (!choice.lacks.empty()) continue;
       rewrites.push_back(*choice.rewrite);
-      if (choice.fuses) rewrites.back().apply = rewrite_elementwise_fusion;
     }
   }
   return rewrites;

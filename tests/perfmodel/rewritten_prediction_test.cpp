@@ -209,7 +209,7 @@ TEST_F(RewrittenPrediction, AGraphOfAMachineWithoutAGpuHasToBeRetargetedFirst) {
   ResnetConfig config = resnet_preset("resnet18").value();
   config.training.pytorch.device = {.kind = Device::Kind::kCpu};
   const ExecutionGraph recorded = build_resnet(config).value();
-  const std::string expected = "`perfpredict rewrite --retarget`";
+  const std::string expected = "--retarget nvidia";
   for (const auto method : {OverheadMethod::kContext, OverheadMethod::kLin}) {
     OverheadTable table = table_;
     table.method = method;

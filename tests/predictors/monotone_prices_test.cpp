@@ -147,7 +147,9 @@ constexpr Arithmetic kArithmetics[] = {{DType::kFloat32, false},
 
 std::vector<Curve> product_curves(std::int64_t alignment) {
   std::vector<Curve> curves;
-  for (const auto& [dtype, units] : kArithmetics) {
+  for (const Arithmetic& arithmetic : kArithmetics) {
+    const DType dtype = arithmetic.dtype;
+    const bool units = arithmetic.matrix_units;
     for (const auto& [a, b] : {std::pair(false, false), {false, true}, {true, false}}) {
       const auto product = [&, a = a, b = b](std::int64_t m, std::int64_t n, std::int64_t k) {
         return gemm_work({.m = m, .n = n, .k = k, .a_transposed = a, .b_transposed = b}, dtype,
@@ -170,7 +172,9 @@ std::vector<Curve> product_curves(std::int64_t alignment) {
 std::vector<Curve> convolution_curves(std::int64_t alignment) {
   using Pass = ConvolutionShape::Pass;
   std::vector<Curve> curves;
-  for (const auto& [dtype, units] : kArithmetics) {
+  for (const Arithmetic& arithmetic : kArithmetics) {
+    const DType dtype = arithmetic.dtype;
+    const bool units = arithmetic.matrix_units;
     for (const Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kWeightGradient}) {
       for (const bool channels_last : {false, true}) {
         for (const std::int64_t filter : {1, 3}) {

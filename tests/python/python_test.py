@@ -149,7 +149,7 @@ class Commands(unittest.TestCase):
                          program("predict", GRAPH.file, "--gpu", "t4", "--json").stdout.decode())
 
     def test_keywords_are_flags(self):
-        of = {"predict": {"batch", "sequence"}, "whatif": set(), "memory": set(), "layout": {"question"},
+        of = {"predict": set(), "whatif": set(), "memory": set(), "layout": {"question"},
               "shard": {"question"}, "replay": set(), "trace": set(), "analyze": set(), "optimize": set(),
               "report": set(), "overheads": set()}
         for name, own in of.items():

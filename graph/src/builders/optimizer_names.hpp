@@ -17,6 +17,7 @@ inline constexpr Named<DlrmConfig::Optimizer> kTableOptimizerNames[] = {
     {"sgd", DlrmConfig::Optimizer::kSgd},
     {"adagrad", DlrmConfig::Optimizer::kAdagrad},
     {"rowwise_adagrad", DlrmConfig::Optimizer::kRowwiseAdagrad},
-    {"adam", DlrmConfig::Optimizer::kAdam}};
+    {"adam", DlrmConfig::Optimizer::kAdam},
+    {"sparse_adam", DlrmConfig::Optimizer::kSparseAdam}};
 
 }  // namespace perfmodel

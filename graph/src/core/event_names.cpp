@@ -152,6 +152,13 @@ std::string_view kind_of_kernel(std::string_view name) {
 
 bool is_collective_kernel(std::string_view name) { return kind_of_kernel(name) == "collective"; }
 
+bool is_compiled_region(std::string_view name) {
+  constexpr std::array<std::string_view, 3> kPrefixes = {
+      "Torch-Compiled Region", "CompiledFunction",
+      "autograd::engine::evaluate_function: CompiledFunction"};
+  return starts_with_any(kPrefixes, name);
+}
+
 bool is_profiler_step(std::string_view name) { return name.starts_with("ProfilerStep"); }
 
 }  // namespace perfmodel

@@ -62,6 +62,11 @@ DType parse_dtype(std::string_view name) {
       {"long", DType::kInt64},
       {"long int", DType::kInt64},
       {"long long", DType::kInt64},
+      {"long unsigned int", DType::kInt64},  // unsigned types count by their width
+      {"unsigned long", DType::kInt64},
+      {"unsigned int", DType::kInt32},
+      {"unsigned short", DType::kInt16},
+      {"short unsigned int", DType::kInt16},
       {"int", DType::kInt32},
       {"short", DType::kInt16},
       {"short int", DType::kInt16},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/enum_name.hpp"
 
@@ -48,11 +49,33 @@ std::map<std::int32_t, Sequence> graph_sequences(const ExecutionGraph& graph, co
   return sequences;
 }
 
-std::vector<Sequence> trace_sequences(const Trace& trace) {
+// Compiled code records these while a profiler is on; the observer of graphs may lack them.
+bool is_recorded_by_profiler(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"triton_", "## Call CompiledFxGraph",
+                                            "Pregraph bytecode",
+                                            "AOTDispatcher Runtime Wrapper Prologue"};
+  return std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// By name: whether no node of the graph can be such an event.
+std::vector<bool> names_of_profiler(const ExecutionGraph& graph, const Trace& trace) {
+  std::unordered_set<std::string_view> known;
+  for (NameId id = 0; id < graph.names.size(); ++id) known.insert(graph.names.text(id));
+  std::vector<bool> made(trace.names.size());
+  for (NameId id = 0; id < trace.names.size(); ++id) {
+    const std::string_view name = trace.names.text(id);
+    made[id] = is_recorded_by_profiler(name) && !known.contains(name);
+  }
+  return made;
+}
+
+std::vector<Sequence> trace_sequences(const ExecutionGraph& graph, const Trace& trace) {
   std::vector<Sequence> sequences(trace.threads.size());
+  const std::vector<bool> passed_over = names_of_profiler(graph, trace);
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
-    if (event.kind == HostKind::kCall || event.thread < 0) continue;
+    if (event.kind == HostKind::kCall || event.thread < 0 || passed_over[event.name]) continue;
     sequences[event.thread].items.push_back(static_cast<std::int32_t>(i));
   }
   for (Sequence& sequence : sequences) {
@@ -200,7 +223,7 @@ Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {
   }
 
   const auto in_graph = graph_sequences(graph, trace);
-  const auto in_trace = trace_sequences(trace);
+  const auto in_trace = trace_sequences(graph, trace);
   // The graph's longest-standing thread (the main one) fixes the occurrences, others join by time.
   bool first_thread = true, exact = true;
   for (const auto& [thread, sequence] : in_graph) {

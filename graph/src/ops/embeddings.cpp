@@ -60,7 +60,7 @@ std::span<const Op> embedding_ops() {
       {"hashed::embedding", kEmbedding, {.price = "hashed.lookup", .weights = {0}}},
       {"hashed::embedding_bag", kEmbedding, {.price = "hashed.lookup", .weights = {0}}},
       {"hashed::embedding_gradient", kEmbedding, {.price = "hashed.lookup_gradient"}},
-      {"aten::embedding_renorm_", kEmbedding, {.price = "embedding.renorm"}},
+      {"aten::embedding_renorm_", kEmbedding, {.price = "embedding.renorm", .retarget = "leaf"}},
   };
   return kOps;
 }

@@ -29,6 +29,9 @@ std::span<const Op> loss_ops() {
        kLoss,
        {.price = "loss.nll", .autocast = kFp32, .autocast_cpu = kFp32}},
       {"aten::multilabel_margin_loss_forward", kLoss, {.price = "loss.nll"}},
+      // Triton kernels of Liger: the gradient takes the place of the logits.
+      {"liger::cross_entropy", kLoss, {.price = "loss.in_place_cross_entropy"}},
+      {"liger::scale_gradient_", kPointwise, {.flop = 1, .fusible = false}},
       {"torchvision::nms", kDetection, {.price = "detection.nms"}},
       {"torchvision::roi_align", kDetection, {.price = "detection.roi_align"}},
       {"torchvision::_roi_align_backward", kDetection, {.price = "detection.roi_align"}},

@@ -20,6 +20,9 @@ namespace {
 
 constexpr std::string_view kTraceSchema = "kineto";
 
+// Inductor's launcher records each kernel as an op of the kernel's name.
+bool is_triton_kernel(std::string_view name) { return name.starts_with("triton_"); }
+
 class GraphMaker {
  public:
   explicit GraphMaker(const Trace& trace)
@@ -143,6 +146,7 @@ class GraphMaker {
       node.scope = Scope::kUser;
     } else {
       ++made_.ops;
+      if (is_triton_kernel(name)) node.kernel_backend = graph.names.intern("triton");
       if (is_backward_of_engine(trace_, nesting_, event)) node.scope = Scope::kBackward;
     }
     id_of_event_[event] = node.id;

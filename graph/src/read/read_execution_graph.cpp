@@ -778,6 +778,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {
     return Unexpected{sound.error()};
   }
+  warn_of_missing_kernels(graph);
   return graph;
 }
 

@@ -141,4 +141,20 @@ Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path&
   return {};
 }
 
+void warn_of_missing_kernels(ExecutionGraph& graph) {
+  const auto is_region = [&](std::int32_t node) { return is_compiled_region(graph.name(node)); };
+  std::size_t regions = 0;
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
+    const Node& node = graph.node(i);
+    if (graph.names.text(node.kernel_backend) == "triton") return;
+    const bool is_outermost = is_region(i) && graph.find_around(node.parent, is_region) < 0;
+    regions += is_outermost && node.children_count > 0;
+  }
+  if (regions == 0) return;
+  graph.warnings.push_back(fmt::format(
+      "{} no kernel that Triton wrote: an observer without a profiler does not see them, and their "
+      "time is missing here; a trace of the step has them",
+      regions == 1 ? "a compiled region names" : fmt::format("{} compiled regions name", regions)));
+}
+
 }  // namespace perfmodel

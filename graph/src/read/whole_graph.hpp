@@ -30,4 +30,8 @@ Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path&
 Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
                              std::size_t depth, bool salvaged);
 
+/// Warns if an indexed graph has compiled regions, but no kernel that Triton wrote for them: their
+/// launcher records kernels while a profiler is on, so that an observer alone sees library ops.
+void warn_of_missing_kernels(ExecutionGraph& graph);
+
 }  // namespace perfmodel

@@ -71,6 +71,7 @@ class Fingerprint {
     mix(tensor.device.index);
     mix(tensor.offset);
     mix(tensor.rank);
+    mix(tensor.is_channels_last);
     for (std::int64_t size : graph_.shape(tensor)) mix(size);
   }
 
@@ -159,6 +160,7 @@ Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
 GraphDifference graph_difference(const ExecutionGraph& before, const ExecutionGraph& after) {
   GraphDifference difference{.nodes_before = before.nodes.size(),
                              .nodes_after = after.nodes.size()};
+  if (before.allow_tf32 != after.allow_tf32) difference.tf32 = after.allow_tf32;
   const ByName old_nodes = fingerprints(before), new_nodes = fingerprints(after);
   for (const auto& [name, found] : new_nodes) {
     const auto old = old_nodes.find(name);
@@ -183,7 +185,8 @@ GraphDifference graph_difference(const ExecutionGraph& before, const ExecutionGr
 std::string to_string(const GraphDifference& difference) {
   if (difference.none()) return "nothing changed";
   return fmt::format("{} of {} nodes changed", difference.nodes_changed, difference.nodes_before) +
-         most(difference.gone, "gone") + most(difference.added, "added");
+         most(difference.gone, "gone") + most(difference.added, "added") +
+         (difference.tf32 ? *difference.tf32 ? ", TF32 allowed" : ", TF32 no longer allowed" : "");
 }
 
 }  // namespace perfmodel

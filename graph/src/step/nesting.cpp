@@ -14,6 +14,13 @@ std::string named(const ExecutionGraph& graph, const Node& node) {
   return fmt::format("\"{}\" (node {})", graph.name(node), node.id);
 }
 
+// Null: none. The process, which is its own parent, holds threads and orphans.
+const Node* around(const ExecutionGraph& graph, const Node& node) {
+  if (node.parent < 0) return nullptr;
+  const Node& parent = graph.node(node.parent);
+  return parent.parent_id == parent.id ? nullptr : &parent;
+}
+
 Unexpected not_nested(std::string_view expected, std::string found) {
   return fail(ErrorCode::kFormat, fmt::format("expected {}, found {}", expected, found));
 }
@@ -26,7 +33,7 @@ Result<void> check_nesting(const ExecutionGraph& graph) {
     const Node& node = graph.nodes[i];
     const auto index = static_cast<std::int32_t>(i);
     std::vector<std::int32_t>& open = open_by_thread[node.thread];
-    const Node* parent = node.parent < 0 ? nullptr : &graph.node(node.parent);
+    const Node* parent = around(graph, node);
     if (parent && node.parent >= index) {
       return not_nested(
           "a node behind its parent",

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,13 @@ constexpr std::array kOpsInFront = {"aten::slice",  "aten::view",   "aten::empty
 constexpr std::array kOpsOnNumbers = {"aten::empty",   "aten::to",  "aten::lift_fresh",
                                       "aten::detach_", "aten::sub", "aten::reciprocal",
                                       "aten::mul"};
+
+// What is computed with the rows of a merged gradient and of the state.
+constexpr std::array kOpsOnRows = {"aten::_indices", "aten::_values", "aten::sub",
+                                   "aten::sub_",     "aten::mul",     "aten::mul_",
+                                   "aten::pow",      "aten::to",      "aten::sparse_coo_tensor",
+                                   "aten::add_",     "aten::sqrt_",   "aten::div",
+                                   "aten::div_"};
 
 // Numbers were computed in floating point (1 - 0.9): the shortest decimal is what was meant.
 double cleaned(double value) { return std::stod(fmt::format("{:.10g}", value)); }
@@ -66,6 +74,14 @@ struct PendingUpdates {
   std::int64_t decayed = -1, root = -1, quotient = -1, rated = -1;
   double weight_decay = 0, beta1 = 0.9, beta2 = 0.999, rate = 0;
   bool counted = false;
+};
+
+/// An update by a sparse gradient whose entries are merged first.
+struct MergedUpdate {
+  Indices gradient;
+  Indices changed;     ///< state, then the parameter: sparse tensors are added to them
+  bool adam = false;   ///< looks its state up before it changes it
+  bool looks = false;  ///< a sparse_mask was met
 };
 
 /// An op that does all of a step: its lists of tensors and its numbers in order, null: another
@@ -129,7 +145,7 @@ class StepReader {
     for (const std::int32_t child : children_in_order(graph_, graph_.node(step_.label))) {
       node_ = child;
       if (read_op(graph_.node(child))) continue;
-      return refuse("of SGD, Adagrad, Adam or AdamW",
+      return refuse("of SGD, Adagrad, Adam, AdamW or SparseAdam",
                     fmt::format("{} (node {})", graph_.name(child), graph_.node(child).id));
     }
     if (step_.groups.empty()) return refuse("that update parameters", "none");
@@ -161,6 +177,11 @@ class StepReader {
       return true;
     }
     started_ = true;
+    if (merged_) return read_rows(name);
+    if (name == "aten::coalesce" && in_.size() == 1) {
+      merged_ = MergedUpdate{.gradient = in_[0]};
+      return true;
+    }
     if (contains(kOpsOnNumbers, name) && numbers_only()) return true;
     if (in_.empty()) return false;
     if (name == "aten::to" && read_cast()) return true;
@@ -173,6 +194,34 @@ class StepReader {
     // What changes the parameters ends a group.
     if (op == "add_" && in_.size() == 2 && !numbers_.empty()) return read_sum();
     return op == "addcdiv_" && in_.size() == 3 && !numbers_.empty() && read_quotient();
+  }
+
+  // Between the merge of a sparse gradient and the change of its parameter.
+  bool read_rows(std::string_view name) {
+    if (name == "aten::sparse_mask") return merged_->looks = true;
+    if (name == "aten::sparse_coo_tensor") {  // PyTorch 1.13 looks at its indices
+      const auto below = graph_.children(graph_.node(node_));
+      const bool checks = std::ranges::any_of(
+          below, [this](std::int32_t child) { return graph_.name(child) == "aten::min"; });
+      (checks ? step_.before_2 : step_.is_2) = true;
+    }
+    const bool adds_rows =
+        name == "aten::add_" && in_.size() == 2 && tensor(in_[1].front()).storage_id == 0;
+    if (!adds_rows) return contains(kOpsOnRows, name);
+    MergedUpdate& update = *merged_;
+    if (update.changed.empty()) update.adam = update.looks;
+    update.changed.push_back(in_[0].front());
+    const std::size_t wanted = update.adam ? 3 : 2;
+    if (update.changed.size() < wanted) return true;
+    OptimizerSettings settings = optimizer_settings(
+        update.adam ? Optimizer::kSparseAdam : Optimizer::kAdagrad, Implementation::kLoop);
+    if (!update.adam && !numbers_.empty()) settings.learning_rate = -numbers_.back();
+    pending_.gradient = update.gradient;
+    pending_.first = {update.changed[0]};
+    if (update.adam) pending_.second = {update.changed[1]};
+    pending_.parameter = {update.changed.back()};
+    merged_.reset();
+    return close(settings);
   }
 
   // A gradient in the type of its parameter.
@@ -406,6 +455,7 @@ class StepReader {
   const ExecutionGraph& graph_;
   ReadStep step_;
   PendingUpdates pending_;
+  std::optional<MergedUpdate> merged_;
   std::map<std::int64_t, std::int64_t> casts_;  // id of the cast gradient -> the gradient
   // Group of a parameter, by its id, and position in it.
   std::map<std::int64_t, std::pair<std::size_t, std::size_t>> updates_;

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <ranges>
+#include <type_traits>
 #include <vector>
 
 #include "builders/emit/optimizers.hpp"
@@ -40,8 +41,14 @@ using OptimizerSteps = std::map<std::int32_t, ReadStep>;
 /// What steps do to all parameters, in order.
 template <class Steps>
 auto updates_of(Steps& steps) {
-  return steps | std::views::values | std::views::transform(&ReadStep::groups) | std::views::join |
-         std::views::transform(&ReadGroup::updates) | std::views::join;
+  using Update = std::conditional_t<std::is_const_v<Steps>, const ReadUpdate, ReadUpdate>;
+  std::vector<std::reference_wrapper<Update>> all;
+  for (auto& [label, step] : steps) {
+    for (auto& group : step.groups) {
+      all.insert(all.end(), group.updates.begin(), group.updates.end());
+    }
+  }
+  return all;
 }
 
 /// Whether a node is part of a step of an optimizer or of zero_grad.
@@ -53,10 +60,10 @@ bool is_zero_grad(const ExecutionGraph& graph, std::int32_t node);
 std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph);
 
 /// Understands loop, foreach and fused steps of SGD, momentum, Adagrad, Adam and AdamW as PyTorch
-/// 1.13 and 2 write them, 8-bit Adam as bitsandbytes calls it, gradients that are cast in front of
-/// the updates and weights that their wider copies are written back into behind them. Numbers that
-/// stand in no argument (momentum, eps in loops, the decay of AdamW) are taken as PyTorch's
-/// defaults.
+/// 1.13 and 2 write them, Adagrad and SparseAdam of sparse gradients, 8-bit Adam as bitsandbytes
+/// calls it, gradients that are cast in front of the updates and weights that their wider copies
+/// are written back into after them. Numbers that stand in no argument (momentum, eps in loops,
+/// the decay of AdamW) are taken as PyTorch's defaults.
 ///
 /// Fails at an op that belongs to none of them, naming it.
 Result<ReadStep> read_optimizer_step(const ExecutionGraph& graph, std::int32_t label);

@@ -76,7 +76,8 @@ class StepNodes {
         here.in_collective = above.in_collective;
         here.phase = above.phase;
       }
-      if (node.scope == Scope::kBackward) here.function = i;
+      // Compiled code frees what it has read for the last time.
+      if (node.scope == Scope::kBackward && name != "CompiledFunctionBackward") here.function = i;
       find_phase(node, name, here, i);
     }
   }

@@ -33,6 +33,11 @@ Result<void> check_ops(const ExecutionGraph& graph, std::string_view rewrite,
       return refuse(rewrite,
                     fmt::format("a graph without checkpoints, found {} (node {})", name, node.id));
     }
+    if (needs.eager && name == "CompiledFunction") {
+      return refuse(
+          rewrite, fmt::format("a program that is not compiled, found {} (node {}){}", name,
+                               node.id, rewrite == "compile" ? "" : ": compile comes behind this"));
+    }
     if (!needs.no_collectives || node.comm < 0) continue;
     const std::string& kind = graph.comm_records[node.comm].collective;
     if (kind == "init" || kind == "end") continue;

@@ -21,6 +21,7 @@ GraphIteration first_step(const ExecutionGraph& graph);
 struct StepNeeds {
   bool nested = true;  ///< see check_nesting()
   bool no_offload = false, no_collectives = false, no_checkpoints = false;
+  bool eager = false;     ///< no compiled regions, whose ops nothing can tell any more
   bool one_pass = false;  ///< no accumulated gradients
   bool backward = false;  ///< one training step with one backward pass
 };

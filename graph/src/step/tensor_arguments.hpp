@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -23,6 +24,13 @@ inline const Tensor* input_at(const ExecutionGraph& graph, std::int32_t node,
 inline const Tensor* output_at(const ExecutionGraph& graph, std::int32_t node,
                                std::size_t position = 0) {
   return tensor_at(graph, graph.outputs(node), position);
+}
+
+/// The value of a number; none: the argument is none.
+inline std::optional<double> number_of(const Argument& argument) {
+  if (argument.kind == Argument::Kind::kDouble) return argument.real;
+  if (argument.kind == Argument::Kind::kInt) return static_cast<double>(argument.integer);
+  return std::nullopt;
 }
 
 }  // namespace perfmodel

@@ -6,6 +6,7 @@
 #include "cli/shared/arguments.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrites/rewrite_input.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
@@ -18,12 +19,6 @@ std::string flop_text(double flop) {
   if (flop >= 1e15) return fmt::format("{:.4g} PFLOP", flop / 1e15);
   if (flop >= 1e12) return fmt::format("{:.4g} TFLOP", flop / 1e12);
   return fmt::format("{:.4g} GFLOP", flop / 1e9);
-}
-
-std::vector<std::string_view> names(const std::vector<NamedRewrite>& rewrites) {
-  std::vector<std::string_view> list;
-  for (const NamedRewrite& rewrite : rewrites) list.push_back(rewrite.name);
-  return list;
 }
 
 // The command line that was parsed, for the head of the graph: "perfpredict build bert --batch 8".
@@ -84,7 +79,7 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
                  {"parameters", size.parameters},
                  {"matrix_flop", size.matrix_flop},
                  {"nodes", graph.nodes.size()},
-                 {"rewrites", names(arguments.rewrites)},
+                 {"rewrites", rewrite_names(arguments.rewrites)},
                  {"top_level_ops", ops},
                  {"command", command}});
     json.update(facts.keys);
@@ -95,9 +90,7 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
   list.row("model", model);
   for (const auto& [label, text] : facts.lines) list.row(label, text);
   list.row("parameters", grouped(size.parameters));
-  if (!arguments.rewrites.empty()) {
-    list.row("rewritten by", fmt::format("{}", fmt::join(names(arguments.rewrites), " ")));
-  }
+  list.fact("rewritten by", rewrite_line(arguments.rewrites));
   list.row("products", flop_text(size.matrix_flop) + " in matrix products and convolutions");
   list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
                                counted(ops, "top-level op")));

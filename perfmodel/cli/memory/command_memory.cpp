@@ -10,6 +10,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "rewrites/rewrite_options.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
@@ -121,10 +122,10 @@ Command memory_command(CommandParser parent) {
       .excludes(strategy);
   memory.add_flag("--expandable-segments", arguments->expandable_segments,
                   "PyTorch's allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-  add_rewrite_options(memory, arguments->rewrites);
   add_reading(memory, arguments->reading);
   memory.add_flag("--json", arguments->json, "Print one JSON document");
-  memory.footer("Rewrites are applied in the order of the flags, which may be repeated.");
+  add_rewrite_options(memory, arguments->rewrites, RewriteFlags::kFirst);
+  memory.footer(kRewritesRule);
   memory.callback([arguments] { complete(*arguments); });
   return {memory, [arguments] { return run_memory(*arguments); }};
 }

@@ -55,6 +55,7 @@ std::string facts(const MemoryAnswer& answer) {
   TextList list;
   list.row("graph",
            answer.graph_file + (answer.batch ? fmt::format(", batch {}", *answer.batch) : ""));
+  list.fact("rewritten by", fmt::format("{}", fmt::join(answer.rewrites, " ")));
   if (answer.gpu) list.row("GPU", gpu_text(*answer.gpu, memory));
   if (answer.zero.world > 1) list.row("rank", ranks_text(answer.zero));
   list.row("memory", fmt::format("{} GiB, from {} to {}{}", gib_text(memory.needed_bytes()),

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/anonymize_option.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
@@ -36,12 +37,12 @@ struct PredictArguments : PredictionQuestion {
 
 constexpr std::size_t kRowsOfFull = 10, kRowsOfAgainst = 8;
 
-constexpr const char* kIterationsRule =
+constexpr const char* kRules =
     "--iterations and --kernel-iterations count from 0; B is not included. Without "
     "--kernel-times,\n"
     "--iterations picks iterations of the graph. With --kernel-times it picks iterations of the\n"
     "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
-    "Files come first: a flag in front of them takes one value only.";
+    "Files come first: a flag in front of them takes one value only.\n";
 
 // What several flags say together.
 void complete(PredictArguments& arguments) {
@@ -170,7 +171,8 @@ Command predict_command(CommandParser parent) {
   add_reading(app, arguments->reading);
   add_anonymize(app, arguments->pseudonyms);
   app.add_flag("--json", arguments->json, "Print one JSON document");
-  app.footer(kIterationsRule);
+  add_rewrite_options(app, arguments->rewrites, RewriteFlags::kFirst);
+  app.footer(std::string(kRules) + kRewritesRule);
   app.callback([arguments] {
     for (auto* files : {&arguments->kernel_times, &arguments->against, &arguments->overheads}) {
       return_swallowed(arguments->graphs, *files, 1);

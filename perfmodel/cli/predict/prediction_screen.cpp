@@ -236,6 +236,7 @@ std::string facts(const View& view, const Explanation& made) {
   };
   const bool several = view.report.ranks.size() > 1;
   fact(several ? "slowest" : "graph", graph_title(view.rank));
+  fact("rewritten by", fmt::format("{}", fmt::join(view.report.rewrites, " ")));
   fact("GPU", fmt::format("{} ({})", view.report.gpu.title, view.report.gpu.name));
   fact("host", host(view.rank));
   fact("recorded", recorded(view));

@@ -61,6 +61,7 @@ class Renderer {
     for (std::size_t i = 0; several && i < report_.ranks.size(); ++i) {
       list.row(rank_title(report_, i), graph_title(report_.ranks[i]));
     }
+    list.fact("rewritten by", fmt::format("{}", fmt::join(report_.rewrites, " ")));
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("host", host());
     if (rank_.recorded_us) {

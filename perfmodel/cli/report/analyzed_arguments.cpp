@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/anonymize_option.hpp"
 #include "cli/shared/kernel_models_option.hpp"
 #include "cli/shared/measured_step_option.hpp"
@@ -36,6 +37,7 @@ void add_analyzed(CommandParser app, AnalyzedArguments& arguments) {
   add_models_option(app, arguments.target.models);
   add_reading(app, arguments.reading);
   add_anonymize(app, arguments.anonymizer);
+  add_rewrite_options(app, arguments.target.rewrites, RewriteFlags::kFirst);
 }
 
 }  // namespace perfmodel::cli

@@ -8,8 +8,10 @@
 #include "analyzed_arguments.hpp"
 #include "base/contains.hpp"
 #include "base/plain_text.hpp"
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/anonymize_option.hpp"
 #include "cli/shared/command.hpp"
+#include "rewrites/rewrite_input.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
@@ -71,6 +73,7 @@ std::string findings_text(const FindingsReport& report, bool full) {
   TextList list;
   list.row(report.files.size() == 1 ? "input" : "inputs",
            fmt::format("{}", fmt::join(report.files, ", ")));
+  list.fact("rewritten by", fmt::format("{}", fmt::join(report.rewrites, " ")));
   list.row("GPU", report.gpu.empty() ? "not known" : report.gpu);
   std::string step = fmt::format("{:.3f} ms", found.step_us / 1000);
   if (found.measured_us) {
@@ -101,7 +104,10 @@ Result<void> run_analyze(const AnalyzeArguments& arguments) {
   if (!found) return Unexpected{found.error()};
   if (auto readable = inputs->check_models(); !readable) return readable;
   add_each_once(found->warnings, inputs->warnings);
-  FindingsReport report{.files = {}, .gpu = inputs->gpu_title(), .found = std::move(*found)};
+  FindingsReport report{.files = {},
+                        .rewrites = rewrite_names(arguments.target.rewrites),
+                        .gpu = inputs->gpu_title(),
+                        .found = std::move(*found)};
   const auto& anonymizer = arguments.anonymizer;
   for (std::string& warning : report.found.warnings) warning = with_pseudonyms(warning, anonymizer);
   for (const std::string& file : arguments.files) {
@@ -116,7 +122,9 @@ std::string rules_footer() {
   for (const AnalyzeRule& rule : analyze_rules()) {
     text += fmt::format("  {:<22} {}\n", rule.name, rule.fires);
   }
-  return text + "Gains are steps scheduled again with the repair; findings below 2 % are folded.";
+  return text +
+         "Gains are steps scheduled again with the repair; findings below 2 % are folded.\n" +
+         kRewritesRule;
 }
 
 }  // namespace

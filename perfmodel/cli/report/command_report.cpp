@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analyzed_arguments.hpp"
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/command.hpp"
 #include "report/report_content.hpp"
 #include "report/report_document.hpp"
@@ -136,6 +137,7 @@ Command report_command(CommandParser parent) {
   app.add_option("--picture", arguments->picture, "Also the first run's step as a small picture")
       .type_name("FILE.svg");
   add_analyzed(app, arguments->inputs);
+  app.footer(kRewritesRule);
   app.callback([arguments] { check_report_arguments(*arguments); });
   return {app, [arguments] { return run_report(*arguments); }};
 }

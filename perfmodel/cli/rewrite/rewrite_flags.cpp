@@ -25,31 +25,52 @@ struct OpenRewrite {
   }
 };
 
-void add_detailed_option(CommandParser app, const RewriteOption& option,
+// The first sentence or clause of a help, and its details in brackets.
+std::string brief(const std::string& help) {
+  int depth = 0;
+  for (std::size_t i = 0; i + 1 < help.size(); ++i) {
+    depth += (help[i] == '(') - (help[i] == ')');
+    const bool ends = help[i] == '.' || help[i] == ';' || help[i] == ':';
+    if (depth == 0 && ends && help[i + 1] == ' ') return help.substr(0, i);
+  }
+  return help;
+}
+
+// How flags look in a help.
+struct FlagStyle {
+  bool is_brief = false;
+
+  std::string help(const std::string& text) const { return is_brief ? brief(text) : text; }
+  void place(Option option) const {
+    if (is_brief) option.group("Rewrites, applied to the graph first");
+  }
+};
+
+void add_detailed_option(CommandParser app, const RewriteOption& option, const FlagStyle& style,
                          std::vector<NamedRewrite>& rewrites) {
   const auto open = std::make_shared<OpenRewrite>();
-  app.add_option_function<std::string>(
-         option.flag,
-         [&option, &rewrites, open](const std::string& text) {
-           if (open->position) open->details.clear();  // those of the one before
-           open->value = text;
-           open->position = rewrites.size();
-           rewrites.emplace_back();
-           open->write(option, rewrites);
-         },
-         option.help)
-      .type_name(option.value)
-      .trigger_on_parse();
+  style.place(app.add_option_function<std::string>(
+                     option.flag,
+                     [&option, &rewrites, open](const std::string& text) {
+                       if (open->position) open->details.clear();  // those of the one before
+                       open->value = text;
+                       open->position = rewrites.size();
+                       rewrites.emplace_back();
+                       open->write(option, rewrites);
+                     },
+                     style.help(option.help))
+                  .type_name(option.value)
+                  .trigger_on_parse());
   for (const RewriteOption::Detail& detail : option.details) {
-    app.add_option_function<std::string>(
-           detail.flag,
-           [&option, &rewrites, &detail, open](const std::string& text) {
-             open->details = with_detail(open->details, detail, text);
-             if (open->position) open->write(option, rewrites);
-           },
-           detail.help)
-        .type_name(detail.value)
-        .trigger_on_parse();
+    style.place(app.add_option_function<std::string>(
+                       detail.flag,
+                       [&option, &rewrites, &detail, open](const std::string& text) {
+                         open->details = with_detail(open->details, detail, text);
+                         if (open->position) open->write(option, rewrites);
+                       },
+                       style.help(detail.help))
+                    .type_name(detail.value)
+                    .trigger_on_parse());
   }
 }
 
@@ -57,11 +78,12 @@ void add_detailed_option(CommandParser app, const RewriteOption& option,
 
 void add_rewrite_options(CommandParser app, std::vector<NamedRewrite>& rewrites,
                          RewriteFlags which) {
+  const FlagStyle style{.is_brief = which == RewriteFlags::kFirst};
   for (const RewriteOption& option : rewrite_options()) {
     if (option.launching) continue;  // a file does not keep it
     if (which == RewriteFlags::kForBuild && !option.for_build) continue;
     if (!option.details.empty()) {
-      add_detailed_option(app, option, rewrites);
+      add_detailed_option(app, option, style, rewrites);
       continue;
     }
     const auto add = [&option, &rewrites](const std::string& text) {
@@ -69,13 +91,13 @@ void add_rewrite_options(CommandParser app, std::vector<NamedRewrite>& rewrites,
     };
     // Each value is read as it is met, so that the list has the order of the command line.
     if (option.value.empty()) {
-      app.add_flag_callback(
-             option.flag, [add] { add(""); }, option.help)
-          .trigger_on_parse();
+      style.place(app.add_flag_callback(
+                         option.flag, [add] { add(""); }, style.help(option.help))
+                      .trigger_on_parse());
     } else {
-      app.add_option_function<std::string>(option.flag, add, option.help)
-          .type_name(option.value)
-          .trigger_on_parse();
+      style.place(app.add_option_function<std::string>(option.flag, add, style.help(option.help))
+                      .type_name(option.value)
+                      .trigger_on_parse());
     }
   }
 }

@@ -3,13 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "arguments.hpp"
+#include "base/split.hpp"
 #include "fields/field.hpp"
 #include "terminal/command_parser.hpp"
 
@@ -26,11 +26,8 @@ void check_field(Option option, const Field<Question, More...>& field) {
   }
   option.type_name(std::string(field.takes));  // a check writes its own
   if (field.choices.empty()) return;
-  std::vector<std::string> choices;
-  for (const auto word : std::views::split(field.choices, ' ')) {
-    choices.emplace_back(word.begin(), word.end());
-  }
-  option.check(one_of(choices)).type_name(std::string(field.takes));
+  const auto choices = split(field.choices, ' ');
+  option.check(one_of({choices.begin(), choices.end()})).type_name(std::string(field.takes));
 }
 
 /// Adds --flag and --no-flag.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "terminal/text_table.hpp"
 
@@ -27,10 +28,20 @@ std::string advice_sizes(const std::optional<std::int64_t>& batch, std::int64_t 
   return text;
 }
 
-std::string advice_head(const std::string& graph_file, const std::string& gpu,
-                        const Advice& advice) {
+// " (2.98 times as fast, likely 2.80 or more)"
+std::string advice_speedup(const Advice& advice, double gain_us) {
+  if (!(advice.best_us > 0) || gain_us <= 0) return "";
+  return fmt::format(" ({:.2f} times as fast, likely {:.2f} or more{})",
+                     advice.baseline_us / advice.best_us,
+                     advice.baseline_us / (advice.best_us + advice.best_error_us),
+                     advice.best_within_error ? ", within error" : "");
+}
+
+std::string advice_head(const std::string& graph_file, const std::string& rewrites,
+                        const std::string& gpu, const Advice& advice) {
   TextList list;
   list.row("graph", graph_file);
+  list.fact("rewritten by", rewrites);
   list.row("GPU", gpu);
   list.row("objective", std::string(to_string(advice.objective)));
   list.row("step now", fmt::format("{} ms{}", milliseconds(advice.baseline_us),
@@ -42,11 +53,11 @@ std::string advice_head(const std::string& graph_file, const std::string& gpu,
   if (advice.best_step_us != advice.best_us) {
     best += fmt::format("; {} ms for the samples of now", milliseconds(advice.best_us));
   }
-  list.row("best found",
-           fmt::format("{} ({:.1f} % less, +- {:.1f} %{})", best,
-                       advice.baseline_us > 0 ? 100 * gain / advice.baseline_us : 0,
-                       advice.baseline_us > 0 ? 100 * advice.best_error_us / advice.baseline_us : 0,
-                       advice.best_within_error ? ", within error" : ""));
+  list.row("best found", best + advice_speedup(advice, gain));
+  if (advice.same_numbers_us > 1.001 * advice.best_us) {
+    list.row("same numbers", fmt::format("{} ms without what changes results of the program",
+                                         milliseconds(advice.same_numbers_us)));
+  }
   list.row("searched",
            fmt::format("{} predictions in {:.2f} s{}", advice.evaluations, advice.seconds,
                        advice.complete ? "" : "; the time budget ended the search"));
@@ -69,8 +80,8 @@ std::string advice_ceiling(const Ceiling& ceiling, bool bold) {
 }
 
 std::string advice_steps(const Advice& advice, bool bold) {
-  if (advice.steps.empty()) return "\n  No single rewrite helps.\n";
-  TextTable table{"single step", "step ms", "batch", "gain", "+-", "memory GiB", "<", "<"};
+  if (advice.steps.empty()) return "";
+  TextTable table{"each by itself", "step ms", "batch", "gain", "+-", "memory GiB", "<", "<"};
   for (const AdvisedStep& step : advice.steps) {
     table.row({step.rewrite, milliseconds(step.step_us),
                step.batch ? std::to_string(*step.batch) : "", percent(step.gain_share),
@@ -81,25 +92,58 @@ std::string advice_steps(const Advice& advice, bool bold) {
   return "\n" + table.text(bold);
 }
 
+// The lines of PyTorch below the rewrite that they stand for, as one block to copy.
+std::string advice_code(const std::vector<CombinedStep>& steps) {
+  std::string text = "\n  In PyTorch\n";
+  for (const CombinedStep& step : steps) {
+    text += fmt::format("    # {}\n", step.rewrite);
+    std::istringstream lines(step.code);
+    for (std::string line; std::getline(lines, line);) text += fmt::format("    {}\n", line);
+  }
+  return text;
+}
+
 std::string advice_combination(const Advice& advice, bool bold) {
-  if (advice.combination.empty()) return "\n  No combination helps.\n";
-  TextTable table{"best combination", "adds", "+-", "<", "<in PyTorch"};
+  if (advice.combination.empty()) return "\n  No rewrite makes it faster.\n";
+  const auto share = [&](double us) {
+    return percent(advice.baseline_us > 0 ? us / advice.baseline_us : 0);
+  };
+  TextTable table{"what to do, in this order", "step then ms", "times", "adds", "+-", "<", "<"};
   for (const CombinedStep& step : advice.combination) {
-    table.row({step.rewrite, percent(step.adds_share),
-               percent(advice.baseline_us > 0 ? step.error_us / advice.baseline_us : 0),
+    table.row({step.rewrite, step.then_us ? milliseconds(*step.then_us) : "",
+               step.then_us ? fmt::format("{:.2f}", advice.baseline_us / *step.then_us) : "",
+               percent(step.adds_share), share(step.error_us),
                step.within_error     ? "within error"
                : step.others_need_it ? "others need it"
                                      : "",
-               shortened(step.code, 40)});
+               step.same_numbers ? "" : "other numbers"});
   }
-  return "\n" + table.text(bold) + "\n  " + advice.best_command + "\n";
+  return "\n" + table.text(bold) + advice_code(advice.combination) + "\n  " + advice.best_command +
+         "\n";
 }
 
+// "--precision bf16: precision: expected an fp32 graph": the rewrite is in the row.
+std::string advice_reason(const LostMove& move) {
+  const std::string name = move.rewrite + ": ";
+  const std::size_t at = move.reason.starts_with(name) ? name.size() : 0;
+  return fmt::format("{}: {}", to_string(move.why), move.reason.substr(at));
+}
+
+// Rewrites in a row that share a reason and were not predicted have one row.
 std::string advice_lost(const Advice& advice, bool bold) {
   TextTable table{"tried and lost", "step ms", "<why"};
-  for (const LostMove& move : advice.lost) {
-    table.row({move.rewrite, move.step_us ? milliseconds(*move.step_us) : "",
-               shortened(fmt::format("{}: {}", to_string(move.why), move.reason), 62)});
+  for (std::size_t i = 0; i < advice.lost.size();) {
+    const LostMove& move = advice.lost[i];
+    const std::string reason = advice_reason(move);
+    std::size_t alike = 1;
+    while (i + alike < advice.lost.size() && !move.step_us && !advice.lost[i + alike].step_us &&
+           advice_reason(advice.lost[i + alike]) == reason) {
+      ++alike;
+    }
+    const std::string more = alike > 1 ? fmt::format(" (+{})", alike - 1) : "";
+    table.row({move.rewrite + more, move.step_us ? milliseconds(*move.step_us) : "",
+               shortened(reason, 62)});
+    i += alike;
   }
   return table.empty() ? "" : "\n" + table.text(bold);
 }
@@ -132,11 +176,12 @@ std::string advice_layout_plan(const Advice& advice) {
 
 }  // namespace
 
-std::string advice_text(const std::string& graph_file, const std::string& gpu, const Advice& advice,
-                        bool bold) {
-  return advice_head(graph_file, gpu, advice) + advice_ceiling(advice.ceiling, bold) +
-         advice_steps(advice, bold) + advice_combination(advice, bold) + advice_table_plan(advice) +
-         advice_layout_plan(advice) + advice_lost(advice, bold) + warnings_text(advice.warnings);
+std::string advice_text(const std::string& graph_file, const std::string& rewrites,
+                        const std::string& gpu, const Advice& advice, bool bold) {
+  return advice_head(graph_file, rewrites, gpu, advice) + advice_combination(advice, bold) +
+         advice_steps(advice, bold) + advice_table_plan(advice) + advice_layout_plan(advice) +
+         advice_ceiling(advice.ceiling, bold) + advice_lost(advice, bold) +
+         warnings_text(advice.warnings);
 }
 
 }  // namespace perfmodel::cli

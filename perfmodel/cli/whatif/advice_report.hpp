@@ -6,7 +6,7 @@
 
 namespace perfmodel::cli {
 
-std::string advice_text(const std::string& graph_file, const std::string& gpu, const Advice& advice,
-                        bool bold);
+std::string advice_text(const std::string& graph_file, const std::string& rewrites,
+                        const std::string& gpu, const Advice& advice, bool bold);
 
 }  // namespace perfmodel::cli

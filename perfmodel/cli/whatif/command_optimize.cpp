@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "advice_report.hpp"
+#include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/kernel_models_option.hpp"
@@ -12,6 +13,7 @@
 #include "cli/shared/read_files.hpp"
 #include "optimize/advice_json.hpp"
 #include "optimize/answer_optimize.hpp"
+#include "rewrites/rewrite_input.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
@@ -32,8 +34,12 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   const auto advice = answer_optimize(arguments, inputs);
   if (!advice) return Unexpected{advice.error()};
   const std::string file = file_name(arguments.graph), &gpu = inputs.target().gpu.name;
-  if (!arguments.json) return print_report(advice_text(file, gpu, *advice, bold_allowed()));
+  const std::string rewrites = rewrite_line(arguments.target.rewrites);
+  if (!arguments.json) {
+    return print_report(advice_text(file, rewrites, gpu, *advice, bold_allowed()));
+  }
   Json keys = {{"graph", file}, {"gpu", gpu}};
+  if (!rewrites.empty()) keys["rewrites"] = rewrite_names(arguments.target.rewrites);
   keys.update(with_digits(advice_json(*advice), Digits::kThreeDecimals));
   return print_document(schemas::kOptimize, keys);
 }
@@ -87,10 +93,13 @@ Command optimize_command(CommandParser parent) {
   add_models_option(app, arguments->target.models);
   add_reading(app, arguments->reading);
   app.add_flag("--json", arguments->json, "Print one JSON document");
-  app.footer(
-      "The ceiling says what each term costs at best; single steps are ranked by their own gain;\n"
-      "the combination says what each rewrite adds beside the others. A gain that is no larger\n"
-      "than the error of the two predictions is \"within error\".");
+  add_rewrite_options(app, arguments->target.rewrites, RewriteFlags::kFirst);
+  app.footer(std::string("The ceiling says what each term costs at best; single steps are ranked "
+                         "by their own gain;\n"
+                         "the combination says what each rewrite adds beside the others. A gain "
+                         "that is no larger\n"
+                         "than the error of the two predictions is \"within error\".\n") +
+             kRewritesRule);
   return {app, [arguments] { return run_optimize(*arguments); }};
 }
 

@@ -11,7 +11,6 @@ import os
 
 from ._ask import ask, files_of
 from ._interrupts import Cancel
-from .graphs import Graph
 from .results import (Advice, Document, Findings, Layout, Memory, Prediction, Replay, Report, Sharding,
                       TraceAnalysis, WhatIf)
 
@@ -44,19 +43,17 @@ def predict(program: File | Iterable[File], gpu: str, *, batch: int | None = Non
         against: a trace of the same program: the answer has what it measured beside each part.
         timeout: seconds.
         cancel: ends the call from another thread.
-        **options: further flags of ``perfpredict predict``.
+        **options: further rewrites, applied in this order after `batch` and `sequence` (``precision="bf16"``), and
+            flags of ``perfpredict predict``.
 
     Raises:
         PerfmodelError: unreadable input, unknown names, impossible requests.
 
     For thousands of predictions of one graph use :class:`perfmodel.Predictor`.
     """
-    sizes = {key: value for key, value in (("batch", batch), ("sequence", sequence)) if value is not None}
-    files: list[File] = list(files_of(program))
-    if sizes:
-        files = [Graph(file).rewrite(timeout=timeout, **sizes) for file in files]
-    answer = ask("predict", files, {"gpu": gpu, "world": world, "strategy": strategy, "topology": topology,
-                                    "overheads": overheads, "against": against, **options},
+    answer = ask("predict", list(files_of(program)),
+                 {"gpu": gpu, "batch": batch, "sequence": sequence, "world": world, "strategy": strategy,
+                  "topology": topology, "overheads": overheads, "against": against, **options},
                  timeout=timeout, cancel=cancel)
     assert isinstance(answer, Prediction)
     return answer

@@ -1,5 +1,7 @@
 #include "analyze/analyzed_inputs.hpp"
 
+#include <fmt/format.h>
+
 #include "perfmodel/data_files.hpp"
 
 namespace perfmodel {
@@ -74,6 +76,13 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
                 question.files.front());
   }
   if (inputs.recorded) {
+    if (!question.target.rewrites.empty()) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected a graph, or --gpu of another GPU, for {}, found a trace "
+                              "that is judged as recorded",
+                              question.target.rewrites.front().name),
+                  question.files.front());
+    }
     for (const RecordedProgram& program : programs) inputs.traces.push_back(*program.trace);
     return inputs;
   }

@@ -16,12 +16,15 @@ const ResultFields<Finding> kFindingFields = {
 
 OrderedJson findings_json(const FindingsReport& report) {
   const Findings& found = report.found;
-  return {{"inputs", report.files},
-          {"gpu", report.gpu.empty() ? OrderedJson(nullptr) : OrderedJson(report.gpu)},
-          {"step_us", rounded(found.step_us)},
-          {"measured_us", found.measured_us ? rounded(*found.measured_us) : OrderedJson(nullptr)},
-          {"findings", json_list(found.findings, kFindingFields)},
-          {"warnings", found.warnings}};
+  OrderedJson json = {{"inputs", report.files}};
+  if (!report.rewrites.empty()) json["rewrites"] = report.rewrites;
+  json.update(
+      {{"gpu", report.gpu.empty() ? OrderedJson(nullptr) : OrderedJson(report.gpu)},
+       {"step_us", rounded(found.step_us)},
+       {"measured_us", found.measured_us ? rounded(*found.measured_us) : OrderedJson(nullptr)},
+       {"findings", json_list(found.findings, kFindingFields)},
+       {"warnings", found.warnings}});
+  return json;
 }
 
 }  // namespace perfmodel

@@ -13,7 +13,8 @@ extern const ResultFields<Finding> kFindingFields;
 /// What `analyze` prints.
 struct FindingsReport {
   std::vector<std::string> files;
-  std::string gpu;  ///< empty: not known
+  std::vector<std::string> rewrites;  ///< of each graph first
+  std::string gpu;                    ///< empty: not known
   Findings found;
 };
 /// The document without its head.

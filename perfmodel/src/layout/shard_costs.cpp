@@ -150,7 +150,7 @@ Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuesti
     graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
     if (!graph) return graph;
   }
-  return rewrite_elementwise_fusion(*graph);
+  return rewrite_torchscript_fusion(*graph);
 }
 
 /// Sums over the ops of one graph.

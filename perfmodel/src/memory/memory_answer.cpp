@@ -7,12 +7,15 @@
 #include <span>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "base/file_name.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predict.hpp"
+#include "rewrites/attention_support.hpp"
+#include "rewrites/rewrite_input.hpp"
 
 namespace perfmodel {
 namespace {
@@ -30,7 +33,15 @@ std::vector<FitOptions> options_to_try(const Gpu& gpu) {
   const FitOption in_place = {"in-place", "gelu+layernorm"}, dropout = {"recompute", "dropout"};
   const FitOption full = {"recompute", "full"}, offload = {"offload-activations", "on"};
   const FitOption half_gradients = {"grad-dtype", has_bf16 ? "bf16" : "fp16"};
+  const FitOption attention = {"attention",
+                               lacks_attention("flash", gpu).empty() ? "flash" : "efficient"};
+  const FitOption loss = {"fuse-loss", "linear"};
   return {
+      {attention},
+      {loss},
+      {attention, loss},
+      {autocast, attention},
+      {autocast, attention, loss},
       {{"optimizer", "fused"}},
       {{"optimizer", "8bit"}},
       {half_gradients},
@@ -186,9 +197,11 @@ Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const Executi
     error.file = question.graph;
     return Unexpected{std::move(error)};
   };
-  auto graph = apply_rewrites(source, question.rewrites);
+  auto graph = rewrite_input(source, question.rewrites);
   if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
+  add_each_once(made.warnings, made.graph.warnings);
+  made.rewrites = rewrite_names(question.rewrites);
   made.zero = question.zero;
   made.report = memory_report(made.graph, made.gpu ? &*made.gpu : nullptr,
                               {.largest = question.largest,

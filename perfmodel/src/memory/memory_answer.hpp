@@ -45,7 +45,8 @@ struct MemoryAnswer {
   std::string graph_file;
   std::optional<Gpu> gpu;
   ExecutionGraph graph;  ///< rewritten
-  ZeroSharding zero;     ///< with whom one rank divides it
+  std::vector<std::string> rewrites;
+  ZeroSharding zero;  ///< with whom one rank divides it
   MemoryReport report;
   std::optional<std::int64_t> batch;       ///< samples per step, if the inputs tell
   std::optional<double> bytes_per_sample;  ///< the same

@@ -110,6 +110,7 @@ OrderedJson memory_json(const MemoryAnswer& answer) {
        {"own_peaks", with_digits(named_purposes(own), Digits::kWhole)},
        {"peak", {{"op", report.peak_op}, {"node", report.peak_node}}},
        {"largest", json_list(report.largest, kLargeStorageFields)}});
+  if (!answer.rewrites.empty()) json["rewrites"] = answer.rewrites;
   if (answer.most) json["max_batch"] = answer.most->batch;
   if (answer.ways) json["ways"] = json_list(answer.ways->fitting, kWayFields);
   json["warnings"] = answer.warnings;

@@ -18,12 +18,6 @@ constexpr int kPatience = 3;
 // Shares of a path are read off the points where it turns, a little off what they bound.
 constexpr double kBoundSlack = 1.3;
 
-bool lacks_units_for(DType dtype, const Gpu& gpu) {
-  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
-  if (dtype == DType::kBFloat16) return !peaks.bf16 && !peaks.bf16_matrix;
-  return !has_matrix_units(dtype, gpu);
-}
-
 std::size_t changes(const State& state) {
   return static_cast<std::size_t>(
       std::ranges::count_if(state, [](std::uint16_t choice) { return choice > 0; }));
@@ -41,9 +35,9 @@ bool better(const Candidate& a, const Candidate& b) {
   return of_a != of_b ? of_a < of_b : a.state < b.state;
 }
 
-AdviceSearch::AdviceSearch(const std::vector<Axis>& axes, const Gpu& gpu, const Job& job,
+AdviceSearch::AdviceSearch(const std::vector<Axis>& axes, const Job& job,
                            const SearchLimits& limits, VariantPricer& pricer)
-    : axes_(axes), gpu_(gpu), job_(job), limits_(limits), pricer_(pricer) {
+    : axes_(axes), job_(job), limits_(limits), pricer_(pricer) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].stage == Stage::kBatch) batch_axis_ = i;
   }
@@ -80,11 +74,8 @@ const Candidate* AdviceSearch::find(const State& state, Detail detail) {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (state[i] == 0) continue;
     const Choice& chosen = axes_[i].choices[state[i] - 1U];
-    if (!chosen.needs_units || !lacks_units_for(*chosen.needs_units, gpu_)) continue;
-    known.refusal = {
-        .why = LostMove::Why::kLacksUnits,
-        .reason = fmt::format("{} has no units for {}", gpu_.name, to_string(*chosen.needs_units)),
-        .step_us = {}};
+    if (chosen.lacks.empty()) continue;
+    known.refusal = {.why = LostMove::Why::kLacksUnits, .reason = chosen.lacks, .step_us = {}};
     return nullptr;
   }
   auto priced = pricer_.price(rewrites_of(axes_, state, job_), detail);
@@ -119,6 +110,23 @@ const Candidate* AdviceSearch::find(const State& state, Detail detail) {
 const Refusal* AdviceSearch::refusal(const State& state) const {
   const auto known = known_.find(state);
   return known == known_.end() || known->second.candidate ? nullptr : &known->second.refusal;
+}
+
+bool AdviceSearch::keeps_numbers(const State& state) const {
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (state[axis] > 0 && !axes_[axis].choices[state[axis] - 1U].same_numbers) return false;
+  }
+  return true;
+}
+
+const Candidate& AdviceSearch::best_of_same_numbers() const {
+  const Candidate* best = &baseline_;
+  for (const auto& [state, known] : known_) {
+    if (known.candidate && keeps_numbers(state) && better(*known.candidate, *best)) {
+      best = &*known.candidate;
+    }
+  }
+  return *best;
 }
 
 double AdviceSearch::bound_us(const Candidate& from, const Axis& axis) const {
@@ -248,6 +256,33 @@ void AdviceSearch::combine() {
     if (beam.size() == before || !complete_) break;
   }
   drop_idle();
+  keep_numbers();
+}
+
+// A choice that changes numbers gives way to one of its axis that keeps them, unless it gains
+// `kChangedNumbersTimes` as much.
+void AdviceSearch::keep_numbers() {
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (best_.state[axis] == 0) continue;
+    const std::vector<Choice>& choices = axes_[axis].choices;
+    if (choices[best_.state[axis] - 1U].same_numbers) continue;
+    State state = best_.state;
+    state[axis] = 0;
+    const Candidate* without = find(state);
+    if (!without) continue;
+    const double without_us = without->cost_us, changed_gain = without_us - best_.cost_us;
+    for (std::size_t choice = 1; choice <= choices.size(); ++choice) {
+      if (!choices[choice - 1].same_numbers) continue;
+      state[axis] = static_cast<std::uint16_t>(choice);
+      const Candidate* kept = find(state);
+      if (!kept || (best_.fits && !kept->fits)) continue;
+      const double worth = worth_us(without_us - kept->cost_us, true);
+      if (worth >= worth_us(changed_gain, false) && kept->cost_us < without_us) {
+        best_ = *kept;
+        break;
+      }
+    }
+  }
 }
 
 void AdviceSearch::drop_idle() {
@@ -255,14 +290,19 @@ void AdviceSearch::drop_idle() {
     dropped = false;
     for (std::size_t axis = 0; axis < axes_.size() && !dropped; ++axis) {
       if (best_.state[axis] == 0) continue;
-      State without = best_.state;
-      without[axis] = 0;
-      const Candidate* there = find(without);
-      if (!there || there->fits != best_.fits) continue;
-      if (there->cost_us > best_.cost_us + kLeastAdded * best_.cost_us) continue;
-      if (!best_.fits && better(best_, *there)) continue;
-      best_ = *there;
-      dropped = true;
+      // Earlier choices of an axis are simpler; of a ladder only none is.
+      const std::size_t simpler = axes_[axis].is_ladder ? 1 : best_.state[axis];
+      for (std::size_t choice = 0; choice < simpler && !dropped; ++choice) {
+        State state = best_.state;
+        state[axis] = static_cast<std::uint16_t>(choice);
+        const Candidate* there = find(state);
+        if (!there || there->fits != best_.fits) continue;
+        if (there->cost_us > best_.cost_us + kLeastAdded * best_.cost_us) continue;
+        if (!best_.fits && better(best_, *there)) continue;
+        if (keeps_numbers(best_.state) && !keeps_numbers(state)) continue;
+        best_ = *there;
+        dropped = true;
+      }
     }
   }
 }

@@ -26,6 +26,14 @@ struct Candidate {
 /// Smaller is better: what fits before what does not, then by cost or by memory.
 bool better(const Candidate& a, const Candidate& b);
 
+/// A rewrite that changes numbers ranks before one that keeps them if it gains this many times as
+/// much.
+inline constexpr double kChangedNumbersTimes = 5;
+/// A gain as it counts in a ranking of rewrites [us].
+inline double worth_us(double gain_us, bool same_numbers) {
+  return same_numbers ? gain_us : gain_us / kChangedNumbersTimes;
+}
+
 /// A state that was not taken up, and why.
 struct Refusal {
   LostMove::Why why = LostMove::Why::kRefused;
@@ -45,8 +53,8 @@ struct SearchLimits {
 /// The states of the axes, predicted at most once each.
 class AdviceSearch {
  public:
-  AdviceSearch(const std::vector<Axis>& axes, const Gpu& gpu, const Job& job,
-               const SearchLimits& limits, VariantPricer& pricer);
+  AdviceSearch(const std::vector<Axis>& axes, const Job& job, const SearchLimits& limits,
+               VariantPricer& pricer);
 
   /// Errors: those of the graph as it is.
   Result<void> begin();
@@ -57,6 +65,8 @@ class AdviceSearch {
 
   const Candidate& baseline() const { return baseline_; }
   const Candidate& best() const { return best_; }
+  /// The best one seen in which no choice changes numbers.
+  const Candidate& best_of_same_numbers() const;
   bool complete() const { return complete_; }
   bool memory_matters() const { return memory_matters_; }
 
@@ -78,15 +88,16 @@ class AdviceSearch {
   };
 
   bool out_of_time();
+  bool keeps_numbers(const State& state) const;
   bool worth_it(const Candidate& from, const Axis& axis) const;
   const Candidate* with(const Candidate& from, std::size_t axis, std::size_t choice);
   void walk(const Candidate& from, std::size_t axis, std::vector<const Candidate*>& found);
   void open_batch(const Candidate& from, std::vector<const Candidate*>& found);
   void neighbours(const Candidate& start, std::vector<const Candidate*>& found);
   void drop_idle();
+  void keep_numbers();
 
   const std::vector<Axis>& axes_;
-  const Gpu& gpu_;
   const Job& job_;
   const SearchLimits& limits_;
   VariantPricer& pricer_;

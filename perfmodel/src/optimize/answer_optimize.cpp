@@ -70,6 +70,9 @@ Result<Advice> answer_optimize(const OptimizeQuestion& question, const TargetInp
   if (!objective) return Unexpected{objective.error()};
   options.objective = *objective;
   options.graph_file = shell_word(question.graph);
+  for (const NamedRewrite& rewrite : question.target.rewrites) {
+    options.graph_file += " " + rewrite.name;
+  }
   options.predict_flags = predict_flags(question, inputs.target().options.host_scale);
   options.machine_flags = machine_flags(question);
   options.topology = question.target.topology;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "advice_search.hpp"
@@ -35,7 +36,10 @@ Job job_of(const ExecutionGraph& graph, const OptimizeOptions& options) {
   for (const Node& node : graph.nodes) {
     const std::string_view name = graph.name(node);
     job.batch_statistics |= name == "aten::batch_norm";
-    if (node.is_label && name.starts_with("Optimizer.step#Adam")) job.adam = true;
+    constexpr std::string_view kStep = "Optimizer.step#";
+    if (node.is_label && name.starts_with(kStep)) {
+      job.optimizer = name.substr(kStep.size(), name.rfind('.') - kStep.size());
+    }
     if (!name.ends_with("AccumulateGrad")) continue;
     for_each_tensor(graph, graph.inputs(node), [&](const Tensor& gradient) {
       job.largest_gradient_bytes =
@@ -69,17 +73,11 @@ Result<void> check_options(const ExecutionGraph& graph, const OptimizeOptions& o
   return {};
 }
 
-// Flags of the graph go to `rewrite`, those of launching to `predict`.
 std::string command_of(const std::vector<NamedRewrite>& rewrites, const OptimizeOptions& options) {
-  std::string flags, launching;
-  for (const NamedRewrite& rewrite : rewrites) {
-    (rewrite.launching ? launching : flags) += " " + rewrite.name;
-  }
-  const std::string predict = options.predict_flags + launching;
-  if (flags.empty()) return fmt::format("perfpredict predict {}{}", options.graph_file, predict);
-  return fmt::format(
-      "perfpredict rewrite {0}{1} -o better.json && perfpredict predict better.json{2}",
-      options.graph_file, flags, predict);
+  std::string flags;
+  for (const NamedRewrite& rewrite : rewrites) flags += " " + rewrite.name;
+  return fmt::format("perfpredict predict {}{}{}", options.graph_file, options.predict_flags,
+                     flags);
 }
 
 /// What the parts of an answer are made from.
@@ -197,7 +195,8 @@ void add_singles(const Searched& of, Advice& advice) {
     }
   }
   std::ranges::stable_sort(advice.steps, [](const AdvisedStep& a, const AdvisedStep& b) {
-    return a.gain_us > b.gain_us;
+    return advice::worth_us(a.gain_us, a.same_numbers) >
+           advice::worth_us(b.gain_us, b.same_numbers);
   });
 }
 
@@ -215,26 +214,50 @@ bool drop_refused(const Searched& of, State& state) {
   return dropped;
 }
 
+CombinedStep combined_step(const Searched& of, const Candidate& combined, std::size_t axis) {
+  const State& best = combined.state;
+  const Choice& chosen = of.axes[axis].choices[best[axis] - 1U];
+  CombinedStep step{.rewrite = choice_text(of.axes, best, axis, of.job),
+                    .family = of.axes[axis].family,
+                    .code = chosen.code,
+                    .same_numbers = chosen.same_numbers};
+  State without = best;
+  without[axis] = 0;
+  step.others_need_it = drop_refused(of, without);
+  const Candidate rest = *of.search.find(without, advice::Detail::kParts);
+  step.adds_us = rest.cost_us - combined.cost_us;
+  step.adds_share = of.share(step.adds_us);
+  step.error_us = of.error_us(rest, combined);
+  step.within_error = step.adds_us <= step.error_us;
+  return step;
+}
+
+// The parts of the best combination by worth; a part that others need comes before them.
 void add_combination(const Searched& of, Advice& advice) {
-  const State best = of.search.best().state;
-  const Candidate* full = of.search.find(best, advice::Detail::kParts);
+  const Candidate* full = of.search.find(of.search.best().state, advice::Detail::kParts);
   if (!full) return;
   const Candidate combined = *full;
+  std::vector<std::pair<std::size_t, CombinedStep>> left;
   for (std::size_t axis = 0; axis < of.axes.size(); ++axis) {
-    if (best[axis] == 0) continue;
-    CombinedStep step{.rewrite = choice_text(of.axes, best, axis, of.job),
-                      .family = of.axes[axis].family,
-                      .code = of.axes[axis].choices[best[axis] - 1U].code,
-                      .same_numbers = of.axes[axis].choices[best[axis] - 1U].same_numbers};
-    State without = best;
-    without[axis] = 0;
-    step.others_need_it = drop_refused(of, without);
-    const Candidate rest = *of.search.find(without, advice::Detail::kParts);
-    step.adds_us = rest.cost_us - combined.cost_us;
-    step.adds_share = of.share(step.adds_us);
-    step.error_us = of.error_us(rest, combined);
-    step.within_error = step.adds_us <= step.error_us;
-    advice.combination.push_back(std::move(step));
+    if (combined.state[axis] > 0) left.emplace_back(axis, combined_step(of, combined, axis));
+  }
+  const auto worth = [](const auto& part) {
+    return advice::worth_us(part.second.adds_us, part.second.same_numbers);
+  };
+  std::ranges::stable_sort(left, std::greater<>(), worth);
+  State so_far(of.axes.size(), 0);
+  while (!left.empty()) {
+    const auto with = [&](const auto& part) {
+      State state = so_far;
+      state[part.first] = combined.state[part.first];
+      return of.search.find(state);
+    };
+    auto next = std::ranges::find_if(left, with);
+    if (next == left.end()) next = left.begin();
+    if (const Candidate* there = with(*next)) next->second.then_us = there->cost_us;
+    so_far[next->first] = combined.state[next->first];
+    advice.combination.push_back(std::move(next->second));
+    left.erase(next);
   }
 }
 
@@ -244,6 +267,7 @@ void describe_ends(const Searched& of, Advice& advice) {
   advice.baseline_us = given.cost_us;
   advice.best_us = best.cost_us;
   advice.best_step_us = best.priced.e2e_us;
+  advice.same_numbers_us = of.search.best_of_same_numbers().cost_us;
   advice.baseline_batch = given.priced.batch;
   advice.best_batch = best.priced.batch;
   advice.baseline_ranks = of.job.world;
@@ -283,7 +307,7 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
                               std::chrono::duration<double>(std::min(options.time_budget_s, 1e9))),
       .cancel = options.cancel,
       .progress = options.progress};
-  AdviceSearch search(*axes, target.gpu, job, limits, pricer);
+  AdviceSearch search(*axes, job, limits, pricer);
   if (auto begun = search.begin(); !begun) return Unexpected{begun.error()};
   search.try_singles();
   search.combine();

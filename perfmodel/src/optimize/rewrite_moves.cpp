@@ -9,10 +9,10 @@
 
 #include "base/enum_name.hpp"
 #include "perfmodel/detail/check.hpp"
-#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "rewrites/attention_support.hpp"
 #include "rewrites/rewrite_options.hpp"
 
 namespace perfmodel::advice {
@@ -74,41 +74,106 @@ Axis tables_axis() {
   return axis;
 }
 
+bool has_units_for(DType dtype, const Gpu& gpu) {
+  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
+  if (dtype == DType::kBFloat16) return peaks.bf16 || peaks.bf16_matrix;
+  return has_matrix_units(dtype, gpu);
+}
+
 struct NamedPrecision {
   const char* name;
   const char* code;
-  std::optional<DType> needs;
+  DType type;
 };
 
 const NamedPrecision kPrecisions[] = {
-    {"bf16", "with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = model(batch)",
+    {"bf16", "with torch.autocast(\"cuda\", dtype=torch.bfloat16):\n    loss = model(batch)",
      DType::kBFloat16},
     {"fp16-scaled",
-     "with torch.autocast(\"cuda\", dtype=torch.float16): ...; GradScaler: "
-     "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
-     {}},
+     "with torch.autocast(\"cuda\", dtype=torch.float16):\n    loss = model(batch)\n"
+     "scaler.scale(loss).backward()  # scaler = torch.amp.GradScaler()\n"
+     "scaler.step(optimizer)\nscaler.update()",
+     DType::kFloat16},
     {"bf16-o2",
-     "model.to(torch.bfloat16) with an optimizer that keeps fp32 weights (DeepSpeed bf16, Apex O2)",
+     "model.to(torch.bfloat16)  # with an optimizer that keeps fp32 weights (DeepSpeed, Apex O2)",
      DType::kBFloat16},
+    {"fp16-o2",
+     "model.half()  # with a loss scale and an optimizer that keeps fp32 weights (DeepSpeed, Apex "
+     "O2)",
+     DType::kFloat16},
     {"fp8",
-     "te.Linear in the place of nn.Linear, with transformer_engine.pytorch.fp8_autocast(): ...",
+     "with transformer_engine.pytorch.fp8_autocast():  # te.Linear in the place of nn.Linear\n"
+     "    loss = model(batch)",
      DType::kFloat8},
 };
 
 Axis precision_axis(const Gpu& gpu) {
   Axis axis{.family = "precision", .stage = Stage::kPrecision};
   if (gpu.peak_tflop_per_s.tf32_matrix) {
-    axis.choices.push_back(
-        choice("--precision tf32",
-               "torch.backends.cuda.matmul.allow_tf32 = True; cudnn.allow_tf32 = True"));
-    axis.choices.back().same_numbers = false;
+    axis.choices.push_back(choice("--precision tf32",
+                                  "torch.backends.cuda.matmul.allow_tf32 = True\n"
+                                  "torch.backends.cudnn.allow_tf32 = True"));
   }
   for (const NamedPrecision& one : kPrecisions) {
     axis.choices.push_back(choice(fmt::format("--precision {}", one.name), one.code));
-    axis.choices.back().needs_units = one.needs;
-    axis.choices.back().same_numbers = false;
+    if (has_units_for(one.type, gpu)) continue;
+    axis.choices.back().lacks =
+        fmt::format("{} has no units for {}", gpu.name, to_string(one.type));
   }
+  for (Choice& one : axis.choices) one.same_numbers = false;
   axis.touch = {.families = Touch::kAllFamilies, .optimizer_families = Touch::kAllFamilies};
+  return axis;
+}
+
+Axis channels_last_axis() {
+  Axis axis{.family = "channels-last", .stage = Stage::kMemoryFormat};
+  axis.choices.push_back(choice("--channels-last",
+                                "model = model.to(memory_format=torch.channels_last)\n"
+                                "images = images.to(memory_format=torch.channels_last)"));
+  axis.touch = {.host = true, .families = kCompute};
+  return axis;
+}
+
+Axis attention_axis(const Gpu& gpu) {
+  Axis axis{.family = "attention", .stage = Stage::kAttention};
+  const auto add = [&](const std::string& kernel, std::string code) {
+    axis.choices.push_back(choice("--attention " + kernel, std::move(code)));
+    axis.choices.back().lacks = lacks_attention(kernel, gpu);
+  };
+  constexpr const char* kAttend =
+      "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # encoders: attn_mask=mask";
+  constexpr const char* kTransformers =
+      "from_pretrained(name, attn_implementation=\"sdpa\")  # Hugging Face transformers";
+  add("flash", fmt::format("{}\n{}", kAttend, kTransformers));
+  const auto chosen = [&](const char* backend) {
+    return fmt::format("with torch.nn.attention.sdpa_kernel(SDPBackend.{}_ATTENTION):\n    {}\n{}",
+                       backend, kAttend, kTransformers);
+  };
+  add("efficient", chosen("EFFICIENT"));
+  add("cudnn", chosen("CUDNN"));
+  axis.touch = {.host = true, .families = kCompute};
+  return axis;
+}
+
+Axis loss_axis() {
+  Axis axis{.family = "loss", .stage = Stage::kFusedLayers};
+  axis.choices = {
+      choice("--fuse-loss liger",
+             "from liger_kernel.transformers import LigerCrossEntropyLoss\n"
+             "loss = LigerCrossEntropyLoss()(logits, labels)"),
+      choice("--fuse-loss linear",
+             "from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss\n"
+             "loss = LigerFusedLinearCrossEntropyLoss()(lm_head.weight, hidden, labels)")};
+  axis.touch = {.host = true, .families = kCompute};
+  return axis;
+}
+
+Axis norms_axis() {
+  Axis axis{.family = "norms", .stage = Stage::kFusedLayers};
+  axis.choices = {
+      choice("--fuse-norms",
+             "self.norm = torch.nn.RMSNorm(hidden, eps=eps)  # torch.nn.LayerNorm of layer norms")};
+  axis.touch = {.host = true, .families = kCompute & ~kProducts};
   return axis;
 }
 
@@ -172,11 +237,15 @@ Axis accumulation_axis(const Job& job, AdviceObjective objective) {
 
 Axis optimizer_axis(const Job& job) {
   Axis axis{.family = "optimizer", .stage = Stage::kOptimizer};
-  axis.choices = {choice("--optimizer foreach", "torch.optim.…(model.parameters(), foreach=True)"),
-                  choice("--optimizer fused", "torch.optim.…(model.parameters(), fused=True)")};
-  if (job.adam) {
+  for (const char* how : {"foreach", "fused"}) {
     axis.choices.push_back(
-        choice("--optimizer 8bit", "bitsandbytes.optim.AdamW8bit(model.parameters())"));
+        choice(fmt::format("--optimizer {}", how),
+               fmt::format("optimizer = torch.optim.{}(model.parameters(), {}=True)",
+                           job.optimizer.empty() ? "SGD" : job.optimizer, how)));
+  }
+  if (job.optimizer.starts_with("Adam")) {
+    axis.choices.push_back(
+        choice("--optimizer 8bit", "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())"));
     axis.choices.back().same_numbers = false;
   }
   axis.touch = {.optimizer_host = true, .optimizer_families = Touch::kAllFamilies};
@@ -264,36 +333,35 @@ Axis fusion_axis() {
   return axis;
 }
 
-// Launching is the last of the flags in `text`.
-Choice launching(std::string text, std::string code) {
-  Choice made{.text = std::move(text), .code = std::move(code)};
-  const std::size_t last = made.text.rfind("--");
-  const RewriteOption* option = find_rewrite_option(std::string_view(made.text).substr(last));
+Choice launching(const char* flag, std::string code) {
+  const RewriteOption* option = find_rewrite_option(flag);
   PERFMODEL_CHECK(option && option->launching);
-  made.rewrite = named_rewrite(*option, "").value();
-  return made;
+  return {.text = flag, .code = std::move(code), .rewrite = named_rewrite(*option, "").value()};
 }
 
-// Inductor fuses what it compiles; the ops of a trace can only be launched otherwise.
-Axis launch_axis(bool graphs, bool compile, bool fuses) {
-  Axis axis{.family = graphs ? "cuda-graphs" : "compile", .stage = Stage::kLaunch};
+std::string compiled_model(const char* mode) {
+  return fmt::format("model = torch.compile(model{})  # whose forward returns the loss", mode);
+}
+
+Axis compile_axis() {
+  Axis axis{.family = "compile", .stage = Stage::kFusion};
+  axis.choices = {
+      choice("--compile default", compiled_model("")),
+      choice("--compile reduce-overhead", compiled_model(", mode=\"reduce-overhead\""))};
+  axis.touch = {.host = true, .optimizer_host = true, .families = kCompute};
+  return axis;
+}
+
+// The ops of a trace can only be launched otherwise.
+Axis launch_axis(bool graphs, bool compile_trace) {
+  Axis axis{.family = compile_trace ? "compile" : "cuda-graphs", .stage = Stage::kLaunch};
   if (graphs) {
     axis.choices.push_back(
-        launching("--cuda-graphs", "with torch.cuda.graph(g): train_step(); then g.replay()"));
+        launching("--cuda-graphs",
+                  "with torch.cuda.graph(g):\n    train_step()\ng.replay()  # for every batch"));
   }
-  if (graphs && compile && fuses) {
-    axis.choices.push_back(launching("--fuse-elementwise --cuda-graphs",
-                                     "model = torch.compile(model, mode=\"reduce-overhead\")"));
-    axis.choices.back().fuses = true;
-  }
-  if (compile) {
-    axis.choices.push_back(launching(fuses ? "--fuse-elementwise --compiled" : "--compiled",
-                                     "model = torch.compile(model)"));
-    axis.choices.back().fuses = fuses;
-  }
+  if (compile_trace) axis.choices.push_back(launching("--compiled", compiled_model("")));
   axis.touch = kHostWork;
-  if (compile && fuses) axis.touch.families = kMoved | Touch::of(KernelFamily::kDropout);
-  if (compile && fuses) axis.touch.optimizer_families = kMoved;
   return axis;
 }
 
@@ -316,6 +384,10 @@ const Family kFamilyRows[] = {
      }},
     {"tables", none},
     {"precision", none},
+    {"channels-last", none},
+    {"attention", none},
+    {"loss", none},
+    {"norms", none},
     {"in-place", none},
     {"checkpoint", none},
     {"offload", none},
@@ -392,6 +464,10 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
   if (has("batch")) axes.push_back(batch_axis(*job.batch));
   if (has("tables")) axes.push_back(tables_axis());
   if (has("precision")) axes.push_back(precision_axis(gpu));
+  if (has("channels-last")) axes.push_back(channels_last_axis());
+  if (has("attention")) axes.push_back(attention_axis(gpu));
+  if (has("loss")) axes.push_back(loss_axis());
+  if (has("norms")) axes.push_back(norms_axis());
   if (has("in-place")) axes.push_back(in_place_axis());
   if (has("checkpoint")) axes.push_back(checkpoint_axis());
   if (has("offload")) axes.push_back(offload_axis());
@@ -401,9 +477,11 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
   if (has("buckets")) axes.push_back(split_axis(job.largest_gradient_bytes));
   if (has("buckets")) axes.push_back(views_axis());
   if (has("ranks")) axes.push_back(ranks_axis(job.world));
-  if (has("fusion")) axes.push_back(fusion_axis());
-  if (has("cuda-graphs") || has("compile")) {
-    axes.push_back(launch_axis(has("cuda-graphs"), has("compile"), !job.from_trace));
+  if (has("fusion") && !has("compile")) axes.push_back(fusion_axis());
+  if (has("compile") && !job.from_trace) axes.push_back(compile_axis());
+  const bool compile_trace = has("compile") && job.from_trace;
+  if (has("cuda-graphs") || compile_trace) {
+    axes.push_back(launch_axis(has("cuda-graphs"), compile_trace));
   }
   return axes;
 }
@@ -513,17 +591,9 @@ std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State
       if (world > 1) rewrites.push_back(data_parallel(axes, state, world));
       return;
     }
-    bool found = false, wanted = false;
     for (std::size_t i = 0; i < axes.size(); ++i) {
-      if (state[i] == 0) continue;
-      const Choice& chosen = axes[i].choices[state[i] - 1U];
-      wanted = wanted || chosen.fuses;
-      if (axes[i].stage != stage) continue;
-      rewrites.push_back(*chosen.rewrite);
-      found = true;
-    }
-    if (stage == Stage::kFusion && wanted && !found) {
-      rewrites.push_back({.name = "--fuse-elementwise", .apply = rewrite_elementwise_fusion});
+      if (state[i] == 0 || axes[i].stage != stage) continue;
+      rewrites.push_back(*axes[i].choices[state[i] - 1U].rewrite);
     }
   };
   for (int stage = 0; stage <= static_cast<int>(Stage::kLaunch); ++stage) {

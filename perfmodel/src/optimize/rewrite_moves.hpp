@@ -19,6 +19,9 @@ enum class Stage : std::uint8_t {
   kBatch,
   kTables,
   kPrecision,
+  kMemoryFormat,
+  kAttention,
+  kFusedLayers,
   kInPlace,
   kRecompute,
   kOffload,
@@ -32,16 +35,14 @@ enum class Stage : std::uint8_t {
 /// One value of an axis.
 struct Choice {
   std::string text;  ///< "--precision bf16"
-  std::string code;  ///< PyTorch
+  std::string code;  ///< lines of PyTorch
   std::optional<NamedRewrite> rewrite = {};
-  /// A type that the GPU may lack matrix units for: then the rewrite is no advice.
-  std::optional<DType> needs_units = {};
+  std::string lacks = {};  ///< says why the GPU cannot run it; empty: it can
   // Of data-parallel ranks.
   double bucket_mib = 0, split_mib = 0;
   std::int64_t ranks = 0;
   std::int64_t batch = 0;   ///< samples per step
   std::int64_t passes = 0;  ///< that these samples are divided among
-  bool fuses = false;       ///< elementwise ops, too
   /// The program computes the same, but for the order of sums.
   bool same_numbers = true;
 };
@@ -66,7 +67,7 @@ struct Job {
   std::int64_t world = 1;             ///< ranks that the graph is run on
   std::optional<std::int64_t> batch;  ///< samples of the graph, if its inputs tell
   double largest_gradient_bytes = 0;
-  bool adam = false;              ///< the optimizer is Adam or AdamW
+  std::string optimizer = {};     ///< "AdamW", as its step is called; empty: not known
   bool from_trace = false;        ///< which tensors are the same is not known
   bool batch_statistics = false;  ///< of batch norms: another batch per pass, other numbers
   std::size_t nodes = 0;          ///< of the graph

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "predict/predict_with.hpp"
+#include "predict/rewritten_times.hpp"
 
 namespace perfmodel::advice {
 namespace {
@@ -69,15 +70,9 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   options.keep_ops = detail != Detail::kTotals;
   options.step_range = false;
   options.host_sensitivity = detail == Detail::kParts;
-  // Times as traced belong to the ops of the trace; collectives keep their recorded waits.
   KernelTimes collectives;
-  const bool same_ops = (*graph)->nodes.size() == graph_.nodes.size();
-  if (options.use == KernelTimes::Use::kUnpriced && !same_ops) {
-    if (options.keeps_recorded_waits()) {
-      collectives = collective_times(*options.kernel_times, graph_, **graph);
-    }
-    options.kernel_times = collectives.size() > 0 ? &collectives : nullptr;
-  }
+  const auto fitted = fit_kernel_times(graph_, **graph, options, collectives);
+  if (!fitted) return Unexpected{fitted.error()};
   options.prices = &prices_;
   const auto prediction =
       predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);

@@ -30,8 +30,8 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
             .message = std::string(kExpected) +
                        (on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
                                    "HIP devices have kernel models"
-                                 : "a graph of a machine without one: `perfpredict rewrite "
-                                   "--retarget` gives the graph of the same program on a GPU"),
+                                 : "a graph of a machine without one: --retarget nvidia (or amd) "
+                                   "predicts the same program on a GPU"),
             .file = graph.source}};
 }
 

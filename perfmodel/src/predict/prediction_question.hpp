@@ -13,6 +13,7 @@
 #include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/detail/launching.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 
 namespace perfmodel {
 
@@ -32,7 +33,8 @@ struct UnlikeRanks {
 struct PredictionQuestion {
   using Iterations = std::optional<std::pair<std::size_t, std::size_t>>;  ///< [first, last)
 
-  std::vector<std::string> graphs;  ///< execution graphs or Kineto traces of ranks
+  std::vector<std::string> graphs;     ///< execution graphs or Kineto traces of ranks
+  std::vector<NamedRewrite> rewrites;  ///< applied to each graph first
   std::vector<std::string> overheads, kernel_times;
   std::vector<std::string> against;  ///< traces that the prediction is compared with
   std::string gpu;                   ///< a name, a file, "NAME:COUNT,..." or one name per rank

@@ -58,6 +58,7 @@ struct PredictionReport {
   std::string models;                             ///< "heuristic"
   std::vector<std::string> model_files;           ///< read for it, in data/models
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
+  std::vector<std::string> rewrites;              ///< of each graph before it was predicted
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
   std::deque<ExecutionGraph> mixed_graphs;        ///< of unlike ranks: their ops' names are these
   std::optional<JobReport> job;                   ///< with several ranks

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "program/add_scale_out.hpp"
 #include "program/given_times.hpp"
 #include "program/launch_regions.hpp"
@@ -63,6 +64,28 @@ void warn_of_regions(const LaunchRegions& found, Launching launching,
             "is not known"));
 }
 
+// Calls of compiled regions that no op below them makes. A table of the same program lists them.
+void warn_of_kernels_without_op(const RankInput& rank, const HostProgram& program,
+                                std::vector<std::string>& warnings) {
+  const KernelTimes* times = rank.options.kernel_times;
+  if (!times || program.coverage.own_launches) return;
+  std::size_t calls = 0;
+  double us = 0;
+  for (std::size_t i = 0; i < rank.graph->nodes.size(); ++i) {
+    const auto node = static_cast<std::int32_t>(i);
+    if (!is_compiled_region(rank.graph->name(node))) continue;
+    for (std::uint32_t ordinal = 0; const auto* time = times->find(node, ordinal); ++ordinal) {
+      ++calls;
+      us += time->us;
+    }
+  }
+  if (calls == 0) return;
+  warnings.push_back(fmt::format(
+      "{} launches of compiled code, {:.3f} ms in {}, have no op in the graph and are left out: "
+      "predict the trace itself",
+      calls, us / 1e3, times->source));
+}
+
 Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
                                   bool name_kernels, std::vector<std::string>& warnings,
                                   std::vector<KernelWork>* works) {
@@ -75,6 +98,7 @@ Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const H
   }
   warn_of_regions(launch_by_regions(*table, options.launching, lowered->program), options.launching,
                   warnings);
+  warn_of_kernels_without_op(rank, lowered->program, warnings);
   if (works) {
     for (const KernelQuestion& question : lowered->questions) works->push_back(question.work);
   }

@@ -10,6 +10,7 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "predict/prediction_question.hpp"
 #include "predict/prediction_report.hpp"
+#include "rewrites/rewrite_input.hpp"
 
 namespace perfmodel {
 
@@ -18,7 +19,9 @@ class ReportMaker {
  protected:
   static constexpr std::size_t kWhatIfSteps = 10;  // longest ones of the critical path
 
-  explicit ReportMaker(const PredictionQuestion& question) : question_(question) {}
+  explicit ReportMaker(const PredictionQuestion& question) : question_(question) {
+    report_.rewrites = rewrite_names(question.rewrites);
+  }
 
   /// Kernel models and the topology that the question names, for so many ranks. `gpu`: a topology
   /// that is not built with it gets a warning. Errors: unknown names, a topology that is too small.

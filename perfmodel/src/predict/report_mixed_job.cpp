@@ -123,6 +123,11 @@ class MixedRanks : ReportMaker {
       if (input.trace) {
         return impossible("graphs of ranks that differ", "a trace, which knows its own machine");
       }
+      if (!question_.rewrites.empty()) {
+        auto rewritten = rewrite_input(input.graph, question_.rewrites);
+        if (!rewritten) return Unexpected{rewritten.error()};
+        input.graph = std::move(*rewritten);
+      }
       if (auto added = add_graph(std::move(input.graph)); !added) return added;
     }
     return {};

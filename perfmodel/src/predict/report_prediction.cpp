@@ -14,6 +14,7 @@
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "predict/report_maker.hpp"
+#include "predict/rewritten_times.hpp"
 #include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
@@ -74,6 +75,7 @@ class AlikeRanks : ReportMaker {
     if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
     if (auto matched = match(*inputs); !matched) return Unexpected{matched.error()};
+    if (auto rewritten = rewrite_ranks(); !rewritten) return Unexpected{rewritten.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     if (auto finished = finish(iterations_of_graphs()); !finished) {
       return Unexpected{finished.error()};
@@ -140,7 +142,7 @@ class AlikeRanks : ReportMaker {
       RankPrediction& rank = report_.ranks.emplace_back(rank_of(
           question_.graphs[i], std::move(inputs[i].graph), table_of(i), question_.host_scale));
       rank.without_collector = table_of(i).table->without_collector.has_value();
-      if (inputs[i].trace) {
+      if (inputs[i].trace && question_.rewrites.empty()) {
         rank.recorded_us = recorded_step_us(*inputs[i].trace, question_.iterations);
       }
       if (auto read = read_kernel_times(i); !read) return read;
@@ -189,8 +191,8 @@ class AlikeRanks : ReportMaker {
     if (!found) return Unexpected{found.error()};
     kernel_times_[index] = std::move(found->times);
     // Nothing tells what a step's kernels take on their own GPU better than the step itself.
-    const bool own_gpu = kernel_times_[index]->other_gpu.empty();
-    own_use_ = own_gpu ? KernelTimes::Use::kAll : found->use;
+    const bool as_traced = kernel_times_[index]->other_gpu.empty() && question_.rewrites.empty();
+    own_use_ = as_traced ? KernelTimes::Use::kAll : found->use;
     if (own_use_ == KernelTimes::Use::kAll) {
       rank.kernel_times_file = file_name(input.trace->source);
     }
@@ -244,6 +246,28 @@ class AlikeRanks : ReportMaker {
     scales_ = *scales;
     rank.measured = RankPrediction::Measured{*question_.measured.us, *scales};
     warn(measured_sentence(question_.measured, *scales));
+    return {};
+  }
+
+  // What was measured is the step of the graphs as they are.
+  Result<void> rewrite_ranks() {
+    for (std::size_t i = 0; i < report_.ranks.size() && !question_.rewrites.empty(); ++i) {
+      ExecutionGraph& graph = report_.ranks[i].graph;
+      auto rewritten = rewrite_input(graph, question_.rewrites);
+      if (!rewritten) return Unexpected{rewritten.error()};
+      PredictOptions options = options_of(i);
+      KernelTimes collectives;
+      Result<std::string> left_out;
+      if (question_.kernel_times.empty()) {
+        left_out = fit_kernel_times(graph, *rewritten, options, collectives);
+      }
+      if (!left_out) return Unexpected{left_out.error()};
+      warn(*left_out);
+      if (!options.kernel_times) kernel_times_[i].reset();
+      if (collectives.size() > 0) kernel_times_[i] = std::move(collectives);
+      graph = std::move(*rewritten);
+      if (auto read = read_kernel_times(i); !read) return read;
+    }
     return {};
   }
 

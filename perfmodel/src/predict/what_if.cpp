@@ -11,6 +11,7 @@
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
+#include "predict/rewritten_times.hpp"
 
 namespace perfmodel {
 namespace {
@@ -131,27 +132,16 @@ void answer_variant(const ExecutionGraph& graph, const Result<const ExecutionGra
   std::ranges::copy_if(asked.warnings, std::back_inserter(warnings), [&](const auto& warning) {
     return std::ranges::find(graph.warnings, warning) == graph.warnings.end();
   });
-  const bool same_ops = asked.nodes.size() == graph.nodes.size();
   for (std::size_t i = 0; i < targets.size(); ++i) {
     answers[i].rewrite_warnings = warnings;
     WhatIfTarget target = targets[i];
     KernelTimes collectives;
-    const bool times_stay = !target.options.kernel_times || same_ops;
-    if (!times_stay && target.options.use == KernelTimes::Use::kUnpriced) {
-      if (target.options.keeps_recorded_waits()) {
-        collectives = collective_times(*target.options.kernel_times, graph, asked);
-      }
-      target.options.kernel_times = collectives.size() > 0 ? &collectives : nullptr;
-      answers[i].rewrite_warnings.push_back(
-          "kernels of unknown work are left out: times as traced belong to the ops of the trace");
-    } else if (!times_stay) {
-      answers[i].error =
-          Error{.code = ErrorCode::kImpossible,
-                .message =
-                    "expected a variant with the same ops, found other ones: times of "
-                    "kernels as traced belong to the ops of the graph"};
+    const auto left_out = fit_kernel_times(graph, asked, target.options, collectives);
+    if (!left_out) {
+      answers[i].error = left_out.error();
       continue;
     }
+    if (!left_out->empty()) answers[i].rewrite_warnings.push_back(*left_out);
     if (at_largest_batch) {
       predict_largest(asked, target, launching, answers[i]);
       continue;

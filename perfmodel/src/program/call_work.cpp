@@ -64,7 +64,12 @@ double launches_of_library(const KernelWork& work, const Gpu& gpu) {
   return steps && gpu.architecture.recurrent_cycles ? kernels::launches_of_steps(*steps) : 1;
 }
 
-std::string work_name(const TemplateCall& call, const KernelWork& work) {
+std::string work_name(const ExecutionGraph& graph, const LoweredCall& lowered,
+                      const KernelWork& work) {
+  const TemplateCall& call = *lowered.call;
+  const Node& node = graph.node(lowered.node);
+  if (!call.kernel.empty()) return call.kernel;
+  if (graph.names.text(node.kernel_backend) == "triton") return std::string(graph.name(node));
   if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) return "nccl:" + shape->kind;
   if (call.kind != TemplateCall::Kind::kCopy) return std::string(to_string(work.family));
   switch (call.copy) {

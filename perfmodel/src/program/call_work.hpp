@@ -35,8 +35,10 @@ LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const Lo
 /// layers, as today's libraries run them.
 double launches_of_library(const KernelWork& work, const Gpu& gpu);
 
-/// Of work that no template names: copies and collectives as recordings call them.
-std::string work_name(const TemplateCall& call, const KernelWork& work);
+/// What a template calls the kernel. Without one, generated kernels have the name of their node,
+/// copies and collectives that of recordings, and others their family's.
+std::string work_name(const ExecutionGraph& graph, const LoweredCall& lowered,
+                      const KernelWork& work);
 
 /// Of the device's time.
 Term device_term(const TemplateCall& call, bool collective);

@@ -10,8 +10,6 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kUsPerNode = 1e-3;
-
 bool waits_for_device(const Instruction& at) {
   const Launch* launch = launch_of(at);
   return std::holds_alternative<Synchronisation>(at.what) || (launch && launch->blocking);
@@ -24,16 +22,6 @@ std::vector<bool> waiting_items(const HostProgram& program) {
     if (waits_for_device(at)) waits[at.item] = true;
   }
   return waits;
-}
-
-double graph_launch_us(const OverheadTable& table) {
-  for (const char* call : {"cudaGraphLaunch", "hipGraphLaunch"}) {
-    if (const auto known = table.t4.find(call); known != table.t4.end()) {
-      return known->second.mean_us;
-    }
-  }
-  const TemplateCall kernel{.call = "cudaLaunchKernel"};
-  return CallCosts(table).find(kernel).us;
 }
 
 std::size_t count_launches(std::span<const Instruction> region) {
@@ -56,7 +44,22 @@ void launch_region(std::span<Instruction> region, std::optional<double> graph_us
   }
 }
 
+double launch_us_of_graph(const OverheadTable& table) {
+  for (const char* call : {"cudaGraphLaunch", "hipGraphLaunch"}) {
+    if (const auto known = table.t4.find(call); known != table.t4.end()) {
+      return known->second.mean_us;
+    }
+  }
+  const TemplateCall kernel{.call = "cudaLaunchKernel"};
+  return CallCosts(table).find(kernel).us;
+}
+
 }  // namespace
+
+double graph_launch_us(const OverheadTable& table, std::size_t nodes) {
+  constexpr double kUsPerNode = 1e-3;
+  return launch_us_of_graph(table) + kUsPerNode * static_cast<double>(nodes);
+}
 
 LaunchRegions launch_by_regions(const OverheadTable& table, Launching launching,
                                 HostProgram& program) {
@@ -78,9 +81,7 @@ LaunchRegions launch_by_regions(const OverheadTable& table, Launching launching,
     ++made.regions;
     made.launches += launches;
     std::optional<double> graph_us;
-    if (launching == Launching::kCudaGraphs) {
-      graph_us = graph_launch_us(table) + kUsPerNode * static_cast<double>(launches);
-    }
+    if (launching == Launching::kCudaGraphs) graph_us = graph_launch_us(table, launches);
     launch_region(region, graph_us);
   }
   return made;

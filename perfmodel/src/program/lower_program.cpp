@@ -10,6 +10,8 @@
 #include "base/stop_point.hpp"
 #include "call_costs.hpp"
 #include "call_work.hpp"
+#include "compiled_code.hpp"
+#include "launch_regions.hpp"
 #include "side_copies.hpp"
 
 namespace perfmodel {
@@ -32,6 +34,7 @@ struct Writing {
   LoweredProgram made = {};
   LoweredOp lowered = {};  // of the item at hand
   CallCosts costs{table};
+  CompiledCode compiled{graph, table};
   SideCopies copies{graph};
   std::map<std::string, std::int32_t> groups = {};                // process groups by order
   std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
@@ -112,6 +115,22 @@ double traced_growth(const ExecutionGraph& graph, std::int32_t node,
   return bytes > 0 ? bytes / traced->input_bytes : 1;
 }
 
+// A rule gives one kernel where a library sets memory first or sums parts behind: it stands for all
+// that the trace has of the node. By how much that is longer than the first call.
+double traced_parts(const Writing& to, const LoweredCall& lowered,
+                    const KernelTimes::Time* traced) {
+  const auto& calls = to.lowered.calls;
+  const bool is_whole =
+      lowered.work >= 0 && std::ranges::count(calls, lowered.node, &LoweredCall::node) == 1;
+  if (!traced || traced->us <= 0 || !is_whole) return 1;
+  double us = 0;
+  for (std::uint32_t i = 0; const auto* part = to.options.kernel_times->find(lowered.node, i);
+       ++i) {
+    us += part->us;
+  }
+  return us / traced->us;
+}
+
 // The kernel without its price, and the question for that. Collectives meet by their names.
 std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   const TemplateCall& call = *lowered.call;
@@ -130,13 +149,14 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
     kernel.family = kernel_family_of_name(call.kernel).value_or(kernel.family);
   }
   if (to.name_kernels || call.collective || kernel.family == KernelFamily::kCollective) {
-    kernel.name = call.kernel.empty() ? work_name(call, made.work) : call.kernel;
+    kernel.name = work_name(to.graph, lowered, made.work);
   }
   to.made.questions.push_back({.work = std::move(made.work),
                                .node = lowered.node,
                                .tasks = call.tasks,
                                .traced = traced,
-                               .growth = traced_growth(to.graph, lowered.node, traced)});
+                               .growth = traced_growth(to.graph, lowered.node, traced) *
+                                         traced_parts(to, lowered, traced)});
   HostProgram& program = to.made.program;
   program.kernels.push_back(std::move(kernel));
   ++program.items.back().kernels;
@@ -192,12 +212,13 @@ void add_further_launches(Writing& to, const LoweredCall& lowered, const Overhea
   add(to, thread, HostWork{.term = Term::kT4, .us = us});
 }
 
-void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
+// `own`: what the host spends on the call.
+void add_launch(Writing& to, const LoweredCall& lowered, const OverheadTerm::Found& own,
+                std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
   for (std::int32_t copy : to.copies.take_awaited(lowered)) {
     add(to, to.graph.node(lowered.node).thread, DeviceWait{.record = copy});
   }
-  const auto own = to.costs.find(call);
   note_level(to, own.level, own.us);
   if (call.tasks == 0) {
     find_traced(to, lowered.node, true);  // it counts among the calls of the node
@@ -229,7 +250,9 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
 
 void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
-  if (call.kind != TemplateCall::Kind::kSync) return add_launch(to, lowered, thread);
+  if (call.kind != TemplateCall::Kind::kSync) {
+    return add_launch(to, lowered, to.costs.find(call), thread);
+  }
   const SyncCost cost = sync_cost(to.table, call.call);
   add(to, thread,
       Synchronisation{.kind = call.sync,
@@ -261,6 +284,48 @@ void add_calls_of_op(Writing& to, const HostFacts::Item& item) {
   }
 }
 
+// The first call of a captured graph launches all of it.
+void add_call_of_graph(Writing& to, std::span<const LoweredCall> calls, std::size_t at,
+                       bool is_first, std::int32_t thread) {
+  const LoweredCall& call = calls[at];
+  if (call.call->kind == TemplateCall::Kind::kSync) return add_call(to, call, thread);
+  OverheadTerm::Found own{.us = 0, .level = KeyLevel::kKind};
+  if (is_first) {
+    const std::int32_t replay = to.compiled.replay_around(call.node);
+    const auto launches = std::ranges::count_if(calls.subspan(at), [&](const LoweredCall& other) {
+      return to.compiled.replay_around(other.node) == replay;
+    });
+    own.us = graph_launch_us(to.table, static_cast<std::size_t>(launches));
+  }
+  add_launch(to, call, own, thread);
+}
+
+void add_calls_of_region(Writing& to, const HostFacts::Item& item) {
+  to.ordinals.clear();
+  const auto& calls = to.lowered.calls;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const bool is_captured = to.compiled.replay_around(calls[i].node) >= 0;
+    const auto gap = i > 0 ? to.compiled.between(calls[i - 1].node, calls[i].node) : std::nullopt;
+    if (gap) add_host(to, Term::kT5, *gap, item.thread);
+    add_inferred_waits(to, calls[i].node);
+    add_recorded_waits(to, last_node_before(to.graph, calls[i]));
+    if (is_captured) {
+      add_call_of_graph(to, calls, i, i == 0 || gap, item.thread);
+    } else {
+      add_call(to, calls[i], item.thread);
+    }
+  }
+}
+
+void add_body(Writing& to, const HostFacts::Item& item) {
+  const bool compiled = to.compiled.runs(item);
+  const auto t2 = compiled ? to.compiled.before() : item.t2;
+  to.made.program.items.back().op_level = t2.level;
+  add_host(to, Term::kT2, t2, item.thread);
+  compiled ? add_calls_of_region(to, item) : add_calls_of_op(to, item);
+  add_host(to, Term::kT3, compiled ? to.compiled.after() : item.t3, item.thread);
+}
+
 void add_op(Writing& to, const HostFacts::Item& item) {
   add_inferred_waits(to, item.node - 1);
   for (std::uint32_t i = 0; i < item.gap_count; ++i) {
@@ -272,18 +337,14 @@ void add_op(Writing& to, const HostFacts::Item& item) {
   to.waits.clear();
   to.next_wait = 0;
   if (item.has_comm_records) find_recorded_waits(to.graph, item.node, to.waits);
-  KeyLevel& level = to.made.program.items.back().op_level;
   if (to.lowered.calls.empty()) {
     for (std::int32_t copy : to.copies.take_released(item.node)) {
       add(to, item.thread, DeviceWait{.record = copy});
     }
-    level = item.tx.level;
+    to.made.program.items.back().op_level = item.tx.level;
     add_host(to, Term::kTx, item.tx, item.thread);
   } else {
-    level = item.t2.level;
-    add_host(to, Term::kT2, item.t2, item.thread);
-    add_calls_of_op(to, item);
-    add_host(to, Term::kT3, item.t3, item.thread);
+    add_body(to, item);
   }
   add_recorded_waits(to, kLastNode);
 }

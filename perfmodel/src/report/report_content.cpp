@@ -11,6 +11,7 @@
 #include "analyze/trace_step.hpp"
 #include "base/file_name.hpp"
 #include "perfmodel/version.hpp"
+#include "rewrites/rewrite_input.hpp"
 
 namespace perfmodel::report_page {
 namespace {
@@ -57,6 +58,8 @@ Result<Run> predicted_run(const AnalyzedInputs& set, const AnalyzeQuestion& ques
   Run run{.name = rank_name(question.files[i], static_cast<std::int64_t>(i), ranks.size()),
           .facts = &(*step)->facts(),
           .step_us = *step_us};
+  const std::string rewrites = rewrite_line(question.target.rewrites);
+  if (!rewrites.empty()) run.more_facts.emplace_back("rewritten by", rewrites);
   run.more_facts.emplace_back("in nine of ten cases",
                               fmt::format("{:.3f} to {:.3f} ms", prediction.e2e_low_us / 1000,
                                           prediction.e2e_high_us / 1000));

@@ -20,6 +20,39 @@ Result<TableFusionRewrite> read_table_fusion(const std::string& text) {
   return unknown_fusion("sgd or rowwise_adagrad", text);
 }
 
+Result<LossFusion> read_loss_fusion(const std::string& text) {
+  if (text == "liger") return LossFusion::kCrossEntropy;
+  if (text == "linear") return LossFusion::kLinear;
+  return unknown_fusion("liger or linear", text);
+}
+
+Result<AttentionBackend> read_attention(const std::string& text) {
+  if (text == "flash") return AttentionBackend::kFlash;
+  if (text == "efficient") return AttentionBackend::kEfficient;
+  if (text == "cudnn") return AttentionBackend::kCudnn;
+  if (text == "math") return AttentionBackend::kMath;
+  return unknown_fusion("flash, efficient, cudnn or math", text);
+}
+
+Result<CompileRewrite> read_compile(const std::string& text) {
+  constexpr std::string_view kExpected = "default, reduce-overhead or max-autotune[,model|,step]";
+  const std::size_t comma = text.find(',');
+  const std::string_view mode = std::string_view(text).substr(0, comma);
+  CompileRewrite rewrite;
+  if (mode == "reduce-overhead") {
+    rewrite.mode = CompileMode::kReduceOverhead;
+  } else if (mode == "max-autotune") {
+    rewrite.mode = CompileMode::kMaxAutotune;
+  } else if (mode != "default") {
+    return unknown_fusion(kExpected, text);
+  }
+  if (comma == std::string::npos) return rewrite;
+  const std::string_view extent = std::string_view(text).substr(comma + 1);
+  if (extent != "model" && extent != "step") return unknown_fusion(kExpected, text);
+  rewrite.extent = extent == "model" ? CompileExtent::kModel : CompileExtent::kStep;
+  return rewrite;
+}
+
 Result<Rewrite> read_fusion(const std::string& text) {
   if (text == "post-scheduling") return rewrite_post_scheduling_fusion;
   return unknown_fusion("post-scheduling", text);

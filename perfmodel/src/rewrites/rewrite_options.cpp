@@ -131,6 +131,21 @@ const std::vector<RewriteOption>& rewrite_options() {
                "its backward pass",
        .for_build = true,
        .parse = read<read_table_fusion, rewrite_table_fusion>},
+      {.flag = "--attention",
+       .value = "flash|efficient|cudnn|math",
+       .help =
+           "Attention in ops of its own, or in another kernel, becomes one call of FlashAttention, "
+           "the memory-efficient kernel or cuDNN's, or (math) ops of its own as PyTorch's "
+           "scaled_dot_product_attention runs them; comes after --precision",
+       .parse = read<read_attention, rewrite_attention>},
+      {.flag = "--compile",
+       .value = "default|reduce-overhead|max-autotune[,model|,step]",
+       .help = "The forward pass with its loss and the backward pass as torch.compile makes them: "
+               "Inductor's fused kernels between library calls, CUDA graphs (reduce-overhead, "
+               "max-autotune); model: all but the loss, step: the optimizer too. Comes after "
+               "rewrites of sizes and precision",
+       .for_build = true,
+       .parse = read<read_compile, rewrite_compiled>},
       {.flag = "--fuse-elementwise",
        .help = "Neighbouring pointwise ops on a GPU run as one kernel each, as torch.compile makes "
                "them; comes behind rewrites of sizes and precision",
@@ -143,6 +158,18 @@ const std::vector<RewriteOption>& rewrite_options() {
                "comes behind rewrites of sizes and precision",
        .for_build = true,
        .parse = read_fusion},
+      {.flag = "--fuse-loss",
+       .value = "liger|linear",
+       .help = "The cross-entropy of Liger Kernel, which puts the gradient in the place of the "
+               "logits (liger), or the one that takes in the last linear layer and never holds all "
+               "logits (linear); comes after rewrites of sizes and precision, before checkpoints",
+       .for_build = true,
+       .parse = read<read_loss_fusion, rewrite_fused_loss>},
+      {.flag = "--fuse-norms",
+       .help = "RMS and layer norms of single ops on a GPU run as one kernel forward and one "
+               "backward, as nn.RMSNorm, Apex and Liger do; comes before checkpoints",
+       .for_build = true,
+       .parse = plain<rewrite_fused_norms>},
       {.flag = "--lstm",
        .value = "unfused|fused|fused-wavefront|library",
        .help =
@@ -216,6 +243,9 @@ const RewriteOption* find_rewrite_option(std::string_view flag) {
 }
 
 Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& text) {
+  if (text.empty() && !option.value.empty()) {
+    return fail(ErrorCode::kFormat, fmt::format("expected {}, found nothing", option.value));
+  }
   auto rewrite = option.parse(text);
   if (!rewrite) return Unexpected{rewrite.error()};
   return NamedRewrite{option.value.empty() ? option.flag : option.flag + " " + text,

@@ -37,6 +37,9 @@ Result<CheckpointOptions> read_checkpointing(const std::string& text);  // "0", 
 Result<HashedWeightOptions> read_hashed_weights(const std::string& text);
 
 Result<TableFusionRewrite> read_table_fusion(const std::string& text);
+Result<LossFusion> read_loss_fusion(const std::string& text);  // "linear"
+Result<AttentionBackend> read_attention(const std::string& text);
+Result<CompileRewrite> read_compile(const std::string& text);  // "reduce-overhead,model"
 Result<Rewrite> read_fusion(const std::string& text);
 Result<Rewrite> read_recurrent(const std::string& text);  // "fused:lstm-layout=hidden-major"
 

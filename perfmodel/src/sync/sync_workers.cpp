@@ -12,6 +12,7 @@
 #include "base/decimal_number.hpp"
 #include "base/impossible.hpp"
 #include "base/secrets.hpp"
+#include "base/split.hpp"
 #include "files/json_file.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
@@ -27,16 +28,6 @@ template <class Number>
 std::optional<Number> whole_text(std::string_view text) {
   Number value = 0;
   return read_decimal(text, value) ? std::optional(value) : std::nullopt;
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 Result<WorkerGroup> parse_group(std::string_view text) {

@@ -11,6 +11,8 @@
 #include "base/contains.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "predict/rewritten_times.hpp"
+#include "rewrites/rewrite_input.hpp"
 
 namespace perfmodel {
 namespace {
@@ -83,6 +85,20 @@ Result<void> use_measured_step(const TimedStep& measured, TargetInputs& inputs, 
   return {};
 }
 
+Result<void> rewrite_program(const TargetQuestion& question, TargetInputs& inputs,
+                             const Warn& warn) {
+  if (question.rewrites.empty()) return {};
+  auto rewritten = rewrite_input(inputs.program.graph, question.rewrites);
+  if (!rewritten) return Unexpected{rewritten.error()};
+  LoadedTarget& loaded = inputs.loaded.front();
+  const auto left_out =
+      fit_kernel_times(inputs.program.graph, *rewritten, loaded.target.options, loaded.kept_times);
+  if (!left_out) return Unexpected{left_out.error()};
+  if (!left_out->empty()) warn(*left_out);
+  inputs.program.graph = std::move(*rewritten);
+  return {};
+}
+
 // A host-bound step is as fast as its host: then rows compare machines, not GPUs.
 std::string warning_of_hosts(const TargetInputs& inputs) {
   std::vector<std::string> files;
@@ -125,6 +141,7 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   warn(loaded.overheads.warning);
   if (auto connected = connect(question.topology, loaded, warn); !connected) return connected;
   if (auto used = use_measured_step(question.measured, inputs, warn); !used) return used;
+  if (auto rewritten = rewrite_program(question, inputs, warn); !rewritten) return rewritten;
   warn_of(inputs.program.graph.warnings, warn);
   return {};
 }

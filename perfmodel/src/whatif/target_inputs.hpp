@@ -23,7 +23,8 @@ struct TargetQuestion {
   std::string overheads, models = "learned", topology;
   std::int64_t world = 0;  ///< see `PredictOptions::world_size`
   double host_scale = 1;
-  TimedStep measured = {};
+  TimedStep measured = {};             ///< of the program as its file has it
+  std::vector<NamedRewrite> rewrites;  ///< that `load_target` applies to the program
 };
 
 /// A target and all that it points to.
@@ -33,6 +34,7 @@ struct LoadedTarget {
   std::unique_ptr<KernelModel> collectives;
   KernelModels models;
   std::optional<MovedKernelTimes> kernel_times;
+  KernelTimes kept_times;  ///< of a rewritten program
 };
 
 /// All that predictions of one program on several GPUs need. Targets point into it.
@@ -48,7 +50,7 @@ struct TargetInputs {
 
 /// Fills all of `inputs` except its program, on the first GPU alone. A trace brings its own host,
 /// and times of kernels that have no model. `inputs` must not move afterwards. Errors: unknown
-/// names, files that cannot be read.
+/// names, files that cannot be read, rewrites that the program refuses.
 Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs);
 
 /// The same on all GPUs, each of them once and each warning once; the models are chosen already.

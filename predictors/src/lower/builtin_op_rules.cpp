@@ -23,6 +23,7 @@ Rules named_rules() {
   add(rules, ops::convolution_rules());
   add(rules, ops::copy_rules());
   add(rules, ops::ctc_rules());
+  add(rules, ops::data_sized_rules());
   add(rules, ops::detection_rules());
   add(rules, ops::elementwise_rules());
   add(rules, ops::embedding_rules());

@@ -278,6 +278,24 @@ void mark_path(const ExecutionGraph& graph, std::int32_t node,
   }
 }
 
+// Sparse tensors name no device: an op that has no others is where its children are.
+bool touches_gpu(const ExecutionGraph& graph, const Node& node) {
+  bool on_gpu = false, on_cpu = false, has_tensors = false;
+  const auto look = [&](const Tensor& tensor) {
+    on_gpu |= tensor.on_gpu();
+    on_cpu |= tensor.on_cpu();
+    has_tensors = true;
+  };
+  const auto look_at = [&](const Node& at) {
+    for_each_tensor(graph, graph.inputs(at), look);
+    for_each_tensor(graph, graph.outputs(at), look);
+  };
+  look_at(node);
+  if (on_gpu || on_cpu || !has_tensors || node.is_label) return on_gpu;
+  for (const std::int32_t child : graph.children(node)) look_at(graph.node(child));
+  return on_gpu;
+}
+
 bool waits_for_collective(const ExecutionGraph& graph, const Node& node) {
   return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
     const Node& at = graph.node(child);
@@ -299,9 +317,7 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
     const perfmodel::Node& node = graph.nodes[i];
     Node& facts = made.nodes[i];
     facts.partner = partners[i];
-    const auto look = [&](const Tensor& tensor) { facts.touches_gpu |= tensor.on_gpu(); };
-    for_each_tensor(graph, graph.inputs(node), look);
-    for_each_tensor(graph, graph.outputs(node), look);
+    facts.touches_gpu = touches_gpu(graph, node);
     if (!node.is_label && facts.touches_gpu) {
       if (graph.names.text(node.kernel_backend) == "triton") {
         facts.rule = rules.find("triton");

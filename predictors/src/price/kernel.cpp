@@ -44,7 +44,8 @@ std::string_view to_string(Scaling scaling) {
 
 std::string_view to_string(Layout layout) {
   static constexpr std::string_view kNames[] = {"contiguous", "broadcast",   "strided",
-                                                "transposed", "mixed types", "upsampled 3d"};
+                                                "transposed", "mixed types", "upsampled 3d",
+                                                "generated"};
   return enum_name(kNames, layout);
 }
 

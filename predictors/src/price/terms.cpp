@@ -7,16 +7,22 @@
 namespace perfmodel::terms {
 namespace {
 
+/// Whether a board with GDDR keeps check bits in its memory, a sixteenth of it or more. Where
+/// usable memory is not known, its name tells.
+bool checks_in_band(const Gpu& gpu) {
+  constexpr double kLeastUsable = 0.95;
+  if (gpu.usable_gib > 0) return gpu.usable_gib < kLeastUsable * gpu.dram_gb;
+  const std::string_view name = gpu.name;
+  return !name.starts_with("gtx") && !name.starts_with("rtx") && !name.starts_with("titan");
+}
+
 /// Share of the data sheet's DRAM bandwidth that long streams reach; data/architectures has what
 /// was measured. A memory type and generation without a measurement takes that of its nearest
 /// relative.
 double dram_efficiency(const Gpu& gpu) {
-  const std::string_view type = gpu.dram_type, name = gpu.name;
   const Architecture& architecture = gpu.architecture;
-  if (type.starts_with("HBM")) return architecture.hbm_share;
-  const bool checks_in_band =
-      !name.starts_with("gtx") && !name.starts_with("rtx") && !name.starts_with("titan");
-  return checks_in_band ? architecture.gddr_share : architecture.unchecked_gddr_share;
+  if (gpu.dram_type.starts_with("HBM")) return architecture.hbm_share;
+  return checks_in_band(gpu) ? architecture.gddr_share : architecture.unchecked_gddr_share;
 }
 
 }  // namespace

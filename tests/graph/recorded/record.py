@@ -120,6 +120,30 @@ def dlrm(interaction, sparse, optimizer, **options):
     return step
 
 
+def dlrm_merged(optimizer):
+    """Sparse gradients whose rows an optimizer merges: 8 of 10 rows and 12 of 20 are looked up."""
+    model = Dlrm("cat", True)
+    tables, others = list(model.tables.parameters()), list(model.bottom.parameters()) + list(model.top.parameters())
+    if optimizer == torch.optim.SparseAdam:
+        optimizers = [torch.optim.SGD(others, lr=0.01), optimizer(tables, lr=0.01)]
+    else:
+        optimizers = [optimizer(tables + others, lr=0.01)]
+    dense, y = torch.randn(6, 5), torch.rand(6).unsqueeze(1)
+    indices = [torch.arange(18) % distinct for distinct in (8, 12)]
+    offsets = [torch.arange(0, 18, 3) for _ in range(2)]
+
+    def step():
+        made = model(dense, indices, offsets)
+        loss = nn.functional.binary_cross_entropy(torch.sigmoid(made), y)
+        for one in optimizers:
+            one.zero_grad()
+        loss.backward()
+        for one in optimizers:
+            one.step()
+
+    return step
+
+
 def blocks(checkpointed):
     head = nn.Linear(8, 8)
     parts = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.1)) for _ in range(2)])
@@ -209,4 +233,6 @@ shared = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 record("shared_plain", layers(False, lambda: shared, nn.Linear(8, 8), torch.randn(6, 8)))
 record("dlrm_dot_adam", dlrm("dot", False, torch.optim.Adam), 3)
 record("dlrm_cat_sparse", dlrm("cat", True, torch.optim.SGD), 3)
+record("dlrm_sparse_adagrad", dlrm_merged(torch.optim.Adagrad), 3)
+record("dlrm_sparse_adam", dlrm_merged(torch.optim.SparseAdam), 3)
 record("dlrm_dcnv2_adagrad", dlrm("dcnv2", False, torch.optim.Adagrad), 3)

@@ -31,12 +31,19 @@ struct DlrmConfig {
   std::int64_t batch = 2048;
 
   /// Of the tables. Batched ones have it in FBGEMM's backward op: all of these (Adagrad with one
-  /// number per element, or per row). Of single ones, sparse gradients are known with SGD, dense
-  /// ones with all but the row-wise Adagrad.
-  enum class Optimizer { kSgd, kRowwiseAdagrad, kAdagrad, kAdam } optimizer = Optimizer::kSgd;
+  /// number per element, or per row) but SparseAdam. Single ones with sparse gradients take SGD,
+  /// Adagrad and SparseAdam, with dense ones SGD, Adagrad and Adam.
+  enum class Optimizer {
+    kSgd,
+    kRowwiseAdagrad,
+    kAdagrad,
+    kAdam,
+    kSparseAdam
+  } optimizer = Optimizer::kSgd;
 
-  /// Of the MLPs; unset: that of the tables, Adagrad where they have the row-wise one. Where tables
-  /// are not batched, one optimizer walks all parameters, so this stays unset.
+  /// Of the MLPs; unset: that of the tables, Adagrad where they have the row-wise one and Adam
+  /// where they have SparseAdam. It cannot be set for single tables with dense gradients, where one
+  /// optimizer walks all parameters.
   std::optional<TrainingOptions::Optimizer> dense_optimizer;
 
   /// One FBGEMM op for all tables, with the optimizer fused into its backward pass; otherwise one

@@ -45,12 +45,13 @@ Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
 struct GraphDifference {
   std::size_t nodes_before = 0, nodes_after = 0;
   /// Nodes of the second graph that have a namesake in the first, but with other sizes, types,
-  /// numbers or places (device, thread).
+  /// layouts, numbers or places (device, thread).
   std::size_t nodes_changed = 0;
   /// Names with fewer or more nodes, by the count of nodes, largest first.
   std::vector<std::pair<std::string, std::size_t>> gone, added;
+  std::optional<bool> tf32;  ///< whether products may now run in TF32; none: as before
 
-  bool none() const { return nodes_changed == 0 && gone.empty() && added.empty(); }
+  bool none() const { return nodes_changed == 0 && gone.empty() && added.empty() && !tf32; }
 };
 
 /// Compares node by node within each name, in any order: a count of changes, no proof of equality.

@@ -16,6 +16,7 @@ struct SavedAttention {
   TensorRef q, k, v, out, log_sum_exp, seed, offset;
   std::int64_t queries = 0, keys = 0;
   double scale = 0;
+  bool mask_needs_gradient = false;
 };
 
 // [B, H, S, D] <-> [B, S, H, D], the layout of the kernels.
@@ -95,6 +96,23 @@ void efficient_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAt
   graph.end_op({saved.out, saved.log_sum_exp, saved.seed, saved.offset});
 }
 
+// As PyTorch 2.5 calls cuDNN, whose kernels read and write [B, H, S, D].
+void cudnn_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAttention& options,
+                   std::int64_t sequence) {
+  graph.begin_op("aten::_scaled_dot_product_cudnn_attention",
+                 {saved.q, saved.k, saved.v, kNone, true, options.dropout, options.causal, false,
+                  options.scale ? Value(saved.scale) : Value(kNone)},
+                 sequence);
+  const Shape& shape = graph.shape(saved.q);
+  saved.seed = random_state(graph);
+  saved.offset = random_state(graph);
+  saved.out = empty_like(graph, saved.q);
+  saved.log_sum_exp = empty(graph, DType::kFloat32, {shape[0], shape[1], shape[2], 1});
+  const TensorRef none = graph.undefined();
+  graph.end_op({saved.out, saved.log_sum_exp, none, none, saved.queries, saved.keys, saved.seed,
+                saved.offset, none});
+}
+
 // Gradients of q, k and v in the layout of the kernels, then in that of the caller.
 std::vector<TensorRef> gradients_of(GraphBuilder& graph, const Operands& in) {
   return {empty_like(graph, in.q), empty_like(graph, in.k), empty_like(graph, in.v)};
@@ -132,9 +150,10 @@ std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const SavedAttent
                                           const FusedAttention& options, TensorRef gradient) {
   const TensorRef none = graph.undefined();
   const TensorRef mask = options.mask.exists() ? options.mask : none;
+  const bool of_mask = saved.mask_needs_gradient;
   graph.begin_op("aten::_scaled_dot_product_efficient_attention_backward",
                  {gradient, saved.q, saved.k, saved.v, mask, saved.out, saved.log_sum_exp,
-                  saved.seed, saved.offset, options.dropout, Value::List{true, true, true, false},
+                  saved.seed, saved.offset, options.dropout, Value::List{true, true, true, of_mask},
                   options.causal, saved.scale});
   const TensorRef gradient_in = swap_heads(graph, gradient), out_in = swap_heads(graph, saved.out);
   const Operands in = operands(graph, saved, true);
@@ -153,17 +172,54 @@ std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const SavedAttent
                                                          saved.seed,
                                                          saved.offset,
                                                          options.causal ? 1 : 0,
-                                                         false,
+                                                         of_mask,
                                                          saved.scale,
                                                          kNone,
                                                          kNone,
                                                          false});
   const std::vector<TensorRef> made = gradients_of(graph, in);
+  const TensorRef mask_gradient =
+      of_mask ? empty(graph, graph.dtype(mask), graph.shape(mask)) : none;
   empty(graph, DType::kFloat32, in.log_sum_exp);  // sums of P * dP
-  graph.end_op({made[0], made[1], made[2], none});
+  graph.end_op({made[0], made[1], made[2], mask_gradient});
   std::vector<TensorRef> gradients = to_caller(graph, made);
-  graph.end_op({gradients[0], gradients[1], gradients[2], none});
+  graph.end_op({gradients[0], gradients[1], gradients[2], mask_gradient});
+  if (options.mask.exists()) gradients.push_back(mask_gradient);
   return gradients;
+}
+
+std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, const SavedAttention& saved,
+                                      const FusedAttention& options, TensorRef gradient) {
+  const TensorRef none = graph.undefined();
+  graph.begin_op("aten::_scaled_dot_product_cudnn_attention_backward",
+                 {gradient, saved.q, saved.k, saved.v, saved.out, saved.log_sum_exp, saved.seed,
+                  saved.offset, none, none, none, saved.queries, saved.keys, options.dropout,
+                  options.causal, options.scale ? Value(saved.scale) : Value(kNone)});
+  const std::vector<TensorRef> made = {empty_like(graph, saved.q), empty_like(graph, saved.k),
+                                       empty_like(graph, saved.v)};
+  graph.end_op({made[0], made[1], made[2]});
+  return made;
+}
+
+/// How PyTorch calls a kernel.
+struct KernelCalls {
+  const char* backward_function;
+  void (*forward)(GraphBuilder&, SavedAttention&, const FusedAttention&, std::int64_t);
+  std::vector<TensorRef> (*backward)(GraphBuilder&, const SavedAttention&, const FusedAttention&,
+                                     TensorRef);
+};
+
+KernelCalls calls_of(FusedAttention::Kernel kernel) {
+  switch (kernel) {
+    case FusedAttention::Kernel::kFlash:
+      return {"ScaledDotProductFlashAttentionBackward0", flash_forward, flash_backward};
+    case FusedAttention::Kernel::kCudnn:
+      return {"ScaledDotProductCudnnAttentionBackward0", cudnn_forward, cudnn_backward};
+    case FusedAttention::Kernel::kEfficient:
+    case FusedAttention::Kernel::kMath:
+      break;
+  }
+  return {"ScaledDotProductEfficientAttentionBackward0", efficient_forward, efficient_backward};
 }
 
 }  // namespace
@@ -171,7 +227,7 @@ std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const SavedAttent
 TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
                           const FusedAttention& options) {
   GraphBuilder& graph = tape.graph();
-  const bool flash = options.kernel == FusedAttention::Kernel::kFlash;
+  const KernelCalls calls = calls_of(options.kernel);
   const double width = static_cast<double>(graph.shape(q)[3]);
   SavedAttention saved = {.q = q,
                           .k = k,
@@ -182,18 +238,29 @@ TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRe
                           .offset = {},
                           .queries = graph.shape(q)[2],
                           .keys = graph.shape(k)[2],
-                          .scale = options.scale.value_or(1.0 / std::sqrt(width))};
+                          .scale = options.scale.value_or(1.0 / std::sqrt(width)),
+                          .mask_needs_gradient = tape.requires_grad(options.mask)};
   const Value scale = options.scale ? Value(*options.scale) : Value(kNone);
-  graph.begin_op("aten::scaled_dot_product_attention",
-                 {q, k, v, optional(options.mask), options.dropout, options.causal, scale},
-                 tape.sequence());
-  (flash ? flash_forward : efficient_forward)(graph, saved, options, tape.sequence());
-  graph.end_op({saved.out});
-  tape.record(flash ? "ScaledDotProductFlashAttentionBackward0"
-                    : "ScaledDotProductEfficientAttentionBackward0",
-              {q, k, v}, saved.out, [&graph, saved, options, flash](TensorRef gradient) {
-                return (flash ? flash_backward : efficient_backward)(graph, saved, options,
-                                                                     gradient);
+  const auto begin = [&](std::int64_t sequence) {
+    graph.begin_op("aten::scaled_dot_product_attention",
+                   {q, k, v, optional(options.mask), options.dropout, options.causal, scale},
+                   sequence);
+  };
+  if (options.by_autocast) begin(-1);
+  begin(tape.sequence());
+  const int opened = options.by_autocast ? 2 : 1;
+  if (options.kernel == FusedAttention::Kernel::kMath) {
+    const TensorRef out = math_attention(tape, q, k, v, options);
+    for (int i = 0; i < opened; ++i) graph.end_op({out});
+    return out;
+  }
+  calls.forward(graph, saved, options, tape.sequence());
+  for (int i = 0; i < opened; ++i) graph.end_op({saved.out});
+  std::vector<TensorRef> inputs = {q, k, v};
+  if (options.mask.exists()) inputs.push_back(options.mask);
+  tape.record(calls.backward_function, inputs, saved.out,
+              [&graph, saved, options, calls](TensorRef gradient) {
+                return calls.backward(graph, saved, options, gradient);
               });
   return saved.out;
 }

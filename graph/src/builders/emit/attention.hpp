@@ -8,16 +8,22 @@ namespace perfmodel {
 
 /// F.scaled_dot_product_attention as one library op: q [B, H, S, D], k and v [B, H, T, D] ->
 /// [B, H, S, D]. Which kernel PyTorch takes depends on dtype and GPU: memory-efficient for float32,
-/// flash for half precision. Flash takes no mask.
+/// flash or cuDNN's for half precision. The memory-efficient one and math take a mask.
 struct FusedAttention {
-  enum class Kernel { kEfficient, kFlash } kernel = Kernel::kEfficient;
+  /// kMath: ops of its own, in fp32, as PyTorch 2.5 and later run them.
+  enum class Kernel { kEfficient, kFlash, kCudnn, kMath } kernel = Kernel::kEfficient;
   double dropout = 0;
   bool causal = false;
   TensorRef mask = {};               ///< added to the scores; may not exist
   std::optional<double> scale = {};  ///< of the scores; unset: 1 / sqrt(D)
+  bool by_autocast = false;          ///< which calls the op from an op of the same name
 };
 
 TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
                           const FusedAttention& options);
+
+/// What the call runs under `kMath`; without the call itself.
+TensorRef math_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
+                         const FusedAttention& options);
 
 }  // namespace perfmodel

@@ -75,15 +75,14 @@ void AutogradTape::count_pending(int root) {
   }
 }
 
-void AutogradTape::run(TensorRef loss) {
-  const Source root = producer_.at(loss.index);
+void AutogradTape::start(Source root, TensorRef gradient) {
   count_pending(root.node);
-  const TensorRef ones = ones_like(graph_, loss);
-  node(root.node).buffers[root.output] = ones;
-  ++holders_[graph_.storage(ones)];
+  node(root.node).buffers[root.output] = gradient;
+  ++holders_[graph_.storage(gradient)];
   ready_ = {root.node};
-  const std::int32_t caller = graph_.thread();
-  if (graph_.pytorch().on_gpu()) graph_.switch_thread(GraphBuilder::kAutogradThread);
+}
+
+void AutogradTape::evaluate_ready(bool accumulates) {
   // As unsigned numbers, -1 (a parameter) is the largest.
   const auto later = [this](int a, int b) {
     return static_cast<std::uint64_t>(node(a).sequence) <
@@ -93,17 +92,28 @@ void AutogradTape::run(TensorRef loss) {
     std::pop_heap(ready_.begin(), ready_.end(), later);
     const int next = ready_.back();
     ready_.pop_back();
-    evaluate(next);
+    if (accumulates || node(next).sequence >= 0) evaluate(next);
   }
+}
+
+void AutogradTape::run(TensorRef loss) {
+  start(producer_.at(loss.index), ones_like(graph_, loss));
+  const std::int32_t caller = graph_.thread();
+  if (graph_.pytorch().on_gpu()) graph_.switch_thread(GraphBuilder::kAutogradThread);
+  evaluate_ready(true);
   if (hooks_.finished) hooks_.finished();
   graph_.switch_thread(caller);
 }
 
-void AutogradTape::run_one(TensorRef output, TensorRef gradient) {
-  const Source source = producer_.at(output.index);
-  node(source.node).buffers[source.output] = gradient;
-  ++holders_[graph_.storage(gradient)];
-  evaluate(source.node);
+std::vector<TensorRef> AutogradTape::run_back(TensorRef output, TensorRef gradient,
+                                              const std::vector<TensorRef>& leaves) {
+  start(producer_.at(output.index), gradient);
+  evaluate_ready(false);
+  std::vector<TensorRef> gradients;
+  for (const TensorRef leaf : leaves) {
+    gradients.push_back(node(producer_.at(leaf.index).node).buffers.front());
+  }
+  return gradients;
 }
 
 void AutogradTape::evaluate(int index) {

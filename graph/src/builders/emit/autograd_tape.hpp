@@ -61,9 +61,11 @@ class AutogradTape {
   /// The backward pass of `loss`, whose gradient is one.
   void run(TensorRef loss);
 
-  /// The backward function of the op that made `output` alone, on the thread that is current: for
-  /// rewrites, which put it among copied ones.
-  void run_one(TensorRef output, TensorRef gradient);
+  /// The backward functions from the op that made `output` back to leaves, on the thread that is
+  /// current: for rewrites, which put them among copied ones. Nothing is accumulated: what comes
+  /// back is the gradient that each of `leaves`, which add_parameter() was told, would get.
+  std::vector<TensorRef> run_back(TensorRef output, TensorRef gradient,
+                                  const std::vector<TensorRef>& leaves = {});
 
   /// Gradient of a parameter after run(); does not exist where none arrived.
   TensorRef gradient(TensorRef parameter) const;
@@ -88,6 +90,8 @@ class AutogradTape {
 
   TapeNode& node(int index) { return nodes_[index]; }
   void count_pending(int root);
+  void start(Source root, TensorRef gradient);
+  void evaluate_ready(bool accumulates);
   void evaluate(int index);
   bool may_add_in_place(TensorRef sum) const;
   void deliver(Source to, TensorRef gradient);

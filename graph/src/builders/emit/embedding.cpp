@@ -59,23 +59,6 @@ TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradien
   return sparse;
 }
 
-// Sorted values and where they came from.
-TensorRef sorted_order(GraphBuilder& graph, TensorRef x) {
-  const std::int64_t count = graph.numel(x);
-  const TensorRef sorted = like(graph, x), order = like(graph, x);
-  graph.begin_op("aten::sort", {x, -1, false});
-  graph.begin_op("aten::sort.stable", {x, false, -1, false});
-  copy(graph, sorted, x);
-  graph.begin_op("aten::arange.start",
-                 {0, count, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone});
-  const TensorRef counted = fill_arange(graph, empty(graph, DType::kInt64, {0}), count);
-  graph.end_op({counted});
-  copy(graph, order, as_strided(graph, counted, {count}, {1}));
-  graph.end_op({sorted, order});
-  graph.end_op({sorted, order});
-  return order;
-}
-
 // Lookups sorted by row, so that each row is written by one thread.
 TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
   const Shape shape = {bag.rows, graph.shape(gradient).back()};
@@ -88,7 +71,7 @@ TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient
   if (graph.pytorch().on_gpu()) {
     made = sorted_lookup_gradient(graph, bag.indices, rows, shape);
   } else {
-    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices));
+    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices, -1));
   }
   graph.end_op({made});
   return made;

@@ -120,6 +120,22 @@ TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index) {
   return out;
 }
 
+TensorRef sorted_order(GraphBuilder& graph, TensorRef x, int dim) {
+  const std::int64_t count = graph.numel(x);
+  const TensorRef sorted = like(graph, x), order = like(graph, x);
+  graph.begin_op("aten::sort", {x, dim, false});
+  graph.begin_op("aten::sort.stable", {x, false, dim, false});
+  copy(graph, sorted, x);
+  graph.begin_op("aten::arange.start",
+                 {0, count, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone});
+  const TensorRef counted = fill_arange(graph, empty(graph, DType::kInt64, {0}), count);
+  graph.end_op({counted});
+  copy(graph, order, as_strided(graph, counted, {count}, {1}));
+  graph.end_op({sorted, order});
+  graph.end_op({sorted, order});
+  return order;
+}
+
 void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, TensorRef values,
                         Value alpha, std::int64_t sequence) {
   graph.leaf_op("aten::index_add_", {x, 0, indices, values, std::move(alpha)}, {x}, sequence);

@@ -10,6 +10,9 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
 /// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
 TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index);
 
+/// Sorts a list on a CPU; gives where its values came from.
+TensorRef sorted_order(GraphBuilder& graph, TensorRef x, int dim);
+
 /// `x.index_add_(0, indices, values, alpha=alpha)`: rows of `values` are added to those of `x`.
 void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, TensorRef values,
                         Value alpha, std::int64_t sequence = -1);

@@ -264,10 +264,15 @@ void to_contiguous(GraphBuilder& graph, TensorRef x) {
 
 TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence) {
   const TensorRef made = graph.new_tensor(dtype, graph.device(x), graph.shape(x));
-  graph.begin_op("aten::to.dtype", {x, scalar_type_code(dtype), false, false, kNone}, sequence);
+  to_dtype(graph, x, made, sequence);
+  return made;
+}
+
+void to_dtype(GraphBuilder& graph, TensorRef x, TensorRef made, std::int64_t sequence) {
+  const Value code = scalar_type_code(graph.dtype(made));
+  graph.begin_op("aten::to.dtype", {x, code, false, false, kNone}, sequence);
   to_copy(graph, x, made, {.tensor = {.layout = false, .device = false}}, sequence);
   graph.end_op({made});
-  return made;
 }
 
 TensorRef to_dtype_alone(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence) {

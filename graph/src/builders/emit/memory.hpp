@@ -76,6 +76,8 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1)
 
 /// `x.to(dtype)` of a tensor without gradient.
 TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence = -1);
+/// The same that gives `made`, which may have another order in memory.
+void to_dtype(GraphBuilder& graph, TensorRef x, TensorRef made, std::int64_t sequence = -1);
 /// The same as one op, without those that it calls.
 TensorRef to_dtype_alone(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence);
 /// `x.tolist()`: the host waits for the numbers.

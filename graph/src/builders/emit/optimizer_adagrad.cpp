@@ -10,6 +10,10 @@ void adagrad_loop(GraphBuilder& graph, const OptimizerSettings& settings,
   for (const ParameterUpdate& update : updates) {
     add_number_(graph, update.step, 1);
     item(graph, update.step, settings.steps);
+    if (graph.is_sparse(update.gradient)) {
+      update_adagrad_rows(graph, settings, update);
+      continue;
+    }
     TensorRef gradient = update.gradient;
     if (settings.weight_decay != 0) {
       gradient = add_scaled(graph, gradient, update.parameter, settings.weight_decay);

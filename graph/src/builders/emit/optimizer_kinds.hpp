@@ -13,6 +13,12 @@ void emit_sgd(GraphBuilder& graph, const OptimizerSettings& settings,
               const std::vector<ParameterUpdate>& updates);
 void emit_adagrad(GraphBuilder& graph, const OptimizerSettings& settings,
                   const std::vector<ParameterUpdate>& updates);
+/// Of one parameter with a sparse gradient, after its counter.
+void update_adagrad_rows(GraphBuilder& graph, const OptimizerSettings& settings,
+                         const ParameterUpdate& update);
+/// All gradients are sparse.
+void emit_sparse_adam(GraphBuilder& graph, const OptimizerSettings& settings,
+                      const std::vector<ParameterUpdate>& updates);
 void emit_adam(GraphBuilder& graph, const OptimizerSettings& settings,
                const std::vector<ParameterUpdate>& updates);
 

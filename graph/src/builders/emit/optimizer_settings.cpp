@@ -20,6 +20,8 @@ std::string_view optimizer_class(Optimizer optimizer) {
       return "Adam";
     case Optimizer::kAdamW:
       return "AdamW";
+    case Optimizer::kSparseAdam:
+      return "SparseAdam";
   }
   return "";
 }
@@ -27,7 +29,8 @@ std::string_view optimizer_class(Optimizer optimizer) {
 OptimizerSettings optimizer_settings(Optimizer optimizer, Implementation implementation) {
   OptimizerSettings settings{.optimizer = optimizer, .implementation = implementation};
   if (optimizer == Optimizer::kAdagrad) settings.eps = 1e-10;
-  if (optimizer == Optimizer::kAdam || optimizer == Optimizer::kAdamW) {
+  if (optimizer == Optimizer::kAdam || optimizer == Optimizer::kAdamW ||
+      optimizer == Optimizer::kSparseAdam) {
     settings.learning_rate = 0.001;
     settings.eps = 1e-8;
   }
@@ -55,6 +58,10 @@ Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
                 fmt::format("8-bit {}: expected parameters on a GPU, found a CPU", name));
   }
   if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
+  if (optimizer == Optimizer::kSparseAdam) {
+    return fail(ErrorCode::kImpossible,
+                "fused SparseAdam: expected a loop, PyTorch has no fused step for it");
+  }
   if (!pytorch.on_gpu()) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("fused {}: expected parameters on a GPU, found a CPU", name));

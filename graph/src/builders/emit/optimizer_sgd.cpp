@@ -1,56 +1,10 @@
 #include "foreach.hpp"
-#include "index.hpp"
-#include "memory.hpp"
 #include "optimizer_kinds.hpp"
-#include "sparse.hpp"
+#include "sparse_update.hpp"
 #include "update.hpp"
-#include "views.hpp"
 
 namespace perfmodel {
 namespace {
-
-// weight += alpha * gradient for a sparse gradient whose indices may repeat.
-void add_sparse_gpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient, std::int64_t entries,
-                    double alpha) {
-  graph.leaf_op("aten::_nnz", {gradient}, {entries});
-  const TensorRef values = values_of(graph, gradient);
-  to_same_dtype(graph, values);
-  const TensorRef indices = indices_of(graph, gradient);
-  graph.leaf_op("aten::is_coalesced", {gradient}, {false});
-  const TensorRef rows = squeeze(graph, indices, 0);
-  const Shape shape = graph.shape(weight);
-  const TensorRef target = view(graph, weight, shape);
-  const TensorRef source = reshape(graph, values, {entries, shape[1]});
-  index_add_in_place(graph, target, rows, source, alpha);
-}
-
-void add_sparse_cpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient,
-                    std::int64_t entries) {
-  graph.begin_op("aten::resize_as_", {weight, weight, kNone});
-  resize_to(graph, weight, weight);
-  graph.end_op({weight});
-  graph.leaf_op("aten::_nnz", {gradient}, {entries});
-  graph.leaf_op("aten::sparse_dim", {gradient}, {1});
-  const TensorRef values = values_of(graph, gradient);
-  graph.leaf_op("aten::is_coalesced", {gradient}, {false});
-  indices_of(graph, gradient);
-  to_same_dtype(graph, values);
-  graph.leaf_op("aten::sparse_dim", {gradient}, {1});
-  graph.leaf_op("aten::_nnz", {gradient}, {entries});
-}
-
-void add_sparse_(GraphBuilder& graph, TensorRef weight, TensorRef gradient, double alpha) {
-  const std::int64_t entries = graph.shape(graph.sparse_values(gradient))[0];
-  graph.begin_op("aten::add_.Tensor", {weight, gradient, alpha});
-  graph.begin_op("aten::add.out", {weight, gradient, alpha, weight});
-  if (graph.device(weight) == GraphBuilder::cpu()) {
-    add_sparse_cpu(graph, weight, gradient, entries);
-  } else {
-    add_sparse_gpu(graph, weight, gradient, entries, alpha);
-  }
-  graph.end_op({weight});
-  graph.end_op({weight});
-}
 
 void sgd_loop(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
               const std::vector<ParameterUpdate>& updates) {

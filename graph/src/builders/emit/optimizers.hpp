@@ -7,7 +7,8 @@
 namespace perfmodel {
 
 /// What happens inside Optimizer.step. Parameters whose gradient does not exist are passed over. A
-/// sparse gradient needs the loop, whatever the settings say; only plain SGD takes one.
+/// sparse gradient needs the loop, whatever the settings say; plain SGD, Adagrad and SparseAdam
+/// take one.
 void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& settings,
                     std::vector<ParameterUpdate> updates);
 

@@ -119,17 +119,6 @@ TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x, std::in
   return made;
 }
 
-namespace {
-
-TensorRef where(GraphBuilder& graph, TensorRef mask, TensorRef x, TensorRef other,
-                std::int64_t sequence) {
-  const TensorRef made = pointwise_result(graph, {x, mask, other}, graph.dtype(x));
-  graph.begin_op("aten::where.self", {mask, x, other}, sequence);
-  empty(graph, graph.dtype(x), {0});  // the output before it has its size
-  graph.end_op({made});
-  return made;
-}
-
 TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t sequence) {
   const TensorRef made = pointwise_result(graph, {x}, graph.dtype(x));
   const Value number = exponent.argument();
@@ -137,6 +126,17 @@ TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t se
   graph.leaf_op("aten::result_type.Scalar", {x, number}, {scalar_type_code(graph.dtype(x))});
   to_same_dtype(graph, x);
   if (exponent.value == 1) copy(graph, made, x);
+  graph.end_op({made});
+  return made;
+}
+
+namespace {
+
+TensorRef where(GraphBuilder& graph, TensorRef mask, TensorRef x, TensorRef other,
+                std::int64_t sequence) {
+  const TensorRef made = pointwise_result(graph, {x, mask, other}, graph.dtype(x));
+  graph.begin_op("aten::where.self", {mask, x, other}, sequence);
+  empty(graph, graph.dtype(x), {0});  // the output before it has its size
   graph.end_op({made});
   return made;
 }
@@ -150,22 +150,22 @@ TensorRef scaled(GraphBuilder& graph, const char* scalar_op, const char* op, Ten
   return made;
 }
 
-// One element where the model computes. A CPU fills it without a call.
-TensorRef scalar_tensor(GraphBuilder& graph, int number, DType dtype) {
+}  // namespace
+
+// A CPU fills it without a call.
+TensorRef scalar_tensor(GraphBuilder& graph, Number number, DType dtype) {
   graph.begin_op("aten::scalar_tensor",
-                 {number, scalar_type_code(dtype), 0, graph.device_value(), kNone});
+                 {number.argument(), scalar_type_code(dtype), 0, graph.device_value(), kNone});
   TensorRef made;
   if (graph.pytorch().on_gpu()) {
     made = empty(graph, dtype, {});
-    fill(graph, made, number);
+    fill(graph, made, number.argument());
   } else {
     made = graph.new_tensor(dtype, {});
   }
   graph.end_op({made});
   return made;
 }
-
-}  // namespace
 
 TensorRef where_else(GraphBuilder& graph, TensorRef mask, TensorRef x, int number) {
   const DType dtype = graph.dtype(x);
@@ -186,6 +186,19 @@ TensorRef masked_fill(GraphBuilder& graph, TensorRef x, TensorRef mask, Number v
   const TensorRef made = clone(graph, x);
   graph.leaf_op("aten::masked_fill_.Scalar", {made, mask, value.argument()}, {made});
   graph.end_op({made});
+  return made;
+}
+
+TensorRef cast(AutogradTape& tape, TensorRef x, DType dtype) {
+  GraphBuilder& graph = tape.graph();
+  const DType from = graph.dtype(x);
+  if (from == dtype) return x;
+  const TensorRef made = pointwise_result(graph, {x}, dtype);
+  to_dtype(graph, x, made, tape.sequence());
+  tape.record("ToCopyBackward0", {x}, made,
+              [&graph, from](TensorRef gradient) -> std::vector<TensorRef> {
+                return {to_dtype(graph, gradient, from)};
+              });
   return made;
 }
 

@@ -34,11 +34,15 @@ TensorRef sigmoid(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 /// `number - x`.
 TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x,
                         std::int64_t sequence = -1);
+/// `torch.scalar_tensor(number)`
+TensorRef scalar_tensor(GraphBuilder& graph, Number number, DType dtype);
 /// x where `mask` holds, else the number.
 TensorRef where_else(GraphBuilder& graph, TensorRef mask, TensorRef x, int number);
 TensorRef masked_fill(GraphBuilder& graph, TensorRef x, TensorRef mask, Number value,
                       std::int64_t sequence = -1);
 
+/// `x.to(dtype)`; `x` itself, without an op, where it has that type.
+TensorRef cast(AutogradTape& tape, TensorRef x, DType dtype);
 TensorRef add(AutogradTape& tape, TensorRef a, TensorRef b);
 TensorRef add(AutogradTape& tape, TensorRef x, Number number);
 /// `a += b`.
@@ -52,6 +56,7 @@ TensorRef mul(AutogradTape& tape, TensorRef x, Number number);
 TensorRef div(AutogradTape& tape, TensorRef x, TensorRef divisor);
 TensorRef div(AutogradTape& tape, TensorRef x, Number number);
 TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent);
+TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t sequence = -1);
 TensorRef neg(AutogradTape& tape, TensorRef x);
 TensorRef rsqrt(AutogradTape& tape, TensorRef x);
 /// torch.max(a, b) where `b` has no gradient.

@@ -6,26 +6,128 @@
 #include "memory.hpp"
 
 namespace perfmodel {
-TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef values, Shape shape) {
-  const TensorRef made = graph.new_sparse(shape, indices, values);
-  const Shape& value_shape = graph.shape(values);
-  const DType dtype = graph.dtype(values);
-  std::vector<Value> unsafe = {indices, values, shape, kNone, kNone, kNone, kNone};
-  std::vector<Value> with_dims = {
-      1, 1, shape, indices, values, scalar_type_code(dtype), 1, graph.device_value(), kNone};
-  if (!graph.pytorch().before(2, 1)) {  // is_coalesced
-    unsafe.emplace_back(kNone);
-    with_dims.emplace_back(kNone);
-  }
-  graph.begin_op("aten::_sparse_coo_tensor_unsafe", std::move(unsafe));
-  graph.begin_op("aten::_sparse_coo_tensor_with_dims_and_tensors", std::move(with_dims));
-  // The empty tensor that is made first and then given its indices and values.
+std::int64_t entries_of(const GraphBuilder& graph, TensorRef sparse) {
+  return graph.shape(graph.sparse_values(sparse))[0];
+}
+
+void ask_entries(GraphBuilder& graph, TensorRef sparse) {
+  graph.leaf_op("aten::_nnz", {sparse}, {entries_of(graph, sparse)});
+}
+
+void ask_coalesced(GraphBuilder& graph, TensorRef sparse, bool answer) {
+  graph.leaf_op("aten::is_coalesced", {sparse}, {answer});
+}
+
+void set_coalesced(GraphBuilder& graph, TensorRef sparse, bool coalesced) {
+  graph.leaf_op("aten::_coalesced_", {sparse, coalesced}, {sparse});
+}
+
+void ask_dim(GraphBuilder& graph, const char* op, TensorRef sparse, std::int64_t answer) {
+  graph.leaf_op(op, {sparse}, {answer});
+}
+
+void make_room(GraphBuilder& graph, DType dtype, std::int64_t width) {
   const TensorRef no_values = empty(graph, dtype, {0});
   const TensorRef no_indices = empty(graph, DType::kInt64, {1, 0});
-  const Shape sizes = {0, value_shape.back()};
-  resized(graph, no_values, sizes);
+  resized(graph, no_values, {0, width});
   resize_to(graph, no_indices, no_indices);
+}
+
+namespace {
+
+void with_dims(GraphBuilder& graph, TensorRef made) {
+  const TensorRef indices = graph.sparse_indices(made), values = graph.sparse_values(made);
+  const DType dtype = graph.dtype(values);
+  std::vector<Value> arguments = {
+      1,    1, graph.shape(made), indices, values, scalar_type_code(dtype), 1, graph.device_value(),
+      kNone};
+  if (!graph.pytorch().before(2, 1)) arguments.emplace_back(kNone);  // is_coalesced
+  graph.begin_op("aten::_sparse_coo_tensor_with_dims_and_tensors", std::move(arguments));
+  make_room(graph, dtype, graph.shape(values).back());
   graph.end_op({made});
+}
+
+}  // namespace
+
+void read_index(GraphBuilder& graph, TensorRef index) {
+  const TensorRef read = graph.new_tensor(DType::kInt64, GraphBuilder::cpu(), graph.shape(index));
+  to(graph, index, read, {.tensor = {.dtype = false, .layout = false}});
+}
+
+void make_unsafe(GraphBuilder& graph, TensorRef made) {
+  std::vector<Value> arguments = {graph.sparse_indices(made),
+                                  graph.sparse_values(made),
+                                  graph.shape(made),
+                                  kNone,
+                                  kNone,
+                                  kNone,
+                                  kNone};
+  if (!graph.pytorch().before(2, 1)) arguments.emplace_back(kNone);  // is_coalesced
+  graph.begin_op("aten::_sparse_coo_tensor_unsafe", std::move(arguments));
+  with_dims(graph, made);
+  graph.end_op({made});
+}
+
+namespace {
+
+// The least or the largest index of each axis. A CPU reduces into a view with the axis.
+TensorRef extreme_index(GraphBuilder& graph, const char* op, TensorRef indices) {
+  const Shape one = {graph.shape(indices)[0]}, with_axis = {one[0], 1};
+  const TensorRef value = graph.new_tensor(DType::kInt64, one);
+  const TensorRef place = graph.new_tensor(DType::kInt64, one);
+  graph.begin_op(op, {indices, 1, false});
+  if (!graph.pytorch().on_gpu()) {
+    const auto change = [&](const char* changes, TensorRef x, const Shape& to) {
+      const TensorRef view = contiguous_view(graph, x, to);
+      graph.begin_op(changes, {x, 1});
+      graph.leaf_op("aten::as_strided_", {x, to, contiguous_strides(to), kNone}, {view});
+      graph.end_op({view});
+      return view;
+    };
+    const TensorRef values = change("aten::unsqueeze_", value, with_axis);
+    const TensorRef places = change("aten::unsqueeze_", place, with_axis);
+    change("aten::squeeze_.dim", values, one);
+    change("aten::squeeze_.dim", places, one);
+  }
+  graph.end_op({value, place});
+  return value;
+}
+
+// What the host compares with the shape.
+void check_indices(GraphBuilder& graph, TensorRef indices) {
+  const TensorRef least = extreme_index(graph, "aten::min.dim", indices);
+  const TensorRef largest = extreme_index(graph, "aten::max.dim", indices);
+  if (!graph.pytorch().on_gpu()) return;
+  for (const TensorRef extreme : {least, largest}) read_index(graph, extreme);
+}
+
+}  // namespace
+
+TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef values, Shape shape) {
+  const TensorRef made = graph.new_sparse(std::move(shape), indices, values);
+  make_unsafe(graph, made);
+  return made;
+}
+
+TensorRef checked_sparse_coo_tensor(GraphBuilder& graph, SparseMaker maker, TensorRef indices,
+                                    TensorRef values, Shape shape) {
+  const TensorRef made = graph.new_sparse(shape, indices, values);
+  std::vector<Value> arguments = {indices, values, shape, kNone, kNone, kNone, kNone};
+  if (maker == SparseMaker::kFunction) {
+    for (const TensorRef part : {values, indices}) {
+      graph.leaf_op(
+          "aten::to.device",
+          {part, graph.device_value(), scalar_type_code(graph.dtype(part)), false, false, kNone},
+          {part});
+    }
+    arguments[3] = scalar_type_code(graph.dtype(values));
+    arguments[4] = 1;
+    arguments[5] = graph.device_value();
+  }
+  if (!graph.pytorch().before(2, 1)) arguments.emplace_back(kNone);  // is_coalesced
+  graph.begin_op("aten::sparse_coo_tensor.indices_size", std::move(arguments));
+  if (graph.pytorch().before(2, 0)) check_indices(graph, indices);
+  with_dims(graph, made);
   graph.end_op({made});
   return made;
 }
@@ -92,7 +194,7 @@ TensorRef copy_scaled_values(GraphBuilder& graph, TensorRef kept, TensorRef othe
 }  // namespace
 
 void add_to_empty_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
-  const std::int64_t entries = graph.shape(graph.sparse_values(other))[0];
+  const std::int64_t entries = entries_of(graph, other);
   graph.begin_op("aten::add_.Tensor", {kept, other, 1});
   graph.begin_op("aten::add.out", {kept, other, 1, kept});
   graph.leaf_op("aten::_nnz", {other}, {entries});

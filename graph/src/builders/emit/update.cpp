@@ -71,7 +71,7 @@ void add_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
 // The number comes first: `mul_out` of the wrapped number and the tensor.
 void mul_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
   graph.begin_op("aten::mul_.Scalar", {x, number});
-  const TensorRef wrapped = wrapped_number(graph, DType::kFloat64);
+  const TensorRef wrapped = wrapped_number(graph, type_of(number));
   graph.begin_op("aten::mul.out", {wrapped, x, x});
   cast(graph, wrapped, x);
   graph.end_op({x});
@@ -134,6 +134,12 @@ void addcmul_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value 
 void addcdiv_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value) {
   graph.leaf_op("aten::addcdiv_", {x, a, b, value}, {x});
 }
+
+void div_(GraphBuilder& graph, TensorRef x, TensorRef y) {
+  graph.leaf_op("aten::div_.Tensor", {x, y}, {x});
+}
+
+void sqrt_(GraphBuilder& graph, TensorRef x) { graph.leaf_op("aten::sqrt_", {x}, {x}); }
 
 TensorRef sqrt(GraphBuilder& graph, TensorRef x) {
   const TensorRef made = like(graph, x);

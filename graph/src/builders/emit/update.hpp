@@ -37,6 +37,9 @@ void lerp_(GraphBuilder& graph, TensorRef x, TensorRef y, double weight);
 void addcmul_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value);
 /// x += value a / b
 void addcdiv_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value);
+/// x /= y
+void div_(GraphBuilder& graph, TensorRef x, TensorRef y);
+void sqrt_(GraphBuilder& graph, TensorRef x);
 TensorRef sqrt(GraphBuilder& graph, TensorRef x);
 TensorRef reciprocal(GraphBuilder& graph, TensorRef x);
 TensorRef sub(GraphBuilder& graph, TensorRef x, TensorRef y);

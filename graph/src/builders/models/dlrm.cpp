@@ -41,6 +41,7 @@ TrainingOptions::Optimizer dense_optimizer(const DlrmConfig& config) {
     case DlrmConfig::Optimizer::kSgd:
       return Optimizer::kSgd;
     case DlrmConfig::Optimizer::kAdam:
+    case DlrmConfig::Optimizer::kSparseAdam:
       return Optimizer::kAdam;
     case DlrmConfig::Optimizer::kAdagrad:
     case DlrmConfig::Optimizer::kRowwiseAdagrad:
@@ -98,31 +99,53 @@ std::string_view optimizer_text(DlrmConfig::Optimizer optimizer) {
       return "Adagrad";
     case DlrmConfig::Optimizer::kAdam:
       return "Adam";
+    case DlrmConfig::Optimizer::kSparseAdam:
+      return "SparseAdam";
     case DlrmConfig::Optimizer::kRowwiseAdagrad:
       break;
   }
   return "row-wise Adagrad";
 }
 
-Result<void> check_optimizers(const DlrmConfig& config) {
+bool has_sparse_gradients(const DlrmConfig& config) {
+  return !config.table_batched && config.sparse_gradients;
+}
+
+// PyTorch's Adam refuses sparse gradients, SparseAdam all others.
+Result<void> check_table_optimizer(const DlrmConfig& config) {
   using Optimizer = DlrmConfig::Optimizer;
-  if (config.table_batched) {
-    if (!config.training.pytorch.on_gpu()) {
-      return bad_config("tables: expected a GPU for batched tables, found a CPU");
-    }
-  } else {
-    const bool row_wise = config.optimizer == Optimizer::kRowwiseAdagrad;
-    if (row_wise || (config.sparse_gradients && config.optimizer != Optimizer::kSgd)) {
-      return bad_config(fmt::format(
-          "optimizer: expected batched tables{} for {}, found one nn.EmbeddingBag per table{}",
-          row_wise ? "" : " or dense gradients", optimizer_text(config.optimizer),
-          row_wise ? "" : " with sparse gradients"));
-    }
-    if (config.dense_optimizer) {
-      return bad_config(
-          "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
-          "nn.EmbeddingBag per table");
-    }
+  const bool sparse = has_sparse_gradients(config);
+  const auto refuse = [&](std::string_view expected, std::string_view found) {
+    return bad_config(fmt::format("optimizer: expected {} for {}, found {}", expected,
+                                  optimizer_text(config.optimizer), found));
+  };
+  if (config.optimizer == Optimizer::kSparseAdam && !sparse) {
+    return refuse("sparse gradients of one nn.EmbeddingBag per table",
+                  config.table_batched ? "batched tables" : "dense gradients");
+  }
+  if (config.optimizer == Optimizer::kRowwiseAdagrad && !config.table_batched) {
+    return refuse("batched tables", "one nn.EmbeddingBag per table");
+  }
+  if (config.optimizer == Optimizer::kAdam && sparse) {
+    return refuse("batched tables or dense gradients",
+                  "one nn.EmbeddingBag per table with sparse gradients");
+  }
+  return {};
+}
+
+Result<void> check_optimizers(const DlrmConfig& config) {
+  if (config.table_batched && !config.training.pytorch.on_gpu()) {
+    return bad_config("tables: expected a GPU for batched tables, found a CPU");
+  }
+  if (auto good = check_table_optimizer(config); !good) return good;
+  if (config.dense_optimizer && !config.table_batched && !config.sparse_gradients) {
+    return bad_config(
+        "optimizer: expected batched tables or sparse gradients for an optimizer of the MLPs "
+        "alone, found one nn.EmbeddingBag per table with dense gradients");
+  }
+  if (has_sparse_gradients(config) && config.training.weight_decay.value_or(0) != 0) {
+    return bad_config(fmt::format("weight decay: expected none with sparse gradients, found {}",
+                                  *config.training.weight_decay));
   }
   return check_optimizer(dense_optimizer(config), config.training.implementation,
                          config.training.pytorch);
@@ -170,10 +193,19 @@ TrainingOptions training_options(const DlrmConfig& config) {
   return options;
 }
 
+// Of the tables, if it is not the one that walks all parameters.
+std::optional<TrainingOptions::Optimizer> sparse_optimizer(const DlrmConfig& config) {
+  using Optimizer = TrainingOptions::Optimizer;
+  if (!has_sparse_gradients(config)) return {};
+  if (config.optimizer == DlrmConfig::Optimizer::kSparseAdam) return Optimizer::kSparseAdam;
+  if (!config.dense_optimizer) return {};
+  return config.optimizer == DlrmConfig::Optimizer::kSgd ? Optimizer::kSgd : Optimizer::kAdagrad;
+}
+
 class DlrmBuilder {
  public:
   explicit DlrmBuilder(const DlrmConfig& config)
-      : config_(config), step_(training_options(config)) {}
+      : config_(config), step_(training_options(config), sparse_optimizer(config)) {}
 
   ExecutionGraph build() {
     make_parameters();
@@ -292,6 +324,8 @@ class DlrmBuilder {
         break;
       case DlrmConfig::Optimizer::kAdam:
         tables.optimizer = TableBatch::Optimizer::kAdam;
+        break;
+      case DlrmConfig::Optimizer::kSparseAdam:  // only of single tables
         break;
     }
     const bool adam = config_.optimizer == DlrmConfig::Optimizer::kAdam;

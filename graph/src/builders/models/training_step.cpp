@@ -16,6 +16,7 @@ TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
 }
 
 TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
+  const bool apart = sparse_gradient && sparse_optimizer_;
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(graph_.dtype(made), graph_.shape(made));
@@ -23,10 +24,10 @@ TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
       const TensorRef indices = graph_.new_tensor(DType::kInt64, {1, 0});
       kept = graph_.new_sparse(graph_.shape(made), indices, kept);
     }
-    kept_gradients_.push_back(kept);
+    (apart ? kept_sparse_gradients_ : kept_gradients_).push_back(kept);
   }
   tape_.add_parameter(made, kept);
-  parameters_.push_back(made);
+  (apart ? sparse_parameters_ : parameters_).push_back(made);
   return made;
 }
 
@@ -57,7 +58,7 @@ ExecutionGraph TrainingStep::run(const Parts& parts) {
     zero_grad_at(Place::kBeforeBackward);
     tape_.run(made);
     end_part();
-    optimizer_step();
+    optimize();
     if (parts.behind_optimizer) parts.behind_optimizer();
   } else if (late_loss) {
     end_part();
@@ -79,27 +80,40 @@ void TrainingStep::zero_grad_at(TrainingOptions::ZeroGradPlace place) {
 }
 
 void TrainingStep::zero_grad() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
-  begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
-                                   optimizer_class(options_.optimizer)));
-  zero_gradients(graph_, options_.implementation, kept_gradients_, tape_.sequence());
+  zero_grad_of(options_.optimizer, kept_gradients_);
+  if (sparse_optimizer_) zero_grad_of(*sparse_optimizer_, kept_sparse_gradients_);
+}
+
+void TrainingStep::zero_grad_of(TrainingOptions::Optimizer optimizer,
+                                const std::vector<TensorRef>& kept) {
+  if (optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
+  begin_region(graph_,
+               fmt::format("Optimizer.zero_grad#{0}.zero_grad", optimizer_class(optimizer)));
+  zero_gradients(graph_, options_.implementation, kept, tape_.sequence());
   graph_.end_op();
 }
 
-void TrainingStep::optimizer_step() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
-  OptimizerSettings settings = optimizer_settings(options_.optimizer, options_.implementation);
+void TrainingStep::optimize() {
+  using enum TrainingOptions::Optimizer;
+  if (options_.optimizer == kNoOptimizer && !sparse_optimizer_) return;
+  begin_part("## optimizer ##");
+  if (options_.optimizer != kNoOptimizer) optimizer_step(options_.optimizer, parameters_);
+  if (sparse_optimizer_) optimizer_step(*sparse_optimizer_, sparse_parameters_);
+  end_part();
+}
+
+void TrainingStep::optimizer_step(TrainingOptions::Optimizer optimizer,
+                                  const std::vector<TensorRef>& parameters) {
+  OptimizerSettings settings = optimizer_settings(optimizer, options_.implementation);
   settings.learning_rate = options_.learning_rate.value_or(settings.learning_rate);
   settings.weight_decay = options_.weight_decay.value_or(settings.weight_decay);
   std::vector<ParameterUpdate> updates;
-  for (TensorRef parameter : parameters_) {
+  for (TensorRef parameter : parameters) {
     updates.push_back({.parameter = parameter, .gradient = tape_.gradient(parameter)});
   }
-  begin_part("## optimizer ##");
-  begin_region(graph_, fmt::format("Optimizer.step#{0}.step", optimizer_class(options_.optimizer)));
+  begin_region(graph_, fmt::format("Optimizer.step#{0}.step", optimizer_class(optimizer)));
   emit_optimizer(graph_, settings, std::move(updates));
   graph_.end_op();
-  end_part();
 }
 
 }  // namespace perfmodel

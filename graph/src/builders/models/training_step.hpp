@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "builders/emit/autograd_tape.hpp"
@@ -13,8 +14,10 @@ namespace perfmodel {
 /// what computes its loss.
 class TrainingStep {
  public:
-  explicit TrainingStep(const TrainingOptions& options)
-      : options_(options), graph_(options.pytorch) {}
+  /// `sparse_optimizer`: of the parameters with sparse gradients; unset: that of all others.
+  explicit TrainingStep(const TrainingOptions& options,
+                        std::optional<TrainingOptions::Optimizer> sparse_optimizer = {})
+      : options_(options), sparse_optimizer_(sparse_optimizer), graph_(options.pytorch) {}
 
   GraphBuilder& graph() { return graph_; }
   AutogradTape& tape() { return tape_; }
@@ -30,6 +33,7 @@ class TrainingStep {
   TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
+  /// Without those of `sparse_optimizer`.
   const std::vector<TensorRef>& parameters() const { return parameters_; }
 
   /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
@@ -52,14 +56,18 @@ class TrainingStep {
   void begin_part(std::string_view region);
   void end_part();
   void zero_grad();
-  void optimizer_step();
+  void zero_grad_of(TrainingOptions::Optimizer optimizer, const std::vector<TensorRef>& kept);
+  void optimize();
+  void optimizer_step(TrainingOptions::Optimizer optimizer,
+                      const std::vector<TensorRef>& parameters);
 
   TrainingOptions options_;
+  std::optional<TrainingOptions::Optimizer> sparse_optimizer_;
   GraphBuilder graph_;
   AutogradTape tape_{graph_};
   bool frozen_ = false;
-  std::vector<TensorRef> parameters_;
-  std::vector<TensorRef> kept_gradients_;  // only where zero_grad sets them to zero
+  std::vector<TensorRef> parameters_, sparse_parameters_;          // of each optimizer
+  std::vector<TensorRef> kept_gradients_, kept_sparse_gradients_;  // where zero_grad clears them
 };
 
 }  // namespace perfmodel

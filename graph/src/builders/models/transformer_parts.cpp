@@ -20,19 +20,6 @@ namespace {
 
 constexpr int kIgnoredLabel = -100;  // label that has no loss
 
-// `x.float()`.
-TensorRef in_float(AutogradTape& tape, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
-  const DType narrow = graph.dtype(x);
-  if (narrow == DType::kFloat32) return x;
-  const TensorRef made = to_dtype(graph, x, DType::kFloat32, tape.sequence());
-  tape.record("ToCopyBackward0", {x}, made,
-              [&graph, narrow](TensorRef gradient) -> std::vector<TensorRef> {
-                return {to_dtype(graph, gradient, narrow)};
-              });
-  return made;
-}
-
 }  // namespace
 
 LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
@@ -123,7 +110,7 @@ TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, boo
     labels = contiguous(tape, slice(tape, labels, 1, 1, kSliceEnd));
   }
   const std::int64_t classes = tape.graph().shape(scores).back();
-  const TensorRef rows = in_float(tape, view(tape, scores, {-1, classes}));
+  const TensorRef rows = cast(tape, view(tape, scores, {-1, classes}), DType::kFloat32);
   return cross_entropy(tape, rows, view(tape, labels, {-1}), label_smoothing);
 }
 

@@ -245,8 +245,8 @@ class RunFinder {
 
 class RunWriter {
  public:
-  RunWriter(const ExecutionGraph& graph, const std::vector<Run>& runs)
-      : source_(graph), edit_(graph) {
+  RunWriter(const ExecutionGraph& graph, const std::vector<Run>& runs, std::string_view kernel)
+      : source_(graph), edit_(graph), kernel_(kernel) {
     for (const Run& run : runs) {
       for (const PointwiseUnit& unit : run.units) edit_.replace(unit.root);
       for (const std::int32_t function : run.functions) edit_.replace(function);
@@ -284,7 +284,7 @@ class RunWriter {
 
   // Equal kernels have one name: the same ops on tensors of the same shapes and types.
   std::string name(const Run& run) {
-    std::string ops = "triton_poi_fused";
+    std::string ops(kernel_);
     for (const PointwiseUnit& unit : run.units) ops += fmt::format("_{}", unit.name);
     std::string kernel = ops;
     for (const auto* tensors : {&run.inputs, &run.outputs}) {
@@ -301,17 +301,26 @@ class RunWriter {
 
   const ExecutionGraph& source_;
   GraphEdit edit_;
+  std::string_view kernel_;  // how names begin
   std::map<std::string, std::size_t> kernels_;
 };
 
-}  // namespace
-
-Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph) {
+Result<ExecutionGraph> fuse_runs(const ExecutionGraph& graph, std::string_view kernel) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const StepView step(graph);
   const std::vector<Run> runs = RunFinder(step).find();
   if (runs.empty()) return graph;
-  return RunWriter(step.graph(), runs).write();
+  return RunWriter(step.graph(), runs, kernel).write();
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph) {
+  return fuse_runs(graph, "triton_poi_fused");
+}
+
+Result<ExecutionGraph> rewrite_torchscript_fusion(const ExecutionGraph& graph) {
+  return fuse_runs(graph, "torchscript_fused");
 }
 
 }  // namespace perfmodel

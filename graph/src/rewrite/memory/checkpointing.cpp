@@ -383,8 +383,10 @@ class CheckpointWriter {
 
   // Out of the checkpoint, to what came before.
   void hand_over(const HandedOver& handed) {
-    const std::int64_t old = handed_over(graph_, *handed.part).id;
-    if (!handed.before) return places_.replace(old, handed.gradient);
+    if (!handed.before) {
+      return places_.replace(handed_over(graph_, *handed.part).id, handed.gradient);
+    }
+    const std::int64_t old = tensor_of(graph_, graph_.outputs(handed.part->edges.back().sum)[0]).id;
     const TensorRef before = ref(*handed.before), gradient = ref(handed.gradient);
     if (graph_.name(handed.part->sum_before) == "aten::add_") {
       add_(builder_, before, gradient);

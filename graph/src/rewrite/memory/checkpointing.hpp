@@ -9,7 +9,7 @@ namespace perfmodel {
 
 /// The checks that rewrites which recompute activations ask for.
 inline constexpr StepNeeds kRecomputationNeeds = {
-    .no_offload = true, .no_checkpoints = true, .backward = true};
+    .no_offload = true, .no_checkpoints = true, .eager = true, .backward = true};
 
 /// What checkpoints keep of what they run, instead of running it again.
 struct KeptInside {

@@ -24,11 +24,13 @@ Result<void> check_group(const ExecutionGraph& graph, const ReadGroup& group,
       std::pair(group.settings.optimizer, group.settings.implementation);
   if (auto good = check_optimizer(optimizer, implementation, pytorch); !good) return good;
   const auto sparse = std::ranges::find_if(group.updates, &ReadUpdate::sparse);
-  const bool takes_sparse = optimizer == Optimizer::kSgd && implementation == Implementation::kLoop;
+  const bool takes_sparse = (optimizer == Optimizer::kSgd || optimizer == Optimizer::kAdagrad ||
+                             optimizer == Optimizer::kSparseAdam) &&
+                            implementation == Implementation::kLoop;
   if (sparse == group.updates.end() || takes_sparse) return {};
   return fail(ErrorCode::kImpossible,
-              fmt::format("optimizer: expected dense gradients for anything but a loop of SGD, "
-                          "found a sparse one of [{}]",
+              fmt::format("optimizer: expected dense gradients for anything but loops of SGD and "
+                          "Adagrad, found a sparse one of [{}]",
                           fmt::join(graph.shape(graph.tensors[sparse->gradient]), ", ")));
 }
 
@@ -72,7 +74,7 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
 
   GraphEdit edit(step.graph(), pytorch);
   for (const auto& [label, one] : changed) {
-    edit.refill(label, [&] { write_optimizer_step(edit.copy(), one); });
+    edit.refill(label, [&, &one = one] { write_optimizer_step(edit.copy(), one); });
   }
   edit.on_each_copy([&](std::int32_t index, Node& copy) {
     if (!rewrite.optimizer || (!is_zero_grad(graph, index) && !changed.contains(index))) return;

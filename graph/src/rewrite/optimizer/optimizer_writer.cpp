@@ -1,14 +1,47 @@
 #include "optimizer_writer.hpp"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "builders/emit/memory.hpp"
+#include "step/tensor_arguments.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Implementation = TrainingOptions::Implementation;
+using Optimizer = TrainingOptions::Optimizer;
+
+template <class Visit>
+void visit_below(const ExecutionGraph& graph, std::int32_t node, const Visit& visit) {
+  visit(node);
+  for (const std::int32_t child : graph.children(node)) visit_below(graph, child, visit);
+}
+
+// Told by how often the update looks rows of its state up: SparseAdam does it for both of its
+// means.
+Optimizer optimizer_of_sparse(const ExecutionGraph& graph, const std::vector<std::int32_t>& ops) {
+  const auto looks = std::ranges::count_if(
+      ops, [&](std::int32_t op) { return graph.name(op) == "aten::sparse_mask"; });
+  return looks == 0 ? Optimizer::kSgd : looks == 1 ? Optimizer::kAdagrad : Optimizer::kSparseAdam;
+}
+
+// Indices or values of a sparse tensor, as an op below has asked for them; -1: none has.
+std::int64_t part_of_sparse(const ExecutionGraph& graph, const std::vector<std::int32_t>& ops,
+                            std::string_view asks, std::int64_t sparse) {
+  std::int64_t found = -1;
+  for (const std::int32_t op : ops) {
+    visit_below(graph, op, [&](std::int32_t node) {
+      const Tensor* of = input_at(graph, node, 0);
+      const auto outputs = graph.outputs(node);
+      const bool is_it = graph.name(node) == asks && of && of->id == sparse && outputs.size() == 1;
+      if (found < 0 && is_it) found = outputs[0].index;
+    });
+  }
+  return found;
+}
 
 class StepWriter {
  public:
@@ -23,13 +56,12 @@ class StepWriter {
       if (!(group.settings == settings_)) write_updates();
       settings_ = group.settings;
       for (const ReadUpdate& update : group.updates) {
-        if (!update.sparse) {
-          add(update);
-          continue;
+        if (update.sparse) {
+          add_sparse(update);
+        } else {
+          add(update, changed(update.gradient));
         }
-        write_updates();
-        copy_.copy_tree(update.last_op);
-        copy_.close_to(step_.label);
+        last_op_ = update.last_op;
       }
     }
     write_updates();
@@ -54,8 +86,39 @@ class StepWriter {
     return other.exists() ? other : tensor(index);
   }
 
-  void add(const ReadUpdate& update) {
-    const TensorRef parameter = changed(update.parameter), gradient = changed(update.gradient);
+  // The ops between the update before and the end of this one.
+  std::vector<std::int32_t> ops_of(const ReadUpdate& update) const {
+    const auto& nodes = copy_.source().nodes;
+    const auto order = [&](std::int32_t node) { return nodes[node].rf_id; };
+    std::vector<std::int32_t> ops;
+    for (const std::int32_t op : children_in_order(copy_.source(), nodes[step_.label])) {
+      const bool is_first = std::ranges::find(step_.first, op) != step_.first.end();
+      const bool is_before = last_op_ >= 0 && order(op) <= order(last_op_);
+      if (!is_first && !is_before && order(op) <= order(update.last_op)) ops.push_back(op);
+    }
+    return ops;
+  }
+
+  // An update that stays is copied; another one needs the entries of the gradient.
+  void add_sparse(const ReadUpdate& update) {
+    const std::vector<std::int32_t> ops = ops_of(update);
+    if (optimizer_of_sparse(copy_.source(), ops) == settings_.optimizer) {
+      write_updates();
+      for (const std::int32_t op : ops) copy_.copy_tree(op);
+      copy_.close_to(step_.label);
+      return;
+    }
+    const TensorRef gradient = tensor(update.gradient);
+    const std::int64_t id = copy_.source().tensors[update.gradient].id;
+    const auto part = [&](const char* op) {
+      return tensor(part_of_sparse(copy_.source(), ops, op, id));
+    };
+    graph_.set_sparse_parts(gradient, part("aten::_indices"), part("aten::_values"));
+    add(update, gradient);
+  }
+
+  void add(const ReadUpdate& update, TensorRef gradient) {
+    const TensorRef parameter = changed(update.parameter);
     const DType from = graph_.dtype(gradient), to = graph_.dtype(parameter);
     const bool is_cast = from != to && is_floating_point(from) && is_floating_point(to);
     updates_.push_back({.parameter = parameter,
@@ -73,6 +136,7 @@ class StepWriter {
   const ReadStep& step_;
   const FactsOfValues<TensorRef>* others_;
   OptimizerSettings settings_;  // of the updates at hand
+  std::int32_t last_op_ = -1;   // of the update before
   std::vector<ParameterUpdate> updates_;
   std::vector<std::pair<TensorRef, TensorRef>> masters_;  // weight, its copy
 };

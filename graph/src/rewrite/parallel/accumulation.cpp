@@ -259,7 +259,7 @@ Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& source, std::i
         fmt::format("expected 1 to {} backward passes, found {}", kMostPasses, passes));
   }
   const StepView step(source);
-  if (auto good = step.check("accumulate", {.no_collectives = true}); !good) {
+  if (auto good = step.check("accumulate", {.no_collectives = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
   const auto found = training_passes(step);

@@ -485,7 +485,7 @@ Result<ExecutionGraph> make_tensor_parallel(const ExecutionGraph& graph,
         fmt::format("expected 1 to {} ranks, found {}", kMostRanks, options.ranks));
   }
   const StepView step(graph);
-  if (auto good = step.check("tensor-parallel", {.no_collectives = true}); !good) {
+  if (auto good = step.check("tensor-parallel", {.no_collectives = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
   if (options.ranks == 1) return graph;

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "autocast.hpp"
 #include "autocast_ops.hpp"
-#include "base/contains.hpp"
 
 namespace perfmodel {
 namespace {
@@ -227,10 +225,13 @@ AutocastPlan plan_autocast(const StepView& step, const std::vector<bool>& region
   AutocastOps ops(step, region, options, plan);
   AutocastBackward backward(step, ops, plan);
   const auto iterations = perfmodel::iterations(graph);
-  const auto is_op = [&](std::int32_t i) { return !graph.node(i).is_label; };
+  // A recording may give the node around a backward function the scope of a label.
+  const auto is_op = [&](std::int32_t i) {
+    return !graph.node(i).is_label || step.backward().in_backward[i];
+  };
   std::int32_t f = 0;
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    if (contains(iterations | std::views::transform(&GraphIteration::begin), i)) {
+    if (std::ranges::find(iterations, i, &GraphIteration::begin) != iterations.end()) {
       ops.forget_parameters();
     }
     if (graph.find_around(graph.node(i).parent, is_op) >= 0) continue;  // with the op around it

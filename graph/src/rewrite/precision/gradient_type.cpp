@@ -92,10 +92,11 @@ class GradientWriter {
           "none");
     }
     for (const auto& [label, step] : optimizers) {
-      edit_.refill(label, [this, &step] { write_optimizer_step(edit_.copy(), step, &kept_); });
+      edit_.refill(label,
+                   [this, &step = step] { write_optimizer_step(edit_.copy(), step, &kept_); });
     }
     for (const auto& [node, gradient] : gradients_) {
-      edit_.follow_tree(node, [this, &gradient, node = node] { keep(node, gradient); });
+      edit_.follow_tree(node, [this, &gradient = gradient, node = node] { keep(node, gradient); });
     }
     edit_.on_each_copy([this](std::int32_t index, const Node& copy) {
       const auto keeps = [this](std::int32_t i) {

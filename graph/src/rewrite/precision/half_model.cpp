@@ -90,7 +90,7 @@ ExecutionGraph with_master_steps(const StepView& step, OptimizerSteps steps, Gra
     masters[weight] = edit.builder().new_tensor(DType::kFloat32, {shape.begin(), shape.end()});
   }
   for (const auto& [label, one] : steps) {
-    edit.refill(label, [&] { write_optimizer_step(edit.copy(), one, &masters); });
+    edit.refill(label, [&, &one = one] { write_optimizer_step(edit.copy(), one, &masters); });
   }
   return edit.write();
 }

@@ -302,10 +302,10 @@ class NarrowWriter {
       edit_.follow(step.begin, [this] { copies_.clear(); });  // weights change
     }
     for (const auto& [cast, origin] : plan_.casts) {
-      edit_.replace(cast, [this, cast] { write_weight_copy(cast); });
+      edit_.replace(cast, [this, cast = cast] { write_weight_copy(cast); });
     }
     for (const auto& [node, product] : plan_.products) {
-      edit_.replace(node, [this, node] { write_product(node, plan_.products.at(node)); });
+      edit_.replace(node, [this, node = node] { write_product(node, plan_.products.at(node)); });
       const std::int32_t around = source_.node(node).parent;  // autocast's, of the same name
       const bool is_forward = product.layer == node;
       if (is_forward && around >= 0 && product_op(source_.name(around))) edit_.unwrap(around);

@@ -95,6 +95,29 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_ha
   return check_nesting(graph);
 }
 
+// Autocast follows a tensor from the op that gives it: whoever takes it must name the same type.
+Result<void> check_types(const StepView& step) {
+  const ExecutionGraph& graph = step.graph();
+  FactsOfValues<DType> given(step.tensors(), DType::kUnknown);
+  for (const Node& node : graph.nodes) {
+    const Tensor* other = nullptr;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      const bool is_number = tensor.rank == 0 && !tensor.on_gpu();  // no op gives it; reused ids
+      if (!is_number && given[tensor] == DType::kFloat32 && tensor.dtype != DType::kFloat32) {
+        other = &tensor;
+      }
+    });
+    if (other != nullptr) {
+      return refuse_precision(
+          fmt::format("expected tensor {} as fp32, as it was given, found {} of {} (node {})",
+                      other->id, graph.name(node), to_string(other->dtype), node.id));
+    }
+    for_each_tensor(graph, graph.outputs(node),
+                    [&](const Tensor& tensor) { given[tensor] = tensor.dtype; });
+  }
+  return {};
+}
+
 // The scaler stands around one backward pass and the step of an optimizer.
 Result<void> check_scaler(const StepView& step) {
   const ExecutionGraph& graph = step.graph();
@@ -125,6 +148,7 @@ Result<ExecutionGraph> autocast(const StepView& step, DType half, bool grad_scal
         "expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
   auto good = check_nodes(graph, on_gpu, false);
+  if (good) good = check_types(step);
   if (good && grad_scaler) good = check_scaler(step);
   if (!good) return Unexpected{good.error()};
   const std::vector<bool> region = autocast_region(graph, step.backward(), on_gpu);
@@ -167,12 +191,28 @@ Result<ExecutionGraph> lower_to(const StepView& step, PrecisionOptions::Scaling 
   return half ? narrow(StepView(*half), scaling) : half;
 }
 
+// The last argument of convolutions by cuDNN says whether torch.backends.cudnn.allow_tf32 is on.
+// Gradients have no such argument: they do as the first convolution does.
+void allow_tf32_of_convolutions(ExecutionGraph& graph) {
+  for (const Node& node : graph.nodes) {
+    const std::string_view name = graph.name(node);
+    if (node.inputs_count == 0 ||
+        (name != "aten::cudnn_convolution" && name != "aten::_convolution" &&
+         name != "aten::cudnn_convolution_transpose")) {
+      continue;
+    }
+    Argument& last = graph.arguments[node.inputs_begin + node.inputs_count - 1];
+    if (last.kind == Argument::Kind::kBool) last.integer = 1;
+  }
+}
+
 }  // namespace
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
   const StepView step(graph);
-  if (auto good = step.check("precision", {.nested = false, .one_pass = true}); !good) {
+  if (auto good = step.check("precision", {.nested = false, .eager = true, .one_pass = true});
+      !good) {
     return Unexpected{good.error()};
   }
   if (options.grad_scaler && options.precision != Precision::kFp16) {
@@ -207,6 +247,7 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
   }
   ExecutionGraph made = graph;
   made.allow_tf32 = options.precision == Precision::kTf32;
+  if (made.allow_tf32) allow_tf32_of_convolutions(made);
   return made;
 }
 

@@ -145,11 +145,13 @@ class CellFinder {
                        .hidden = &hidden};
   }
 
-  // A linear layer, where `through_unbind` says so of all steps at once.
+  // A linear layer, where `through_unbind` says so of all steps at once. Its weight is a matrix: a
+  // hashed one has fewer numbers than the layers of a library read.
   std::optional<CellProduct> product(const Version& result, bool through_unbind) const {
     for (const Pattern& pattern : products_) {
       Match match;
       if (!fits(through_unbind ? pattern.through({"unbind"}) : pattern, result, match)) continue;
+      if (graph_.tensors[match["weight"]->tensor].rank != 2) continue;
       return CellProduct{.op = match.ops.front(),
                          .input = match["x"],
                          .weight = match["weight"],

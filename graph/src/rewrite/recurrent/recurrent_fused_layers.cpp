@@ -60,8 +60,13 @@ class LayoutOps {
     }
   }
 
-  TensorRef sum_of_columns(TensorRef gates) {
-    return sum(graph_, gates, {features_first_ ? 1 : 0}, true);
+  // Into the memory of `made` [G].
+  void sum_of_columns(TensorRef gates, TensorRef made) {
+    const std::int64_t count = graph_.numel(made);
+    const TensorRef sums =
+        contiguous_view(graph_, made, features_first_ ? Shape{count, 1} : Shape{1, count});
+    graph_.leaf_op("aten::sum", {gates, Shape{features_first_ ? 1 : 0}, true, kNone}, {sums});
+    graph_.leaf_op("aten::view", {sums, graph_.shape(made)}, {made});
   }
 
   // [T, B, F] as [T B, F], the same memory.
@@ -422,8 +427,7 @@ class FusedStack {
     }
     for (const auto& [entry, of] :
          {std::pair(wanted.input_bias, layer.gates_gradient), std::pair(wanted.bias, h_gates)}) {
-      if (!entry) continue;
-      builder_.leaf_op("aten::view", {ops_.sum_of_columns(of), Shape{gates()}}, {tensor(*entry)});
+      if (entry) ops_.sum_of_columns(of, tensor(*entry));
     }
   }
 

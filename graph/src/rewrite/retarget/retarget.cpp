@@ -7,7 +7,10 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/contains.hpp"
+#include "perfmodel/graph/detail/collective_name.hpp"
 #include "retarget_placement.hpp"
 #include "retarget_rules.hpp"
 #include "rewrite/name_pattern.hpp"
@@ -120,6 +123,39 @@ void move_backward(ExecutionGraph& graph) {
   index_graph(graph);
 }
 
+// The op that calls a collective of the GPU's library; empty: it has no price.
+std::string_view op_of_collective(std::string_view kind) {
+  constexpr std::pair<std::string_view, std::string_view> kOps[] = {
+      {"all_reduce", "c10d::allreduce_"}, {"broadcast", "c10d::broadcast_"},
+      {"reduce", "c10d::reduce_"},        {"all_gather", "c10d::allgather_"},
+      {"all_to_all", "c10d::alltoall_"},  {"reduce_scatter", "c10d::reduce_scatter_"}};
+  const auto op = std::ranges::find(kOps, kind, [](const auto& row) { return row.first; });
+  return op == std::end(kOps) ? std::string_view() : op->second;
+}
+
+// Gloo's label becomes the op that it has around it since PyTorch 1.13, where that is missing: a
+// collective would cost nothing else.
+void name_gloo_collectives(ExecutionGraph& graph) {
+  constexpr std::string_view kGloo = "gloo:";
+  for (Node& node : graph.nodes) {
+    const std::string_view name = graph.name(node);
+    if (!name.starts_with(kGloo)) continue;
+    const auto calls = [&](std::int32_t around) {
+      const std::string_view op = graph.name(around);
+      return op.starts_with("c10d::") || op.find("c10d_functional::") != op.npos;
+    };
+    if (graph.find_around(node.parent, calls) >= 0) continue;
+    const std::string_view op = op_of_collective(collective_in_name(name.substr(kGloo.size())));
+    if (op.empty()) {
+      add_once(graph.warnings, fmt::format("{} has no price on a GPU", name));
+      continue;
+    }
+    node.name = graph.names.intern(std::string(op));
+    node.scope = Scope::kFunction;
+    node.is_label = false;
+  }
+}
+
 }  // namespace
 
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options) {
@@ -131,6 +167,7 @@ Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptio
   if (!made) return made;
   restore_recorded_ids(graph, step.graph(), *made);
   move_backward(*made);
+  name_gloo_collectives(*made);
   if (auto good = check_no_cpu_ops(*made); !good) return Unexpected{good.error()};
   return made;
 }

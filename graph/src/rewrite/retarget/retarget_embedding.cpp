@@ -5,7 +5,7 @@
 #include "builders/emit/embedding_lookup.hpp"
 #include "builders/emit/index.hpp"
 #include "builders/emit/memory.hpp"
-#include "builders/emit/sparse.hpp"
+#include "builders/emit/sparse_update.hpp"
 #include "builders/emit/views.hpp"
 #include "retarget_rules.hpp"
 
@@ -157,6 +157,55 @@ void retarget_sparse_sum(const CpuOp& op) {
     const TensorRef target = view(graph, weight, shape);
     const TensorRef added = reshape(graph, values, {entries, graph.numel(weight) / shape[0]});
     index_add_in_place(graph, target, rows, added, op.argument(2));
+  });
+}
+
+// A CPU sorts the entries in an op of its own and merges them without one; what is left of its two
+// results is cut off.
+void retarget_coalesce(const CpuOp& op) {
+  const std::int32_t of_indices = op.child("aten::_indices");
+  const std::int32_t of_values = op.child("aten::_values");
+  std::vector<std::int32_t> cut;  // of indices, of values
+  for (const std::int32_t child : op.children()) {
+    if (op.source().name(child) == "aten::narrow") cut.push_back(child);
+  }
+  if (of_indices < 0 || of_values < 0 || cut.size() != 2) return;
+  op.refill([op, of_indices, of_values, cut](GraphBuilder& graph) {
+    const TensorRef sparse = op.tensor(0), made = op.result(0);
+    graph.set_sparse_parts(sparse, op.at(of_indices).result(0), op.at(of_values).result(0));
+    graph.set_sparse_parts(made, op.at(cut[0]).result(0), op.at(cut[1]).result(0));
+    coalesce_on_gpu(graph, sparse, made);
+  });
+}
+
+// Indices that a GPU has merged are dense, while a CPU leaves them in the longer list.
+void retarget_sparse_mask(const CpuOp& op) {
+  for (const std::int32_t child : op.children()) {
+    const CpuOp below = op.at(child);
+    if (below.name() == "aten::mul") retarget_sparse_mask(below);  // of PyTorch 2
+    if (below.name() == "aten::narrow" && below.integer(1) == 1) {
+      below.replace([below](GraphBuilder& graph) {
+        narrow(graph, below.tensor(0), 1, below.integer(2), below.integer(3));
+      });
+    }
+    if (below.name() != "aten::clone" || !below.output(0)) continue;
+    below.refill([below](GraphBuilder& graph) {
+      const TensorRef made = below.result(0);
+      allocate_strided(graph, made, contiguous_strides(graph.shape(made)));
+      copy(graph, made, below.tensor(0));
+    });
+  }
+}
+
+// PyTorch 1.13 looks at the least and the largest index on the host.
+void retarget_sparse_tensor(const CpuOp& op) {
+  const std::int32_t least = op.child("aten::min"), largest = op.child("aten::max");
+  if (least < 0 || largest < 0) return;
+  op.edit().follow(largest, [op, least, largest] {
+    op.edit().copy().close_to(op.node());
+    for (const std::int32_t extreme : {least, largest}) {
+      read_index(op.edit().builder(), op.at(extreme).result(0));
+    }
   });
 }
 

@@ -185,11 +185,18 @@ class Placer {
       return is_host_argument(parent, tensor);
     }
     if (!takes_numbers(graph_.name(i))) return false;
+    if (use.position == 0 && !is_made && wraps_number(parent)) return true;
     if (tensor.dtype == DType::kFloat64 && uses.size() > 1) {
       const Tensor& other = graph_.tensors[uses[use.position == 0 ? 1 : 0].tensor];
       if (other.dtype != DType::kFloat64) return true;
     }
     return use.position > 0 && !is_made && !is_floating_point(tensor.dtype);
+  }
+
+  // `x * 3` in place, which calls `mul_out` of the wrapped number and the tensor.
+  bool wraps_number(std::int32_t i) const {
+    if (i < 0 || !takes_numbers(graph_.name(i)) || graph_.inputs(i).size() < 2) return false;
+    return graph_.inputs(i)[1].kind == Argument::Kind::kInt;
   }
 
   bool is_host_argument(std::int32_t i, const Tensor& tensor) const {

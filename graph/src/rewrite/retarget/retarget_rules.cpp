@@ -9,6 +9,7 @@
 #include "builders/emit/memory.hpp"
 #include "ops/catalogue.hpp"
 #include "step/autograd_names.hpp"
+#include "step/view_strides.hpp"
 
 namespace perfmodel {
 namespace {
@@ -53,6 +54,9 @@ const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
       {"embedding_bag", retarget_embedding_bag},
       {"embedding_bag_gradient", retarget_embedding_bag_gradient},
       {"add_sparse", retarget_sparse_sum},
+      {"coalesce", retarget_coalesce},
+      {"sparse_tensor", retarget_sparse_tensor},
+      {"sparse_mask", retarget_sparse_mask},
   };
   return kRules;
 }
@@ -219,21 +223,8 @@ Retargeter::Retargeter(const StepView& step, const Placement& placement, const P
       options_(options),
       edit_(step.graph(), pytorch),
       settled_(step.graph().nodes.size()),
-      strides_(step.tensors()) {
+      strides_(strides_of_views(step)) {
   move_to_gpu(placement, edit_.made(), source().nodes);
-  find_strides();
-}
-
-// A graph holds no strides but in the arguments of as_strided, in which all views end.
-void Retargeter::find_strides() {
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(source().nodes.size()); ++i) {
-    const Tensor* view = output_at(source(), i);
-    const auto inputs = source().inputs(i);
-    if (!gives_strides(source().name(i)) || !view || inputs.size() < 3) continue;
-    Shape& strides = strides_[*view];
-    strides.clear();
-    for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
-  }
 }
 
 void Retargeter::rename_tensor(std::size_t first_entry, const Tensor& made, const Tensor& as) {

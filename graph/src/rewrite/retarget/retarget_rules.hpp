@@ -106,7 +106,6 @@ class Retargeter {
   const ExecutionGraph& source() const { return edit_.source(); }
   void plan(const CpuOp& op);
   void plan_inputs();
-  void find_strides();
   void rename_function(std::int32_t node, Node& made);
   void rename_tensor(std::size_t first_entry, const Tensor& made, const Tensor& as);
   void write_input(const StepInput& input, std::int32_t before);
@@ -149,5 +148,8 @@ void retarget_embedding_gradient(const CpuOp& op);
 void retarget_embedding_bag(const CpuOp& op);
 void retarget_embedding_bag_gradient(const CpuOp& op);
 void retarget_sparse_sum(const CpuOp& op);
+void retarget_coalesce(const CpuOp& op);
+void retarget_sparse_tensor(const CpuOp& op);
+void retarget_sparse_mask(const CpuOp& op);
 
 }  // namespace perfmodel

@@ -472,7 +472,7 @@ Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& source,
         fmt::format("expected a compression of at least 1, found {}", options.compression));
   }
   const StepView step(source);
-  if (auto good = step.check("hash-weights", {.no_collectives = true}); !good) {
+  if (auto good = step.check("hash-weights", {.no_collectives = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
   HashedWeightFinder finder(step, options);

@@ -175,7 +175,7 @@ class FusionWriter {
 
   void go_back(State& state) {
     copy_.close_beside(state.fusion.first_function);
-    state.tape->run_one(state.vectors, state.gradient);
+    state.tape->run_back(state.vectors, state.gradient);
   }
 
   const ExecutionGraph& source_;

@@ -50,7 +50,7 @@ struct OptimizeOptions {
 struct AdvisedStep {
   std::string rewrite, family;  ///< "--precision bf16", "precision"
   std::string command;          ///< predicts the step with this rewrite
-  std::string code;             ///< what does it in a PyTorch program
+  std::string code;             ///< lines of PyTorch that do it
   double step_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step of one GPU
   double needed_bytes = 0;            ///< of one GPU
@@ -64,6 +64,9 @@ struct AdvisedStep {
 /// One rewrite of the best combination.
 struct CombinedStep {
   std::string rewrite, family, code;
+  /// With it and those before it, for as many samples as the given step has; empty: it needs one
+  /// that comes later.
+  std::optional<double> then_us = {};
   /// What the combination loses without it, and without those that refuse the graph then.
   double adds_us = 0;
   bool others_need_it = false;  ///< there are such
@@ -133,6 +136,7 @@ struct Advice {
   double baseline_us = 0;  ///< the given step
   double best_us = 0;      ///< best combination, for as many samples as the given step has
   double best_step_us = 0;
+  double same_numbers_us = 0;  ///< the best that the search saw without other numbers
   std::optional<std::int64_t> baseline_batch, best_batch;  ///< samples per step of one GPU
   std::int64_t baseline_ranks = 1, best_ranks = 1;
   double baseline_bytes = 0, best_bytes = 0, memory_limit_bytes = 0;  ///< of one GPU
@@ -140,8 +144,9 @@ struct Advice {
   std::string baseline_command, best_command;
   double best_error_us = 0;
   bool best_within_error = false;
-  std::vector<AdvisedStep> steps;         ///< single rewrites that gain, most first
-  std::vector<CombinedStep> combination;  ///< as they are applied; empty: nothing helps
+  /// Single rewrites that gain, most first; one that changes numbers counts a fifth.
+  std::vector<AdvisedStep> steps;
+  std::vector<CombinedStep> combination;  ///< in the same order; empty: nothing helps
   std::vector<LostMove> lost;
   Ceiling ceiling;
   std::optional<TablePlanAdvice> table_plan = {};    ///< of several ranks with tables

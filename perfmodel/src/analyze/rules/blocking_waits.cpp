@@ -31,6 +31,7 @@ void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicio
   std::map<std::pair<std::string, std::string_view>, Place> places;
   for (std::size_t i = 0; i < step.waits.size(); ++i) {
     const WaitFact& wait = step.waits[i];
+    if (is_sparse_update(step, wait.op)) continue;  // rule sparse-optimizer-waits has them
     const std::int32_t op = op_to_name(step, wait.op);
     Place& place = places[{step.path(op), wait.call}];
     place.waits.push_back(i);

@@ -46,8 +46,9 @@ std::string layout_of(const StepFacts& step, const KernelFact& kernel) {
   if (const auto* rows = std::get_if<RowShape>(&kernel.work->shape); rows && rows->is_strided) {
     return "; it reduces an outer axis";
   }
-  if (kernel.work->layout == Layout::kContiguous) return "";
-  return fmt::format("; its tensors' layout: {}", to_string(kernel.work->layout));
+  const Layout layout = kernel.work->layout;
+  if (layout == Layout::kContiguous || layout == Layout::kGenerated) return "";
+  return fmt::format("; its tensors' layout: {}", to_string(layout));
 }
 
 void find_far_below_roofline(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {

@@ -23,9 +23,11 @@ bool changes_layout(const StepFacts& step, const KernelFact& kernel) {
 void find_layout_changes(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   Suspicion made;
   std::map<std::string, double> places;
+  const std::set<std::int32_t> convolutions = channels_first_convolutions(step);
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     const KernelFact& kernel = step.kernels[i];
-    if (!changes_layout(step, kernel)) continue;
+    // Rule channels-first has what half convolutions transpose.
+    if (!changes_layout(step, kernel) || convolutions.contains(kernel.op)) continue;
     made.repair.remove_kernel(i);
     made.share_us += kernel.time_us;
     places[step.path(kernel.op)] += kernel.time_us;

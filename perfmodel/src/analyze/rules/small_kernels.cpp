@@ -29,15 +29,8 @@ using Chain = std::vector<std::size_t>;
 
 // Small ones in a row on one stream, one chain after the other.
 std::vector<Chain> chains_of(const StepFacts& step) {
-  std::map<std::int32_t, std::vector<std::size_t>> by_stream;
-  for (std::size_t i = 0; i < step.kernels.size(); ++i) {
-    by_stream[step.kernels[i].stream].push_back(i);
-  }
   std::vector<Chain> chains;
-  for (auto& [stream, order] : by_stream) {
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-      return step.kernels[a].start_us < step.kernels[b].start_us;
-    });
+  for (const auto& order : kernels_by_stream(step)) {
     Chain open;
     const auto close = [&] {
       if (open.size() >= kLeastKernels) chains.push_back(open);
@@ -85,24 +78,8 @@ void fuse(const StepFacts& step, const Chain& chain, Repair& repair) {
     longest = std::max(longest, step.kernels[i].time_us);
   }
   repair.kernel_us[chain.front()] = std::max(longest, fused + kEmptyKernelUs);
-  const std::int32_t kept = step.kernels[chain.front()].op;
-  const std::int32_t kept_top = step.top_op(kept);
   for (std::size_t place = 1; place < chain.size(); ++place) {
     repair.remove_kernel(chain[place]);
-    for (std::int32_t op = step.kernels[chain[place]].op; op >= 0; op = step.ops[op].parent) {
-      if (op == kept || op == kept_top || step.ops[op].is_label) break;
-      // An op that also launches something else keeps its time.
-      repair.host_scale[op] = 0;
-    }
-  }
-}
-
-void keep_others(const StepFacts& step, Repair& repair) {
-  for (std::size_t i = 0; i < step.kernels.size(); ++i) {
-    if (repair.launches.contains(i)) continue;
-    for (std::int32_t op = step.kernels[i].op; op >= 0; op = step.ops[op].parent) {
-      repair.host_scale.erase(static_cast<std::size_t>(op));
-    }
   }
 }
 
@@ -140,7 +117,7 @@ void find_small_kernels(const StepFacts& step, const Gpu*, std::vector<Suspicion
             "optimizers, or one hand-written kernel; `rewrite --fuse-elementwise` predicts "
             "it"};
     for (const Chain& chain : place.chains) fuse(step, chain, made.repair);
-    keep_others(step, made.repair);
+    free_ops_of_removed(step, made.repair);
     found.push_back(std::move(made));
   }
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/decimal_number.hpp"
+#include "base/split.hpp"
 #include "question_changes.hpp"
 
 namespace perfmodel::sharding {
@@ -52,9 +52,7 @@ bool set_item(HashSpec& spec, std::string_view key, std::string_view value) {
   if (key == "tables" && value == "best") {
     spec.search_chooses = true;
   } else if (key == "tables") {
-    for (const auto name : std::views::split(value, '+')) {
-      spec.names.emplace_back(name.begin(), name.end());
-    }
+    for (const auto name : split(value, '+')) spec.names.emplace_back(name);
     if (value.ends_with('+')) spec.names.pop_back();
   } else if (key == "kernel") {
     spec.array.reference_kernel = value == "reference";

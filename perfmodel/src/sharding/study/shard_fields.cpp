@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <type_traits>
 
+#include "base/contains.hpp"
+#include "base/split.hpp"
 #include "perfmodel/sharding/detail/embedding_shards.hpp"
 
 namespace perfmodel::sharding {
@@ -154,9 +155,7 @@ constexpr ShardField kAxes[] = {
 std::string refused(const ShardField& field, const std::string& word) {
   if (field.refuse) return field.refuse(word);
   if (field.choices.empty()) return "";
-  for (const auto known : std::views::split(field.choices, ' ')) {
-    if (std::ranges::equal(known, word)) return "";
-  }
+  if (contains(split(field.choices, ' '), word)) return "";
   return fmt::format("expected one of {}, found {}", field.choices, word);
 }
 

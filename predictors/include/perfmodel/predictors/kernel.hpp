@@ -219,8 +219,9 @@ enum class Layout : std::uint8_t {
   kTransposed,   ///< a tensor is read across its rows: neighbours share no sector
   kMixedTypes,   ///< element types differ: one element at a time, converted on its way
   kUpsampled3d,  ///< read from a coarser grid in three dimensions: divisions for each element
+  kGenerated,    ///< no variant of PyTorch's: a compiler wrote the kernel for these tensors
 };
-/// "contiguous", "broadcast", "strided", "transposed", "mixed types", "upsampled 3d"
+/// "contiguous", "broadcast", "strided", "transposed", "mixed types", "upsampled 3d", "generated"
 std::string_view to_string(Layout layout);
 
 /// What one kernel (or copy, or set) has to do: the input of every kernel model.

@@ -16,7 +16,9 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   const Tensor* q = op.tensor_input(first);
   const Tensor* k = op.tensor_input(first + 1);
   if (!q || !k || q->rank < 3 || k->rank != q->rank) return false;
-  const bool heads_last = !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
+  const bool of_cudnn = name.find("cudnn") != std::string_view::npos;
+  const bool heads_last =
+      !of_cudnn && !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
   std::int64_t sq, sk, heads, kv_heads;
   // Scores cost the width of queries, sums that of values: both count by their mean.
   const Tensor* v = op.tensor_input(first + 2);
@@ -52,8 +54,7 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
       .causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false),
       .dropout = dropout >= 0 && real_input(op, static_cast<std::size_t>(dropout), 0) > 0,
       .kv_heads = kv_heads,
-      .kernel = name.find("cudnn") != std::string_view::npos ? AttentionGeneration::kCudnn
-                                                             : AttentionGeneration::kFramework};
+      .kernel = of_cudnn ? AttentionGeneration::kCudnn : AttentionGeneration::kFramework};
   KernelWork work = attention_work(shape, q->dtype, gemm_uses_matrix_units(q->dtype, gpu));
   // Packed sequences are shorter than the longest: only their tokens count.
   work.flop.value *= static_cast<double>(q->numel) /

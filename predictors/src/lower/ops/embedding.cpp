@@ -88,14 +88,17 @@ bool lower_dense_backward(const OpView& op, const Gpu&, std::vector<KernelWork>&
 /// Sparse gradients are gathered by children (aten::index_select); the node itself only wraps.
 bool lower_sparse_backward(const OpView&, const Gpu&, std::vector<KernelWork>&) { return true; }
 
-/// embedding_renorm_(weight, indices, max_norm, norm_type): unique indices, then one pass over
-/// their rows.
+/// embedding_renorm_(weight, indices, max_norm, norm_type): sorts the indices, keeps one of each
+/// and passes over their rows. The number of rows stays on the GPU (Embedding.cu of PyTorch 2).
 bool lower_renorm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* weight = op.tensor_input(0);
   const Tensor* indices = op.tensor_input(1);
   if (!weight || !indices) return false;
-  append_radix_sort(kernels, indices->numel, indices->item_size, 0,
-                    bits_for(static_cast<double>(dim(op, *weight, 0))));
+  if (!has_child(op, "aten::sort")) {
+    append_radix_sort(kernels, indices->numel, indices->item_size, 0,
+                      bits_for(static_cast<double>(dim(op, *weight, 0))));
+  }
+  append_compaction(kernels, indices->dtype, bytes(*indices), bytes(*indices));
   const double rows = static_cast<double>(indices->numel) *
                       static_cast<double>(dim(op, *weight, -1)) * weight->item_size;
   kernels.push_back(make_work(KernelFamily::kIndex, weight->dtype, rows, rows));

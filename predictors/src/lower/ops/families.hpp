@@ -24,6 +24,7 @@ std::span<const NamedLower> concat_rules();
 std::span<const NamedLower> convolution_rules();
 std::span<const NamedLower> copy_rules();
 std::span<const NamedLower> ctc_rules();
+std::span<const NamedLower> data_sized_rules();
 std::span<const NamedLower> detection_rules();
 std::span<const NamedLower> elementwise_rules();
 std::span<const NamedLower> embedding_rules();

@@ -154,28 +154,6 @@ bool lower_index_put(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   return true;
 }
 
-/// nonzero(self): count, synchronising copy of the count, select, write the coordinates.
-bool lower_nonzero(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const Tensor* self = op.tensor_input(0);
-  if (!self) return false;
-  if (!self->on_gpu()) return true;
-  KernelWork count = make_work(KernelFamily::kReduction, self->dtype, bytes(*self), 8,
-                               static_cast<double>(self->numel));
-  count.shape = RowShape{.rows = 1, .cols = self->numel};
-  kernels.push_back(small_work());
-  kernels.push_back(count);
-  KernelWork copy = make_work(KernelFamily::kCopy, DType::kInt64, 8, 8);
-  copy.shape = CopyShape{.kind = CopyKind::kDeviceToHost};
-  kernels.push_back(copy);
-  const Tensor* output = op.tensor_output(0);
-  kernels.push_back(small_work());
-  kernels.push_back(make_work(KernelFamily::kIndex, self->dtype, bytes(*self), bytes(output)));
-  if (self->rank > 1) {
-    kernels.push_back(make_work(KernelFamily::kIndex, DType::kInt64, bytes(output), bytes(output)));
-  }
-  return true;
-}
-
 /// Everything else that looks things up: reads its tensors, writes its outputs.
 bool lower_index_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
@@ -199,9 +177,9 @@ bool lower_search(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
 
 std::span<const NamedLower> index_rules() {
   static constexpr NamedLower kRules[] = {
-      {"index.gather", lower_gather},           {"index.scatter", lower_scatter},
-      {"index.index_put", lower_index_put},     {"index.nonzero", lower_nonzero},
-      {"index.one_pass", lower_index_one_pass}, {"index.search", lower_search},
+      {"index.gather", lower_gather},       {"index.scatter", lower_scatter},
+      {"index.index_put", lower_index_put}, {"index.one_pass", lower_index_one_pass},
+      {"index.search", lower_search},
   };
   return kRules;
 }

@@ -280,6 +280,18 @@ void append_radix_sort(std::vector<KernelWork>& kernels, std::int64_t count, int
   }
 }
 
+void append_compaction(std::vector<KernelWork>& kernels, DType dtype, double read, double written) {
+  kernels.push_back(small_work());
+  kernels.push_back(make_work(KernelFamily::kIndex, dtype, read, written));
+}
+
+KernelWork read_back_work() {
+  constexpr double kNumber = 8;
+  KernelWork work = make_work(KernelFamily::kCopy, DType::kInt64, kNumber, kNumber);
+  work.shape = CopyShape{.kind = CopyKind::kDeviceToHost, .pageable = true};
+  return work;
+}
+
 int bits_for(double count) {
   return count <= 2 ? 1 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count) - 1));
 }

@@ -94,6 +94,13 @@ KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::in
 void append_radix_sort(std::vector<KernelWork>& kernels, std::int64_t count, int key_bytes,
                        int value_bytes, int key_bits);
 
+/// CUB's selection, unique and run-length encoding: an init kernel, then one pass that reads the
+/// elements and writes those that stay.
+void append_compaction(std::vector<KernelWork>& kernels, DType dtype, double read, double written);
+
+/// A number that the host waits for, as cudaMemcpyAsync to its stack and cudaStreamSynchronize.
+KernelWork read_back_work();
+
 /// Bits that hold the values 0 .. count-1.
 int bits_for(double count);
 

@@ -43,29 +43,12 @@ bool lower_topk(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) 
   return true;
 }
 
-/// _unique2(self, sorted, return_inverse, return_counts): sort, mark, scan, compact.
-bool lower_unique(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const Tensor* x = op.tensor_input(0);
-  if (!x) return false;
-  if (x->numel == 0) return true;
-  const bool with_inverse = bool_input(op, 2, false);
-  append_radix_sort(kernels, x->numel, x->item_size, with_inverse ? 8 : 0, 8 * x->item_size);
-  for (int i = 0; i < (with_inverse ? 3 : 1); ++i) {
-    kernels.push_back(
-        make_work(KernelFamily::kIndex, x->dtype, bytes(*x), with_inverse ? bytes(*x) : 0));
-  }
-  kernels.push_back(
-      make_work(KernelFamily::kSort, x->dtype, bytes(*x), bytes(op.tensor_output(0))));
-  return true;
-}
-
 }  // namespace
 
 std::span<const NamedLower> sort_rules() {
   static constexpr NamedLower kRules[] = {
       {"sort", lower_sort},
       {"sort.topk", lower_topk},
-      {"sort.unique", lower_unique},
   };
   return kRules;
 }

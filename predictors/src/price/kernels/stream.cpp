@@ -79,12 +79,34 @@ const Variant* variant_of(const KernelWork& work) {
       return work.dtype == DType::kFloat32 ? nullptr : &kCast;
     case Layout::kUpsampled3d:
       return &kUpsampled3d;
+    case Layout::kGenerated:
+      return nullptr;
   }
   return nullptr;
 }
 
 double together(double a_us, double b_us) {
   return std::cbrt(a_us * a_us * a_us + b_us * b_us * b_us);
+}
+
+/// A kernel that a compiler wrote for a chain of ops:
+///
+///   t = t_empty + 2 t_dram + together(stream, flop / (0.5 fp32 peak))
+///
+/// It computes in fp32 and in registers, whatever its tensors are, and no layout costs it more. If
+/// it combines rows, one warp or block takes a row through loads, sums and stores, all rows at the
+/// same time: the two terms add up. Checked on the 22 kernels of a compiled GPT-2 on H100
+/// (docs/kernel_models.md).
+Price generated_price(const KernelWork& work, const Gpu& gpu, double latency_us) {
+  constexpr double kRange = 0.3;
+  const double memory = terms::stream_time(gpu, work.bytes().value, 1);
+  const double compute = work.flop.value / (0.5 * gpu.peak(DType::kFloat32, false).value * 1e-6);
+  const bool combines_rows = std::holds_alternative<RowShape>(work.shape);
+  Price price = terms::make_price(compute, memory, latency_us, "generated-heuristic", kRange);
+  price.time =
+      Microseconds{latency_us + (combines_rows ? memory + compute : together(memory, compute))};
+  terms::set_range(price, kRange);
+  return price;
 }
 
 /// Streams whose elements cost time of their own:
@@ -109,6 +131,9 @@ class Elementwise final : public Stream {
       return price;
     }
     const Price stream = Stream::price(work, gpu);
+    if (work.layout == Layout::kGenerated) {
+      return generated_price(work, gpu, stream.latency.count());
+    }
     const Variant* variant = variant_of(work);
     const double rate = variant ? gpu.architecture.elementwise_rates.*variant->rate : 0;
     if (rate <= 0) return stream;

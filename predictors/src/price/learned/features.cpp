@@ -233,6 +233,7 @@ constexpr FeatureSpec kStreamSpecs[] = {
 };
 
 bool fill_stream(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
+  if (work.layout == Layout::kGenerated) return false;  // no model was fitted to such
   const double bytes = work.bytes().value;
   if (!(bytes > 0)) return false;
   Writer out(row);
@@ -763,6 +764,7 @@ constexpr FeatureSpec kMonotoneStreamSpecs[] = {
 };
 
 bool fill_monotone_stream(const KernelWork& work, const Gpu& gpu, const Price&, FeatureRow& row) {
+  if (work.layout == Layout::kGenerated) return false;  // no model was fitted to such
   const double bytes = work.bytes().value;
   if (!(bytes > 0)) return false;
   Writer out(row);

@@ -41,6 +41,10 @@ std::string_view kind_of_kernel(std::string_view name);
 /// a compiler generated and named after the surrounding ops do not.
 bool is_collective_kernel(std::string_view name);
 
+/// A call of code that torch.compile wrote: Dynamo's label, the function of autograd inside or
+/// instead of it, and the engine's node of that function in the backward pass.
+bool is_compiled_region(std::string_view name);
+
 /// Prefix match on "ProfilerStep#".
 bool is_profiler_step(std::string_view name);
 

@@ -28,6 +28,7 @@ struct TrainingOptions {
     kAdagrad,
     kAdam,
     kAdamW,
+    kSparseAdam,  ///< torch.optim.SparseAdam: of sparse gradients alone
   } optimizer = Optimizer::kSgd;
 
   /// How PyTorch walks the parameters. kDefault: what this version does on this device (a loop

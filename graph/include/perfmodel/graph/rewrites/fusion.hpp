@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
 
@@ -31,6 +33,37 @@ namespace perfmodel {
 /// to a graph.
 Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 
+/// The same as torch.jit.script does it in Megatron-LM ("torchscript_fused_add_native_dropout_0"):
+/// its dropout uses all four numbers that Philox draws at a time.
+Result<ExecutionGraph> rewrite_torchscript_fusion(const ExecutionGraph& graph);
+
+/// How torch.compile compiles; reduce-overhead: with CUDA graphs; max-autotune: with these and
+/// products that take pointwise ops into their kernels.
+enum class CompileMode : std::uint8_t { kDefault, kReduceOverhead, kMaxAutotune };
+/// What is compiled: the model alone, its loss as well, or also the optimizer.
+enum class CompileExtent : std::uint8_t { kModel, kLoss, kStep };
+
+struct CompileRewrite {
+  CompileMode mode = CompileMode::kDefault;
+  CompileExtent extent = CompileExtent::kLoss;
+};
+
+/// What if the forward pass and its backward pass were compiled by torch.compile (Ansel et al.,
+/// PyTorch 2, ASPLOS 2024)?
+///
+/// The forward pass becomes regions that end where TorchDynamo breaks the graph, each with one
+/// backward function: "Torch-Compiled Region: 0/0" > CompiledFunction and CompiledFunctionBackward.
+/// Inside are library calls (products, convolutions, attention, sorts) and Triton kernels, which
+/// compute everything else: norms, softmax, losses, activations, dropout, casts, copies, lookups
+/// and sums, fused as Inductor's scheduler does it. Views are gone. What the backward pass needs is
+/// kept or computed again as AOTAutograd's partitioner chooses. The accumulation of gradients and
+/// collectives stay as they are, and so does the optimizer, unless the whole step is compiled
+/// (rewrite_compiled_optimizer()).
+///
+/// Errors: a program that is compiled already, checkpoints, activations on the host, no GPU.
+Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
+                                        const CompileRewrite& rewrite = {});
+
 /// What if pointwise ops ran in the kernel of the op beside them, as Hidet fuses after scheduling
 /// (Ding et al., ASPLOS 2023)?
 ///
@@ -51,6 +84,59 @@ Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 ///
 /// Chains of pointwise ops that are left become kernels as `rewrite_elementwise_fusion` makes them.
 Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& graph);
+
+/// What if norms of single ops ran as one kernel forward and one backward, as the nn.RMSNorm of
+/// newer PyTorch 2 (Apex and Liger alike) and nn.LayerNorm do?
+///
+/// RMS norms (x / sqrt(mean(x^2) + eps), as Llama and T5 of Hugging Face and aten::rms_norm of
+/// older PyTorch 2 write them) become aten::_fused_rms_norm, layer norms (x less its mean, over its
+/// deviation by n) aten::native_layer_norm; casts on the way, weight and bias are part of them.
+/// Only x and one or two numbers per row are kept for the backward pass.
+///
+/// Errors: no such norm, tensors on a CPU, checkpoints. Norms of which something else reads an
+/// intermediate result stay, with a warning of the graph.
+Result<ExecutionGraph> rewrite_fused_norms(const ExecutionGraph& graph);
+
+/// Which part of a training step becomes the loss of Liger Kernel (Hsu et al., arXiv 2410.10989).
+enum class LossFusion {
+  kCrossEntropy,  ///< LigerCrossEntropyLoss: the softmax and its gradient, in one kernel
+  kLinear         ///< LigerFusedLinearCrossEntropyLoss: with the layer that makes the logits
+};
+
+/// What if the cross-entropy were Liger's?
+///
+/// aten::cross_entropy_loss, or log_softmax and nll_loss, over [rows, classes] becomes one kernel,
+/// which puts the gradient of the logits in their place in the forward pass; no softmax is kept.
+/// The fused linear loss takes views, casts and the linear layer in front of it as well and goes
+/// through chunks of rows: the whole logits never exist, the gradients of the layer's input and
+/// weight are there when the forward pass ends. The backward pass multiplies them by the gradient
+/// of the loss unless that is one, for which the host waits, as it does for the number of targets.
+///
+/// Errors: no such loss (the error names the op in its way), tensors on a CPU, checkpoints.
+/// Other losses stay, with a warning of the graph.
+Result<ExecutionGraph> rewrite_fused_loss(const ExecutionGraph& graph, LossFusion fusion);
+
+/// Which kernel computes scaled dot product attention.
+enum class AttentionBackend { kFlash, kEfficient, kCudnn, kMath };
+
+/// What if attention ran in this kernel, as F.scaled_dot_product_attention calls it (Dao et al.,
+/// FlashAttention, NeurIPS 2022; Rabe and Staats, arXiv 2112.05682; cuDNN's)?
+///
+/// Attention in ops of its own (the product of queries and keys, scales, masks, casts, a softmax,
+/// dropout, the product with the values) and calls of other kernels become
+/// aten::scaled_dot_product_attention with the op of the kernel, forward and backward, as PyTorch
+/// 2.4 records it. Scores and weights are not kept. A mask that is made of a triangle of positions,
+/// or a square buffer for all samples, is taken as causal; what only makes masks or numbers for the
+/// ops that are gone goes as well. Copies after the attention go where its results are laid out as
+/// the copy would: results and gradients are [B, S, H, D] in memory.
+///
+/// Flash and cuDNN's kernels read no padding: masks of keys are left out, with a warning of the
+/// graph, as in a batch without padding.
+///
+/// Errors: no attention (the error names the op that broke the nearest one), attention on a CPU, in
+/// types or widths or with masks that the kernel does not have, checkpoints. Attention that the
+/// kernel cannot take stays where other attention is rewritten, with a warning of the graph.
+Result<ExecutionGraph> rewrite_attention(const ExecutionGraph& graph, AttentionBackend kernel);
 
 /// How states and gates of layers lie in memory: a sample's numbers side by side, so that products
 /// have the batch as m, or (EcoRNN) a number's samples, so that the gates are m. The latter turns

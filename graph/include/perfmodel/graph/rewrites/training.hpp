@@ -43,8 +43,9 @@ struct PrecisionOptions {
 
 /// An fp32 graph as the same program would have been recorded in another precision.
 ///
-/// fp32 and TF32 set ExecutionGraph::allow_tf32, nothing else. Half types do what torch.autocast
-/// does around the forward pass (lists of ops: PyTorch 2 on GPUs, PyTorch 1.13 on CPUs):
+/// fp32 and TF32 set ExecutionGraph::allow_tf32, TF32 also the switch of cuDNN's convolutions,
+/// nothing else. Half types do what torch.autocast does around the forward pass (lists of ops:
+/// PyTorch 2 on GPUs, PyTorch 1.13 on CPUs):
 ///
 /// - an op of its lists stands twice, the outer node without sequence number, casts of its
 ///   arguments (last argument first) between the two; casts of parameters are kept for the rest of

@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiled_regions.hpp"
+#include "compiled_writer.hpp"
+#include "loop_addends.hpp"
+#include "loop_kernels.hpp"
+#include "loop_rules.hpp"
+#include "perfmodel/graph/rewrites/compiled_optimizer.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "saved_values.hpp"
+#include "step/tree_walk.hpp"
+
+namespace perfmodel {
+namespace {
+
+class RegionCompiler {
+ public:
+  RegionCompiler(const StepView& step, const CompiledRegion& region)
+      : step_(step), graph_(step.graph()), is_inside_(graph_.nodes.size()), rules_(step) {
+    made_.region = region;
+    for (const std::int32_t op : region.ops) mark(op);
+    for (const std::int32_t function : region.functions) mark(evaluate(function));
+  }
+
+  CompiledKernels compile() {
+    for (const std::int32_t op : made_.region.ops) rules_.read(op);
+    loops().set_backward(true);
+    for (const std::int32_t function : made_.region.functions) {
+      for (const std::int32_t child : graph_.children(evaluate(function))) rules_.read(child);
+    }
+    find_what_leaves();
+    rename_views();
+    made_.loops = std::move(loops().graph());
+    LoopGraph& graph = made_.loops;
+    PassesOfRegion passes = split_passes(graph);
+    std::vector<bool> is_output = passes.is_saved;
+    for (std::size_t i = 0; i < is_output.size(); ++i) {
+      is_output[i] = is_output[i] || graph.values[i].leaves;
+    }
+    place_addends(graph, passes.forward, is_output);
+    place_addends(graph, passes.backward, is_output);
+    made_.forward = loop_kernels(graph, passes.forward, is_output);
+    made_.backward = loop_kernels(graph, passes.backward, is_output);
+    return std::move(made_);
+  }
+
+ private:
+  LoopBuilder& loops() { return rules_.loops(); }
+  std::int32_t evaluate(std::int32_t function) const {
+    return step_.backward().functions[function].evaluate;
+  }
+  void mark(std::int32_t root) {
+    walk_tree(
+        graph_, root, [&](std::int32_t node) { return is_inside_[node] = true; }, [] {});
+  }
+
+  // What is around the region belongs to it too.
+  bool is_outside(std::int32_t node) const {
+    return !is_inside_[node] && !graph_.node(node).is_label && !graph_.node(node).is_structural;
+  }
+  template <class Readers>
+  bool is_read_outside(const Readers& readers) const {
+    return std::ranges::any_of(readers, [&](std::int32_t reader) { return is_outside(reader); });
+  }
+
+  template <class Visit>
+  void for_each_mention(Visit&& visit) const {
+    for (std::int32_t node = 0; node < static_cast<std::int32_t>(graph_.nodes.size()); ++node) {
+      if (!is_inside_[node]) continue;
+      for_each_tensor(graph_, graph_.inputs(node), visit);
+      for_each_tensor(graph_, graph_.outputs(node), visit);
+    }
+  }
+
+  void find_what_leaves() {
+    LoopGraph& graph = loops().graph();
+    for_each_mention([&](const Tensor& mention) {
+      const std::int32_t last = loops().last_value(mention);
+      if (last < 0 || graph.values[last].made_by < 0 || graph.values[last].leaves) return;
+      const std::int32_t storage = step_.storages().of(mention);
+      const std::int32_t maker = step_.storages().maker(storage);
+      const bool existed = maker < 0 || is_outside(maker);
+      graph.values[last].leaves = existed || is_read_outside(step_.storages().readers(storage));
+    });
+  }
+
+  // Views are gone: their readers take what they were views of. If the program goes on with a view
+  // alone, the kernel makes that.
+  void rename_views() {
+    FactsOfValues<std::int64_t> taken(step_.tensors(), -1);  // by root: the mention that is made
+    FactsOfValues<char> is_done(step_.tensors());
+    const auto entry = [&](const Tensor& mention) {
+      return static_cast<std::uint32_t>(&mention - graph_.tensors.data());
+    };
+    LoopGraph& graph = loops().graph();
+    for_each_mention([&](const Tensor& mention) {
+      if (std::exchange(is_done[mention], true)) return;
+      const std::uint32_t root = loops().root(mention);
+      if (graph_.tensors[root].id == mention.id) return;
+      if (!is_read_outside(step_.tensors().readers(step_.tensors().of(mention)))) return;
+      const std::int32_t last = loops().last_value(mention);
+      const Tensor& of = graph_.tensors[root];
+      const bool can_be_made = last >= 0 && graph.values[last].made_by >= 0 && taken[of] < 0 &&
+                               graph.values[last].numel == mention.numel &&
+                               !is_read_outside(step_.tensors().readers(step_.tensors().of(of)));
+      if (can_be_made) {
+        taken[of] = entry(mention);
+        graph.values[last].tensor = entry(mention);
+      } else {
+        made_.views.push_back(entry(mention));
+      }
+    });
+    for_each_mention([&](const Tensor& mention) {
+      std::uint32_t root = loops().root(mention);
+      if (const std::int64_t by = taken[graph_.tensors[root]]; by >= 0) {
+        root = static_cast<std::uint32_t>(by);
+      }
+      if (graph_.tensors[root].id != mention.id) made_.renamed.emplace_back(entry(mention), root);
+    });
+  }
+
+  const StepView& step_;
+  const ExecutionGraph& graph_;
+  std::vector<bool> is_inside_;
+  LoopRules rules_;
+  CompiledKernels made_;
+};
+
+// What the program would have to be where this op cannot be compiled, or stand between regions.
+std::string_view expected_instead(const ExecutionGraph& graph, const Node& node) {
+  const std::string_view name = graph.name(node);
+  if (graph.names.text(node.kernel_backend) == "triton") return "a program that is not compiled";
+  // Liger puts the gradient of the logits where they are, which no region sees.
+  if (name.starts_with("liger::")) return "a loss of PyTorch (compilation fuses it)";
+  if (name == "c10d::_allgather_base_" || name == "c10d::_reduce_scatter_base_") {
+    return "layers without sequence parallelism and shards of parameters";
+  }
+  return "";
+}
+
+Unexpected refuse_compilation(std::string found) {
+  return fail(ErrorCode::kImpossible, fmt::format("compile: expected {}", found));
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
+                                        const CompileRewrite& rewrite) {
+  const StepView step(graph);
+  if (auto good =
+          step.check("compile", {.no_offload = true, .no_checkpoints = true, .eager = true});
+      !good) {
+    return Unexpected{good.error()};
+  }
+  for (const Node& node : graph.nodes) {
+    if (const std::string_view expected = expected_instead(graph, node); !expected.empty()) {
+      return refuse_compilation(
+          fmt::format("{}, found {} (node {})", expected, graph.name(node), node.id));
+    }
+  }
+  const bool on_gpu = std::ranges::any_of(graph.tensors, &Tensor::on_gpu);
+  if (!on_gpu) {
+    return refuse_compilation("ops on a GPU, found them on a CPU: --retarget comes first");
+  }
+  std::vector<CompiledKernels> compiled;
+  for (const CompiledRegion& region : compiled_regions(step, rewrite.extent)) {
+    CompiledKernels kernels = RegionCompiler(step, region).compile();
+    if (!kernels.forward.empty() || !kernels.backward.empty())
+      compiled.push_back(std::move(kernels));
+  }
+  if (compiled.empty()) return refuse_compilation("a forward pass on a GPU, found none");
+  ExecutionGraph made = write_compiled(step, compiled, rewrite);
+  if (rewrite.extent != CompileExtent::kStep) return made;
+  return rewrite_compiled_optimizer(made);
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,306 @@
+#include "compiled_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "reduction_parts.hpp"
+#include "step/autograd_names.hpp"
+#include "step/tree_walk.hpp"
+
+namespace perfmodel {
+namespace {
+
+// torch/_inductor/codegen/triton.py, should_use_persistent_reduction()
+constexpr std::int64_t kLongestPersistentRow = 1024, kLongestPersistentColumn = 64;
+
+class CompiledWriter {
+ public:
+  CompiledWriter(const StepView& step, const std::vector<CompiledKernels>& regions,
+                 const CompileRewrite& rewrite)
+      : step_(step),
+        source_(step.graph()),
+        rewrite_(rewrite),
+        edit_(source_, step.dialect()),
+        in_region_(source_.nodes.size()) {
+    for (std::size_t i = 0; i < regions.size(); ++i) plan(regions[i], i);
+    remove_empty_labels();
+  }
+
+  ExecutionGraph write() { return edit_.write(); }
+
+ private:
+  ExecutionGraph& made() { return edit_.made(); }
+  GraphBuilder& builder() { return edit_.builder(); }
+
+  void plan(const CompiledKernels& compiled, std::size_t number) {
+    for (const auto& [mention, by] : compiled.renamed)
+      made().tensors[mention].id = made().tensors[by].id;
+    const CompiledRegion& region = compiled.region;
+    for (const std::int32_t op : region.ops) take_out(op);
+    for (const std::int32_t function : region.functions) {
+      take_out(step_.backward().functions[function].evaluate);
+    }
+    const std::int32_t place = outermost_of(region.ops);
+    edit_.precede(place,
+                  [this, &compiled, number, place] { write_forward(compiled, number, place); });
+    if (region.functions.empty()) return;
+    const std::int32_t first = step_.backward().functions[region.functions.front()].evaluate;
+    edit_.precede(first, [this, &compiled, first] { write_backward(compiled, first); });
+  }
+
+  void take_out(std::int32_t node) {
+    in_region_[node] = true;
+    edit_.replace(node);
+  }
+
+  // The first op, or the outermost label around it that holds neither an op before it nor the last.
+  std::int32_t outermost_of(const std::vector<std::int32_t>& ops) const {
+    const std::vector<std::int32_t>& all = step_.forward().ops();
+    const auto first = std::ranges::lower_bound(all, ops.front());
+    const std::int32_t before = first == all.begin() ? -1 : *(first - 1);
+    std::int32_t place = ops.front();
+    for (;;) {
+      const std::int32_t above = source_.node(place).parent;
+      const bool holds_more = above < 0 || source_.node(above).is_structural ||
+                              source_.is_inside(ops.back(), above) ||
+                              source_.is_inside(before, above) ||
+                              source_.node(above).thread != source_.node(place).thread;
+      if (holds_more) return place;
+      place = above;
+    }
+  }
+
+  // Modules leave no label in compiled code.
+  void remove_empty_labels() {
+    std::vector<bool> has_region(source_.nodes.size()), has_rest(source_.nodes.size());
+    for (auto i = static_cast<std::int32_t>(source_.nodes.size()); i-- > 0;) {
+      const Node& node = source_.node(i);
+      const bool inside =
+          source_.find_around(i, [&](std::int32_t at) { return in_region_[at]; }) >= 0;
+      has_region[i] = has_region[i] || inside;
+      const std::string_view name = source_.name(i);
+      const bool is_module = node.is_label && !node.is_structural && name.starts_with("nn.Module");
+      const bool rests = !inside && (!is_module || has_rest[i] || !has_region[i]);
+      if (is_module && has_region[i] && !has_rest[i]) edit_.replace(i);
+      if (node.parent < 0) continue;
+      if (has_region[i]) has_region[node.parent] = true;
+      if (rests) has_rest[node.parent] = true;
+    }
+  }
+
+  void write_forward(const CompiledKernels& compiled, std::size_t number, std::int32_t place) {
+    edit_.copy().close_beside(place);
+    builder().begin_label(fmt::format("Torch-Compiled Region: {}/0", number));
+    std::vector<Value> inputs;
+    for (const LoopValue& value : compiled.loops.values) {
+      if (value.made_by < 0 && !value.is_blank && !is_incoming_gradient(compiled.loops, value)) {
+        inputs.emplace_back(reference(value));
+      }
+    }
+    builder().begin_plain("CompiledFunction", std::move(inputs), compiled.region.sequence);
+    begin_graph();
+    write_seeds(compiled);
+    write_kernels(compiled, compiled.forward);
+    write_views(compiled, false);
+    end_graph();
+    builder().end_op();
+    builder().end_op();
+  }
+
+  void write_backward(const CompiledKernels& compiled, std::int32_t first) {
+    edit_.copy().close_beside(first);
+    std::vector<TensorRef> gradients;
+    for (const LoopValue& value : compiled.loops.values) {
+      if (is_incoming_gradient(compiled.loops, value)) gradients.push_back(reference(value));
+    }
+    builder().begin_plain(std::string(kEvaluate) + "CompiledFunctionBackward");
+    builder().begin_backward_function("CompiledFunctionBackward", gradients,
+                                      compiled.region.sequence);
+    Node& function = made().nodes[builder().innermost()];
+    function.fw_thread = source_.node(compiled.region.ops.front()).thread;
+    begin_graph();
+    write_kernels(compiled, compiled.backward);
+    write_views(compiled, true);
+    end_graph();
+    builder().end_op();
+    builder().end_op();
+  }
+
+  bool is_incoming_gradient(const LoopGraph& loops, const LoopValue& value) const {
+    if (value.made_by >= 0 || value.is_blank) return false;
+    const auto in_backward = [&](std::int32_t reader) { return loops.ops[reader].in_backward; };
+    if (!value.readers.empty()) return std::ranges::all_of(value.readers, in_backward);
+    const std::int32_t maker =
+        step_.storages().maker(step_.storages().of(source_.tensors[value.tensor]));
+    return maker >= 0 && step_.backward().in_backward[maker];
+  }
+
+  void begin_graph() {
+    if (rewrite_.mode != CompileMode::kDefault) builder().begin_plain("CUDAGraph.replay");
+  }
+  void end_graph() {
+    if (rewrite_.mode != CompileMode::kDefault) builder().end_op();
+  }
+
+  // One seed for each loop that draws random numbers, drawn together.
+  void write_seeds(const CompiledKernels& compiled) {
+    const auto count = std::ranges::count(compiled.loops.ops, true, &LoopOp::is_random);
+    if (count == 0) return;
+    const TensorRef seeds = builder().new_tensor(DType::kInt64, Shape{count});
+    builder().begin_plain("aten::random_", {seeds});
+    builder().end_op({seeds});
+  }
+
+  TensorRef reference(const LoopValue& value) {
+    return builder().tensor_of_source(made().tensors[value.tensor]);
+  }
+
+  void write_kernels(const CompiledKernels& compiled, const std::vector<LoopKernel>& kernels) {
+    names_.clear();
+    for (const LoopKernel& kernel : kernels) {
+      if (kernel.kind == LoopKind::kLibrary) {
+        write_library(compiled.loops, compiled.loops.ops[kernel.ops.front()]);
+      } else if (!kernel.writes.empty()) {
+        write_loop(compiled.loops, kernel);
+      }
+    }
+  }
+
+  void write_library(const LoopGraph& loops, const LoopOp& op) {
+    if (op.addend == LoopOp::Addend::kAsItIs || op.name == "convolution") return copy_tree(op);
+    // The operands as the call in the graph mentions them.
+    std::vector<Value> operands;
+    const bool takes = op.addend == LoopOp::Addend::kTaken;
+    if (takes) operands.emplace_back(tensor_of(loops.values[op.reads[0].value], op.reads[0].value));
+    for (const Argument& input : source_.inputs(op.node).subspan(takes ? 0 : 1)) {
+      if (input.kind == Argument::Kind::kTensor) {
+        operands.emplace_back(builder().tensor_of_source(made().tensors[input.index]));
+      }
+    }
+    if (takes) operands.insert(operands.end(), {Value(1), Value(1)});
+    builder().leaf_op(takes ? "aten::addmm" : "aten::mm", std::move(operands),
+                      {tensor_of(loops.values[op.writes[0]], op.writes[0])});
+  }
+
+  TensorRef tensor_of(const LoopValue& value, std::int32_t index) {
+    return builder().tensor_of_source(made().tensors[argument(value, index).index]);
+  }
+
+  void copy_tree(const LoopOp& call) {
+    const bool has_bias = call.addend == LoopOp::Addend::kAsItIs;
+    walk_tree(
+        source_, call.node,
+        [&](std::int32_t node) {
+          if (!has_bias && source_.name(node) == "aten::add_") return false;
+          builder().copy_node(source_.node(node));
+          made().nodes.back().seq_id = -1;
+          made().nodes.back().fw_parent = 0;
+          return true;
+        },
+        [&] { builder().close(); });
+  }
+
+  Argument argument(const LoopValue& value, std::int32_t index) {
+    if (value.tensor != LoopValue::kNoTensor) {
+      return {.kind = Argument::Kind::kTensor, .index = value.tensor};
+    }
+    const auto known = new_tensors_.find({&value, index});
+    if (known != new_tensors_.end()) return builder().tensor_argument(known->second);
+    const TensorRef made = builder().new_tensor(value.dtype, value.device, Shape{value.numel});
+    new_tensors_.emplace(std::pair(&value, index), made);
+    return builder().tensor_argument(made);
+  }
+
+  void write_loop(const LoopGraph& loops, const LoopKernel& kernel) {
+    const std::int64_t parts = parts_of_reduction(kernel);
+    std::vector<Argument> reads, writes;
+    for (const LoopRead& read : kernel.reads) {
+      reads.push_back(argument(loops.values[read.value], read.value));
+    }
+    for (const std::int32_t written : kernel.writes) {
+      writes.push_back(argument(loops.values[written], written));
+    }
+    if (parts == 1) return write_kernel(kernel, kernel.rows, kernel.columns, reads, writes);
+    std::vector<Argument> partial;
+    for (const std::int32_t op : kernel.ops) {
+      if (!loops.ops[op].reduces()) continue;
+      for (const std::int32_t written : loops.ops[op].writes) {
+        const LoopValue& value = loops.values[written];
+        partial.push_back(builder().tensor_argument(
+            builder().new_tensor(DType::kFloat32, value.device, Shape{parts, value.numel})));
+      }
+    }
+    write_kernel(kernel, kernel.rows * parts, (kernel.columns + parts - 1) / parts, reads, partial);
+    for (std::size_t i = 0; i < partial.size(); ++i) {
+      std::vector<Argument> last = writes;
+      if (partial.size() == writes.size()) last = {writes[i]};
+      write_kernel(kernel, kernel.rows, parts, {partial[i]}, last);
+      if (partial.size() != writes.size()) break;
+    }
+  }
+
+  void write_kernel(const LoopKernel& kernel, std::int64_t rows, std::int64_t columns,
+                    const std::vector<Argument>& reads, const std::vector<Argument>& writes) {
+    const bool is_loop = kernel.kind == LoopKind::kPointwise || kernel.kind == LoopKind::kScatter;
+    const std::int64_t longest =
+        kernel.kind == LoopKind::kColumns ? kLongestPersistentColumn : kLongestPersistentRow;
+    const std::string_view kind = is_loop ? "poi" : columns <= longest ? "per" : "red";
+    const std::string name = fmt::format("triton_{}_fused_{}", kind, fmt::join(kernel.names, "_"));
+    std::string signature = fmt::format("{} {} {}", name, rows, columns);
+    for (const auto* arguments : {&reads, &writes}) {
+      for (const Argument& one : *arguments) {
+        const Tensor& tensor = made().tensors[one.index];
+        signature += fmt::format(" {}{}", to_string(tensor.dtype), tensor.numel);
+      }
+      signature += " ->";
+    }
+    const auto number = names_.try_emplace(std::move(signature), names_.size()).first->second;
+    builder().begin_plain(fmt::format("{}_{}", name, number));
+    Node& node = made().nodes[builder().innermost()];
+    node.kernel_backend = made().names.intern("triton");
+    std::vector<Argument>& pool = made().arguments;
+    node.inputs_begin = static_cast<std::uint32_t>(pool.size());
+    pool.insert(pool.end(), reads.begin(), reads.end());
+    pool.push_back({.kind = Argument::Kind::kInt, .integer = rows});
+    if (!is_loop) pool.push_back({.kind = Argument::Kind::kInt, .integer = columns});
+    node.inputs_count = static_cast<std::uint32_t>(pool.size()) - node.inputs_begin;
+    node.outputs_begin = static_cast<std::uint32_t>(pool.size());
+    pool.insert(pool.end(), writes.begin(), writes.end());
+    node.outputs_count = static_cast<std::uint32_t>(writes.size());
+    builder().close();
+  }
+
+  void write_views(const CompiledKernels& compiled, bool backward) {
+    for (const std::uint32_t view : compiled.views) {
+      const Tensor& mention = source_.tensors[view];
+      const std::int32_t maker = step_.tensors().maker(step_.tensors().of(mention));
+      if (maker < 0 || step_.backward().in_backward[maker] != backward) continue;
+      for_each_tensor(source_, source_.outputs(maker), [&](const Tensor& output) {
+        made().tensors[&output - source_.tensors.data()].id = output.id;
+      });
+      builder().copy_node(source_.node(maker));
+      made().nodes.back().seq_id = -1;
+      builder().close();
+    }
+  }
+
+  const StepView& step_;
+  const ExecutionGraph& source_;
+  const CompileRewrite& rewrite_;
+  GraphEdit edit_;
+  std::vector<bool> in_region_;  // by node: outermost nodes of regions
+  std::map<std::string, std::size_t> names_;
+  std::map<std::pair<const LoopValue*, std::int32_t>, TensorRef> new_tensors_;
+};
+
+}  // namespace
+
+ExecutionGraph write_compiled(const StepView& step, const std::vector<CompiledKernels>& regions,
+                              const CompileRewrite& rewrite) {
+  return CompiledWriter(step, regions, rewrite).write();
+}
+
+}  // namespace perfmodel

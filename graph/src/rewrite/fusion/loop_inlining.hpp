@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loop_graph.hpp"
+
+namespace perfmodel {
+
+/// An op with all pointwise ops that are computed where it reads them.
+struct InlinedOp {
+  bool in_memory = false;       ///< its results are written; else their readers compute them
+  std::vector<LoopRead> reads;  ///< of values in memory
+  std::set<std::string> names;
+};
+
+/// By op of the graph: the ops of one pass as Inductor's lowering leaves them
+/// (torch/_inductor/ir.py and graph.py). Reductions, library calls, random numbers, results that
+/// leave the pass or that a library call reads are in memory, and so is what several ops read if it
+/// reads much itself.
+std::vector<InlinedOp> inline_pointwise_ops(const LoopGraph& graph,
+                                            std::span<const std::int32_t> ops,
+                                            const std::vector<bool>& is_output);
+
+}  // namespace perfmodel

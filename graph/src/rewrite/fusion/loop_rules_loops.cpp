@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/contains.hpp"
+#include "loop_rules.hpp"
+#include "ops/catalogue.hpp"
+#include "step/tensor_arguments.hpp"
+
+namespace perfmodel {
+namespace {
+
+// torch/_inductor/config.py: unroll_reductions_threshold
+constexpr std::int64_t kMostUnrolled = 8;
+
+}  // namespace
+
+// A convolution's bias is added in a loop.
+void LoopRules::convolution(std::int32_t node) {
+  const Tensor *bias = data_of(input_at(graph_, node, 2)),
+               *result = data_of(output_at(graph_, node));
+  const auto adds = [&](std::int32_t child) { return graph_.name(child) == "aten::add_"; };
+  const auto children = graph_.children(node);
+  const bool has_sum = std::ranges::any_of(children, [&](std::int32_t child) {
+    return std::ranges::any_of(graph_.children(child), adds);
+  });
+  library(node);
+  if (!bias || !result || !has_sum) return;
+  loops_.graph().ops.back().addend = LoopOp::Addend::kDropped;
+  loops_.add(LoopOp{.name = "convolution",
+                    .node = node,
+                    .reads = {loops_.read(*result), loops_.read(*bias)},
+                    .rows = result->numel},
+             {result});
+}
+
+// A result that is smaller than an operand is a sum: of losses.
+void LoopRules::pointwise(std::int32_t node) {
+  const auto results = data_of(graph_, graph_.outputs(node));
+  const std::string name(bare_op_name(graph_.name(node)));
+  const Op* row = find_op(graph_.name(node));
+  const bool draws = row->kind == OpKind::kRandom || name.starts_with("bernoulli");
+  const bool fills = row->kind == OpKind::kFill && (name == "fill" || name == "zero");
+  LoopOp op{.name = fills ? "full" : name, .node = node, .is_random = draws};
+  op.is_large = op.runs_once = row->kind == OpKind::kPooling;
+  std::int64_t largest = 0;
+  for (const std::int32_t child :
+       graph_.children(node)) {  // what an op in place keeps of its input
+    if (graph_.name(child) == "aten::clone") read(child);
+  }
+  const bool reads = row->kind != OpKind::kFill && row->kind != OpKind::kRandom;
+  for (const Tensor* read : data_of(graph_, graph_.inputs(node))) {
+    if (!reads) break;
+    largest = std::max(largest, read->numel);
+    op.reads.push_back(loops_.read(*read));
+  }
+  if (results.empty()) return;
+  for (const Tensor* result : results) op.rows = std::max(op.rows, result->numel);
+  if (row->kind != OpKind::kPointwise || largest <= op.rows)
+    return loops_.add(std::move(op), results);
+  op.rows = largest;
+  const std::int32_t each = loops_.temporary(largest, *results[0]);
+  op.writes = {each};
+  loops_.add(std::move(op));
+  loops_.add(LoopOp{.kind = LoopKind::kRows,
+                    .name = name,
+                    .node = node,
+                    .reads = {{each, largest, true}},
+                    .rows = results[0]->numel,
+                    .columns = largest / std::max<std::int64_t>(1, results[0]->numel)},
+             results);
+}
+
+void LoopRules::gather(std::int32_t node) {
+  const Tensor* result = data_of(output_at(graph_, node));
+  if (!result) return library(node);
+  LoopOp op{
+      .name = std::string(bare_op_name(graph_.name(node))), .node = node, .rows = result->numel};
+  op.runs_once = true;
+  for (const Tensor* read : data_of(graph_, graph_.inputs(node))) {
+    op.reads.push_back(op.reads.empty() ? loops_.look_up(*read, result->numel)
+                                        : loops_.read(*read));
+  }
+  loops_.add(std::move(op), {result});
+}
+
+// Adds the last tensor to places of the first.
+void LoopRules::scatter(std::int32_t node) {
+  const auto inputs = data_of(graph_, graph_.inputs(node));
+  if (inputs.size() < 2) return library(node);
+  LoopOp op{.kind = LoopKind::kScatter,
+            .name = std::string(bare_op_name(graph_.name(node))),
+            .node = node};
+  op.rows = inputs.back()->numel;
+  for (const Tensor* read : inputs) op.reads.push_back(loops_.read(*read));
+  loops_.add(std::move(op), {inputs.front()});
+}
+
+// The reduced dimensions are the last ones, or others too.
+void LoopRules::reduce(std::int32_t node) {
+  const Tensor *from = data_of(input_at(graph_, node, 0)),
+               *result = data_of(output_at(graph_, node));
+  if (!from || !result || result->numel == 0) return library(node);
+  if (from->numel == result->numel) return pointwise(node);
+  std::vector<std::int64_t> dims;
+  if (const auto inputs = graph_.inputs(node); inputs.size() > 1) {
+    if (inputs[1].kind == Argument::Kind::kInt && inputs.size() > 2) dims = {inputs[1].integer};
+    if (inputs[1].kind == Argument::Kind::kList) {
+      for (const Argument& dim : graph_.elements(inputs[1])) dims.push_back(dim.integer);
+    }
+  }
+  for (std::int64_t& dim : dims) dim += dim < 0 ? from->rank : 0;
+  bool trailing = true;
+  for (std::int64_t dim = from->rank;
+       !dims.empty() && dim-- > from->rank - static_cast<std::int64_t>(dims.size());) {
+    trailing &= contains(dims, dim);
+  }
+  const std::int64_t columns = from->numel / result->numel;
+  const bool is_unrolled = columns <= kMostUnrolled;
+  loops_.add(LoopOp{.kind = is_unrolled ? LoopKind::kPointwise
+                            : trailing  ? LoopKind::kRows
+                                        : LoopKind::kColumns,
+                    .name = std::string(bare_op_name(graph_.name(node))),
+                    .node = node,
+                    .reads = {loops_.read(*from)},
+                    .rows = result->numel,
+                    .columns = is_unrolled ? 1 : columns,
+                    .runs_once = true},
+             data_of(graph_, graph_.outputs(node)));
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,38 @@
+#include "rewrite_input.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/contains.hpp"
+
+namespace perfmodel {
+
+Result<ExecutionGraph> rewrite_input(const ExecutionGraph& graph,
+                                     std::span<const NamedRewrite> rewrites) {
+  if (auto good = check_rewrites(graph, rewrites); !good) return Unexpected{good.error()};
+  ExecutionGraph made = graph;
+  for (const NamedRewrite& rewrite : rewrites) {
+    auto next = apply_rewrites(made, {&rewrite, 1});
+    if (!next) {
+      next.error().file = graph.source;
+      return next;
+    }
+    if (!rewrite.launching && graph_difference(made, *next).none()) {
+      add_once(next->warnings, rewrite.name + " changes nothing");
+    }
+    made = std::move(*next);
+  }
+  return made;
+}
+
+std::vector<std::string> rewrite_names(std::span<const NamedRewrite> rewrites) {
+  std::vector<std::string> names;
+  for (const NamedRewrite& rewrite : rewrites) names.push_back(rewrite.name);
+  return names;
+}
+
+std::string rewrite_line(std::span<const NamedRewrite> rewrites) {
+  return fmt::format("{}", fmt::join(rewrite_names(rewrites), " "));
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,118 @@
+// A step as torch.compile makes it: regions and kernels (docs/rewrites.md, "Compilation").
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+
+namespace perfmodel {
+namespace {
+
+ExecutionGraph gpt(double dropout = 0) {
+  GptConfig config = gpt_preset("gpt2").value();
+  config.layers = 2;
+  config.hidden = 256;
+  config.heads = 4;
+  config.feed_forward = 1024;
+  config.vocabulary = 1000;
+  config.batch = 64;
+  config.sequence = config.positions = 128;
+  config.dropout = dropout;
+  return build_gpt(config).value();
+}
+
+ExecutionGraph compile(const ExecutionGraph& graph, const CompileRewrite& rewrite = {}) {
+  auto made = rewrite_compiled(graph, rewrite);
+  if (!made) ADD_FAILURE() << made.error().message;
+  return made ? std::move(*made) : ExecutionGraph();
+}
+
+std::int64_t count(const ExecutionGraph& graph, std::string_view prefix) {
+  return std::ranges::count_if(
+      graph.nodes, [&](const Node& node) { return graph.name(node).starts_with(prefix); });
+}
+
+TEST(RewriteCompiled, MakesOneRegionWithOneBackwardFunction) {
+  const ExecutionGraph graph = compile(gpt());
+  EXPECT_EQ(count(graph, "Torch-Compiled Region: 0/0"), 1);
+  EXPECT_EQ(count(graph, "CompiledFunction"), 2);  // and CompiledFunctionBackward
+  EXPECT_EQ(count(graph, "autograd::engine::evaluate_function: CompiledFunctionBackward"), 1);
+  EXPECT_EQ(count(graph, "aten::layer_norm"), 0);
+  EXPECT_EQ(count(graph, "aten::cross_entropy_loss"), 0);
+  EXPECT_EQ(count(graph, "CUDAGraph.replay"), 0);
+}
+
+TEST(RewriteCompiled, LeavesTheLossAndTheOptimizer) {
+  const ExecutionGraph before = gpt();
+  const ExecutionGraph graph = compile(before, {.extent = CompileExtent::kModel});
+  EXPECT_EQ(count(graph, "aten::cross_entropy_loss"), 1);
+  EXPECT_EQ(count(graph, "Optimizer.step"), count(before, "Optimizer.step"));
+  EXPECT_EQ(count(graph, "torch::autograd::AccumulateGrad"),
+            count(before, "torch::autograd::AccumulateGrad"));
+}
+
+TEST(RewriteCompiled, CompilesTheOptimizerIfAsked) {
+  const ExecutionGraph graph = compile(gpt(), {.extent = CompileExtent::kStep});
+  EXPECT_GE(count(graph, "triton_for_fused"), 1);
+  EXPECT_EQ(count(graph, "Torch-Compiled Region"), 2);
+}
+
+// Two layers and the last norm: 5 norms. Each has one kernel for the gradient of its input, one for
+// parts of the sums for weight and bias, and one for each of both sums.
+TEST(RewriteCompiled, FusesNormsWithWhatIsOnTheirRows) {
+  const ExecutionGraph graph = compile(gpt());
+  EXPECT_EQ(count(graph, "triton_red_fused_native_layer_norm_backward"), 5);
+  EXPECT_EQ(count(graph, "triton_per_fused_add_native_layer_norm_backward") +
+                count(graph, "triton_per_fused_native_layer_norm_backward") +
+                count(graph, "triton_per_fused_add_embedding_dense_backward"),
+            15);
+}
+
+TEST(RewriteCompiled, ReplaysOneGraphPerPassIfAsked) {
+  const ExecutionGraph graph = compile(gpt(), {.mode = CompileMode::kReduceOverhead});
+  ASSERT_EQ(count(graph, "CUDAGraph.replay"), 2);
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) != "CUDAGraph.replay") continue;
+    EXPECT_TRUE(graph.name(node.parent).starts_with("CompiledFunction"));
+    EXPECT_GT(node.children_count, 10U);
+  }
+}
+
+TEST(RewriteCompiled, KeepsFewerActivations) {
+  const ExecutionGraph before = gpt();
+  const auto activations = [](const ExecutionGraph& graph) {
+    std::int64_t bytes = 0;
+    for (const StorageLifetime& storage : storage_lifetimes(graph).storages) {
+      if (storage.purpose == MemoryPurpose::kActivations) bytes += storage.bytes;
+    }
+    return bytes;
+  };
+  EXPECT_LT(activations(compile(before)), activations(before));
+}
+
+TEST(RewriteCompiled, DrawsSeedsOnce) {
+  EXPECT_EQ(count(compile(gpt()), "aten::random_"), 0);
+  EXPECT_EQ(count(compile(gpt(0.1)), "aten::random_"), 1);
+}
+
+TEST(RewriteCompiled, RefusesByName) {
+  const auto message = [](const ExecutionGraph& graph) {
+    const auto made = rewrite_compiled(graph);
+    return made ? std::string("made") : made.error().message;
+  };
+  EXPECT_NE(message(compile(gpt())).find("expected a program that is not compiled, found"),
+            std::string::npos);
+  const auto checkpointed =
+      rewrite_recomputation(gpt(), {.what = RecomputeOptions::What::kFull, .layers = {}});
+  ASSERT_TRUE(checkpointed);
+  EXPECT_NE(message(*checkpointed).find("expected a graph without checkpoints, found"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace perfmodel

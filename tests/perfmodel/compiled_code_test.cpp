@@ -1,0 +1,74 @@
+// The host's time in code that torch.compile wrote, and in captured graphs.
+#include "perfmodel/predict.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "../predictors/graph_fixture.hpp"
+#include "builders/emit/graph_builder.hpp"
+
+namespace perfmodel {
+namespace compiled_code_test {
+
+constexpr double kLaunchUs = 4;
+
+// Only the time of a launch is known, so nothing but compiled code takes the host any time.
+OverheadTable table_of_launches() {
+  OverheadTable table;
+  table.t4["cudaLaunchKernel"] = {.mean_us = kLaunchUs, .count = 1};
+  return table;
+}
+
+// A region with a product and a kernel of Triton; `inside`: of this node, if it has a name.
+ExecutionGraph region(const std::string& name, const std::string& inside = {}) {
+  GraphBuilder graph;
+  const TensorRef a = graph.new_tensor(DType::kFloat32, {8, 8});
+  const TensorRef product = graph.new_tensor(DType::kFloat32, {8, 8});
+  const TensorRef sum = graph.new_tensor(DType::kFloat32, {8, 8});
+  graph.begin_plain(name);
+  if (!inside.empty()) graph.begin_plain(inside);
+  graph.leaf_op("aten::mm", {a, a}, {product});
+  graph.begin_plain("triton_poi_fused_add_0", {product, 64});
+  ExecutionGraph& made = graph.graph_being_made();
+  made.nodes.back().kernel_backend = made.names.intern("triton");
+  graph.end_op({sum});
+  if (!inside.empty()) graph.end_op();
+  graph.end_op();
+  return graph.finish();
+}
+
+double host_us(const ExecutionGraph& graph, const OverheadTable& table = table_of_launches()) {
+  const auto made = predict(graph, test_support::round_gpu(), table, {});
+  if (!made) {
+    ADD_FAILURE() << to_string(made.error());
+    return 0;
+  }
+  return made->cpu_us;
+}
+
+TEST(CompiledCode, LaunchesKernelsFromOneFunction) {
+  // Guards and wrappers of 63 launches in front, 37 after; two launches; 3.3 between them.
+  for (const std::string name : {"Torch-Compiled Region: 0/0", "CompiledFunction",
+                                 "autograd::engine::evaluate_function: CompiledFunctionBackward"}) {
+    EXPECT_NEAR(host_us(region(name)), (63 + 1 + 3.3 + 1 + 37) * kLaunchUs, 1e-9) << name;
+  }
+  EXPECT_NEAR(host_us(region("my_op")), 2 * kLaunchUs, 1e-9);
+}
+
+TEST(CompiledCode, OneLaunchStartsACapturedGraph) {
+  // 1 ns for each of two nodes.
+  const double launch_us = kLaunchUs + 2e-3;
+  EXPECT_NEAR(host_us(region("Torch-Compiled Region: 0/0", "CUDAGraph.replay")),
+              (63 + 37) * kLaunchUs + launch_us, 1e-9);
+}
+
+TEST(CompiledCode, ATableThatKnowsTheRegionIsRight) {
+  OverheadTable table = table_of_launches();
+  const std::string name = "CompiledFunction";
+  table.t2.by_name[hash_text(name)] = {.name = name, .stats = {.mean_us = 5, .count = 1}};
+  EXPECT_NEAR(host_us(region(name), table), 5 + 2 * kLaunchUs, 1e-9);
+}
+
+}  // namespace compiled_code_test
+}  // namespace perfmodel
