@@ -41,9 +41,9 @@ struct DlrmConfig {
     kSparseAdam
   } optimizer = Optimizer::kSgd;
 
-  /// Of the MLPs; unset: that of the tables, Adagrad where they have the row-wise one and Adam
-  /// where they have SparseAdam. It cannot be set for single tables with dense gradients, where one
-  /// optimizer walks all parameters.
+  /// Optimizer of the MLPs. Unset: the tables' optimizer, with Adagrad in place of row-wise Adagrad
+  /// and Adam in place of SparseAdam. It cannot be set for single tables with dense gradients,
+  /// where one optimizer walks all parameters.
   std::optional<TrainingOptions::Optimizer> dense_optimizer;
 
   /// One FBGEMM op for all tables, with the optimizer fused into its backward pass; otherwise one

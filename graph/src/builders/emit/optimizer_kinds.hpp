@@ -13,7 +13,7 @@ void emit_sgd(GraphBuilder& graph, const OptimizerSettings& settings,
               const std::vector<ParameterUpdate>& updates);
 void emit_adagrad(GraphBuilder& graph, const OptimizerSettings& settings,
                   const std::vector<ParameterUpdate>& updates);
-/// Of one parameter with a sparse gradient, after its counter.
+/// Updates one parameter that has a sparse gradient; its step counter is already written.
 void update_adagrad_rows(GraphBuilder& graph, const OptimizerSettings& settings,
                          const ParameterUpdate& update);
 /// All gradients are sparse.

@@ -33,7 +33,7 @@ class TrainingStep {
   TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
-  /// Without those of `sparse_optimizer`.
+  /// Parameters that `sparse_optimizer` does not update.
   const std::vector<TensorRef>& parameters() const { return parameters_; }
 
   /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
