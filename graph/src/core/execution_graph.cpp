@@ -141,8 +141,11 @@ void index_graph(ExecutionGraph& graph) {
     node.is_label = label == 1 || node.scope == Scope::kUser || node.is_structural;
     node.children_count = 0;
   }
-  for (const Node& node : nodes) {
-    if (node.parent >= 0) ++nodes[node.parent].children_count;
+  for (Node& node : nodes) {
+    if (node.parent < 0) continue;
+    ++nodes[node.parent].children_count;
+    // A thread is in the process: what is deeper and has such a name is a label like any other.
+    node.is_structural = node.is_structural && nodes[node.parent].parent < 0;
   }
   std::uint32_t begin = 0;
   for (Node& node : nodes) {

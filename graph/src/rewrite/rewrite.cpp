@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/stop_point.hpp"
+#include "builders/emit/graph_builder.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
@@ -123,6 +124,15 @@ std::string most(const std::vector<std::pair<std::string, std::size_t>>& names,
   return text;
 }
 
+Result<ExecutionGraph> apply(const NamedRewrite& rewrite, const ExecutionGraph& graph) {
+  try {
+    return rewrite.apply(graph);
+  } catch (const Contradiction& contradiction) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("the graph's sizes contradict each other: {}", contradiction.what()));
+  }
+}
+
 }  // namespace
 
 Launching launching_of(std::span<const NamedRewrite> rewrites) {
@@ -147,7 +157,7 @@ Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
   Result<ExecutionGraph> made = ExecutionGraph{};
   for (std::size_t i = 0; i < rewrites.size(); ++i) {
     stop_point();
-    auto next = rewrites[i].apply(i == 0 ? graph : *made);
+    auto next = apply(rewrites[i], i == 0 ? graph : *made);
     if (!next) {
       next.error().message = rewrites[i].name + ": " + next.error().message;
       return next;

@@ -214,8 +214,9 @@ std::map<std::int64_t, std::int32_t> functions_by_sequence(const BackwardPass& p
 }
 
 std::span<const GradientEdge> edges_to(const BackwardPass& pass, std::int32_t function) {
-  const auto edges = std::ranges::equal_range(pass.edges, function, {}, &GradientEdge::to);
-  return {edges.begin(), edges.end()};
+  const auto first = std::ranges::lower_bound(pass.edges, function, {}, &GradientEdge::to);
+  return {first,
+          std::ranges::upper_bound(first, pass.edges.end(), function, {}, &GradientEdge::to)};
 }
 
 }  // namespace perfmodel

@@ -47,10 +47,11 @@ void put_stoppers_first(PredictionReport& report) {
     stoppers.push_back(memory_warning(rank.prediction.memory, report.gpu));
   }
   std::erase(stoppers, "");
-  std::ranges::stable_partition(report.warnings, [&](const std::string& warning) {
+  const auto stops = [&](const std::string& warning) {
     return std::ranges::any_of(stoppers,
                                [&](const std::string& end) { return warning.ends_with(end); });
-  });
+  };
+  std::stable_partition(report.warnings.begin(), report.warnings.end(), stops);
 }
 
 class AlikeRanks : ReportMaker {

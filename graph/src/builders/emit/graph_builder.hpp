@@ -4,6 +4,7 @@
 #include <deque>
 #include <initializer_list>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +24,12 @@ struct TensorRef {
 };
 
 using Shape = std::vector<std::int64_t>;
+
+/// Thrown where the sizes of a graph that is being rewritten contradict each other, so that an op
+/// cannot be written. apply_rewrites() makes it an error.
+struct Contradiction : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// One argument of an op.
 class Value {

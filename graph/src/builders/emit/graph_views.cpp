@@ -1,5 +1,8 @@
 #include "graph_views.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -195,7 +198,10 @@ namespace {
 TensorRef strided_view(GraphBuilder& graph, TensorRef x, const Shape& asked) {
   Shape shape = resolve(graph, x, asked);
   auto strides = view_strides(graph, x, shape);
-  PERFMODEL_CHECK(strides.has_value());
+  if (!strides) {
+    throw Contradiction(fmt::format("a tensor of [{}] cannot be viewed as [{}]",
+                                    fmt::join(graph.shape(x), ", "), fmt::join(asked, ", ")));
+  }
   return graph.new_view(x, std::move(shape), std::move(*strides));
 }
 }  // namespace

@@ -195,8 +195,7 @@ class CompiledWriter {
         source_, call.node,
         [&](std::int32_t node) {
           if (!has_bias && source_.name(node) == "aten::add_") return false;
-          builder().copy_node(source_.node(node));
-          made().nodes.back().seq_id = -1;
+          copy_here(node);
           made().nodes.back().fw_parent = 0;
           return true;
         },
@@ -281,10 +280,17 @@ class CompiledWriter {
       for_each_tensor(source_, source_.outputs(maker), [&](const Tensor& output) {
         made().tensors[&output - source_.tensors.data()].id = output.id;
       });
-      builder().copy_node(source_.node(maker));
-      made().nodes.back().seq_id = -1;
+      copy_here(maker);
       builder().close();
     }
+  }
+
+  // On the thread that runs the region, without a gradient of its own.
+  void copy_here(std::int32_t node) {
+    Node copied = source_.node(node);
+    copied.thread = builder().thread();
+    copied.seq_id = -1;
+    builder().copy_node(copied);
   }
 
   const StepView& step_;

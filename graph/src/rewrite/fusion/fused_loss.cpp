@@ -120,6 +120,7 @@ class LossFinder {
       std::ranges::sort(loss.group.ops);
       if (layer.slice && !is_cut_by_tokens(layer))
         return leave(*layer.slice, " that cuts no tokens");
+      if (!sizes_agree(layer, loss)) return leave(op, " whose sizes contradict its layer's");
       loss.layer = layer;
       return true;
     }
@@ -134,6 +135,20 @@ class LossFinder {
         graph_.inputs(*layer.slice).size() > 1 ? &graph_.inputs(*layer.slice)[1] : nullptr;
     return logits.rank == 3 && graph_.name(*layer.slice) == "aten::slice" && axis &&
            axis->integer == 1;
+  }
+
+  // Input [..., K], weight [C, K], logits [..., C], one target for each row that is not cut off.
+  bool sizes_agree(const LogitsLayer& layer, const UnfusedLoss& loss) const {
+    const auto tensor = [&](const Version* version) -> const Tensor& {
+      return graph_.tensors[version->tensor];
+    };
+    const auto input = graph_.shape(tensor(layer.input)),
+               logits = graph_.shape(tensor(layer.logits));
+    const auto weight = graph_.shape(tensor(layer.weight));
+    if (input.empty() || weight.size() != 2 || logits.size() != input.size()) return false;
+    return input.back() == weight[1] && logits.back() == weight[0] &&
+           std::equal(input.begin(), input.end() - 1, logits.begin()) &&
+           tensor(loss.logits).numel == tensor(loss.target).numel * weight[0];
   }
 
   bool is_scaled(const FusedGroup& group) const {

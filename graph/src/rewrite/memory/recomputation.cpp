@@ -164,7 +164,7 @@ std::optional<Rerun> rerun_of(const StepView& step, const Trees& ops,
   }
   if (rerun.nodes.size() == ops.size()) return {};
   std::ranges::sort(rerun.nodes);
-  rerun.nodes.erase(std::ranges::unique(rerun.nodes).begin(), rerun.nodes.end());
+  rerun.nodes.erase(std::unique(rerun.nodes.begin(), rerun.nodes.end()), rerun.nodes.end());
   return rerun;
 }
 

@@ -264,10 +264,10 @@ class GradientReducer {
 
   /// After AccumulateGrad: into the bucket, which is reduced once it and the earlier ones are full.
   void add(std::size_t position, const ReadyGradient& ready) {
-    for (const GradientPiece& piece :
-         std::ranges::equal_range(pieces_, position, {}, &GradientPiece::gradient)) {
-      copy_to_bucket(piece, ready);
-      ++buckets_[piece.bucket].arrived;
+    for (auto piece = std::ranges::lower_bound(pieces_, position, {}, &GradientPiece::gradient);
+         piece != pieces_.end() && piece->gradient == position; ++piece) {
+      copy_to_bucket(*piece, ready);
+      ++buckets_[piece->bucket].arrived;
       for (; next_ < buckets_.size() && buckets_[next_].is_full(); ++next_) {
         ranks_.all_reduce(buckets_[next_].flat);
         buckets_[next_].arrived = 0;

@@ -260,9 +260,10 @@ class TableFusionFinder {
     const auto is_vector = [this](const Argument& input, const FusibleBag& bag) {
       return is_tensor(input) && value(input.index) == value(bag.vector);
     };
-    const auto first = std::ranges::search(list, fusion_.bags, is_vector);
-    if (first.empty() || !std::all_of(list.begin(), first.begin(), is_tensor)) return false;
-    fusion_.first_input = first.begin() - list.begin();
+    const auto first =
+        std::search(list.begin(), list.end(), fusion_.bags.begin(), fusion_.bags.end(), is_vector);
+    if (first == list.end() || !std::all_of(list.begin(), first, is_tensor)) return false;
+    fusion_.first_input = first - list.begin();
     for (std::size_t i = 0; i < fusion_.first_input; ++i) {
       fusion_.first_column += graph_.shape(tensor(list[i].index)).back();
     }
