@@ -146,6 +146,22 @@ TEST(RewriteInvariants, ReadersWithoutAMakerAreNamed) {
             std::string::npos);
 }
 
+TEST(ApplyRewrites, RefusesReadersOfWhatARewriteLost) {
+  const auto lose = [](const ExecutionGraph& graph) -> Result<ExecutionGraph> {
+    ExecutionGraph cut = graph;
+    cut.nodes[node_called(cut, "aten::relu")].outputs_count = 0;
+    cut.nodes[node_called(cut, "aten::clamp_min")].outputs_count = 0;
+    return cut;
+  };
+  NamedRewrite rewrite{.name = "--lose", .apply = lose};
+  const auto refused = apply_rewrites(mlp(), {&rewrite, 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "--lose: the graph contradicts itself: aten::linear would read what no op makes");
+  rewrite.of_ops_alone = true;  // says so itself
+  EXPECT_TRUE(apply_rewrites(mlp(), {&rewrite, 1}));
+}
+
 TEST(RewriteInvariants, NodesOutOfPlaceAreNamed) {
   const ExecutionGraph graph = mlp();
   ExecutionGraph moved = graph;

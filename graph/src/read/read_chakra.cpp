@@ -19,7 +19,7 @@ namespace perfmodel {
 namespace {
 
 using chakra::Known;
-using chakra::Layout;
+using FieldLayout = chakra::Layout;
 using chakra::Wire;
 
 // The first problem within a message. `at` points into the message.
@@ -236,61 +236,61 @@ std::int64_t from_zigzag(std::uint64_t value) {
 template <class Add>
 bool read_values(Fields& fields, ChakraValueType type, std::string_view what, Add&& add) {
   switch (chakra::layout_of(type)) {
-    case Layout::kSigned:
+    case FieldLayout::kSigned:
       return fields.varints(what, [&](std::uint64_t value) { add(to_signed(value, type)); });
-    case Layout::kUnsigned:
+    case FieldLayout::kUnsigned:
       return fields.varints(what, [&](std::uint64_t value) { add(to_unsigned(value, type)); });
-    case Layout::kZigzag:
+    case FieldLayout::kZigzag:
       return fields.varints(what, [&](std::uint64_t value) { add(from_zigzag(value)); });
-    case Layout::kFixed32:
+    case FieldLayout::kFixed32:
       return fields.fixeds<std::uint32_t>(
           what, [&](std::uint32_t value) { add(static_cast<std::uint64_t>(value)); });
-    case Layout::kFixed64:
+    case FieldLayout::kFixed64:
       return fields.fixeds<std::uint64_t>(what, add);
-    case Layout::kSfixed32:
+    case FieldLayout::kSfixed32:
       return fields.fixeds<std::uint32_t>(what, [&](std::uint32_t value) {
         add(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
       });
-    case Layout::kSfixed64:
+    case FieldLayout::kSfixed64:
       return fields.fixeds<std::uint64_t>(
           what, [&](std::uint64_t value) { add(static_cast<std::int64_t>(value)); });
-    case Layout::kFloat:
+    case FieldLayout::kFloat:
       return fields.fixeds<std::uint32_t>(what, [&](std::uint32_t value) {
         add(static_cast<double>(std::bit_cast<float>(value)));
       });
-    case Layout::kDouble:
+    case FieldLayout::kDouble:
       return fields.fixeds<std::uint64_t>(
           what, [&](std::uint64_t value) { add(std::bit_cast<double>(value)); });
-    case Layout::kText: {
+    case FieldLayout::kText: {
       std::string text;
       if (!fields.text(text, what)) return false;
       add(std::move(text));
       return true;
     }
-    case Layout::kRaw: {
+    case FieldLayout::kRaw: {
       std::string_view bytes;
       if (!fields.bytes(bytes, what)) return false;
       add(std::string(bytes));
       return true;
     }
-    case Layout::kNone:
+    case FieldLayout::kNone:
       break;
   }
   return false;
 }
 
-bool is_scalar_wire(std::uint32_t wire, Layout layout) {
+bool is_scalar_wire(std::uint32_t wire, FieldLayout layout) {
   switch (layout) {
-    case Layout::kText:
-    case Layout::kRaw:
+    case FieldLayout::kText:
+    case FieldLayout::kRaw:
       return wire == chakra::kLength;
-    case Layout::kFixed32:
-    case Layout::kSfixed32:
-    case Layout::kFloat:
+    case FieldLayout::kFixed32:
+    case FieldLayout::kSfixed32:
+    case FieldLayout::kFloat:
       return wire == chakra::kFixed32;
-    case Layout::kFixed64:
-    case Layout::kSfixed64:
-    case Layout::kDouble:
+    case FieldLayout::kFixed64:
+    case FieldLayout::kSfixed64:
+    case FieldLayout::kDouble:
       return wire == chakra::kFixed64;
     default:
       return wire == chakra::kVarint;
@@ -299,19 +299,19 @@ bool is_scalar_wire(std::uint32_t wire, Layout layout) {
 
 void empty_list(ChakraAttribute& attribute) {
   switch (chakra::layout_of(attribute.type)) {
-    case Layout::kSigned:
-    case Layout::kZigzag:
-    case Layout::kSfixed32:
-    case Layout::kSfixed64:
+    case FieldLayout::kSigned:
+    case FieldLayout::kZigzag:
+    case FieldLayout::kSfixed32:
+    case FieldLayout::kSfixed64:
       attribute.value.emplace<std::vector<std::int64_t>>();
       break;
-    case Layout::kUnsigned:
-    case Layout::kFixed32:
-    case Layout::kFixed64:
+    case FieldLayout::kUnsigned:
+    case FieldLayout::kFixed32:
+    case FieldLayout::kFixed64:
       attribute.value.emplace<std::vector<std::uint64_t>>();
       break;
-    case Layout::kFloat:
-    case Layout::kDouble:
+    case FieldLayout::kFloat:
+    case FieldLayout::kDouble:
       attribute.value.emplace<std::vector<double>>();
       break;
     default:

@@ -10,6 +10,7 @@
 #include "base/stop_point.hpp"
 #include "builders/emit/graph_builder.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "written_graph.hpp"
 
 namespace perfmodel {
 namespace {
@@ -126,7 +127,10 @@ std::string most(const std::vector<std::pair<std::string, std::size_t>>& names,
 
 Result<ExecutionGraph> apply(const NamedRewrite& rewrite, const ExecutionGraph& graph) {
   try {
-    return rewrite.apply(graph);
+    auto made = rewrite.apply(graph);
+    if (!made || rewrite.of_ops_alone) return made;
+    if (auto good = check_written(graph, *made); !good) return Unexpected{good.error()};
+    return made;
   } catch (const Contradiction& contradiction) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("the graph's sizes contradict each other: {}", contradiction.what()));

@@ -46,7 +46,7 @@ Result<void> check_nesting(const ExecutionGraph& graph) {
                           fmt::format("{} behind the end of its parent, {}", named(graph, node),
                                       named(graph, *parent)));
       }
-    } else if (parent && !parent->is_structural) {
+    } else if (parent) {
       return not_nested(
           "a node on the thread of its parent",
           fmt::format("{} on thread {} and its parent, {}, on thread {}", named(graph, node),

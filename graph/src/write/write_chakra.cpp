@@ -15,7 +15,7 @@
 namespace perfmodel {
 namespace {
 
-using chakra::Layout;
+using FieldLayout = chakra::Layout;
 using chakra::Wire;
 
 bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
@@ -55,18 +55,18 @@ void put_nonempty(std::string& out, std::uint32_t field, std::string_view text) 
   if (!text.empty()) put_bytes(out, field, text);
 }
 
-Wire wire_of(Layout layout) {
+Wire wire_of(FieldLayout layout) {
   switch (layout) {
-    case Layout::kText:
-    case Layout::kRaw:
+    case FieldLayout::kText:
+    case FieldLayout::kRaw:
       return chakra::kLength;
-    case Layout::kFixed32:
-    case Layout::kSfixed32:
-    case Layout::kFloat:
+    case FieldLayout::kFixed32:
+    case FieldLayout::kSfixed32:
+    case FieldLayout::kFloat:
       return chakra::kFixed32;
-    case Layout::kFixed64:
-    case Layout::kSfixed64:
-    case Layout::kDouble:
+    case FieldLayout::kFixed64:
+    case FieldLayout::kSfixed64:
+    case FieldLayout::kDouble:
       return chakra::kFixed64;
     default:
       return chakra::kVarint;
@@ -74,20 +74,20 @@ Wire wire_of(Layout layout) {
 }
 
 // A value without tag and length. Only called with the C++ type of its layout.
-void put_value(std::string& out, Layout layout, std::int64_t value) {
+void put_value(std::string& out, FieldLayout layout, std::int64_t value) {
   const auto bits = static_cast<std::uint64_t>(value);
-  if (layout == Layout::kZigzag) return put_varint(out, (bits << 1) ^ (value < 0 ? ~0ull : 0));
-  if (layout == Layout::kSfixed32) return put_fixed(out, static_cast<std::uint32_t>(bits));
-  if (layout == Layout::kSfixed64) return put_fixed(out, bits);
+  if (layout == FieldLayout::kZigzag) return put_varint(out, (bits << 1) ^ (value < 0 ? ~0ull : 0));
+  if (layout == FieldLayout::kSfixed32) return put_fixed(out, static_cast<std::uint32_t>(bits));
+  if (layout == FieldLayout::kSfixed64) return put_fixed(out, bits);
   put_varint(out, bits);
 }
-void put_value(std::string& out, Layout layout, std::uint64_t value) {
-  if (layout == Layout::kFixed32) return put_fixed(out, static_cast<std::uint32_t>(value));
-  if (layout == Layout::kFixed64) return put_fixed(out, value);
+void put_value(std::string& out, FieldLayout layout, std::uint64_t value) {
+  if (layout == FieldLayout::kFixed32) return put_fixed(out, static_cast<std::uint32_t>(value));
+  if (layout == FieldLayout::kFixed64) return put_fixed(out, value);
   put_varint(out, value);
 }
-void put_value(std::string& out, Layout layout, double value) {
-  if (layout == Layout::kFloat) {
+void put_value(std::string& out, FieldLayout layout, double value) {
+  if (layout == FieldLayout::kFloat) {
     return put_fixed(out, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
   }
   put_fixed(out, std::bit_cast<std::uint64_t>(value));
@@ -134,24 +134,24 @@ bool fits(ChakraValueType type, Number value) {
 }
 
 template <class Number>
-constexpr bool holds(Layout layout) {
+constexpr bool holds(FieldLayout layout) {
   switch (layout) {
-    case Layout::kSigned:
-    case Layout::kZigzag:
-    case Layout::kSfixed32:
-    case Layout::kSfixed64:
+    case FieldLayout::kSigned:
+    case FieldLayout::kZigzag:
+    case FieldLayout::kSfixed32:
+    case FieldLayout::kSfixed64:
       return std::is_same_v<Number, std::int64_t>;
-    case Layout::kUnsigned:
-    case Layout::kFixed32:
-    case Layout::kFixed64:
+    case FieldLayout::kUnsigned:
+    case FieldLayout::kFixed32:
+    case FieldLayout::kFixed64:
       return std::is_same_v<Number, std::uint64_t>;
-    case Layout::kFloat:
-    case Layout::kDouble:
+    case FieldLayout::kFloat:
+    case FieldLayout::kDouble:
       return std::is_same_v<Number, double>;
-    case Layout::kText:
-    case Layout::kRaw:
+    case FieldLayout::kText:
+    case FieldLayout::kRaw:
       return std::is_same_v<Number, std::string>;
-    case Layout::kNone:
+    case FieldLayout::kNone:
       break;
   }
   return std::is_same_v<Number, std::monostate>;
@@ -159,7 +159,7 @@ constexpr bool holds(Layout layout) {
 
 std::string value_defect(const ChakraAttribute& attribute) {
   const ChakraValueType type = attribute.type;
-  const Layout layout = chakra::layout_of(type);
+  const FieldLayout layout = chakra::layout_of(type);
   const bool is_list = chakra::is_list(type);
   const auto wrong = [&] {
     return fmt::format("expected a value that is {} in attribute \"{}\", found another type",
@@ -171,7 +171,7 @@ std::string value_defect(const ChakraAttribute& attribute) {
                          chakra::to_string(type), attribute.name);
     }
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
-      if (layout == Layout::kText && !is_utf8(value)) {
+      if (layout == FieldLayout::kText && !is_utf8(value)) {
         return fmt::format("expected UTF-8 in attribute \"{}\", found other bytes", attribute.name);
       }
     }
@@ -434,7 +434,7 @@ class ChakraWriter {
     attribute_.clear();
     put_nonempty(attribute_, chakra::attribute_field::kName, attribute.name);
     put_nonempty(attribute_, chakra::attribute_field::kDoc, attribute.doc);
-    const Layout layout = chakra::layout_of(attribute.type);
+    const FieldLayout layout = chakra::layout_of(attribute.type);
     const auto number = static_cast<std::uint32_t>(attribute.type);
     std::visit(
         [&]<class Value>(const Value& value) {

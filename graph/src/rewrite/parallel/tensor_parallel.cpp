@@ -300,7 +300,8 @@ class TensorParallelWriter {
       for (const SplitOp* product : ops) {
         // Of a cast copy all tokens are kept, as PyTorch's DTensor keeps them under autocast.
         if (product->kind != SplitKind::kColumns) continue;
-        const bool is_cast = source_.tensors[product->input].dtype != source_.tensors[input].dtype;
+        const bool is_cast =
+            source_.tensors[product->input].storage_id != source_.tensors[input].storage_id;
         if (!is_cast) parts_[product->node] = input;
       }
       replace(input, gathered(input, input));
