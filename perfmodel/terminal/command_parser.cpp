@@ -192,7 +192,7 @@ std::string Option::name() const { return option_->get_name(); }
 std::vector<std::string> Option::long_names() const { return option_->get_lnames(); }
 std::string Option::type_name() const { return option_->get_type_name(); }
 char Option::delimiter() const { return option_->get_delimiter(); }
-bool Option::is_flag() const { return option_->get_expected_min() == 0; }
+bool Option::is_flag() const { return option_->get_expected_max() == 0; }
 std::size_t Option::count() const { return option_->count(); }
 std::vector<std::string> Option::values() const { return option_->results(); }
 

@@ -235,6 +235,10 @@ TEST(DocumentRuns, AreOffForKnownReasons) {
                 static_cast<long long>(job.sequence), cell("sharding").c_str(),
                 cell("optimizer_on").c_str(), measured, made->tokens_per_s_per_gpu);
     ratios.push_back(made->tokens_per_s_per_gpu / measured);
+    std::printf("  %.1f GB measured, predicted %.1f of %.1f\n",
+                1.073741824 * std::stod("0" + cell("memory_gib")), 1e-9 * made->reserved_bytes,
+                1e-9 * made->device_bytes);
+    EXPECT_TRUE(made->fits) << job.sequence;  // they ran
   }
   ASSERT_EQ(ratios.size(), 4U);
   EXPECT_GT(ratios[0], 3);  // the step of the CPU is not modelled

@@ -486,6 +486,7 @@ TEST(MptRuns, Fsdp) {
     job.global_batch = row["global_batch"];
     job.fp32_gradients = false;
     job.software = "fsdp";
+    job.attention = LayoutJob::Attention::kTriton;
     if (precision == "amp_fp8") job.precision = LayoutJob::Precision::kFp8;
     ParallelLayout layout;
     layout.dp = row["gpus"];
@@ -505,6 +506,92 @@ TEST(MptRuns, Fsdp) {
   EXPECT_LT(groups["odd rows (judged)"].mape(), 7);
   // A100 boards are 5 % too slow since Vidur's products set the energy of their FLOP.
   EXPECT_LT(groups["all"].mape(), 8);
+}
+
+DecoderModel llama3(std::string_view size) {
+  if (size == "8B") {
+    return {.name = "8B",
+            .layers = 32,
+            .hidden = 4096,
+            .heads = 32,
+            .kv_heads = 8,
+            .feed_forward = 14336,
+            .vocabulary = 128256};
+  }
+  if (size == "70B") {
+    return {.name = "70B",
+            .layers = 80,
+            .hidden = 8192,
+            .heads = 64,
+            .kv_heads = 8,
+            .feed_forward = 28672,
+            .vocabulary = 128256};
+  }
+  return {.name = "405B",
+          .layers = 126,
+          .hidden = 16384,
+          .heads = 128,
+          .kv_heads = 8,
+          .feed_forward = 53248,
+          .vocabulary = 128256};
+}
+
+/// torchtitan's boards: 96 GB at 2.4 TB/s, 500 W.
+std::string torchtitan_board() {
+  auto board = nlohmann::json::parse(std::ifstream(std::filesystem::path(PERFMODEL_SOURCE_DIR) /
+                                                   "data" / "gpus" / "h100-sxm-80gb.json"));
+  board["dram"]["bandwidth_gb_per_s"] = 2400;
+  board["dram"]["size_gb"] = 96;
+  board["dram"]["usable_gib"] = 95;
+  board["tdp_w"] = 500;
+  const auto file = test_support::scratch() / "layout-test-h100-96gb.json";
+  std::ofstream(file) << board;
+  return file.string();
+}
+
+// Nothing was fitted on these rows. PyTorch's attention was FlashAttention-2 in December 2024.
+// Norms are fused here, as compiled programs have them; in the two eager rows they were not.
+TEST(TorchtitanRuns, FsdpThatRecomputesByOp) {
+  if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Predictor on_board =
+      Predictor::load({.data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data",
+                       .gpus = {torchtitan_board()}})
+          .value();
+  const LayoutPricer on =
+      LayoutPricer::make(on_board, {.gpu = torchtitan_board(), .topology = "hgx-h100"}).value();
+  auto csv = CsvFile::open(*public_data() / "scaling" / "torchtitan_runs.csv").value();
+  Errors times, memory;
+  while (csv.next()) {
+    const auto cell = [&](const char* name) { return std::string(csv.cell(csv.column(name))); };
+    LayoutJob job;
+    job.model = llama3("8B");
+    job.sequence = std::stoll(cell("sequence"));
+    job.software = "fsdp";
+    job.attention = LayoutJob::Attention::kFa2;
+    if (cell("float8") == "1") job.precision = LayoutJob::Precision::kFp8;
+    ParallelLayout layout;
+    layout.dp = std::stoll(cell("fsdp"));
+    layout.micro_batch = std::stoll(cell("local_batch"));
+    layout.zero = Sharding::kFsdp;
+    layout.recompute = LayoutRecompute::kOp;
+    job.global_batch = layout.dp * layout.micro_batch;
+    const LayoutPrediction made = predicted(on, job, layout);
+    const double tokens = std::stod(cell("tokens_per_s_per_gpu"));
+    const double gib = std::stod(cell("memory_gib")) * 1024 * 1024 * 1024;
+    std::printf(
+        "torchtitan, %3lld GPUs, compile %s, float8 %s: %.0f tokens/s, predicted %.0f "
+        "(%+.1f %%); %.1f GB, predicted %.1f (%+.1f %%)\n",
+        static_cast<long long>(layout.dp), cell("compile").c_str(), cell("float8").c_str(), tokens,
+        made.tokens_per_s_per_gpu, accuracy::error_percent(made.tokens_per_s_per_gpu, tokens),
+        gib * 1e-9, made.reserved_bytes * 1e-9, accuracy::error_percent(made.reserved_bytes, gib));
+    times.add(made.tokens_per_s_per_gpu, tokens);
+    memory.add(made.reserved_bytes, gib);
+  }
+  times.print("torchtitan");
+  memory.print("torchtitan, memory");
+  EXPECT_EQ(times.size(), 6U);
+  EXPECT_LT(times.median(), 15);
+  EXPECT_LT(memory.median(), 12);
 }
 
 /// The job of a row of the recompute study.
@@ -555,7 +642,7 @@ TEST(MegatronRuns, ActivationsAndStateOfTheRecomputeStudy) {
         predicted(pricer("a100-sxm-80gb"), recompute_study_job(row), layout);
     constexpr double kGib = 1024.0 * 1024 * 1024;
     const auto& paper = row["paper"];
-    activations.add(made.activation_bytes / kGib, paper["activations_GiB"]);
+    activations.add((made.activation_bytes + made.logit_bytes) / kGib, paper["activations_GiB"]);
     state.add((made.weight_bytes + made.gradient_bytes + made.optimizer_bytes) / kGib,
               paper["params_and_optimizer_GiB"]);
   }
@@ -601,38 +688,10 @@ TEST(MegatronRuns, ScaleOutIsMetButFor530BWithDeepSpeed) {
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_NEAR(errors.at("table2-175B-PTD-P-384"), 0, 6);
   EXPECT_NEAR(errors.at("table2-175B-ZeRO-3-384"), 0, 6);
-  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -20, 2);
+  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -22, 2);
 }
 
 // --- Llama 3 with NeMo on H100, B200, GB200 ------------------------------------------------------
-
-DecoderModel llama3(std::string_view size) {
-  if (size == "8B") {
-    return {.name = "8B",
-            .layers = 32,
-            .hidden = 4096,
-            .heads = 32,
-            .kv_heads = 8,
-            .feed_forward = 14336,
-            .vocabulary = 128256};
-  }
-  if (size == "70B") {
-    return {.name = "70B",
-            .layers = 80,
-            .hidden = 8192,
-            .heads = 64,
-            .kv_heads = 8,
-            .feed_forward = 28672,
-            .vocabulary = 128256};
-  }
-  return {.name = "405B",
-          .layers = 126,
-          .hidden = 16384,
-          .heads = 128,
-          .kv_heads = 8,
-          .feed_forward = 53248,
-          .vocabulary = 128256};
-}
 
 /// The distributed optimizer, sequence parallelism, fp8.
 double nemo_ms(const DecoderModel& model, const std::string& gpu, std::int64_t gpus,

@@ -55,5 +55,25 @@ TEST(FusionCommand, FusesPointwiseOps) {
   EXPECT_TRUE(rewrites[1]["gone"].empty());
 }
 
+// A mode may follow the flag, but nothing else.
+TEST(FusionCommand, CompilesByDefault) {
+  const std::string net =
+      built("net.json", {"resnet", "--preset", "resnet18", "--batch", "2", "--optimizer", "none"});
+  const auto rewrites = [&](Words flags) {
+    flags.push_back("--json");
+    const auto made = rewrite(net, flags);
+    EXPECT_EQ(made.status, 0) << made.err;
+    return Json::parse(made.out)["rewrites"][0];
+  };
+  const Json plain = rewrites({"--compile"});
+  EXPECT_EQ(plain["rewrite"], "--compile default");
+  EXPECT_EQ(plain, rewrites({"--compile", "default"}));
+  EXPECT_EQ(rewrites({"--compile", "max-autotune"})["rewrite"], "--compile max-autotune");
+  const auto swallowed = run({"rewrite", "--compile", net, "-o", scratch_file("rewritten.json")});
+  EXPECT_EQ(swallowed.status, 2);
+  EXPECT_THAT(swallowed.err,
+              HasSubstr("--compile: expected default, reduce-overhead or max-autotune"));
+}
+
 }  // namespace fusion_test
 }  // namespace perfmodel::test_support

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -53,6 +54,34 @@ TEST(LayoutCommand, RanksWhatFits) {
   for (const Json& one : two["layouts"]) EXPECT_EQ(one["dp"], 2);
 }
 
+TEST(LayoutCommand, SaysWhatARunTakes) {
+  const Words run = {"--world", "8", "--tokens", "10G", "--usd-per-gpu-hour", "2"};
+  const Json json = json_of(layout("rank", run));
+  const double step_ms = json["layouts"][0]["predicted_step_ms"];
+  const double steps = std::ceil(10e9 / (32 * 1024));
+  EXPECT_EQ(json["run"]["steps"], steps);
+  const double hours = steps * step_ms / 3.6e6 * 8;
+  EXPECT_NEAR(json["run"]["gpu_hours"]["expected"].get<double>(), hours, 1e-4 * hours);
+  EXPECT_NEAR(json["run"]["usd"]["expected"].get<double>(), 2 * hours, 2e-4 * hours);
+  EXPECT_THAT(output_of(layout("rank", run)), HasSubstr("MWh at most"));
+  expect_refused(layout("rank", {"--world", "8", "--deadline", "2d"}),
+                 "--deadline: expected --tokens or --samples of the run too, found none");
+}
+
+TEST(LayoutCommand, FindsTheFewestGpusForADeadline) {
+  const Json node = json_of(layout("rank", {"--world", "8", "--tokens", "10G"}));
+  const double deadline = node["run"]["days"]["expected"].get<double>() * 0.9;
+  const Json json =
+      json_of(layout("rank", {"--tokens", "10G", "--deadline", fmt::format("{:.6f}d", deadline)}));
+  const Json& tried = json["tried"];
+  ASSERT_GE(tried.size(), 2u);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    EXPECT_EQ(tried[i]["meets_deadline"].get<bool>(), i + 1 == tried.size()) << i;
+  }
+  EXPECT_EQ(tried.back()["gpus"], json["gpus"]);
+  EXPECT_LE(json["run"]["days"]["expected"].get<double>(), deadline);
+}
+
 // The tables that people see: ten layouts at most, what the first consists of, and less memory.
 TEST(LayoutCommand, PrintsItsRanking) {
   const std::string text = output_of(layout("rank", {"--world", "8"}));
@@ -65,7 +94,7 @@ TEST(LayoutCommand, PrintsItsRanking) {
         std::string("machine   8 x NVIDIA H100 80GB HBM3 (SXM5), hgx-h100"),
         std::string("job       32 sequences of 1024 tokens per step, bf16, flash attention"),
         std::string("\n  10  "), std::string("\n  Less memory for more time"),
-        std::string("nobody says whose program runs the job (--software)")}) {
+        std::string("(chosen by layout)")}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("\n  11  ")));
@@ -96,7 +125,8 @@ TEST(LayoutCommand, EvaluatesOne) {
   EXPECT_NEAR(sum, one["predicted_step_ms"].get<double>(), 1e-4 * sum);
   const Outcome text = run(layout("eval", {"--world", "8", "--tp", "2"}));
   EXPECT_EQ(text.status, 0);
-  EXPECT_THAT(text.out, HasSubstr("the costs of megatron count"));  // a default that is told
+  EXPECT_THAT(text.out, HasSubstr("attention by cudnn (chosen by layout)"));  // a default that is said
+  EXPECT_THAT(text.out, Not(HasSubstr("Warnings")));
   EXPECT_THAT(text.out, HasSubstr("dp 4 tp 2 micro-batch 1"));
 }
 
@@ -295,7 +325,8 @@ std::string steps_table(const std::string& name, const std::string& model, doubl
                                       "global_batch,") +
                      std::string("dp,tp,micro_batch,step_ms\n");
   for (const int tp : {1, 2, 4}) {
-    const Json one = json_of(layout("eval", {"--world", "8", "--tp", std::to_string(tp)}));
+    const Json one = json_of(
+        layout("eval", {"--world", "8", "--tp", std::to_string(tp), "--software", "megatron"}));
     const double ms = one["layouts"][0]["predicted_step_ms"].get<double>() * factor;
     text += model + std::to_string(8 / tp) + "," + std::to_string(tp) + ",1," + std::to_string(ms) +
             "\n";
@@ -306,7 +337,7 @@ std::string steps_table(const std::string& name, const std::string& model, doubl
 }
 
 double step_of(const Words& more) {
-  Words all = {"--world", "8", "--tp", "2", "--micro-batch", "2"};
+  Words all = {"--world", "8", "--tp", "2", "--micro-batch", "2", "--software", "megatron"};
   all.insert(all.end(), more.begin(), more.end());
   return json_of(layout("eval", all))["layouts"][0]["predicted_step_ms"].get<double>();
 }
@@ -316,7 +347,7 @@ TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
   // Three steps of one microbatch each cannot tell the host's share from the kernels'.
   EXPECT_NEAR(step_of({"--measured", table}) / step_of({}), 1.2, 0.06);
   const std::string machine = scratch_file("machine.json");
-  const Outcome written = run(layout("calibrate", {"--measured", table, "-o", machine}));
+  const Outcome written = run(layout("calibrate", {"--measured", table, "--software", "megatron", "-o", machine}));
   EXPECT_EQ(written.status, 0) << written.err;
   EXPECT_THAT(written.out, HasSubstr("each by the others"));
   EXPECT_NEAR(step_of({"--measured", machine}), step_of({"--measured", table}), 1e-3);

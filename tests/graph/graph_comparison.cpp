@@ -25,6 +25,8 @@ std::string_view device_name(Device device) {
       return "cpu:";
     case Device::Kind::kGpu:
       return "gpu:";
+    case Device::Kind::kMeta:
+      return "meta:";
     case Device::Kind::kOther:
       break;
   }

@@ -41,14 +41,25 @@ struct Loops {
     graph.values[value].leaves = true;
     return value;
   }
-  std::vector<LoopKernel> kernels() {
+  std::vector<LoopKernel> kernels(Epilogues epilogues = Epilogues::kApart) {
     std::vector<std::int32_t> ops(graph.ops.size());
     std::iota(ops.begin(), ops.end(), 0);
     std::vector<bool> is_output;
     for (const LoopValue& value : graph.values) is_output.push_back(value.leaves);
-    return loop_kernels(graph, ops, is_output);
+    return loop_kernels(graph, ops, is_output, epilogues);
   }
 };
+
+// A product of which a GPU computes many tiles, with a template for it.
+constexpr std::int64_t kManyTiles = 128;
+std::vector<LoopKernel> with_epilogues(Loops& loops) {
+  for (LoopValue& value : loops.graph.values) value.numel *= kManyTiles;
+  for (LoopOp& op : loops.graph.ops) {
+    op.rows *= kManyTiles;
+    for (LoopRead& read : op.reads) read.numel *= kManyTiles;
+  }
+  return loops.kernels(Epilogues::kInProducts);
+}
 
 TEST(LoopKernels, NormIsOneKernel) {
   Loops loops;
@@ -60,7 +71,7 @@ TEST(LoopKernels, NormIsOneKernel) {
   EXPECT_EQ(kernels[0].kind, LoopKind::kRows);
   EXPECT_EQ(kernels[0].reads.size(), 2U);   // the sum is computed where it is read
   EXPECT_EQ(kernels[0].writes.size(), 1U);  // the mean stays inside
-  EXPECT_EQ(kernels[0].names, (std::vector<std::string>{"add", "mean", "sub"}));
+  EXPECT_EQ(names_of_ops(loops.graph, kernels[0]), "add_mean_sub");
 }
 
 TEST(LoopKernels, SumsOfColumnsAreKernelsOfTheirOwn) {
@@ -68,6 +79,51 @@ TEST(LoopKernels, SumsOfColumnsAreKernelsOfTheirOwn) {
   const auto x = loops.leaves(loops.add(LoopKind::kPointwise, {loops.input()}));
   loops.leaves(loops.add(LoopKind::kColumns, {x}, "sum"));
   EXPECT_EQ(loops.kernels().size(), 2U);
+}
+
+TEST(LoopKernels, EpiloguesRunInProducts) {
+  Loops loops;
+  const auto x = loops.add(LoopKind::kLibrary, {loops.input(), loops.input()}, "mm");
+  const auto y = loops.leaves(loops.add(LoopKind::kPointwise, {x, loops.input()}, "gelu_backward"));
+  EXPECT_EQ(loops.kernels(Epilogues::kInProducts).size(), 2U);  // too few tiles
+  const auto kernels = with_epilogues(loops);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].product, 0);
+  EXPECT_EQ(kernels[0].reads.size(), 3U);
+  EXPECT_EQ(kernels[0].writes, std::vector<std::int32_t>{y});
+  EXPECT_EQ(names_of_ops(loops.graph, kernels[0]), "gelu_backward_mm");
+}
+
+TEST(LoopKernels, EpiloguesWriteTheProductThatOthersRead) {
+  Loops loops;
+  const auto x = loops.add(LoopKind::kLibrary, {loops.input()}, "mm");
+  const auto y = loops.add(LoopKind::kPointwise, {x}, "gelu");
+  loops.leaves(loops.add(LoopKind::kLibrary, {x, y}, "topk"));
+  const auto kernels = with_epilogues(loops);
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(kernels[0].writes, (std::vector<std::int32_t>{x, y}));
+}
+
+TEST(LoopKernels, LoopsOfReductionsAreNoEpilogues) {
+  Loops loops;
+  const auto x = loops.add(LoopKind::kLibrary, {loops.input()}, "mm");
+  const auto sum = loops.add(LoopKind::kRows, {x}, "sum");
+  loops.leaves(loops.add(LoopKind::kPointwise, {x, sum}, "sub"));
+  const auto kernels = with_epilogues(loops);
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(kernels[1].product, -1);
+}
+
+// x + mm(x): the sum is the epilogue of the product that it reads last.
+TEST(LoopKernels, EpiloguesWaitForWhatTheyRead) {
+  Loops loops;
+  const auto x = loops.add(LoopKind::kLibrary, {loops.input()}, "mm");
+  const auto y = loops.add(LoopKind::kLibrary, {x}, "mm");
+  loops.leaves(loops.add(LoopKind::kPointwise, {x, y}, "add"));
+  const auto kernels = with_epilogues(loops);
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(kernels[0].product, -1);
+  EXPECT_EQ(kernels[1].product, 1);
 }
 
 TEST(LoopKernels, LibraryCallsReadMemory) {

@@ -70,10 +70,8 @@ TEST(Attention, IsTheBuiltOne) {
   };
   const auto comparison =
       compare_graphs(built, made, {.sequence = false, .scalars = false, .leave_out = is_view});
-  // Autocast of the built call leaves the empty mask for debugging in fp32: two ops and a backward
-  // one per layer.
-  EXPECT_LE(comparison.only_first, 6u) << comparison;  // the type of an empty tensor per layer
-  EXPECT_LE(comparison.only_second, 6u) << comparison;
+  EXPECT_EQ(comparison.only_first, 0u) << comparison;
+  EXPECT_EQ(comparison.only_second, 0u) << comparison;
 }
 
 TEST(Attention, OfOneKernelTwiceChangesNothing) {

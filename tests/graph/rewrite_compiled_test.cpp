@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
@@ -83,6 +84,23 @@ TEST(RewriteCompiled, ReplaysOneGraphPerPassIfAsked) {
   }
 }
 
+// GELU and its gradient: their loops run in the products whose results they read.
+TEST(RewriteCompiled, PutsLoopsIntoProductsIfAsked) {
+  const auto products = [](const ExecutionGraph& graph) {
+    return count(graph, "aten::mm") + count(graph, "aten::addmm") + count(graph, "aten::bmm") +
+           count(graph, "triton_tem_fused");
+  };
+  const ExecutionGraph apart = compile(gpt(), {.mode = CompileMode::kReduceOverhead});
+  const ExecutionGraph joined = compile(gpt(), {.mode = CompileMode::kMaxAutotune});
+  EXPECT_EQ(count(apart, "triton_tem_fused"), 0);
+  EXPECT_EQ(count(joined, "triton_tem_fused_add_addmm_mul_pow_tanh"), 2);
+  EXPECT_EQ(count(joined, "triton_tem_fused"), 4);
+  EXPECT_EQ(products(joined), products(apart));
+  EXPECT_EQ(count(apart, "triton_poi") - count(joined, "triton_poi"),
+            count(joined, "triton_tem_fused"));
+  EXPECT_EQ(count(joined, "CUDAGraph.replay"), 2);
+}
+
 TEST(RewriteCompiled, KeepsFewerActivations) {
   const ExecutionGraph before = gpt();
   const auto activations = [](const ExecutionGraph& graph) {
@@ -100,6 +118,16 @@ TEST(RewriteCompiled, DrawsSeedsOnce) {
   EXPECT_EQ(count(compile(gpt(0.1)), "aten::random_"), 1);
 }
 
+// FBGEMM's lookup has no op below its backward function: the kernels are the function's own.
+TEST(RewriteCompiled, KeepsBackwardFunctionsOfLibraries) {
+  const ExecutionGraph before =
+      build_dlrm({.bottom_mlp = {4, 8}, .top_mlp = {11, 1}, .tables = {{100, 8, 2}}, .batch = 2})
+          .value();
+  constexpr const char* kFunction = "torch::autograd::CppNode<SplitLookupFunction_";
+  ASSERT_EQ(count(before, kFunction), 1);
+  EXPECT_EQ(count(compile(before), kFunction), 1);
+}
+
 TEST(RewriteCompiled, RefusesByName) {
   const auto message = [](const ExecutionGraph& graph) {
     const auto made = rewrite_compiled(graph);
@@ -111,6 +139,14 @@ TEST(RewriteCompiled, RefusesByName) {
       rewrite_recomputation(gpt(), {.what = RecomputeOptions::What::kFull, .layers = {}});
   ASSERT_TRUE(checkpointed);
   EXPECT_NE(message(*checkpointed).find("expected a graph without checkpoints, found"),
+            std::string::npos);
+  ExecutionGraph torn = gpt();
+  for (Node& node : torn.nodes) {
+    if (torn.name(node) != "aten::layer_norm") continue;
+    torn.tensors[torn.inputs(node)[0].index].device.kind = Device::Kind::kCpu;
+    break;
+  }
+  EXPECT_NE(message(torn).find("expected each tensor on one device, found aten::"),
             std::string::npos);
 }
 

@@ -84,14 +84,15 @@ TensorNames made_in(const ExecutionGraph& graph, TensorName (*name)(const Tensor
 }
 
 Violation first_read_before_made(const ExecutionGraph& source, const ExecutionGraph& result,
-                                 TensorName (*name)(const Tensor&), const char* kind) {
+                                 TensorName (*name)(const Tensor&), const char* kind,
+                                 bool numbers_too) {
   const TensorNames made = made_in(source, name);
   TensorNames mentioned;
   for (std::size_t i = 0; i < result.nodes.size(); ++i) {
     Violation found;
     for_each_tensor(result, result.inputs(result.nodes[i]), [&](const Tensor& tensor) {
       if (!mentioned.insert(name(tensor)).second || !made.contains(name(tensor))) return;
-      if (is_wrapped_number(tensor)) return;
+      if (!numbers_too && is_wrapped_number(tensor)) return;
       found = fmt::format("{} reads {} {} of storage {}, which nothing before it makes",
                           node_text(result, i), kind, tensor.id, tensor.storage_id);
     });
@@ -247,9 +248,12 @@ Violation broken_nesting(const ExecutionGraph& source, const ExecutionGraph& res
   return nested.error().message;
 }
 
-Violation read_before_made(const ExecutionGraph& source, const ExecutionGraph& result) {
-  if (auto found = first_read_before_made(source, result, name_of, "tensor")) return found;
-  return first_read_before_made(source, result, storage_of, "nothing but a view,");
+Violation read_before_made(const ExecutionGraph& source, const ExecutionGraph& result,
+                           bool numbers_too) {
+  if (auto found = first_read_before_made(source, result, name_of, "tensor", numbers_too)) {
+    return found;
+  }
+  return first_read_before_made(source, result, storage_of, "nothing but a view,", numbers_too);
 }
 
 Violation broken_lifetimes(const ExecutionGraph& graph) {

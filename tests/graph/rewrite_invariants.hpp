@@ -20,7 +20,10 @@ Violation broken_tree(const ExecutionGraph& graph);
 Violation broken_nesting(const ExecutionGraph& source, const ExecutionGraph& result);
 
 /// A tensor or storage that the source made is made in the result before it is read there.
-Violation read_before_made(const ExecutionGraph& source, const ExecutionGraph& result);
+/// `numbers_too`: so are numbers on the host, some of which have the id of an earlier tensor in
+/// recordings.
+Violation read_before_made(const ExecutionGraph& source, const ExecutionGraph& result,
+                           bool numbers_too = false);
 
 /// Every mention of a storage in the first step is within a lifetime of it, and the peak of the
 /// memory is not below the bytes that are kept from step to step.

@@ -122,6 +122,35 @@ TEST(AnalyzeFusion, ChainsThatHandEachOtherTensors) {
   EXPECT_NEAR(*found[0].gain_us, 3 * kUs * 4 / 9, 3);
 }
 
+// torch.compile(model) leaves the optimizer alone, whose chains begin and end with it.
+TEST(AnalyzeFusion, ChainsOfOptimizersNeedAnotherOptimizer) {
+  const auto chains_in = [](const char* optimizer) {
+    return above_fold(steps_around([=](MadeTrace& made) {
+      const auto adds = [&] {
+        for (int i = 0; i < 3; ++i) {
+          kernel_of(made, "aten::add", 300, "vectorized_elementwise_kernel<4, add>", kTwoTensors);
+        }
+      };
+      adds();
+      made.annotation(fmt::format("Optimizer.step#{}.step", optimizer), adds);
+    }));
+  };
+  for (const auto& [optimizer, advice] :
+       {std::pair{"AdamW", "torch.optim.AdamW(model.parameters(), fused=True)"},
+        std::pair{"SGD", "torch.optim.SGD(model.parameters(), fused=True)"},
+        std::pair{"RMSprop", "torch.compile(optimizer.step)"}}) {
+    const auto found = chains_in(optimizer);
+    ASSERT_THAT(rules_of(found), ElementsAre("unfused-chains", "unfused-chains")) << optimizer;
+    const bool is_first = found[0].title.find("of the optimizer") != std::string::npos;
+    const Finding& of_optimizer = found[is_first ? 0 : 1];
+    EXPECT_THAT(
+        of_optimizer.title,
+        HasSubstr(fmt::format("3 kernels per step in 1 chains of the optimizer {}", optimizer)));
+    EXPECT_THAT(of_optimizer.advice, HasSubstr(advice));
+    EXPECT_THAT(found[is_first ? 1 : 0].advice, HasSubstr("torch.compile(model)"));
+  }
+}
+
 std::string convolution(const char* strides) {
   return fmt::format(
       R"("Input Dims": [[64, 256, 56, 56], [256, 256, 3, 3], [], [], [], [], [], []], )"

@@ -75,6 +75,19 @@ TEST_P(FusedPrediction, IsFaster) {
   }
 }
 
+// Epilogues do the work of the loops that they replace, without the way through memory.
+TEST(EpiloguePrediction, MovesLessAndComputesTheSame) {
+  const auto compiled = [](CompileMode mode) {
+    return work(rewrite_compiled(gpt(), {.mode = mode}).value());
+  };
+  const Work apart = compiled(CompileMode::kReduceOverhead),
+             together = compiled(CompileMode::kMaxAutotune);
+  EXPECT_LT(together.kernels, apart.kernels);
+  EXPECT_LT(together.read, apart.read);
+  EXPECT_LT(together.written, apart.written);
+  EXPECT_NEAR(together.flop / apart.flop, 1, 0.001);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, FusedPrediction, testing::Values(bert, gpt, llama, t5, resnet));
 
 }  // namespace elementwise_fusion_prediction_test

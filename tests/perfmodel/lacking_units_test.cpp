@@ -6,14 +6,18 @@
 
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
 #include "price/kernel_work.hpp"
+#include "rewrites/attention_support.hpp"
 
 namespace perfmodel {
 namespace lacking_units_test {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -108,6 +112,53 @@ TEST(LackingUnits, Tf32ThatRunsInFp32IsTold) {
   }
   EXPECT_THAT(predicted(tf32, "a100-sxm-80gb").coverage.lacking_units, IsEmpty());
   EXPECT_THAT(predicted(small_gpt({}), "v100-sxm2-32gb").coverage.lacking_units, IsEmpty());
+}
+
+ExecutionGraph attention_gpt(AttentionBackend kernel, std::int64_t head_width = 64) {
+  GptConfig config = gpt_preset("gpt2").value();
+  config.layers = 1;
+  config.heads = 4;
+  config.hidden = config.heads * head_width;
+  config.batch = 1;
+  config.sequence = 128;
+  const ExecutionGraph half = rewrite_precision(build_gpt(config).value(),
+                                                {.precision = PrecisionOptions::Precision::kBf16})
+                                  .value();
+  return rewrite_attention(half, kernel).value();
+}
+
+// One call forward, one backward. The same graphs on a GPU that has the kernel say nothing.
+TEST(LackingAttention, IsTheFirstWarning) {
+  struct Case {
+    AttentionBackend kernel;
+    const char *lacks, *has, *why;
+    std::int64_t width = 64;
+    const char* calls = "2 calls";
+  };
+  for (const Case& one : {
+           Case{AttentionBackend::kFlash, "v100-sxm2-32gb", "a100-sxm-80gb",
+                "flash attention needs sm_80 or later"},
+           Case{AttentionBackend::kFlash, "t4", "l40s", "flash attention needs sm_80 or later"},
+           Case{AttentionBackend::kFlash, "mi100", "mi300x", "no fused attention for gfx908"},
+           Case{AttentionBackend::kEfficient, "v100-sxm2-32gb", "a100-sxm-80gb",
+                "efficient attention in bf16 needs sm_80 or later"},
+           Case{AttentionBackend::kCudnn, "mi300x", "h100-sxm-80gb", "mi300x has no cuDNN"},
+           Case{AttentionBackend::kCudnn, "a100-sxm-80gb", "h100-sxm-80gb",
+                "cudnn attention with heads of 256 needs sm_90", 256},
+           Case{AttentionBackend::kFlash, "l40s", "a100-sxm-80gb",
+                "no gradients of heads of 224 on sm_86 to sm_89", 224, "1 call "},
+       }) {
+    const ExecutionGraph graph = attention_gpt(one.kernel, one.width);
+    const Prediction made = predicted(graph, one.lacks);
+    ASSERT_FALSE(made.warnings.empty()) << one.why;
+    EXPECT_THAT(made.warnings[0], HasSubstr(one.why)) << one.lacks;
+    EXPECT_THAT(made.warnings[0], HasSubstr(one.calls)) << one.lacks;
+    EXPECT_THAT(lacking_attention(graph, known_gpu(one.lacks)),
+                ElementsAre(AllOf(HasSubstr(one.why), HasSubstr(one.calls))));
+    EXPECT_GT(made.coverage.kernels_out_of_range, 0U) << one.lacks;
+    EXPECT_THAT(predicted(graph, one.has).coverage.lacking_units, IsEmpty()) << one.has;
+    EXPECT_THAT(lacking_attention(graph, known_gpu(one.has)), IsEmpty()) << one.has;
+  }
 }
 
 TEST(LackingUnits, PricesOfRowsInTf32AreOutOfRangeWithoutIt) {

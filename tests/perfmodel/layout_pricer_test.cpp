@@ -166,8 +166,8 @@ TEST(LayoutPricer, RefusesWhatDoesNotDivide) {
   EXPECT_EQ(message(job, layout), "micro_batch: expected at least 1, found 0");
   layout = {};
   layout.pp = 2;
-  layout.zero = Sharding::kZero3;
-  EXPECT_NE(message(job, layout).find("zero 3: expected pp of 1"), std::string::npos);
+  layout.zero = Sharding::kHsdp;
+  EXPECT_NE(message(job, layout).find("zero hsdp: expected pp of 1"), std::string::npos);
   layout = {};
   job.software = "nothing";
   EXPECT_NE(message(job, layout).find("expected a framework"), std::string::npos);

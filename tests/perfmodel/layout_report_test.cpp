@@ -11,7 +11,6 @@ namespace layout_report_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
 
 const TakeWarning kQuiet = [](const std::string&) {};
 
@@ -31,7 +30,10 @@ TEST(LayoutReport, PricesTheNamedLayout) {
   ASSERT_TRUE(report) << to_string(report.error());
   EXPECT_EQ(report->gpus, 8);
   EXPECT_GT(report->layouts.at(0).prediction.step_ms, 0);
-  EXPECT_THAT(report->warnings.at(0), StartsWith("nobody says whose program runs the job"));
+  EXPECT_EQ(software_words(*report), "megatron-deepspeed");  // fitted to runs on A100
+  for (const std::string& warning : report->warnings) {
+    EXPECT_EQ(warning.find("software"), std::string::npos) << warning;
+  }
   ASSERT_TRUE(add_layout({.dp = 8}, *report));
   const OrderedJson json = layout_json(*report);
   EXPECT_EQ(json["layouts"].size(), 2u);

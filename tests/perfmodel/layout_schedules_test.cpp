@@ -276,10 +276,10 @@ TEST(StepBytes, ShardingDividesWhatItSays) {
     return step_bytes(literal.question(), spread_layers(literal.job.model, 1, false).value());
   };
   const double activations = 8 * 5e5;
-  EXPECT_NEAR(bytes(Sharding::kNone).allocated, 8e6 * 18 + activations, 1);
-  EXPECT_NEAR(bytes(Sharding::kZero1).allocated, 8e6 * (6 + 3) + activations, 1);
-  EXPECT_NEAR(bytes(Sharding::kZero2).allocated, 8e6 * (2 + 1 + 3) + activations, 1);
-  EXPECT_NEAR(bytes(Sharding::kZero3).allocated, 8e6 * 18 / 4 + activations + 2 * 2e6 + 4e6, 1);
+  EXPECT_NEAR(bytes(Sharding::kNone).allocated(), 8e6 * 18 + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero1).allocated(), 8e6 * (6 + 3) + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero2).allocated(), 8e6 * (2 + 1 + 3) + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero3).allocated(), 8e6 * 18 / 4 + activations + 2 * 2e6 + 4e6, 1);
 }
 
 TEST(Frameworks, EveryFileIsRead) {
@@ -317,6 +317,10 @@ TEST(Frameworks, NumbersStayInTheirRange) {
   EXPECT_EQ(message_with("pipeline_exponent", 300), "expected an exponent from 0 to 10, found 300");
   EXPECT_EQ(message_with("high_share", 0.9), "expected a number of at least 1, found 0.9");
   EXPECT_NE(message_with("step_by_nodes_us", {{1e300, 1}}), "none");
+  EXPECT_EQ(message_with("attention", "fa3"), "none");
+  EXPECT_NE(message_with("attention", "fa9"), "none");
+  EXPECT_EQ(message_with("loss", "chunked:4"), "none");
+  EXPECT_NE(message_with("loss", "chunked:0"), "none");
 }
 
 TEST(Frameworks, TablesByNodesAreLinearOverTheLogarithm) {

@@ -32,6 +32,7 @@ LayoutJob small_job(std::int64_t hidden = 2048) {
                .vocabulary = 32000};
   job.sequence = 2048;
   job.global_batch = 64;
+  job.software = "megatron";
   return job;
 }
 

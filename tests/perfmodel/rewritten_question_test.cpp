@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "../scratch.hpp"
 #include "analyze/analyzed_inputs.hpp"
 #include "memory/memory_answer.hpp"
@@ -10,6 +13,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
@@ -131,6 +135,23 @@ TEST(RewrittenQuestion, IsPredictedAsTheGraphThatRewriteWrites) {
   }
 }
 
+TEST(RewrittenQuestion, WritesTheChakraTraceOfTheGraphThatRewriteWrites) {
+  const Rewrites rewrites = rewrites_of({{"precision", "bf16"}, {"compile", "default"}});
+  const auto text_of = [](PredictionQuestion question, const ExecutionGraph& graph) {
+    question.keep_chakra = true;
+    const auto report = report_prediction(question, reader_of({graph}));
+    EXPECT_TRUE(report) << to_string(report.error());
+    const std::string file = test_support::scratch_file("step.et");
+    EXPECT_TRUE(write_chakra(report->chakra.at(0), file));
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string one = text_of(question_of({"g.json"}, rewrites), small_gpt());
+  const std::string two = text_of(question_of({"g.json"}), through_a_file(small_gpt(), rewrites));
+  EXPECT_TRUE(one == two);
+  EXPECT_THAT(one, HasSubstr("CompiledFunction"));
+}
+
 TEST(RewrittenQuestion, RewritesEveryRankAndNamesTheOneThatRefuses) {
   const Rewrites half = rewrites_of({{"precision", "bf16"}});
   ExecutionGraph plain = small_mlp(), mixed = apply_rewrites(plain, half).value();
@@ -199,6 +220,20 @@ TEST(RewrittenQuestion, TargetsAndMemoryAreOfTheRewrittenGraph) {
   ASSERT_TRUE(held) << to_string(held.error());
   EXPECT_EQ(memory_json(*held)["batch"], 128);
   EXPECT_EQ(memory_json(*held)["rewrites"], rewrite_names(more));
+}
+
+TEST(RewrittenQuestion, AttentionThatTheGpuLacksIsTheFirstWarningOfMemoryToo) {
+  const Rewrites flash = rewrites_of({{"precision", "fp16"}, {"attention", "flash"}});
+  const auto first_warning = [&](const char* name) {
+    const Gpu gpu = find_gpu(name, find_data_folder().value() / "gpus").value();
+    const auto held = answer_memory({.graph = "g.json", .rewrites = flash}, small_gpt(), gpu, {});
+    EXPECT_TRUE(held) << to_string(held.error());
+    return held->warnings.empty() ? std::string() : held->warnings.front();
+  };
+  EXPECT_EQ(first_warning("v100-sxm2-16gb"),
+            "flash attention needs sm_80 or later, v100-sxm2-16gb is sm_70: 4 calls could not run "
+            "there");
+  EXPECT_THAT(first_warning(kGpu), Not(HasSubstr("flash attention needs")));
 }
 
 // It brings its host and the times of kernels that have no model.

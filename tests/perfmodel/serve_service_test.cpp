@@ -12,6 +12,7 @@
 #include "layout/layout_request.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/layout.hpp"
+#include "rewrites/rewrite_options.hpp"
 #include "serve/fair_queue.hpp"
 #include "serve/latencies.hpp"
 #include "serve/service.hpp"
@@ -101,6 +102,42 @@ TEST_F(ServiceTest, SaysWhatIsWrong) {
                "/layers");
   expect_error(R"({"op": "load", "name": "g", "graph": {"nodes": [7]}})", "format", "/nodes/0");
   EXPECT_TRUE(ask(R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})").contains("result"));
+}
+
+TEST_F(ServiceTest, RewritesComeBeforeThePrediction) {
+  ASSERT_TRUE(
+      ask(R"({"op": "build", "name": "g", "family": "gpt", "layers": 2})").contains("result"));
+  const auto asked = [&](const std::string& more) {
+    return ask(R"({"op": "predict", "graph": "g", "gpu": "h100-sxm-80gb")" + more + "}");
+  };
+  const auto step_us = [&](const std::string& more) {
+    const Json answer = asked(more);
+    return answer.contains("result") ? answer["result"]["e2e_us"].get<double>() : 0;
+  };
+  ModelRequest model{.family = "gpt", .layers = 2};
+  const std::vector<NamedRewrite> rewrites = {rewrite_of("batch", "8").value(),
+                                              rewrite_of("precision", "bf16").value(),
+                                              rewrite_of("attention", "flash").value()};
+  const auto made = apply_rewrites(build_model(model).value(), rewrites);
+  const double wanted_us = predictor().predict(*made, "h100-sxm-80gb")->e2e_us;
+  const std::string both = R"("precision": "bf16", "attention": "flash", "cuda_graphs": false)";
+  EXPECT_EQ(step_us(R"(, "batch": 8, "rewrites": {)" + both + "}"), wanted_us);
+  EXPECT_EQ(step_us(R"(, "rewrites": {"batch": 8, )" + both + "}"), wanted_us);
+  const Json captured = asked(R"(, "rewrites": {"cuda_graphs": true})");
+  EXPECT_LT(captured["result"]["cpu_us"], asked("")["result"]["cpu_us"]);
+
+  const auto refused = [&](const std::string& text, const std::string& code,
+                           const std::string& why) {
+    expect_error(
+        R"({"op": "predict", "graph": "g", "gpu": "h100-sxm-80gb", "rewrites": )" + text + "}",
+        code, why);
+  };
+  refused(R"({"attention": "flash"})", "impossible", "--precision comes first");
+  refused(R"(["--precision bf16"])", "bad_request", "/rewrites: expected an object");
+  refused(R"({"colour": "red"})", "bad_request", "/rewrites/colour: expected a flag of rewrite");
+  refused(R"({"precision": true})", "bad_request", "/rewrites/precision: expected fp32|tf32");
+  refused(R"({"fuse_norms": "on"})", "bad_request", "/rewrites/fuse_norms: expected true or false");
+  refused(R"({"precision": "fp99"})", "bad_request", "/rewrites/precision: ");
 }
 
 TEST_F(ServiceTest, CommandsAreRunByWhoOffersIt) {

@@ -589,5 +589,35 @@ TEST(KernelFamilyOfName, RecordedNamesTell) {
   EXPECT_EQ(kernel_family_of_name("my_kernel"), std::nullopt);
 }
 
+// Most of these names hold a word of another family: "cutlass", "conv", "softmax", "reduce".
+TEST(KernelFamilyOfName, FusedAttentionIsNoProduct) {
+  for (const char* name :
+       {"fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>)",
+        "fmha_cutlassB_f32_aligned_64x64_k64_dropout_sm80",
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, cutlass::bfloat16_t>>",
+        "void pytorch_flash::flash_fwd_splitkv_kernel<cutlass::half_t>",
+        "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, cutlass::bfloat16_t>",
+        "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<cutlass::half_t>",
+        "void pytorch_flash::flash_bwd_convert_dq_kernel<cutlass::half_t>",
+        "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<cutlass::half_t>>>",
+        "void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<cute::tuple<cute::C<128>>>>",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1",
+        "void cudnn::fusion::compute_dot_do_o_specialized<true, 64>(void const*)",
+        "void cudnn::fusion::convert_dq_to_16bits<true>(void const*)",
+        "fmha_v2_flash_attention_fp16_S_q_kv_64_sm80_kernel",
+        "fmha_fwd_loop_kernel<cutlass::half_t>",
+        "void ck_tile::kentry<256, 2, ck_tile::FmhaBwdConvertQGradKernel<>>",
+        "attn_fwd.kd",
+        "bwd_kernel_dk_dv.kd",
+        "_attn_bwd_preprocess",
+        "triton_tem_fused_flex_attention_3",
+        "void flashinfer::SinglePrefillWithKVCacheKernel<cutlass::half_t>"}) {
+    EXPECT_EQ(kernel_family_of_name(name), KernelFamily::kAttention) << name;
+  }
+  EXPECT_EQ(kernel_family_of_name("triton_poi_fused__scaled_dot_product_flash_attention_fmha_0"),
+            KernelFamily::kElementwise);
+}
+
 }  // namespace kernel_models_test
 }  // namespace perfmodel

@@ -848,6 +848,22 @@ TEST_F(OpRules, TritonTemplatesAreProducts) {
   EXPECT_DOUBLE_EQ(kernels[0].bytes_written.value, 4.0 * 32 * 64);
 }
 
+// The template of max-autotune with the gradient of a GELU after the product: A, B, what the
+// epilogue reads, and its result in a wider type.
+TEST_F(OpRules, TritonTemplatesComputeTheirEpilogues) {
+  const KernelWork gelu = one(f.node("aten::gelu", {f.tensor({1})}, {f.tensor({1})}));
+  const int node = f.node("triton_tem_fused_gelu_mm_0",
+                          {f.tensor({32, 128}), f.tensor({128, 64}), f.tensor({32, 64})},
+                          {f.tensor({32, 64}), f.tensor({32, 64})});
+  std::vector<KernelWork> kernels;
+  ASSERT_TRUE(OpRuleRegistry::builtin().find("triton")->lower(
+      OpView{f.graph(), f.at(node), nullptr}, gpu, kernels));
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_DOUBLE_EQ(kernels[0].flop.value, 2.0 * 32 * 64 * 128 + gelu.flop.value * 32 * 64);
+  EXPECT_DOUBLE_EQ(kernels[0].bytes_read.value, 4.0 * (32 * 128 + 128 * 64 + 32 * 64));
+  EXPECT_DOUBLE_EQ(kernels[0].bytes_written.value, 2 * 4.0 * 32 * 64);
+}
+
 TEST_F(OpRules, EmptyTensorsLaunchNothing) {
   EXPECT_EQ(count(f.node("aten::add", {f.tensor({0}), f.tensor({0})}, {f.tensor({0})})), 0u);
   EXPECT_EQ(count(f.node("aten::mm", {f.tensor({0, 4}), f.tensor({4, 4})}, {f.tensor({0, 4})})),

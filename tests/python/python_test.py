@@ -355,7 +355,7 @@ class Interrupts(unittest.TestCase):
     def test_ctrl_c_ends_a_call_within_100_ms(self):
         calls = (f"perfmodel.optimize({DLRM.file!r}, 'a100-sxm-40gb', time_budget=60)",
                  f"perfmodel.whatif({DLRM.file!r}, 't4', batch=list(range(2, 2000)), threads=1)",
-                 "perfmodel.layout('llama3-70b', 'h100-sxm-80gb', world=1024, global_batch=1024)")
+                 "perfmodel.layout('deepseek-v3', 'h100-sxm-80gb', world=16384, global_batch=16384)")
         for call in calls:
             with self.subTest(call=call):
                 best = self.interrupted_after(call)

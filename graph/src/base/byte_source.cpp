@@ -24,7 +24,7 @@ constexpr unsigned char kMagic[] = {0x1f, 0x8b};
 }  // namespace
 
 struct ByteSource::State {
-  std::string_view text;  // what is left of a buffer; `file` is -1 then
+  std::string_view text;  // the rest of a buffer; `file` is -1 then
   int file = -1;
   bool owns_file = false;
   std::function<void(std::uint64_t, std::uint64_t)> progress;

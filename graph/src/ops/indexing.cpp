@@ -6,7 +6,9 @@ std::span<const Op> indexing_ops() {
   using enum OpKind;
   using enum AutocastPolicy;
   static constexpr Op kOps[] = {
-      {"aten::cat", kConcat, {.price = "concat.cat", .size = "cat", .autocast_cpu = kPromote}},
+      {"aten::cat",
+       kConcat,
+       {.price = "concat.cat", .size = "cat", .retarget = "leaf", .autocast_cpu = kPromote}},
       {"aten::_cat", kConcat, {.price = "concat.cat", .size = "cat"}},
       {"aten::stack",
        kConcat,

@@ -230,6 +230,7 @@ constexpr std::string_view kSchemas[] = {
     "aten::maximum(Tensor self, Tensor other) -> Tensor",
     "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    "aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     "aten::minimum(Tensor self, Tensor other) -> Tensor",
     "aten::miopen_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor)",

@@ -19,6 +19,7 @@ void anonymize(ExecutionGraph& graph, Anonymizer& anonymizer) {
   anonymizer.learn(graph.source);
   anonymizer.replace_names(graph.names);
   anonymizer.replace(graph.source);
+  if (!graph.captured.empty()) graph.captured = "{}";
   for (CommRecord& record : graph.comm_records) anonymizer.replace(record.process_group);
   for (ProcessGroup& group : graph.process_groups) {
     anonymizer.replace(group.name, group.description);

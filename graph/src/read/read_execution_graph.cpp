@@ -17,6 +17,7 @@
 #include "json/json_stream.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "read_captured.hpp"
 #include "trace_numbers.hpp"
 #include "whole_graph.hpp"
 
@@ -97,6 +98,7 @@ Device parse_device(std::string_view text) {
   const std::string_view kind = text.substr(0, colon);
   if (kind == "cpu") device.kind = Device::Kind::kCpu;
   if (kind == "cuda" || kind == "hip") device.kind = Device::Kind::kGpu;
+  if (kind == "meta") device.kind = Device::Kind::kMeta;
   if (colon != std::string_view::npos) {
     std::from_chars(text.data() + colon + 1, text.data() + text.size(), device.index);
   }
@@ -117,6 +119,7 @@ class ExecutionGraphReader {
     if (key == "pid") to_integer(value, graph_.process_id);
     if (key == "built") graph_.built = value.is_bool() && bool(value);
     if (key == "allow_tf32") graph_.allow_tf32 = value.is_bool() && bool(value);
+    if (key == "captured") read_captured(value, graph_);
   }
 
   const JsonKind& kind() const { return kind_; }

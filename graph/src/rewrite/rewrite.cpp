@@ -133,7 +133,7 @@ Result<ExecutionGraph> apply(const NamedRewrite& rewrite, const ExecutionGraph& 
     return made;
   } catch (const Contradiction& contradiction) {
     return fail(ErrorCode::kImpossible,
-                fmt::format("the graph's sizes contradict each other: {}", contradiction.what()));
+                fmt::format("the graph contradicts itself: {}", contradiction.what()));
   }
 }
 

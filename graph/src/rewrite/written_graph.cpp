@@ -61,7 +61,8 @@ std::unordered_map<Name, const Node*> read_first(const ExecutionGraph& graph,
   return found;
 }
 
-// A node that reads what `source` makes and `made` does not; null: none.
+// A node that reads what `source` makes and `made` does not; null: none. Recordings of a CPU are
+// left out: their ids are addresses, which tensors that autograd unpacks may share with others.
 const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& made,
                            Name (*name)(const Tensor&)) {
   auto open = read_first(made, name);
@@ -72,7 +73,7 @@ const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& m
     for_each_tensor(source, source.outputs(node), [&](const Tensor& tensor) {
       const auto lost = open.find(name(tensor));
       if (lost == open.end()) return;
-      if (!reader && tensor.storage_id != 0) reader = lost->second;
+      if (!reader && tensor.storage_id != 0 && tensor.on_gpu()) reader = lost->second;
       open.erase(lost);
     });
     if (reader || open.empty()) break;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/catalogue.hpp"
+#include "ops/template_product.hpp"
 #include "parameter_gradients.hpp"
 #include "step_view.hpp"
 
@@ -64,6 +65,9 @@ class OpSizes {
     if (name == "aten::_cudnn_rnn_backward" || name == "aten::miopen_rnn_backward" ||
         name == "recurrent::wavefront_backward") {
       return 2 * recurrent();
+    }
+    if (const auto product = template_product(graph_, node_)) {
+      return matrix_product(product->left, product->right);
     }
     return 0;
   }

@@ -149,6 +149,7 @@ class ExecutionGraphWriter {
       text_ += ",\n";
     }
     if (graph_.allow_tf32) text_ += "  \"allow_tf32\": true,\n";
+    if (!graph_.captured.empty()) format("  \"captured\": {},\n", graph_.captured);
     text_ += "  \"nodes\": [";
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       text_ += i == 0 ? "\n" : ",\n";
@@ -291,6 +292,9 @@ class ExecutionGraphWriter {
         text_ += "cuda";
         break;
       case Device::Kind::kOther:
+        text_ += "other";
+        break;
+      case Device::Kind::kMeta:
         text_ += "meta";
         break;
     }

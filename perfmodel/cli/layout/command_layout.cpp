@@ -8,6 +8,7 @@
 #include "cli/shared/command.hpp"
 #include "cli/shared/interrupt_guard.hpp"
 #include "cli/shared/open_team.hpp"
+#include "layout/deadline_search.hpp"
 #include "layout/layout_traces.hpp"
 #include "layout_arguments.hpp"
 #include "layout_text.hpp"
@@ -72,6 +73,28 @@ Unexpected failure_of_team(const sweep::Team* team, const Error& error) {
   return quiet_failure_of_team();
 }
 
+Result<TrainingRunQuestion> run_question(const LayoutCommandArguments& arguments,
+                                         const LayoutReport& report) {
+  return training_run_question(arguments.layout.run, report.job, report.gpu, report.gpu_power_w);
+}
+
+// Searches at the GPU count that is given, else for the fewest that meet the deadline.
+Result<void> rank_for_run(const LayoutCommandArguments& arguments, sweep::Team* team,
+                          LayoutReport& report) {
+  const auto run = run_question(arguments, report);
+  if (!run) return Unexpected{run.error()};
+  WatchedRun watched("search layouts");
+  if (run->deadline_s && !arguments.layout.world) {
+    return find_fewest_gpus(report, arguments.layout, *run, watched.hooks());
+  }
+  const auto ranked =
+      report_ranking(arguments.layout, arguments.top, watched.hooks(), team, report);
+  if (ranked && run->is_asked() && !report.layouts.empty()) {
+    report.run = training_run(*run, report.job, report.layouts.front());
+  }
+  return ranked;
+}
+
 Result<void> rank_layout(const LayoutCommandArguments& arguments) {
   const auto team = open_team();
   if (!team) return Unexpected{team.error()};
@@ -79,8 +102,7 @@ Result<void> rank_layout(const LayoutCommandArguments& arguments) {
   const bool all_did = !*team || std::ranges::count((*team)->gather(report.has_value()), 0U) == 0;
   if (!report) return failure_of_team(team->get(), report.error());
   if (!all_did) return quiet_failure_of_team();
-  const auto ranked = report_ranking(arguments.layout, arguments.top,
-                                     WatchedRun("search layouts").hooks(), team->get(), *report);
+  const auto ranked = rank_for_run(arguments, team->get(), *report);
   if (!ranked) return failure_of_team(team->get(), ranked.error());
   if (*team && (*team)->rank() > 0) return {};
   return print_layout(*report, arguments.layout.json);
@@ -102,8 +124,11 @@ Result<void> price_table(const LayoutCommandArguments& arguments) {
 
 Result<void> eval_layout(const LayoutCommandArguments& arguments) {
   if (!arguments.table.empty()) return price_table(arguments);
-  const auto report = named_layout_report(arguments.layout, warn);
+  auto report = named_layout_report(arguments.layout, warn);
   if (!report) return Unexpected{report.error()};
+  const auto run = run_question(arguments, *report);
+  if (!run) return Unexpected{run.error()};
+  if (run->is_asked()) report->run = training_run(*run, report->job, report->layouts.front());
   return print_layout(*report, arguments.layout.json);
 }
 
@@ -241,6 +266,8 @@ Command layout_command(CommandParser parent) {
   ranked.add_option("--top", arguments->top, "Layouts to report (10)")
       .check(in_range(std::size_t{1}, std::size_t{1000}))
       .type_name("K");
+  add_run_options(ranked, arguments->layout.run);
+  add_run_options(judged, arguments->layout.run);
   judged.option("--gpu").required(false);
   judged.add_option("--table", arguments->table, "Rows to price (CSV), instead of MODEL")
       .type_name("FILE");

@@ -67,4 +67,8 @@ void add_layout_options(CommandParser app, LayoutArguments& arguments) {
   app.add_flag("--json", arguments.json, "Print JSON");
 }
 
+void add_run_options(CommandParser app, TrainingRunAsk& run) {
+  for (const TrainingRunField& field : training_run_fields()) add_field(app, field, run);
+}
+
 }  // namespace perfmodel::cli

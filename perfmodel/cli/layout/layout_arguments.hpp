@@ -1,6 +1,7 @@
 #pragma once
 
 #include "layout/layout_inputs.hpp"
+#include "layout/training_run.hpp"
 #include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
@@ -9,11 +10,15 @@ namespace perfmodel::cli {
 struct LayoutArguments : LayoutInputs {
   LayoutArguments() { reads_files = true; }
 
+  TrainingRunAsk run;  ///< `rank` and `eval` take it
   bool json = false;
 };
 
 /// Adds the flags of the model, the machine, the job and the layout. `with_model`: the argument
 /// MODEL too.
 void add_layout_options(CommandParser app, LayoutArguments& arguments);
+
+/// Adds the flags of a whole run of training.
+void add_run_options(CommandParser app, TrainingRunAsk& run);
 
 }  // namespace perfmodel::cli

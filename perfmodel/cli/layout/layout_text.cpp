@@ -28,6 +28,15 @@ std::string count_words(double count) {
   return fmt::format("{:.0f}", count);
 }
 
+// "nemo, attention by cudnn"; without a name for the job the programs that suit its layouts.
+std::string software_text(const LayoutReport& report) {
+  std::string words = software_words(report);
+  if (report.layouts.empty()) return words;
+  const LayoutPrediction& first = report.layouts.front().prediction;
+  if (first.attention != "eager") words += fmt::format(", attention by {}", first.attention);
+  return report.job.software.empty() ? words + " (chosen by layout)" : words;
+}
+
 std::string head_text(const LayoutReport& report) {
   const LayoutJob& job = report.job;
   const DecoderModel& model = job.model;
@@ -50,7 +59,7 @@ std::string head_text(const LayoutReport& report) {
                               "{}, {}",
                               job.global_batch, job.sequence, to_string(job.precision),
                               to_string(job.attention), job.fp32_gradients ? "fp32" : "half",
-                              job.software));
+                              software_text(report)));
   if (report.search) {
     const LayoutRanking& search = *report.search;
     list.row("searched",
@@ -135,12 +144,13 @@ std::string terms_line(const LayoutPrediction& made) {
 }
 
 std::string memory_line(const LayoutPrediction& made) {
-  return fmt::format(
-      "{} GB reserved ({} allocated) of {}: weights {}, gradients {}, optimizer {}, "
-      "activations {}",
-      gigabytes(made.reserved_bytes), gigabytes(made.allocated_bytes), gigabytes(made.device_bytes),
-      gigabytes(made.weight_bytes), gigabytes(made.gradient_bytes), gigabytes(made.optimizer_bytes),
-      gigabytes(made.activation_bytes));
+  std::string parts;
+  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+    if (made.*bytes < 0.05 * kGigabyteOfMemory) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", words, gigabytes(made.*bytes));
+  }
+  return fmt::format("{} GB reserved ({} allocated) of {}: {}", gigabytes(made.reserved_bytes),
+                     gigabytes(made.allocated_bytes), gigabytes(made.device_bytes), parts);
 }
 
 std::string levers_line(const RankedLayout& ranked) {
@@ -170,6 +180,58 @@ std::string measured_line(const MeasuredFit& fit) {
       percent(fit.mape_before), percent(fit.mape_after), percent(fit.mape_left_out));
 }
 
+// "612 k", "49.8"
+std::string amount_words(double amount) {
+  if (amount >= 1e6) return fmt::format("{:.3g} M", amount / 1e6);
+  return amount >= 1e4 ? fmt::format("{:.3g} k", amount / 1e3) : fmt::format("{:.3g}", amount);
+}
+
+// "21.3 (18.2 to 25.6)"
+std::string range_words(const TimeRange& range) {
+  return fmt::format("{} ({} to {})", amount_words(range.expected), amount_words(range.low),
+                     amount_words(range.high));
+}
+
+std::string duration_words(double seconds) {
+  if (seconds >= 3600) return fmt::format("{:.3g} h", seconds / 3600);
+  return seconds >= 60 ? fmt::format("{:.3g} min", seconds / 60) : fmt::format("{:.3g} s", seconds);
+}
+
+std::string checkpoints_line(const CheckpointPlan& plan) {
+  std::string line = fmt::format("{:.4g} GB, {:.3g} per rank, written in {}", plan.bytes / 1e9,
+                                 plan.bytes_per_rank / 1e9, duration_words(plan.stall_s));
+  if (!plan.interval_s) return line;
+  return line + fmt::format("; one every {} loses least: {} of the time is training",
+                            duration_words(*plan.interval_s), percent(plan.goodput));
+}
+
+void add_run(const TrainingRun& run, TextList& list) {
+  list.row("run",
+           fmt::format("{:.0f} steps, {} days, {} GPU hours{}", run.steps, range_words(run.days),
+                       range_words(run.gpu_hours), run.usd ? ", $ " + range_words(*run.usd) : ""));
+  list.row("energy", range_words(run.mwh) +
+                         " MWh at most: boards at their power limit, without "
+                         "hosts, network and cooling");
+  if (run.deadline_days) {
+    const std::string_view word = !run.meets_deadline()                 ? "missed"
+                                  : run.days.high <= *run.deadline_days ? "met"
+                                                                        : "met, if barely";
+    list.row("deadline", fmt::format("{:.4g} days: {}", *run.deadline_days, word));
+  }
+  if (run.checkpoints) list.row("checkpoints", checkpoints_line(*run.checkpoints));
+}
+
+// The counts that a search for the fewest GPUs tried.
+std::string tries_text(const std::vector<DeadlineTry>& tries, bool bold) {
+  TextTable table{"GPUs", "step", "days", "GPU hours", "<best layout"};
+  for (const DeadlineTry& one : tries) {
+    table.row({std::to_string(one.gpus), step_words(one.best.prediction.step_ms),
+               amount_words(one.run.days.expected), amount_words(one.run.gpu_hours.expected),
+               layout_words(one.best.layout)});
+  }
+  return "\n" + table.text(bold);
+}
+
 std::string layout_details(const LayoutReport& report, const RankedLayout& ranked) {
   const LayoutPrediction& made = ranked.prediction;
   TextList list;
@@ -187,6 +249,7 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
   if (!made.stage_layers.empty()) {
     list.row("stages", fmt::format("{} layers", fmt::join(made.stage_layers, ", ")));
   }
+  if (report.run) add_run(*report.run, list);
   if (!report.open.empty()) list.row("to measure", open_line(report.open));
   if (report.measured) list.row("measured", measured_line(*report.measured));
   return "\n" + list.text();
@@ -212,6 +275,7 @@ std::string layout_text(const LayoutReport& report, bool bold) {
   text += first_line(report.layouts.front()) + head_text(report);
   if (report.layouts.size() > 1) text += ranking_text(report.layouts, bold);
   text += layout_details(report, report.layouts.front());
+  if (!report.tries.empty()) text += tries_text(report.tries, bold);
   if (report.search) text += frontier_text(report.search->frontier, bold);
   return text;
 }
@@ -243,10 +307,9 @@ std::string layout_comparison_text(const LayoutReport& report, bool bold) {
     memory.row({std::move(name), gigabytes(one), gigabytes(two),
                 fmt::format("{:+.1f}", (two - one) / kGigabyteOfMemory)});
   };
-  bytes_row("weights", a.weight_bytes, b.weight_bytes);
-  bytes_row("gradients", a.gradient_bytes, b.gradient_bytes);
-  bytes_row("optimizer", a.optimizer_bytes, b.optimizer_bytes);
-  bytes_row("activations", a.activation_bytes, b.activation_bytes);
+  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+    if (a.*bytes > 0 || b.*bytes > 0) bytes_row(std::string(words), a.*bytes, b.*bytes);
+  }
   bytes_row("reserved", a.reserved_bytes, b.reserved_bytes);
   return text + "\n" + memory.text(bold);
 }

@@ -7,6 +7,7 @@
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
+#include "perfmodel/graph/captured.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrite_flags.hpp"
@@ -35,9 +36,22 @@ struct Step {
   GraphDifference difference;
 };
 
+// No GPU is asked for here that could tell the vendor.
+Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments& arguments) {
+  if (arguments.rewrites.empty() || !is_to_retarget(graph)) return {};
+  const std::string& first = arguments.rewrites.front().name;
+  if (first.starts_with("--retarget ")) return {};
+  return Unexpected{Error{.code = ErrorCode::kImpossible,
+                          .message = "expected --retarget nvidia (or amd) as the first rewrite of "
+                                     "a captured graph, found " +
+                                     first,
+                          .file = arguments.graph}};
+}
+
 // One by one, to tell what each of them did.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
+  if (auto good = check_captured(graph, arguments); !good) return Unexpected{good.error()};
   for (const NamedRewrite& rewrite : arguments.rewrites) {
     auto made = apply_rewrites(graph, {&rewrite, 1});
     if (!made) {

@@ -95,9 +95,12 @@ void add_rewrite_options(CommandParser app, std::vector<NamedRewrite>& rewrites,
                          option.flag, [add] { add(""); }, style.help(option.help))
                       .trigger_on_parse());
     } else {
-      style.place(app.add_option_function<std::string>(option.flag, add, style.help(option.help))
-                      .type_name(option.value)
-                      .trigger_on_parse());
+      const Option made =
+          app.add_option_function<std::string>(option.flag, add, style.help(option.help))
+              .type_name(option.value)
+              .trigger_on_parse();
+      if (!option.without_value.empty()) made.expected(0, 1).default_str(option.without_value);
+      style.place(made);
     }
   }
 }

@@ -60,9 +60,10 @@ std::int64_t parameter_count(const DecoderModel& model);
 /// Of these, the weights that one token meets: of routed experts top_k of a layer.
 std::int64_t active_parameter_count(const DecoderModel& model);
 
-/// The model FLOP of one token, forward and backward pass: 6 N + 12 layers hidden sequence, N
-/// without the embeddings' lookup (with the output layer); attention counted whole, as the usual
-/// definition of MFU does.
+/// The model FLOP of one token, forward and backward pass: 6 N + 6 layers hidden sequence, N
+/// without the embeddings' lookup (with the output layer). Causal attention counts by half: what a
+/// token sees. (PaLM's definition, 12 layers hidden sequence, counts it whole, and shares of the
+/// peak exceed 100 % with long sequences.)
 double model_flop_per_token(const DecoderModel& model, std::int64_t sequence);
 
 /// What one step computes, however it is laid out.
@@ -77,12 +78,25 @@ struct LayoutJob {
     kFp32,
     kFp4
   } precision = Precision::kBf16;
-  enum class Attention : std::uint8_t { kFlash, kEager } attention = Attention::kFlash;
+  /// Kernels of attention: those that the software runs, scores in memory, or one by name.
+  enum class Attention : std::uint8_t {
+    kFlash,
+    kEager,
+    kFa2,
+    kFa3,
+    kFa4,
+    kCudnn,
+    kTriton,  ///< FlashAttention 1 of 2022 and 2023
+  } attention = Attention::kFlash;
+  /// Pieces in which the output layer and the loss are worked out: 1: logits are whole; 0: fused,
+  /// no logits in memory; none: as the software does.
+  std::optional<std::int64_t> loss_chunks = {};
   enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
   bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
   double dropout = 0;          ///< of GPT-like models; 0: none
-  /// What runs the job: a file of `data/frameworks/`, whose costs beside the kernels count.
-  std::string software = "megatron";
+  /// What runs the job: a file of `data/frameworks/`, whose costs count besides kernels. Empty:
+  /// the one that suits the GPU and the layout.
+  std::string software;
 
   /// Coefficient of variation of the rows that experts of a layer get; 0: all get as many. The
   /// slowest rank of an expert-parallel group counts: its expected rows, in `high_ms` those that it
@@ -98,7 +112,8 @@ struct LayoutJob {
 std::string_view to_string(LayoutJob::Precision precision);  ///< "bf16", ...
 
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
-enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull };
+/// `kOp`: all of a layer but results of every second product and of attention (torchtitan).
+enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull, kOp };
 /// How attention sees tokens of other ranks: keys and values go round a ring while blocks are
 /// computed (Liu et al. 2023); they are gathered first (Llama 3); or heads are exchanged for tokens
 /// (DeepSpeed-Ulysses).
@@ -112,7 +127,7 @@ enum class PipelineOrder : std::uint8_t {
   kDualPipe,  ///< a V whose forward passes hide the collectives of backward passes
 };
 std::string_view to_string(Sharding sharding);          ///< "none", "1", ..., "fsdp", "hsdp"
-std::string_view to_string(LayoutRecompute recompute);  ///< "none", "selective", "full"
+std::string_view to_string(LayoutRecompute recompute);  ///< "none", "selective", "full", "op"
 std::string_view to_string(PipelineOrder order);        ///< "1f1b", "gpipe", "zb-h1", ...
 
 /// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
@@ -159,8 +174,16 @@ struct LayoutPrediction {
   /// Of the dense peak of the precision; hfu counts recomputation. Above 1 there is a warning.
   double mfu = 0, hfu = 0;
   double allocated_bytes = 0, reserved_bytes = 0;  ///< peak of the worst rank, without the context
+  /// Parts of the peak, whole bytes; with the allocator's they add up to `reserved_bytes`, without
+  /// to `allocated_bytes`. `working`: of one layer's backward pass; `logits`: what they need beyond
+  /// that; `gathered`: units of ZeRO-3; `program`: buffers and workspaces of the software.
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, activation_bytes = 0;
-  double device_bytes = 0;  ///< that a program can use
+  double logit_bytes = 0, working_bytes = 0, gathered_bytes = 0, program_bytes = 0,
+         allocator_bytes = 0;
+  std::int64_t fullest_stage = 0;  ///< whose ranks these are
+  std::string software;            ///< that the job names, or that suits
+  std::string attention;           ///< its kernel: fa2, cudnn, ..., eager
+  double device_bytes = 0;         ///< that a program can use
   bool fits = false;
   double bubble_share = 0, exposed_comm_share = 0;  ///< of the step
   LayoutTerm limit = LayoutTerm::kCompute;          ///< largest term

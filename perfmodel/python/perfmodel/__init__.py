@@ -15,7 +15,7 @@ prints with ``--json``: mappings with ``to_pandas()`` where pandas is there, sho
 predict, memory, report                 one program on one GPU: time, memory, a page to look at
 whatif, optimize, analyze               what to change, and what it gains
 layout, shard, sync                     many GPUs: parallel layouts, embedding tables, slow workers
-build, read, record, Graph              graphs of models, recorded or not
+build, read, capture, record, Graph     graphs of models, built, captured or recorded
 trace, replay, overheads                recorded runs
 gpus, kernels, gemm, suite, sweep       what is known; tables of kernels, models, predictions
 Predictor                               thousands of predictions a second
@@ -30,6 +30,7 @@ Threads run on while the library computes, and Ctrl-C ends it.
 from . import errors
 from ._version import __version__
 from ._ask import ask, help_of
+from ._capturer import Capture, capture, capturing
 from ._interrupts import Cancel
 from ._recorder import Recording, record, recording
 from .commands import (analyze, gemm, gpus, kernels, layout, memory, optimize, overheads, predict, replay, report,
@@ -59,10 +60,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Advice", "ArgumentError", "Cancel", "CancelledError", "Document", "FileError", "Findings", "FormatError",
+    "Advice", "ArgumentError", "Cancel", "CancelledError", "Capture", "Document", "FileError", "Findings", "FormatError",
     "Graph", "ImpossibleError", "InternalError", "Layout", "Memory", "OutOfMemoryError", "PerfmodelError",
     "Prediction", "Predictor", "Question", "Recording", "Replay", "Report", "Scales", "Sharding", "Totals", "TraceAnalysis",
-    "UnknownNameError", "VersionError", "WhatIf", "__version__", "analyze", "ask", "build", "errors", "gemm", "gpus", "help_of",
-    "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
+    "UnknownNameError", "VersionError", "WhatIf", "__version__", "analyze", "ask", "build", "capture", "capturing",
+    "errors", "gemm", "gpus", "help_of", "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
     "report", "shard", "suite", "sweep", "sync", "trace", "train", "whatif",
 ]

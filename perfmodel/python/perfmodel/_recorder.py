@@ -63,6 +63,22 @@ def _loss_of(output: Any) -> Any:
     return output.float().sum()
 
 
+def training_step(model: Any, batch: Any, loss: Callable[[Any], Any] | None, optimizer: Any) -> Callable[[], None]:
+    """One training step of `model` on one batch, as :func:`record` describes."""
+    def train() -> None:
+        optimizer.zero_grad()
+        if isinstance(batch, Mapping):
+            output = model(**batch)
+        elif isinstance(batch, (tuple, list)):
+            output = model(*batch)
+        else:
+            output = model(batch)
+        (loss or _loss_of)(output).backward()
+        optimizer.step()
+
+    return train
+
+
 def record(model: Any, batch: Any, folder: File = "recorded", *, loss: Callable[[Any], Any] | None = None,
            optimizer: Any = None, warm: int = 5, steps: int = 3) -> Recording:
     """Trains `model` on one batch for a few steps and records them::
@@ -85,17 +101,7 @@ def record(model: Any, batch: Any, folder: File = "recorded", *, loss: Callable[
     if optimizer is None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
 
-    def train() -> None:
-        optimizer.zero_grad()
-        if isinstance(batch, Mapping):
-            output = model(**batch)
-        elif isinstance(batch, (tuple, list)):
-            output = model(*batch)
-        else:
-            output = model(batch)
-        (loss or _loss_of)(output).backward()
-        optimizer.step()
-
+    train = training_step(model, batch, loss, optimizer)
     with recording(folder, warm, steps) as step_done:
         for _ in range(warm + 2 + steps):
             train()

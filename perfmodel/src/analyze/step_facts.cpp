@@ -73,6 +73,17 @@ std::string_view StepFacts::line_of(std::int32_t op) const {
   return innermost;
 }
 
+std::string_view StepFacts::optimizer_around(std::int32_t op) const {
+  constexpr std::string_view kLabel = "Optimizer.step#";
+  for (; op >= 0; op = ops[op].parent) {
+    std::string_view name = ops[op].name;
+    if (!name.starts_with(kLabel)) continue;
+    name.remove_prefix(kLabel.size());
+    return name.substr(0, name.find('.'));
+  }
+  return {};
+}
+
 std::int32_t StepFacts::top_op(std::int32_t op) const {
   std::int32_t top = op;
   for (; op >= 0; op = ops[op].parent) {

@@ -94,6 +94,8 @@ struct StepFacts {
   /// The innermost call of Python around `op` that is not one of PyTorch's own or of Python's
   /// library; else the innermost one in a file; empty: none recorded.
   std::string_view line_of(std::int32_t op) const;
+  /// "AdamW" of the label Optimizer.step#AdamW.step around `op`; empty: none is around it.
+  std::string_view optimizer_around(std::int32_t op) const;
   /// The outermost op (no label) around `op`, or itself.
   std::int32_t top_op(std::int32_t op) const;
 };

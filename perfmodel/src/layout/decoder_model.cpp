@@ -96,10 +96,23 @@ std::vector<LayerKind> layer_kinds(const DecoderModel& model) {
   return kinds;
 }
 
-bool is_plain(const DecoderModel& model) {
+bool has_plain_layers(const DecoderModel& model) {
   const bool usual = model.head_width == 0 || model.head_width * model.heads == model.hidden;
   return usual && model.experts.experts == 0 && model.latent.key_value_rank == 0 &&
-         model.state_layers == 0 && model.windowed_layers == 0 && model.next_tokens == 0;
+         model.state_layers == 0 && model.windowed_layers == 0;
+}
+
+bool is_plain(const DecoderModel& model) {
+  return has_plain_layers(model) && model.next_tokens == 0;
+}
+
+double active_layer_parameters(const DecoderModel& model) {
+  double sum = 0;
+  for (const LayerKind& kind : layer_kinds(model)) {
+    const LayerParameters layer = layer_parameters(model, kind);
+    sum += real_number(kind.layers) * (layer.dense + active_share(model) * layer.experts);
+  }
+  return sum / real_number(model.layers);
 }
 
 std::int64_t head_width_of(const DecoderModel& model) {
@@ -166,11 +179,11 @@ double attention_flop_per_token(const DecoderModel& model, std::int64_t sequence
   const double width = of.key_value_rank > 0
                            ? real_number(of.plain_width + of.rotary_width + of.value_width) / 2
                            : real_number(head_width_of(model));
-  const double each = 12 * real_number(model.heads) * width;
+  const double each = 6 * real_number(model.heads) * width;
   double seen = 0;
   for (const LayerKind& kind : layer_kinds(model)) {
     if (!kind.attends()) continue;
-    // A window is seen whole, by each token: twice what the causal half counts.
+    // A token sees half of the tokens before it on average, and all of a window.
     const double tokens =
         kind.slides ? 2 * real_number(std::min(model.window, sequence)) : real_number(sequence);
     seen += real_number(kind.layers) * std::min(tokens, real_number(sequence));

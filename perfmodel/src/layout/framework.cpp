@@ -9,6 +9,7 @@
 
 #include "base/schema.hpp"
 #include "files/json_file.hpp"
+#include "layout_names.hpp"
 
 namespace perfmodel {
 namespace {
@@ -35,7 +36,6 @@ constexpr NumberField kNumbers[] = {
     {"recompute_host_us", &Framework::recompute_host_us},
     {"microbatch_host_us", &Framework::microbatch_host_us},
     {"layer_factor", &Framework::layer_factor},
-    {"attention_factor", &Framework::attention_factor},
     {"tensor_overlap", &Framework::tensor_overlap, FrameworkRange::kShare},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},
@@ -75,6 +75,11 @@ constexpr FlagField kFlags[] = {
     {"overlaps_gathers", &Framework::overlaps_gathers},
     {"overlap_gradients", &Framework::overlap_gradients},
     {"reduce_scatters", &Framework::reduce_scatters},
+};
+
+constexpr FlagField kLaterFlags[] = {
+    {"rows_once_per_rank", &Framework::rows_once_per_rank},
+    {"fused_layers", &Framework::fused_layers},
 };
 
 constexpr double kMostNumber = 1e13;
@@ -120,6 +125,15 @@ std::vector<std::pair<double, double>> nodes_table(ObjectReader& reader, const c
   return table;
 }
 
+// A text that may be left out.
+template <class Parse, class Value>
+void optional_text(ObjectReader& root, const char* key, Parse parse, Value& to) {
+  if (!root.has(key)) return;
+  const auto value = parse(root.string(key));
+  if (value) to = *value;
+  if (!value) root.reject(key, value.error().message);
+}
+
 Framework parse_framework(const Json& document, std::optional<Error>& error) {
   Framework made;
   ObjectReader root(document, "", error);
@@ -133,8 +147,12 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
     if (!root.has(field.key)) continue;
     made.*field.member = number_of(root, field);
   }
-  if (root.has("rows_once_per_rank")) made.rows_once_per_rank = root.boolean("rows_once_per_rank");
+  for (const FlagField& field : kLaterFlags) {
+    if (root.has(field.key)) made.*field.member = root.boolean(field.key);
+  }
   for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);
+  optional_text(root, "attention", parse_layout_attention, made.attention);
+  optional_text(root, "loss", parse_loss, made.loss_chunks);
   made.step_by_nodes_us = nodes_table(root, "step_by_nodes_us");
   made.hop_by_nodes_us = nodes_table(root, "hop_by_nodes_us");
   made.sources = root.strings("sources");

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/layout.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -14,6 +15,10 @@ namespace perfmodel {
 /// `data/frameworks/NAME.json`. Times in us of the reference host.
 struct Framework {
   std::string name, title;
+
+  /// Its kernel of fused attention, if the GPU has it; else what frameworks take on that GPU.
+  LayoutJob::Attention attention = LayoutJob::Attention::kFlash;
+  std::int64_t loss_chunks = 1;  ///< see LayoutJob
 
   /// The host's time of a layer's ops is that of the reference table times this.
   double host_scale = 1;
@@ -26,8 +31,7 @@ struct Framework {
   double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
   double microbatch_host_us = 0;  ///< batch, loss, engine
 
-  double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
-  double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
+  double layer_factor = 1;      ///< on kernels of layers but attention: what no graph lists
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
   double expert_factor = 1;     ///< on the kernel times of layers with experts, instead
   double expert_overlap = 0;    ///< share of the exchange of rows with experts that compute hides
@@ -38,8 +42,10 @@ struct Framework {
   /// else a row per expert does.
   bool rows_once_per_rank = false;
 
-  double hop_host_us = 0;        ///< of a stage per send to the next: the host spends and waits
-  bool split_hops = false;       ///< each tensor-parallel rank sends its part, receivers gather
+  double hop_host_us = 0;   ///< per send of a stage to the next: the host spends and waits
+  bool split_hops = false;  ///< each tensor-parallel rank sends its part, receivers gather
+  /// Layers run the kernels of Transformer Engine; else PyTorch's own, one for each op.
+  bool fused_layers = false;
   bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
 
   double bucket_bytes = 25 * 1024.0 * 1024;

@@ -25,9 +25,14 @@ struct LayerKind {
 /// All kinds that the model has layers of.
 std::vector<LayerKind> layer_kinds(const DecoderModel& model);
 
-/// Layers of attention and a dense feed-forward part with heads of hidden / heads: what `build
-/// llama` and `build gpt` write.
+/// Whether all layers have attention and a dense feed-forward part with heads of hidden / heads:
+/// what `build llama` and `build gpt` write.
+bool has_plain_layers(const DecoderModel& model);
+/// Whether nothing but the output layer follows such layers.
 bool is_plain(const DecoderModel& model);
+
+/// Weights that a token meets in a layer, as a mean over all layers.
+double active_layer_parameters(const DecoderModel& model);
 
 std::int64_t head_width_of(const DecoderModel& model);
 std::int64_t kv_heads_of(const DecoderModel& model);
@@ -49,8 +54,8 @@ double expert_parameter_count(const DecoderModel& model);
 /// `model_flop_per_token` of the job; frozen weights have no gradients: 4 N instead of 6 N.
 double job_flop_per_token(const LayoutJob& job);
 
-/// FLOP of attention per token, forward and backward pass, counted whole: 12 per layer, hidden
-/// number and token that it sees.
+/// FLOP of causal attention per token, forward and backward pass: 12 per layer, hidden number and
+/// token that it sees, which are half of the sequence.
 double attention_flop_per_token(const DecoderModel& model, std::int64_t sequence);
 
 }  // namespace perfmodel

@@ -51,7 +51,7 @@ Result<LayoutPlanAdvice> layout_advice(const ExecutionGraph& graph,
   LayoutPlanAdvice advice{.step_us = 1e3 * best.prediction.step_ms,
                           .memory_bytes = best.prediction.reserved_bytes,
                           .layout = layout_words(best.layout),
-                          .software = job->software,
+                          .software = best.prediction.software,
                           .command = command_of(*job, question)};
   ParallelLayout as_it_is;
   as_it_is.dp = question.world;

@@ -121,7 +121,7 @@ Result<void> check_kinds(const LayoutJob& job) {
   if (job.lora_rank > 0 && job.lora_on_all && model.experts.experts > 0) {
     return impossible_layout("lora_on: expected attention (experts take no adapters), found all");
   }
-  if (is_plain(model) && job.lora_rank == 0) return {};
+  if (has_plain_layers(model) && job.lora_rank == 0) return {};
   if (job.attention == LayoutJob::Attention::kEager) {
     return impossible_layout(
         "attention: expected flash for models with experts, latent attention, windows, states or "
@@ -159,7 +159,7 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
   const std::int64_t together = layout.dp * layout.micro_batch;
   if (auto good = expect_divides("heads", model.heads, "tp", layout.tp); !good) return good;
   // Beyond one head of keys and values a rank, ranks hold the same one.
-  if (is_plain(model) || kv_heads > layout.tp) {
+  if (has_plain_layers(model) || kv_heads > layout.tp) {
     if (auto good = expect_divides("kv_heads", kv_heads, "tp", layout.tp); !good) return good;
   }
   if (auto good = expect_divides("feed_forward", model.feed_forward, "tp", layout.tp); !good) {
@@ -192,12 +192,11 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
 }
 
 Result<void> check_sharding(const ParallelLayout& layout) {
-  const bool gathers = gathers_parameters(layout.zero);
-  if (!gathers || layout.pp == 1) return {};
+  if (layout.zero != Sharding::kHsdp || layout.pp == 1) return {};
   return impossible_layout(
-      fmt::format("zero {}: expected pp of 1 (gathers inside of a pipeline are not modelled), "
-                  "found {}",
-                  to_string(layout.zero), layout.pp));
+      fmt::format("zero hsdp: expected pp of 1 (sums over copies inside of a pipeline are not "
+                  "modelled), found {}",
+                  layout.pp));
 }
 
 // The largest tensor of a microbatch: scores of attention or of words, a product's result.
@@ -253,6 +252,14 @@ Result<void> check_optional_sizes(const DecoderModel& model) {
   return expect_divides("heads", model.heads, "kv_heads", kv_heads_of(model));
 }
 
+// Kept activations are known of attention with queries, keys and values of their own.
+Result<void> check_recompute(const DecoderModel& model, LayoutRecompute recompute) {
+  const bool knows = model.state_layers == 0 && model.latent.key_value_rank == 0;
+  if (recompute != LayoutRecompute::kOp || knows) return {};
+  return impossible_layout(
+      "recompute: expected none, selective or full for latent attention and states, found op");
+}
+
 }  // namespace
 
 Result<void> check_layout_job(const LayoutJob& job) {
@@ -306,6 +313,7 @@ Result<void> check_layout(const LayoutJob& job, const ParallelLayout& layout) {
   if (auto good = check_degrees(layout); !good) return good;
   if (auto good = check_tensors(job, layout); !good) return good;
   if (auto good = check_division(job, layout); !good) return good;
+  if (auto good = check_recompute(job.model, layout.recompute); !good) return good;
   return check_sharding(layout);
 }
 

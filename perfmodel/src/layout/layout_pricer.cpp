@@ -8,10 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "attention_kernel.hpp"
 #include "base/stop_point.hpp"
 #include "framework.hpp"
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
+#include "layout_request.hpp"
 #include "layout_traces.hpp"
 #include "layout_work.hpp"
 #include "parallel_traffic.hpp"
@@ -47,8 +49,8 @@ double dense_peak(const Gpu& gpu, LayoutJob::Precision precision) {
   return gpu.peak(dtype, gemm_uses_matrix_units(dtype, gpu)).value;
 }
 
-/// FLOP computed again over the model's: a third of the layers' with full recomputation, of eager
-/// attention's with selective.
+/// FLOP computed again over the model's: a third of the layers' with full recomputation, half of
+/// their products' by op, of eager attention's with selective.
 double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
   if (recompute == LayoutRecompute::kNone) return 0;
   const DecoderModel& model = job.model;
@@ -58,6 +60,7 @@ double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
     return job.attention == LayoutJob::Attention::kEager ? attention / all : 0;
   }
   const double output = 6 * static_cast<double>(model.vocabulary * model.hidden);
+  if (recompute == LayoutRecompute::kOp) return (all - output - 3 * attention) / 6 / all;
   return (all - output) / 3 / all;
 }
 
@@ -124,16 +127,24 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   const double flop = job_flop_per_token(job);
   made.mfu = made.tokens_per_s_per_gpu * flop / dense_peak(gpu, job.precision);
   made.hfu = made.mfu * (1 + recomputed_share(job, layout.recompute));
-  made.allocated_bytes = bytes.allocated;
-  made.reserved_bytes = bytes.reserved;
+  made.allocated_bytes = bytes.allocated();
+  made.reserved_bytes = bytes.reserved();
   made.weight_bytes = bytes.weights;
   made.gradient_bytes = bytes.gradients;
   made.optimizer_bytes = bytes.optimizer;
   made.activation_bytes = bytes.activations;
+  made.logit_bytes = bytes.logits;
+  made.working_bytes = bytes.working;
+  made.gathered_bytes = bytes.gathered;
+  made.program_bytes = bytes.program;
+  made.allocator_bytes = bytes.allocator;
+  made.fullest_stage = bytes.stage;
+  made.software = question.framework->name;
+  made.attention = to_string(attention_kernel(question));
   made.device_bytes = gpu.usable_memory().value -
                       static_cast<double>(gpu.architecture.context_bytes) -
                       question.framework->outside_bytes;
-  made.fits = bytes.reserved <= made.device_bytes;
+  made.fits = made.reserved_bytes <= made.device_bytes;
   return made;
 }
 
@@ -289,15 +300,20 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                             "found {}",
                             topology.gpus_per_node, topology.name, layout.gpus()));
   }
-  auto found = software(job.software);
+  if (auto good = check_attention(gpu, job.attention); !good) return Unexpected{good.error()};
+  auto found = software(job.software.empty() ? std::string(suitable_software(gpu, job, layout))
+                                             : job.software);
   if (!found) return Unexpected{found.error()};
+  const Framework& framework = (*found)->framework;
   auto costs = shard({.model = job.model,
                       .sequence = job.sequence,
                       .micro_batch = layout.micro_batch,
                       .tp = layout.tp,
                       .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
                       .precision = job.precision,
-                      .attention = job.attention,
+                      .attention = job.attention == LayoutJob::Attention::kEager
+                                       ? LayoutJob::Attention::kEager
+                                       : LayoutJob::Attention::kFlash,
                       .dropout = job.dropout,
                       .recompute = layout.recompute,
                       .cp = layout.cp,
@@ -306,9 +322,9 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                       .etp = layout.etp,
                       .expert_load = slowest_expert_load(job, layout, beyond),
                       .lora_rank = job.lora_rank,
-                      .lora_on_all = job.lora_on_all});
+                      .lora_on_all = job.lora_on_all,
+                      .fused_layers = framework.fused_layers});
   if (!costs) return Unexpected{costs.error()};
-  const Framework& framework = (*found)->framework;
   auto chunks =
       spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
   if (!chunks) return Unexpected{chunks.error()};

@@ -1,6 +1,7 @@
 #include "layout/layout_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -19,6 +20,12 @@ namespace {
 
 std::string topology_of(const LayoutInputs& inputs, const Gpu& gpu) {
   return inputs.machine.topology.empty() ? topology_for(gpu).name : inputs.machine.topology;
+}
+
+// The machine has a pricer, so that its topology is known.
+std::int64_t gpus_of_node(const std::string& topology, const Gpu& gpu) {
+  const auto found = TopologyCatalog::builtin().find(topology);
+  return found ? found->gpus_per_node : topology_for(gpu).gpus_per_node;
 }
 
 // What would narrow the range of the first layout's step.
@@ -48,6 +55,17 @@ OrderedJson ranked_json(const RankedLayout& ranked) {
 OrderedJson ranked_json(const std::vector<RankedLayout>& layouts) {
   OrderedJson list = OrderedJson::array();
   for (const RankedLayout& one : layouts) list.push_back(ranked_json(one));
+  return list;
+}
+
+OrderedJson tries_json(const std::vector<DeadlineTry>& tries) {
+  OrderedJson list = OrderedJson::array();
+  for (const DeadlineTry& one : tries) {
+    OrderedJson json = training_run_json(one.run);
+    json["gpus"] = one.gpus;
+    json["layout"] = ranked_json(one.best);
+    list.push_back(std::move(json));
+  }
   return list;
 }
 
@@ -106,14 +124,10 @@ Result<LayoutReport> load_layout(const LayoutInputs& inputs, const TakeWarning& 
                       .gpu = gpu->name,
                       .gpu_title = gpu->title,
                       .topology = topology_of(inputs, *gpu),
+                      .gpu_power_w = gpu->tdp_w,
+                      .node = gpus_of_node(topology_of(inputs, *gpu), *gpu),
                       .warnings = std::move(question->notes)};
   report.measured = report.pricer.fit();
-  if (inputs.software.empty()) {
-    report.warnings.push_back(fmt::format(
-        "nobody says whose program runs the job (--software): the costs of {} count, which was "
-        "fitted to no run; measured runs of FSDP and Megatron-DeepSpeed took 15 to 28 % longer",
-        report.job.software));
-  }
   return report;
 }
 
@@ -163,6 +177,16 @@ Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
   return {};
 }
 
+std::string software_words(const LayoutReport& report) {
+  if (!report.job.software.empty()) return report.job.software;
+  std::vector<std::string> names;
+  for (const RankedLayout& one : report.layouts) {
+    const std::string& name = one.prediction.software;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void add_layout_warnings(LayoutReport& report) {
   for (const RankedLayout& one : report.layouts) {
     for (const std::string& warning : one.prediction.warnings) {
@@ -181,8 +205,9 @@ OrderedJson layout_json(const LayoutReport& report) {
                       {"gpus", report.gpus},
                       {"global_batch", job.global_batch},
                       {"sequence", job.sequence},
-                      {"software", job.software},
-                      {"flop_per_token", model_flop_per_token(job.model, job.sequence)}};
+                      {"software", software_words(report)},
+                      {"flop_per_token", model_flop_per_token(job.model, job.sequence)},
+                      {"mfu_convention", kMfuConvention}};
   if (report.search) {
     const LayoutRanking& search = *report.search;
     json["search"] = {{"considered", search.considered},
@@ -198,6 +223,8 @@ OrderedJson layout_json(const LayoutReport& report) {
   }
   json["worth_measuring"] = shares_json(report.open);
   if (report.measured) json["measured"] = json_object(*report.measured, kMeasuredFitFields);
+  if (report.run) json["run"] = training_run_json(*report.run);
+  if (!report.tries.empty()) json["tried"] = tries_json(report.tries);
   json["warnings"] = report.warnings;
   return json;
 }

@@ -8,6 +8,7 @@
 
 #include "fields/result_field.hpp"
 #include "layout/layout_sweep.hpp"
+#include "layout/training_run.hpp"
 
 namespace perfmodel {
 
@@ -16,6 +17,8 @@ struct LayoutReport {
   LayoutPricer pricer;
   LayoutJob job;
   std::string gpu, gpu_title, topology;
+  double gpu_power_w = 0;                    ///< that a board draws at most
+  std::int64_t node = 1;                     ///< GPUs of one
   std::optional<MeasuredFit> measured = {};  ///< if the inputs name measured steps
   std::vector<std::string> warnings = {};
   std::int64_t gpus = 0;
@@ -23,6 +26,8 @@ struct LayoutReport {
   std::optional<LayoutRanking> search = {};  ///< its `best` are `layouts`
   double seconds = 0;                        ///< that the search took
   std::vector<OpenEffect> open = {};         ///< of the first layout
+  std::optional<TrainingRun> run = {};       ///< by it, if one is asked about
+  std::vector<DeadlineTry> tries = {};       ///< for a deadline, by GPU count; the last meets it
 };
 
 /// A predictor of one GPU; empty: of all.
@@ -46,6 +51,13 @@ Result<LayoutRanking> search_layouts(const LayoutReport& report, const LayoutInp
 /// Searches, and reports the best layouts; a team's ranks but the first report nothing.
 Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
                             const LayoutRunHooks& hooks, sweep::Team* team, LayoutReport& report);
+
+/// The program that the job names, or those that suit its layouts.
+std::string software_words(const LayoutReport& report);
+
+/// The convention by which MFU and HFU count.
+inline constexpr std::string_view kMfuConvention =
+    "6 N + 6 layers hidden sequence FLOP per token: causal attention by half";
 
 /// Adds the warnings of the layouts to the report's, each once.
 void add_layout_warnings(LayoutReport& report);

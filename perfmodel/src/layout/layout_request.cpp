@@ -8,70 +8,13 @@
 #include <tuple>
 #include <utility>
 
+#include "json/csv_file.hpp"
 #include "layout_checks.hpp"
 #include "layout_work.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {
-
-template <class Value>
-struct LayoutName {
-  std::string_view name;
-  Value value;
-};
-
-constexpr LayoutName<Sharding> kShardingNames[] = {
-    {"0", Sharding::kNone},   {"none", Sharding::kNone}, {"1", Sharding::kZero1},
-    {"2", Sharding::kZero2},  {"3", Sharding::kZero3},   {"fsdp", Sharding::kFsdp},
-    {"hsdp", Sharding::kHsdp}};
-constexpr LayoutName<LayoutRecompute> kRecomputeNames[] = {
-    {"none", LayoutRecompute::kNone},
-    {"selective", LayoutRecompute::kSelective},
-    {"full", LayoutRecompute::kFull}};
-constexpr LayoutName<PipelineOrder> kOrderNames[] = {{"1f1b", PipelineOrder::k1F1B},
-                                                     {"gpipe", PipelineOrder::kGpipe},
-                                                     {"zb-h1", PipelineOrder::kZbH1},
-                                                     {"zb-v", PipelineOrder::kZbV},
-                                                     {"dualpipe", PipelineOrder::kDualPipe}};
-constexpr LayoutName<LayoutJob::Precision> kPrecisionNames[] = {
-    {"bf16", LayoutJob::Precision::kBf16},
-    {"fp16", LayoutJob::Precision::kFp16},
-    {"fp8", LayoutJob::Precision::kFp8},
-    {"fp4", LayoutJob::Precision::kFp4},
-    {"fp32", LayoutJob::Precision::kFp32}};
-constexpr LayoutName<LayoutJob::Attention> kAttentionNames[] = {
-    {"flash", LayoutJob::Attention::kFlash}, {"eager", LayoutJob::Attention::kEager}};
-constexpr LayoutName<LayoutJob::Optimizer> kOptimizerNames[] = {
-    {"adamw", LayoutJob::Optimizer::kAdamW},
-    {"adamw-8bit", LayoutJob::Optimizer::kAdamW8bit},
-    {"sgd", LayoutJob::Optimizer::kSgd}};
-constexpr LayoutName<ContextExchange> kExchangeNames[] = {
-    {"ring", ContextExchange::kRing},
-    {"all-gather", ContextExchange::kAllGather},
-    {"all-to-all", ContextExchange::kAllToAll}};
-
-// The last of its names.
-template <class Value, std::size_t kCount>
-std::string_view layout_name(Value value, const LayoutName<Value> (&known)[kCount]) {
-  std::string_view name = "unknown";
-  for (const LayoutName<Value>& one : known) {
-    if (one.value == value) name = one.name;
-  }
-  return name;
-}
-
-template <class Value, std::size_t kCount>
-Result<Value> layout_choice(std::string_view what, std::string_view text,
-                            const LayoutName<Value> (&known)[kCount]) {
-  std::vector<std::string_view> names;
-  for (const auto& [name, value] : known) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  return fail(ErrorCode::kUnknownName, fmt::format("{}: expected one of {}, found \"{}\"", what,
-                                                   fmt::join(names, ", "), text));
-}
 
 Unexpected bad_request(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
@@ -146,46 +89,6 @@ Result<void> name_job(const LayoutAsk& request, LayoutJob& job) {
 
 }  // namespace
 
-Result<Sharding> parse_sharding(std::string_view text) {
-  return layout_choice("zero", text, kShardingNames);
-}
-Result<LayoutRecompute> parse_recompute(std::string_view text) {
-  return layout_choice("recompute", text, kRecomputeNames);
-}
-Result<PipelineOrder> parse_pipeline_order(std::string_view text) {
-  return layout_choice("schedule", text, kOrderNames);
-}
-Result<LayoutJob::Precision> parse_layout_precision(std::string_view text) {
-  return layout_choice("precision", text, kPrecisionNames);
-}
-Result<LayoutJob::Attention> parse_layout_attention(std::string_view text) {
-  return layout_choice("attention", text, kAttentionNames);
-}
-Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text) {
-  return layout_choice("optimizer", text, kOptimizerNames);
-}
-Result<ContextExchange> parse_context_exchange(std::string_view text) {
-  return layout_choice("context", text, kExchangeNames);
-}
-
-std::string_view to_string(Sharding sharding) { return layout_name(sharding, kShardingNames); }
-std::string_view to_string(LayoutRecompute recompute) {
-  return layout_name(recompute, kRecomputeNames);
-}
-std::string_view to_string(PipelineOrder order) { return layout_name(order, kOrderNames); }
-std::string_view to_string(LayoutJob::Precision precision) {
-  return layout_name(precision, kPrecisionNames);
-}
-std::string_view to_string(LayoutJob::Attention attention) {
-  return layout_name(attention, kAttentionNames);
-}
-std::string_view to_string(LayoutJob::Optimizer optimizer) {
-  return layout_name(optimizer, kOptimizerNames);
-}
-std::string_view to_string(ContextExchange exchange) {
-  return layout_name(exchange, kExchangeNames);
-}
-
 Result<void> change_experts(const LayoutAsk& request, DecoderModel& model) {
   if (request.head_width) model.head_width = *request.head_width;
   if (request.experts) model.experts.experts = *request.experts;
@@ -211,6 +114,7 @@ Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
   job.expert_capacity = request.expert_capacity.value_or(0);
   job.lora_rank = request.lora.value_or(0);
   job.frozen_bits = request.frozen_bits.value_or(16);
+  if (auto good = set_name(request.loss, parse_loss, job.loss_chunks); !good) return good;
   static constexpr LayoutName<bool> kKnown[] = {{"attention", false}, {"all", true}};
   const auto on_all = [](std::string_view text) { return layout_choice("lora_on", text, kKnown); };
   return set_name(request.lora_on, on_all, job.lora_on_all);
@@ -289,19 +193,24 @@ Result<ParallelLayout> layout_of(const LayoutAsk& parts) {
   return layout;
 }
 
+std::string_view suitable_software(const Gpu& gpu, const LayoutJob& job,
+                                   const ParallelLayout& layout) {
+  using Precision = LayoutJob::Precision;
+  if (job.model.experts.experts > 0 || job.precision == Precision::kFp4) return "nemo";
+  const bool is_data_parallel = layout.tp == 1 && layout.pp == 1 && layout.cp == 1;
+  if (gathers_parameters(layout.zero) || is_data_parallel) return "fsdp";
+  const bool is_old = job.precision == Precision::kFp16 || gpu.architecture.name == "ampere";
+  return is_old ? "megatron-deepspeed" : "nemo";
+}
+
 std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
                                   const ParallelLayout& layout) {
-  using Precision = LayoutJob::Precision;
-  const bool shards_alone =
-      layout.zero == Sharding::kZero2 && layout.tp == 1 && layout.pp == 1 && layout.dp > 1;
-  if (job.model.experts.experts > 0 || job.precision == Precision::kFp4) return "nemo";
-  if (gathers_parameters(layout.zero) || shards_alone) return "fsdp";
-  if (job.precision == Precision::kFp8) return "nemo";
-  const std::string& architecture = gpu.architecture.name;
-  if (job.precision == Precision::kFp16 || architecture == "ampere") return "megatron-deepspeed";
   constexpr std::int64_t kMostMeasured = 512;
-  const bool is_measured = architecture == "hopper" && layout.gpus() <= kMostMeasured;
-  return is_measured ? "nanotron" : "megatron";
+  const bool gathers = gathers_parameters(layout.zero) || layout.zero == Sharding::kZero2;
+  const bool is_measured = gpu.architecture.name == "hopper" && layout.gpus() <= kMostMeasured &&
+                           job.model.experts.experts == 0 && !gathers &&
+                           job.precision == LayoutJob::Precision::kBf16;
+  return is_measured ? "nanotron" : suitable_software(gpu, job, layout);
 }
 
 std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {

@@ -6,23 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "layout_names.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 /// Questions about layouts in words and numbers, as command lines, tables, servers and C have them.
 namespace perfmodel {
-
-// Errors (kUnknownName): other names; they list the known ones.
-Result<Sharding> parse_sharding(std::string_view text);          ///< 0, none, 1, 2, 3, fsdp, hsdp
-Result<LayoutRecompute> parse_recompute(std::string_view text);  ///< none, selective, full
-Result<PipelineOrder> parse_pipeline_order(std::string_view text);  ///< 1f1b, gpipe, zb-h1, ...
-Result<ContextExchange> parse_context_exchange(std::string_view text);
-Result<LayoutJob::Precision> parse_layout_precision(std::string_view text);
-Result<LayoutJob::Attention> parse_layout_attention(std::string_view text);
-Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text);
-std::string_view to_string(LayoutJob::Attention attention);
-std::string_view to_string(LayoutJob::Optimizer optimizer);
 
 namespace layout_field_types {
 using Count = std::optional<std::int64_t>;
@@ -74,10 +64,16 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request);
 /// Errors: unknown names, numbers below 1, a world that the parts do not make up.
 Result<ParallelLayout> layout_of(const LayoutAsk& parts);
 
-/// Of a run of which nobody says whose program made it: the one of data/frameworks/ whose measured
-/// runs are nearest. Models with experts, fp4: nemo. Sharded data parallelism: fsdp; fp8: nemo;
-/// fp16, and half types on Ampere: megatron-deepspeed; on Hopper up to the 512 GPUs that were
-/// measured: nanotron; else megatron, which was fitted to none.
+/// The program of data/frameworks/ that suits, of those that were fitted to measured runs. Models
+/// with experts, fp4: nemo. Data parallelism alone, sharded or not: fsdp (PyTorch's own). With
+/// pipelines or tensor parallelism fp16, and half types on Ampere: megatron-deepspeed, as fitted to
+/// vTrain's rows; else nemo, Megatron Core as fitted to NeMo's.
+std::string_view suitable_software(const Gpu& gpu, const LayoutJob& job,
+                                   const ParallelLayout& layout);
+
+/// For a run whose program is not said: the program whose measured runs are nearest. Dense models
+/// on Hopper on up to the 512 GPUs that were measured: nanotron, unless parameters are gathered or
+/// products are in fp8; else as `suitable_software` has it.
 std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
                                   const ParallelLayout& layout);
 

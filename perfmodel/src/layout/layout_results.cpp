@@ -45,6 +45,14 @@ OrderedNumbers terms_by_name(const LayoutPrediction& price) {
   return terms;
 }
 
+OrderedNumbers memory_by_part(const LayoutPrediction& price) {
+  OrderedNumbers parts;
+  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+    parts[std::string(key)] = price.*bytes;
+  }
+  return parts;
+}
+
 OrderedNumbers fit_factors(const Fit& fit) { return {fit.factors.begin(), fit.factors.end()}; }
 
 }  // namespace
@@ -106,6 +114,11 @@ const ResultFields<LayoutPrediction> kLayoutPriceFields = {
     {"limit", &LayoutPrediction::limit},
     {"stage_layers", &LayoutPrediction::stage_layers},
     {"terms_ms", terms_by_name},
+    {"logits_gb", gigabytes(&LayoutPrediction::logit_bytes)},
+    {"memory_parts_bytes", memory_by_part, Digits::kAll},
+    {"fullest_stage", &LayoutPrediction::fullest_stage},
+    {"software", &LayoutPrediction::software},
+    {"attention", &LayoutPrediction::attention},
 };
 
 const ResultFields<RankedLayout> kRankedLayoutFields = joined_fields<RankedLayout>(

@@ -17,6 +17,23 @@ extern const ResultFields<RankedLayout> kRankedLayoutFields;
 extern const ResultFields<MeasuredStep> kMeasuredStepFields;
 extern const ResultFields<MeasuredFit> kMeasuredFitFields;
 
+/// The parts of a layout's memory, which add up to what is reserved.
+struct LayoutMemoryPart {
+  std::string_view key, words;
+  double LayoutPrediction::*bytes;
+};
+inline constexpr LayoutMemoryPart kLayoutMemoryParts[] = {
+    {"weights", "weights", &LayoutPrediction::weight_bytes},
+    {"gradients", "gradients", &LayoutPrediction::gradient_bytes},
+    {"optimizer", "optimizer", &LayoutPrediction::optimizer_bytes},
+    {"activations", "activations", &LayoutPrediction::activation_bytes},
+    {"logits", "logits", &LayoutPrediction::logit_bytes},
+    {"working", "a backward pass", &LayoutPrediction::working_bytes},
+    {"gathered", "gathered units", &LayoutPrediction::gathered_bytes},
+    {"program", "the program", &LayoutPrediction::program_bytes},
+    {"allocator", "the allocator", &LayoutPrediction::allocator_bytes},
+};
+
 std::string_view term_words(LayoutTerm term);  ///< "compute", "the host", "tp traffic", ...
 
 /// What would gain most, best first: terms of the step that other layouts or machines have less

@@ -60,6 +60,7 @@ void take_training(LayoutRowReader& row, const LayoutAsk& flags, LayoutJob& job)
   if (const auto rank = count_given(row, "lora", true)) request.lora = rank;
   if (const auto bits = count_given(row, "frozen_bits")) request.frozen_bits = bits;
   if (!row.text("lora_on").empty()) request.lora_on = row.text("lora_on");
+  if (!row.text("loss").empty()) request.loss = row.text("loss");
   const std::pair<std::string_view, std::optional<double>*> numbers[] = {
       {"expert_imbalance", &request.expert_imbalance},
       {"expert_capacity", &request.expert_capacity}};
@@ -173,7 +174,10 @@ Result<std::vector<MeasuredStep>> read_measured_rows(CsvFile rows, const LayoutI
     if (!ms) continue;  // a run that failed
     step.step_ms = *ms;
     if (step.job.software.empty()) {
-      step.job.software = asked ? asked->software : nearest_software(gpu, step.job, step.layout);
+      if (asked) step.job.software = asked->software;
+      if (step.job.software.empty()) {
+        step.job.software = nearest_software(gpu, step.job, step.layout);
+      }
     }
     steps.push_back(std::move(step));
   }

@@ -69,14 +69,32 @@ class WordReader {
 
 template <class Visit>
 void each_member(LayoutPrediction& made, Visit&& visit) {
-  for (double* value :
-       {&made.step_ms, &made.low_ms, &made.high_ms, &made.tokens_per_s_per_gpu, &made.mfu,
-        &made.hfu, &made.allocated_bytes, &made.reserved_bytes, &made.weight_bytes,
-        &made.gradient_bytes, &made.optimizer_bytes, &made.activation_bytes, &made.device_bytes,
-        &made.bubble_share, &made.exposed_comm_share}) {
+  for (double* value : {&made.step_ms,
+                        &made.low_ms,
+                        &made.high_ms,
+                        &made.tokens_per_s_per_gpu,
+                        &made.mfu,
+                        &made.hfu,
+                        &made.allocated_bytes,
+                        &made.reserved_bytes,
+                        &made.weight_bytes,
+                        &made.gradient_bytes,
+                        &made.optimizer_bytes,
+                        &made.activation_bytes,
+                        &made.logit_bytes,
+                        &made.working_bytes,
+                        &made.gathered_bytes,
+                        &made.program_bytes,
+                        &made.allocator_bytes,
+                        &made.device_bytes,
+                        &made.bubble_share,
+                        &made.exposed_comm_share}) {
     visit(*value);
   }
   for (double& term : made.terms_ms) visit(term);
+  visit(made.fullest_stage);
+  visit(made.software);
+  visit(made.attention);
   visit(made.fits);
   visit(made.limit);
   std::size_t stages = made.stage_layers.size();

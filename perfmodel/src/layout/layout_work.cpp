@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "attention_kernel.hpp"
 #include "layer_kinds.hpp"
 #include "parallel_traffic.hpp"
 
@@ -129,20 +130,28 @@ class PartPricer {
     const double factor =
         framework_.layer_factor +
         shard_.expert_layers * (framework_.expert_factor - framework_.layer_factor);
+    use_kernel(layer);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
       pass->product_us *= factor;
-      pass->kernel_us = factor * (pass->kernel_us + (attention_factor() - 1) * pass->attention_us +
-                                  (framework_.state_factor - 1) * pass->state_us) +
-                        whole_weights_us();
+      // A kernel of attention takes the same time by any program.
+      const double others = pass->kernel_us - pass->attention_us;
+      pass->kernel_us = factor * (others + (framework_.state_factor - 1) * pass->state_us) +
+                        pass->attention_us + whole_weights_us();
     }
     return layer;
   }
 
-  // The factors correct prices of FlashAttention-2; other kernels are priced as they are.
-  double attention_factor() const {
-    const bool is_fa2 =
-        question_.gpu->architecture.attention_kernels.framework == AttentionGeneration::kFa2;
-    return is_fa2 ? framework_.attention_factor : 1;
+  // The layer's graph has attention by the kernel that frameworks take on this GPU; a backward pass
+  // that computes the layer again has its forward pass, too.
+  void use_kernel(PartCosts& layer) const {
+    const AttentionRatios& by = attention_;
+    const double again = (by.forward - by.backward) * layer.again.attention_us;
+    const double forward = (by.forward - 1) * layer.forward.attention_us;
+    const double backward = (by.backward - 1) * layer.backward.attention_us + again;
+    layer.forward.attention_us += forward;
+    layer.forward.kernel_us += forward;
+    layer.backward.attention_us += backward;
+    layer.backward.kernel_us += backward;
   }
 
   // Frozen weights of 4 bits are made whole before each product.
@@ -154,7 +163,8 @@ class PartPricer {
   }
 
   // Collectives of tensor parallelism of layers whose graph is that of one rank alone: around each
-  // part a gather and a scatter of the tokens, or one sum behind it.
+  // part a gather and a scatter of the tokens, or one sum after it. The gradient of a weight needs
+  // the gathered tokens once more.
   PartCosts with_tensor_traffic(PartCosts layer) {
     if (layout_.tp == 1 || shard_.tensor_parts == 0) return layer;
     const double bytes = real(layout_.micro_batch) * real(job_.sequence) / real(layout_.cp) *
@@ -170,6 +180,7 @@ class PartPricer {
       };
       if (layout_.sequence_parallel) {
         add(CollectiveKind::kAllGather, pass->by_kind.all_gather);
+        if (pass == &layer.backward) add(CollectiveKind::kAllGather, pass->by_kind.all_gather);
         add(CollectiveKind::kReduceScatter, pass->by_kind.reduce_scatter);
       } else {
         add(CollectiveKind::kAllReduce, pass->by_kind.all_reduce);
@@ -179,8 +190,10 @@ class PartPricer {
   }
 
   void add_exchanges(PartWork& layer) {
+    PartCosts with_kernel = shard_.layer;
+    use_kernel(with_kernel);
     const std::pair<PassWork*, const PassCosts*> passes[] = {
-        {&layer.forward, &shard_.layer.forward}, {&layer.backward, &shard_.layer.backward}};
+        {&layer.forward, &with_kernel.forward}, {&layer.backward, &with_kernel.backward}};
     for (const auto& [pass, costs] : passes) {
       const bool backward = pass == &layer.backward;
       pass->context_us = shard_.attending * context_us(backward, costs->attention_us);
@@ -203,8 +216,7 @@ class PartPricer {
     }
     if (layout_.context != ContextExchange::kRing || us == 0) return us;
     const double attending = std::max(shard_.attending, 1e-9);
-    const double hides = framework_.layer_factor * attention_factor() * attention_us / attending *
-                         real(layout_.cp - 1) / real(layout_.cp);
+    const double hides = attention_us / attending * real(layout_.cp - 1) / real(layout_.cp);
     return std::max(0.0, us - hides);
   }
 
@@ -231,6 +243,7 @@ class PartPricer {
   const ShardCosts& shard_ = *question_.shard;
   Groups& groups_;
   double collective_host_us_ = collective_host_us(question_);
+  AttentionRatios attention_ = attention_ratios(question_);
 };
 
 /// Prices one step from its parts.
@@ -245,10 +258,11 @@ class WorkPricer {
     PartPricer parts(question_, groups_);
     work.embedding = parts.part_of(shard_.embedding);
     work.layer = parts.layer();
+    layer_forward_us_ = work.layer.forward.total_us();
     work.head = parts.part_of(shard_.head);
     work.loss = parts.part_of(shard_.loss);
     for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
-    const bool sharded = gathers_parameters(layout_.zero);
+    const bool sharded = gathers_by_unit(layout_);
     for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
       work.stages.push_back(stage_of(stage, sharded, stage > 0 ? &work.stages.back() : nullptr));
     }
@@ -283,7 +297,7 @@ class WorkPricer {
       parts.backward.host_us += real(holds.layers) * framework_.recompute_host_us;
     }
     if (holds.loses) parts.forward.host_us += framework_.microbatch_host_us;
-    if (!gathers_parameters(layout_.zero)) parts.backward.kernel_us += accumulation_us(holds);
+    if (!gathers_by_unit(layout_)) parts.backward.kernel_us += accumulation_us(holds);
     return chunk;
   }
 
@@ -343,7 +357,19 @@ class WorkPricer {
     made.gather_bytes = made.parameters * weight_bytes(job_);
     made.gather_us = shared_us(CollectiveKind::kAllGather, dense * weight_bytes(job_),
                                experts * weight_bytes(job_));
+    if (gathers_parameters(layout_.zero)) made.gather_us = exposed_gather_us(stage, made.gather_us);
     return made;
+  }
+
+  // Units of a stage are gathered in front of its first forward pass, each while the one before is
+  // computed.
+  double exposed_gather_us(std::int64_t stage, double gather_us) const {
+    double units = 0;
+    for (std::int64_t chunk = 0; chunk < layout_.vp; ++chunk) {
+      units += real(chunks_[chunk_place(layout_, stage, chunk)].layers);
+    }
+    const double first = gather_us / std::max(1.0, units);
+    return std::max(first, gather_us - units * layer_forward_us_);
   }
 
   GradientSums sums_of(double dense, double experts) {
@@ -436,6 +462,7 @@ class WorkPricer {
   const std::vector<ChunkLayers>& chunks_;
   Groups groups_;
   std::int64_t microbatches_ = 1;
+  double layer_forward_us_ = 0;
 };
 
 }  // namespace
@@ -498,6 +525,10 @@ std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::i
 
 bool gathers_parameters(Sharding zero) {
   return zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
+}
+
+bool gathers_by_unit(const ParallelLayout& layout) {
+  return gathers_parameters(layout.zero) && layout.pp == 1;
 }
 
 Result<LayoutWork> layout_work(const StepQuestion& question,

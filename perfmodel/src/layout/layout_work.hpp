@@ -106,6 +106,9 @@ bool lies_as_v(PipelineOrder order);
 /// Of the chunks in model order, which one is the `chunk`-th of a stage.
 std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::int64_t chunk);
 bool gathers_parameters(Sharding zero);
+/// Whether each microbatch gathers parameters unit by unit. Inside of a pipeline a stage gathers
+/// once per step and keeps them; gradients are scattered once, too.
+bool gathers_by_unit(const ParallelLayout& layout);
 
 /// Prices all parts of a step with the layers of `chunks`. Errors: collectives that the topology
 /// cannot do.

@@ -59,7 +59,8 @@ MachineFile parse_machine(const Json& document, std::optional<Error>& error) {
   made.attention = root.string("attention");
   made.optimizer = root.string("optimizer");
   made.grad_dtype = root.string("grad_dtype");
-  if (!parse_layout_attention(made.attention)) root.reject("attention", "flash or eager");
+  if (!parse_layout_attention(made.attention))
+    root.reject("attention", "a kernel that --attention names");
   if (!parse_layout_optimizer(made.optimizer)) {
     root.reject("optimizer", "adamw, adamw-8bit or sgd");
   }
@@ -185,6 +186,7 @@ Result<std::vector<MeasuredStep>> step_of_trace(const LayoutInputs& inputs, cons
                     file, asked->model.name, layout_words(*layout)));
   }
   MeasuredStep step{.job = *asked, .layout = *layout};
+  if (step.job.software.empty()) step.job.software = suitable_software(gpu, step.job, *layout);
   if (report->iterations.empty()) {
     warn(fmt::format("{}: the trace has no marks of steps: all of it is taken as one", file));
     step.step_ms = 1e-3 * analysis->breakdown.span_us;

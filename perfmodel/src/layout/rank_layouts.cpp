@@ -50,7 +50,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> context_and_stages(const Layo
   if (contexts.empty()) {
     contexts = {1};
     for (std::int64_t cp = 2; cp <= kMostContext && job.sequence / cp >= kShortestPart; cp *= 2) {
-      if (job.attention == LayoutJob::Attention::kFlash) contexts.push_back(cp);
+      if (job.attention != LayoutJob::Attention::kEager) contexts.push_back(cp);
     }
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> found;
@@ -117,7 +117,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
   const std::vector<Sharding>& shardings = space.zero.empty() ? kAll : space.zero;
   const DecoderModel& model = job.model;
   const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
-  const bool plain = is_plain(model) && job.lora_rank == 0;
+  const bool plain = has_plain_layers(model) && job.lora_rank == 0;
   for (const std::int64_t tp : chosen(space.tp, divisors(gpus), kMostTensorParallel)) {
     if (gpus % tp != 0 || model.heads % tp != 0) continue;
     if ((plain || kv_heads > tp) && kv_heads % tp != 0) continue;
@@ -138,12 +138,12 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
                space.recompute.empty() ? kEvery : space.recompute) {
             // Fused attention keeps no scores that selective recomputation could drop.
             const bool pointless = recompute == LayoutRecompute::kSelective &&
-                                   job.attention == LayoutJob::Attention::kFlash;
+                                   job.attention != LayoutJob::Attention::kEager;
             if (pointless && space.recompute.empty()) continue;
             for (const Sharding zero : shardings) {
               const bool gathers =
                   zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
-              if (gathers && pp > 1) continue;
+              if (gathers && pp > 1 && (space.zero.empty() || zero == Sharding::kHsdp)) continue;
               if (dp * cp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout;
               layout.dp = dp;
@@ -194,9 +194,8 @@ LeastStates least_states(const LayoutJob& job) {
 LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   const auto real = [](std::int64_t number) { return static_cast<double>(number); };
   const DecoderModel& model = job.model;
-  const double whole = attention_flop_per_token(model, job.sequence);
-  const double pass = (model_flop_per_token(model, job.sequence) - whole / 2) / 3;
-  const double all = job_flop_per_token(job) - whole / 2;
+  const double pass = model_flop_per_token(model, job.sequence) / 3;
+  const double all = job_flop_per_token(job);
   const double output = 2 * real(model.vocabulary * model.hidden);
   const double again = layout.recompute == LayoutRecompute::kFull ? pass - output : 0;
   const double tokens = real(job.global_batch) * real(job.sequence);

@@ -89,8 +89,11 @@ Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t
   return build_gpt(config);
 }
 
+// `build_decoder_layers` knows neither learned positions nor dropout nor scores in memory.
 bool is_built_by_kind(const ShardQuestion& question) {
-  return !is_plain(question.model) || question.lora_rank > 0;
+  if (!has_plain_layers(question.model) || question.lora_rank > 0) return true;
+  return question.fused_layers && is_llama_like(question.model) &&
+         question.attention == LayoutJob::Attention::kFlash;
 }
 
 /// All layers of one kind, as this rank holds them.
@@ -111,6 +114,7 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
   config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
   config.window = kind.slides ? model.window : 0;
   config.gated = model.gated;
+  config.fused = question.fused_layers;
   config.latent = model.latent;
   config.states = model.states;
   if (model.state_layers > 0) {
@@ -279,7 +283,16 @@ double extra_bytes(const MemoryByPurpose& bytes) {
   return at(bytes, MemoryPurpose::kActivations) + at(bytes, MemoryPurpose::kTemporaries);
 }
 
-void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
+// The gradients of looked-up words come last, when no layer holds activations any more.
+std::int32_t first_lookup_gradient(const ExecutionGraph& graph, std::int32_t from) {
+  for (std::int32_t i = from; i < std::ssize(graph.nodes); ++i) {
+    if (is_lookup_gradient(graph.name(graph.node(i)))) return i;
+  }
+  return static_cast<std::int32_t>(graph.nodes.size());
+}
+
+void add_memory(const ExecutionGraph& graph, const ShardQuestion& question, GraphCosts& sums) {
+  const DType weights = weights_of(question.precision);
   const MemoryPlan plan = memory_plan(graph);
   const std::vector<std::int64_t> bytes = storage_bytes(plan, graph);
   const GraphMemory memory = graph_memory(plan, bytes);
@@ -289,9 +302,10 @@ void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
   // Of the backward pass of two layers and a head, the last two fifths are the first layer's alone.
   const std::int32_t late =
       lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
+  const std::int32_t lookups = first_lookup_gradient(graph, lifetimes.forward_end);
   for (std::size_t i = 0; i < curve.size(); ++i) {
     sums.peak_extra_bytes = std::max(sums.peak_extra_bytes, extra_bytes(curve[i]));
-    if (plan.events[i].node < late) continue;
+    if (plan.events[i].node < late || plan.events[i].node >= lookups) continue;
     sums.late_extra_bytes = std::max(sums.late_extra_bytes, extra_bytes(curve[i]));
   }
   for (std::size_t i = 0; i < lifetimes.storages.size(); ++i) {
@@ -309,7 +323,7 @@ Result<GraphCosts> graph_costs(const ShardQuestion& question, const Result<Execu
   if (!step) return Unexpected{step.error()};
   GraphCosts sums;
   add_passes(*graph, *step, sums);
-  add_memory(*graph, weights_of(question.precision), sums);
+  add_memory(*graph, question, sums);
   warnings = step->warnings;
   return sums;
 }
@@ -331,6 +345,40 @@ void recompute_layer(const ShardQuestion& question, ShardCosts& costs) {
   layer.kept_bytes = boundary_bytes(question);
 }
 
+// Results of every second product with a weight and of attention, on a rank.
+double kept_by_op(const ShardQuestion& question) {
+  const DecoderModel& model = question.model;
+  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+  const double width = real(head_width_of(model)), queries = real(model.heads) * width;
+  const DecoderExperts& experts = model.experts;
+  const double inner = experts.experts > 0
+                           ? real(experts.top_k * expert_hidden_of(model) + experts.shared)
+                           : real(model.feed_forward);
+  const double split =
+      queries + 2 * real(kv_heads_of(model)) * width + (model.gated ? 2 : 1) * inner;
+  const double parts = question.sequence_parallel ? real(question.tp) : 1;
+  const double numbers = (split / 2 + queries) / real(question.tp) + real(model.hidden) / parts;
+  return real(question.tokens()) * numbers * size_in_bytes(weights_of(question.precision));
+}
+
+// torchtitan's policy: results of scatters over tensor-parallel ranks are kept, too.
+void recompute_by_op(const ShardQuestion& question, ShardCosts& costs) {
+  PartCosts& layer = costs.layer;
+  PassCosts& again = layer.again = layer.forward;
+  const double whole = again.kernel_us;
+  again.product_us /= 2;
+  again.kernel_us -= again.product_us + again.attention_us;
+  again.attention_us = 0;
+  again.low_us *= whole > 0 ? again.kernel_us / whole : 0;
+  again.high_us *= whole > 0 ? again.kernel_us / whole : 0;
+  again.comm_us -= again.by_kind.reduce_scatter.us;
+  again.by_kind.reduce_scatter = {};
+  layer.backward = layer.backward + again;
+  const double kept = std::min(layer.kept_bytes, boundary_bytes(question) + kept_by_op(question));
+  costs.layer_extra_bytes += layer.kept_bytes - kept;
+  layer.kept_bytes = kept;
+}
+
 }  // namespace
 
 namespace {
@@ -338,7 +386,7 @@ namespace {
 // What questions about plain layers without context parallelism leave at its default.
 std::string key_of_kinds(const ShardQuestion& of) {
   const DecoderModel& model = of.model;
-  std::string key = fmt::format("{} {}", of.cp, of.context_balanced);
+  std::string key = fmt::format("{} {} {}", of.cp, of.context_balanced, model.next_tokens);
   if (!is_built_by_kind(of)) return key;
   const DecoderExperts& e = model.experts;
   const LatentAttentionSizes& l = model.latent;
@@ -365,7 +413,7 @@ std::string key_of_kinds(const ShardQuestion& of) {
                                 model.window,
                                 model.windowed_layers,
                                 model.sinks ? 1 : 0,
-                                model.next_tokens,
+                                of.fused_layers ? 1 : 0,
                                 of.ep,
                                 of.etp,
                                 of.lora_rank,
@@ -467,6 +515,16 @@ void add_other_tokens(const ShardQuestion& question, PassCosts& pass) {
   pass.attention_us *= 1 + more;
 }
 
+// Cross entropy keeps the log-probabilities of all tokens in fp32; where a model of PyTorch's own
+// layers shifts its labels, the last token of a sequence has none.
+double kept_logits(const ShardQuestion& question) {
+  const std::int64_t tokens =
+      question.tokens() - (is_built_by_kind(question) ? 0 : question.micro_batch);
+  return 4 * static_cast<double>(tokens) *
+         static_cast<double>(padded_vocabulary(question.model.vocabulary, question.tp) /
+                             question.tp);
+}
+
 Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf& graph_of,
                                    bool sees_all, const Predictor& predictor, std::string_view gpu,
                                    const AskOptions& options) {
@@ -493,9 +551,10 @@ Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf&
   head.forward = one->forward - layer.forward;
   head.backward = one->backward - layer.backward;
   head.parameters = one->gradient_elements - layer.parameters - embedding.parameters;
-  head.kept_bytes = std::max(0.0, one->activation_bytes - layer.kept_bytes - embedding.kept_bytes);
-  costs.head_extra_bytes = std::max(
-      0.0, one->peak_extra_bytes - layer.kept_bytes - embedding.kept_bytes - head.kept_bytes);
+  const double kept = layer.kept_bytes + embedding.kept_bytes;
+  head.kept_bytes = std::max(0.0, one->activation_bytes - kept);
+  costs.logit_bytes = std::min(head.kept_bytes, kept_logits(question));
+  costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - kept - head.kept_bytes);
   costs.layer_extra_bytes =
       std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
@@ -504,6 +563,7 @@ Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf&
     add_other_tokens(question, layer.backward);
   }
   if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
+  if (question.recompute == LayoutRecompute::kOp) recompute_by_op(question, costs);
   return costs;
 }
 
@@ -541,6 +601,7 @@ void add_next_tokens(const DecoderModel& model, const PartCosts& layer, ShardCos
   add_share(costs.head, times, head);
   costs.head.parameters -= times * head.parameters;  // shared
   costs.head.frozen -= times * head.frozen;
+  costs.logit_bytes *= 1 + times;
   add_share(costs.loss, times, loss);
 }
 
@@ -599,7 +660,9 @@ Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& p
   auto costs = costs_of_graphs(
       question, [&](std::int64_t layers) { return shard_graph(question, layers); }, true, predictor,
       gpu, options);
-  if (costs) costs->attending = 1;
+  if (!costs) return costs;
+  costs->attending = 1;
+  add_next_tokens(question.model, PartCosts(costs->layer), *costs);
   return costs;
 }
 

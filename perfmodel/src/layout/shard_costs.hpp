@@ -20,13 +20,13 @@ struct ShardQuestion {
   LayoutJob::Attention attention = LayoutJob::Attention::kFlash;
   double dropout = 0;
   LayoutRecompute recompute = LayoutRecompute::kNone;
-
   std::int64_t cp = 1;           ///< ranks that share the sequence
   bool context_balanced = true;  ///< all with the same share of causal attention
   std::int64_t ep = 1, etp = 1;  ///< ranks that share a layer's experts, and each one's matrices
   double expert_load = 1;        ///< rows of this rank's experts over the mean of all ranks
   std::int64_t lora_rank = 0;
   bool lora_on_all = false;
+  bool fused_layers = false;  ///< kernels of Transformer Engine, not PyTorch's own
 
   /// Tokens of a microbatch on this rank, where its residual stream is whole.
   std::int64_t tokens() const { return micro_batch * (sequence / cp); }
@@ -77,8 +77,9 @@ struct PartCosts {
 };
 
 struct ShardCosts {
-  /// `head`: the last norm and the output layer; `loss`: what stands behind its product.
+  /// `head`: the last norm and the output layer; `loss`: all after its product.
   PartCosts embedding, layer, head, loss;
+  double logit_bytes = 0;     ///< in head.kept_bytes: log-probabilities in fp32
   double boundary_bytes = 0;  ///< of a microbatch between two layers, as a rank holds it
   /// Beside what is kept, at most: while a layer's backward pass runs, and while the head does.
   double layer_extra_bytes = 0, head_extra_bytes = 0;

@@ -1,6 +1,7 @@
 #include "step_bytes.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "layout_work.hpp"
 
@@ -53,17 +54,29 @@ class StageBytes {
     const double shards = as_real(shard_ranks());
     const double shard = (numbers - experts) / shards + experts / as_real(shards_of_experts());
     const double frozen = frozen_parameters() * as_real(job.frozen_bits) / 8;
-    StepBytes bytes;
+    StepBytes bytes{.stage = stage_};
     bytes.weights = shards_weights(layout.zero) ? each.weights * shard + frozen / shards
                                                 : each.weights * numbers + frozen;
-    bytes.gradients = each.gradients * (shards_gradients(layout.zero) ? shard : numbers);
+    // All microbatches of a pipeline add to whole gradients.
+    const bool scatters =
+        shards_gradients(layout.zero) && (layout.pp == 1 || !gathers_parameters(layout.zero));
+    bytes.gradients = each.gradients * (scatters ? shard : numbers);
     bytes.optimizer = each.optimizer * (layout.zero == Sharding::kNone ? numbers : shard);
     const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
-    bytes.activations = kept(microbatches);
-    if (layout.tp > 1) bytes.activations *= 1 + framework.tensor_activation_share;
-    bytes.allocated = bytes.weights + bytes.gradients + bytes.optimizer + bytes.activations +
-                      extra() + gathered(each) + framework.fixed_bytes;
-    bytes.reserved = bytes.allocated * (1 + framework.reserved_share);
+    const double beside = layout.tp > 1 ? 1 + framework.tensor_activation_share : 1;
+    const double chunks = as_real(live_chunks(layout, microbatches, stage_)) / as_real(layout.vp);
+    bytes.activations = beside * chunks * kept();
+    bytes.working = layers() > 0 ? question_.shard->layer_extra_bytes : 0;
+    bytes.logits = logits(beside * chunks, bytes.working);
+    bytes.gathered = gathers_by_unit(layout)       ? gathered(each)
+                     : shards_weights(layout.zero) ? each.weights * numbers + frozen
+                                                   : 0;
+    bytes.program = framework.fixed_bytes;
+    for (double* part : {&bytes.weights, &bytes.gradients, &bytes.optimizer, &bytes.activations,
+                         &bytes.logits, &bytes.working, &bytes.gathered, &bytes.program}) {
+      *part = std::round(*part);
+    }
+    bytes.allocator = std::round(bytes.allocated() * framework.reserved_share);
     return bytes;
   }
 
@@ -124,31 +137,37 @@ class StageBytes {
     return layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp);
   }
 
-  // Activations of all microbatches in flight.
-  double kept(std::int64_t microbatches) const {
+  // Activations of one microbatch.
+  double kept() const {
     const ShardCosts& shard = *question_.shard;
-    double of_microbatch = 0;
+    double sum = as_real(layers()) * shard.layer.kept_bytes;
     each_chunk([&](const ChunkLayers& chunk) {
-      of_microbatch += as_real(chunk.layers) * shard.layer.kept_bytes;
-      if (chunk.embeds) of_microbatch += shard.embedding.kept_bytes;
-      if (chunk.loses) of_microbatch += shard.head.kept_bytes;
+      if (chunk.embeds) sum += shard.embedding.kept_bytes;
+      if (chunk.loses) sum += shard.head.kept_bytes - shard.logit_bytes;
     });
-    const double chunks = as_real(live_chunks(*question_.layout, microbatches, stage_));
-    return of_microbatch * chunks / as_real(question_.layout->vp);
+    return sum;
   }
 
-  double extra() const {
-    double most = 0;
-    each_chunk([&](const ChunkLayers& chunk) {
-      if (chunk.layers > 0) most = std::max(most, question_.shard->layer_extra_bytes);
-      if (chunk.loses) most = std::max(most, question_.shard->head_extra_bytes);
-    });
-    return most;
+  std::int64_t layers() const {
+    std::int64_t sum = 0;
+    each_chunk([&](const ChunkLayers& chunk) { sum += chunk.layers; });
+    return sum;
+  }
+
+  // Logits of `held` microbatches, one of which has its gradients too.
+  double logits(double held, double working) const {
+    bool loses = false;
+    each_chunk([&](const ChunkLayers& chunk) { loses = loses || chunk.loses; });
+    const std::int64_t pieces =
+        question_.job->loss_chunks.value_or(question_.framework->loss_chunks);
+    if (!loses || pieces == 0) return 0;
+    const double share = 1 / as_real(pieces);
+    return share * held * question_.shard->logit_bytes +
+           std::max(0.0, share * question_.shard->head_extra_bytes - working);
   }
 
   // Two units of ZeRO-3 are whole at a time, and the root unit.
   double gathered(const BytesPerParameter& each) const {
-    if (!shards_weights(question_.layout->zero)) return 0;
     const ShardCosts& shard = *question_.shard;
     const double frozen =
         (2 * shard.layer.frozen + shard.embedding.frozen) * as_real(question_.job->frozen_bits) / 8;
@@ -179,9 +198,14 @@ StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers
   StepBytes worst;
   for (std::int64_t stage = 0; stage < question.layout->pp; ++stage) {
     const StepBytes bytes = StageBytes(question, chunks, stage).run();
-    if (bytes.allocated > worst.allocated) worst = bytes;
+    if (bytes.allocated() > worst.allocated()) worst = bytes;
   }
   return worst;
+}
+
+double checkpoint_bytes(const LayoutJob& job) {
+  const BytesPerParameter each = bytes_per_parameter(job);
+  return as_real(parameter_count(job.model)) * (each.weights + each.optimizer);
 }
 
 }  // namespace perfmodel

@@ -7,10 +7,17 @@
 
 namespace perfmodel {
 
-/// Memory of the worst rank, in bytes, without the context of the process.
+/// Memory of the worst rank, in whole bytes, without the context of the process: its parts, as
+/// LayoutPrediction names them.
 struct StepBytes {
-  double allocated = 0, reserved = 0;
-  double weights = 0, gradients = 0, optimizer = 0, activations = 0;  ///< of that rank
+  double weights = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0, working = 0,
+         gathered = 0, program = 0, allocator = 0;
+  std::int64_t stage = 0;
+
+  double allocated() const {
+    return weights + gradients + optimizer + activations + logits + working + gathered + program;
+  }
+  double reserved() const { return allocated() + allocator; }
 };
 
 /// Most microbatches whose activations stage `stage` of `stages` holds at a time, counted in chunks
@@ -20,7 +27,11 @@ std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches
 
 /// Per stage: weights, gradients and optimizer's state by the sharding of the layout; activations
 /// of the chunks in flight and what a backward pass makes on its way, from the lifetimes of the
-/// layer graph; of the program's own, buffers and what the allocator holds beyond.
+/// layer graph; logits, by the pieces in which the loss is worked out; of the program's own,
+/// buffers and what the allocator holds beyond.
 StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks);
+
+/// Bytes of a checkpoint: weights and the optimizer's state, each once.
+double checkpoint_bytes(const LayoutJob& job);
 
 }  // namespace perfmodel

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "layer_kinds.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -29,6 +31,15 @@ std::vector<ChunkLayers> spread_beside_output(const DecoderModel& model, std::in
   spread.front().embeds = true;
   spread.back().heads = spread.back().loses = true;
   return spread;
+}
+
+// The weight of a layer where stages are balanced: products as nanotron counts them, with as many
+// heads of keys and values as of queries; of other layers the weights that a token meets.
+double balance_of_layer(const DecoderModel& model) {
+  if (!has_plain_layers(model)) return active_layer_parameters(model);
+  const double width = as_double(model.hidden);
+  const double products = model.gated ? 3 : 2;
+  return 4 * width * width + products * as_double(model.feed_forward) * width;
 }
 
 }  // namespace
@@ -85,11 +96,9 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     spread.back().heads = spread.back().loses = true;
     return spread;
   }
-  const double width = as_double(model.hidden), heads = as_double(model.heads);
-  const double products = model.gated ? 3 : 2;
-  const double layer =
-      4 * heads * (width / heads) * width + products * as_double(model.feed_forward) * width;
-  const double head = as_double(model.vocabulary) * width;
+  const double layer = balance_of_layer(model);
+  const double words = as_double(model.vocabulary) * as_double(model.hidden);
+  const double head = words + as_double(model.next_tokens) * (layer + words);
   const double all = as_double(model.layers) * layer + head;
   double sum = 0;
   std::size_t chunk = 0;

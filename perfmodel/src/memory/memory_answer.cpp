@@ -187,6 +187,16 @@ Result<void> add_prices(const MemoryQuestion& question, const RewriteByName& rew
   return {};
 }
 
+// A captured graph for no GPU is taken for one of NVIDIA's, and says so.
+Result<ExecutionGraph> rewrite_program(const MemoryQuestion& question, const ExecutionGraph& source,
+                                       const std::optional<Gpu>& gpu) {
+  if (!is_to_retarget(source)) return rewrite_input(source, question.rewrites);
+  ExecutionGraph graph = source;
+  auto done = retarget_for(gpu.value_or(Gpu{.vendor = "nvidia"}), graph, question.rewrites);
+  if (!done) return Unexpected{done.error()};
+  return rewrite_input(graph, question.rewrites);
+}
+
 }  // namespace
 
 Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const ExecutionGraph& source,
@@ -197,10 +207,14 @@ Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const Executi
     error.file = question.graph;
     return Unexpected{std::move(error)};
   };
-  auto graph = rewrite_input(source, question.rewrites);
+  auto graph = rewrite_program(question, source, made.gpu);
   if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
   add_each_once(made.warnings, made.graph.warnings);
+  if (made.gpu) {
+    const auto lacking = lacking_attention(made.graph, *made.gpu);
+    made.warnings.insert(made.warnings.begin(), lacking.begin(), lacking.end());
+  }
   made.rewrites = rewrite_names(question.rewrites);
   made.zero = question.zero;
   made.report = memory_report(made.graph, made.gpu ? &*made.gpu : nullptr,
@@ -218,6 +232,7 @@ Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const Executi
   }
   if (auto priced = add_prices(question, rewrite_by_name, made); !priced)
     return in_file(priced.error());
+  put_captured_first(made.warnings);
   return made;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "move_order.hpp"
 #include "perfmodel/detail/advice.hpp"
 #include "rewrite_moves.hpp"
 #include "variant_pricer.hpp"

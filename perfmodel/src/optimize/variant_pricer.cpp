@@ -4,6 +4,7 @@
 
 #include "predict/predict_with.hpp"
 #include "predict/rewritten_times.hpp"
+#include "rewrites/attention_support.hpp"
 
 namespace perfmodel::advice {
 namespace {
@@ -62,6 +63,10 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   Made* made = nullptr;
   const auto graph = make(rewrites.first(of_graph), made);
   if (!graph) return Unexpected{graph.error()};
+  if (const auto lacking = lacking_attention(**graph, target_.gpu);
+      !lacking.empty() && lacking_attention(graph_, target_.gpu).empty()) {
+    return fail(ErrorCode::kImpossible, lacking.front());
+  }
   if (!made->facts) made->facts = make_host_facts(**graph, *target_.overheads, std::nullopt);
   if (!*made->facts) return Unexpected{made->facts->error()};
 

@@ -17,22 +17,24 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
   if (options.scale_out) {
     if (auto known = check_tensors_known(graph, "a strategy"); !known) return known;
   }
-  bool on_cpu = false, on_other = false;
+  bool on_cpu = false, on_other = false, on_meta = false;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.on_gpu()) return {};
     on_cpu |= tensor.on_cpu();
     on_other |= tensor.device.kind == Device::Kind::kOther;
+    on_meta |= tensor.on_meta();
   }
-  if (!on_cpu && !on_other) return {};
+  if (!on_cpu && !on_other && !on_meta) return {};
   constexpr std::string_view kExpected = "expected tensors on a GPU, found ";
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible,
-            .message = std::string(kExpected) +
-                       (on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
-                                   "HIP devices have kernel models"
-                                 : "a graph of a machine without one: --retarget nvidia (or amd) "
-                                   "predicts the same program on a GPU"),
-            .file = graph.source}};
+  return Unexpected{Error{
+      .code = ErrorCode::kImpossible,
+      .message = std::string(kExpected) +
+                 (on_meta    ? "a captured graph: --retarget nvidia (or amd) makes it a GPU's"
+                  : on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
+                               "HIP devices have kernel models"
+                             : "a graph of a machine without one: --retarget nvidia (or amd) "
+                               "predicts the same program on a GPU"),
+      .file = graph.source}};
 }
 
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,

@@ -27,6 +27,7 @@
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "rewrite/resize/size_plan.hpp"
+#include "rewrites/rewrite_input.hpp"
 #include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
@@ -106,6 +107,11 @@ struct Predictor::State {
   Result<std::shared_ptr<const PreparedGraph::State>> data_parallel(
       const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const;
   std::shared_ptr<PreparedGraph::State> prepare(ExecutionGraph graph) const;
+  /// A captured graph as one of the GPU's vendor.
+  Result<std::shared_ptr<const PreparedGraph::State>> retargeted(const ExecutionGraph& graph,
+                                                                 std::string_view gpu) const;
+  Result<std::shared_ptr<const PreparedGraph::State>> retargeted(
+      const PreparedGraph::State& prepared, std::string_view gpu) const;
 };
 
 /// Made once, when first asked for; a failed allocation leaves it to the next who asks.
@@ -126,11 +132,13 @@ class Lazy {
 struct PreparedGraph::State {
   std::shared_ptr<const Predictor::State> predictor;
   ExecutionGraph graph;
+  bool is_to_retarget = false;         ///< see captured.hpp
   std::optional<std::int64_t> batch;   ///< samples per step
   std::int64_t passes = 1;             ///< that a step accumulates gradients of
   std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
   Lazy<SizePlan> batches, sequences;
   Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
+  Lazy<std::shared_ptr<const State>> retargeted[2];  ///< a captured graph by vendor
   std::optional<double> added_bytes;                 ///< in that one, see predict_with
 
   // Of a trace: its own host, and its kernels where it has no shapes.
@@ -385,6 +393,14 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
                                                    const PreparedGraph::State* prepared,
                                                    std::string_view gpu,
                                                    const AskOptions& options) const {
+  if (prepared ? prepared->is_to_retarget : is_to_retarget(graph)) {
+    const auto made = prepared ? retargeted(*prepared, gpu) : retargeted(graph, gpu);
+    if (!made) return Unexpected{made.error()};
+    auto prediction = predict_batch((*made)->graph, made->get(), gpu, options);
+    if (prediction && !prediction->graph) prediction->graph = {*made, &(*made)->graph};
+    if (prediction) put_captured_first(prediction->warnings);
+    return prediction;
+  }
   auto prediction = predict_resized(graph, prepared, gpu, options);
   if (!prediction) return prediction;
   if (options.batch != 0) {
@@ -462,8 +478,26 @@ std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(ExecutionGraph g
   state->passes = accumulated_passes(graph);
   if (const auto batch = batch_size(graph)) state->batch = *batch * state->passes;
   state->graph = std::move(graph);
+  state->is_to_retarget = is_to_retarget(state->graph);
   state->facts = std::vector<Lazy<HostFacts>>(tables.size());
   return state;
+}
+
+Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted(
+    const ExecutionGraph& graph, std::string_view gpu) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  ExecutionGraph made = graph;
+  if (auto done = retarget_for((*found)->gpu, made); !done) return Unexpected{done.error()};
+  return prepare(std::move(made));
+}
+
+Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted(
+    const PreparedGraph::State& prepared, std::string_view gpu) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  const auto vendor = static_cast<int>(vendor_of((*found)->gpu));
+  return prepared.retargeted[vendor].get([&] { return retargeted(prepared.graph, gpu); });
 }
 
 Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -580,11 +614,17 @@ Result<std::vector<Result<Prediction>>> Predictor::predict_many(
 Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view gpu,
                                    const OptimizeOptions& options, const AskOptions& ask) const {
   return guarded([&]() -> Result<Advice> {
-    const PreparedGraph::State& prepared = *graph.state_;
-    if (prepared.predictor != state_) {
+    if (graph.state_->predictor != state_) {
       return fail(ErrorCode::kImpossible,
                   "expected a graph that this predictor prepared, found another's");
     }
+    std::shared_ptr<const PreparedGraph::State> retargeted;
+    if (graph.state_->is_to_retarget) {
+      auto made = state_->retargeted(*graph.state_, gpu);
+      if (!made) return Unexpected{made.error()};
+      retargeted = std::move(*made);
+    }
+    const PreparedGraph::State& prepared = retargeted ? *retargeted : *graph.state_;
     const auto found = state_->target(gpu);
     if (!found) return Unexpected{found.error()};
     const Target& on = **found;

@@ -123,6 +123,7 @@ class MixedRanks : ReportMaker {
       if (input.trace) {
         return impossible("graphs of ranks that differ", "a trace, which knows its own machine");
       }
+      if (auto done = retarget_program(input.graph); !done) return done;
       if (!question_.rewrites.empty()) {
         auto rewritten = rewrite_input(input.graph, question_.rewrites);
         if (!rewritten) return Unexpected{rewritten.error()};
@@ -131,6 +132,23 @@ class MixedRanks : ReportMaker {
       if (auto added = add_graph(std::move(input.graph)); !added) return added;
     }
     return {};
+  }
+
+  // All ranks of a captured graph call the libraries of one vendor.
+  Result<void> retarget_program(ExecutionGraph& graph) const {
+    if (!is_to_retarget(graph)) return {};
+    const auto data = find_data_folder();
+    if (!data) return Unexpected{data.error()};
+    std::vector<Gpu> gpus;
+    for (const KindOfRanks& kind : kinds_) {
+      auto gpu = find_gpu(kind.gpu, *data / "gpus");
+      if (!gpu) return Unexpected{gpu.error()};
+      gpus.push_back(std::move(*gpu));
+    }
+    if (std::ranges::any_of(gpus, [&](const Gpu& g) { return g.vendor != gpus[0].vendor; })) {
+      return impossible("GPUs of one vendor for a captured graph", "GPUs of several");
+    }
+    return retarget_for(gpus[0], graph, question_.rewrites);
   }
 
   // As one rank of DistributedDataParallel, if the question asks for that.

@@ -73,6 +73,10 @@ class AlikeRanks : ReportMaker {
     set_collectives();
     auto inputs = read_.programs(question_.graphs);
     if (!inputs) return Unexpected{inputs.error()};
+    for (RecordedProgram& input : *inputs) {
+      auto done = retarget_for(report_.gpu, input.graph, question_.rewrites);
+      if (!done) return Unexpected{done.error()};
+    }
     if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
     if (auto matched = match(*inputs); !matched) return Unexpected{matched.error()};
@@ -345,6 +349,7 @@ class AlikeRanks : ReportMaker {
     for (std::string& warning : warnings_of_ranks(report_.ranks)) warn(std::move(warning));
     warn(report_.mfu_warning());
     put_stoppers_first(report_);
+    put_captured_first(report_.warnings);
   }
 
   const QuestionReaders& read_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "given_times.hpp"
+#include "rewrites/attention_support.hpp"
 
 namespace perfmodel {
 
@@ -93,12 +94,13 @@ bool lacks_block_scales(const Gpu& gpu) {
   return has_matrix_units(DType::kFloat8, gpu) && !has_matrix_units(DType::kFloat4, gpu);
 }
 
-/// One sentence per type that the GPU's matrix units lack. Prices that are not those of the type
-/// are out of range.
+/// One sentence per type that the GPU's matrix units lack, and per attention that PyTorch has not
+/// on the GPU. Prices are out of range if they are for another type or for such attention.
 std::vector<std::string> lacking_units(const ExecutionGraph& graph,
                                        std::span<const KernelQuestion> questions, const Gpu& gpu,
                                        std::vector<PredictedKernel>& kernels) {
   std::map<DType, std::size_t> stopped, slowed;  // kernels of the type
+  std::map<std::string, std::size_t> attention;  // calls by reason
   std::size_t block_scaled = 0, tf32 = 0;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const KernelQuestion& question = questions[i];
@@ -106,6 +108,13 @@ std::vector<std::string> lacking_units(const ExecutionGraph& graph,
     if (question.traced) continue;
     if (lacks_units(work, gpu)) ++stopped[work.dtype];
     if (computes_in_fp32(work, gpu)) ++slowed[work.dtype];
+    if (work.family == KernelFamily::kAttention && question.node >= 0) {
+      const std::string reason = lacks_attention(graph, graph.node(question.node), gpu);
+      if (!reason.empty()) {
+        ++attention[reason];
+        kernels[i].price.in_range = false;
+      }
+    }
     if (lacks_block_scales(gpu) && scales_blocks(graph, question)) {
       ++block_scaled;
       kernels[i].price.in_range = false;
@@ -125,6 +134,10 @@ std::vector<std::string> lacking_units(const ExecutionGraph& graph,
                       gpu.name, to_string(dtype), counted(count), what));
     }
   };
+  for (const auto& [reason, calls] : attention) {
+    sentences.push_back(lacking_calls(reason, calls) +
+                        " and are priced as if they could, out of range");
+  }
   tell(stopped, "could not run there and are priced as if in wider types");
   tell(slowed, "are priced at the rate of fp32");
   if (block_scaled > 0) {

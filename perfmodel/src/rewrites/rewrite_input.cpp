@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/contains.hpp"
+#include "perfmodel/graph/rewrites/retarget.hpp"
 
 namespace perfmodel {
 
@@ -23,6 +26,18 @@ Result<ExecutionGraph> rewrite_input(const ExecutionGraph& graph,
     made = std::move(*next);
   }
   return made;
+}
+
+RetargetOptions::Vendor vendor_of(const Gpu& gpu) {
+  return gpu.vendor == "amd" ? RetargetOptions::Vendor::kAmd : RetargetOptions::Vendor::kNvidia;
+}
+
+Result<void> retarget_for(const Gpu& gpu, ExecutionGraph& graph,
+                          std::span<const NamedRewrite> rewrites) {
+  const bool is_said = std::ranges::any_of(rewrites, [](const NamedRewrite& rewrite) {
+    return rewrite.name.starts_with("--retarget ");
+  });
+  return is_said ? Result<void>() : retarget_captured(graph, vendor_of(gpu));
 }
 
 std::vector<std::string> rewrite_names(std::span<const NamedRewrite> rewrites) {

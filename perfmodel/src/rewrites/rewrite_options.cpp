@@ -145,7 +145,8 @@ const std::vector<RewriteOption>& rewrite_options() {
                "max-autotune); model: all but the loss, step: the optimizer too. Comes after "
                "rewrites of sizes and precision",
        .for_build = true,
-       .parse = read<read_compile, rewrite_compiled>},
+       .parse = read<read_compile, rewrite_compiled>,
+       .without_value = "default"},
       {.flag = "--fuse-elementwise",
        .help = "Neighbouring pointwise ops on a GPU run as one kernel each, as torch.compile makes "
                "them; comes behind rewrites of sizes and precision",
@@ -242,7 +243,8 @@ const RewriteOption* find_rewrite_option(std::string_view flag) {
   return nullptr;
 }
 
-Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& text) {
+Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& given) {
+  const std::string& text = given.empty() ? option.without_value : given;
   if (text.empty() && !option.value.empty()) {
     return fail(ErrorCode::kFormat, fmt::format("expected {}, found nothing", option.value));
   }
@@ -256,7 +258,9 @@ Result<NamedRewrite> rewrite_of(const std::string& name, const std::string& valu
   const RewriteOption* option = find_rewrite_option(name);
   PERFMODEL_CHECK(option != nullptr);
   constexpr const char* kOn = "on";
-  if (!option->value.empty()) return named_rewrite(*option, value);
+  const bool needs_value = !option->value.empty() && option->without_value.empty();
+  const bool has_value = !option->value.empty() && value != kOn;
+  if (needs_value || has_value) return named_rewrite(*option, value);
   if (value != kOn) {
     return fail(ErrorCode::kFormat,
                 fmt::format("expected \"{}\" or \"same\", found \"{}\"", kOn, value));

@@ -27,6 +27,7 @@ struct RewriteOption {
     std::string flag, value, help;
   };
   std::vector<Detail> details = {};
+  std::string without_value = {};  ///< the value of the flag alone; empty: it needs one
 };
 
 inline constexpr const char* kCudaGraphsHelp =
@@ -45,7 +46,7 @@ const RewriteOption* find_rewrite_option(std::string_view flag);
 /// One value of an option as a rewrite that is called like its text: "--batch 1024".
 Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& text);
 
-/// The same by the name of an option that there is; one that takes no value has "on".
+/// The same by the name of an option that there is; "on" stands for the flag without a value.
 Result<NamedRewrite> rewrite_of(const std::string& name, const std::string& value);
 
 /// The value with what a detail's flag says of it.

@@ -13,6 +13,7 @@
 
 #include "base/secrets.hpp"
 #include "base/size_limits.hpp"
+#include "request_rewrites.hpp"
 
 namespace perfmodel::serve {
 namespace {
@@ -107,11 +108,12 @@ const std::vector<OpRow>& ops() {
       {"unload", Op::kUnload, {"name"}, {"name"}},
       {"predict",
        Op::kPredict,
-       graph_keys({"batch", "sequence", "strategy", "host_scale", "device_scale", "keep_ops"}),
+       graph_keys(
+           {"rewrites", "batch", "sequence", "strategy", "host_scale", "device_scale", "keep_ops"}),
        {"graph", "gpu"}},
       {"explain",
        Op::kExplain,
-       graph_keys({"batch", "sequence", "strategy", "host_scale", "device_scale"}),
+       graph_keys({"rewrites", "batch", "sequence", "strategy", "host_scale", "device_scale"}),
        {"graph", "gpu"}},
       {"match_step",
        Op::kMatchStep,
@@ -233,6 +235,7 @@ class LineReader {
     if (key == "arguments") return raw(key, value, json_type::array, request_.arguments);
     if (key == "options") return raw(key, value, json_type::object, request_.options);
     if (key == "files") return raw(key, value, json_type::object, request_.files);
+    if (key == "rewrites") return rewrites(value);
     if (key == "model") return text(key, value, request_.layout.model);
     if (const auto* field = std::ranges::find(kRequestFields, key, &RequestField::name);
         field != std::end(kRequestFields)) {
@@ -367,6 +370,13 @@ class LineReader {
     ondemand::object object;
     if (auto code = value.get_object().get(object)) return code;
     return object.raw_json().get(request_.inline_graph);
+  }
+
+  simdjson::error_code rewrites(ondemand::value& value) {
+    std::string wrong;
+    const auto code = read_rewrites(value, request_.rewrites, wrong);
+    if (!wrong.empty()) problem(std::move(wrong));
+    return code;
   }
 
   simdjson::error_code strategy(ondemand::value& value) {

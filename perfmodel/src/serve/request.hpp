@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "layout/layout_fields.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/predictor.hpp"
 
 namespace perfmodel::serve {
@@ -49,6 +51,7 @@ struct Request : AskOptions, AskedCommand {
   std::string file;               ///< to load
   std::string_view inline_graph;  ///< JSON text within the line
   std::string graph, gpu;
+  std::vector<NamedRewrite> rewrites;     ///< that the graph gets first, after batch and sequence
   std::string family, preset, optimizer;  ///< of a model to build, as are batch and sequence
   std::int64_t layers = 0;
   double measured_us = 0;

@@ -29,6 +29,8 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/version.hpp"
 #include "request.hpp"
+#include "rewrites/rewrite_input.hpp"
+#include "rewrites/rewrite_options.hpp"
 
 namespace perfmodel::serve {
 namespace {
@@ -122,8 +124,8 @@ ModelRequest model_of(const Request& request) {
 
 // Everything that an answer to `predict` or `explain` depends on beside the graph.
 std::string question_key(const Request& request) {
-  return fmt::format("{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology, request.batch,
-                     request.sequence, request.world,
+  return fmt::format("{}\n{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology,
+                     rewrite_line(request.rewrites), request.batch, request.sequence, request.world,
                      request.strategy ? static_cast<int>(*request.strategy) : -1,
                      request.interference, request.host_scale, request.device_scale);
 }
@@ -172,6 +174,9 @@ struct Service::State {
   void remember_refusal(const Request& request, const std::shared_ptr<const PreparedGraph>& graph,
                         const Error& error);
   Json health() const;
+  Result<PreparedGraph> rewritten(const PreparedGraph& graph, const Request& request) const;
+  Result<Prediction> predict_graph(const PreparedGraph& graph, const Request& request,
+                                   AskOptions asked) const;
   Result<Json> predict(const Request& request, std::stop_token cancel);
   Result<LayoutPricer> layout_pricer(const Request& request);
   Result<Json> layout(const Request& request);
@@ -236,6 +241,33 @@ void Service::State::remember_refusal(const Request& request,
   refusals.insert_or_assign(key, Refusal{graph, error});
 }
 
+// Sizes come before all other rewrites.
+Result<PreparedGraph> Service::State::rewritten(const PreparedGraph& graph,
+                                                const Request& request) const {
+  if (is_from_trace(graph.graph())) {
+    return fail(ErrorCode::kImpossible,
+                "/rewrites: expected a graph that was no trace, found the graph of a trace");
+  }
+  std::vector<NamedRewrite> rewrites = request.rewrites;
+  for (const auto& [name, size] :
+       {std::pair{"sequence", request.sequence}, std::pair{"batch", request.batch}}) {
+    if (size > 0) rewrites.insert(rewrites.begin(), rewrite_of(name, std::to_string(size)).value());
+  }
+  auto made = rewrite_input(graph.graph(), rewrites);
+  if (!made) return Unexpected{made.error()};
+  return predictor.prepare(std::move(*made));
+}
+
+Result<Prediction> Service::State::predict_graph(const PreparedGraph& graph, const Request& request,
+                                                 AskOptions asked) const {
+  if (request.rewrites.empty()) return predictor.predict(graph, request.gpu, asked);
+  const auto made = rewritten(graph, request);
+  if (!made) return Unexpected{made.error()};
+  asked.batch = asked.sequence = 0;  // the graph has them
+  asked.launching = launching_of(request.rewrites);
+  return predictor.predict(*made, request.gpu, asked);
+}
+
 Result<Json> Service::State::predict(const Request& request, std::stop_token cancel) {
   const auto graph = graphs.find(request.graph);
   if (!graph) return no_graph(request.graph);
@@ -248,7 +280,7 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
     return Json{{"host_scale", scales->host}, {"device_scale", scales->device}};
   }
   if (auto refused = known_refusal(request, graph)) return Unexpected{std::move(*refused)};
-  auto prediction = predictor.predict(*graph, request.gpu, asked);
+  auto prediction = predict_graph(*graph, request, std::move(asked));
   if (!prediction) {
     remember_refusal(request, graph, prediction.error());
     return Unexpected{prediction.error()};
@@ -441,6 +473,7 @@ bool Service::State::is_costly(const Request& request) const {
   if (makes_or_searches(request.op)) return true;
   if (request.op == Op::kMatchStep) return true;  // some dozens of predictions
   if (request.op != Op::kPredict && request.op != Op::kExplain) return false;
+  if (!request.rewrites.empty()) return true;
   const auto graph = graphs.find(request.graph);
   return graph && graph->graph().nodes.size() > kManyNodes;
 }

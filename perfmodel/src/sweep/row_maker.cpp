@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "rewrites/rewrite_input.hpp"
 #include "sweep_row.hpp"
 
 namespace perfmodel::sweep {
@@ -48,8 +49,28 @@ Result<void> RowMaker::match_step(const GraphSource& source) {
   return {};
 }
 
+// A captured graph calls other libraries on a GPU of another vendor.
+Result<ExecutionGraph> RowMaker::rewritten(const std::string& gpu,
+                                           std::span<const NamedRewrite> rewrites) {
+  vendor_.reset();
+  if (!is_to_retarget(graph_->graph)) return apply_rewrites(graph_->graph, rewrites);
+  const auto known = predictor_.gpu(gpu);
+  if (!known) return Unexpected{known.error()};
+  vendor_ = known->vendor;
+  ExecutionGraph graph = graph_->graph;
+  if (auto done = retarget_for(*known, graph, rewrites); !done) return Unexpected{done.error()};
+  return apply_rewrites(graph, rewrites);
+}
+
+bool RowMaker::is_prepared_for(const std::string& gpu) const {
+  if (!vendor_) return true;
+  const auto known = predictor_.gpu(gpu);
+  return known && known->vendor == *vendor_;
+}
+
 Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& point) {
-  if (group_ == group) return {};
+  const std::string& gpu = points_.spec().gpus[point.gpu].name;
+  if (group_ == group && is_prepared_for(gpu)) return {};
   group_.reset();
   if (graph_number_ != point.graph) {
     graph_number_.reset();
@@ -66,11 +87,11 @@ Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& po
     if (value.rewrite) rewrites.push_back(*value.rewrite);
   }
   launching_ = launching_of(rewrites);
-  auto rewritten = apply_rewrites(graph_->graph, rewrites);
-  if (rewritten) {
-    prepared_ = predictor_.prepare(RecordedProgram{std::move(*rewritten), graph_->trace});
+  auto made = rewritten(gpu, rewrites);
+  if (made) {
+    prepared_ = predictor_.prepare(RecordedProgram{std::move(*made), graph_->trace});
   } else {
-    prepared_ = Unexpected{rewritten.error()};
+    prepared_ = Unexpected{made.error()};
   }
   if (!prepared_ && ends_sweep(prepared_.error())) return Unexpected{prepared_.error()};
   group_ = group;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "perfmodel/predictor.hpp"
@@ -46,6 +47,8 @@ class RowMaker {
 
  private:
   Result<void> prepare(std::uint64_t group, const SweepPoints::Point& point);
+  Result<ExecutionGraph> rewritten(const std::string& gpu, std::span<const NamedRewrite> rewrites);
+  bool is_prepared_for(const std::string& gpu) const;
   Result<void> match_step(const GraphSource& source);
 
   const SweepPoints& points_;
@@ -56,6 +59,7 @@ class RowMaker {
   StepScales scales_;                        // of its measured step
   Launching launching_ = Launching::kEager;  // of the last rewritten form
   std::optional<std::uint64_t> group_;
+  std::optional<std::string> vendor_;  // whose libraries a captured graph calls in that form
   Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");
 };
 

@@ -110,6 +110,16 @@ std::string warning_of_hosts(const TargetInputs& inputs) {
       fmt::join(files, ", "));
 }
 
+// One graph serves all targets, with the libraries of the first one's vendor.
+std::string warning_of_vendors(const TargetInputs& inputs) {
+  const std::string& first = inputs.target().gpu.vendor;
+  const bool differ = std::ranges::any_of(
+      inputs.loaded, [&](const LoadedTarget& one) { return one.target.gpu.vendor != first; });
+  if (inputs.program.graph.captured.empty() || !differ) return "";
+  return fmt::format("{}calls the libraries of {} on the GPUs of the other vendor too",
+                     kCapturedPrefix, first);
+}
+
 }  // namespace
 
 std::vector<WhatIfTarget> TargetInputs::targets() const {
@@ -129,6 +139,7 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   if (!data) return Unexpected{data.error()};
   auto gpu = find_gpu(question.gpu, *data / "gpus");
   if (!gpu) return Unexpected{gpu.error()};
+  if (auto done = retarget_for(*gpu, inputs.program.graph, question.rewrites); !done) return done;
   warn_of(stand_ins(*gpu), warn);
   warn(inputs.chosen.warning);
   OverheadTables tables(*data);
@@ -143,6 +154,7 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   if (auto used = use_measured_step(question.measured, inputs, warn); !used) return used;
   if (auto rewritten = rewrite_program(question, inputs, warn); !rewritten) return rewritten;
   warn_of(inputs.program.graph.warnings, warn);
+  put_captured_first(inputs.warnings);
   return {};
 }
 
@@ -161,6 +173,7 @@ Result<void> load_targets(const TargetQuestion& question, TargetInputs& inputs) 
     if (!gpu) return Unexpected{gpu.error()};
     const auto is_known = [&](const LoadedTarget& one) { return one.target.gpu.name == gpu->name; };
     if (std::ranges::any_of(inputs.loaded, is_known)) continue;
+    if (auto done = retarget_for(*gpu, inputs.program.graph); !done) return done;
     std::ranges::move(stand_ins(*gpu), std::back_inserter(of_gpus));
     auto host = host_of(question, *gpu, tables, inputs);
     if (!host) return Unexpected{host.error()};
@@ -177,6 +190,8 @@ Result<void> load_targets(const TargetQuestion& question, TargetInputs& inputs) 
   }
   if (auto used = use_measured_step(question.measured, inputs, warn); !used) return used;
   warn_of(inputs.program.graph.warnings, warn);
+  warn(warning_of_vendors(inputs));
+  put_captured_first(inputs.warnings);
   return {};
 }
 

@@ -35,9 +35,10 @@ std::string_view to_string(DType dtype);
 int size_in_bytes(DType dtype);  ///< 0 when unknown
 bool is_floating_point(DType dtype);
 
-/// Where a tensor lives. `kNone`: no storage (undefined tensor).
+/// Where a tensor lives. `kNone`: no storage (undefined tensor). `kMeta`: PyTorch's device without
+/// memory, on which a program is captured that will run on a GPU.
 struct Device {
-  enum class Kind : std::uint8_t { kNone, kCpu, kGpu, kOther } kind = Kind::kNone;
+  enum class Kind : std::uint8_t { kNone, kCpu, kGpu, kOther, kMeta } kind = Kind::kNone;
   std::int16_t index = -1;
   friend bool operator==(Device, Device) = default;
 };
@@ -58,6 +59,7 @@ struct Tensor {
   std::int64_t bytes() const { return numel * item_size; }
   bool on_gpu() const { return device.kind == Device::Kind::kGpu; }
   bool on_cpu() const { return device.kind == Device::Kind::kCpu; }
+  bool on_meta() const { return device.kind == Device::Kind::kMeta; }
 };
 
 /// Whether images of these extents and strides [elements] are channels-last. Images of one
@@ -139,6 +141,9 @@ struct ExecutionGraph {
   /// Matrix products of fp32 tensors may run in TF32 (torch.backends.cuda.matmul.allow_tf32).
   /// Recordings do not tell; convolutions have a setting of their own.
   bool allow_tf32 = false;
+  /// What a capture says of itself: the JSON object of the file's head; empty: not captured. Its
+  /// assumptions are the first warnings.
+  std::string captured;
   std::int64_t process_id = 0;
 
   StringPool names;

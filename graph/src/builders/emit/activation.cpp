@@ -7,12 +7,23 @@
 #include "pointwise.hpp"
 
 namespace perfmodel {
-TensorRef relu(AutogradTape& tape, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
+TensorRef relu(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   const TensorRef out = like(graph, x);
-  graph.begin_op("aten::relu", {x}, tape.sequence());
+  graph.begin_op("aten::relu", {x}, sequence);
   graph.leaf_op("aten::clamp_min", {x, 0}, {out});
   graph.end_op({out});
+  return out;
+}
+
+void relu_in_place(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::relu_", {x}, sequence);
+  graph.leaf_op("aten::clamp_min_", {x, 0}, {x});
+  graph.end_op({x});
+}
+
+TensorRef relu(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = relu(graph, x, tape.sequence());
   tape.record("ReluBackward0", {x}, out,
               [&graph, out](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef made = like(graph, out);
@@ -24,9 +35,7 @@ TensorRef relu(AutogradTape& tape, TensorRef x) {
 
 TensorRef relu_in_place(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::relu_", {x}, tape.sequence());
-  graph.leaf_op("aten::clamp_min_", {x, 0}, {x});
-  graph.end_op({x});
+  relu_in_place(graph, x, tape.sequence());
   tape.record("ReluBackward0", {x}, x, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
     const TensorRef made = like(graph, x);
     graph.leaf_op("aten::threshold_backward", {gradient, x, 0}, {made});

@@ -4,6 +4,10 @@
 
 namespace perfmodel {
 
+// Without gradient.
+TensorRef relu(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+void relu_in_place(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+
 TensorRef relu(AutogradTape& tape, TensorRef x);
 TensorRef relu_in_place(AutogradTape& tape, TensorRef x);
 TensorRef leaky_relu(AutogradTape& tape, TensorRef x, double slope);

@@ -59,24 +59,6 @@ TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradien
   return sparse;
 }
 
-// Lookups sorted by row, so that each row is written by one thread.
-TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const Shape shape = {bag.rows, graph.shape(gradient).back()};
-  graph.begin_op(
-      "aten::_embedding_bag_dense_backward",
-      {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices, bag.rows,
-       bag.scale_by_frequency, bag.mode, weights_of(graph, bag), bag.padding_row});
-  const TensorRef rows = contiguous(graph, gradient);
-  TensorRef made = zeros(graph, graph.dtype(gradient), shape);
-  if (graph.pytorch().on_gpu()) {
-    made = sorted_lookup_gradient(graph, bag.indices, rows, shape);
-  } else {
-    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices, -1));
-  }
-  graph.end_op({made});
-  return made;
-}
-
 // Sizes of bags are differences of offsets, the last one what is left.
 TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const std::int64_t bags = graph.numel(bag.offsets), lookups = graph.numel(bag.indices);
@@ -209,6 +191,23 @@ void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
 
 }  // namespace
 
+TensorRef dense_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const Shape shape = {bag.rows, graph.shape(gradient).back()};
+  graph.begin_op(
+      "aten::_embedding_bag_dense_backward",
+      {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices, bag.rows,
+       bag.scale_by_frequency, bag.mode, weights_of(graph, bag), bag.padding_row});
+  const TensorRef rows = contiguous(graph, gradient);
+  TensorRef made = zeros(graph, graph.dtype(gradient), shape);
+  if (graph.pytorch().on_gpu()) {
+    made = sorted_lookup_gradient(graph, bag.indices, rows, shape);
+  } else {
+    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices, -1));
+  }
+  graph.end_op({made});
+  return made;
+}
+
 TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
   graph.begin_op("aten::_embedding_bag_backward",
                  {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
@@ -216,7 +215,7 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradien
                   weights_of(graph, bag), bag.padding_row});
   if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
   const TensorRef made =
-      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_backward(graph, bag, gradient);
+      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_bag_backward(graph, bag, gradient);
   graph.end_op({made});
   return made;
 }

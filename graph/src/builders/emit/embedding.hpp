@@ -29,6 +29,9 @@ struct Bag {
   std::int64_t padding_row = -1;  ///< -1: none
 };
 TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient);
+/// The kernel's op of a dense gradient. Lookups are sorted by row, so that each row is written by
+/// one thread.
+TensorRef dense_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient);
 
 /// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
 struct TableBatch {

@@ -87,6 +87,7 @@ static ExecutionGraph without_nodes(const ExecutionGraph& source) {
           .source = source.source,
           .built = source.built,
           .allow_tf32 = source.allow_tf32,
+          .captured = source.captured,
           .process_id = source.process_id,
           .names = source.names,
           .nodes = {},
@@ -139,6 +140,7 @@ TensorRef GraphBuilder::tensor_of_source(const Tensor& from, const Shape* stride
   tensor.strides = given ? *strides : contiguous_strides(tensor.shape);
   tensor.offset = from.offset;
   tensor.id = from.id;
+  tensor.channels_last = from.is_channels_last;
   if (from.storage_id != 0) {
     const auto [at, inserted] = storages_of_source_.try_emplace(
         from.storage_id, static_cast<std::int32_t>(storage_ids_.size()));
@@ -178,7 +180,7 @@ Value GraphBuilder::device_value(Device device) {
 }
 
 const GraphBuilder::TensorState& GraphBuilder::state(TensorRef tensor) const {
-  PERFMODEL_CHECK(tensor.exists());
+  if (!tensor.exists()) throw Contradiction("an op lacks one of its tensors");
   return tensors_[tensor.index];
 }
 
@@ -399,6 +401,7 @@ std::uint32_t GraphBuilder::tensor_entry(TensorRef ref) {
     tensor.device = from.device;
   }
   tensor.dtype = from.dtype;
+  tensor.is_channels_last = from.channels_last;
   tensor.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
   tensor.rank = static_cast<std::uint16_t>(from.shape.size());
   graph_.shape_pool.insert(graph_.shape_pool.end(), from.shape.begin(), from.shape.end());

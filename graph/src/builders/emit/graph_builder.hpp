@@ -25,8 +25,8 @@ struct TensorRef {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Thrown where the sizes of a graph that is being rewritten contradict each other, so that an op
-/// cannot be written. apply_rewrites() makes it an error.
+/// Thrown where a graph that is being rewritten contradicts itself, so that an op cannot be
+/// written: sizes, tensors that are missing. apply_rewrites() makes it an error.
 struct Contradiction : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -177,6 +177,7 @@ class GraphBuilder {
     std::int32_t storage = -1;  // into storage_ids_, -1: none
     std::int64_t id = 0;        // 0: the observer has not met it yet
     bool view = false;
+    bool channels_last = false;           // one of a source, as that says
     TensorRef indices = {}, values = {};  // of a sparse tensor
   };
 

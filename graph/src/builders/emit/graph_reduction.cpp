@@ -51,6 +51,11 @@ void start_reduction(GraphBuilder& graph, TensorRef out, const Reduced& reduced,
 
 }  // namespace
 
+void begin_reduction(GraphBuilder& graph, TensorRef out, const Shape& from, const Shape& axes,
+                     bool keep_axes) {
+  start_reduction(graph, out, reduce(from, axes), keep_axes);
+}
+
 std::int64_t reduced_count(const Shape& from, const Shape& axes) {
   return reduce(from, axes).count;
 }

@@ -23,6 +23,10 @@ TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Val
 TensorRef divide(GraphBuilder& graph, TensorRef x, std::int64_t count, std::int64_t sequence = -1);
 void divide_in_place(GraphBuilder& graph, TensorRef x, std::int64_t count);
 
+/// The calls of a reduction of a tensor of shape `from` before its kernel.
+void begin_reduction(GraphBuilder& graph, TensorRef out, const Shape& from, const Shape& axes,
+                     bool keep_axes);
+
 /// Elements of a tensor of shape `from` that become one.
 std::int64_t reduced_count(const Shape& from, const Shape& axes);
 /// The gradient of a sum over `axes` of a tensor of shape `from`, for every element that was added.

@@ -81,6 +81,14 @@ void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
   graph.end_op({x});
 }
 
+void clamp_as_hardtanh(GraphBuilder& graph, TensorRef x, const Value& low, const Value& high) {
+  graph.begin_op("aten::hardtanh.out", {x, low, high, x});
+  graph.begin_op("aten::clamp.out", {x, low, high, x});
+  if (graph.pytorch().before(2, 0)) to_same_dtype(graph, x);
+  graph.end_op({x});
+  graph.end_op({x});
+}
+
 void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::hardtanh_", {x, low, high}, tape.sequence());
@@ -93,11 +101,7 @@ void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
                 return {made};
               });
   *saved = saved_clone(tape, x);
-  graph.begin_op("aten::hardtanh.out", {x, low, high, x});
-  graph.begin_op("aten::clamp.out", {x, low, high, x});
-  if (graph.pytorch().before(2, 0)) to_same_dtype(graph, x);
-  graph.end_op({x});
-  graph.end_op({x});
+  clamp_as_hardtanh(graph, x, low, high);
   graph.end_op({x});
 }
 

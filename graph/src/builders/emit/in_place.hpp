@@ -10,6 +10,8 @@ void sigmoid_in_place(AutogradTape& tape, TensorRef x);
 void tanh_in_place(AutogradTape& tape, TensorRef x);
 // These two keep a copy of `x` for the backward pass.
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
+/// The calls of hardtanh in place once the copy is made.
+void clamp_as_hardtanh(GraphBuilder& graph, TensorRef x, const Value& low, const Value& high);
 void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high);
 
 }  // namespace perfmodel

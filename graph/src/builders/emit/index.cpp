@@ -32,8 +32,9 @@ TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   return made;
 }
 
-// x[..., i, j, ...] with index tensors [N] at neighbouring axes: the views that a walk over all
-// picks needs. x has one axis of stride 0 in the place of those, the indices have 1 in all others.
+}  // namespace
+
+// x has one axis of stride 0 in the place of the picked ones, the indices have 1 in all others.
 void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices) {
   Shape shape, strides, index_shape;
   bool picked = false;
@@ -50,6 +51,8 @@ void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<Tenso
     if (index.exists()) reshape(graph, index, index_shape);
   }
 }
+
+namespace {
 
 // One term of the linear index: (index mod size) * stride, on the device of the data.
 TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t size,

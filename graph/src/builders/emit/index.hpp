@@ -7,6 +7,10 @@ namespace perfmodel {
 /// `x[:, row, column]` of a [B, M, N] tensor with two index tensors of one length.
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column);
 
+/// The views that `x[..., i, j, ...]` with index tensors [N] at neighbouring axes needs for a walk
+/// over all picks. An index that does not exist is a `:`.
+void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices);
+
 /// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
 TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index);
 

@@ -8,9 +8,9 @@
 #include "views.hpp"
 
 namespace perfmodel {
-TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target) {
-  GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::binary_cross_entropy", {prediction, target, kNone, 1}, tape.sequence());
+TensorRef binary_cross_entropy(GraphBuilder& graph, TensorRef prediction, TensorRef target,
+                               std::int64_t sequence) {
+  graph.begin_op("aten::binary_cross_entropy", {prediction, target, kNone, 1}, sequence);
   const TensorRef each = empty_like(graph, prediction);
   for (TensorRef x : {each, prediction, target}) squeeze(graph, x);
   const TensorRef mean = perfmodel::mean(graph, each);
@@ -19,7 +19,12 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
   graph.end_op({loss});
   copy(graph, loss, mean);
   graph.end_op({loss});
+  return loss;
+}
 
+TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef loss = binary_cross_entropy(graph, prediction, target, tape.sequence());
   tape.record("BinaryCrossEntropyBackward0", {prediction}, loss,
               [&graph, prediction, target](TensorRef gradient) -> std::vector<TensorRef> {
                 return {binary_cross_entropy_backward(graph, gradient, prediction, target)};

@@ -1,5 +1,6 @@
 #include "norm.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memory.hpp"
@@ -9,11 +10,6 @@
 
 namespace perfmodel {
 namespace {
-
-struct LayerNorm {
-  TensorRef x, weight, bias;
-  TensorRef mean = {}, rstd = {};  // of each row
-};
 
 TensorRef empty_row_major(GraphBuilder& graph, DType dtype, const Shape& shape) {
   const TensorRef made = graph.new_tensor(dtype, shape);
@@ -26,48 +22,62 @@ void sums_per_thread(GraphBuilder& graph, DType dtype, std::int64_t width) {
   zero(graph, resized(graph, empty(graph, dtype, {0}), {2, 1, width}));
 }
 
-std::vector<TensorRef> layer_norm_backward(AutogradTape& tape, const LayerNorm& norm,
-                                           TensorRef gradient) {
-  GraphBuilder& graph = tape.graph();
-  const DType dtype = graph.dtype(norm.x);
-  const Shape width = graph.shape(norm.weight);
-  const bool wants_x = tape.requires_grad(norm.x);
-  graph.begin_op("aten::native_layer_norm_backward",
-                 {gradient, norm.x, width, norm.mean, norm.rstd, norm.weight, norm.bias,
-                  Value::List{wants_x, true, true}});
-  const TensorRef dense = contiguous(graph, gradient);
-  TensorRef x_gradient;
-  if (wants_x) x_gradient = empty_row_major(graph, dtype, graph.shape(dense));
-  const TensorRef weight_gradient = empty_row_major(graph, dtype, width);
-  const TensorRef bias_gradient = empty_row_major(graph, dtype, width);
-  if (!graph.pytorch().on_gpu()) sums_per_thread(graph, dtype, width[0]);
-  graph.end_op({wants_x ? x_gradient : graph.undefined(), weight_gradient, bias_gradient});
-  return {x_gradient, weight_gradient, bias_gradient};
-}
+TensorRef given(GraphBuilder& graph, TensorRef x) { return x.exists() ? x : graph.undefined(); }
 
 }  // namespace
 
-TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias,
-                     double eps) {
-  GraphBuilder& graph = tape.graph();
-  const Shape width = graph.shape(weight);
-  LayerNorm norm{.x = x, .weight = weight, .bias = bias};
-  graph.begin_op("aten::layer_norm", {x, width, weight, bias, eps, true}, tape.sequence());
-  norm.x = contiguous(graph, x);
-  graph.begin_op("aten::native_layer_norm", {norm.x, width, weight, bias, eps}, tape.sequence());
+TensorRef native_layer_norm(GraphBuilder& graph, LayerNorm& norm, std::int64_t sequence) {
+  graph.begin_op(
+      "aten::native_layer_norm",
+      {norm.x, norm.width, given(graph, norm.weight), given(graph, norm.bias), norm.epsilon},
+      sequence);
+  const TensorRef x = contiguous(graph, norm.x);
   const TensorRef out = empty_row_major(graph, graph.dtype(x), graph.shape(x));
-  const std::int64_t rows = graph.numel(x) / width[0];
   Shape statistics = graph.shape(x);
-  statistics.back() = 1;
+  std::fill(statistics.end() - static_cast<std::ptrdiff_t>(norm.width.size()), statistics.end(), 1);
+  std::int64_t rows = 1;
+  for (const std::int64_t size : statistics) rows *= size;
   const TensorRef mean = empty(graph, DType::kFloat32, {rows});
   const TensorRef rstd = empty(graph, DType::kFloat32, {rows});
   norm.mean = view(graph, mean, statistics);
   norm.rstd = view(graph, rstd, statistics);
   graph.end_op({out, norm.mean, norm.rstd});
+  return out;
+}
+
+std::vector<TensorRef> native_layer_norm_backward(GraphBuilder& graph, const LayerNorm& norm,
+                                                  TensorRef gradient, std::array<bool, 3> wanted) {
+  const DType dtype = graph.dtype(norm.x);
+  graph.begin_op("aten::native_layer_norm_backward",
+                 {gradient, norm.x, norm.width, norm.mean, norm.rstd, given(graph, norm.weight),
+                  given(graph, norm.bias), Value::List{wanted[0], wanted[1], wanted[2]}});
+  const TensorRef dense = contiguous(graph, gradient);
+  std::vector<TensorRef> gradients(3);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (wanted[i]) {
+      gradients[i] = empty_row_major(graph, dtype, i == 0 ? graph.shape(dense) : norm.width);
+    }
+  }
+  if (!graph.pytorch().on_gpu()) sums_per_thread(graph, dtype, norm.width[0]);
+  graph.end_op(
+      {given(graph, gradients[0]), given(graph, gradients[1]), given(graph, gradients[2])});
+  return gradients;
+}
+
+TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias,
+                     double eps) {
+  GraphBuilder& graph = tape.graph();
+  LayerNorm norm{
+      .x = x, .weight = weight, .bias = bias, .width = graph.shape(weight), .epsilon = eps};
+  graph.begin_op("aten::layer_norm", {x, norm.width, weight, bias, eps, true}, tape.sequence());
+  norm.x = contiguous(graph, x);
+  const TensorRef out = native_layer_norm(graph, norm, tape.sequence());
   graph.end_op({out});
-  tape.record(
-      "NativeLayerNormBackward0", {x, weight, bias}, out,
-      [&tape, norm](TensorRef gradient) { return layer_norm_backward(tape, norm, gradient); });
+  tape.record("NativeLayerNormBackward0", {x, weight, bias}, out,
+              [&tape, norm](TensorRef gradient) {
+                return native_layer_norm_backward(tape.graph(), norm, gradient,
+                                                  {tape.requires_grad(norm.x), true, true});
+              });
   return out;
 }
 

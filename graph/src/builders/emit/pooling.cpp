@@ -1,5 +1,7 @@
 #include "pooling.hpp"
 
+#include <algorithm>
+
 #include "convolution.hpp"
 #include "graph_views.hpp"
 #include "memory.hpp"
@@ -66,6 +68,33 @@ TensorRef avg_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
   return out;
 }
 
+TensorRef windows_of_any_size(GraphBuilder& graph, TensorRef x, const Shape& size,
+                              std::int64_t sequence) {
+  Shape shape = graph.shape(x);
+  std::ranges::copy(size, shape.end() - 2);
+  graph.begin_op("aten::_adaptive_avg_pool2d", {x, size}, sequence);
+  const TensorRef nothing = empty(graph, graph.dtype(x), {0});
+  const TensorRef out = graph.new_view(nothing, shape, contiguous_strides(shape));
+  resize_to(graph, nothing, out, 0);
+  graph.end_op({out});
+  return out;
+}
+
+TensorRef windows_of_any_size_backward(GraphBuilder& graph, TensorRef gradient, TensorRef x) {
+  graph.begin_op("aten::_adaptive_avg_pool2d_backward", {gradient, x});
+  TensorRef made;
+  if (graph.pytorch().on_gpu()) {
+    made = zeros_like(graph, x, graph.dtype(x));
+  } else {
+    const TensorRef none = empty(graph, graph.dtype(x), {0});
+    made = graph.new_view(none, graph.shape(x), graph.strides(x));
+    resize_to(graph, none, made, 0);
+    zero(graph, made);
+  }
+  graph.end_op({made});
+  return made;
+}
+
 TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::adaptive_avg_pool2d", {x, size}, tape.sequence());
@@ -74,28 +103,11 @@ TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size
     graph.end_op({out});
     return out;
   }
-  const Shape& from = graph.shape(x);
-  const Shape shape = {from[0], from[1], size[0], size[1]};
-  graph.begin_op("aten::_adaptive_avg_pool2d", {x, size}, tape.sequence());
-  const TensorRef nothing = empty(graph, graph.dtype(x), {0});
-  const TensorRef out = graph.new_view(nothing, shape, contiguous_strides(shape));
-  resize_to(graph, nothing, out, 0);
-  graph.end_op({out});
+  const TensorRef out = windows_of_any_size(graph, x, size, tape.sequence());
   graph.end_op({out});
   tape.record("AdaptiveAvgPool2DBackward0", {x}, out,
               [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::_adaptive_avg_pool2d_backward", {gradient, x});
-                TensorRef made;
-                if (graph.pytorch().on_gpu()) {
-                  made = zeros_like(graph, x, graph.dtype(x));
-                } else {
-                  const TensorRef none = empty(graph, graph.dtype(x), {0});
-                  made = graph.new_view(none, graph.shape(x), graph.strides(x));
-                  resize_to(graph, none, made, 0);
-                  zero(graph, made);
-                }
-                graph.end_op({made});
-                return {made};
+                return {windows_of_any_size_backward(graph, gradient, x)};
               });
   return out;
 }

@@ -20,6 +20,8 @@ void softmax(GraphBuilder& graph, TensorRef x, TensorRef out, int dim, bool in_f
   graph.end_op({out});
 }
 
+}  // namespace
+
 TensorRef softmax_backward(GraphBuilder& graph, TensorRef gradient, TensorRef out, int dim) {
   const TensorRef made = like(graph, out);
   graph.begin_op("aten::_softmax_backward_data",
@@ -28,8 +30,6 @@ TensorRef softmax_backward(GraphBuilder& graph, TensorRef gradient, TensorRef ou
   graph.end_op({made});
   return made;
 }
-
-}  // namespace
 
 TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
   GraphBuilder& graph = tape.graph();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "builders/emit/activation.hpp"
 #include "builders/emit/attention.hpp"
 #include "builders/emit/concat.hpp"
 #include "builders/emit/embedding_lookup.hpp"
@@ -263,7 +264,12 @@ class LayersBuilder {
   }
 
   TensorRef activated(TensorRef x) {
-    return config_.gated ? gated_unit(tape_, x) : squared_relu(tape_, x);
+    if (!config_.gated) return squared_relu(tape_, x);
+    if (config_.fused) return gated_unit(tape_, x);
+    const int last = static_cast<int>(graph_.shape(x).size()) - 1;
+    const std::int64_t half = graph_.shape(x).back() / 2;
+    const auto parts = split_with_sizes(tape_, x, {half, half}, last);
+    return mul(tape_, silu(tape_, parts[0]), parts[1]);
   }
   TensorRef dense(const InnerWeights& weights, TensorRef x) {
     return linear(tape_, activated(linear(tape_, x, weights.up)), weights.down);
@@ -345,7 +351,30 @@ class LayersBuilder {
     const Shape shape = {config_.batch, config_.sequence, config_.heads + 2 * kv, width};
     const TensorRef all = view(tape_, linear(tape_, x, weights.in), shape);
     const auto parts = split_with_sizes(tape_, all, {config_.heads, kv, kv}, 2);
-    return core(one_pass(tape_, parts[0]), one_pass(tape_, parts[1]), parts[2], width);
+    return core(rotated(parts[0]), shared_by_heads(rotated(parts[1])), shared_by_heads(parts[2]),
+                width);
+  }
+
+  // Rotary positions of x [B, S, H, D]: x cos + (-second half, first half) sin.
+  TensorRef rotated(TensorRef x) {
+    if (config_.fused) return one_pass(tape_, x);
+    const std::int64_t width = graph_.shape(x).back();
+    const auto angle = [&] {
+      return graph_.new_tensor(graph_.dtype(x), {1, config_.sequence, 1, width});
+    };
+    const TensorRef first = slice(tape_, x, 3, 0, width / 2);
+    const TensorRef second = slice(tape_, x, 3, width / 2, kSliceEnd);
+    const TensorRef swapped = cat(tape_, {neg(tape_, second), first}, -1);
+    return add(tape_, mul(tape_, x, angle()), mul(tape_, swapped, angle()));
+  }
+
+  // Keys or values [B, S, K, D] as [B, S, H, D]: fused kernels read them where they are.
+  TensorRef shared_by_heads(TensorRef x) {
+    const Shape shape = graph_.shape(x);
+    const std::int64_t share = config_.heads / shape[2];
+    if (config_.fused || share == 1) return x;
+    x = expand(tape_, unsqueeze(tape_, x, 3), {shape[0], shape[1], shape[2], share, shape[3]});
+    return reshape(tape_, x, {shape[0], shape[1], config_.heads, shape[3]});
   }
 
   TensorRef latent_attention(const MixerWeights& weights, TensorRef x) {

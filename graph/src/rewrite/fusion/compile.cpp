@@ -5,6 +5,7 @@
 
 #include "compiled_regions.hpp"
 #include "compiled_writer.hpp"
+#include "kept_ops.hpp"
 #include "loop_addends.hpp"
 #include "loop_kernels.hpp"
 #include "loop_rules.hpp"
@@ -25,7 +26,7 @@ class RegionCompiler {
     for (const std::int32_t function : region.functions) mark(evaluate(function));
   }
 
-  CompiledKernels compile() {
+  CompiledKernels compile(Epilogues epilogues) {
     for (const std::int32_t op : made_.region.ops) rules_.read(op);
     loops().set_backward(true);
     for (const std::int32_t function : made_.region.functions) {
@@ -42,8 +43,10 @@ class RegionCompiler {
     }
     place_addends(graph, passes.forward, is_output);
     place_addends(graph, passes.backward, is_output);
-    made_.forward = loop_kernels(graph, passes.forward, is_output);
-    made_.backward = loop_kernels(graph, passes.backward, is_output);
+    made_.forward = loop_kernels(graph, passes.forward, is_output, epilogues);
+    made_.backward = loop_kernels(graph, passes.backward, is_output, epilogues);
+    keep_host_ops(
+        step_, is_inside_, [this](std::int32_t node) { return is_outside(node); }, made_);
     return std::move(made_);
   }
 
@@ -79,9 +82,16 @@ class RegionCompiler {
     LoopGraph& graph = loops().graph();
     for_each_mention([&](const Tensor& mention) {
       const std::int32_t last = loops().last_value(mention);
-      if (last < 0 || graph.values[last].made_by < 0 || graph.values[last].leaves) return;
+      if (last < 0 || graph.values[last].leaves) return;
       const std::int32_t storage = step_.storages().of(mention);
       const std::int32_t maker = step_.storages().maker(storage);
+      if (graph.values[last].made_by < 0) {
+        const bool is_allocated = graph.values[last].is_blank && maker >= 0 && is_inside_[maker];
+        if (is_allocated && is_read_outside(step_.storages().readers(storage))) {
+          made_.kept.insert(maker);
+        }
+        return;
+      }
       const bool existed = maker < 0 || is_outside(maker);
       graph.values[last].leaves = existed || is_read_outside(step_.storages().readers(storage));
     });
@@ -102,8 +112,10 @@ class RegionCompiler {
       if (graph_.tensors[root].id == mention.id) return;
       if (!is_read_outside(step_.tensors().readers(step_.tensors().of(mention)))) return;
       const std::int32_t last = loops().last_value(mention);
+      const bool made_here = last >= 0 && graph.values[last].made_by >= 0;
+      if (made_here && !graph.values[last].leaves) return;  // another tensor has its id by now
       const Tensor& of = graph_.tensors[root];
-      const bool can_be_made = last >= 0 && graph.values[last].made_by >= 0 && taken[of] < 0 &&
+      const bool can_be_made = made_here && taken[of] < 0 &&
                                graph.values[last].numel == mention.numel &&
                                !is_read_outside(step_.tensors().readers(step_.tensors().of(of)));
       if (can_be_made) {
@@ -145,6 +157,31 @@ Unexpected refuse_compilation(std::string found) {
   return fail(ErrorCode::kImpossible, fmt::format("compile: expected {}", found));
 }
 
+// Ops of the host stay outside, so it must be clear which tensors are theirs. A wrapped number and
+// an empty tensor may have the id of another one.
+Result<void> check_devices(const StepView& step) {
+  const ExecutionGraph& graph = step.graph();
+  enum : char { kUnknown, kOnGpu, kElsewhere };
+  FactsOfValues<char> known(step.storages(), kUnknown);
+  std::string_view name;
+  for (const Node& node : graph.nodes) {
+    const auto look = [&](const Tensor& tensor) {
+      const bool is_wrapped = tensor.rank == 0 && !tensor.on_gpu();
+      if (tensor.storage_id == 0 || tensor.numel == 0 || is_wrapped) return;
+      const char place = tensor.on_gpu() ? kOnGpu : kElsewhere;
+      if (known[tensor] != kUnknown && known[tensor] != place) name = graph.name(node);
+      known[tensor] = place;
+    };
+    for_each_tensor(graph, graph.inputs(node), look);
+    for_each_tensor(graph, graph.outputs(node), look);
+    if (name.empty()) continue;
+    return refuse_compilation(
+        fmt::format("each tensor on one device, found {} (node {}) with another op's on another",
+                    name, node.id));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
@@ -161,13 +198,16 @@ Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
           fmt::format("{}, found {} (node {})", expected, graph.name(node), node.id));
     }
   }
+  if (auto good = check_devices(step); !good) return Unexpected{good.error()};
   const bool on_gpu = std::ranges::any_of(graph.tensors, &Tensor::on_gpu);
   if (!on_gpu) {
     return refuse_compilation("ops on a GPU, found them on a CPU: --retarget comes first");
   }
+  const Epilogues epilogues =
+      rewrite.mode == CompileMode::kMaxAutotune ? Epilogues::kInProducts : Epilogues::kApart;
   std::vector<CompiledKernels> compiled;
   for (const CompiledRegion& region : compiled_regions(step, rewrite.extent)) {
-    CompiledKernels kernels = RegionCompiler(step, region).compile();
+    CompiledKernels kernels = RegionCompiler(step, region).compile(epilogues);
     if (!kernels.forward.empty() || !kernels.backward.empty())
       compiled.push_back(std::move(kernels));
   }

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "compiled_labels.hpp"
+#include "generated_kernels.hpp"
 #include "reduction_parts.hpp"
 #include "step/autograd_names.hpp"
 #include "step/tree_walk.hpp"
@@ -26,7 +28,7 @@ class CompiledWriter {
         edit_(source_, step.dialect()),
         in_region_(source_.nodes.size()) {
     for (std::size_t i = 0; i < regions.size(); ++i) plan(regions[i], i);
-    remove_empty_labels();
+    remove_empty_labels(edit_, in_region_);
   }
 
   ExecutionGraph write() { return edit_.write(); }
@@ -43,7 +45,7 @@ class CompiledWriter {
     for (const std::int32_t function : region.functions) {
       take_out(step_.backward().functions[function].evaluate);
     }
-    const std::int32_t place = outermost_of(region.ops);
+    const std::int32_t place = place_of_region(step_, region.ops);
     edit_.precede(place,
                   [this, &compiled, number, place] { write_forward(compiled, number, place); });
     if (region.functions.empty()) return;
@@ -56,47 +58,13 @@ class CompiledWriter {
     edit_.replace(node);
   }
 
-  // The first op, or the outermost label around it that holds neither an op before it nor the last.
-  std::int32_t outermost_of(const std::vector<std::int32_t>& ops) const {
-    const std::vector<std::int32_t>& all = step_.forward().ops();
-    const auto first = std::ranges::lower_bound(all, ops.front());
-    const std::int32_t before = first == all.begin() ? -1 : *(first - 1);
-    std::int32_t place = ops.front();
-    for (;;) {
-      const std::int32_t above = source_.node(place).parent;
-      const bool holds_more = above < 0 || source_.node(above).is_structural ||
-                              source_.is_inside(ops.back(), above) ||
-                              source_.is_inside(before, above) ||
-                              source_.node(above).thread != source_.node(place).thread;
-      if (holds_more) return place;
-      place = above;
-    }
-  }
-
-  // Modules leave no label in compiled code.
-  void remove_empty_labels() {
-    std::vector<bool> has_region(source_.nodes.size()), has_rest(source_.nodes.size());
-    for (auto i = static_cast<std::int32_t>(source_.nodes.size()); i-- > 0;) {
-      const Node& node = source_.node(i);
-      const bool inside =
-          source_.find_around(i, [&](std::int32_t at) { return in_region_[at]; }) >= 0;
-      has_region[i] = has_region[i] || inside;
-      const std::string_view name = source_.name(i);
-      const bool is_module = node.is_label && !node.is_structural && name.starts_with("nn.Module");
-      const bool rests = !inside && (!is_module || has_rest[i] || !has_region[i]);
-      if (is_module && has_region[i] && !has_rest[i]) edit_.replace(i);
-      if (node.parent < 0) continue;
-      if (has_region[i]) has_region[node.parent] = true;
-      if (rests) has_rest[node.parent] = true;
-    }
-  }
-
   void write_forward(const CompiledKernels& compiled, std::size_t number, std::int32_t place) {
     edit_.copy().close_beside(place);
+    write_kept(compiled, false);
     builder().begin_label(fmt::format("Torch-Compiled Region: {}/0", number));
     std::vector<Value> inputs;
     for (const LoopValue& value : compiled.loops.values) {
-      if (value.made_by < 0 && !value.is_blank && !is_incoming_gradient(compiled.loops, value)) {
+      if (value.made_by < 0 && !value.is_blank && !is_incoming_gradient(compiled, value)) {
         inputs.emplace_back(reference(value));
       }
     }
@@ -114,8 +82,9 @@ class CompiledWriter {
     edit_.copy().close_beside(first);
     std::vector<TensorRef> gradients;
     for (const LoopValue& value : compiled.loops.values) {
-      if (is_incoming_gradient(compiled.loops, value)) gradients.push_back(reference(value));
+      if (is_incoming_gradient(compiled, value)) gradients.push_back(reference(value));
     }
+    write_kept(compiled, true);
     builder().begin_plain(std::string(kEvaluate) + "CompiledFunctionBackward");
     builder().begin_backward_function("CompiledFunctionBackward", gradients,
                                       compiled.region.sequence);
@@ -129,13 +98,12 @@ class CompiledWriter {
     builder().end_op();
   }
 
-  bool is_incoming_gradient(const LoopGraph& loops, const LoopValue& value) const {
+  bool is_incoming_gradient(const CompiledKernels& compiled, const LoopValue& value) const {
     if (value.made_by >= 0 || value.is_blank) return false;
-    const auto in_backward = [&](std::int32_t reader) { return loops.ops[reader].in_backward; };
+    const auto in_backward = [&](std::int32_t op) { return compiled.loops.ops[op].in_backward; };
     if (!value.readers.empty()) return std::ranges::all_of(value.readers, in_backward);
-    const std::int32_t maker =
-        step_.storages().maker(step_.storages().of(source_.tensors[value.tensor]));
-    return maker >= 0 && step_.backward().in_backward[maker];
+    const Tensor& mention = source_.tensors[value.tensor];
+    return step_.storages().maker(step_.storages().of(mention)) > compiled.region.ops.back();
   }
 
   void begin_graph() {
@@ -143,6 +111,12 @@ class CompiledWriter {
   }
   void end_graph() {
     if (rewrite_.mode != CompileMode::kDefault) builder().end_op();
+  }
+
+  void write_kept(const CompiledKernels& compiled, bool backward) {
+    for (const std::int32_t node : compiled.kept) {
+      if (step_.backward().in_backward[node] == backward) copy_tree({.node = node});
+    }
   }
 
   // One seed for each loop that draws random numbers, drawn together.
@@ -159,10 +133,12 @@ class CompiledWriter {
   }
 
   void write_kernels(const CompiledKernels& compiled, const std::vector<LoopKernel>& kernels) {
-    names_.clear();
+    kernels_.clear();
     for (const LoopKernel& kernel : kernels) {
       if (kernel.kind == LoopKind::kLibrary) {
         write_library(compiled.loops, compiled.loops.ops[kernel.ops.front()]);
+      } else if (kernel.product >= 0) {
+        write_template(compiled.loops, kernel);
       } else if (!kernel.writes.empty()) {
         write_loop(compiled.loops, kernel);
       }
@@ -171,18 +147,42 @@ class CompiledWriter {
 
   void write_library(const LoopGraph& loops, const LoopOp& op) {
     if (op.addend == LoopOp::Addend::kAsItIs || op.name == "convolution") return copy_tree(op);
-    // The operands as the call in the graph mentions them.
-    std::vector<Value> operands;
-    const bool takes = op.addend == LoopOp::Addend::kTaken;
-    if (takes) operands.emplace_back(tensor_of(loops.values[op.reads[0].value], op.reads[0].value));
-    for (const Argument& input : source_.inputs(op.node).subspan(takes ? 0 : 1)) {
-      if (input.kind == Argument::Kind::kTensor) {
-        operands.emplace_back(builder().tensor_of_source(made().tensors[input.index]));
-      }
+    std::vector<Value> values;
+    for (const Argument& operand : operands(loops, op)) {
+      values.emplace_back(builder().tensor_of_source(made().tensors[operand.index]));
     }
-    if (takes) operands.insert(operands.end(), {Value(1), Value(1)});
-    builder().leaf_op(takes ? "aten::addmm" : "aten::mm", std::move(operands),
+    const bool takes = op.addend == LoopOp::Addend::kTaken;
+    if (takes) values.insert(values.end(), {Value(1), Value(1)});
+    builder().leaf_op(takes ? "aten::addmm" : "aten::mm", std::move(values),
                       {tensor_of(loops.values[op.writes[0]], op.writes[0])});
+  }
+
+  // The tensors of a product as the call in the graph mentions them.
+  std::vector<Argument> operands(const LoopGraph& loops, const LoopOp& op) {
+    std::vector<Argument> tensors;
+    if (op.addend == LoopOp::Addend::kTaken) {
+      tensors.push_back(argument(loops.values[op.reads[0].value], op.reads[0].value));
+    }
+    const bool drops = op.addend == LoopOp::Addend::kDropped;
+    for (const Argument& input : source_.inputs(op.node).subspan(drops ? 1 : 0)) {
+      if (input.kind == Argument::Kind::kTensor) tensors.push_back(input);
+    }
+    return tensors;
+  }
+
+  void write_template(const LoopGraph& loops, const LoopKernel& kernel) {
+    const LoopOp& product = loops.ops[kernel.product];
+    GeneratedKernel made{.name = "triton_tem_fused_" + names_of_ops(loops, kernel),
+                         .reads = operands(loops, product)};
+    for (const LoopRead& read : kernel.reads) {
+      const bool is_operand =
+          std::ranges::find(product.reads, read.value, &LoopRead::value) != product.reads.end();
+      if (!is_operand) made.reads.push_back(argument(loops.values[read.value], read.value));
+    }
+    for (const std::int32_t written : kernel.writes) {
+      made.writes.push_back(argument(loops.values[written], written));
+    }
+    kernels_.write(builder(), made);
   }
 
   TensorRef tensor_of(const LoopValue& value, std::int32_t index) {
@@ -222,7 +222,7 @@ class CompiledWriter {
     for (const std::int32_t written : kernel.writes) {
       writes.push_back(argument(loops.values[written], written));
     }
-    if (parts == 1) return write_kernel(kernel, kernel.rows, kernel.columns, reads, writes);
+    if (parts == 1) return write_kernel(loops, kernel, kernel.rows, kernel.columns, reads, writes);
     std::vector<Argument> partial;
     for (const std::int32_t op : kernel.ops) {
       if (!loops.ops[op].reduces()) continue;
@@ -232,44 +232,27 @@ class CompiledWriter {
             builder().new_tensor(DType::kFloat32, value.device, Shape{parts, value.numel})));
       }
     }
-    write_kernel(kernel, kernel.rows * parts, (kernel.columns + parts - 1) / parts, reads, partial);
+    write_kernel(loops, kernel, kernel.rows * parts, (kernel.columns + parts - 1) / parts, reads,
+                 partial);
     for (std::size_t i = 0; i < partial.size(); ++i) {
       std::vector<Argument> last = writes;
       if (partial.size() == writes.size()) last = {writes[i]};
-      write_kernel(kernel, kernel.rows, parts, {partial[i]}, last);
+      write_kernel(loops, kernel, kernel.rows, parts, {partial[i]}, last);
       if (partial.size() != writes.size()) break;
     }
   }
 
-  void write_kernel(const LoopKernel& kernel, std::int64_t rows, std::int64_t columns,
-                    const std::vector<Argument>& reads, const std::vector<Argument>& writes) {
+  void write_kernel(const LoopGraph& loops, const LoopKernel& kernel, std::int64_t rows,
+                    std::int64_t columns, const std::vector<Argument>& reads,
+                    const std::vector<Argument>& writes) {
     const bool is_loop = kernel.kind == LoopKind::kPointwise || kernel.kind == LoopKind::kScatter;
     const std::int64_t longest =
         kernel.kind == LoopKind::kColumns ? kLongestPersistentColumn : kLongestPersistentRow;
     const std::string_view kind = is_loop ? "poi" : columns <= longest ? "per" : "red";
-    const std::string name = fmt::format("triton_{}_fused_{}", kind, fmt::join(kernel.names, "_"));
-    std::string signature = fmt::format("{} {} {}", name, rows, columns);
-    for (const auto* arguments : {&reads, &writes}) {
-      for (const Argument& one : *arguments) {
-        const Tensor& tensor = made().tensors[one.index];
-        signature += fmt::format(" {}{}", to_string(tensor.dtype), tensor.numel);
-      }
-      signature += " ->";
-    }
-    const auto number = names_.try_emplace(std::move(signature), names_.size()).first->second;
-    builder().begin_plain(fmt::format("{}_{}", name, number));
-    Node& node = made().nodes[builder().innermost()];
-    node.kernel_backend = made().names.intern("triton");
-    std::vector<Argument>& pool = made().arguments;
-    node.inputs_begin = static_cast<std::uint32_t>(pool.size());
-    pool.insert(pool.end(), reads.begin(), reads.end());
-    pool.push_back({.kind = Argument::Kind::kInt, .integer = rows});
-    if (!is_loop) pool.push_back({.kind = Argument::Kind::kInt, .integer = columns});
-    node.inputs_count = static_cast<std::uint32_t>(pool.size()) - node.inputs_begin;
-    node.outputs_begin = static_cast<std::uint32_t>(pool.size());
-    pool.insert(pool.end(), writes.begin(), writes.end());
-    node.outputs_count = static_cast<std::uint32_t>(writes.size());
-    builder().close();
+    const std::string name = fmt::format("triton_{}_fused_{}", kind, names_of_ops(loops, kernel));
+    std::vector<std::int64_t> sizes = {rows};
+    if (!is_loop) sizes.push_back(columns);
+    kernels_.write(builder(), {.name = name, .sizes = sizes, .reads = reads, .writes = writes});
   }
 
   void write_views(const CompiledKernels& compiled, bool backward) {
@@ -298,7 +281,7 @@ class CompiledWriter {
   const CompileRewrite& rewrite_;
   GraphEdit edit_;
   std::vector<bool> in_region_;  // by node: outermost nodes of regions
-  std::map<std::string, std::size_t> names_;
+  GeneratedKernels kernels_;
   std::map<std::pair<const LoopValue*, std::int32_t>, TensorRef> new_tensors_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct CompiledKernels {
   std::vector<LoopKernel> forward, backward;
   /// Views that the program goes on with: mentions that stay as they are.
   std::vector<std::uint32_t> views;
+  /// Nodes that stay as they are, in front of the kernels of their pass.
+  std::set<std::int32_t> kept;
   /// By mention in the graph: the one whose tensor nodes of the region read instead.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> renamed;
 };

@@ -5,6 +5,13 @@
 
 namespace perfmodel {
 
+void LoopBuilder::restart() {
+  for (const LoopValue& value : graph_.values) {
+    if (value.tensor != LoopValue::kNoTensor) current_[source().tensors[value.tensor]] = -1;
+  }
+  graph_ = {};
+}
+
 LoopRead LoopBuilder::read(const Tensor& mention) {
   std::int32_t& value = current_[mention];
   if (value < 0) {

@@ -21,6 +21,8 @@ class LoopBuilder {
 
   const ExecutionGraph& source() const { return step_.graph(); }
   LoopGraph& graph() { return graph_; }
+  /// Begins another graph of loops; views stay known.
+  void restart();
   void set_backward(bool in_backward) { in_backward_ = in_backward; }
 
   /// The value that a mention sees now.

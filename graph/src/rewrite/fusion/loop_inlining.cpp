@@ -30,7 +30,7 @@ class PointwiseInliner {
   void inline_op(std::int32_t index) {
     const LoopOp& op = graph_.ops[index];
     InlinedOp& made = inlined_[index];
-    made.names.insert(op.name);
+    made.ops = {index};
     for (const LoopRead& read : op.reads) {
       const LoopValue& value = graph_.values[read.value];
       if (value.is_blank) continue;
@@ -40,7 +40,7 @@ class PointwiseInliner {
         continue;
       }
       const InlinedOp& inner = inlined_[value.made_by];
-      made.names.insert(inner.names.begin(), inner.names.end());
+      add_each_once(made.ops, inner.ops);
       for (LoopRead leaf : inner.reads) {
         leaf.numel = std::min(leaf.numel, std::max<std::int64_t>(read.numel, 1));
         leaf.in_order &= read.in_order;
@@ -65,7 +65,7 @@ class PointwiseInliner {
       }
     }
     return readers > 1 &&
-           (made.reads.size() > kMostSharedReads || made.names.size() > kMostSharedOps);
+           (made.reads.size() > kMostSharedReads || made.ops.size() > kMostSharedOps);
   }
 
   const LoopGraph& graph_;

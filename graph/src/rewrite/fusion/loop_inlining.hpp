@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "loop_graph.hpp"
@@ -12,9 +10,9 @@ namespace perfmodel {
 
 /// An op with all pointwise ops that are computed where it reads them.
 struct InlinedOp {
-  bool in_memory = false;       ///< its results are written; else their readers compute them
-  std::vector<LoopRead> reads;  ///< of values in memory
-  std::set<std::string> names;
+  bool in_memory = false;         ///< its results are written; else their readers compute them
+  std::vector<LoopRead> reads;    ///< values in memory
+  std::vector<std::int32_t> ops;  ///< itself and the ones computed inside it
 };
 
 /// By op of the graph: the ops of one pass as Inductor's lowering leaves them

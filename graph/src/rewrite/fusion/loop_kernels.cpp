@@ -1,12 +1,15 @@
 #include "loop_kernels.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/contains.hpp"
-#include "loop_inlining.hpp"
+#include "loop_groups.hpp"
 
 namespace perfmodel {
 namespace {
@@ -16,39 +19,29 @@ namespace {
 constexpr std::size_t kMostFused = 64;
 constexpr std::int32_t kFarApart = 64;
 
-class LoopScheduler {
- public:
-  LoopScheduler(const LoopGraph& graph, std::span<const std::int32_t> ops,
-                const std::vector<bool>& is_output)
-      : graph_(graph),
-        is_output_(is_output),
-        inlined_(inline_pointwise_ops(graph, ops, is_output)),
-        group_of_(graph.ops.size(), -1),
-        readers_(graph.values.size()) {
-    for (const std::int32_t op : ops) {
-      if (!inlined_[op].in_memory) continue;
-      group_of_[op] = static_cast<std::int32_t>(groups_.size());
-      const LoopOp& of = graph_.ops[op];
-      groups_.push_back({.kind = of.kind == LoopKind::kScatter ? LoopKind::kPointwise : of.kind,
-                         .ops = {op},
-                         .rows = of.rows,
-                         .columns = of.columns});
-      for (const LoopRead& read : inlined_[op].reads) readers_[read.value].push_back(op);
-    }
-  }
+// Whether a Triton template computes the product, with enough tiles for an H100, as Inductor counts
+// its multiprocessors elsewhere: with fewer the library splits the sums, which templates do not.
+bool has_template(const LoopGraph& graph, std::int32_t index) {
+  constexpr std::int64_t kMultiprocessors = 132, kTile = 64 * 64;
+  const LoopOp& op = graph.ops[index];
+  const bool is_product =
+      op.name == "mm" || op.name == "addmm" || op.name == "bmm" || op.name == "baddbmm";
+  return is_product && op.writes.size() == 1 &&
+         graph.values[op.writes.front()].numel >= kMultiprocessors * kTile;
+}
 
-  std::vector<LoopKernel> schedule() {
+class LoopScheduler : LoopGroups {
+ public:
+  using LoopGroups::LoopGroups;
+
+  std::vector<LoopKernel> schedule(Epilogues epilogues) {
     while (fuse_once()) {
     }
-    return write();
+    if (epilogues == Epilogues::kInProducts) join_epilogues();
+    return kernels();
   }
 
  private:
-  struct Group {
-    LoopKind kind = LoopKind::kPointwise;
-    std::vector<std::int32_t> ops;  // sorted
-    std::int64_t rows = 1, columns = 1;
-  };
   struct Candidate {
     bool same_kind = false;
     std::int64_t bytes = 0;
@@ -56,7 +49,6 @@ class LoopScheduler {
     auto key() const { return std::tuple(!same_kind, -bytes, distance, first, second); }
   };
 
-  const LoopValue& value(std::int32_t index) const { return graph_.values[index]; }
   std::int64_t bytes_of(const LoopRead& read) const {
     return read.numel * size_in_bytes(value(read.value).dtype);
   }
@@ -98,11 +90,6 @@ class LoopScheduler {
     }
     return fused;
   }
-  std::int32_t group_now(std::int32_t group) const {
-    while (groups_[group].ops.empty()) group = merged_into_[group];
-    return group;
-  }
-
   // Whether one loop nest can hold both, and no read between them needs another order.
   bool may_fuse(std::int32_t first, std::int32_t second) const {
     const Group &a = groups_[first], &b = groups_[second];
@@ -177,123 +164,51 @@ class LoopScheduler {
     });
   }
 
-  // Whether `to` needs something of `from` through another group.
-  bool has_way_around(std::int32_t from, std::int32_t to) const {
-    std::vector<bool> seen(groups_.size());
-    std::vector<std::int32_t> open = {from};
-    seen[from] = true;
-    while (!open.empty()) {
-      const std::int32_t at = open.back();
-      open.pop_back();
-      for (const std::int32_t op : groups_[at].ops) {
-        for (const std::int32_t written : graph_.ops[op].writes) {
-          for (const std::int32_t reader : readers_[written]) {
-            const std::int32_t group = group_of_[reader];
-            if (group == to && at != from) return true;
-            if (group == to || seen[group]) continue;
-            seen[group] = true;
-            open.push_back(group);
-          }
-        }
-      }
-    }
-    return false;
-  }
-
-  void fuse(std::int32_t into, std::int32_t other) {
-    Group &a = groups_[into], &b = groups_[other];
-    if (a.kind == LoopKind::kPointwise && b.kind != LoopKind::kPointwise) {
-      a.kind = b.kind;
-      a.rows = b.rows;
-      a.columns = b.columns;
-    }
-    merged_into_.resize(groups_.size(), -1);
-    merged_into_[other] = into;
-    for (const std::int32_t op : b.ops) group_of_[op] = into;
-    a.ops.insert(a.ops.end(), b.ops.begin(), b.ops.end());
-    std::ranges::sort(a.ops);
-    b.ops.clear();
-  }
-
-  // Groups in an order in which they can run, those first whose ops come first.
-  std::vector<LoopKernel> write() const {
-    std::vector<std::int32_t> waits_for(groups_.size());
-    std::vector<std::vector<std::int32_t>> next(groups_.size());
-    for (std::size_t index = 0; index < graph_.values.size(); ++index) {
-      const std::int32_t made_by = value(static_cast<std::int32_t>(index)).made_by;
-      if (made_by < 0 || group_of_[made_by] < 0) continue;
-      for (const std::int32_t reader : readers_[index]) {
-        if (group_of_[reader] == group_of_[made_by]) continue;
-        next[group_of_[made_by]].push_back(group_of_[reader]);
-        ++waits_for[group_of_[reader]];
-      }
-    }
-    std::set<std::pair<std::int32_t, std::int32_t>> ready;
-    const auto order = [&](std::int32_t group) { return std::pair(place(groups_[group]), group); };
+  // Each product with the loops on its result that save most bytes.
+  void join_epilogues() {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
-      const auto group = static_cast<std::int32_t>(i);
-      if (!groups_[i].ops.empty() && waits_for[i] == 0) ready.insert(order(group));
-    }
-    std::vector<LoopKernel> kernels;
-    while (!ready.empty()) {
-      const std::int32_t group = ready.begin()->second;
-      ready.erase(ready.begin());
-      kernels.push_back(kernel(group));
-      for (const std::int32_t after : next[group]) {
-        if (--waits_for[after] == 0) ready.insert(order(after));
+      const auto product = static_cast<std::int32_t>(i);
+      if (groups_[i].kind != LoopKind::kLibrary || !has_template(graph_, groups_[i].ops.front()))
+        continue;
+      std::int32_t best = -1;
+      for (std::size_t j = 0; j < groups_.size(); ++j) {
+        const auto loops = static_cast<std::int32_t>(j);
+        if (!can_be_epilogue(product, loops) || has_way_around(product, loops)) continue;
+        if (best < 0 || shared_bytes(product, loops) > shared_bytes(product, best)) best = loops;
       }
+      if (best >= 0) join(product, best);
     }
-    return kernels;
-  }
-  static std::int32_t place(const Group& group) { return group.ops.front(); }
-
-  LoopKernel kernel(std::int32_t index) const {
-    const Group& group = groups_[index];
-    LoopKernel made{.kind = group.kind,
-                    .ops = group.ops,
-                    .names = {},
-                    .reads = {},
-                    .writes = {},
-                    .rows = group.rows,
-                    .columns = group.columns};
-    std::set<std::string> names;
-    for (const std::int32_t op : group.ops) {
-      names.insert(inlined_[op].names.begin(), inlined_[op].names.end());
-      for (const LoopRead& read : inlined_[op].reads) {
-        const std::int32_t made_by = value(read.value).made_by;
-        if (made_by >= 0 && group_of_[made_by] == index) continue;
-        const auto same = std::ranges::find(made.reads, read.value, &LoopRead::value);
-        if (same == made.reads.end()) {
-          made.reads.push_back(read);
-        } else {
-          same->numel = std::max(same->numel, read.numel);
-        }
-      }
-      for (const std::int32_t written : graph_.ops[op].writes) {
-        const bool is_read = std::ranges::any_of(
-            readers_[written], [&](std::int32_t reader) { return group_of_[reader] != index; });
-        if (is_read || is_output_[written] || group.kind == LoopKind::kLibrary) {
-          made.writes.push_back(written);
-        }
-      }
-    }
-    made.names.assign(names.begin(), names.end());
-    return made;
   }
 
-  const LoopGraph& graph_;
-  const std::vector<bool>& is_output_;
-  std::vector<InlinedOp> inlined_;
-  std::vector<std::int32_t> group_of_, merged_into_;  // by op; by group
-  std::vector<std::vector<std::int32_t>> readers_;    // by value: ops whose kernels read it
-  std::vector<Group> groups_;
+  bool can_be_epilogue(std::int32_t product, std::int32_t loops) const {
+    const Group &from = groups_[product], &to = groups_[loops];
+    const bool is_free = to.kind == LoopKind::kPointwise && to.product < 0 && !to.ops.empty();
+    const auto scatters = [&](std::int32_t op) {
+      return graph_.ops[op].kind == LoopKind::kScatter;
+    };
+    return is_free && to.rows == value(graph_.ops[from.ops.front()].writes.front()).numel &&
+           std::ranges::none_of(to.ops, scatters) && is_read_by(from, to) &&
+           hands_over_in_order(from, to, to, false);
+  }
+
+  void join(std::int32_t product, std::int32_t loops) {
+    const std::int32_t op = groups_[product].ops.front();
+    fuse(loops, product);
+    groups_[loops].product = op;
+  }
 };
 
 }  // namespace
 
+std::string names_of_ops(const LoopGraph& graph, const LoopKernel& kernel) {
+  std::set<std::string_view> names;
+  for (const std::int32_t op : kernel.computed) names.insert(graph.ops[op].name);
+  return fmt::format("{}", fmt::join(names, "_"));
+}
+
 std::vector<LoopKernel> loop_kernels(const LoopGraph& graph, std::span<const std::int32_t> ops,
-                                     const std::vector<bool>& is_output) {
-  return LoopScheduler(graph, ops, is_output).schedule();
+                                     const std::vector<bool>& is_output, Epilogues epilogues) {
+  return LoopScheduler(graph, ops, is_output).schedule(epilogues);
 }
 
 }  // namespace perfmodel

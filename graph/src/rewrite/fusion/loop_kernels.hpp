@@ -5,25 +5,23 @@
 #include <string>
 #include <vector>
 
-#include "loop_graph.hpp"
+#include "loop_kernel.hpp"
 
 namespace perfmodel {
 
-/// A kernel of a compiled pass: a group of loops, or a library call.
-struct LoopKernel {
-  LoopKind kind = LoopKind::kPointwise;
-  std::vector<std::int32_t> ops;       ///< those whose results it computes for memory or itself
-  std::vector<std::string> names;      ///< of all ops that run in it, sorted, each once
-  std::vector<LoopRead> reads;         ///< of other kernels and from outside
-  std::vector<std::int32_t> writes;    ///< what others read
-  std::int64_t rows = 1, columns = 1;  ///< see LoopOp
-};
+/// Where loops run that follow a product of matrices.
+enum class Epilogues : std::uint8_t { kApart, kInProducts };
+
+/// The names of the ops that run in it, sorted, each once: as Inductor puts them together.
+std::string names_of_ops(const LoopGraph& graph, const LoopKernel& kernel);
 
 /// Kernels as Inductor of PyTorch 2 makes them of the ops of one pass: pointwise ops are computed
 /// where they are read (torch/_inductor/ir.py), unless a library call reads them or several ops
 /// read much; what is left is fused with what reads it or reads the same, by the bytes that this
-/// saves (torch/_inductor/scheduler.py). `is_output`: by value.
+/// saves (torch/_inductor/scheduler.py). `is_output`: by value. Epilogues come last: loops that are
+/// pointwise then, and read a product element by element, go into its kernel.
 std::vector<LoopKernel> loop_kernels(const LoopGraph& graph, std::span<const std::int32_t> ops,
-                                     const std::vector<bool>& is_output);
+                                     const std::vector<bool>& is_output,
+                                     Epilogues epilogues = Epilogues::kApart);
 
 }  // namespace perfmodel

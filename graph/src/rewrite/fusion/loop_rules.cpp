@@ -49,13 +49,6 @@ bool holds_library_call(const ExecutionGraph& graph, std::int32_t node) {
   });
 }
 
-// Dispatched again under its own name, after casts of autocast.
-bool dispatches_again(const ExecutionGraph& graph, std::int32_t node) {
-  return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
-    return graph.node(child).name == graph.node(node).name && !graph.outputs(child).empty();
-  });
-}
-
 bool is_fused_attention(std::string_view name) {
   return name.starts_with("aten::_scaled_dot_product_") && !name.ends_with("_math") &&
          name != "aten::_scaled_dot_product_attention";
@@ -96,6 +89,12 @@ std::string_view bare_op_name(std::string_view name) {
   return name;
 }
 
+bool dispatches_again(const ExecutionGraph& graph, std::int32_t node) {
+  return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
+    return graph.node(child).name == graph.node(node).name && !graph.outputs(child).empty();
+  });
+}
+
 const Tensor* data_of(const Tensor* tensor) {
   return tensor && is_data(*tensor) ? tensor : nullptr;
 }
@@ -115,7 +114,10 @@ void LoopRules::read_below(std::int32_t node) {
 
 void LoopRules::read(std::int32_t node) {
   const std::string_view name = graph_.name(node);
-  if (graph_.node(node).scope == Scope::kBackward) return read_below(node);
+  if (graph_.node(node).scope == Scope::kBackward) {
+    const Op* function = find_op(name);  // a library runs kernels in its own
+    return function && is_library_kind(function->kind) ? library(node) : read_below(node);
+  }
   if (data_of(graph_, graph_.inputs(node)).empty() &&
       data_of(graph_, graph_.outputs(node)).empty()) {
     return graph_.children(node).empty() ? void() : read_below(node);
@@ -208,21 +210,26 @@ bool LoopRules::read_by_name(std::int32_t node) {
   return copy(node, *first, *result), true;
 }
 
-void LoopRules::view(std::int32_t node) {
-  const auto inputs = data_of(graph_, graph_.inputs(node));
-  for (const Tensor* result : data_of(graph_, graph_.outputs(node))) {
+void follow_view(LoopBuilder& loops, std::int32_t node) {
+  const ExecutionGraph& graph = loops.source();
+  const auto inputs = data_of(graph, graph.inputs(node));
+  for (const Tensor* result : data_of(graph, graph.outputs(node))) {
     for (const Tensor* of : inputs) {
       if (of->storage_id != result->storage_id) continue;
       using Order = LoopBuilder::Order;
-      const std::string_view name = bare_op_name(graph_.name(node));
+      const std::string_view name = bare_op_name(graph.name(node));
       const bool turns = name == "t" || name == "transpose" || name == "mT" || name == "numpy_T";
       const bool same = keeps_order(name) ||
-                        (!turns && std::ranges::equal(graph_.shape(*of), graph_.shape(*result)));
-      loops_.read(*of);
-      loops_.view(*of, *result, same ? Order::kSame : turns ? Order::kTransposed : Order::kMoved);
+                        (!turns && std::ranges::equal(graph.shape(*of), graph.shape(*result)));
+      loops.read(*of);
+      loops.view(*of, *result, same ? Order::kSame : turns ? Order::kTransposed : Order::kMoved);
       break;
     }
   }
+}
+
+void LoopRules::view(std::int32_t node) {
+  follow_view(loops_, node);
   for (const std::int32_t child :
        graph_.children(node)) {  // what it calls may have its own tensors
     const Op* op = find_op(graph_.name(child));

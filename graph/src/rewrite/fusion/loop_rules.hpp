@@ -16,6 +16,11 @@ const Tensor* data_of(const Tensor* tensor);
 std::vector<const Tensor*> data_of(const ExecutionGraph& graph,
                                    std::span<const Argument> arguments);
 
+/// Notes how the results of a view are ordered in what it is a view of.
+void follow_view(LoopBuilder& loops, std::int32_t node);
+/// Whether autocast calls the op of this node once more, below it, after its casts.
+bool dispatches_again(const ExecutionGraph& graph, std::int32_t node);
+
 /// Writes the loops and library calls of a node and of those below it, as PyTorch 2's
 /// decompositions (torch/_decomp) and Inductor's lowerings make them: norms, softmax and losses
 /// become reductions and pointwise loops, views and allocations nothing, products, convolutions,

@@ -1,10 +1,14 @@
 #include "pointwise_unit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "base/contains.hpp"
+#include "loop_rules.hpp"
 #include "ops/catalogue.hpp"
 #include "step/backward_pass.hpp"
+#include "step/tensor_arguments.hpp"
 
 namespace perfmodel {
 namespace {
@@ -14,20 +18,31 @@ bool is_wrapper(std::string_view name) {
   return is_conversion(name) || name == "aten::dropout" || name == "aten::type_as";
 }
 
-std::string_view bare_name(std::string_view name) {
-  name.remove_prefix(name.find("::") + 2);
-  if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
-  return name;
+// A cast, or a copy into new memory, that turned out to be a view.
+bool gives_its_input(const ExecutionGraph& graph, std::int32_t node, OpKind kind) {
+  if (is_copy(graph.name(node))) return false;
+  const Tensor *given = input_at(graph, node, 0), *result = output_at(graph, node);
+  if (given && result) return given->storage_id == result->storage_id;
+  return kind == OpKind::kCast && graph.children(node).empty();
 }
 
-// Allocations, questions of types, and `x.to(dtype)` of a tensor that has this type.
-bool launches_nothing(const ExecutionGraph& graph, std::int32_t op) {
-  const std::string_view name = graph.name(op);
-  const auto children = graph.children(op);
-  if (name == "aten::to" || name == "aten::result_type") return children.empty();
-  return is_empty(name) && std::ranges::all_of(children, [&](std::int32_t child) {
-           return launches_nothing(graph, child);
-         });
+// Calls "aten::fill_" and nothing else that launches a kernel.
+bool is_fill(std::string_view name) {
+  static constexpr auto kFills = std::to_array<std::string_view>(
+      {"aten::fill_", "aten::zero_", "aten::full", "aten::zeros", "aten::ones", "aten::full_like",
+       "aten::zeros_like", "aten::ones_like", "aten::new_full", "aten::new_zeros", "aten::new_ones",
+       "aten::scalar_tensor"});
+  return contains(kFills, name);
+}
+
+std::string_view short_name(std::string_view name) {
+  return is_fill(name) ? "full" : bare_op_name(name);  // as compilers call them
+}
+
+// An op with a kernel of its own may call another one after it; these call one instead.
+bool hands_over(const Op& op, std::string_view name, std::string_view called) {
+  const std::string_view bare = bare_op_name(called);
+  return bare == bare_op_name(name) || op.calls.find(bare) != std::string_view::npos;
 }
 
 // Between types, and what `x ** 1.0` does.
@@ -42,32 +57,36 @@ bool copies_on_gpu(const ExecutionGraph& graph, std::int32_t op) {
 }
 
 // The one node below `index`, or itself, that launches the kernel; -1: none, or not one.
-std::int32_t find_primitive(const ExecutionGraph& graph, std::int32_t index) {
+std::int32_t find_primitive(const ExecutionGraph& graph, std::int32_t index, bool with_fills) {
   const Node& op = graph.node(index);
   if (op.is_label || op.is_structural || op.scope != Scope::kFunction) return -1;
   if (op.kernel_time_us >= 0 || op.kernel_time_scale != 1 || op.kernel_backend != 0) return -1;
   const std::string_view name = graph.name(op);
   const Op* row = find_op(name);
+  const bool fills = with_fills && is_fill(name);
   const bool is_pointwise = row && row->kind == OpKind::kPointwise;
-  if (is_pointwise ? !row->fusible : !is_wrapper(name)) return -1;
+  if (!fills && (is_pointwise ? !row->fusible : !is_wrapper(name))) return -1;
   std::int32_t called = -1;
   for (const std::int32_t child : graph.children(op)) {
     if (launches_nothing(graph, child)) continue;
     if (called >= 0) return -1;
     called = child;
   }
-  if (called < 0) return is_pointwise ? index : -1;
-  if (!is_copy(graph.name(called))) return find_primitive(graph, called);
+  const bool is_primitive = is_pointwise || (fills && row && row->kind == OpKind::kFill);
+  if (called < 0) return is_primitive ? index : -1;
+  if (is_pointwise && !hands_over(*row, name, graph.name(called))) return -1;
+  if (!is_copy(graph.name(called))) return find_primitive(graph, called, with_fills);
   const bool calls_copy = name == "aten::_to_copy" || name == "aten::pow";
   return calls_copy && copies_on_gpu(graph, called) ? called : -1;
 }
 
-// Fails for lists of tensors. A copy does not read the tensor that it writes.
+// Fails for lists of tensors. Copies and fills do not read the tensor that they write.
 bool read_tensors(const ExecutionGraph& graph, std::int32_t op, PointwiseUnit& unit) {
   const auto is_tensor_or_list = [](const Argument& argument) {
     return argument.kind == Argument::Kind::kTensor || argument.kind == Argument::Kind::kList;
   };
-  for (const Argument& input : graph.inputs(op).subspan(is_copy(graph.name(op)) ? 1 : 0)) {
+  const bool writes_first = is_copy(graph.name(op)) || is_fill(graph.name(op));
+  for (const Argument& input : graph.inputs(op).subspan(writes_first ? 1 : 0)) {
     if (input.kind == Argument::Kind::kTensor) unit.inputs.push_back(input.index);
     if (input.kind != Argument::Kind::kList) continue;
     if (std::ranges::any_of(graph.elements(input), is_tensor_or_list)) return false;
@@ -107,20 +126,32 @@ bool returns_result(const ExecutionGraph& graph, const PointwiseUnit& unit) {
 
 }  // namespace
 
-std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root) {
-  const std::int32_t primitive = find_primitive(graph, root);
+std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root,
+                                            bool with_fills) {
+  const std::int32_t primitive = find_primitive(graph, root, with_fills);
   if (primitive < 0) return std::nullopt;
   const std::string_view name = graph.name(primitive);
   const bool is_cast =
       is_copy(name) && graph.name(graph.node(primitive).parent) == "aten::_to_copy";
   PointwiseUnit unit{.root = root,
-                     .name = is_cast ? "_to_copy" : bare_name(name),
+                     .name = is_cast ? "_to_copy" : short_name(name),
                      .sequence = graph.node(root).seq_id,
                      .inputs = {},
                      .outputs = {}};
   const bool is_unit = read_tensors(graph, primitive, unit) && is_elementwise(graph, unit) &&
                        returns_result(graph, unit);
   return is_unit ? std::optional(std::move(unit)) : std::nullopt;
+}
+
+bool launches_nothing(const ExecutionGraph& graph, std::int32_t node) {
+  const Op* op = find_op(graph.name(node));
+  if (!op) return false;
+  const bool is_silent =
+      op->kind == OpKind::kView || op->kind == OpKind::kAllocation || op->kind == OpKind::kQuery;
+  const bool moves = op->kind == OpKind::kCopy || op->kind == OpKind::kCast;
+  if (!is_silent && !(moves && gives_its_input(graph, node, op->kind))) return false;
+  return std::ranges::all_of(graph.children(node),
+                             [&](std::int32_t child) { return launches_nothing(graph, child); });
 }
 
 bool is_region(const ExecutionGraph& graph, const Node& node) {

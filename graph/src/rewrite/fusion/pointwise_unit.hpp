@@ -19,8 +19,14 @@ struct PointwiseUnit {
 };
 
 /// None: the op does something else, or something more; its results have several shapes or are
-/// smaller than what it reads; a tensor has no storage; its time was given by hand.
-std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root);
+/// smaller than what it reads; a tensor has no storage; its time was given by hand. `with_fills`:
+/// also ops that write one number into all elements ("aten::full").
+std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root,
+                                            bool with_fills = false);
+
+/// Launches no kernel, nor does what it calls: views, allocations, questions, and conversions that
+/// gave their input.
+bool launches_nothing(const ExecutionGraph& graph, std::int32_t node);
 
 /// Holds ops and launches nothing itself: a label, a module, a part of autograd's engine.
 bool is_region(const ExecutionGraph& graph, const Node& node);

@@ -42,24 +42,10 @@ bool can_be_anchor(const Op& op) {
   }
 }
 
-// Views, allocations, questions; copies and casts that turned out to be views.
-bool is_without_kernel(const ExecutionGraph& graph, const Node& node, const Op& op) {
-  if (op.kind == OpKind::kView || op.kind == OpKind::kAllocation || op.kind == OpKind::kQuery) {
-    return true;
-  }
-  if (op.kind != OpKind::kCopy && op.kind != OpKind::kCast) return false;
-  const auto in = graph.inputs(node), out = graph.outputs(node);
-  return !in.empty() && !out.empty() && in[0].kind == Argument::Kind::kTensor &&
-         out[0].kind == Argument::Kind::kTensor &&
-         graph.tensors[in[0].index].storage_id == graph.tensors[out[0].index].storage_id;
-}
-
 // Nothing below it launches a kernel.
-bool launches_alone(const ExecutionGraph& graph, const Node& node) {
-  return std::ranges::all_of(graph.children(node), [&](std::int32_t child) {
-    const Op* op = find_op(graph.name(child));
-    return op && is_without_kernel(graph, graph.node(child), *op);
-  });
+bool launches_alone(const ExecutionGraph& graph, std::int32_t node) {
+  return std::ranges::all_of(graph.children(node),
+                             [&](std::int32_t child) { return launches_nothing(graph, child); });
 }
 
 // The one node of the op's tree that launches a kernel; false: several, or one of another kind.
@@ -70,12 +56,12 @@ bool find_anchor(const ExecutionGraph& graph, std::int32_t index, std::int32_t& 
       node.comm >= 0) {
     return false;
   }
-  if (can_be_anchor(*op) && launches_alone(graph, node)) {
+  if (can_be_anchor(*op) && launches_alone(graph, index)) {
     if (found >= 0) return false;
     found = index;
     return true;
   }
-  if (is_without_kernel(graph, node, *op)) return true;
+  if (launches_nothing(graph, index)) return true;
   if (op->kind != OpKind::kComposite && !can_be_anchor(*op)) return false;
   return std::ranges::all_of(graph.children(node),
                              [&](std::int32_t child) { return find_anchor(graph, child, found); });
@@ -331,8 +317,10 @@ Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& grap
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const StepView step(graph);
   const std::vector<AnchorGroup> groups = GroupFinder(step).find();
-  if (groups.empty()) return rewrite_elementwise_fusion(graph);
-  return rewrite_elementwise_fusion(GroupEdit(step.graph(), groups).write());
+  auto made = groups.empty() ? rewrite_elementwise_fusion(graph)
+                             : rewrite_elementwise_fusion(GroupEdit(step.graph(), groups).write());
+  if (!made || made->nodes.size() == graph.nodes.size()) return made;
+  return rewrite_post_scheduling_fusion(*made);  // a view that is gone reads no result any more
 }
 
 }  // namespace perfmodel

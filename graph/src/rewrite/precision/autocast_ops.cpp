@@ -272,13 +272,17 @@ DType AutocastOps::result_type(std::int32_t node, DType type, DType around, bool
 // A view has the type and the storage of its base.
 void AutocastOps::assign_results(const Node& node, DType type) {
   const std::string_view name = graph_.name(node);
-  const bool others_are_fp32 =
-      name.find("batch_norm") != std::string_view::npos ||
-      (name.find("attention") != std::string_view::npos && !name.ends_with("_backward"));
+  const bool is_attention =
+      name.find("attention") != std::string_view::npos && !name.ends_with("_backward");
+  const bool others_are_fp32 = is_attention || name.find("batch_norm") != std::string_view::npos;
   if (name.starts_with("fbgemm::")) type = DType::kFloat32;
+  const DType of_first = type;
   const auto inputs = tensors_of(graph_, graph_.inputs(node));
   for (const Tensor* result : tensors_of(graph_, graph_.outputs(node))) {
-    const DType own = others_are_fp32 ? std::exchange(type, DType::kFloat32) : type;
+    const bool is_debug_mask = is_attention && result->numel == 0;  // has the type of the queries
+    const DType own = is_debug_mask     ? of_first
+                      : others_are_fp32 ? std::exchange(type, DType::kFloat32)
+                                        : type;
     const bool is_taken = std::ranges::find(inputs, result->id, &Tensor::id) != inputs.end();
     if (result->dtype != DType::kFloat32 || is_taken) continue;
     const auto base = std::ranges::find_if(inputs, [&](const Tensor* input) {

@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "base/contains.hpp"
+#include "perfmodel/graph/captured.hpp"
 #include "perfmodel/graph/detail/collective_name.hpp"
 #include "retarget_placement.hpp"
 #include "retarget_rules.hpp"
 #include "rewrite/name_pattern.hpp"
+#include "step/dialect.hpp"
 #include "step/step_view.hpp"
 #include "step/unique_ids.hpp"
 
@@ -39,7 +41,7 @@ Result<void> check_devices(const ExecutionGraph& graph) {
     bool on_gpu = false;
     const auto look = [&](const Tensor& tensor) {
       on_gpu |= tensor.on_gpu();
-      on_cpu += tensor.on_cpu() ? 1 : 0;
+      on_cpu += tensor.on_cpu() || tensor.on_meta() ? 1 : 0;
     };
     for_each_tensor(graph, graph.inputs(node), look);
     for_each_tensor(graph, graph.outputs(node), look);
@@ -72,6 +74,7 @@ Result<void> check_no_cpu_ops(const ExecutionGraph& graph) {
 // What is written anew is written as the recording's PyTorch would. 1.x makes handles for its
 // labels and reshapes by aliases.
 PyTorch dialect_on_gpu(const ExecutionGraph& graph, const Placement& placement) {
+  if (const auto captured = pytorch_of_capture(graph)) return *captured;
   const bool is_old = std::ranges::count(placement.is_artefact, true) > 0 ||
                       std::ranges::any_of(graph.nodes, [&](const Node& node) {
                         return graph.name(node) == "aten::_reshape_alias";
@@ -84,6 +87,19 @@ std::string thread_name(const ExecutionGraph& graph) {
       graph.nodes, [&](const Node& node) { return graph.name(node).ends_with("|thread]"); });
   return thread == graph.nodes.end() ? "[pytorch|profiler|execution_trace|thread]"
                                      : std::string(graph.name(*thread));
+}
+
+// PyTorch 1.13 calls threads otherwise than 2.x and the builders. Tables of hosts, in which gaps
+// between ops have the names around them, come from 2.x.
+void name_threads(ExecutionGraph& graph) {
+  constexpr std::string_view kOld = "execution_graph|", kNew = "execution_trace|";
+  for (Node& node : graph.nodes) {
+    if (!node.is_structural) continue;
+    std::string name(graph.name(node));
+    const std::size_t at = name.find(kOld);
+    if (at == name.npos) continue;
+    node.name = graph.names.intern(name.replace(at, kOld.size(), kNew));
+  }
 }
 
 // A CPU's backward functions run on the thread that asked for them, a GPU's on a thread of their
@@ -166,10 +182,27 @@ Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptio
   auto made = Retargeter(step, placement, dialect_on_gpu(graph, placement), options).run();
   if (!made) return made;
   restore_recorded_ids(graph, step.graph(), *made);
+  if (placement.is_captured()) name_threads(*made);
   move_backward(*made);
   name_gloo_collectives(*made);
   if (auto good = check_no_cpu_ops(*made); !good) return Unexpected{good.error()};
   return made;
+}
+
+Result<void> retarget_captured(ExecutionGraph& graph, RetargetOptions::Vendor vendor) {
+  if (!is_to_retarget(graph)) return {};
+  auto made = retarget(graph, {.vendor = vendor});
+  if (!made) {
+    made.error().file = graph.source;
+    return Unexpected{std::move(made.error())};
+  }
+  graph = std::move(*made);
+  const bool amd = vendor == RetargetOptions::Vendor::kAmd;
+  graph.warnings.push_back(fmt::format(
+      "{}a graph of no GPU, to which --retarget {} gave the libraries of this one's vendor",
+      kCapturedPrefix, amd ? "amd" : "nvidia"));
+  put_captured_first(graph.warnings);
+  return {};
 }
 
 }  // namespace perfmodel

@@ -2,6 +2,7 @@
 #include "builders/emit/graph_views.hpp"
 #include "builders/emit/loss.hpp"
 #include "builders/emit/memory.hpp"
+#include "builders/emit/softmax.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {
@@ -41,6 +42,13 @@ void retarget_product_with_mask(const CpuOp& op) {
   if (!kept) return;
   op.replace([op, kept](GraphBuilder& graph) {
     native_dropout_backward(graph, op.tensor(0), kept->tensors[0], kept->probability);
+  });
+}
+
+// The CPU multiplies inside its kernel.
+void retarget_softmax_gradient(const CpuOp& op) {
+  op.replace([op](GraphBuilder& graph) {
+    softmax_backward(graph, op.tensor(0), op.tensor(1), static_cast<int>(op.integer(2)));
   });
 }
 

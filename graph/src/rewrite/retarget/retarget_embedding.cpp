@@ -42,6 +42,14 @@ bool has_bags(const CpuOp& op) {
 
 // Rows are gathered one by one on a CPU.
 void retarget_index_select(const CpuOp& op) {
+  if (op.children().empty()) {
+    return op.refill([op](GraphBuilder& graph) {
+      op.write_as([&](GraphBuilder&) {
+        const TensorRef unsized = empty(graph, graph.dtype(op.result(0)), {0});
+        if (!graph.pytorch().before(2, 0)) resize_to(graph, unsized, op.result(0));
+      });
+    });
+  }
   op.keep_children({"aten::empty"});
   const std::int32_t unsized = op.child("aten::empty");
   if (unsized < 0 || op.edit().builder().pytorch().before(2, 0)) return;

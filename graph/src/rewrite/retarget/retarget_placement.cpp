@@ -1,11 +1,13 @@
 #include "retarget_placement.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "ops/catalogue.hpp"
+#include "perfmodel/graph/captured.hpp"
 #include "rewrite/name_pattern.hpp"
 
 namespace perfmodel {
@@ -87,7 +89,12 @@ class Placer {
     placed_.on_host.resize(graph_.nodes.size());
     placed_.tensors_on_host.resize(graph_.tensors.size());
     for (std::int32_t i = 0; i < num_nodes(); ++i) note_written(i);
-    find_host_tensors();
+    if (is_to_retarget(graph_)) {
+      placed_.device = "meta";
+      take_host_tensors();
+    } else {
+      find_host_tensors();
+    }
     find_inputs();
     return std::move(placed_);
   }
@@ -121,6 +128,22 @@ class Placer {
       return graph_.name(at).starts_with("Optimizer.step#");
     };
     return graph_.find_around(graph_.node(i).parent, steps) >= 0;
+  }
+
+  // A capture says itself what stays in host memory.
+  void take_host_tensors() {
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      placed_.tensors_on_host[t] = graph_.tensors[t].on_cpu();
+    }
+    for (std::int32_t i = 0; i < num_nodes(); ++i) {
+      std::vector<Use> uses = uses_of(graph_, graph_.inputs(i));
+      std::ranges::copy(uses_of(graph_, graph_.outputs(i)), std::back_inserter(uses));
+      const auto on_host = [&](const Use& use) { return placed_.tensors_on_host[use.tensor]; };
+      if (placed_.is_artefact[i]) {
+        for (const Use& use : uses) placed_.tensors_on_host[use.tensor] = true;
+      }
+      placed_.on_host[i] = !uses.empty() && std::ranges::all_of(uses, on_host);
+    }
   }
 
   // Numbers: wrapped ones of arithmetic ops, step counters of optimizers, what is computed from
@@ -205,23 +228,25 @@ class Placer {
     });
   }
 
-  // A fused op without a row takes parameters that the ops below it name as such.
-  FactsOfValues<bool> find_parameters() const {
-    FactsOfValues<bool> parameters(step_.storages());
+  // Storages that some op takes at such positions: a fused op without a row takes parameters that
+  // the ops below it name as such, a view hands data on.
+  FactsOfValues<bool> taken_as(Positions OpFacts::*positions) const {
+    FactsOfValues<bool> taken(step_.storages());
     for (std::int32_t i = 0; i < num_nodes(); ++i) {
       const Op* op = graph_.node(i).is_structural ? nullptr : find_op(graph_.name(i));
       if (!op) continue;
       for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
-        if (op->weights.has(use.position)) parameters[graph_.tensors[use.tensor]] = true;
+        if ((op->*positions).has(use.position)) taken[graph_.tensors[use.tensor]] = true;
       }
     }
-    return parameters;
+    return taken;
   }
 
   // Tensors that are met first where an op takes a weight, a statistic or a constant are no inputs
   // of the step, even where no optimizer updates them.
   void find_inputs() {
-    const FactsOfValues<bool> parameters = find_parameters();
+    const FactsOfValues<bool> parameters = taken_as(&OpFacts::weights);
+    const FactsOfValues<bool> data = taken_as(&OpFacts::data);
     FactsOfValues<bool> seen(step_.storages());
     std::vector<StepInput> unclear;
     std::set<std::int64_t> batches;
@@ -230,9 +255,11 @@ class Placer {
       const Op* op = find_op(graph_.name(i));
       for (const Use& use : uses_of(graph_, graph_.inputs(i))) {
         const Tensor& tensor = graph_.tensors[use.tensor];
-        if (tensor.rank == 0 || !is_external(tensor) || written_[tensor] || seen[tensor]) continue;
+        if (tensor.rank == 0 || placed_.tensors_on_host[use.tensor]) continue;
+        if (!is_external(tensor) || written_[tensor] || seen[tensor]) continue;
         seen[tensor] = true;
-        if (op && op->data.has(use.position)) {
+        const bool is_view = op && op->kind == OpKind::kView;
+        if (op && (op->data.has(use.position) || (is_view && data[tensor]))) {
           placed_.inputs.push_back({use.tensor, i});
           batches.insert(graph_.shape(tensor).front());
         } else if (!(op && op->constants.has(use.position)) && !parameters[tensor]) {

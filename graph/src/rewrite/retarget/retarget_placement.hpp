@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "step/step_view.hpp"
@@ -13,8 +14,10 @@ struct StepInput {
   std::int32_t node = -1;    ///< the op that uses it first
 };
 
-/// Where a GPU run has the tensors of a CPU graph.
+/// Where a GPU run has the tensors of a CPU graph, or of a captured one.
 struct Placement {
+  std::string_view device = "cpu";  ///< that stands for the GPU: "meta" in captured graphs
+  bool is_captured() const { return device == "meta"; }
   std::vector<StepInput> inputs;      ///< in order of first use
   std::vector<bool> tensors_on_host;  ///< per entry of ExecutionGraph::tensors
   std::vector<bool> on_host;          ///< per node: works on host tensors alone

@@ -1,12 +1,10 @@
 #include "retarget_rules.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "base/contains.hpp"
 #include "builders/emit/memory.hpp"
+#include "builders/emit/views.hpp"
 #include "ops/catalogue.hpp"
 #include "step/autograd_names.hpp"
 #include "step/view_strides.hpp"
@@ -22,7 +20,12 @@ void disappear(const CpuOp& op) { op.leave_out(); }
 
 // The addend is copied into the result on both devices.
 void retarget_batched_product(const CpuOp& op) {
-  op.keep_children({"aten::expand", "aten::copy_"});
+  if (!op.children().empty()) return op.keep_children({"aten::expand", "aten::copy_"});
+  if (!op.input(0) || !op.output(0)) return;
+  op.refill([op](GraphBuilder& graph) {
+    const TensorRef made = op.result(0);
+    copy(graph, made, expand(graph, op.tensor(0), graph.shape(made)));
+  });
 }
 
 // As rows of the op catalogue name them.
@@ -33,6 +36,7 @@ const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
       {"reduction", retarget_reduction},
       {"zero_of_any_size", retarget_zero},
       {"dropout", retarget_dropout},
+      {"softmax_backward", retarget_softmax_gradient},
       {"multiply", retarget_product_with_mask},
       {"nll_loss_forward", retarget_nll_loss},
       {"log_sigmoid_forward", retarget_log_sigmoid},
@@ -72,13 +76,30 @@ RetargetRule find_rule(std::string_view name) {
   return rule->second;
 }
 
-// Tensors and arguments that name the CPU name the GPU, except those that a GPU run keeps on the
-// host too.
+// Autograd's copies of what it saves stand below an op whose kernel is not looked into.
+bool is_bare(const CpuOp& op) {
+  return std::ranges::all_of(op.children(), [&](std::int32_t child) {
+    const std::string_view name = op.at(child).name();
+    return name == "aten::detach" || name == "aten::clone";
+  });
+}
+
+// The host computes `x + 1` of numbers in the type of x, to which it casts the other one first.
+void cast_number_on_host(const CpuOp& op) {
+  const Tensor *number = op.input(0), *other = op.input(1);
+  const Op* row = find_op(op.name());
+  if (!row || !row->takes_numbers || !number || !other || number->dtype == other->dtype) return;
+  op.refill(
+      [op](GraphBuilder& graph) { to_dtype(graph, op.tensor(1), graph.dtype(op.tensor(0))); });
+}
+
+// Tensors and arguments that name the CPU, or `meta` in a captured graph, name the GPU, except
+// those that a GPU run keeps on the host too.
 void move_to_gpu(const Placement& placement, ExecutionGraph& graph,
                  const std::vector<Node>& nodes) {
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
     Tensor& tensor = graph.tensors[t];
-    if (tensor.on_cpu() && !placement.tensors_on_host[t]) {
+    if ((tensor.on_cpu() || tensor.on_meta()) && !placement.tensors_on_host[t]) {
       tensor.device = {.kind = Device::Kind::kGpu, .index = 0};
     }
   }
@@ -87,7 +108,8 @@ void move_to_gpu(const Placement& placement, ExecutionGraph& graph,
     if (placement.on_host[i]) continue;
     for (std::uint32_t k = 0; k < nodes[i].inputs_count; ++k) {
       Argument& argument = graph.arguments[nodes[i].inputs_begin + k];
-      if (argument.kind == Argument::Kind::kOpaque && graph.names.text(argument.index) == "cpu") {
+      if (argument.kind == Argument::Kind::kOpaque &&
+          graph.names.text(argument.index) == placement.device) {
         argument.index = gpu;
       }
     }
@@ -95,127 +117,6 @@ void move_to_gpu(const Placement& placement, ExecutionGraph& graph,
 }
 
 }  // namespace
-
-const ExecutionGraph& CpuOp::source() const { return rewrite_->source(); }
-GraphEdit& CpuOp::edit() const { return rewrite_->edit_; }
-bool CpuOp::amd() const { return rewrite_->options_.vendor == RetargetOptions::Vendor::kAmd; }
-
-std::int32_t CpuOp::child(std::string_view wanted) const {
-  const auto below = children();
-  const auto found =
-      std::ranges::find_if(below, [&](std::int32_t i) { return source().name(i) == wanted; });
-  return found == below.end() ? -1 : *found;
-}
-
-Value CpuOp::value(const Argument& argument) const {
-  using Kind = Argument::Kind;
-  const StringPool& names = edit().made().names;
-  switch (argument.kind) {
-    case Kind::kNone:
-      break;
-    case Kind::kTensor:
-      return edit().copy().tensor(argument);
-    case Kind::kInt:
-      return argument.integer;
-    case Kind::kDouble:
-      return argument.real;
-    case Kind::kBool:
-      return argument.integer != 0;
-    case Kind::kString:
-      return std::string(names.text(argument.index)).c_str();
-    case Kind::kOpaque:
-      return Value::Opaque{std::string(names.text(argument.index))};
-    case Kind::kList: {
-      Value::List list;
-      for (const Argument& element : source().elements(argument)) list.push_back(value(element));
-      return list;
-    }
-  }
-  return kNone;
-}
-
-Value CpuOp::argument(std::size_t at) const {
-  if (at >= inputs().size()) return kNone;
-  // The graph being made names the GPU as the device.
-  return value(Argument(edit().made().arguments[source().node(node_).inputs_begin + at]));
-}
-
-TensorRef CpuOp::tensor(std::size_t at, std::optional<int> rank) const {
-  if (!input(at)) return missing(fmt::format("a tensor as input {}", at));
-  if (rank && input(at)->rank != *rank) {
-    return missing(fmt::format("a tensor of {} dimensions as input {}", *rank, at));
-  }
-  return tensor(inputs()[at]);
-}
-
-TensorRef CpuOp::tensor(const Argument& argument) const {
-  const Shape& strides = std::as_const(rewrite_->strides_)[source().tensors[argument.index]];
-  return edit().builder().tensor_of_source(argument.index, strides.empty() ? nullptr : &strides);
-}
-
-TensorRef CpuOp::result(std::size_t at) const {
-  if (!output(at)) return missing(fmt::format("a tensor as output {}", at));
-  return edit().copy().tensor(source().outputs(node_)[at]);
-}
-
-TensorRef CpuOp::missing(std::string_view expected) const {
-  if (!rewrite_->error_) {
-    rewrite_->error_ = {
-        .code = ErrorCode::kFormat,
-        .message = fmt::format("retarget: expected {}, found another \"{}\" (node {})", expected,
-                               name(), source().node(node_).id)};
-  }
-  return edit().builder().new_tensor(DType::kFloat32, {1, 1, 1, 1, 1});
-}
-
-void CpuOp::leave_out() const {
-  rewrite_->settled_[node_] = true;
-  edit().replace(node_);
-}
-
-void CpuOp::keep_children(std::initializer_list<std::string_view> names) const {
-  for (const std::int32_t below : children()) {
-    if (!contains(names, source().name(below))) at(below).leave_out();
-  }
-}
-
-void CpuOp::replace(Write write) const {
-  rewrite_->settled_[node_] = true;
-  edit().replace(node_, [op = *this, write = std::move(write)] {
-    if (op.rewrite_->error_) return;
-    op.edit().copy().close_beside(op.node_);
-    op.write_as(write);
-  });
-}
-
-void CpuOp::refill(Write write) const {
-  rewrite_->settled_[node_] = true;
-  edit().refill(node_, [op = *this, write = std::move(write)] {
-    if (write && !op.rewrite_->error_) write(op.edit().builder());
-  });
-}
-
-void CpuOp::write_as(const Write& write) const {
-  const ExecutionGraph& made = edit().made();
-  const std::size_t first = made.nodes.size(), first_entry = made.tensors.size();
-  write(edit().builder());
-  for (std::size_t i = 0; i < made.nodes[first].outputs_count; ++i) {
-    const Tensor* tensor = output_at(made, static_cast<std::int32_t>(first), i);
-    if (tensor && output(i)) rewrite_->rename_tensor(first_entry, *tensor, *output(i));
-  }
-}
-
-KeptForBackward& CpuOp::keep(std::string function) const {
-  KeptForBackward kept{.function = std::move(function)};
-  return rewrite_->kept_.insert_or_assign(sequence(), std::move(kept)).first->second;
-}
-
-const KeptForBackward* CpuOp::kept_around(std::string_view function) const {
-  if (parent() < 0 || source().node(parent()).scope != Scope::kBackward) return nullptr;
-  const auto kept = rewrite_->kept_.find(at(parent()).sequence());
-  const bool is_kept = kept != rewrite_->kept_.end() && kept->first >= 0;
-  return is_kept && kept->second.function == function ? &kept->second : nullptr;
-}
 
 Retargeter::Retargeter(const StepView& step, const Placement& placement, const PyTorch& pytorch,
                        const RetargetOptions& options)
@@ -257,7 +158,11 @@ void Retargeter::plan(const CpuOp& op) {
                             !source().node(op.parent()).is_label;
   if (casts_number) return op.leave_out();
   if (on_host) settled_[op.node()] = true;
+  if (on_host && placement_.is_captured() && is_bare(op)) return cast_number_on_host(op);
   if (on_host || source().node(op.node()).is_label) return;
+  if (placement_.is_captured() && is_bare(op)) {
+    if (const RetargetRule rule = find_bare_rule(op)) return rule(op);
+  }
   if (const RetargetRule rule = find_rule(op.name())) rule(op);
 }
 

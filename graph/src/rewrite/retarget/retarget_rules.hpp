@@ -65,6 +65,10 @@ class CpuOp {
   TensorRef tensor(std::size_t at, std::optional<int> rank = {}) const;
   TensorRef tensor(const Argument& argument) const;
   TensorRef result(std::size_t at) const;
+  /// A sparse tensor, which stays the same one with its indices and values as long as its id does.
+  TensorRef sparse(const Argument& argument) const;
+  /// The same of one that the step has given indices and values.
+  TensorRef filled_sparse(std::size_t at) const;
 
   void leave_out() const;
   /// Leaves out the children with other names than these.
@@ -117,13 +121,26 @@ class Retargeter {
   std::vector<bool> settled_;  // per node: nothing is asked about it and what is below it
   std::unordered_map<std::int64_t, KeptForBackward> kept_;  // by autograd's number
   FactsOfValues<Shape> strides_;                            // of views
+  std::unordered_map<std::int64_t, TensorRef> sparse_;      // by id of the source
 };
+
+/// The rule of an op that a capture recorded as one node although its kernel calls others; null:
+/// there is none, or a rule below does it. It may find the children that autograd made.
+RetargetRule find_bare_rule(const CpuOp& op);
+
+// Rules of lookups, sparse gradients and factories.
+using BareRules = std::unordered_map<std::string_view, RetargetRule>;
+const BareRules& bare_table_rules();
+const BareRules& bare_factory_rules();
+
+void fill_convolution(const CpuOp& op);
 
 // The rules by the families of ops.
 
 void retarget_reduction(const CpuOp& op);
 void retarget_zero(const CpuOp& op);
 void retarget_dropout(const CpuOp& op);
+void retarget_softmax_gradient(const CpuOp& op);
 void retarget_product_with_mask(const CpuOp& op);
 void retarget_nll_loss(const CpuOp& op);
 void retarget_log_sigmoid(const CpuOp& op);

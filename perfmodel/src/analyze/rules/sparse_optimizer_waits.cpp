@@ -5,18 +5,6 @@ namespace sparse_optimizer_waits {
 namespace {
 
 constexpr double kLeastShare = 0.01;  // as rule blocking-waits
-constexpr std::string_view kLabel = "Optimizer.step#";
-
-// "SparseAdam" of the label around an op; empty: none is around it.
-std::string_view optimizer_around(const StepFacts& step, std::int32_t op) {
-  for (; op >= 0; op = step.ops[op].parent) {
-    std::string_view name = step.ops[op].name;
-    if (!name.starts_with(kLabel)) continue;
-    name.remove_prefix(kLabel.size());
-    return name.substr(0, name.find('.'));
-  }
-  return {};
-}
 
 struct Optimizer {
   std::size_t tables = 0, read_backs = 0;  ///< in all steps
@@ -30,19 +18,19 @@ void find_sparse_optimizer_waits(const StepFacts& step, const Gpu*, std::vector<
   for (std::size_t i = 0; i < step.waits.size(); ++i) {
     const std::int32_t op = step.waits[i].op;
     if (!is_sparse_update(step, op)) continue;
-    Optimizer& one = optimizers[optimizer_around(step, op)];
+    Optimizer& one = optimizers[step.optimizer_around(op)];
     if (one.waits.empty()) one.where = step.path(op);
     one.waits.insert(i);
     one.waited_us += step.waits[i].wait_us;
   }
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
     if (step.ops[i].name != "aten::coalesce") continue;
-    const auto at = optimizers.find(optimizer_around(step, static_cast<std::int32_t>(i)));
+    const auto at = optimizers.find(step.optimizer_around(static_cast<std::int32_t>(i)));
     if (at != optimizers.end()) ++at->second.tables;
   }
   for (const KernelFact& kernel : step.kernels) {
     if (kernel.copy != CopyKind::kDeviceToHost || !is_sparse_update(step, kernel.op)) continue;
-    const auto at = optimizers.find(optimizer_around(step, kernel.op));
+    const auto at = optimizers.find(step.optimizer_around(kernel.op));
     if (at != optimizers.end()) ++at->second.read_backs;
   }
   for (auto& [name, one] : optimizers) {

@@ -50,45 +50,93 @@ double fused_us(const StepFacts& step, std::span<const std::size_t> chain) {
   return us;
 }
 
-void find_unfused_chains(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
-  Suspicion made;
-  std::size_t chains = 0, kernels = 0;
-  double saved_us = 0, most_us = 0;
-  const auto add = [&](std::span<const std::size_t> chain) {
-    if (chain.size() < 2) return;
-    double us = 0;
-    for (const std::size_t i : chain) us += step.kernels[i].time_us;
-    for (const std::size_t i : chain.subspan(1)) made.repair.remove_kernel(i);
-    made.repair.kernel_us[chain.front()] = fused_us(step, chain);
-    made.share_us += us;
-    saved_us += us - made.repair.kernel_us[chain.front()];
-    ++chains;
+/// The chains of one optimizer, or of all else.
+struct Chains {
+  std::size_t count = 0, kernels = 0;
+  double us = 0, saved_us = 0, longest_us = 0;
+  std::string where = {};  ///< the longest one
+  Repair repair = {};
+
+  void add(const StepFacts& step, std::span<const std::size_t> chain) {
+    double chain_us = 0;
+    for (const std::size_t i : chain) chain_us += step.kernels[i].time_us;
+    for (const std::size_t i : chain.subspan(1)) repair.remove_kernel(i);
+    repair.kernel_us[chain.front()] = fused_us(step, chain);
+    us += chain_us;
+    saved_us += chain_us - repair.kernel_us[chain.front()];
+    ++count;
     kernels += chain.size();
-    if (us <= most_us) return;
-    most_us = us;
-    made.where = step.path(step.kernels[chain.front()].op);
-  };
+    if (chain_us <= longest_us) return;
+    longest_us = chain_us;
+    where = step.path(step.kernels[chain.front()].op);
+  }
+};
+
+using ChainsByOptimizer = std::map<std::string_view, Chains>;  // "": the model and its loss
+
+ChainsByOptimizer find_chains(const StepFacts& step) {
+  ChainsByOptimizer chains;
   for (const auto& order : kernels_by_stream(step)) {
-    std::size_t first = 0;
-    for (std::size_t place = 0; place <= order.size(); ++place) {
-      if (place < order.size() && is_fusable(step.kernels[order[place]])) continue;
-      add(std::span(order).subspan(first, place - first));
-      first = place + 1;
+    const auto optimizer = [&](std::size_t place) {
+      return step.optimizer_around(step.kernels[order[place]].op);
+    };
+    for (std::size_t first = 0; first < order.size();) {
+      std::size_t end = first;
+      while (end < order.size() && is_fusable(step.kernels[order[end]]) &&
+             optimizer(end) == optimizer(first)) {
+        ++end;
+      }
+      if (end - first > 1) {
+        chains[optimizer(first)].add(step, std::span(order).subspan(first, end - first));
+      }
+      first = std::max(end, first + 1);
     }
   }
-  if (saved_us < kLeastShare * step.span_us) return;
-  free_ops_of_removed(step, made.repair);
+  return chains;
+}
+
+// torch.compile(model) leaves the optimizer as it is.
+std::string advice_for(std::string_view optimizer) {
+  constexpr std::string_view kBasis =
+      "The gain counts with what one hands the next staying on the chip";
+  if (optimizer.empty()) {
+    return fmt::format(
+        "model = torch.compile(model) makes one kernel of each chain. {}; `--compile "
+        "default` predicts it",
+        kBasis);
+  }
+  for (const std::string_view fused : {"Adam", "AdamW", "SGD"}) {
+    if (optimizer != fused) continue;
+    return fmt::format(
+        "optimizer = torch.optim.{}(model.parameters(), fused=True) makes one kernel "
+        "of each chain. {}; `--optimizer fused` predicts it",
+        optimizer, kBasis);
+  }
+  return fmt::format(
+      "step = torch.compile(optimizer.step), called in the place of optimizer.step(), "
+      "makes one kernel of each chain. {}; `--compile default,step` predicts it",
+      kBasis);
+}
+
+void find_unfused_chains(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   const auto steps = static_cast<double>(step.steps);
-  made.title = fmt::format(
-      "{:.0f} kernels per step in {:.0f} chains (pointwise, norms, softmax, reductions) hand each "
-      "other tensors through memory, {}",
-      static_cast<double>(kernels) / steps, static_cast<double>(chains) / steps,
-      per_step(made.share_us, step));
-  made.confidence = Confidence::kMedium;
-  made.advice =
-      "model = torch.compile(model) makes one kernel of each chain. The gain counts with "
-      "what one hands the next staying on the chip; `--compile default` predicts it";
-  found.push_back(std::move(made));
+  for (auto& [optimizer, chains] : find_chains(step)) {
+    if (chains.saved_us < kLeastShare * step.span_us) continue;
+    free_ops_of_removed(step, chains.repair);
+    found.push_back(
+        {.title = fmt::format(
+             "{:.0f} kernels per step in {:.0f} chains {}hand each other tensors through memory, "
+             "{}",
+             static_cast<double>(chains.kernels) / steps, static_cast<double>(chains.count) / steps,
+             optimizer.empty() ? std::string("(pointwise, norms, softmax, reductions) ")
+                               : fmt::format("of the optimizer {} ", optimizer),
+             per_step(chains.us, step)),
+         .where = chains.where,
+         .share_us = chains.us,
+         .repair = std::move(chains.repair),
+         .confidence = Confidence::kMedium,
+         .advice = advice_for(optimizer)});
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "families.hpp"
 #include "ops/catalogue.hpp"
+#include "ops/template_product.hpp"
 
 /// A kernel that torch.compile wrote in Triton. Its arguments are tensors, then the sizes of the
 /// space that it walks: elements (triton_poi), or results and the elements that each combines
@@ -46,59 +48,52 @@ const PointwiseName* first_op(std::string_view text) {
   return longest;
 }
 
-}  // namespace
-
-double flop_of_fused_ops(std::string_view name) {
+// Per element; nothing: the name has no pointwise op.
+std::optional<double> flop_of_known_ops(std::string_view name) {
   const auto fused = name.find(kFused);
-  if (fused == std::string_view::npos) return kFlopOfUnknownKernel;
-  double flop = 0;
-  bool known = false;
+  if (fused == std::string_view::npos) return std::nullopt;
+  std::optional<double> flop;
   std::string_view rest = name.substr(fused + kFused.size());
   while (!rest.empty()) {
     std::size_t length = rest.find('_', 1);
     if (const PointwiseName* op = first_op(rest)) {
-      known = true;
-      flop += op->flop;
+      flop = flop.value_or(0) + op->flop;
       length = op->bare.size();
     }
     rest = length < rest.size() ? rest.substr(length + 1) : std::string_view();
   }
-  return known ? flop : kFlopOfUnknownKernel;
+  return flop;
+}
+
+}  // namespace
+
+double flop_of_fused_ops(std::string_view name) {
+  return flop_of_known_ops(name).value_or(kFlopOfUnknownKernel);
 }
 
 namespace {
 
-std::int64_t size_from_end(const OpView& op, const Tensor& tensor, int axis) {
-  return tensor.rank >= axis ? dim(op, tensor, -axis) : 0;
-}
-
-/// The product of a template: the first two tensors of the same rank that multiply to the size of
-/// the result. All other tensors are read by its epilogue. A tuned template is priced as the
-/// library's kernel, which stands among the candidates that max-autotune measures. False: no two
-/// tensors fit.
+/// The product of a template. All other tensors are read by its epilogue, which computes the
+/// pointwise ops of the name and writes all results. A tuned template is priced as the library's
+/// kernel, which is among the candidates that max-autotune measures. False: no two tensors fit.
 bool lower_template(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
-  std::vector<const Tensor*> tensors;
-  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& one) { tensors.push_back(&one); });
-  const Tensor* made = op.tensor_output(0);
-  if (!made) {  // the result stands last among the arguments
-    if (tensors.empty()) return false;
-    made = tensors.back();
-    tensors.pop_back();
-  }
-  for (std::size_t i = 0; i + 1 < tensors.size(); ++i) {
-    const Tensor &a = *tensors[i], &b = *tensors[i + 1];
-    const std::int64_t m = size_from_end(op, a, 2), k = size_from_end(op, a, 1),
-                       n = size_from_end(op, b, 1);
-    if (a.rank < 2 || a.rank != b.rank || m * k * n <= 0) continue;
-    if (size_from_end(op, b, 2) != k || made->numel * k != a.numel * n) continue;
-    KernelWork work = gemm_work(a.numel / (m * k), m, n, k, a, gpu);
-    for (std::size_t other = 0; other < tensors.size(); ++other) {
-      if (other != i && other != i + 1) work.bytes_read += {bytes(*tensors[other])};
-    }
-    kernels.push_back(work);
-    return true;
-  }
-  return false;
+  const auto product = template_product(op.graph, op.node);
+  if (!product) return false;
+  KernelWork work =
+      gemm_work(product->batch, product->m, product->n, product->k, *product->left, gpu);
+  work.layout = Layout::kGenerated;
+  work.flop +=
+      {flop_of_known_ops(op.name()).value_or(0) * static_cast<double>(product->result->numel)};
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& read) {
+    const bool is_own =
+        &read == product->left || &read == product->right || &read == product->result;
+    if (!is_own) work.bytes_read += {bytes(read)};
+  });
+  if (op.tensor_output(0)) work.bytes_written = {0};
+  for_each_gpu_tensor(op, op.outputs(),
+                      [&](const Tensor& written) { work.bytes_written += {bytes(written)}; });
+  kernels.push_back(work);
+  return true;
 }
 
 /// Triton's Philox draws four numbers and keeps one: ten rounds of two wide multiplications and six

@@ -7,6 +7,7 @@
 #include "matrix_gemm.hpp"
 #include "models.hpp"
 #include "price/kernel_work.hpp"
+#include "product_epilogue.hpp"
 
 namespace perfmodel::kernels {
 namespace {
@@ -100,6 +101,9 @@ class Gemm final : public KernelModel {
   Price price(const KernelWork& work, const Gpu& gpu) const override {
     if (const auto* hashed = std::get_if<HashedProductShape>(&work.shape)) {
       return hashed_product_price(*hashed, work, gpu);
+    }
+    if (const auto alone = product_alone(work)) {
+      return with_epilogue(price(*alone, gpu), *alone, work, gpu);
     }
     const auto* shape = std::get_if<GemmShape>(&work.shape);
     if (!shape) {  // only totals known: 0.7 of the sustained peak

@@ -12,6 +12,7 @@
 
 #include "files/json_file.hpp"
 #include "price/kernels/hashed_product.hpp"
+#include "price/kernels/product_epilogue.hpp"
 #include "price/learned/learned_model.hpp"
 #include "price/learned/model_file.hpp"
 
@@ -189,6 +190,8 @@ class LearnedKernelModel final : public KernelModel {
             kernels::stored_product(*hashed, work[i].dtype, work[i].matrix_units);
         prices[i] =
             kernels::beside_stored(prices[i], heuristic_.price(stored, gpu), price(stored, gpu));
+      } else if (const auto alone = kernels::product_alone(work[i])) {
+        prices[i] = kernels::with_epilogue(price(*alone, gpu), *alone, work[i], gpu);
       }
     }
   }

@@ -10,10 +10,10 @@ namespace perfmodel {
 /// is communicated in the graph; where a group splits the residual stream, gathers and scatters
 /// stand as the copies that they leave in memory.
 ///
-/// Kernels are those of Megatron Core with Transformer Engine: one product for queries, keys and
-/// values, one for gate and up, activation and product in one kernel, rotary positions in one, keys
-/// and values shared by heads without copies; permutations of rows for experts that gather forward
-/// and sum backward.
+/// Queries, keys and values come from one product, gate and up from another; experts' rows are
+/// gathered forward and summed backward. `fused`: the kernels of Megatron Core with
+/// Transformer Engine: activation and product in one kernel, rotary positions in one, keys and
+/// values shared by heads without copies. Otherwise each of them is PyTorch's own ops.
 struct DecoderLayersConfig : TransformerConfig {
   enum class Mixer { kAttention, kLatent, kStateSpace, kNone } mixer = Mixer::kAttention;
   enum class FeedForward { kDense, kExperts, kNone } inner = FeedForward::kDense;
@@ -24,6 +24,7 @@ struct DecoderLayersConfig : TransformerConfig {
   bool gated = true;  ///< SiLU(gate) * up; false: one product, then its square of ReLU
   bool tied = false;
   bool biases = false;
+  bool fused = true;
 
   // Experts. `experts.experts` are routed among, `held` lie on this rank and get `rows`.
   ExpertsConfig experts;

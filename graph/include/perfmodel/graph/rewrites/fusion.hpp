@@ -10,26 +10,25 @@ namespace perfmodel {
 /// What if neighbouring pointwise ops ran as one kernel, as torch.compile makes them (Ansel et al.,
 /// PyTorch 2, ASPLOS 2024) and Daydream asks of fused optimizers (Zhu et al., USENIX ATC 2020)?
 ///
-/// Runs of two or more pointwise ops (of the op catalogue, and casts on one device) become one op
-/// each, written like a kernel of Inductor: kernel_backend "triton", name
+/// The scheduler of rewrite_compiled() groups the ops of each *stretch*: ops on one thread and
+/// under one label, of which each launches one pointwise kernel (of the op catalogue, casts on one
+/// device, fills) or nothing (views, allocations). Each group of two or more becomes one op at the
+/// place of its first, written like a kernel of Inductor: kernel_backend "triton", name
 /// "triton_poi_fused_mul_tanh_0" with the ops in their order and a number per distinct kernel. Its
-/// inputs are the tensors that the run reads from outside, then the number of elements; its outputs
-/// are those that are needed behind the run: the result of the last op, what is updated in place,
-/// and what any later node reads (saved for the backward pass or not). Everything else never
-/// reaches memory.
+/// inputs are the tensors that it reads from outside, then the number of elements; its outputs are
+/// what is updated in place, what any later node reads (saved for the backward pass or not), and
+/// results that nothing reads. Everything else never reaches memory, and its views are gone.
 ///
-/// A run: ops one behind the other on one thread, results of one shape on one GPU, each op reading
-/// a tensor of that size which the run made or read before. Anything in between ends it: other ops,
-/// views too, allocations, borders of labels. So does an op that reads or writes memory of the run
-/// through another tensor (a view), or a time that was given to an op by hand.
+/// Any other op ends a stretch, and so do a time that was given to an op by hand, memory that is
+/// seen as another tensor to which no view leads, and an op that could not run at the place of its
+/// group: something that stays in between makes what it reads, or reads what it overwrites.
 ///
-/// In the backward pass a run may go on in the next functions of the engine if all that those do
-/// belongs to it: one of their ops reads such a tensor, all have that shape (functions without ops
-/// may stand in between); they are gone, the op stands in the first one. Of the numbers of a run in
-/// the forward pass the last one stays; others keep their numbers, so that a backward function
-/// whose forward op lies inside of a run has no partner.
+/// In the backward pass a stretch goes on in the next functions of the engine if all that those do
+/// belongs to it; functions of which nothing is left are gone. Of the numbers of a kernel's ops the
+/// last one stays; others keep their numbers, so that a backward function whose forward op is part
+/// of a kernel has no partner.
 ///
-/// A graph without such runs comes back as it is. Streams other than a thread's own are not known
+/// A graph without such groups comes back as it is. Streams other than a thread's own are not known
 /// to a graph.
 Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 
@@ -55,9 +54,10 @@ struct CompileRewrite {
 /// backward function: "Torch-Compiled Region: 0/0" > CompiledFunction and CompiledFunctionBackward.
 /// Inside are library calls (products, convolutions, attention, sorts) and Triton kernels, which
 /// compute everything else: norms, softmax, losses, activations, dropout, casts, copies, lookups
-/// and sums, fused as Inductor's scheduler does it. Views are gone. What the backward pass needs is
-/// kept or computed again as AOTAutograd's partitioner chooses. The accumulation of gradients and
-/// collectives stay as they are, and so does the optimizer, unless the whole step is compiled
+/// and sums, fused as Inductor's scheduler does it; with kMaxAutotune pointwise loops that read a
+/// large product run in its kernel, a Triton template. Views are gone. Values for the backward pass
+/// are kept or computed again as AOTAutograd's partitioner chooses. The accumulation of gradients
+/// and collectives stay as they are, and so does the optimizer, unless the whole step is compiled
 /// (rewrite_compiled_optimizer()).
 ///
 /// Errors: a program that is compiled already, checkpoints, activations on the host, no GPU.

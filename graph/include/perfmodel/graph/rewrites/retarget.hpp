@@ -20,4 +20,8 @@ namespace perfmodel {
 /// and have no counterpart here (all are named).
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options = {});
 
+/// `retarget` of a captured graph to the libraries of a vendor, which its warnings then say;
+/// another graph stays as it is. Errors: as `retarget` has them, with the file of the graph.
+Result<void> retarget_captured(ExecutionGraph& graph, RetargetOptions::Vendor vendor);
+
 }  // namespace perfmodel

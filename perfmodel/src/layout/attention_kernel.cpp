@@ -1,0 +1,119 @@
+#include "attention_kernel.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "layer_kinds.hpp"
+#include "layout_names.hpp"
+#include "price/kernel_work.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Kernel = LayoutJob::Attention;
+
+/// FlashAttention 1 in Triton over FlashAttention-2, on A100 and H100: chosen on the even rows of
+/// MPT (distributed/fsdp_mpt_throughput.json, llm-foundry 8c8dd48) together with `layer_factor` of
+/// fsdp, 1.7 x 1.06.
+constexpr double kTritonFactor = 1.8;
+
+struct KernelName {
+  Kernel kernel;
+  AttentionGeneration generation;
+};
+constexpr KernelName kGenerations[] = {
+    {Kernel::kFa2, AttentionGeneration::kFa2},    {Kernel::kFa3, AttentionGeneration::kFa3},
+    {Kernel::kFa4, AttentionGeneration::kFa4},    {Kernel::kCudnn, AttentionGeneration::kCudnn},
+    {Kernel::kTriton, AttentionGeneration::kFa2},
+};
+
+AttentionGeneration generation_of(Kernel kernel) {
+  const auto* found = std::ranges::find(kGenerations, kernel, &KernelName::kernel);
+  return found == std::end(kGenerations) ? AttentionGeneration::kFramework : found->generation;
+}
+
+// In training: kernels with a paged cache serve inference.
+bool has_kernel(const Gpu& gpu, AttentionGeneration generation) {
+  const AttentionKernels& known = gpu.architecture.attention_kernels;
+  return generation == known.framework ||
+         std::ranges::any_of(known.list, [&](const AttentionKernel& one) {
+           return one.name == generation && !one.paged && !one.without_mask;
+         });
+}
+
+double price_us(AttentionShape shape, AttentionGeneration kernel, const StepQuestion& question) {
+  const LayoutJob::Precision precision = question.job->precision;
+  const DType dtype = precision == LayoutJob::Precision::kFp32   ? DType::kFloat32
+                      : precision == LayoutJob::Precision::kFp16 ? DType::kFloat16
+                                                                 : DType::kBFloat16;
+  shape.kernel = kernel;
+  const KernelWork work =
+      attention_work(shape, dtype, gemm_uses_matrix_units(dtype, *question.gpu));
+  return KernelModels::heuristic().price(work, *question.gpu).time.count();
+}
+
+// One rank's attention over its own tokens.
+AttentionShape shape_of(const StepQuestion& question) {
+  const DecoderModel& model = question.job->model;
+  const ParallelLayout& layout = *question.layout;
+  const bool latent = model.latent.key_value_rank > 0;
+  const std::int64_t tokens = question.job->sequence / layout.cp;
+  const std::int64_t heads = model.heads / layout.tp;
+  return {.batch = layout.micro_batch,
+          .heads = heads,
+          .seq_q = tokens,
+          .seq_k = tokens,
+          .head_dim =
+              latent ? model.latent.plain_width + model.latent.rotary_width : head_width_of(model),
+          .causal = true,
+          .dropout = question.job->dropout > 0,
+          .kv_heads = heads};
+}
+
+}  // namespace
+
+Result<void> check_attention(const Gpu& gpu, Kernel attention) {
+  const AttentionGeneration asked = generation_of(attention);
+  if (asked == AttentionGeneration::kFramework || has_kernel(gpu, asked)) return {};
+  std::vector<std::string_view> known;
+  for (const auto& [kernel, generation] : kGenerations) {
+    if (has_kernel(gpu, generation)) known.push_back(to_string(kernel));
+  }
+  return fail(ErrorCode::kImpossible,
+              fmt::format("attention: expected a kernel that is known on {} ({}), found {}",
+                          gpu.name, fmt::join(known, ", "), to_string(attention)));
+}
+
+Kernel attention_kernel(const StepQuestion& question) {
+  if (question.job->attention != Kernel::kFlash) return question.job->attention;
+  const Gpu& gpu = *question.gpu;
+  const Kernel own = question.framework->attention;
+  if (own != Kernel::kFlash && has_kernel(gpu, generation_of(own))) return own;
+  const AttentionGeneration usual = gpu.architecture.attention_kernels.framework;
+  for (const auto& [kernel, generation] : kGenerations) {
+    if (generation == usual) return kernel;
+  }
+  return Kernel::kFa2;
+}
+
+AttentionRatios attention_ratios(const StepQuestion& question) {
+  const Kernel kernel = attention_kernel(question);
+  const AttentionGeneration usual = question.gpu->architecture.attention_kernels.framework;
+  const double factor = kernel == Kernel::kTriton ? kTritonFactor : 1;
+  if (kernel == Kernel::kEager || (generation_of(kernel) == usual && factor == 1)) return {};
+  AttentionRatios made;
+  for (const auto pass : {AttentionShape::Pass::kForward, AttentionShape::Pass::kBackward}) {
+    AttentionShape shape = shape_of(question);
+    shape.pass = pass;
+    double& ratio = pass == AttentionShape::Pass::kForward ? made.forward : made.backward;
+    ratio = factor * price_us(shape, generation_of(kernel), question) /
+            price_us(shape, AttentionGeneration::kFramework, question);
+  }
+  return made;
+}
+
+}  // namespace perfmodel
