@@ -181,6 +181,7 @@ class AttentionWriter {
   }
 
   void backward(State& state) {
+    if (!state.tape) throw Contradiction("a gradient of attention comes before its forward pass");
     const BackwardGroup& group = state.plan.backward;
     const auto& functions = step_.backward().functions;
     edit_.copy().close_beside(functions[group.functions.front()].evaluate);

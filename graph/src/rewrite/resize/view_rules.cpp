@@ -124,7 +124,7 @@ void slice(Call& call) {
   const Layout* x = call.in(0);
   const auto d = call.integer(1), from = call.integer(2), to = call.integer(3),
              step = call.integer(4);
-  if (!x || x->dims.empty()) return;
+  if (!x || x->dims.empty() || step.value_or(1) < 1) return;
   const auto at = static_cast<std::size_t>(axis(d.value_or(0), x->dims.size()));
   if (at >= x->dims.size()) return;
   const Dim dim = x->dims[at];
