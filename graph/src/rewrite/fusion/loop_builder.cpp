@@ -6,15 +6,15 @@
 namespace perfmodel {
 
 void LoopBuilder::restart() {
-  for (const LoopValue& value : graph_.values) {
-    if (value.tensor != LoopValue::kNoTensor) current_[source().tensors[value.tensor]] = -1;
-  }
+  for (const Tensor* mention : known_) current_[*mention] = -1;
+  known_.clear();
   graph_ = {};
 }
 
 LoopRead LoopBuilder::read(const Tensor& mention) {
   std::int32_t& value = current_[mention];
   if (value < 0) {
+    known_.push_back(&mention);
     value = graph_.add(LoopValue{.numel = mention.numel,
                                  .dtype = mention.dtype,
                                  .device = mention.device,
@@ -51,6 +51,7 @@ LoopBuilder::Written LoopBuilder::write(const Tensor& mention) {
   } else {
     made.tensor = root(mention);
   }
+  known_.push_back(&mention);
   written.value = current_[mention] = graph_.add(std::move(made));
   return written;
 }
@@ -61,6 +62,7 @@ std::int32_t LoopBuilder::temporary(std::int64_t numel, const Tensor& like, DTyp
 
 void LoopBuilder::allocate(const Tensor& mention) {
   if (current_[mention] >= 0) return;
+  known_.push_back(&mention);
   current_[mention] = graph_.add(LoopValue{.numel = mention.numel,
                                            .dtype = mention.dtype,
                                            .device = mention.device,

@@ -61,6 +61,7 @@ class LoopBuilder {
   const StepView& step_;
   LoopGraph graph_;
   FactsOfValues<std::int32_t> current_;  // value of each storage
+  std::vector<const Tensor*> known_;     // mentions whose storage has one
   FactsOfValues<Order> order_;           // by tensor
   FactsOfValues<std::int64_t> root_;     // by tensor
   bool in_backward_ = false;
