@@ -114,7 +114,8 @@ def main():
     except CaptureError as error:
         sys.exit(str(error))
     for one in assumptions:
-        print("captured: {text} ({count} times, {where})".format(**one), file=sys.stderr)
+        times = f"{one['count']} times, " if one["count"] > 1 else ""
+        print(f"captured: {one['text']} ({times}{one['where']})", file=sys.stderr)
     print(f"{given.output}: perfpredict predict {given.output} --gpu h100-sxm-80gb")
 
 

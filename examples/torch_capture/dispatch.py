@@ -18,8 +18,8 @@ META, CPU = torch.device("meta"), torch.device("cpu")
 
 
 def _on_gpu(function, args, linear):
-    """The op that a GPU runs: it writes the bias of ``linear`` and the gradient of an indexed tensor in place, which
-    PyTorch does not under a mode; or what an op of our own stands for."""
+    """The op that a GPU runs: under a mode, PyTorch adds the bias of ``linear`` and the gradient of an indexed tensor
+    out of place, where a GPU works in place. Ops of our own become the op that they replace."""
     if function._schema.name == ops.NAMESPACE + "sparse_coo_tensor":
         return aten.sparse_coo_tensor.indices_size
     if function is aten.add.Tensor and linear:

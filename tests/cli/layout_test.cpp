@@ -125,7 +125,8 @@ TEST(LayoutCommand, EvaluatesOne) {
   EXPECT_NEAR(sum, one["predicted_step_ms"].get<double>(), 1e-4 * sum);
   const Outcome text = run(layout("eval", {"--world", "8", "--tp", "2"}));
   EXPECT_EQ(text.status, 0);
-  EXPECT_THAT(text.out, HasSubstr("attention by cudnn (chosen by layout)"));  // a default that is said
+  EXPECT_THAT(text.out,
+              HasSubstr("attention by cudnn (chosen by layout)"));  // a default that is said
   EXPECT_THAT(text.out, Not(HasSubstr("Warnings")));
   EXPECT_THAT(text.out, HasSubstr("dp 4 tp 2 micro-batch 1"));
 }
@@ -347,7 +348,8 @@ TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
   // Three steps of one microbatch each cannot tell the host's share from the kernels'.
   EXPECT_NEAR(step_of({"--measured", table}) / step_of({}), 1.2, 0.06);
   const std::string machine = scratch_file("machine.json");
-  const Outcome written = run(layout("calibrate", {"--measured", table, "--software", "megatron", "-o", machine}));
+  const Outcome written =
+      run(layout("calibrate", {"--measured", table, "--software", "megatron", "-o", machine}));
   EXPECT_EQ(written.status, 0) << written.err;
   EXPECT_THAT(written.out, HasSubstr("each by the others"));
   EXPECT_NEAR(step_of({"--measured", machine}), step_of({"--measured", table}), 1e-3);

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "perfmodel/graph/captured.hpp"
-#include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/optimize.hpp"
 #include "perfmodel/predictor.hpp"
 
