@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""How fast this machine's host is beside the reference host, in ten seconds and without a GPU.
+"""Compares this machine's host with the reference host, in ten seconds and without a GPU.
 
     python3 examples/host_speed.py [TABLE] [--seconds S] [--json]
 
 A training step on a GPU is as fast as its host where kernels are short: Python calls an op, PyTorch's dispatcher finds
 what runs it and checks its arguments. That work is the same on any device. So small ops are called on tensors of the
-CPU and of the device "meta" (which computes nothing), and what each call takes is set beside what the overhead table
-says of the same op without a profiler: the gap in front of it (T1 of ops of one parent) and its own time (TX, or T2 and
-T3 of ops that launch). The factor is the median of the ratios; `perfpredict predict --scale-host X` takes it.
+CPU and of the device "meta" (which computes nothing), and the time of each call is compared with
+the overhead table's for the same op without a profiler: the gap in front of it (T1 of ops of one
+parent) and its own time (TX, or T2 and T3 of ops that launch). The factor is the median of the
+ratios; `perfpredict predict --scale-host X` takes it.
 
-What a kernel launch takes is the driver's and is not measured here. TABLE: data/overheads/reference.json of this
-checkout. Needs PyTorch 2, any build of it.
+The time of a kernel launch depends on the driver and is not measured here. TABLE:
+data/overheads/reference.json of this checkout. Needs PyTorch 2, any build of it.
 """
 import argparse
 import json

@@ -8,7 +8,7 @@ Copy this file, or its one function, next to the program; it needs PyTorch (1.13
     with recording("recorded") as step_done:
         for batch in loader:
             train(batch)
-            step_done()              # behind each step
+            step_done()              # after each step
 
 writes recorded/rank0_graph.json and recorded/rank0_trace.json.gz, one pair per rank, from which
 
@@ -26,12 +26,13 @@ from torch import profiler
 
 @contextlib.contextmanager
 def recording(folder="recorded", warm=5, steps=3):
-    """Yields what is to be called behind each step. After `warm` steps, one records the graph and the
-    `steps` behind the next two the trace: each by itself, for one collector makes the other's times longer."""
+    """Yields a function to call after each step. After `warm` steps, one records the graph and the
+    `steps` after the next two the trace: each by itself, for one collector makes the other's times
+    longer."""
     os.makedirs(folder, exist_ok=True)
     name = os.path.join(folder, f"rank{os.environ.get('RANK', 0)}_")
     graph = getattr(profiler, "ExecutionTraceObserver", None) or profiler.ExecutionGraphObserver
-    graph = graph()  # of that name since PyTorch 2.0
+    graph = graph()  # named so since PyTorch 2.0
     graph.register_callback(name + "graph.json")
     schedule = profiler.schedule(wait=warm + 1, warmup=1, active=steps, repeat=1)
     with profiler.profile(schedule=schedule, record_shapes=True, on_trace_ready=lambda made:
@@ -42,7 +43,7 @@ def recording(folder="recorded", warm=5, steps=3):
             done = next(count)
             if done == warm:
                 graph.start()
-            trace.step()  # ends the label of this step and begins that of the next
+            trace.step()  # ends the label of this step and begins the next one's
             if done == warm + 1:
                 graph.stop()
 

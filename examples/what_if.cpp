@@ -1,4 +1,4 @@
-// What would make this training step faster? Each idea is a change of the graph; all of them are
+// Which changes make this training step faster? Each idea is a change of the graph; all of them are
 // predicted on three GPUs. Nothing of it has to be written in PyTorch first.
 #include <cstdio>
 #include <string>

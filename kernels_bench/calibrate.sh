@@ -10,7 +10,7 @@
 #   --backend NAME    auto, cuda, hip, or analytic: a GPU on paper, to try this without one
 #   --share S         of each family's sweep at most, 0 to 1 (default 1)
 #   --whole-models    also records the training steps of kernels_bench/pytorch (needs PyTorch)
-#   --fit GPU         measures nothing: fits what was measured elsewhere and lies in measurements/GPU
+#   --fit GPU         measures nothing: fits measurements from elsewhere, in measurements/GPU
 #
 # Leaves, under $PERFMODEL_DATA or data/ of these sources, GPU being the name of the device there:
 #

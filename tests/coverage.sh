@@ -13,7 +13,8 @@ if [[ "${1:-}" != --no-tests ]]; then
     -DPERFMODEL_BUILD_BENCHMARKS=OFF >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   cmake --build --preset coverage >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   find "$folder" -name '*.gcda' -delete
-  # Not those of accuracy: what they run others run, too. Nor faults: where files may not grow, the counts' fail, too.
+  # Accuracy tests are left out: other tests run the same code. So is faults: if files may not grow,
+  # the counts fail, too.
   ctest --test-dir "$folder" --parallel "$(nproc)" --label-regex unit --label-exclude 'gpu|nightly' --exclude-regex '^faults$' \
     >build/coverage_tests.log 2>&1 ||
     { echo "note: some tests failed (build/coverage_tests.log)" >&2; sed -n '/tests FAILED/,$p' build/coverage_tests.log >&2; }

@@ -8,7 +8,7 @@ and GPU events; every vintage from the bare array of 2020 on), `bad_*` (inputs t
 and `expected.json`: under `files` the figures, or the error text, to expect of each file; under `pairs` the files that show one
 run, the key that links them and how many nodes of the execution trace have a partner.
 
-Nothing is copied from a real trace. One tiny model, written down as text, stands behind the good files: `EtWriter` prints it as
+Nothing is copied from a real trace. The good files come from one tiny model, written down as text: `EtWriter` prints it as
 the ET observer does; `play` gives it times and `KinetoWriter` prints those as the profiler does. The figures are taken from the
 finished files by plain implementations of the definitions (`measure_et`, `measure_kineto`). Output is deterministic to the byte.
 """
@@ -158,7 +158,7 @@ def process_groups(*groups: tuple, key: str = "pg_desc") -> list:
 
 
 def comm_attributes(op: Op, **newest) -> dict:
-    """What a record of a collective repeats of its arguments; a wait has no group and no ranks."""
+    """Attributes of a collective's record that repeat its arguments; a wait has no group and no ranks."""
     if op.name != "record_param_comms":
         return {}
     name, dtype, numel, size = ("wait", "Byte", 0, 1) if op.inputs[0] == 7 else ("allreduce", "Float", 64, 2)
@@ -167,8 +167,9 @@ def comm_attributes(op: Op, **newest) -> dict:
             "out_split_size": "[]", **group, "pg_size": size, **newest}
 
 
-# What distinguishes the schemas; keys come and go inside one version, so each is a switch. limit: longest list; comm: further
-# attributes of collectives, if they have any; new_ids: an op's id comes before those of its inputs, storages count apart (2025).
+# Differences between the schemas; keys come and go inside one version, so each is a switch. limit:
+# longest list; comm: further attributes of collectives, if they have any; new_ids: an op's id comes
+# before those of its inputs, storages count apart (2025).
 ET_STYLE = dict(nested=True, word="execution_trace", limit=4096, strides=False, comm=None, attrs=[], new_ids=False)
 S100 = ET_STYLE | {"schema": "1.0.0", "nested": False, "word": "execution_graph", "limit": 100}
 S101, S103 = ET_STYLE | {"schema": "1.0.1", "nested": False}, ET_STYLE | {"schema": "1.0.3-chakra.0.0.4"}
@@ -296,9 +297,10 @@ def play(run: list, pauses: tuple) -> list:
     return out
 
 
-# What distinguishes the profiler's releases. fraction: stamps with three decimals, `trim` without trailing zeros as the JSON
-# library of newer releases prints them; base: first stamp in microseconds; own_ids: External id of calls and kernels is their
-# own correlation, else the op's External id, which starts at first_id; record_ids: Record function id is absent (None), zero (0)
+# Differences between the profiler's releases. fraction: stamps with three decimals, `trim` without
+# trailing zeros as the JSON library of newer releases prints them; base: first stamp in
+# microseconds; own_ids: External id of calls and kernels is their own correlation, else the op's
+# External id, which starts at first_id; record_ids: Record function id is absent (None), zero (0)
 # or real (1); of_2020: old category names and text thread ids.
 V2023 = {"fraction": False, "trim": False, "base": 1_690_000_000_000_000, "order_key": "Ev Idx", "own_ids": True,
          "first_id": 1, "record_ids": None, "shapes": False, "of_2020": False, "hip": False, "flow": ("ac2g", "ac2g")}
@@ -540,7 +542,7 @@ def et_samples() -> dict:
     sharded = STEP.replace(UPDATE, ALL_REDUCE.replace("0,default_pg", "1,mesh_tp") + UPDATE)
     many = Op("aten::_foreach_mul_", [[Tensor(f"p{i}", f"p{i}", (2,)) for i in range(130)], 0.9])
     gather = Op("c10d::allgather_", [[[TENSORS["dw"], TENSORS["db"]]], [TENSORS["gw"]]])
-    # Ops that are still open when recording stops are never written: their children stay behind as orphans.
+    # Ops that are still open when recording stops are never written: their children are orphans.
     open_ops = ("ProfilerStep#5", "## forward ##", "[pytorch|profiler|execution_trace|process]")
     return {
         "flat_1.0.0": et(build(STEP), S100), "long_lists_1.0.0": et([many], S100), "plain_2023": et(one, S101),

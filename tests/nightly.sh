@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What takes a night: every test of tests/run.sh, those that it leaves out, and all that is no test of ctest.
+# Takes a night: every test of tests/run.sh, those that it leaves out, and all other checks.
 #
 #   bash tests/nightly.sh [STAGE...]      default: all; --list names them
 #
-# The output of each stage goes to build/nightly/STAGE.log; at the end there is one line per stage. A stage is left out
-# where what it needs is missing, and says what. Exit 1 if a stage failed.
+# The output of each stage goes to build/nightly/STAGE.log; at the end there is one line per stage.
+# If a prerequisite is missing, a stage is left out and says so. Exit 1 if a stage failed.
 #
 #   PERFMODEL_PUBLIC_DATA  folder of the public measurements
 #   FUZZ_SECONDS           of each fuzz target, with sanitizers and without (300)
@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/stages.sh
 
-left_out=77  # exit status of a stage that cannot run here, behind a line with the reason
+left_out=77  # exit status of a stage that cannot run here; its last line gives the reason
 
 stages=(release tsan asan asan-accuracy fuzz scale serve browser package bare-root coverage)
 declare -A what=(

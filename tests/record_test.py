@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What examples/record.py records, read by perfpredict; and that public recordings say what it asks for.
+"""Reads recordings of examples/record.py with perfpredict; checks that public recordings have what it asks for.
 
     python3 record_test.py PERFPREDICT torch PYTHON   PYTHON has torch
     python3 record_test.py PERFPREDICT heads          needs PERFMODEL_PUBLIC_DATA, no torch
 
-Debian's PyTorch has no Kineto: its trace has neither categories nor a head. What a Kineto trace must tell is
-checked on the heads of recorded files instead.
+Debian's PyTorch has no Kineto: its trace has neither categories nor a head. The heads of recorded files are
+checked instead.
 """
 
 import gzip

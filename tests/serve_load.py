@@ -8,8 +8,8 @@ Checks that every request gets one answer with its id, that equal questions get 
 all, that malformed ones get an error and the connection goes on, that memory is bounded, and that
 the server stops in order. Prints requests per second and latencies.
 
---costly: that share of the requests builds a model of 27,000 nodes, and nobody disturbs, so that the counts of `stats`
-must be those of the clients. A client in a process of its own pings meanwhile, 50 times a second; --ping-limit fails if
+--costly: that share of the requests builds a model of 27,000 nodes, without disturbance, so that the counts of `stats`
+must equal the clients'. A client in a process of its own pings meanwhile, 50 times a second; --ping-limit fails if
 more than 1 % of its pings take longer.
 """
 

@@ -1,4 +1,4 @@
-# What tests/run.sh and tests/nightly.sh share: sourced by both, in the root of the repository.
+# Shared by tests/run.sh and tests/nightly.sh, which source it in the root of the repository.
 export OMP_WAIT_POLICY=passive
 jobs="$(nproc)"
 passed=0 failed=0 skipped=0

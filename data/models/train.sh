@@ -55,7 +55,8 @@ fit convolution convolution-float32 "$neusight; $deepbench" \
   "$public/neusight/kernels_conv2d.csv.gz" "$public/deepbench/conv.csv.gz"
 fit gemm gemm-bfloat16 "$aiconfigurator" "$public/silicon/gemm_bf16.csv.gz" "$public/silicon/bmm_bf16.csv.gz"
 fit attention attention-bfloat16 "$aiconfigurator" "$public/silicon/attention.csv.gz"
-# Kinds that nobody has published, from boards with one chip: that chip has them whole, others of NVIDIA's by half.
+# Unpublished kinds, from boards with one chip: that chip uses them fully, other NVIDIA chips by
+# half.
 fit gemm gemm-tf32 "$own" $(ops product tf32)
 for family in softmax norm convolution; do
   fit $family $family-bfloat16 "$own" $(ops $family bf16)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes every table of this folder again, from the public traces and those of data/measurements (statistics only).
+# Makes every table of this folder again, from the public traces and data/measurements (statistics
+# only).
 # Usage: data/overheads/extract.sh TRACES_FOLDER [PERFPREDICT]
 set -euo pipefail
 
@@ -47,7 +48,7 @@ table programs/minitoy_mi250 minitoy_train_mi250_rocm62_kineto -
 table programs/alexnet_first_calls_a100 alexnet_cudasync_a100_kineto -
 table programs/simple_add_a100 simple_add_kineto simple_add_et
 
-# What was recorded beside a GPU. The MI250 has one recording only, with two collectors on.
+# Tables recorded with a GPU. The MI250 has one recording only, with two collectors on.
 table v100-sxm2-32gb "${v100[@]}"
 pool rtx-2080-ti linear_rtx2080ti resnet18_rtx2080ti
 pool a100-sxm-40gb rm_8gpu_a100 resnet50_ddp_a100
@@ -57,9 +58,9 @@ servers=(dlrm_v100 rm_8gpu_a100 linear_rtx2080ti resnet18_rtx2080ti bert_small_i
 # The host of the V100 server, in the middle of the servers, as its profiler slowed it.
 pool v100-server-2023 --host dlrm_v100 "${servers[@]}"
 
-# One host for every GPU, without a profiler: the programs above and those that data/measurements has traces of for
-# training, on the H200, one table each. What the profiler added is taken out by the H100's steps for training, which
-# nobody recorded; the H200's steps judge.
+# One host for every GPU, without a profiler: the programs above and the H200's training traces in
+# data/measurements, one table each. The H100's unprofiled training steps take out what the profiler
+# added; the H200's steps judge.
 measurements=$here/../measurements
 own=$(mktemp -d)
 trap 'rm -rf "$own"' EXIT

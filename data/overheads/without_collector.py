@@ -3,14 +3,15 @@
 
     without_collector.py POOL.json MEASUREMENTS [--graphs MEASUREMENTS]... [--perfpredict FILE]
 
-POOL.json: a table of `perfpredict overheads --pool`, as recorded. MEASUREMENTS: a folder of data/measurements, whose
-index has the time of steps that nobody recorded; --graphs: where graphs of the same programs stand that it lacks. Points
-that the index marks as tests are left out, and steps in which the GPU is busy for four fifths of the time.
+POOL.json: a table of `perfpredict overheads --pool`, as recorded. MEASUREMENTS: a folder of
+data/measurements, whose index has the time of unrecorded steps; --graphs: a folder with graphs of
+the same programs that it lacks. Points that the index marks as tests are left out, and steps in
+which the GPU is busy for four fifths of the time.
 
 A step is host-bound: its time is the sum of its terms, each multiplied. T1 (between ops) and T4 (calls) have a factor of
-their own, since the profiler records what lies within ops above all; the other terms share one. The three are those of
-the least mean absolute error of the logarithm, and a little of their own squared distances, which settles what few
-programs cannot tell apart. Prints "T1=...,T2=...,...".
+their own, since the profiler mostly records inside ops; the other terms share one. The three
+minimise the mean absolute error of the logarithm plus a little of their own squared distances,
+which settles what few programs cannot tell apart. Prints "T1=...,T2=...,...".
 """
 import argparse
 import itertools
@@ -20,7 +21,7 @@ import subprocess
 from pathlib import Path
 
 TERMS = ("T1", "T2", "T3", "T4", "T5", "TX")
-FACTOR_OF = (0, 1, 1, 2, 1, 1)  # of each term: which of the three
+FACTOR_OF = (0, 1, 1, 2, 1, 1)  # by term: which of the three factors
 HOST_BOUND = 0.8
 HELD_TOGETHER = 0.005
 

@@ -5,13 +5,13 @@
 
 TABLE.json is a table with rows (gpu, n_gpus, bytes, oop_us, ip_us); of its rows, in file order from 0, only the EVEN
 ones are fitted (ip_us), the odd ones judge and are never read. Without --write the curves are printed, with it they
-replace `curves` in the topology files beside this program. Standard library only.
+replace `curves` in the topology files next to this program. Standard library only.
 
 Model of one group of n ranks: t(S) = (alpha + 2 (n-1)/n S / B) c(S).
 1. alpha, B: least squares on relative error.
 2. c: one factor per octave from 1 MiB to 1 GiB, linear in log c over log S; least squares on log(t / (alpha + ..)) with
    a ridge LEVEL on log c and SMOOTH on its steps. Both, and the octave, were chosen by leave-one-out on the even rows.
-3. Where the time would fall from one octave to the next, c is raised until it stays level.
+3. If the time would fall from one octave to the next, c is raised until it stays level.
 """
 
 import json

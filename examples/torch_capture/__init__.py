@@ -9,21 +9,7 @@
 
 The program runs on device ``meta``, whose tensors have sizes and no data, under PyTorch's own observer of execution
 graphs, which records composite ops, autograd's functions and regions. docs/capture.md says what differs from a GPU.
-
-==============  =====================================================================================
-dispatch        a mode below autograd: runs ops on meta, marks and logs each
-log             the marks and the log
-kernels         results of ops that meta lacks; sparse: of sparse tensors; recurrent: of cuDNN
-fallback        results of all other ops without a kernel
-values          facts about values without computing them
-devices         a mode above PyTorch's C++: answers questions about devices and values
-ops             ops of our own
-ranks           torch.distributed of a world that is not there
-surroundings    parts of PyTorch that no mode sees: autocast, loaders, parameters, files; cuda: torch.cuda
-identity        numbers of tensors and storages
-graph           puts the observer's file and the log together
-program         lines of the program, assumptions, errors
-==============  =====================================================================================
+`dispatch` sees each op, `devices` each call of Python; `graph` puts the observer's file and what they saw together.
 """
 
 import contextlib
@@ -122,13 +108,13 @@ def capturing(world=None):
 
 
 def _said(error, assumptions):
-    """The error with the line of the program, and with what was assumed before it, which may have led there."""
+    """The error with the line of the program, and with what was assumed before it."""
     _, captured, text = str(error).partition("CaptureError: ")  # PyTorch's C++ keeps the text of an exception alone
     if captured:
         return text.splitlines()[0]
     kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
     before = "; ".join(one["text"] for one in assumptions.head())
-    return f"{line_of(error)}: {kind}{said(error)}" + (f" (after: {before})" if before else "")
+    return (f"{where}: " if (where := line_of(error)) else "") + kind + said(error) + (before and f" (after: {before})")
 
 
 def twin(*objects):

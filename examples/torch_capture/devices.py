@@ -4,7 +4,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from . import recurrent, sparse, values
+from . import ops, recurrent, sparse, values
 from .program import CaptureError, line
 
 META = torch.device("meta")
@@ -44,17 +44,32 @@ def _repeat_interleave(tensor, repeats, dim=None, **kwargs):
     return torch.repeat_interleave(tensor, repeats, dim, **kwargs)
 
 
+def _spread(index, num_classes):
+    return torch.zeros((*index.shape, num_classes), dtype=index.dtype, device=META).scatter_(-1, index.unsqueeze(-1), 1)
+
+
+_spread_op = ops.composed("one_hot(Tensor self, int num_classes=-1) -> Tensor", _spread)
+
+
 def _one_hot(index, num_classes=-1):
     """As on a GPU: on meta, PyTorch refuses it."""
     if num_classes < 0:
         raise CaptureError(f"{line()}: expected one_hot with its number of classes, which only values tell, found none")
-    made = torch.zeros(*index.shape, num_classes, dtype=index.dtype, device=META)
-    return made.scatter_(-1, index.unsqueeze(-1), 1)
+    return _spread_op(index, num_classes)
+
+
+def _is_finite(tensor):
+    """Programs leave out a step whose gradient is not."""
+    made = torch.ops.aten.isfinite(tensor)
+    made._likely = True
+    return made
 
 
 _REPLACED = {
     **recurrent.REPLACED,
     torch.nn.functional.one_hot: _one_hot,
+    torch.isfinite: _is_finite,
+    _Tensor.isfinite: _is_finite,
     torch.repeat_interleave: _repeat_interleave,
     _Tensor.repeat_interleave: _repeat_interleave,
     torch.sparse_coo_tensor: sparse.sparse_coo_tensor,
@@ -88,9 +103,23 @@ class Devices(TorchFunctionMode):
             return _REPLACED[function](*args, **kwargs)
         if function in _READ and args[0].is_meta:
             return values.read(self.dispatch, args[0], function)
+        if function is _Tensor.__deepcopy__:
+            return self._deepcopy(*args)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": _on_meta(kwargs["device"])}
         if function in _KNOWN:
             with self.dispatch.having(_KNOWN[function]):
                 return function(*args, **kwargs)
         return function(*args, **kwargs)
+
+    def _deepcopy(self, tensor, memo):
+        """Real data are copied as they are: values of a tensor on ``meta``, which are an attribute of it, as well."""
+        real = tensor.__dict__.pop("_known", None) if tensor.is_meta else tensor
+        with self.dispatch.having("host"):
+            copied = real.clone() if real is not None else None
+        if not tensor.is_meta:
+            return copied
+        made = _Tensor.__deepcopy__(tensor, memo)
+        for one, value in ((tensor, real), (made, copied)) if real is not None else ():
+            one._known = value
+        return made

@@ -1,14 +1,15 @@
 """The dispatch mode: it runs a program on device ``meta``, and marks and logs each op of the captured step."""
 
 import contextlib
+import functools
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from . import fallback, log, ops
+from . import fallback, log
 from .identity import Identities
-from .kernels import kernel_of
+from .kernels import is_hidden, kernel_of
 from .log import tensors_in
 from .program import Assumptions, CaptureError, line, said
 from .values import Values
@@ -18,14 +19,18 @@ META, CPU = torch.device("meta"), torch.device("cpu")
 
 
 def _on_gpu(function, args, linear):
-    """The op that a GPU runs: under a mode, PyTorch adds the bias of ``linear`` and the gradient of an indexed tensor
-    out of place, where a GPU works in place. Ops of our own become the op that they replace."""
-    if function._schema.name == ops.NAMESPACE + "sparse_coo_tensor":
-        return aten.sparse_coo_tensor.indices_size
+    """The op of a GPU, which adds the bias of ``linear`` and the gradient of an indexed tensor in place."""
     if function is aten.add.Tensor and linear:
         return aten.add_.Tensor
     if function is aten.index_put.default and not torch.is_grad_enabled() and len(args) > 3 and args[3]:
         return aten._index_put_impl_.default
+    return function
+
+
+def _unhidden(function):
+    """The kernel that calls what a GPU calls."""
+    if is_hidden(function.name()):
+        return functools.partial(function._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
     return function
 
 
@@ -75,10 +80,10 @@ class Dispatch(TorchDispatchMode):
         return result
 
     @contextlib.contextmanager
-    def having(self, attribute):
+    def having(self, attribute, value=True):
         """Sets one of the attributes for a while."""
         before = getattr(self, attribute)
-        setattr(self, attribute, True)
+        setattr(self, attribute, value)
         try:
             yield
         finally:
@@ -87,14 +92,12 @@ class Dispatch(TorchDispatchMode):
     @contextlib.contextmanager
     def aside(self):
         """Runs a part of the program outside of the step, with values: loaders of data."""
-        with self.having("host"):
-            recording, self.recording = self.recording, False
+        with self.having("host"), self.having("recording", False):
             log.mark(log.ASIDE)
             try:
                 yield
             finally:
                 log.mark(log.ASIDE)
-                self.recording = recording
 
     def _moved(self, value):
         """The twin on ``meta`` of data that the program has from elsewhere: files, NumPy, before the capture."""
@@ -130,19 +133,19 @@ class Dispatch(TorchDispatchMode):
         if kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": META}
         try:
-            return function(*args, **kwargs)
+            return _unhidden(function)(*args, **kwargs)
         except Exception as error:
             return fallback.result_of(function, args, kwargs, error)
 
     def _made(self, function, args, kwargs):
         """A new tensor. One without a dimension keeps its value on the CPU, unless the program wants it elsewhere."""
+        if (kwargs.get("device") or CPU) == CPU and (function is aten.scalar_tensor.default or args[:1] == ([],)):
+            return function(*args, **kwargs)
         if function is aten.full.default and kwargs.get("dtype") is None:  # which meta takes for float
-            kwargs = {**kwargs, "dtype": torch.tensor(args[1]).dtype}
+            kwargs = {**kwargs, "dtype": {bool: torch.bool, int: torch.long}.get(type(args[1]))}
         try:
-            made = function(*args, **{**kwargs, "device": META})
+            made = _unhidden(function)(*args, **{**kwargs, "device": META})
         except NotImplementedError as error:
             made = fallback.result_of(function, args, {**kwargs, "device": CPU}, error)
-        if made.dim() == 0 and (kwargs.get("device") or CPU) == CPU:
-            return function(*args, **kwargs)
         self.values.remember(made, function, args, kwargs)
         return made

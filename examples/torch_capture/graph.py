@@ -7,7 +7,9 @@ import os
 import torch
 
 from . import ranks
+from .kernels import is_hidden
 from .log import ASIDE, MARK, PROBE, SKIP
+from .ops import NAMESPACE
 
 
 def _nodes(lines):
@@ -43,6 +45,7 @@ def _nested(node, strides):
         return [of(one) for one in value] if isinstance(value, list) else []
 
     made = {key: value for key, value in node.items() if "put" not in key}
+    made.update((key, made[key].replace(NAMESPACE, "aten::")) for key in ("name", "op_schema"))
     for side in ("input", "output"):
         values = node[side + "s"]
         made[side + "s"] = {"values": values, "shapes": node[side + "_shapes"], "types": node[side + "_types"],
@@ -76,19 +79,20 @@ def _has_kernel(node, key):
 
 def _calls_others(node):
     """Whether the op has one kernel for all devices, which calls other ops."""
-    own = _has_kernel(node, "CPU") or _has_kernel(node, "Meta")
+    own = _has_kernel(node, "CPU") or _has_kernel(node, "Meta") or node["op_schema"].startswith(NAMESPACE)
     return _has_kernel(node, "CompositeImplicitAutograd") or not own and _has_kernel(node, "CompositeExplicitAutograd")
 
 
 def _within(node, nodes):
-    """The ops that `node` calls on any device, of all `nodes` recorded within it: they are within its second recording,
-    when the mode ran it. The mode may have run it on the CPU as well, with other results."""
+    """The ops that `node` calls on any device, of all `nodes` recorded within it: within its second recording, when the
+    mode ran it, unless that ran a hidden kernel. The mode may have run it on the CPU as well, with other results."""
     again = next((one for one in nodes if one["parent"] == node["id"] and one["name"] == node["name"]
                   and one["outputs"] == node["outputs"]), None)
-    parents = {again["id"]: node["id"]} if again is not None and _calls_others(node) else {}
+    calls_others = _calls_others(node) if again is not None else is_hidden(node["op_schema"].split("(")[0])
+    parents = {(again or node)["id"]: node["id"]} if calls_others else {}
     kept = {}
     for one in sorted(nodes, key=lambda one: one["id"]):
-        if one["parent"] in parents:
+        if one["parent"] in parents and one["op_schema"] != node["op_schema"]:
             kept[one["id"]] = {**one, "parent": parents[one["parent"]]}
             if _calls_others(one):
                 parents[one["id"]] = one["id"]
@@ -196,41 +200,34 @@ class _Writer:
         return node
 
     def nodes(self, lines):
-        marked = skipped = None  # the nodes whose ops are gathered, left out
-        aside = False
-        number, probe = 0, -1
+        open_, skipped, aside = [], None, False  # marked ops that have not ended; the parent of ops left out
+        probe = -1
         for node in _nodes(lines):
             if node["name"] == ASIDE or aside:
                 aside ^= node["name"] == ASIDE
-            elif node["id"] == marked:
-                yield from self.leaf(node, self.leaves[number], probe, within)
-                marked = None
-            elif marked is not None:
-                within.append(node)
+            elif node["name"].startswith(MARK):
+                leaf = self.leaves[int(node["name"][len(MARK):])]
+                if open_ and open_[-1][0] == node["parent"]:  # autograd's copy of the result of a detach
+                    open_[-1][1].outputs = leaf.outputs
+                else:
+                    open_.append((node["parent"], leaf, probe, []))
+            elif open_ and node["id"] == open_[-1][0]:
+                yield from self.leaf(node, *open_.pop()[1:])
+            elif node["name"] == PROBE:
+                probe = max(probe, node["seq_id"])
+                self.counter = probe if self.counter is None else self.counter
+            elif open_ and node["id"] not in self.regions:
+                open_[-1][-1].append(node)
             elif skipped is not None:
                 skipped = None if node["parent"] == skipped and node["op_schema"] else skipped
             elif node["name"] == SKIP:
                 skipped = node["parent"]
-            elif node["name"].startswith(MARK):
-                marked, number = node["parent"], int(node["name"][len(MARK):])
-                within = [node]
-            elif node["name"] == PROBE:
-                probe = max(probe, node["seq_id"])
-                self.counter = probe if self.counter is None else self.counter
             else:
                 yield self.composite(node)
 
 
 def write_graph(recorded, output, leaves, identities, world, head):
-    """Writes the graph of a captured step.
-
-    Args:
-        recorded: the observer's file.
-        output: the graph to write.
-        leaves, identities: of the dispatch mode.
-        world: of several ranks, or None.
-        head: what the member "captured" of the graph says.
-    """
+    """Writes the graph of the observer's file, with `head` as its member "captured"."""
     with open(recorded) as lines, open(output + ".part", "w") as graph:
         for line in lines:
             graph.write(f'  "captured": {json.dumps(head)},\n{line}' if '"nodes"' in line else line)

@@ -19,12 +19,9 @@ class Identities:
     """
 
     def __init__(self):
-        self._numbers = itertools.count(1)
+        self.fresh = itertools.count(1).__next__
         self._storages, self._first = {}, {}
         self.strides = {}
-
-    def fresh(self):
-        return next(self._numbers)
 
     def storage(self, tensor):
         storage = storage_of(tensor)

@@ -3,6 +3,8 @@
 Each takes the mode and the arguments of its op.
 """
 
+import functools
+
 import torch
 
 from . import sparse
@@ -20,6 +22,15 @@ def kernel_of(function, tensors):
     if function._schema.name.startswith(("aten::_foreach_", "aten::_fused_")):
         return _foreach(function)
     return _KERNELS.get(function)
+
+
+@functools.cache
+def is_hidden(name):
+    """Whether a kernel in Python for ``meta`` hides the one that an op has for all devices, which calls other ops:
+    repeat, randn_like."""
+    has = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, name)
+    return (bool(name) and has("CompositeExplicitAutograd") and has("Meta") and not has("CPU")
+            and name != "aten::convolution")
 
 
 def kernel(name, *overloads):

@@ -5,17 +5,22 @@ import re
 import sys
 from collections import Counter
 
-_LIBRARIES = ("torch", "contextlib", "functools", "runpy", __name__.split(".")[0])
+_STANDARD = getattr(sys, "stdlib_module_names", ("contextlib", "copy", "functools", "runpy"))  # since Python 3.10
+_LIBRARIES = {"torch", __name__.split(".")[0], *_STANDARD}
 
 
 class CaptureError(RuntimeError):
     """A step that cannot be captured. Its text names the line of the program."""
 
 
+def _is_library(module):
+    return module.get("__name__", "").split(".")[0] in _LIBRARIES or "IS_NO_PROGRAM" in module
+
+
 def line(frame=None):
     """``train.py:41``: the innermost line of the stack that is neither PyTorch's nor ours."""
     frame = frame or sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _LIBRARIES:
+    while frame is not None and _is_library(frame.f_globals):
         frame = frame.f_back
     if frame is None:
         return ""

@@ -4,9 +4,9 @@ A collective is an op of our own, which the dispatch mode logs like any other; `
 PyTorch records one of NCCL.
 """
 
-import contextlib
 import json
 import os
+from unittest import mock
 
 import torch.distributed as dist
 
@@ -102,18 +102,10 @@ def _refusal(name):
     return refuse
 
 
-@contextlib.contextmanager
 def environment(world):
-    """Sets the variables of torchrun; None: no variable."""
+    """A context with the variables of torchrun; None: no variable."""
     names = () if world is None else ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-    told = {name: str(world) if "WORLD" in name else "0" for name in names}
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return mock.patch.dict(os.environ, {name: str(world) if "WORLD" in name else "0" for name in names})
 
 
 def expanded(node, record, label):

@@ -7,7 +7,7 @@ import torch
 from . import ops
 
 aten = torch.ops.aten
-_made = ops.define("sparse_coo_tensor(Tensor indices, Tensor values, int[] size) -> Tensor",
+_made = ops.define("sparse_coo_tensor.indices_size(Tensor indices, Tensor values, int[] size) -> Tensor",
                    lambda *args: torch._sparse_coo_tensor_unsafe(*args))
 
 
@@ -23,14 +23,6 @@ def _alike(sparse, entries=None, coalesced=False):
     entries = indices.shape[1] if entries is None else entries
     new = indices.new_empty(indices.shape[0], entries), values.new_empty(entries, *values.shape[1:])
     return torch._sparse_coo_tensor_unsafe(*new, sparse.shape)._coalesced_(coalesced)
-
-
-def _in_place(mode, tensor, *_, **__):
-    return tensor
-
-
-def _new(mode, tensor, *_, **__):
-    return _alike(tensor)
 
 
 def _coalesce(mode, sparse):
@@ -55,9 +47,9 @@ def _add(mode, tensor, other, **_):
 
 
 KERNELS = {
-    **{f"aten::{name}": _new for name in ("add", "div", "mul", "pow", "sqrt")},
-    "aten::zero_": _zero, "aten::add_": _add, "aten::mul_": _in_place, "aten::div_": _in_place,
-    "aten::_coalesce": _coalesce,
+    **{f"aten::{name}": lambda mode, tensor, *_, **__: _alike(tensor) for name in ("add", "div", "mul", "pow", "sqrt")},
+    **{f"aten::{name}": lambda mode, tensor, *_, **__: tensor for name in ("mul_", "div_")},
+    "aten::zero_": _zero, "aten::add_": _add, "aten::_coalesce": _coalesce,
     "aten::sparse_mask": lambda mode, tensor, mask: _alike(mask, coalesced=True),
     "aten::_to_dense": lambda mode, sparse, *_, **__: sparse._values().new_empty(sparse.shape),
     "aten::norm": lambda mode, sparse, *_, **__: sparse._values().new_empty(()),

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from unittest import mock
 
 import torch
 
@@ -14,14 +15,10 @@ META = torch.device("meta")
 @contextlib.contextmanager
 def _replaced(changes):
     """Replaces attributes: (object, name, function from the old one to the new)."""
-    before = [(owner, name, owner.__dict__.get(name)) for owner, name, _ in changes]
-    try:
+    with contextlib.ExitStack() as replaced:
         for owner, name, change in changes:
-            setattr(owner, name, change(getattr(owner, name)))
+            replaced.enter_context(mock.patch.object(owner, name, change(getattr(owner, name))))
         yield
-    finally:
-        for owner, name, old in before:
-            setattr(owner, name, old) if old is not None else delattr(owner, name)
 
 
 def on_meta(tensor):
@@ -92,12 +89,10 @@ def _data_parallel(assumptions):
 
 
 def _uncompiled(assumptions):
-    def change(old):
-        def new(model=None, **_):
-            assumptions.note("torch.compile is left out: rewrite with --compile")
-            return model if model is not None else lambda one: one
-        return new
-    return change
+    def new(model=None, **_):
+        assumptions.note("torch.compile is left out: rewrite with --compile")
+        return model if model is not None else lambda one: one
+    return lambda old: new
 
 
 def _files(assumptions):

@@ -5,9 +5,10 @@ the bound of indices, ``_share`` the part of a mask that is set, ``_likely`` wha
 """
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from .identity import storage_of
+from .log import tensors_in
 
 _MOST, _MOST_DRAWN = 4096, 16  # elements whose values are kept, if they are random
 _RANDOM = ("rand", "empty", "bernoulli", "normal", "multinomial", "dropout", "uniform")
@@ -45,7 +46,7 @@ class Values:
 
     def follow(self, function, args, kwargs, result):
         """Learns from an op that ran."""
-        tensors = _tensors(args)
+        tensors = tensors_in(args)
         if any("_known" in tensor.__dict__ for tensor in tensors):
             self._compute(function, args, kwargs, result, tensors)
         if tensors:
@@ -53,13 +54,13 @@ class Values:
 
     def _compute(self, function, args, kwargs, result, tensors):
         values = [self.known(tensor) for tensor in tensors]
-        small = all(tensor.numel() <= _most(function) for tensor in _tensors(result))
+        small = all(tensor.numel() <= _most(function) for tensor in tensors_in(result))
         if not small or any(value is None for value in values):
             if function._schema.is_mutable:
                 self._lost.update(storage_of(tensor)._cdata for tensor in tensors)
             return
         real = function(*tree_map(self._value, args), **_on_cpu(kwargs))
-        for mine, value in zip(_tensors(result), _tensors(real)):
+        for mine, value in zip(tensors_in(result), tensors_in(real)):
             if mine.is_meta:
                 self.know(mine, value)
 
@@ -76,15 +77,11 @@ def _on_cpu(kwargs):
     return {key: torch.device("cpu") if key == "device" else value for key, value in kwargs.items()}
 
 
-def _tensors(values):
-    return [value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor)]
-
-
 def _derive(name, args, result, tensors):
     """Finds bounds of indices, and shares of masks made of them: experts, classes."""
     if name in _SAME_ELEMENTS:
         facts = {key: value for key, value in tensors[0].__dict__.items() if key in ("_below", "_share")}
-        for tensor in _tensors(result) if facts else ():
+        for tensor in tensors_in(result) if facts else ():
             tensor.__dict__.update(facts)
     elif name == "aten::topk":
         result[1]._below = tensors[0].shape[args[2] if len(args) > 2 else -1]

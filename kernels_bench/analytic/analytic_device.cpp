@@ -48,7 +48,7 @@ double product_us(const GemmCase& c) {
 double embedding_bytes(const EmbeddingCase& c) {
   const auto lookups = static_cast<double>(c.batch * c.pooling);
   const auto rows = static_cast<double>(c.rows);
-  const double distinct = rows * -std::expm1(-lookups / rows);  // of one table, uniform indices
+  const double distinct = rows * -std::expm1(-lookups / rows);  // per table, uniform indices
   const double row = static_cast<double>(c.dim) * bytes_of(c.weights);
   const double row_bytes =
       static_cast<double>(c.tables) * distinct * row * (0.5 + 0.5 * std::exp(-c.zipf_exponent));

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <variant>
 
-/// What a microbenchmark measures. Plain structs without methods: the program plans them, tables
-/// name their members, and the modules for CUDA and HIP run them.
+/// Cases that a microbenchmark measures. Plain structs without methods: the program plans them,
+/// tables name their members, and the modules for CUDA and HIP run them.
 namespace kernels_bench {
 
 /// kTf32: tensors of fp32, products on the tensor cores.
@@ -12,8 +12,8 @@ enum class DType : std::uint8_t { kFloat32, kTf32, kBFloat16, kFloat16 };
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-/// C[b, m, n] = op(A)[b, m, k] op(B)[b, k, n], row-major; a transposed operand lies in memory with
-/// its two axes swapped. Half types multiply into fp32 and store halves.
+/// C[b, m, n] = op(A)[b, m, k] op(B)[b, k, n], row-major; a transposed operand is stored with its
+/// two axes swapped. Half types multiply into fp32 and store halves.
 struct GemmCase {
   DType dtype = DType::kFloat32;
   bool batched = false;  ///< the strided batched call, also when batch is 1
@@ -36,7 +36,7 @@ struct EmbeddingCase {
   enum class Optimizer : std::uint8_t { kSgd, kRowWiseAdagrad };
   DType weights = DType::kFloat32;  ///< kFloat32 or kFloat16
   Pass pass = Pass::kForward;
-  Optimizer optimizer = Optimizer::kSgd;  ///< of the backward pass, which updates the rows
+  Optimizer optimizer = Optimizer::kSgd;  ///< used by the backward pass, which updates the rows
   std::int64_t tables = 1, rows = 0, batch = 0, pooling = 1, dim = 0;
   double zipf_exponent = 0;  ///< row k is read with probability ~ (k + 1)^-s, shuffled; 0: uniform
 };
@@ -46,7 +46,7 @@ struct MemoryCase {
   enum class Kind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kSet, kStrided };
   Kind kind = Kind::kDeviceToDevice;
   bool pinned = true;          ///< host side
-  std::int64_t bytes = 0;      ///< of the copy, counted once
+  std::int64_t bytes = 0;      ///< bytes of the copy, counted once
   std::int64_t row_bytes = 0;  ///< kStrided: a run of this many bytes, as many left out
 };
 
@@ -86,7 +86,7 @@ struct BatchNormCase {
   std::int64_t images = 0, channels = 0, pixels = 0;
 };
 
-/// p = 0.5 by a counter-based generator; forward writes a byte mask beside the output.
+/// p = 0.5 by a counter-based generator; forward writes a byte mask next to the output.
 struct DropoutCase {
   Pass pass = Pass::kForward;
   DType dtype = DType::kFloat32;
@@ -99,7 +99,7 @@ struct TransposeCase {
   std::int64_t batch = 1, rows = 0, cols = 0;
 };
 
-/// [rows, cols_a] beside [rows, cols_b] to [rows, cols_a + cols_b].
+/// [rows, cols_a] and [rows, cols_b] side by side to [rows, cols_a + cols_b].
 struct ConcatCase {
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0, cols_a = 0, cols_b = 0;
@@ -121,7 +121,7 @@ struct TrilCase {
   std::int64_t batch = 0, features = 0;
 };
 
-/// y[m, n] = x[m, k] W[k, n] or the gradient of W, fp32; W lies hashed in an array of `elements`
+/// y[m, n] = x[m, k] W[k, n] or the gradient of W, fp32; W is hashed into an array of `elements`
 /// numbers, by tiles of 32 x 64 or by elements.
 struct HashedProductCase {
   bool by_elements = false, weight_gradient = false;

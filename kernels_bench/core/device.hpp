@@ -8,7 +8,7 @@
 
 #include "cases.hpp"
 
-/// What the program asks of a GPU. Modules (CUDA, HIP) and the analytic device implement it.
+/// The interface of a GPU to the program. Modules (CUDA, HIP) and the analytic device implement it.
 namespace kernels_bench {
 
 enum class FailureKind : std::uint8_t {
@@ -16,7 +16,7 @@ enum class FailureKind : std::uint8_t {
   kOutOfMemory,     ///< this case does not fit; others may
   kMissingLibrary,  ///< cuBLAS or its like is not there
   kUnsupported,     ///< device or library cannot do this case
-  kWrongResult,     ///< not what the reference says, or NaN
+  kWrongResult,     ///< differs from the reference, or NaN
   kDevice,          ///< the device reported an error; nothing more can be measured
 };
 
@@ -46,7 +46,7 @@ struct DeviceInfo {
   int memory_bus_bits = 0;
 };
 
-/// What the device runs at now; NaN where the driver does not say.
+/// Current clocks of the device; NaN if the driver does not say.
 struct Clocks {
   double sm_mhz = std::numeric_limits<double>::quiet_NaN();
   double memory_mhz = std::numeric_limits<double>::quiet_NaN();
@@ -65,8 +65,8 @@ struct MeasureOptions {
 
 struct Measurement {
   std::vector<double> times_us;  ///< one per repetition, device time unless the case says host
-  double max_error = std::numeric_limits<double>::quiet_NaN();  ///< of the check, relative to the
-                                                                ///< largest reference value
+  double max_error = std::numeric_limits<double>::quiet_NaN();  ///< error of the check, relative to
+                                                                ///< the largest reference value
   std::string kernel = {};  ///< algorithm or library call, where known
 };
 

@@ -10,10 +10,10 @@
 
 namespace kernels_bench {
 
-/// What a point may cost: larger ones are drawn again.
+/// Limits on a point: larger ones are drawn again.
 struct Limits {
   double flop = 4e12;
-  double bytes = 8e9;     ///< of memory
+  double bytes = 8e9;     ///< memory
   double traffic = 2e11;  ///< bytes moved: 0.04 s at 5 TB/s
 };
 
@@ -21,9 +21,9 @@ struct Limits {
 struct Family {
   std::string_view name;                      ///< also of the table: `<name>.csv`
   std::string_view what;                      ///< one line for people
-  std::size_t points;                         ///< of the full campaign
+  std::size_t points;                         ///< in the full campaign
   bool is_default;                            ///< part of a campaign that names no families
-  std::span<const std::string_view> columns;  ///< of its parameters
+  std::span<const std::string_view> columns;  ///< its parameters
 
   /// Point `index` of the sweep: named workload shapes and random ones take turns. Nothing where
   /// a sweep is a list that has come to its end.
@@ -33,7 +33,7 @@ struct Family {
 /// In the order of a campaign: peaks first.
 std::span<const Family* const> families();
 
-/// Null for a name that nobody knows.
+/// Null for an unknown name.
 const Family* find_family(std::string_view name);
 
 /// The first `count` different points (fewer where the sweep ends before).
@@ -42,8 +42,8 @@ std::vector<Case> sweep(const Family& family, std::size_t count, std::uint64_t s
 
 bool within(const Case& point, const Limits& limits);
 
-/// The first of `make()` that is within the limits. Shapes of models are given, and small limits
-/// hold none of them: then the last of many, which `sweep` drops.
+/// The first result of `make()` within the limits. Models' shapes are fixed, and small limits may
+/// exclude all: then the last of many tries, which `sweep` drops.
 template <class Make>
 auto first_within(const Limits& limits, Make make) {
   constexpr int kTries = 1000;

@@ -2,8 +2,8 @@
 
 #include "family.hpp"
 
-/// What bounds everything else: bandwidth by size, multiply-adds, matrix units, and the fixed costs
-/// of calls. A list, not a draw.
+/// The bounds of everything else: bandwidth by size, multiply-adds, matrix units, and the fixed
+/// costs of calls. A list, not a draw.
 namespace kernels_bench {
 namespace {
 

@@ -7,7 +7,7 @@
 
 namespace kernels_bench::gpu {
 
-/// Reads what a GPU runs at. Never sets anything.
+/// Reads a GPU's current clocks. Never sets anything.
 class ClockReader {
  public:
   virtual ~ClockReader() = default;

@@ -7,7 +7,7 @@ namespace kernels_bench::gpu {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-/// Less than what a case leaves free (device.cpp).
+/// Less than a case leaves free (device.cpp).
 constexpr std::size_t kKeptBlocks = 4;
 
 }  // namespace
@@ -54,7 +54,7 @@ Context::~Context() {
 Outcome<void*> Context::allocate(std::int64_t bytes) {
   const std::int64_t size = std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
   if (size > free_bytes_) {
-    // What is left of the last block is given up, unless it is more than this request's own would
+    // The rest of the last block is given up, unless it is more than this request's own block would
     // leave.
     const std::int64_t block_bytes = std::max(size, BlockCache::kBytes);
     void* block = nullptr;

@@ -314,7 +314,7 @@ class LtGemm final : public Gemm {
     return make_layout(&output_, type, call.m, call.n, false, call.output_ld);
   }
 
-  /// Of the matrix as it lies in memory; `rows` and `cols` are of op(matrix).
+  /// Makes the layout of the matrix in memory; `rows` and `cols` are of op(matrix).
   Outcome<void> make_layout(cublasLtMatrixLayout_t* layout, cudaDataType type, std::int64_t rows,
                             std::int64_t cols, bool transposed, std::int64_t ld) {
     if (transposed) std::swap(rows, cols);

@@ -14,10 +14,11 @@ namespace kernels_bench::gpu {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
-/// Left free beside a case's own buffers: blocks are rounded up, libraries load their kernels.
+/// Left free in addition to a case's own buffers: blocks are rounded up, libraries load their
+/// kernels.
 constexpr std::int64_t kSpareMemory = 512 * kMiB;
 constexpr std::int64_t kMostCopies = 256;
-/// What rotating buffers must hold, in caches, for each to be cold when it is used again.
+/// Rotating buffers must hold so many caches that each is cold when it is used again.
 constexpr std::int64_t kColdCaches = 3;
 /// Replays of all sets are not to take longer [s]; slower cases flush instead.
 constexpr double kLongestRound = 0.02;
@@ -66,7 +67,7 @@ class GpuDevice final : public Device {
   std::unique_ptr<MatrixLibrary> matrix_;
   std::unique_ptr<ConvolutionLibrary> convolution_;
   BlockCache blocks_;
-  void* scratch_ = nullptr;  ///< of the flush
+  void* scratch_ = nullptr;  ///< for the flush
   std::optional<Failure> broken_;
 };
 
@@ -203,7 +204,7 @@ Outcome<Measurement> GpuDevice::run(Workload& workload, const MeasureOptions& op
   return measurement;
 }
 
-/// As many sets of buffers as make all of them cold; kOutOfMemory where one does not fit.
+/// Number of buffer sets that makes all of them cold; kOutOfMemory if one does not fit.
 Outcome<int> GpuDevice::choose_copies(const Workload& workload, bool warm_l2) const {
   std::size_t free = 0, total = 0;
   GPU_TRY(GPU(MemGetInfo)(&free, &total));

@@ -10,7 +10,7 @@ namespace kernels_bench::gpu {
 /// All but libraries, free memory and the driver's own version.
 Outcome<DeviceInfo> read_device_info(int index);
 
-/// What this number of GPUs, or the failure to count them, means to a user. kNoDevice.
+/// Explains to a user this number of GPUs, or the failure to count them. kNoDevice.
 Failure no_device(Status counted, int count, int index);
 
 /// Capacity of the caches between the SMs and the memory: what has to be swept to make them cold.

@@ -48,7 +48,7 @@ Outcome<DeviceInfo> read_device_info(int index) {
   };
 }
 
-/// The runtime does not tell of the Infinity Cache behind the L2: 256 MB in MI300 (AMD CDNA 3 white
+/// The runtime does not report the Infinity Cache beyond the L2: 256 MB in MI300 (AMD CDNA 3 white
 /// paper), up to 128 MB in RDNA 2 (AMD RDNA 2 white paper).
 std::int64_t cache_bytes(const DeviceInfo& info) {
   constexpr std::int64_t kMiB = 1 << 20;

@@ -5,7 +5,7 @@
 
 #include "runtime.hpp"
 
-/// Owners of what the runtime gives out.
+/// Owners of the runtime's handles.
 namespace kernels_bench::gpu {
 
 template <class Handle, auto Destroy>

@@ -7,7 +7,7 @@
 #include "runtime.hpp"
 #include "sample_sums.hpp"
 
-/// The kernels around what is measured: data, L2 flush, empty and waiting kernels, references.
+/// The kernels around a measurement: data, L2 flush, empty and waiting kernels, references.
 /// Only their source needs the device compiler. All are asynchronous.
 namespace kernels_bench::gpu {
 
@@ -25,7 +25,7 @@ Status launch_empty(Stream stream);
 /// Occupies the stream for about `cycles` of the SM clock, while the host queues what follows.
 Status launch_spin(std::int64_t cycles, Stream stream);
 
-/// What the sampling kernels write: per sample the element in double precision, and what is there.
+/// Output of the sampling kernels: per sample the element in double precision, and the one found.
 struct Samples {
   static constexpr int kCount = 256;
   double reference[kCount], found[kCount];

@@ -30,7 +30,7 @@ class Convolution {
   virtual std::string kernel() const = 0;
 };
 
-/// cuBLAS and cuBLASLt, or rocBLAS: loaded at run time, called as PyTorch calls them. Where it is
+/// cuBLAS and cuBLASLt, or rocBLAS: loaded at run time, called as PyTorch calls them. If it is
 /// absent, the cases that need it fail with kMissingLibrary. Handle and workspace are made at first
 /// use and freed with this object.
 class MatrixLibrary {

@@ -6,7 +6,7 @@
 namespace kernels_bench::gpu {
 namespace {
 
-/// Compares what a sampling kernel wrote; relative to the largest reference value.
+/// Largest error of a sampling kernel's output, relative to the largest reference value.
 Outcome<double> compare(Context& context, const Samples* device_samples, double tolerance) {
   Samples samples;
   if (auto copied = context.download(&samples, device_samples, sizeof samples); !copied) {
@@ -25,7 +25,7 @@ Outcome<double> compare(Context& context, const Samples* device_samples, double 
                                                                std::to_string(tolerance)});
 }
 
-/// Allocates and fills with numbers in [-1, 1); what is to be written, with NaN.
+/// Allocates buffers and fills inputs with numbers in [-1, 1), outputs with NaN.
 Outcome<void*> make_tensor(Context& context, DType dtype, std::int64_t count, bool written) {
   auto data = context.allocate(count * bytes_of(dtype));
   if (!data) return data;

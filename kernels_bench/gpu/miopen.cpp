@@ -12,7 +12,7 @@ struct DirectionFunctions {
   miopen::GetSolution* get_solution = nullptr;
   miopen::CompileSolution* compile = nullptr;
   miopen::Immediate* run = nullptr;
-  std::string name;  ///< of `run`
+  std::string name;  ///< name of `run`
 };
 
 struct Functions {

@@ -55,7 +55,7 @@ PM_HD inline std::int64_t shuffled(std::int64_t number, std::int64_t size, std::
 /// 1996. Under two tries on average whatever s and n.
 struct ZipfSampler {
   double s = 1, n = 1;
-  double upper = 0, lower = 0;  ///< of the integral that is inverted
+  double upper = 0, lower = 0;  ///< bounds of the integral that is inverted
   double accept = 0;            ///< closer to the rank than this: taken without a second test
 
   PM_HD double density(double x) const { return exp(-s * log(x)); }
@@ -66,7 +66,7 @@ struct ZipfSampler {
   PM_HD double inverse(double y) const {
     const double t = 1 - s;
     if (fabs(t) < 1e-9) return exp(y);
-    const double scaled = t * y;  // above -1 but for rounding
+    const double scaled = t * y;  // above -1 except for rounding
     return exp(log1p(scaled > -1 ? scaled : -1 + 1e-16) / t);
   }
 

@@ -6,8 +6,8 @@
 #include "runtime.hpp"
 
 /// The few C functions of rocBLAS and MIOpen that are called, declared here since the libraries are
-/// looked for at run time and their headers are not needed to build. Values and signatures are
-/// those of ROCm 5 and 6 (rocblas-types.h, rocblas-functions.h, miopen.h); enumerations are ints.
+/// looked for at run time and their headers are not needed to build. Values and signatures are from
+/// ROCm 5 and 6 (rocblas-types.h, rocblas-functions.h, miopen.h); enumerations are ints.
 namespace kernels_bench::gpu::rocblas {
 
 using Handle = struct OpaqueHandle*;

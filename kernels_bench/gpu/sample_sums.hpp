@@ -3,8 +3,8 @@
 #include "../core/cases.hpp"
 #include "../kernels/portability.hpp"
 
-/// One element of a library's result, computed again in double precision. The terms are shared out
-/// over lanes, so that a block of threads can add them up; one lane of one does on the CPU.
+/// One element of a library's result, computed again in double precision. Lanes share the terms, so
+/// that a block of threads can add them up; on the CPU there is one lane.
 namespace kernels_bench::gpu {
 
 /// One set of buffers of a GemmCase.

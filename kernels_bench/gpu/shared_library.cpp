@@ -13,7 +13,7 @@ SharedLibrary::SharedLibrary(const std::vector<std::string>& names,
     for (const std::string& name : names) paths.push_back(folder + "/" + name);
   }
   for (const std::string& path : paths) {
-    // NODELETE: these libraries leave behind threads and handlers that run at exit.
+    // NODELETE: these libraries leave threads and handlers that run at exit.
     handle_.reset(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
     if (handle_) {
       problem_.clear();

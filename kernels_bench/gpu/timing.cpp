@@ -28,7 +28,7 @@ Outcome<std::vector<OwnedEvent>> make_events(int count) {
 
 using Run = std::function<Outcome<void>(int)>;
 
-/// Queues `run(i)` for i in 1..repetitions, each behind a flush and between events; with `lead`,
+/// Queues `run(i)` for i in 1..repetitions, each after a flush and between events; with `lead`,
 /// `run(0)` untimed before them.
 Outcome<std::vector<double>> time_queued(const TimingSetup& setup, int repetitions, bool lead,
                                          const Run& run) {

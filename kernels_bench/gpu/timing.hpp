@@ -14,7 +14,7 @@ Outcome<OwnedEvent> make_event();
 /// µs between two recorded events; waits for the second.
 Outcome<double> microseconds_between(const OwnedEvent& begin, const OwnedEvent& end);
 
-/// What `enqueue` puts on the stream, as a graph. kUnsupported where it cannot be captured.
+/// Captures the work of `enqueue` on the stream as a graph. kUnsupported if it cannot be captured.
 Outcome<OwnedGraphExec> capture(Stream stream, const std::function<Outcome<void>()>& enqueue);
 
 /// clamp(seconds / time, min, max)
@@ -38,7 +38,7 @@ struct TimingSetup {
 
 /// Timing::kGraph: µs per launch, one number per repetition. A repetition is one replay of a graph
 /// of n launches in a row, set `i % copies` for launch i; n is such that a replay takes 300 µs or
-/// more (at most 256 launches). Short repetitions are queued behind an untimed one, so that the GPU
+/// more (at most 256 launches). Short repetitions are queued after an untimed one, so that the GPU
 /// does not wait for the host. A time includes the gap between two dependent kernels of a graph,
 /// and an n-th of the graph's start and of the two events: some µs of the 100 or more, not
 /// subtracted.

@@ -10,8 +10,8 @@
 
 namespace kernels_bench::gpu {
 
-/// Blocks of device memory of one size, a few of them kept from one measurement to the next: to
-/// allocate them again would take longer than the launches of a small case.
+/// Blocks of device memory of one size, a few of them kept between measurements: allocating them
+/// again would take longer than a small case's launches.
 class BlockCache {
  public:
   /// Small requests are cut from blocks of this size: hundreds of rotating buffers would otherwise
@@ -48,7 +48,7 @@ class Context {
   Outcome<void> fill_uniform(void* data, DType dtype, std::int64_t count, float low, float high);
 
   /// Row numbers in [0, rows) with probability ~ (k + 1)^-zipf_exponent, row numbers shuffled, so
-  /// that hot rows do not lie side by side; 0: uniform.
+  /// that hot rows are not adjacent; 0: uniform.
   Outcome<void> fill_indices(std::int64_t* indices, std::int64_t count, std::int64_t rows,
                              double zipf_exponent);
 
@@ -91,8 +91,8 @@ class Workload {
   virtual Outcome<void> launch(int copy, Stream stream) = 0;
 
   /// Runs set 0 once and compares it with a plain reference, all of it or a sample spread over it:
-  /// the largest absolute error relative to the largest absolute reference value; kWrongResult
-  /// where that is above what the type allows or anything is not finite. Called before timing.
+  /// the largest absolute error relative to the largest absolute reference value; kWrongResult if
+  /// that exceeds the type's tolerance or anything is not finite. Called before timing.
   virtual Outcome<double> check(Context& context) = 0;
 
   /// Timing::kOwn: times of `repetitions` runs, µs.

@@ -84,7 +84,7 @@ struct BatchNormStatistics {
   }
 
  private:
-  /// Where vector `index` of a channel lies.
+  /// First element of vector `index` of a channel.
   PM_HD std::int64_t element_of(std::int64_t channel, std::int64_t index) const {
     std::int64_t image = 0, vector = 0;
     shape.by_plane.split(index, image, vector);

@@ -4,7 +4,7 @@
 
 namespace kernels_bench::kernels {
 
-/// [rows, cols_a] beside [rows, cols_b]; N divides both.
+/// [rows, cols_a] and [rows, cols_b] side by side; N divides both.
 template <class T, int N>
 struct Concat {
   static constexpr int kUnroll = 4;

@@ -43,7 +43,7 @@ struct StridedCopy {
   static constexpr int kUnroll = 4;
   const Word* in;
   Word* out;
-  std::int64_t words;  ///< of the result
+  std::int64_t words;  ///< words of the result
   std::int64_t words_per_row;
   Divider by_row;
 

@@ -24,7 +24,7 @@ PM_HD inline Vector<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t co
   return {{word[0], word[1], word[2], word[3]}};
 }
 
-/// p = 0.5: what is kept is doubled.
+/// p = 0.5: kept elements are doubled.
 inline constexpr std::uint32_t kDropBelow = 0x80000000U;
 inline constexpr float kDropoutScale = 2;
 

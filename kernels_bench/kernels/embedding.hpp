@@ -29,7 +29,7 @@ struct EmbeddingShape {
   PM_HD std::int64_t lookups() const { return tables * batch * pooling; }
   PM_HD std::int64_t table_of_bag(std::int64_t bag) const { return by_batch.quotient(bag); }
 
-  /// Where a bag's result begins.
+  /// First element of a bag's result.
   PM_HD std::int64_t output_offset(std::int64_t bag) const {
     std::int64_t table = 0, sample = 0;
     by_batch.split(bag, table, sample);
@@ -123,7 +123,7 @@ struct EmbeddingForward {
 /// Plain SGD: every looked-up row -= learning_rate * gradient of its bag, by atomic adds.
 ///
 /// Lane i adds elements i, i + lanes, ... of fp32 rows (or pairs of fp16 rows), so that the atomic
-/// adds of one instruction lie side by side. N: 2 for pairs, which need an even dim.
+/// adds of one instruction are adjacent. N: 2 for pairs, which need an even dim.
 template <class T, int N>
 struct EmbeddingBackwardSgd {
   T* weights;

@@ -45,7 +45,7 @@ struct Gather {
 };
 
 /// table[indices[i], :] += in[i, :], atomically: one element per thread and step, so that the
-/// atomic adds of one instruction lie side by side.
+/// atomic adds of one instruction are adjacent.
 struct ScatterAdd {
   static constexpr int kUnroll = 4;
   const float* in;

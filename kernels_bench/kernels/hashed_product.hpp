@@ -4,13 +4,13 @@
 
 namespace kernels_bench::kernels {
 
-/// Where a weight [k, n] that is not stored lies in an array: tiles of kTileK x kTileN side by side
-/// at a hashed place (ROAST, Desai et al., ICML 2023), or each element at one of its own
-/// (HashedNet, Chen et al., ICML 2015).
+/// Places in an array of a weight [k, n] that is not stored: whole tiles of kTileK x kTileN at a
+/// hashed place (ROAST, Desai et al., ICML 2023), or each element at one of its own (HashedNet,
+/// Chen et al., ICML 2015).
 struct HashedPlaces {
-  std::int64_t elements;  ///< of the array, at least a tile
+  std::int64_t elements;  ///< size of the array, at least a tile
 
-  /// Place of tile (row, col), or of an element; `run` elements lie there.
+  /// Place of tile (row, col), or of an element; `run` elements are there.
   PM_HD std::int64_t operator()(std::int64_t row, std::int64_t col, std::int64_t run) const {
     // The finaliser of MurmurHash3, over both numbers.
     std::uint64_t z =
@@ -22,7 +22,7 @@ struct HashedPlaces {
   }
 };
 
-/// How blocks cut a hashed product: results of kTileM x kTileN by threads of kEach x kEach, sums in
+/// Tiling of a hashed product: blocks of kTileM x kTileN results, threads of kEach x kEach, sums in
 /// steps of kTileK.
 template <int kTileMOf = 64, int kTileNOf = 64, int kTileKOf = 32, int kEachOf = 4>
 struct HashedTiles {
@@ -64,7 +64,7 @@ struct HashedProduct {
     float* of_w = of_x + Tiles::kTileM * Tiles::kPitch;
     const std::int64_t first_col = across * Tiles::kTileN;
     const int row = block.thread() / Tiles::kAcross * Tiles::kEach;
-    const int col = block.thread() % Tiles::kAcross;  // results lie kAcross apart: no bank twice
+    const int col = block.thread() % Tiles::kAcross;  // results are kAcross apart: no bank twice
     float sums[Tiles::kEach][Tiles::kEach] = {};
     for (std::int64_t first_k = 0; first_k < k; first_k += Tiles::kTileK) {
       load_x(block, of_x, first_row, first_k);
@@ -116,7 +116,7 @@ struct HashedProduct {
   }
 };
 
-/// array += the gradient of W: x[m, k]^T g[m, n], each tile added where it lies, atomically.
+/// array += the gradient of W: x[m, k]^T g[m, n], each tile added at its place, atomically.
 template <bool kByElements, class Tiles = HashedTiles<>>
 struct HashedWeightGradient {
   // A block has a tile of W: kTileK rows; kTileM is how much of the sum it loads at a time.
@@ -143,7 +143,7 @@ struct HashedWeightGradient {
   }
 
  private:
-  static constexpr int kResults = Tiles::kTileK * Tiles::kTileN / Tiles::kThreads;  // of a thread
+  static constexpr int kResults = Tiles::kTileK * Tiles::kTileN / Tiles::kThreads;  // per thread
 
   template <class Block>
   PM_HD void add_tile(const Block& block, std::int64_t down, std::int64_t across) const {

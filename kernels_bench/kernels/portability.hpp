@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-/// What kernel bodies need to compile for CUDA, for HIP and, in tests, as plain C++.
+/// Lets kernel bodies compile for CUDA, for HIP and, in tests, as plain C++.
 #if defined(__HIPCC__)
 #include <hip/hip_runtime.h>
 #define PM_HD __host__ __device__
@@ -28,7 +28,7 @@
 #define PM_HIP_DEVICE 0
 #endif
 
-/// Before loops of constant length, whose arrays should lie in registers.
+/// Before loops of constant length, whose arrays should be in registers.
 #if PM_CUDA_DEVICE || PM_HIP_DEVICE
 #define PM_UNROLL _Pragma("unroll")
 #else
@@ -142,8 +142,8 @@ PM_HD inline void store(T* to, const Vector<T, N>& vector) {
   *reinterpret_cast<Vector<T, N>*>(to) = vector;
 }
 
-/// N floats go out as loads and stores of at most 16 bytes each: fp32 beside half rows has
-/// vectors of 32 bytes.
+/// N floats go out as loads and stores of at most 16 bytes each: fp32 next to half rows has vectors
+/// of 32 bytes.
 template <int N>
 PM_HD inline void load_floats(const float* from, float (&to)[N]) {
   constexpr int kPart = N < 4 ? N : 4;

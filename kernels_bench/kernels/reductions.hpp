@@ -34,7 +34,7 @@ struct ReduceRows {
 };
 
 /// out[part, col] = Op over the part's rows of in[:, col]: the outer axis. A thread owns N
-/// neighbouring columns; `lanes_x` threads lie along them and threads / lanes_x along the rows.
+/// neighbouring columns; `lanes_x` threads cover them and threads / lanes_x the rows.
 template <class Op, class In, class Out, int N>
 struct ReduceColumns {
   static constexpr int kUnroll = 4;

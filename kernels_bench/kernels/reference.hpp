@@ -7,7 +7,7 @@
 
 #include "../core/cases.hpp"
 
-/// What the kernels should compute, in double precision and one row at a time. Plain on purpose:
+/// The kernels' correct results, in double precision and one row at a time. Plain on purpose:
 /// tests and the checks on the device compare with these.
 namespace kernels_bench::reference {
 
@@ -99,7 +99,7 @@ inline Row layer_norm_gradient(const Row& x, const Row& dy, const Row& weight, S
   return dx;
 }
 
-/// Of one channel: sum(dy) and sum(dy xhat).
+/// Sums over one channel: sum(dy) and sum(dy xhat).
 struct BatchNormSums {
   double dbias = 0, dweight = 0;
 };

@@ -76,7 +76,7 @@ struct Team {
   }
 };
 
-/// How a kernel over rows of `cols` elements is launched.
+/// Launch shape of a kernel over rows of `cols` elements.
 struct RowPlan {
   bool widest = false;       ///< loads of 16 bytes: `cols` is a multiple of them
   bool whole_block = false;  ///< else `lanes` threads per row

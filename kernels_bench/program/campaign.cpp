@@ -57,7 +57,7 @@ Provenance provenance_of(const DeviceInfo& info, const perfmodel::Gpu& gpu,
           .date = today()};
 }
 
-/// The highest rates that the peaks family has seen; the others tell their share of them.
+/// The highest rates of the peaks family; other families report their share of them.
 struct Peaks {
   double gb_per_s = 0;
   std::array<double, 4> tflop_per_s{};  ///< by type
@@ -95,7 +95,7 @@ bool moves_over_link(const Case& point) {
                     memory->kind == MemoryCase::Kind::kDeviceToHost);
 }
 
-/// One family in work: its points, what is known about them, its table.
+/// One family of a running campaign: its points, their quick model, its table.
 class FamilyRun {
  public:
   FamilyRun(const Family& family, std::vector<Case> points, MeasurementTable table,
@@ -278,7 +278,7 @@ class Campaign {
     return sum;
   }
 
-  // Peaks to their end; then the family that is furthest behind its share of the time.
+  // Peaks to their end; then the family that has had least of its share of the time.
   FamilyRun* next_family() {
     FamilyRun* next = nullptr;
     double least = std::numeric_limits<double>::infinity();
@@ -367,7 +367,7 @@ class Campaign {
         }
         run.report().problem = failure.message;
         return {};
-      case FailureKind::kWrongResult: {  // not tried again: the next run goes on behind it
+      case FailureKind::kWrongResult: {  // not tried again: the next run goes on after it
         auto written = run.table().append_skipped(run.point(i), failure.message);
         return written ? ended_by(run.point(i), failure) : written;
       }

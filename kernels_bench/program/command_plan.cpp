@@ -31,7 +31,7 @@ struct Arguments {
 struct FamilyPlan {
   const Family* family = nullptr;
   std::vector<Case> points;
-  double flop = 0, traffic = 0;  ///< of one run of each point
+  double flop = 0, traffic = 0;  ///< one run of each point
   double most_memory = 0, seconds = 0;
 };
 

@@ -69,7 +69,7 @@ Result<perfmodel::Gpu> gpu_for(const Arguments& arguments, const DeviceInfo& inf
   return std::move(found.gpu);
 }
 
-// What the user should know before the rows: absent libraries.
+// Tells the user about absent libraries before the rows.
 void report_libraries(const DeviceInfo& info) {
   for (const LibraryInfo& library : info.libraries) {
     if (library.version.empty()) {

@@ -28,7 +28,7 @@ Command device_command(CommandParser parent);
 /// Families, and the backends of this build with their devices.
 perfmodel::Result<void> print_list();
 
-/// By name; without names those of the default campaign.
+/// Families by name; without names, the default campaign's.
 perfmodel::Result<std::vector<const Family*>> families_of(const std::vector<std::string>& names);
 
 /// Checks of options, with messages that fit on a line.

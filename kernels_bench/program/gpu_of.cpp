@@ -43,7 +43,7 @@ double bandwidth(const DeviceInfo& info) {
   return rate > 0 ? rate : kUnknown;
 }
 
-// The one that compiles for this target; else the one with the target most like it stands in.
+// The architecture that compiles for this target; else the one with the most similar target.
 perfmodel::Architecture architecture_of(const DeviceInfo& info, std::string_view vendor,
                                         const std::filesystem::path& folder) {
   perfmodel::Architecture own;
@@ -94,7 +94,7 @@ struct MeasuredPeaks {
   double copy_gb_per_s = 0, link_gb_per_s = 0;
 };
 
-/// Of a file that breaks off, what stands before the break; none of one that cannot be read.
+/// Peaks of a file, up to where it breaks off; none if it cannot be read.
 MeasuredPeaks read_peaks(const std::filesystem::path& file) {
   MeasuredPeaks peaks;
   auto csv = perfmodel::CsvFile::open(file);

@@ -83,7 +83,7 @@ bool is_begun_head(std::string_view text, const Family& family) {
   return header_of(family).starts_with(text);
 }
 
-// The rest of the line behind `count` commas.
+// The rest of the line after `count` commas.
 std::string_view after_fields(std::string_view line, std::size_t count) {
   for (; count > 0; --count) {
     const std::size_t comma = line.find(',');
@@ -236,7 +236,7 @@ Result<void> MeasurementTable::append_skipped(const Case& point, const std::stri
   return {};
 }
 
-// All or nothing: what a full disk took of a line is taken back.
+// All or nothing: a line that a full disk cut off is removed.
 Result<void> MeasurementTable::write_line(const std::string& line) {
   const off_t before = lseek(descriptor_, 0, SEEK_END);
   const ssize_t written = write(descriptor_, line.data(), line.size());

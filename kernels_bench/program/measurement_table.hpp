@@ -11,7 +11,7 @@
 
 namespace kernels_bench {
 
-/// What stands at the head of a table; rows of different devices never share one.
+/// The head of a table; rows of different devices never share one.
 struct Provenance {
   std::string gpu;     ///< name in data/gpus, or the device's in lower case with dashes
   std::string device;  ///< name, target and memory as the driver says

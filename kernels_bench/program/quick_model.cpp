@@ -14,7 +14,7 @@ namespace kernels_bench {
 namespace {
 
 constexpr float kKindDistance = 3;
-constexpr double kSlope = 0.08;      // of the residual's growth per octave
+constexpr double kSlope = 0.08;      // the residual's growth per octave
 constexpr double kNothingKnown = 1;  // uncertainty without any measured point
 
 double weight(float distance) { return 1 / std::pow(0.25 + distance, 2); }

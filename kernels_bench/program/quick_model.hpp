@@ -10,7 +10,7 @@
 
 namespace kernels_bench {
 
-/// What the measured points of a family say about the others, while they are measured.
+/// Predicts a family's other points from its measured ones during the campaign.
 ///
 /// log(time) = log(heuristic price) + r, r being the mean over the nearest measured points,
 /// weighted by 1 / (0.25 + d)^2; d is the distance in octaves of the sizes, plus 3 for each kind

@@ -1,4 +1,5 @@
-"""What is to be measured: workloads, batches, tiers, variants, and which points are kept for testing.
+"""The points to measure: workloads, batches, tiers, variants, and which points are kept for
+testing.
 
 Plain data, no torch: check.py and table.py read it too, on machines that have none.
 """
@@ -35,8 +36,8 @@ def point_key(workload: str, batch: int) -> str:
 
 
 def _hash(workload: str, batch: int) -> float:
-    """0 to 1, the same for all variants (named behind the first dot): no fit then meets a test point in
-    another precision."""
+    """0 to 1, the same for all variants (named after the first dot): no fit then meets a test point
+    in another precision."""
     text = f"{SPLIT_SALT}/{workload.split('.')[0]}/{batch}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
@@ -107,7 +108,7 @@ def _tier3(tier1: List[Workload]) -> List[Workload]:
                 ("compile", {}, {"compile": True}),
                 ("checkpoint", {"checkpoint": True}, {}),
                 ("attention-plain", {"attention": "plain"}, {}),
-                # The flash kernels know half types only; math beside it in the same type.
+                # The flash kernels know half types only; math runs in the same type for comparison.
                 ("sdpa-math", {"attention": "math"}, {"autocast": "bf16"}),
                 ("sdpa-flash", {"attention": "flash"}, {"autocast": "bf16"}),
                 ("adam-plain", {"adam": "plain"}, {}),

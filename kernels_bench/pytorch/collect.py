@@ -5,8 +5,8 @@
     python3 collect.py --out DIR --workload resnet50 bert-base-384.bf16 --batch 16
     python3 collect.py --out DIR --device cpu --scale tiny --workload dlrm-default
 
-Writes DIR/<gpu>/index.json and gzip files beside it; README.md says what they hold. Points that are
-there already are skipped, so that a run that was cut off goes on where it stopped.
+Writes DIR/<gpu>/index.json and gzip files next to it; README.md says what they hold. Points that
+are there already are skipped, so that a run that was cut off goes on where it stopped.
 
 Times and memory of all points come first, graphs and traces in a second pass: a profiler that has run
 once may slow what the same process times afterwards.
@@ -148,7 +148,7 @@ class Collector:
 
     @staticmethod
     def _attempt(point, name, take):
-        """What fails is noted and costs nothing else."""
+        """Notes a failure, which costs nothing else."""
         try:
             take()
         except Exception as error:  # pylint: disable=broad-except

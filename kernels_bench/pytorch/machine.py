@@ -43,7 +43,7 @@ def gpu_name(device):
 
 
 def _try(function):
-    """Provenance must not cost a measurement: what a version lacks is null."""
+    """Provenance must not cost a measurement: facts that a version lacks are null."""
     try:
         return function()
     except Exception:  # pylint: disable=broad-except
@@ -101,13 +101,13 @@ def clocks_under_load(device, step):
 
 
 def command_line(arguments):
-    """The command, without the folder that is anybody's own."""
+    """The command, without personal folders."""
     shown = ["DIR" if before == "--out" else shlex.quote(a) for before, a in zip([""] + arguments, arguments)]
     return " ".join(["collect.py"] + shown)
 
 
 def provenance(device):
-    """What holds for all points of one run of the collector."""
+    """The facts of all points of one run of the collector."""
     cuda = device.startswith("cuda")
     properties = _try(lambda: torch.cuda.get_device_properties(device)) if cuda else None
     return {

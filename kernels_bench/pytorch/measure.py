@@ -1,6 +1,8 @@
-"""What is taken of one point: times without a profiler, memory, the execution graph, a trace.
+"""Takes the measurements of one point: times without a profiler, memory, the execution graph, a
+trace.
 
-Each part stands alone: if memory, graph or trace fail, the times are kept and the failure is noted.
+Each part is independent: if memory, graph or trace fail, the times are kept and the failure is
+noted.
 """
 
 import gc
@@ -67,7 +69,7 @@ def step_counts(seconds, share=1.0):
 
 
 def free_run(trainer, device, steps):
-    """Steps one behind the other, one synchronise at the end, as training runs.
+    """Runs steps one after the other, one synchronise at the end, as training does.
 
     device: from the event in front of a step to that in front of the next, microseconds (None on a CPU);
     host: time the host needs to issue a step (it may run ahead of the device); wall_us: all steps and the
@@ -92,7 +94,7 @@ def free_run(trainer, device, steps):
 def synced_run(trainer, device, steps):
     """Every step begins on an idle device and ends with a synchronise.
 
-    wall: on the host's clock, the wait included; device: between events in front of and behind the step's
+    wall: on the host's clock, the wait included; device: between events before and after the step's
     work, microseconds (None on a CPU)."""
     cuda = device.startswith("cuda")
     wall, events = [], []
@@ -174,8 +176,8 @@ def observer():
 
 
 def execution_graph(trainer, device):
-    """The ET of exactly one step as JSON text, taken without Kineto. The step's label stands in it as in
-    the trace."""
+    """The ET of exactly one step as JSON text, taken without Kineto. It holds the step's label,
+    like the trace."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "et.json"
         watcher = observer()
@@ -189,15 +191,16 @@ def execution_graph(trainer, device):
             watcher.stop()
         finally:
             watcher.unregister_callback()  # finishes the file
-        # Sources of Triton kernels, beside the file from torch 2.6 on, are not kept.
+        # Sources of Triton kernels, next to the file from torch 2.6 on, are not kept.
         shutil.rmtree(path.with_name("et_resources"), ignore_errors=True)
         return path.read_bytes()
 
 
 def kineto_trace(trainer, device):
     """Chrome trace of three steps back to back, shapes recorded, no ET observer, as JSON text. One more step
-    in front of it is profiled and dropped, since profilers lose kernels when they start; the wait behind
-    it keeps its kernels out of the window. The profiler itself waits for the device at its end."""
+    in front of it is profiled and dropped, since profilers lose kernels when they start; the wait
+    after it keeps its kernels out of the window. The profiler itself waits for the device at its
+    end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         options = {"activities": activities(device), "record_shapes": True}

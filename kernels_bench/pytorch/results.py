@@ -15,7 +15,7 @@ class BadInput(Exception):
 
 
 def write_whole(path, data):
-    """Bytes under another name first, then renamed: a killed run leaves no half file behind."""
+    """Writes bytes under another name first, then renames: a killed run leaves no half file."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(data)

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-UNKNOWN_OPS = ("nll_loss", "foreach_norm")  # of `perfpredict kernels`
+UNKNOWN_OPS = ("nll_loss", "foreach_norm")  # unknown to `perfpredict kernels`
 COLUMNS = [
     "id", "gpu", "family", "name", "op", "dtype", "library", "layout", "memory_format", "direction", "m", "n",
     "k", "b", "c", "h", "w", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w", "groups", "rows", "cols",
@@ -27,7 +27,7 @@ COLUMNS = [
     "head_dim", "causal", "method", "dim", "pooling", "tables", "zipf", "index_bytes", "optimizer", "time_us",
     "p10_us", "p90_us", "repeats", "calls", "copies", "bytes", "error"]
 MEMORY_LIMIT = 8e9
-TINY_BYTES, TINY_PRODUCTS = 4e6, 2e7  # what a CPU does in a moment
+TINY_BYTES, TINY_PRODUCTS = 4e6, 2e7  # quick on a CPU
 
 
 def arguments():
@@ -132,7 +132,7 @@ def kernels_of(case, device):
 
 
 def sweep(args, folder, gpu, head, begin):
-    """The first table, and for the first case of each name and type what it launches."""
+    """Writes the first table, and the launches of the first case of each name and type."""
     import torch
     from ops import families
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size if args.device != "cpu" else 1e5
@@ -207,8 +207,8 @@ def sustained(args, folder, gpu, head):
 
 
 def pairs(args, folder, gpu, head):
-    """Two kernels on two streams: how much each slows the other. Products and attention beside streams of
-    memory, beside each other, and streams beside each other."""
+    """Two kernels on two streams: how much each slows the other. Products and attention with
+    streams of memory, with each other, and streams with each other."""
     from ops import timer
     limit = {"bf16": 2e12, "tf32": 1e12, "fp32": 1e11}  # a few milliseconds
 

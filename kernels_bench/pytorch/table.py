@@ -66,7 +66,7 @@ class Predictor:
         self._tables = {}
 
     def _run(self, *command):
-        """Output, or None and a note of what the program said."""
+        """Output, or None and a note with the program's message."""
         try:
             done = subprocess.run([self.program, *map(str, command)], capture_output=True, check=False)
         except OSError as error:
@@ -89,7 +89,7 @@ class Predictor:
         return self._tables[key]
 
     def own(self, point):
-        """The trace of this point; without one that of the nearest batch of its workload."""
+        """The trace of this point; without one, the nearest batch's of its workload."""
         with_trace = [p for p in self.points if p["workload"] == point["workload"] and "kineto" in p["files"]]
         if not with_trace:
             return None
@@ -139,7 +139,7 @@ def errors_of(predictor, point, truth):
 
 
 def geometric_mean(values):
-    """Of absolute errors; those below 0.01 % count as that much."""
+    """Geometric mean of absolute errors; smaller ones count as 0.01 %."""
     return math.exp(sum(math.log(max(abs(v), 1e-4)) for v in values) / len(values))
 
 

@@ -18,8 +18,8 @@ DEVICE_CATEGORIES = {"kernel": "kernel", "Kernel": "kernel", "gpu_memcpy": "copy
 STEP = "ProfilerStep"
 STRUCTURAL = "[pytorch|"
 
-# What a slim trace keeps: what our readers use, and shapes. All else, including what a head may say about
-# the machine, goes.
+# A slim trace keeps only what our readers use, and shapes. Everything else goes, including what a
+# head may say about the machine.
 KEPT_HEAD = ("schemaVersion", "deviceProperties", "record_shapes", "displayTimeUnit", "baseTimeNanoseconds",
              "cuda_runtime_version", "cuda_driver_version", "cupti_version")
 KEPT_CATEGORIES = OP_CATEGORIES | CALL_CATEGORIES | set(DEVICE_CATEGORIES) | {"cuda_sync", "gpu_user_annotation"}
@@ -65,7 +65,7 @@ class Trace:
     bare: bool = False
 
     def step_at(self, stamp):
-        """Number of the step in which a host stamp lies, or -1."""
+        """Number of the step that contains a host stamp, or -1."""
         i = bisect.bisect_right([s.start for s in self.steps], stamp) - 1
         return i if i >= 0 and stamp < self.steps[i].start + self.steps[i].duration else -1
 
@@ -262,7 +262,8 @@ def summary(trace):
 
 
 def kernel_rows(trace):
-    """Device work of all steps by name and launch shape, with times: what is kept of points without a trace."""
+    """Device work of all steps by name and launch shape, with times; kept for points without a
+    trace."""
     groups = defaultdict(list)
     for number, work in trace.work_by_step().items():
         for item in work if number >= 0 else []:

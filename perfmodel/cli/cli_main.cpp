@@ -22,8 +22,8 @@
 namespace perfmodel::cli {
 namespace {
 
-// The number of a closed standard stream would go to the next file that is opened, and what is
-// printed into that file. These cannot be read, or written.
+// The number of a closed standard stream would go to the next opened file, and printed text into
+// that file. Opens files in their place that cannot be read, or written.
 void keep_standard_numbers() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) >= 0) continue;
@@ -52,8 +52,7 @@ std::string unknown_command(CommandParser command, const std::string& word, Sugg
   return fmt::format("{}, expected one of {}", text, fmt::join(names, ", "));
 }
 
-// "unknown argument: --gp, the nearest is --gpu": the first flag that nobody knows, else the first
-// word.
+// "unknown argument: --gp, the nearest is --gpu": the first unknown flag, else the first word.
 std::string unknown_argument(CommandParser app, Suggest suggest) {
   const std::vector<std::string> words = app.remaining();
   CommandParser command = app;
@@ -74,7 +73,7 @@ std::string unknown_argument(CommandParser app, Suggest suggest) {
 }
 
 Error usage_error(const ParsedWords& parsed, CommandParser app, Suggest suggest) {
-  // The parser looks for what is missing before it looks at what nobody knows.
+  // The parser looks for missing words before it looks at unknown ones.
   const bool is_unknown = parsed.is_incomplete && !app.remaining().empty();
   std::string message = is_unknown ? unknown_argument(app, suggest) : parsed.text;
   while (message.ends_with('\n')) message.pop_back();

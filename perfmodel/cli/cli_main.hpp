@@ -9,23 +9,23 @@
 
 namespace perfmodel::cli {
 
-/// `first`: the first word, empty without any. Where it names a command, the others may be left
-/// out: to make all of them takes longer than many a prediction.
+/// `first`: the first word, empty without any. If it names a command, only that command must be
+/// made: making all of them takes longer than some predictions.
 using MakeCommands = std::vector<Command> (*)(CommandParser app, std::string_view first);
 
-/// What the user may have meant by a word that is none of the sub-commands of `command`, as it is
-/// to be typed; empty: nobody knows.
+/// The intended word, ready to type, if a word is none of the sub-commands of `command`; empty:
+/// unknown.
 using Suggest = std::string (*)(CommandParser command, const std::string& word);
 
 enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
 
-/// What came of a command line.
+/// Result of a command line.
 struct Outcome {
   ExitCode status = kOk;
-  Error error = {};  ///< where the status is not kOk
+  Error error = {};  ///< if the status is not kOk
 };
 
-/// Where the command stands among the words: behind `--json-limit SIZE`, which all commands take.
+/// Position of the command among the words: after `--json-limit SIZE`, which all commands take.
 std::size_t command_place(const std::vector<std::string>& words);
 
 /// Parses words (without the name of the program) and runs the command that they choose. Throws
@@ -34,7 +34,7 @@ Outcome run_command_line(const std::vector<std::string>& words, MakeCommands mak
                          Suggest suggest = nullptr);
 
 /// The same for a program: takes its signals, prints one line per problem; the exit status.
-/// `suggest` is asked where no name of a command is near.
+/// `suggest` is asked if no command has a similar name.
 int cli_main(const std::vector<std::string>& words, MakeCommands make_commands,
              Suggest suggest = nullptr);
 

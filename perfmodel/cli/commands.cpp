@@ -13,8 +13,8 @@
 namespace perfmodel::cli {
 namespace {
 
-// Commands that need XGBoost are a program of their own beside this one: loading the library takes
-// longer than a prediction.
+// Commands that need XGBoost are in a separate program: loading the library takes longer than a
+// prediction.
 Command of_other_program(CommandParser command) {
   return {
       command, [] {
@@ -29,13 +29,17 @@ struct NamedCommand {
   Command (*make)(CommandParser);
 };
 constexpr NamedCommand kCommands[] = {
-    {"predict", predict_command},     {"trace", trace_command},     {"replay", replay_command},
-    {"overheads", overheads_command}, {"kernels", kernels_command}, {"gpus", gpus_command},
-    {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
-    {"sweep", sweep_command},         {"suite", suite_command},     {"serve", serve_command},
-    {"memory", memory_command},       {"layout", layout_command},   {"optimize", optimize_command},
-    {"sync", sync_command},           {"gemm", gemm_command},       {"analyze", analyze_command},
-    {"report", report_command}};
+    {"predict", predict_command},   {"trace", trace_command},
+    {"replay", replay_command},     {"overheads", overheads_command},
+    {"kernels", kernels_command},   {"gpus", gpus_command},
+    {"rewrite", rewrite_command},   {"whatif", whatif_command},
+    {"shard", shard_command},       {"sweep", sweep_command},
+    {"suite", suite_command},       {"serve", serve_command},
+    {"memory", memory_command},     {"layout", layout_command},
+    {"optimize", optimize_command}, {"sync", sync_command},
+    {"gemm", gemm_command},         {"analyze", analyze_command},
+    {"report", report_command},     {"collective", collective_command},
+    {"topology", topology_command}};
 
 }  // namespace
 
@@ -62,7 +66,11 @@ void add_default_command(std::vector<std::string>& words) {
   const std::size_t place = command_place(words);
   if (words.size() < place + 2 || (words[place] != "shard" && words[place] != "layout")) return;
   if (std::ranges::find(kNamed, words[place + 1]) == std::end(kNamed)) {
-    words.insert(words.begin() + static_cast<std::ptrdiff_t>(place) + 1, "rank");
+    const auto at = words.begin() + static_cast<std::ptrdiff_t>(place) + 1;
+    if (words[place] == "shard")
+      words.insert(at, "rank");
+    else
+      words.insert(at, {"rank", "--unnamed"});
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace perfmodel::cli {
 
-/// The commands of perfpredict; the one of name `first` alone, if there is one (see MakeCommands).
+/// The commands of perfpredict; only the one of name `first`, if there is one (see MakeCommands).
 std::vector<Command> make_commands(CommandParser app, std::string_view first);
 
 /// `shard TABLES` is `shard rank TABLES`, `layout MODEL` is `layout rank MODEL`.

@@ -21,8 +21,8 @@ void run_other_program(char** argv) {
   execv(program.c_str(), argv);  // returns only if there is none
 }
 
-// Graphs and programs of megabytes come and go with every variant of a question. Giving their
-// memory back to the system and asking for it again took half of the time of a large what-if.
+// Each variant of a question makes and frees graphs and programs of megabytes. Giving their memory
+// back to the system and asking for it again took half of the time of a large what-if.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -87,7 +87,7 @@ inline double error_percent(double predicted, double measured) {
   return 100 * (predicted / measured - 1);
 }
 
-/// Whether a measured step lies within the range of the predicted one; printed.
+/// Whether a measured step is within the predicted range; prints it.
 inline bool holds(const Prediction& prediction, double measured_us) {
   const bool inside = measured_us >= prediction.e2e_low_us && measured_us <= prediction.e2e_high_us;
   std::printf("  range %.0f to %.0f us (%+.1f to %+.1f %%), measured %.0f: %s\n",

@@ -1,5 +1,5 @@
-// Predictions of built graphs against those of the recorded graphs of the same models, with the
-// same overhead table: what a builder leaves out or adds must not move the prediction.
+// Predictions of built graphs compared with predictions of recorded graphs of the same models, with
+// the same overhead table: nodes that a builder leaves out or adds must not move the prediction.
 #include "accuracy_support.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
@@ -33,7 +33,7 @@ void expect_same_prediction(const std::string& name, const ExecutionGraph& recor
   EXPECT_LE(std::abs(active), limit_percent);
 }
 
-// The overhead table is that of the recording.
+// The overhead table comes from the recording.
 void expect_same_prediction(const std::string& stem, const std::string& gpu_name,
                             const Result<ExecutionGraph>& built, double limit_percent) {
   const RecordedRun run = accuracy::read_run(stem + "_et", stem + "_kineto");
@@ -65,7 +65,7 @@ TEST(BuiltGraphs, Resnet18IsPredictedAsRecorded) {
   expect_same_prediction("resnet18", "rtx-2080-ti", build_resnet(config), 2);
 }
 
-// Recorded on an A100 with DDP on one GPU; no trace of that run is public, so the table is that of
+// Recorded on an A100 with DDP on one GPU; no trace of that run is public, so the table comes from
 // the data folder.
 TEST(BuiltGraphs, Resnet50WithDataParallelIsPredictedAsRecorded) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";

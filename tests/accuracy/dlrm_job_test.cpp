@@ -13,7 +13,7 @@ using accuracy::RecordedRun;
 class DlrmJob : public ::testing::Test {
  protected:
   static constexpr std::size_t kRanks = 4;
-  static constexpr std::size_t kLastArriving = 2;  // it waits for nobody: 0.03 ms in the recording
+  static constexpr std::size_t kLastArriving = 2;  // it waits for no rank: 0.03 ms in the recording
 
   void SetUp() override {
     if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";

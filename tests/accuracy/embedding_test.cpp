@@ -103,8 +103,8 @@ std::vector<MeasuredWidth> widths(const std::vector<CsvRow>& rows, const char* t
   return result;
 }
 
-/// What the GPU of those rows gives, in three constants. The rest is the model's: cache of 40 MiB,
-/// and 108 SMs x 64 warps x 0.71 (A100; the bandwidths below fit no other GPU of 2024).
+/// The GPU of those rows in three constants. The model adds the rest: cache of 40 MiB, and 108 SMs
+/// x 64 warps x 0.71 (A100; the bandwidths below fit no other GPU of 2024).
 struct ThreeConstants {
   double floor_us, l2_bytes_per_us, dram_bytes_per_us;
 

@@ -1,5 +1,5 @@
-// An H100 with PyTorch 2.11 (data/measurements). Execution graphs are those of the H200 where both
-// boards ran a program and only one was kept.
+// An H100 with PyTorch 2.11 (data/measurements). If both boards ran a program and only one
+// execution graph was kept, it is the H200's.
 #include "measured_board.hpp"
 #include "price/kernel_work.hpp"
 
@@ -79,10 +79,10 @@ TEST(MeasuredOnH100, KernelsThatFindRowsByIndex) {
       {gather_work(2'242'560, 64, kFp32, 204'800), 1349.7},  // 100 tables in one
       {gather_work(16'384, 64, kFp32, 2048), 11.5},          // one of 50 tables
       {scatter_add_work(204'800, 64, kFp32, 1'000'000), 109.2},
-      {skewed(2048 * 44, 194'133, 1.3), 122.8},  // of 50 tables
+      {skewed(2048 * 44, 194'133, 1.3), 122.8},  // one of 50 tables
       {skewed(2048 * 17, 1'621'212, 1.3), 48.2},
-      {skewed(2048 * 44, 226'112, 1.1), 72.2},  // of 100 tables
-      {skewed(2048 * 24, 45'661, 0.9), 26.0},   // of 26 tables
+      {skewed(2048 * 44, 226'112, 1.1), 72.2},  // one of 100 tables
+      {skewed(2048 * 24, 45'661, 0.9), 26.0},   // one of 26 tables
       {sorted(2048 * 1275), 562.9},             // lower triangles: 51 features,
       {sorted(2048 * 5050), 2497.4},            // 101,
       {sorted(2048 * 351), 147.5},              // 27,

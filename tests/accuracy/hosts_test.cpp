@@ -73,7 +73,7 @@ TEST(ReferenceHost, TablesOfProgramsAgreeOnAGraphThatNoneOfThemRan) {
     std::printf("%-24s host %.0f us\n", program.name.c_str(), host[program.name]);
   }
   ASSERT_EQ(host.size(), 7u);
-  // ResNet-18 ran beside the processes of its data loader: 26.6 ms between two steps.
+  // ResNet-18 ran together with the processes of its data loader: 26.6 ms between two steps.
   OverheadTable resnet18 = program_table("resnet18_rtx2080ti");
   const auto& border = resnet18.t1.by_name.at(gap_class_key(GapClass::kIteration)).stats;
   EXPECT_GT(border.median_us, 20'000);
@@ -171,8 +171,8 @@ TEST_F(OtherPrograms, AndOneScalarGiveTheHostTimeOfAProgram) {
   EXPECT_LE(sum / 2, 15);
 }
 
-// Programs without an execution graph: that of the trace stands for it. They launch by several
-// calls of the runtime and the driver; what any of them takes is the scalar.
+// Programs without an execution graph: the trace's graph replaces it. They launch by several calls
+// of the runtime and the driver; the scalar is the mean time of any of them.
 TEST_F(OtherPrograms, AndOneScalarGiveTheHostTimeOfProgramsWithoutAGraph) {
   const auto mean_launch_us = [](const OverheadTable& table) {
     double sum = 0, count = 0;

@@ -27,12 +27,12 @@ struct Mean {
 };
 
 struct Means {
-  int inside = 0;  // of `ours`, within the range of the sum
+  int inside = 0;  // `ours` within the range of the sum
   Mean ours, heuristic, roofline, neusight, without_suspects, other_options;
 };
 
-/// How far the measured latency lies from the predicted one, over how far the end of the range of
-/// the sum does. Each kernel counts as often as its node; what overlaps is left out of account.
+/// Distance of the measured from the predicted latency, over the half width of the range of the
+/// sum. Each kernel counts as often as its node; overlapping kernels are ignored.
 double measured_over_half_width(const KernelTable& table, const GraphSpec& spec, const Gpu& gpu,
                                 double measured_ms) {
   SummedRange sum;

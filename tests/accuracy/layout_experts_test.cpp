@@ -1,5 +1,5 @@
 // Training steps of models with experts, of long sequences and of adapters against public
-// measurements. What was fitted on which rows stands in data/frameworks/nemo.json.
+// measurements. data/frameworks/nemo.json says what was fitted on which rows.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -41,10 +41,10 @@ struct NemoRow {
   LayoutJob job;
   ParallelLayout layout;
   double tokens = 0;     ///< measured, per second and GPU
-  double predicted = 0;  ///< 0: nobody knows the model
+  double predicted = 0;  ///< 0: unknown model
 };
 
-// "Qwen3_30B_a3B (tokendrop)" without what stands in parentheses.
+// "Qwen3_30B_a3B (tokendrop)" without the parentheses.
 std::string plain_name(const std::string& model) { return model.substr(0, model.find(" (")); }
 
 NemoRow nemo_row(const nlohmann::json& row) {
@@ -71,6 +71,10 @@ NemoRow nemo_row(const nlohmann::json& row) {
   job.sequence = row.at("seq");
   job.global_batch = row.at("global_batch");
   job.software = "nemo";
+  // Fused attention knows sinks in the containers of 2026 (row 8, which chose), and not in 25.11
+  // (row 6, which chose).
+  const std::string container = row.at("container");
+  if (job.model.sinks && container < "26") job.attention = LayoutJob::Attention::kEager;
   job.precision = made.precision == "BF16"    ? LayoutJob::Precision::kBf16
                   : made.precision == "NVFP4" ? LayoutJob::Precision::kFp4
                                               : LayoutJob::Precision::kFp8;
@@ -90,7 +94,7 @@ NemoRow nemo_row(const nlohmann::json& row) {
   return made;
 }
 
-// Of tokens per second and GPU.
+// Errors of tokens per second and GPU.
 Errors errors_of(const std::vector<NemoRow>& rows, const std::function<bool(std::size_t)>& takes) {
   Errors errors;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -122,8 +126,8 @@ Errors roofline_errors(const std::vector<NemoRow>& rows) {
   return errors;
 }
 
-// Even rows of the file chose expert_host_us and state_factor; odd ones judge. The goal, a median
-// of 12 %, is missed on them.
+// Even rows of the file chose expert_host_us, expert_overlap and state_factor; odd ones judge. The
+// goal, a median of 12 %, is missed on them.
 TEST(NemoRuns, OfAllModelsThatHaveAName) {
   const auto cases = measured_cases("nemo_pretraining_throughput.json");
   if (cases.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
@@ -158,8 +162,8 @@ TEST(NemoRuns, OfAllModelsThatHaveAName) {
   baseline.print("- roofline x constant, judged rows");
   EXPECT_EQ(unknown, 3U);  // DeepSeek V4 Flash, Nemotron 3 Ultra and 3.5 Lightning
   const Errors errors = errors_of(rows, judged);
-  EXPECT_LT(errors.median(), 18);
-  EXPECT_LT(errors_of(rows, [](std::size_t) { return true; }).median(), 13.5);
+  EXPECT_LT(errors.median(), 14);
+  EXPECT_LT(errors_of(rows, [](std::size_t) { return true; }).median(), 12.5);
   EXPECT_LT(errors.median(), baseline.median());
 }
 
@@ -210,9 +214,10 @@ TEST(MlperfRuns, AdaptersWithALayout) {
 
 // --- Long documents: Llama 3.1 8B on 8 B200 ------------------------------------------------------
 
-// What is known to be missing: AdamW on the CPU (first row), and attention kernels of 2025 in a
-// program whose figures stand for older ones.
-TEST(DocumentRuns, AreOffForKnownReasons) {
+// Three rows have AdamW on the CPU, at the rate of another host (ZeRO-Offload's) to which nothing
+// here was fitted. The fourth, ZeRO-2 on the GPUs, is too fast: DeepSpeed's figures come from one
+// run of ZeRO-3.
+TEST(DocumentRuns, WithTheOptimizerOnTheHost) {
   if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   auto csv = CsvFile::open(*public_data() / "training_runs" / "documents.csv").value();
   std::vector<double> ratios;
@@ -228,6 +233,7 @@ TEST(DocumentRuns, AreOffForKnownReasons) {
     layout.zero = cell("sharding") == "ZeRO-3" ? Sharding::kZero3 : Sharding::kZero2;
     const bool recomputes = cell("activation_checkpoint") == "full";
     layout.recompute = recomputes ? LayoutRecompute::kFull : LayoutRecompute::kNone;
+    layout.offload.optimizer = cell("optimizer_on") == "host";
     const auto made = pricer_of("b200-sxm-180gb").predict(job, layout);
     ASSERT_TRUE(made) << to_string(made.error());
     const double measured = std::stod(cell("tokens_per_s_per_gpu"));
@@ -241,11 +247,9 @@ TEST(DocumentRuns, AreOffForKnownReasons) {
     EXPECT_TRUE(made->fits) << job.sequence;  // they ran
   }
   ASSERT_EQ(ratios.size(), 4U);
-  EXPECT_GT(ratios[0], 3);  // the step of the CPU is not modelled
-  for (const std::size_t i : {1U, 2U, 3U}) {
-    EXPECT_GT(ratios[i], 0.5) << i;
-    EXPECT_LT(ratios[i], 1.45) << i;
-  }
+  for (const std::size_t i : {0U, 1U, 2U}) EXPECT_NEAR(ratios[i], 1, 0.1) << i;
+  EXPECT_GT(ratios[3], 1.1);
+  EXPECT_LT(ratios[3], 1.28);
 }
 
 }  // namespace layout_experts_accuracy

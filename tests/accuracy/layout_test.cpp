@@ -1,6 +1,6 @@
-// Training steps and memory of layouts against public measurements. What was fitted on which rows
-// stands in data/frameworks/*.json and docs/parallel.md; asserted limits are for judged rows unless
-// a test's name says otherwise.
+// Training steps and memory of layouts against public measurements. data/frameworks/*.json and
+// docs/parallel.md say what was fitted on which rows; asserted limits are for judged rows unless a
+// test's name says otherwise.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -119,7 +119,8 @@ const LayoutPrediction& predicted(const NanotronRun& run) {
   return known.emplace(key, predicted(pricer("h100-sxm-80gb"), run.job, run.layout)).first->second;
 }
 
-/// What anyone could write: 12 constants, the logarithm of the step linear in those of sizes.
+/// A simple formula for comparison: 12 constants, the logarithm of the step is linear in the
+/// logarithms of the sizes.
 class LogLinearFormula {
  public:
   explicit LogLinearFormula(const std::vector<NanotronRun>& runs) {
@@ -436,20 +437,22 @@ TEST(VtrainRuns, CalibratedOnEvenRows) {
 }
 
 // No constant was fitted on these rows. Three rows of hidden 8192 with tp 2 ran up to 1.6 times as
-// long as rows beside them.
+// long as similar rows.
 TEST(VtrainRuns, MultiNode) {
   const auto rows = measured_rows("vtrain_a100_multi_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
-  // vTrain states 800 Gb/s per node: four NICs of the DGX A100.
+  // vTrain states 800 Gb/s per node: four NICs of the DGX A100. Its NCCL is older than 2.27
+  // (docs/collectives.md); it is taken for NCCL 2.14, whose two nodes gain nothing from trees.
   const auto four_nics = test_support::scratch() / "layout-test-dgx-a100.json";
   auto topology = nlohmann::json::parse(std::ifstream(std::filesystem::path(PERFMODEL_SOURCE_DIR) /
                                                       "data" / "topologies" / "dgx-a100.json"));
   topology["nic"]["count"] = 4;
+  topology["nic"]["pair_trees"] = false;
   std::ofstream(four_nics) << topology;
   const LayoutPricer on =
       LayoutPricer::make(predictor(), {.gpu = "a100-sxm-80gb", .topology = four_nics.string()})
           .value();
-  std::vector<double> ratios;  // of the even rows
+  std::vector<double> ratios;  // even rows only
   for (std::size_t i = 0; i < rows.size(); i += 2) {
     ratios.push_back(rows[i]["iteration_ms"].get<double>() / vtrain_peak_ms(rows[i]));
   }
@@ -465,7 +468,9 @@ TEST(VtrainRuns, MultiNode) {
   baseline.print("vTrain, FLOP x constant");
   ASSERT_EQ(errors.size(), 24U);
   EXPECT_LT(errors.mape(), 8.5);
-  EXPECT_LT(without.mape(), 5);
+  // 4.9 before all-reduces between machines were priced by measured pipelines: they are closer to
+  // the public runs of collectives, and longer here.
+  EXPECT_LT(without.mape(), 5.1);
   EXPECT_LT(errors.mape(), baseline.mape());
 }
 
@@ -549,8 +554,8 @@ std::string torchtitan_board() {
   return file.string();
 }
 
-// Nothing was fitted on these rows. PyTorch's attention was FlashAttention-2 in December 2024.
-// Norms are fused here, as compiled programs have them; in the two eager rows they were not.
+// One factor was chosen on the two compiled rows on 8 GPUs. PyTorch's attention was
+// FlashAttention-2 in December 2024. Norms are fused here; in the two eager rows they were not.
 TEST(TorchtitanRuns, FsdpThatRecomputesByOp) {
   if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const Predictor on_board =
@@ -566,7 +571,8 @@ TEST(TorchtitanRuns, FsdpThatRecomputesByOp) {
     LayoutJob job;
     job.model = llama3("8B");
     job.sequence = std::stoll(cell("sequence"));
-    job.software = "fsdp";
+    job.compiled = cell("compile") == "1";
+    job.software = job.compiled ? "torchtitan" : "fsdp";
     job.attention = LayoutJob::Attention::kFa2;
     if (cell("float8") == "1") job.precision = LayoutJob::Precision::kFp8;
     ParallelLayout layout;
@@ -590,8 +596,8 @@ TEST(TorchtitanRuns, FsdpThatRecomputesByOp) {
   times.print("torchtitan");
   memory.print("torchtitan, memory");
   EXPECT_EQ(times.size(), 6U);
-  EXPECT_LT(times.median(), 15);
-  EXPECT_LT(memory.median(), 12);
+  EXPECT_LT(times.median(), 6);
+  EXPECT_LT(memory.median(), 6);
 }
 
 /// The job of a row of the recompute study.
@@ -738,33 +744,45 @@ TEST(NemoRuns, DenseRowsWithoutContextParallelismInSample) {
   EXPECT_LT(errors.mape(), 15);
 }
 
-TEST(MlperfRuns, Llama31WithoutContextParallelism) {
+// Llama 3.1 with a layout, fp8 unless the row says fp4. 8B without context parallelism chose
+// layer_factor, the others nothing.
+TEST(MlperfRuns, Llama31WithALayout) {
   if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   auto csv = CsvFile::open(*public_data() / "training_runs" / "mlperf_llm.csv").value();
-  Errors errors;
-  int with_layout = 0, with_cp = 0, fp4 = 0;
+  std::map<std::string, Errors> groups;
   while (csv.next()) {
     const auto cell = [&](const char* name) { return std::string(csv.cell(csv.column(name))); };
     if (!cell("model").starts_with("llama31") || cell("tp").empty()) continue;
-    ++with_layout;
-    with_cp += cell("cp") != "1" ? 1 : 0;
-    fp4 += cell("cp") == "1" && cell("precision") == "fp4" ? 1 : 0;
-    if (cell("cp") != "1" || cell("precision") == "fp4") continue;
+    const bool small = cell("model") == "llama31_8b", fp4 = cell("precision") == "fp4";
+    LayoutJob job;
+    job.model = llama3(small ? "8B" : "405B");
+    job.sequence = 8192;
+    job.global_batch = std::stoll(cell("global_batch"));
+    job.precision = fp4 ? LayoutJob::Precision::kFp4 : LayoutJob::Precision::kFp8;
+    job.software = "nemo";
     ParallelLayout layout;
     layout.tp = std::stoll(cell("tp"));
     layout.pp = std::stoll(cell("pp"));
+    layout.vp = cell("vp") == "null" ? 1 : std::stoll(cell("vp"));
+    layout.cp = std::stoll(cell("cp"));
     layout.micro_batch = std::stoll(cell("micro_batch"));
+    layout.dp = std::stoll(cell("gpus")) / (layout.tp * layout.pp * layout.cp);
     layout.zero = Sharding::kZero1;
-    errors.add(nemo_ms(llama3("8B"), "b200-sxm-180gb", std::stoll(cell("gpus")),
-                       std::stoll(cell("global_batch")), layout),
-               std::stod(cell("step_s")) * 1e3);
+    layout.sequence_parallel = layout.tp > 1;
+    const bool b200 = cell("gpu").find("B200-SXM") != std::string::npos;
+    const double ms = predicted(pricer(b200 ? "b200-sxm-180gb" : "gb200"), job, layout).step_ms;
+    const double measured = std::stod(cell("step_s")) * 1e3;
+    std::printf("%-36s %s, %s: measured %7.1f ms, predicted %7.1f (%+.1f %%)\n",
+                cell("system").c_str(), job.model.name.c_str(), fp4 ? "fp4" : "fp8", measured, ms,
+                accuracy::error_percent(ms, measured));
+    groups["all"].add(ms, measured);
+    groups[small ? "8B" : "405B"].add(ms, measured);
+    if (small && layout.cp == 1 && !fp4) groups["8B without cp (in sample)"].add(ms, measured);
   }
-  errors.print("MLPerf, Llama 3.1 8B without cp, in sample");
-  std::printf("of %d rows with a layout %d have cp 2 and %d is fp4, which are not predicted\n",
-              with_layout, with_cp, fp4);
-  EXPECT_EQ(with_layout, 19);
-  EXPECT_EQ(errors.size() + static_cast<std::size_t>(with_cp + fp4), 19U);
-  EXPECT_LT(errors.mape(), 15);
+  for (const auto& [name, errors] : groups) errors.print("MLPerf, Llama 3.1, " + name);
+  EXPECT_EQ(groups["all"].size(), 19U);
+  EXPECT_LT(groups["all"].median(), 12);
+  EXPECT_LT(groups["8B without cp (in sample)"].mape(), 5);
 }
 
 }  // namespace layout_test

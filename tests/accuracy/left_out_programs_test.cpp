@@ -1,6 +1,7 @@
 // Kernels of eager bf16 programs on H100 SXM and MI300X, one program left out at a time: every
 // constant of the architecture files that was chosen on these programs is chosen anew without the
-// left-out one, by one rule, and prices its kernels. What only that program tells is unknown then.
+// left-out one, by one rule, and prices its kernels. Facts that only that program tells are unknown
+// then.
 #include <cstdio>
 #include <functional>
 #include <map>

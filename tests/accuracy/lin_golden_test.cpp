@@ -42,7 +42,7 @@ TEST_F(LinGolden, OpOverheads) {
 }
 
 // Known difference: the published figure is T1 = 3.054 us over 184 gaps. Leaving out one
-// `as_strided` behind a stream wait at the end of the backward pass, and so its gap of 10 us (8
+// `as_strided` after a stream wait at the end of the backward pass, and so its gap of 10 us (8
 // without the recording cost), gives just that: (185 x 3.081 - 8) / 184 = 3.054. Why it is left out
 // there is not known.
 TEST_F(LinGolden, GapsHoldOneMoreThanThePublishedFigure) {

@@ -50,10 +50,10 @@ double family_us(const Prediction& step, KernelFamily family) {
   return sum;
 }
 
-// Selective checkpointing there computes everything again but attention and every second product.
-// It lies between none and whole layers, both of which can be predicted. FSDP's mixed precision
-// keeps activations in bf16, autocast keeps the residual stream in fp32: too many bytes here. The
-// board's limit of 500 W slows long products more than ours of 700 W.
+// Selective checkpointing there computes everything again except attention and every second
+// product. Its time is between no checkpoints and whole layers, both of which can be predicted.
+// FSDP's mixed precision keeps activations in bf16, autocast keeps the residual stream in fp32: too
+// many bytes here. The board's limit of 500 W slows long products more than ours of 700 W.
 TEST(LlmRuns, TorchtitanEagerLiesBetweenNoAndFullCheckpointing) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   auto csv = CsvFile::open(*accuracy::public_data() / "scaling" / "torchtitan_runs.csv").value();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Boards measured by `kernels_bench` (data/measurements): single ops of a draw that nothing was
-// fitted to, beside a roofline with the best constant, and whole training steps, timed without a
+// Boards measured by `kernels_bench` (data/measurements): single ops of a draw that no model was
+// fitted to, next to a roofline with the best constant, and whole training steps, timed without a
 // profiler, whose times no model has seen: default host, default models.
 #include <zlib.h>
 

@@ -1,6 +1,6 @@
 // Times of nccl-tests in one node (A100, H100, B200, GB200, RTX PRO 6000). The constants of the
-// topologies' `nccl` were fitted to the fp16 rows of this very table (of all-to-all to those of
-// int8, too), so the limits of `RowsThatTheConstantsWereFittedTo` say that they are priced as they
+// topologies' `nccl` were fitted to the fp16 rows of this very table (for all-to-all to the int8
+// rows, too), so the limits of `RowsThatTheConstantsWereFittedTo` say that they are priced as they
 // were fitted, not how well they predict. `ShapesLeftOut` fits them anew without the judged rows.
 #include <array>
 #include <cstdio>
@@ -28,7 +28,8 @@ struct Mean {
   double percent() const { return rows ? sum / rows : 0; }
 };
 
-/// Of one GPU; `other` without all-reduce, in which dgx-a100 follows the curves of another table.
+/// Errors of one GPU; `other` without all-reduce, in which dgx-a100 follows the curves of another
+/// table.
 struct Errors {
   Mean below, from, other_below, other_from;
   void add(double bytes, bool all_reduce, double percent) {
@@ -86,7 +87,7 @@ TEST(NcclTimes, RowsThatTheConstantsWereFittedTo) {
 
 using NcclTimes = Topology::NcclTimes;
 
-/// Those of `pattern`, with its ranks, in the order that `first_guess` gives.
+/// Turns figures in the order of `first_guess` into times with the ranks of `pattern`.
 NcclTimes times_of(const std::vector<double>& figures, NcclTimes pattern) {
   std::size_t at = 0;
   const auto next = [&] { return figures[at++]; };
@@ -131,7 +132,7 @@ double loss_of(const Topology& topology, const Gpu& gpu, const Rows& rows) {
 
 /// One figure after the other is moved by a factor while that helps; the factor shrinks to 1 %.
 Topology fitted_to(const Rows& rows, Topology topology, const Gpu& gpu) {
-  topology.curves.clear();  // those of another table
+  topology.curves.clear();  // they come from another table
   const NcclTimes pattern = *topology.nccl;
   std::vector<double> figures = first_guess(topology);
   const auto loss = [&] {
@@ -160,7 +161,7 @@ Topology fitted_to(const Rows& rows, Topology topology, const Gpu& gpu) {
   return topology;
 }
 
-/// The rows of fp16, which are judged, and those of all-to-all in int8, which is the same kernel.
+/// The rows of fp16, which are judged, and the int8 rows of all-to-all, which run the same kernel.
 struct GpuRows {
   const Gpu* gpu = nullptr;
   Rows fp16, other;

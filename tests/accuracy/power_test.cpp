@@ -1,6 +1,6 @@
 // Sustained products of GB200 at its power limit (public silicon tables). The energy of a byte was
-// chosen on these very rows, that of a FLOP on bursts of the same products; with whole (n, k) left
-// out of the choice the error moves by 0.1 percent points (docs/kernel_models.md).
+// chosen on these very rows, the energy of a FLOP on bursts of the same products; with whole (n, k)
+// left out of the choice the error moves by 0.1 percent points (docs/kernel_models.md).
 #include <cstdio>
 #include <map>
 #include <string>
@@ -77,7 +77,7 @@ TEST(SustainedLoad, ProductsOnGb200) {
   judge_sustained("nvfp4", DType::kFloat4);
 }
 
-// What boards draw, as far as anybody says: H100 SXM at 650 to 700 W in dense bf16 products.
+// Known draw of boards: H100 SXM at 650 to 700 W in dense bf16 products.
 TEST(SustainedLoad, DrawsPlausiblePower) {
   const Gpu gpu = accuracy::gpu("h100-sxm-80gb");
   const auto watt = [&](const KernelWork& work) {

@@ -21,7 +21,7 @@ struct Exception {
 };
 // A range serves rows that stand for few independent ones.
 constexpr Exception kExceptions[] = {
-    // 698 rows of few products: those of one sweep say nothing of the next.
+    // 698 rows of few products: one sweep says nothing of the next.
     {"gemm-float8-learned", "board", "mi308x", 0.83, 0.95},
     // Eleven shapes of layers: the outermost of them are the quantiles.
     {"experts-bfloat16-learned", "board", "a100-sxm-80gb", 0.85, 1},

@@ -235,7 +235,7 @@ TEST(RecurrentLayers, OneGpuLeftOut) {
     double measured = 0, ours = 0;
   };
   std::map<int, std::map<std::string, Times>> by_gpu;
-  std::map<std::string, Group> by_cell;  // of fp32 rows, over all GPUs
+  std::map<std::string, Group> by_cell;  // fp32 rows, over all GPUs
   for (std::size_t left_out = 0; left_out < table.gpus.size(); ++left_out) {
     const Gpu& gpu = table.gpus[left_out];
     JudgedRows others, own;

@@ -93,7 +93,7 @@ TEST(RecurrentTraining, LibraryRowsContradictDeepBench) {
                                                       "data" / "gpus",
                                         .needs_time = true})
                          .value();
-  std::map<std::pair<std::int64_t, std::int64_t>, double> us;  // of a step, all passes
+  std::map<std::pair<std::int64_t, std::int64_t>, double> us;  // whole step, all passes
   std::map<std::pair<std::int64_t, std::int64_t>, int> passes;
   for (const KernelRow& row : table.rows) {
     const auto& shape = std::get<RecurrentShape>(row.work.shape);

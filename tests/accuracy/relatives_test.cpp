@@ -1,5 +1,5 @@
-// What is known of a GPU of an architecture that nobody measured: the heuristic with the figures of
-// a relative, in the place of those that were chosen on the judged rows.
+// Accuracy on a GPU of an architecture without measurements: the heuristic with the figures of a
+// relative, instead of the figures that were chosen on the judged rows.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -45,7 +45,7 @@ std::map<std::string, JudgedTimes> times_of(const KernelTable& table, PriceOf pr
   return times;
 }
 
-/// Of the roofline times the constant that suits a GPU's rows best.
+/// Errors of roofline times with the constant that suits a GPU's rows best.
 Errors scaled_rooflines(const KernelTable& table) {
   Errors errors;
   auto times = times_of(table, [](const KernelWork& work, const Gpu& gpu) {
@@ -73,8 +73,8 @@ Errors errors_as(const KernelTable& table, const Architecture& other, Borrow bor
 
 using Relatives = std::map<std::string, const char*>;  // architecture, its relative
 
-/// By GPU, with the figures of its architecture's relative. Prints the errors with those of every
-/// architecture that was measured.
+/// Errors by GPU, with the figures of its architecture's relative. Prints them next to the errors
+/// of every measured architecture.
 template <class Borrow>
 Errors errors_with_relatives(const char* family, const KernelTable& table,
                              const Relatives& relatives, const Errors& rooflines, Borrow borrow) {

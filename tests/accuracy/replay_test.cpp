@@ -202,7 +202,7 @@ TEST(ReplayAccuracy, EveryRuleIsNeeded) {
   EXPECT_GT((error[{"hand-over", "minitoy_train_mi250_rocm62"}]), 40);
   EXPECT_GT((error[{"synchronise", dlrm(0)}]), 5);
   EXPECT_GT((error[{"synchronise", dlrm(3)}]), 5);
-  // Copies and the synchronising calls behind them cover for each other.
+  // Copies and the following synchronising calls cover for each other.
   EXPECT_GT((error[{"both of these", "resnet18"}]), 20);
   EXPECT_GT((error[{"both of these", dlrm(1)}]), 30);
   EXPECT_GT((error[{"both of these", "rm_8gpu_a100_rank3"}]), 10);

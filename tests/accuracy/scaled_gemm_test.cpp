@@ -76,7 +76,7 @@ TEST(SiliconTimes, Fp4Layers) {
   expect_within(accuracy::layers_of("gemm_nvfp4.csv.gz", Scaling::kBlock), 0.12, 0.08);
 }
 
-/// Of one GPU's rows, with the figures of another architecture.
+/// Error on one GPU's rows, with the figures of another architecture.
 double error_with(const KernelTable& table, const char* gpu_name, const char* architecture) {
   const auto data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
   Gpu gpu = accuracy::gpu(gpu_name);
@@ -92,8 +92,8 @@ double error_with(const KernelTable& table, const char* gpu_name, const char* ar
   return error;
 }
 
-// What a new architecture costs: the figures of its nearest relative. Those of blocks do not carry
-// over: on Blackwell two kernels take 14 us whatever their work.
+// Error on a new architecture with the figures of its nearest relative. Figures of blocks do not
+// carry over: on Blackwell two kernels take 14 us whatever their work.
 TEST(SiliconTimes, ScaledLayersWithARelativesFigures) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const KernelTable token = accuracy::layers_of("gemm_fp8_token.csv.gz", Scaling::kToken);

@@ -1,7 +1,7 @@
-// Whole batches of sharded recommenders against published iteration times. MLPerf: each row is
-// judged by constants of all others, beside two baselines with the same constants; the library's
-// factors are medians of the even rows. Synthetic models: constants of software that takes tables
-// one by one were fitted on the even rows.
+// Whole batches of sharded recommenders against published iteration times. MLPerf: constants of all
+// other rows judge each row, next to two baselines with the same constants; the library's factors
+// are medians of the even rows. Synthetic models: constants of software that takes tables one by
+// one were fitted on the even rows.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ struct System {
   std::string gpu, topology;
 };
 
-// What a row's GPU is in our catalogue.
+// Names of a row's GPU and topology in our catalogue.
 System system_of(const std::string& gpu, const std::string& form, const std::string& memory_gb) {
   if (gpu == "A100" && form == "SXM") {
     return {memory_gb == "40" ? "a100-sxm-40gb" : "a100-sxm-80gb", "dgx-a100"};
@@ -40,7 +40,7 @@ struct Row {
   double batch = 0, measured_ms = 0;
   double predicted_ms = 0, roofline_ms = 0;  // without a factor
   std::vector<double> late_ms;               // with each of kStragglers
-  std::int64_t hot_rows = 0;                 // of a hybrid embedding; 0: none
+  std::int64_t hot_rows = 0;                 // hybrid embedding only; 0: none
   std::string largest;
 };
 
@@ -92,8 +92,8 @@ ShardingStudy mlperf_study(const Row& row) {
 constexpr double kStragglers[] = {0, 10, 20, 30, 40, 60, 80};  // us
 
 // HugeCTR's hybrid embedding of the one-hot model: rows owned by hash, a vector per distinct id,
-// and copies of the most frequent rows on every rank. What Criteo's ids follow is not public: they
-// are taken to follow the Zipf law of NVIDIA's synthetic recommenders.
+// and copies of the most frequent rows on every rank. The distribution of Criteo's ids is not
+// public: they are taken to follow the Zipf law of NVIDIA's synthetic recommenders.
 ShardingStudy hybrid_study(const Row& row, std::int64_t hot_rows) {
   constexpr double kZipf = 1.05;
   ShardingStudy study = mlperf_study(row);
@@ -174,10 +174,10 @@ double median(std::vector<double> values) {
 
 // ---- one constant per GPU type and one per release of the software ------------------------------
 
-/// Logarithms of measured over predicted: of the GPU type, and what the software's release adds.
+/// Logarithms of measured over predicted: per GPU type, plus a term per software release.
 struct Constants {
   std::map<std::string, double> gpu, software;
-  double other_gpu = 0;  ///< of a GPU type without rows
+  double other_gpu = 0;  ///< for a GPU type without rows
 };
 
 std::string software_of(const Row& row) { return row.implementation + " " + row.round; }
@@ -256,8 +256,8 @@ std::vector<const Row*> others_than(const std::vector<Row>& rows, const Row& jud
   return others;
 }
 
-/// Each row judged by constants of all others of its class, or of those of other GPU types. Rows
-/// with a network have an error of their own, which is none of their GPU's or release's.
+/// Judges each row by constants of all others of its class, or of other GPU types. Rows with a
+/// network have an error of their own, independent of their GPU and release.
 Errors one_host_errors(const std::vector<Row>& rows, const Predict& predict, bool with_software,
                        bool whole_gpu = false) {
   std::vector<double> errors;
@@ -306,7 +306,7 @@ Errors network_errors(const std::vector<Row>& rows, const std::vector<Predict>& 
   return errors_of(errors);
 }
 
-// What four fifths of the ratios keep round their median.
+// The deviation from the median that four fifths of the ratios keep.
 double spread(const std::vector<double>& ratios) {
   constexpr double kLeast = 0.15;
   std::vector<double> deviations;

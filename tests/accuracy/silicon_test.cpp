@@ -1,7 +1,7 @@
 // bf16 kernels of A100, H100, B200, GB200 and RTX PRO 6000 with what is shipped. The figures of the
 // architectures and the trees of products were fitted on these very tables, so the limits here say
-// that kernels are priced as they were fitted. What new weights and new GPUs cost is in
-// docs/kernel_models.md (products: asserted by `HalfGemm.*`).
+// that kernels are priced as they were fitted. docs/kernel_models.md has the errors on new weights
+// and new GPUs (products: asserted by `HalfGemm.*`).
 #include <cstdio>
 #include <map>
 
@@ -59,8 +59,8 @@ TEST(SiliconTimes, Products) {
 }
 
 // The fastest schedule of the space of matrix units against cuBLAS's kernel: no constant of the
-// schedules' time was chosen on rows of products as such, but peaks' shares, rates of L2 and fixed
-// times are those of the architectures, which were.
+// schedules' time was chosen on rows of products as such, but shares of peaks, rates of L2 and
+// fixed times come from the architectures, and those were.
 TEST(SiliconTimes, BestTilesOfProducts) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   constexpr std::size_t kEvery = 61;  // rows of a sweep over m, so that a few seconds do

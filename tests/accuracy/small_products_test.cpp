@@ -29,8 +29,8 @@ const ChosenKernelModels& shared_model() {
   return chosen;
 }
 
-// A kernel of a call that takes the launch's floor fits behind its dispatch (docs: 0.43 of the
-// floor), and a price above the whole call is wrong by measurement.
+// A kernel in a call that takes the launch's floor fits into the time after its dispatch (docs:
+// 0.43 of the floor), and a price above the whole call is wrong by measurement.
 TEST(SmallProducts, ArePricedBelowTheCallThatHoldsThem) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   constexpr double kAtFloor = 1.15, kDispatch = 0.43;

@@ -1,4 +1,4 @@
-// Batched bf16 products, of which nobody says what kernel the library chooses: told from 50
+// Batched bf16 products, for which the library's choice of kernel is unknown: predicted from 50
 // measured ones by features of the fastest tile schedule.
 #include <gtest/gtest.h>
 

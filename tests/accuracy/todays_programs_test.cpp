@@ -111,8 +111,8 @@ struct Judged {
   }
 };
 
-// Software of 2020 (`v0`) is a fifth slower than that of 2022 and later, and nothing of a question
-// says which it is: both are reported, and both count in the mean.
+// Software of 2020 (`v0`) is a fifth slower than software of 2022 and later, and a question does
+// not say which it is: both are reported, and both count in the mean.
 TEST(TodaysPrograms, OneGpuStepsOfLambda) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   Judged judged;

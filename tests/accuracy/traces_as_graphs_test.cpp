@@ -30,7 +30,7 @@ double sum(const std::vector<TraceComparison::Term>& terms, double TraceComparis
   return all;
 }
 
-// What a step is made of adds up to it, measured and predicted, by terms and by ops.
+// The parts of a step add up to it, measured and predicted, by terms and by ops.
 void check_sums(const TraceComparison& against, double wall_us, const Prediction& prediction) {
   using Term = TraceComparison::Term;
   EXPECT_NEAR(against.step_before_us, wall_us, 1e-3);
@@ -39,7 +39,7 @@ void check_sums(const TraceComparison& against, double wall_us, const Prediction
     EXPECT_NEAR(sum(*terms, &Term::before_us), against.step_before_us, 0.01);
     EXPECT_NEAR(sum(*terms, &Term::after_us), against.step_after_us, 0.01);
   }
-  // What is not idle is what is active; by-kind unions are rounded to nanoseconds.
+  // Time that is not idle is active; by-kind unions are rounded to nanoseconds.
   EXPECT_NEAR(against.step_after_us - against.terms.back().after_us, prediction.gpu_active_us, 1);
   const auto wait = std::ranges::find(against.host_terms, "wait", &Term::name);
   ASSERT_NE(wait, against.host_terms.end());
@@ -61,8 +61,8 @@ void check_sums(const TraceComparison& against, double wall_us, const Prediction
   EXPECT_NEAR(device_after, 0, 0.01);
 }
 
-// A Kineto trace alone, its own host and its own kernel times: what the schedule makes of the graph
-// that was made from it. Measured step and GPU time are those of the same trace.
+// A Kineto trace alone, its own host and its own kernel times: tests the schedule of the graph that
+// was made from it. Measured step and GPU time come from the same trace.
 TEST(TracesAsGraphs, StepsOfDlrmFromTheTraceAlone) {
   const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
   if (!folder) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA does not name the public data";
@@ -149,10 +149,10 @@ double measured_kernels_us(const Trace& trace) {
   return us / static_cast<double>(iterations(trace).size());
 }
 
-// With models for what they know and times of the trace for the rest, on the GPU of the trace. The
-// traces are of PyTorch 2.11 without values of arguments, as those of PyTorch before 2.1: they do
-// not say the stride of a convolution, nor whether TF32 is allowed (it was not), which is why
-// ResNet-50 is 30 % too fast.
+// With models for the kernels that they know and times of the trace for the rest, on the GPU of the
+// trace. The traces are from PyTorch 2.11 without values of arguments, like traces of PyTorch
+// before 2.1: they do not say the stride of a convolution, nor whether TF32 is allowed (it was
+// not), which is why ResNet-50 is 30 % too fast.
 TEST(TracesAsGraphs, KernelsOfTheH200WithoutValuesOfArguments) {
   const auto folder =
       std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data/measurements/h200-sxm-141gb";

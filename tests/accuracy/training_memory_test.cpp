@@ -70,9 +70,9 @@ TEST(TrainingMemory, LargestBatchesOfTempoAreExact) {
   }
 }
 
-// What the backward pass has made again of one layer counts, too: with checkpoints, all that the
-// forward pass or its repetition made and the backward pass has at the peak. Their layers keep the
-// masks of dropout.
+// Activations that the backward pass has made again of one layer count, too: with checkpoints, all
+// tensors that the forward pass or its repetition made and the backward pass has at the peak. Their
+// layers keep the masks of dropout.
 double activations_of(const ExecutionGraph& graph, bool recomputed) {
   const PredictedMemory memory = memory_report(graph, nullptr).memory;
   if (!recomputed) return memory.activation_bytes;
@@ -113,8 +113,8 @@ struct LayerBytes {
   double whole = 0, divided = 0;
 };
 
-// Whole are [batch, sequence, hidden] beside the products: results of norms, residual sums, masks
-// of dropout.
+// In addition to the products, tensors of [batch, sequence, hidden]: results of norms, residual
+// sums, masks of dropout.
 LayerBytes kept_by(const ExecutionGraph& graph) {
   LayerBytes bytes;
   for (const StorageLifetime& storage : storage_lifetimes(graph).storages) {

@@ -1,5 +1,5 @@
-// Hosts without their profiler: programs of which data/measurements has the step that nobody
-// recorded, beside a trace. Factors that take the profiler out are fitted to steps of the H100.
+// Hosts without their profiler: programs for which data/measurements has an unrecorded step and a
+// trace. Factors that take the profiler out are fitted to steps of the H100.
 #include <fmt/format.h>
 
 #include <map>
@@ -264,7 +264,7 @@ TEST(UnprofiledHosts, StepsFromTheirOwnTraces) {
 // ---- one number from the user
 // -----------------------------------------------------------------------
 
-// What one batch of a program took tells the others, and the other board's.
+// The time of one batch of a program calibrates the others, and the other board's.
 TEST(UnprofiledHosts, AMeasuredStepTellsOtherBatchesAndTheOtherBoard) {
   const auto predictor = Predictor::load({.data = kData, .gpus = {kH100, kH200}}).value();
   const std::vector<Point> points = all_points();

@@ -4,7 +4,7 @@
     compare.py PERFMODEL_BENCHMARKS [--filter REGEX] [--limit 1.3] [--update | --add]
 
 Machines differ, so the median ratio of all benchmarks is taken as the machine's own and every ratio is
-shown relative to it: what stands out there got slower or faster by itself. Rows beyond --limit are
+shown relative to it: an outlier there got slower or faster by itself. Rows beyond --limit are
 marked, and the exit code is 1 if one got slower by more. --update writes the baseline anew. --add writes the rows
 that the baseline lacks, divided by the machine's own ratio: what they would take on the machine of the others.
 """

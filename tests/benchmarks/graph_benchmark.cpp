@@ -25,7 +25,7 @@ void read_graph_built(benchmark::State& state) {
 }
 BENCHMARK(read_graph_built)->Name("read_graph/mlperf")->Unit(benchmark::kMillisecond);
 
-// Bytes are those of the compressed file.
+// Bytes count the compressed file.
 [[maybe_unused]] const bool kPublicGraphs = [] {
   if (const auto file = public_file("traces/dlrm_v100_rank0of8_et.json.gz")) {
     benchmark::RegisterBenchmark("read_graph/public_dlrm_gz", read_graph_file, *file)

@@ -25,7 +25,7 @@ struct TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 };
 
-// One event per line; times in microseconds with nanoseconds behind the point.
+// One event per line; times in microseconds with nanoseconds after the point.
 class TraceText {
  public:
   void step(int number) {

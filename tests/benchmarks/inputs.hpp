@@ -14,7 +14,7 @@ namespace perfmodel::benchmarks {
 /// Folder of this run.
 const std::filesystem::path& folder();
 
-/// A DLRM with one op per table, so that the number of nodes grows with that of the tables.
+/// A DLRM with one op per table, so that the number of nodes grows with the number of tables.
 DlrmConfig dlrm_with_tables(std::size_t tables);
 
 /// The preset's graph as a plain JSON file.

@@ -1,5 +1,5 @@
-// What `kernels` does: rows of a table in, rows of prices out, on all cores. Items are rows per
-// second of the clock; the time is that of all threads together.
+// Rows of a table in, rows of prices out, on all cores, as in `kernels`. Items are rows per second
+// of the clock; the time is the sum over all threads.
 
 #include <benchmark/benchmark.h>
 

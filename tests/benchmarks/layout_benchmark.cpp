@@ -1,4 +1,4 @@
-// What a scheduler pays per layout once its layers are priced, and what a whole search takes.
+// Time of a scheduler per layout once its layers are priced, and of a whole search.
 
 #include <benchmark/benchmark.h>
 

@@ -1,4 +1,4 @@
-// What a scheduler pays per question: the prepared graph of a DLRM in another batch each time.
+// Time of a scheduler per question: the prepared graph of a DLRM in another batch each time.
 
 #include <benchmark/benchmark.h>
 
@@ -76,7 +76,7 @@ BENCHMARK_CAPTURE(ask, ops, AskOptions{.keep_ops = true})
     ->Threads(2)
     ->Unit(benchmark::kMicrosecond);
 
-// Batches that nobody asked for before: the models price every kernel.
+// Batches that are new each time: the models price every kernel.
 void ask_new(benchmark::State& state) {
   static std::int64_t batch = 0;
   for (auto _ : state) {

@@ -35,7 +35,7 @@ ExecutionGraph build_gpt3(std::int64_t layers) {
   return value_of(rewrite_data_parallel(checkpointed, {.world_size = 8}));
 }
 
-// Of 96 layers: at most 2 s are wanted.
+// With 96 layers: should take at most 2 s.
 void build_write_read(benchmark::State& state) {
   const auto file = folder() / "gpt3.json";
   std::size_t nodes = 0;

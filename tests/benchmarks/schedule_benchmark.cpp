@@ -40,7 +40,7 @@ TaskGraph replay_like(std::size_t tasks, EdgeOrder order) {
     const auto stream = static_cast<std::int32_t>(i % 4);
     const TaskId call = graph.add_task(0, 3, 0.5), kernel = graph.add_task(1 + stream, 7, 1);
     edges.push_back({call, kernel, 1.5});
-    // Kernels have odd numbers, two apart; one to three before this one lies on another stream.
+    // Kernels have odd numbers, two apart; one to three before this one is on another stream.
     if (i >= 4 && random() % 10 == 0) {
       edges.push_back({kernel - 2 * static_cast<TaskId>(1 + random() % 3), kernel, 0.5});
     }

@@ -42,7 +42,7 @@ class Browser:
         self.number, self.rest, self.events, self.session = 0, b"", [], None
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.ask("Performance.enable", timeDomain="threadTicks")  # of the page's thread, whatever else runs
+        self.ask("Performance.enable", timeDomain="threadTicks")  # only the page's thread, whatever else runs
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(domain + ".enable")
 
@@ -92,7 +92,7 @@ class Browser:
         return self.worked()
 
     def worked(self):
-        """Of the page's process, which is a new one for each page."""
+        """CPU seconds of the page's process, which is a new one for each page."""
         metrics = self.ask("Performance.getMetrics")["metrics"]
         return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
@@ -160,7 +160,7 @@ def check_table(browser, page, table):
 
 
 def check_sums(browser, page):
-    """What the page draws adds up to what its tables and headline say."""
+    """The drawn slices add up to the figures of the tables and the headline."""
     sums = browser.run("""data.runs.map((run) => {
       let kernels = 0;
       for (const us of run.kernels.time) kernels += us;

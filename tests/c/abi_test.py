@@ -5,8 +5,8 @@
     abi_test.py HEADER STORED --update    stores the declarations of today
 
 STORED holds every declaration of the header, one a line, without comments: functions with their arguments, values of
-enumerations, members of structs with their place in it, versions. More may come, behind the members that there are; what
-is there stays until the soname grows.
+enumerations, members of structs with their place in it, versions. More may come, after the existing members; existing ones
+stay until the soname grows.
 """
 import re
 import sys

@@ -394,6 +394,21 @@ static void check_layouts(const perfmodel_predictor* predictor) {
   CHECK(strcmp(answer.zero, "1") == 0 && strcmp(answer.recompute, "none") == 0);
   CHECK(perfmodel_layout_predict(pricer, &job, &layout, &again, &error) == 0);
   CHECK(memcmp(&answer, &again, sizeof answer) == 0);
+  CHECK(answer.host_bytes == 0 && strcmp(answer.offload, "none") == 0);
+  CHECK(answer.cp == 1 && answer.ep == 1);
+  layout.cp = 2;
+  CHECK(perfmodel_layout_predict(pricer, &job, &layout, &again, &error) == 0);
+  CHECK(again.cp == 2 && again.dp == 2 && again.step_ms != answer.step_ms);
+  layout.cp = 0;
+  layout.offload = "zero-offload";
+  job.host_memory_bytes = 1;
+  CHECK(perfmodel_layout_predict(pricer, &job, &layout, &again, &error) == 0);
+  CHECK(again.host_bytes > 1 && !again.fits && strcmp(again.offload, "optimizer") == 0);
+  job.host_memory_bytes = -1;
+  CHECK_FAILS(perfmodel_layout_predict(pricer, &job, &layout, &again, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "host_memory");
+  job.host_memory_bytes = 0;
+  layout.offload = NULL;
   layout.tp = 5;
   CHECK_FAILS(perfmodel_layout_predict(pricer, &job, &layout, &again, &error),
               PERFMODEL_ERROR_IMPOSSIBLE, "world");
@@ -413,7 +428,8 @@ static void check_layouts(const perfmodel_predictor* predictor) {
   CHECK(perfmodel_layout_rank(pricer, &job, &layout, NULL, best, 5, &count, &error) == 0);
   CHECK(count == 5);
   for (i = 0; i < count; ++i) {
-    CHECK(best[i].dp * best[i].tp * best[i].pp == 8 && best[i].micro_batch == 4 && best[i].fits);
+    CHECK(best[i].dp * best[i].tp * best[i].pp * best[i].cp == 8);
+    CHECK(best[i].micro_batch == 4 && best[i].fits);
     CHECK(i == 0 || best[i].step_ms >= best[i - 1].step_ms);
   }
   layout.world = 0;
@@ -430,6 +446,36 @@ static void check_layouts(const perfmodel_predictor* predictor) {
   perfmodel_cancel_free(cancel);
   perfmodel_layout_pricer_free(pricer);
   perfmodel_layout_pricer_free(NULL);
+}
+
+static void check_collectives(const perfmodel_predictor* predictor) {
+  perfmodel_collective_question question = {.struct_size = sizeof question};
+  perfmodel_collective_answer answer = {.struct_size = sizeof answer};
+  perfmodel_collective_answer whole = {.struct_size = sizeof whole};
+  question.op = "all_gather";
+  question.bytes = 64 << 20;
+  question.world = 16;
+  CHECK(perfmodel_collective(predictor, kGpus[0], "hgx-h100", &question, &answer, &error) == 0);
+  CHECK(answer.nodes == 2 && answer.low_us <= answer.time_us && answer.time_us <= answer.high_us);
+  CHECK(answer.time_us == answer.latency_us + answer.wire_us);
+  CHECK(answer.wire_bytes == question.bytes * 15 / 16 && strcmp(answer.algorithm, "Ring") == 0);
+  question.op = "all_reduce";
+  CHECK(perfmodel_collective(predictor, kGpus[0], "hgx-h100", &question, &whole, &error) == 0);
+  CHECK(whole.time_us > answer.time_us && whole.wire_bytes == 2 * answer.wire_bytes);
+  CHECK_FAILS(perfmodel_collective(predictor, kGpus[0], "nowhere", &question, &answer, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "nowhere");
+  CHECK(answer.time_us == 0 && answer.algorithm == NULL && answer.struct_size == sizeof answer);
+  CHECK_FAILS(perfmodel_collective(predictor, "abacus", NULL, &question, &answer, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "abacus");
+  question.op = "all_reduse";
+  CHECK_FAILS(perfmodel_collective(predictor, kGpus[0], NULL, &question, &answer, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "all_reduce");
+  question.op = "all_reduce";
+  question.world = 1;
+  CHECK_FAILS(perfmodel_collective(predictor, kGpus[0], NULL, &question, &answer, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "world");
+  CHECK_FAILS(perfmodel_collective(predictor, NULL, NULL, &question, &answer, &error),
+              PERFMODEL_ERROR_ARGUMENT, "gpu");
 }
 
 static perfmodel_status ask(const char* request, const perfmodel_ask_options* options,
@@ -514,6 +560,7 @@ int main(void) {
   check_full(predictor);
   check_many(predictor, graph);
   check_layouts(predictor);
+  check_collectives(predictor);
   check_ask();
   perfmodel_predictor_free(predictor); /* before its graph: any order will do */
   perfmodel_graph_free(graph);

@@ -8,7 +8,7 @@ namespace failing_allocator {
 
 enum class Failure {
   kOne,      ///< the n-th allocation alone
-  kAllFrom,  ///< the n-th and all behind it
+  kAllFrom,  ///< the n-th and all later ones
 };
 
 /// From now on; n counts from 1. Until `disarm()`.

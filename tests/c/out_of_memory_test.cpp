@@ -52,7 +52,7 @@ perfmodel_totals asked(const perfmodel_predictor* predictor, const perfmodel_gra
   return totals;
 }
 
-// What is tried: calls one function, frees what it gave.
+// One attempt: calls one function, frees its result.
 using Attempt = std::function<perfmodel_status()>;
 
 // The next n to try: each one at first, then ever fewer, about 400 in a million.
@@ -66,7 +66,8 @@ void expect_safe(const char* what, const Attempt& attempt, const std::function<v
                  std::size_t dense = 2000) {
   ASSERT_EQ(attempt(), PERFMODEL_OK) << what;
   good();
-  // What is kept for good (static tables, texts of the system's errors) is there after one round.
+  // Memory that is kept for good (static tables, texts of the system's errors) is there after one
+  // round.
   long before = 0;
   int rounds = 0;
   for (const Failure failure :

@@ -106,7 +106,7 @@ TEST(ReportCli, OneFileThatHoldsThePredictionAndNothingOfTheNetwork) {
   ASSERT_FALSE(data.is_discarded());
   EXPECT_EQ(data["schema"], "perfmodel-report");
 
-  // Sums are those of `predict`.
+  // Sums are as in `predict`.
   const auto predicted =
       Json::parse(run({"predict", small_gpt(), "--gpu", "a100-sxm-40gb", "--json"}).out);
   const Json& one = data["runs"][0];

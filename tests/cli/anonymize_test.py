@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is published says neither who recorded it nor where.
+"""Published files tell neither who recorded them nor where.
 
     anonymize_test.py PERFPREDICT SAMPLE      a Kineto trace
 
@@ -32,7 +32,7 @@ def recording(folder):
     events = document["traceEvents"] if isinstance(document, dict) else document
     learned = folder / "sample.json"
     run("overheads", SAMPLE, "-o", learned)
-    names = dict(zip(sorted(json.loads(learned.read_text())["ops"]), LABELS))  # of top-level ops, which tables have
+    names = dict(zip(sorted(json.loads(learned.read_text())["ops"]), LABELS))  # top-level ops, which tables have
     assert len(names) == len(LABELS), names
     for event in events:
         event["name"] = names.get(event.get("name"), event.get("name"))
@@ -42,7 +42,7 @@ def recording(folder):
 
 
 def snapshot(folder):
-    """What the CUDA allocator holds: the calls that allocated it, with the files that they stand in."""
+    """Blocks of the CUDA allocator: the calls that allocated them, with their source files."""
     block = {"size": 1024, "state": "active_allocated", "address": 1000,
              "frames": [{"name": "run /home/wilhelmina/net.py", "filename": "net.py", "line": 7}]}
     file = folder / "wilhelmina_snapshot.json"
@@ -52,7 +52,7 @@ def snapshot(folder):
 
 
 def printed(trace, folder):
-    """What commands print and export of it, with pseudonyms; each must hold some."""
+    """Output and exports of commands on it, with pseudonyms; each must hold some."""
     other = folder / "gpubox17_4712.1700000001.pt.trace.json"
     other.write_bytes(trace.read_bytes())
     yield "trace", run("trace", trace, "--full", "--anonymize")

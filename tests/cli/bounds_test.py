@@ -52,7 +52,7 @@ def run(*words):
 
 
 def padded(source, size, target):
-    """The same document, with blanks behind it."""
+    """The same document, with blanks after it."""
     text = source.read_bytes() if isinstance(source, pathlib.Path) else source.encode()
     target.write_bytes(text + b" " * (size - len(text)))
     return target
@@ -155,7 +155,7 @@ def numbered(graph, number):
 
 
 def sizes(folder):
-    """What is asked for by number: input, limit, words within it (none: too costly), words beyond it, text."""
+    """Limits on numbers: input, limit, words within it (none: too costly), words beyond it, text."""
     graph = folder / "graph.json"
     out = folder / "out.json"
     layout = lambda layers, width, batch: ["layout", "--layers", layers, "--hidden", width, "--feed-forward", 1024,
@@ -254,7 +254,7 @@ def chakra(path):
     message = lambda data: varint(len(data)) + data
     text = message(field(1, b"0.0.4"))
     for i in range(3):
-        node = b"\x08" + varint(i + 1) + field(2, b"n" * (22 * MIB)) + b"\x18\x04\x38\x05"  # of 5 us
+        node = b"\x08" + varint(i + 1) + field(2, b"n" * (22 * MIB)) + b"\x18\x04\x38\x05"  # 5 us each
         text += message(node)
     path.write_bytes(gzip.compress(text, 9))
     return path, len(text) // path.stat().st_size
@@ -390,7 +390,7 @@ def ask_in_python():
 
 
 def in_process(way, graph):
-    """The rows of a process of its own that asks the library; so its memory is that of the refusals."""
+    """The rows of a process of its own that asks the library, so that only refusals use its memory."""
     done = subprocess.run([sys.executable, *sys.argv], text=True, capture_output=True,
                           env=dict(os.environ, PERFMODEL_DATA=str(DATA), PERFMODEL_LIBRARY=options.library,
                                    BOUNDS_WAY=way, BOUNDS_GRAPH=str(graph)))

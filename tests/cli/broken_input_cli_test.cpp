@@ -272,7 +272,7 @@ TEST(Nasty, ArgumentsAndFileNames) {
   expect_plain({"kernels", written("k" + kNasty + ".csv", "m\n1\n"), "--gpu", "t4"}, 1);
   const std::string graph = written("g" + kNasty + ".json", read(sample(kGraph)));
   expect_plain(predict(graph), 0);
-  expect_error({"predict", "é日.json", "--gpu", "t4"}, 1, "é日.json: ");  // what is plain stays
+  expect_error({"predict", "é日.json", "--gpu", "t4"}, 1, "é日.json: ");  // plain text stays
 }
 
 TEST(Nasty, TextOfFilesInErrors) {

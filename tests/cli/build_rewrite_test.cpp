@@ -1,4 +1,4 @@
-// `build` and `rewrite` as commands: what they refuse, what they leave behind, what they say.
+// `build` and `rewrite` as commands: refusals, files that they leave, messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST(RewriteCommand, TheInputIsNeverTheOutput) {
   fs::create_symlink(graph, scratch_file("link.json"));
   const std::string link = scratch_file("link.json"), rows = scratch_file("rows");
   const std::string input = "expected an output other than the input, found the same file";
-  // Of every command, by whatever flag and path the files are named.
+  // For every command, by whatever flag and path the files are named.
   for (const auto& [words, message] : std::vector<std::pair<Words, std::string>>{
            {{"rewrite", graph, "--batch", "8", "-o", graph}, input},
            {{"rewrite", graph, "--batch", "8", "-o", link}, input},

@@ -4,7 +4,7 @@
     decimal_numbers_test.py PROGRAM...
 
 An option takes a number if it accepts "8" and refuses a word. Options are read before `--help` is answered, so no command
-runs. C's octal numbers would refuse "08". What several commands have with the same help is one option, asked of the first.
+runs. C's octal numbers would refuse "08". An option of several commands with the same help is tested once, on the first.
 """
 import re
 import subprocess

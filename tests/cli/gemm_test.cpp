@@ -1,4 +1,4 @@
-// `perfpredict gemm`: the document, the library beside the schedules, and what is refused.
+// `perfpredict gemm`: the document, the library next to the schedules, and refusals.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ Words kernels(const std::string& file) {
   return {"kernels", file, "--gpu", "t4", "--models", "heuristic"};
 }
 
-/// "r1", "r2", ... one line each behind the header.
+/// "r1", "r2", ... one line each after the header.
 void expect_in_order(const std::string& prices, int rows) {
   std::size_t at = prices.find('\n');
   for (int i = 1; i <= rows; ++i) {
@@ -104,7 +104,7 @@ TEST(LongTables, NoRoomAsideIsAnError) {
 }
 
 #if !defined(PERFMODEL_SANITIZED)
-/// Of the command alone, in KiB.
+/// Peak memory of the command alone, in KiB.
 long peak_memory(const std::string& file) {
   const std::string target = scratch_file("peak.csv");
   const pid_t child = fork();

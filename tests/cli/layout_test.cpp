@@ -68,6 +68,30 @@ TEST(LayoutCommand, SaysWhatARunTakes) {
                  "--deadline: expected --tokens or --samples of the run too, found none");
 }
 
+TEST(LayoutCommand, PacksSequences) {
+  const std::string lengths = scratch_file("lengths.txt");
+  std::ofstream(lengths) << "256 3\n512 1\n";
+  const Words words = {"--world", "8", "--dp", "8", "--software", "fsdp"};
+  Words packed = words;
+  packed.insert(packed.end(), {"--lengths", lengths});
+  const Json of_whole = json_of(layout("eval", words)), whole = of_whole["layouts"][0];
+  const Json of_pieces = json_of(layout("eval", packed)), pieces = of_pieces["layouts"][0];
+  // The same peak, of which `mfu` is the share.
+  const auto peak = [](const Json& json) {
+    const Json& one = json["layouts"][0];
+    return json["flop_per_token"].get<double>() * one["tokens_per_s_per_gpu"].get<double>() /
+           one["mfu"].get<double>();
+  };
+  EXPECT_LT(of_pieces["flop_per_token"], of_whole["flop_per_token"]);
+  EXPECT_NEAR(peak(of_pieces), peak(of_whole), 1e-4 * peak(of_whole));
+  EXPECT_EQ(whole["attention_share"], 1.0);
+  EXPECT_LT(pieces["attention_share"], 0.5);
+  EXPECT_LT(pieces["terms_ms"]["compute"], whole["terms_ms"]["compute"]);
+  EXPECT_THAT(run(layout("eval", packed)).out, HasSubstr("on the slowest rank"));
+  packed.back() = "nowhere.txt";
+  expect_refused(layout("eval", packed), "nowhere.txt: lengths: expected a file of lengths");
+}
+
 TEST(LayoutCommand, FindsTheFewestGpusForADeadline) {
   const Json node = json_of(layout("rank", {"--world", "8", "--tokens", "10G"}));
   const double deadline = node["run"]["days"]["expected"].get<double>() * 0.9;
@@ -169,7 +193,7 @@ TEST(LayoutCommand, SaysWhatIsImpossible) {
   expect_refused({"layout", "eval", "llama3-9b", "--gpu", "h100-sxm-80gb", "--global-batch", "8"},
                  "llama3-8b");
   expect_refused({"layout", "rank", "llama3-405b", "--gpu", "h100-sxm-80gb", "--world", "8",
-                  "--global-batch", "8"},
+                  "--global-batch", "8", "--offload", "none"},
                  "no layout of 8 GPUs fits: the least memory found is");
   // A node without a network.
   Json alone = Json::parse(read(fs::path(PERFMODEL_SOURCE_DIR) / "data/topologies/hgx-h100.json"));
@@ -281,6 +305,20 @@ TEST(LayoutTable, MissingColumnsMeanTheSameAndFlagsAreNamed) {
   EXPECT_EQ(rows[0].at("error"), "");
   EXPECT_THAT(complaint, HasSubstr("no column gated, tied, sequence_parallel: taken as 1"));
   EXPECT_THAT(complaint, HasSubstr("taken are the costs of nanotron (1 rows)"));
+}
+
+TEST(LayoutTable, ReadsHowContextAndExpertsAreShared) {
+  const std::string sizes = "\nmixtral-8x7b,32768,16,nemo,8,2,8,";
+  const auto rows =
+      priced("model,sequence,global_batch,software,dp,cp,ep,context_balanced,overlap_experts" +
+             sizes + "," + sizes + "1,0" + sizes + "0,0" + sizes + "1,1" + sizes + "2,\n");
+  ASSERT_EQ(rows.size(), 5u);
+  std::vector<double> ms;
+  for (std::size_t i = 0; i < 4; ++i) ms.push_back(std::stod(rows[i].at("predicted_step_ms")));
+  EXPECT_GT(ms[2], ms[1]);  // the others wait for the rank with the late tokens
+  EXPECT_LT(ms[3], ms[1]);
+  EXPECT_LE(ms[0], ms[1]);
+  EXPECT_THAT(rows[4].at("error"), HasSubstr("context_balanced: expected 0 or 1"));
 }
 
 TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {

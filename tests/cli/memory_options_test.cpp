@@ -18,7 +18,7 @@ Words bert(const std::string& output, const Words& more = {}) {
   return words;
 }
 
-// Of the graph that `build` writes with these flags.
+// Kernel time of the graph that `build` writes with these flags.
 double kernels_us(const Words& flags) {
   const std::string graph = scratch_file("memory.json");
   const Outcome built = run(bert(graph, flags));

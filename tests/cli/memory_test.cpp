@@ -115,7 +115,7 @@ TEST(MemoryCommand, RanksDivideWhatTheirStageSays) {
   EXPECT_THAT(text.out, HasSubstr("one of 8, that divide the optimizer state"));
 }
 
-// What one sample more needs is not what the allocator would like to keep on an endless device.
+// One more sample needs less than the allocator would keep on an endless device.
 TEST(MemoryCommand, OneSampleMoreNeedsLittleMore) {
   const Json json = memory_of({"--gpu", "t4", "--max-batch"});
   const int most = json["max_batch"];

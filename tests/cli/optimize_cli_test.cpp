@@ -36,7 +36,7 @@ Json document_of(std::string command) {
             "&& tail -n +1 pasted.txt >'" + out.string() + "'";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   std::string text = read(out);
-  const auto begin = text.find("{\n");  // behind what `rewrite` prints
+  const auto begin = text.find("{\n");  // after the output of `rewrite`
   if (begin != std::string::npos) text.erase(0, begin);
   const Json json = Json::parse(text, nullptr, false);
   EXPECT_FALSE(json.is_discarded()) << text.substr(0, 400);
@@ -86,7 +86,7 @@ TEST(OptimizeCommand, ItsCommandsReproduceItsSteps) {
   }
 }
 
-// What `layout` and `shard` answer, where several GPUs run the graph.
+// The answers of `layout` and `shard`, if several GPUs run the graph.
 TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
   const std::string opt =
       built("advice_opt.json", {"opt", "--layers", "2", "--hidden", "256", "--heads", "4",

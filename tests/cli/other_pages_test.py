@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Manual pages and completions of the programs beside perfpredict have what their --help has (perfpredict's own:
+"""Manual pages and completions of programs other than perfpredict agree with their --help (perfpredict's own:
 pages_test.cpp).
 
     other_pages_test.py PERFPREDICT [PERFPREDICT-TRAIN | KERNELS_BENCH]...
@@ -49,7 +49,7 @@ def page_of(program):
 
 
 def completions(script, name, *words):
-    """What bash offers behind these words."""
+    """Completions of bash after these words."""
     line = (f'. "$0"; COMP_WORDS=({name} "$@"); COMP_CWORD=$#; _{name}; printf "%s\\n" "${{COMPREPLY[@]}}"')
     return set(output("bash", "--norc", "-c", line, script, *words).split())
 
@@ -64,7 +64,7 @@ def main():
         page = page_of(writer)
         commands, _ = help_of(program)
         assert commands, program
-        # Of perfpredict-train, what it shares with perfpredict is that one's own.
+        # Commands that perfpredict-train shares with perfpredict are tested there.
         for command in [[], *([name] for name in commands)]:
             if not command and writer != program:
                 continue

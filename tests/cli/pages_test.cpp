@@ -71,7 +71,7 @@ std::string joined(const Words& path) {
   return text;
 }
 
-// Of roff, the text that is shown.
+// The shown text of roff.
 std::string plain(const std::string& roff) {
   return std::regex_replace(std::regex_replace(roff, std::regex(R"(\\f[BIR]|\\&)"), ""),
                             std::regex(R"(\\-)"), "-");
@@ -112,7 +112,7 @@ TEST(ManualPage, IsRoffWithoutWarnings) {
   EXPECT_EQ(read(said), "");
 }
 
-// What bash offers behind these words.
+// Completions of bash after these words.
 std::set<std::string> completions(const Words& words) {
   const fs::path script = scratch() / "completion.bash", out = scratch() / "offered.txt";
   if (!fs::exists(script)) {

@@ -237,7 +237,7 @@ TEST(PredictCommand, ASlowerHostIsSlowerByItsOwnTimeOnly) {
   EXPECT_EQ(run(bad).status, 2);
 }
 
-// What a step took tells how fast its host is.
+// The measured time of a step tells how fast its host is.
 TEST(PredictCommand, AMeasuredStepIsPredictedAsMeasured) {
   const Words words = {"predict", built_graph(), "--gpu", "t4", "--host", table()};
   const auto with = [&](Words more) {

@@ -1,4 +1,4 @@
-// What `predict` prints for people: a screen of 40 lines, everything with --full.
+// Output of `predict` for people: a screen of 40 lines, everything with --full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,7 +126,7 @@ TEST(PredictionScreen, BeginsWithWarningsAndNamesTheStep) {
   EXPECT_EQ(rows(text, "Ops, by"), 5U);
 }
 
-// What a GPU cannot compute is said before what it cannot hold.
+// Lacking units are named before lacking memory.
 TEST(PredictionScreen, SaysFirstThatUnitsAreLacking) {
   const std::string narrow = built("narrow.json", {"gpt", "--preset", "gpt2", "--layers", "1",
                                                    "--batch", "64", "--precision", "fp8"});

@@ -33,7 +33,7 @@ struct Outcome {
   std::string out, err;
 };
 
-// `before` goes in front of the program, `after` behind its arguments, for the shell.
+// The shell gets `before` ahead of the program and `after` following its arguments.
 inline Outcome run(const Words& arguments, const std::string& before = "",
                    const std::string& after = "") {
   const fs::path out = scratch() / "stdout", err = scratch() / "stderr";
@@ -60,7 +60,7 @@ inline std::string written(const std::string& name, const std::string& text) {
   return scratch_file(name);
 }
 
-// Of tests/make_samples.py.
+// A file of tests/make_samples.py.
 inline std::string sample(const std::string& name) {
   return (fs::path(PERFMODEL_SAMPLES) / name).string();
 }
@@ -108,7 +108,7 @@ inline std::size_t width(const std::string& line) {
       line, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
 }
 
-// Lines of at most 100 columns, but for commands to be pasted; no escapes, no blanks at ends.
+// Lines of at most 100 columns, except commands to be pasted; no escapes, no blanks at ends.
 inline void expect_narrow(const std::string& text) {
   EXPECT_EQ(text.find('\033'), std::string::npos);
   std::istringstream lines(text);

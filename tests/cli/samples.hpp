@@ -6,8 +6,7 @@
 
 #include "program.hpp"
 
-/// What several commands are tried with: samples, a built graph, a table of overheads, ranks of a
-/// job.
+/// Inputs for several commands: samples, a built graph, a table of overheads, ranks of a job.
 namespace perfmodel::test_support {
 
 inline const Json& expected_samples() {

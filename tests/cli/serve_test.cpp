@@ -43,7 +43,7 @@ TEST(ServeOnInput, AnswersInOrderAndEnds) {
                          : "{\"id\":" + std::to_string(i) +
                                ",\"op\":\"predict\",\"graph\":\"d\",\"gpu\":\"h100-sxm-80gb\"}\n";
   }
-  input += R"({"id":"last","op":"ping"})";  // no newline behind it
+  input += R"({"id":"last","op":"ping"})";  // no newline at the end
   const Outcome outcome = serve(input);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.err, "");
@@ -145,7 +145,7 @@ class Background {
     if (process_ > 0) signal_and_wait(SIGKILL);
   }
 
-  // A descriptor, -1 if nobody listens.
+  // A descriptor, -1 if there is no listener.
   int connected() const {
     const int made = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
@@ -266,7 +266,7 @@ TEST(ServeOnSocket, ClientsAreLimited) {
   EXPECT_THAT(server.ask("{\"op\":\"ping\"}\n"), HasSubstr("protocol"));
 }
 
-// What takes long is ended, building a graph too, and nothing of it is kept.
+// Long requests are ended, building a graph too, and no part of them is kept.
 TEST(ServeOnSocket, TimeIsLimited) {
   Background server({"--timeout-ms", "1"});
   const auto answers = lines_of(server.ask(

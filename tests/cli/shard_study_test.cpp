@@ -57,7 +57,7 @@ TEST(ShardStudy, AnswersInOnePageAndDrawings) {
   EXPECT_THAT(read(csv.string()), HasSubstr("way,\"table-wise\""));
 }
 
-// What the search chose for tables is said, written into the plan and priced the same from there.
+// Choices of the search for tables are shown, written into the plan and priced the same from there.
 TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
   const std::string tables = written("skewed.csv",
                                      "table,rows,dim,pooling,zipf_exponent\na,4000000,128,40,1.1\n"
@@ -76,7 +76,7 @@ TEST(ShardStudy, PlansCarryWhatWasChosenForTables) {
   EXPECT_EQ(Json::parse(judged.out)["plans"][0]["predicted_us"], best["predicted_us"]);
   const auto shown = run(with({"shard", tables, "--choose", "deduplication,cache,wire"}, machine));
   EXPECT_THAT(shown.out, HasSubstr("(--choose none leaves tables as they are)"));
-  // Nobody gets rounded vectors unasked.
+  // Vectors are rounded only on request.
   const auto unasked = run(with({"shard", tables, "--json"}, machine));
   EXPECT_THAT(Json::parse(unasked.out)["plans"][0]["placement"].dump(),
               Not(HasSubstr("wire_bytes")));

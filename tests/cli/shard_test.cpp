@@ -36,7 +36,7 @@ std::string study() {
   return file;
 }
 
-// What searches for plans: sanitizers, which slow it down twenty times, get the best of a second.
+// Arguments of a search for plans: with sanitizers, twenty times slower, it gets one second.
 Words searching(Words arguments) {
 #ifdef PERFMODEL_SANITIZED
   return with(std::move(arguments), {"--time-budget", "1"});
@@ -239,8 +239,8 @@ TEST(ShardCommand, ComparesHashedArrays) {
   EXPECT_THAT(text.out, HasSubstr("Hashed array"));
 }
 
-// MLPerf's tables of Criteo (96.1 GB in fp32), a thousandth of them hashed, beside the best sharded
-// plan on 1 to 64 A100: one GPU cannot hold the tables; within a node exchanging vectors is
+// MLPerf's tables of Criteo (96.1 GB in fp32), a thousandth of them hashed, next to the best
+// sharded plan on 1 to 64 A100: one GPU cannot hold the tables; within a node exchanging vectors is
 // cheaper than keeping the array alike everywhere, over several nodes it is not.
 TEST(ShardCommand, CrossoverOfCriteosTablesOnOneTo64Gpus) {
   const std::string graph = scratch_file("criteo.json");

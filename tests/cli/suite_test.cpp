@@ -30,7 +30,7 @@ const Json& tbd() {
   return document;
 }
 
-// Counts that others state, or closed forms where nobody states one.
+// Published counts, or closed forms if there are none.
 TEST(SuiteCommand, ModelsHaveTheirParameters) {
   const std::map<std::string, double> known = {
       {"resnet-50", 25'557'032},     // torchvision

@@ -93,7 +93,7 @@ std::uintmax_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-// Until rows have been written, beside the heads of so many parts.
+// Waits until rows have been written, in addition to the heads of so many parts.
 void wait_for_rows(const fs::path& folder, int parts) {
   using namespace std::chrono_literals;
   for (int i = 0; i < 6000 && bytes_in(folder) < static_cast<std::uintmax_t>(parts) * 1000; ++i) {
@@ -237,7 +237,7 @@ TEST(SweepCommand, MistakesAreOneLine) {
         "/rewrites/0/batch/0: expected a size of at least 1");
   wrong("\"bf16\"", "\"bf61\"", "/rewrites/1/precision/1: ");
   EXPECT_FALSE(fs::exists(scratch_file("x.csv.parts")));
-  // Started by mpirun, without the module beside the program.
+  // Started by mpirun, without the module next to the program.
   fs::create_directories(scratch() / "a/b/c");
   const fs::path alone = scratch() / "a/b/c/perfpredict";
   fs::copy_file(PERFPREDICT_PROGRAM, alone, fs::copy_options::overwrite_existing);

@@ -71,7 +71,7 @@ TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
 }
 
 TEST(Timeline, CanBeReadAndReplayedAsATrace) {
-  // Once bound by the host, and once by the device, which then lags behind by more than a step.
+  // Once the host is the limit, and once the device, which then lags by more than a step.
   for (const std::string slower : {"1", "300"}) {
     SCOPED_TRACE(slower);
     const std::string graph = scratch_file("timed_" + slower + ".json");

@@ -282,7 +282,7 @@ TEST(TraceInPlaceOfAGraph, WithoutShapesKernelsKeepTheirTime) {
   EXPECT_NEAR(other["kernel_sum_us"].get<double>(), 40 * 15.7 / 19.5, 0.05);
 }
 
-// Of the first row of a CSV.
+// A cell in the first row of a CSV.
 double first_cell(const std::string& table, const std::string& column) {
   std::istringstream lines(table);
   std::string header, row, name, cell;

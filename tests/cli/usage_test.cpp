@@ -1,4 +1,4 @@
-// What all commands share: exit codes, which stream holds what, complaints, files.
+// Common behaviour of all commands: exit codes, streams, complaints, files.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 
 #include "program.hpp"
@@ -99,7 +100,7 @@ TEST(WhatIfCommand, SameLeavesAPropertyAlone) {
       run({"whatif", dlrm(), "--gpu", "a100-sxm-40gb", "--batch", "same,64", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json json = Json::parse(outcome.out);
-  ASSERT_EQ(json["rows"].size(), 2U);  // the graph as it is stands there once
+  ASSERT_EQ(json["rows"].size(), 2U);  // the graph as it is appears once
   EXPECT_EQ(json["rows"][1]["variant"], "batch 64");
 }
 
@@ -116,7 +117,7 @@ TEST(WhatIfCommand, WritesCsvAndPlots) {
       line,
       "variant,batch,gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,"
       "kernels,samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,"
-      "energy_j,needed_bytes,error");
+      "energy_j,needed_bytes,usd_per_million,kwh_per_million,error");
   int rows = 0;
   while (std::getline(lines, line)) ++rows;
   EXPECT_EQ(rows, 8);
@@ -140,6 +141,34 @@ TEST(WhatIfCommand, RefusalsAreNumberedOnceBelowTheTable) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("\n  [3] --")));
   // A column per rewrite.
   EXPECT_THAT(outcome.out, HasSubstr("sequence  retarget  GPU"));
+}
+
+TEST(WhatIfCommand, RanksGpusByMoney) {
+  const std::string prices = scratch_file("prices.json");
+  std::ofstream(prices) << R"({"a100-sxm-40gb": 9.5, "t4": 0.01})";
+  const Words words = {"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--usd-per-gpu-hour"};
+  Words asked = words;
+  asked.insert(asked.end(), {prices, "--json"});
+  const Json json = Json::parse(run(asked).out);
+  EXPECT_EQ(json["cheapest_first"], Json({1, 0}));
+  const Json& row = json["rows"][0];
+  // Steps of 512 samples, a million of them, hours of $ 9.5.
+  const double dollars = 1e6 / 512 * row["e2e_us"].get<double>() * 1e-6 / 3600 * 9.5;
+  EXPECT_NEAR(row["usd_per_million"].get<double>(), dollars, 1e-3 * dollars);
+  const double kwh = 1e6 / 512 * row["energy_j"].get<double>() / 3.6e6;
+  EXPECT_NEAR(row["kwh_per_million"].get<double>(), kwh, 1e-3 * kwh);
+  asked.pop_back();
+  const std::string text = run(asked).out;
+  EXPECT_LT(text.find("  t4 "), text.find("  a100-sxm-40gb "));
+  EXPECT_THAT(text, HasSubstr("$ per M"));
+  // One price for all leaves the faster one first.
+  asked.back() = "2";
+  EXPECT_LT(run(asked).out.find("  a100-sxm-40gb "), run(asked).out.find("  t4 "));
+  asked.back() = "0";
+  expect_error(asked, 1, "expected a price above 0, found 0");
+  std::ofstream(prices) << R"({"t4": 0.01})";
+  asked.back() = prices;
+  expect_error(asked, 1, "a100-sxm-40gb");
 }
 
 TEST(WhatIfCommand, MistakesAreOneLine) {

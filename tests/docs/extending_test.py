@@ -5,8 +5,8 @@
 
 A block of the page that starts with "// PATH" or "# PATH" is a new file, or with ", below: TEXT" goes
 below the first line of PATH that contains TEXT, with ", instead of: TEXT" takes its place. Files that are new or changed are compiled with the
-commands of BUILD for the same file or one beside it, and linked in front of BUILD's libraries, so that
-they stand in for what is there. Shell blocks run as they stand, with the new program. The section on
+commands of BUILD for the same file or one next to it, and linked in front of BUILD's libraries, so that
+they replace the existing code. Shell blocks run unchanged, with the new program. The section on
 overhead terms changes a header that most sources know: its sources are compiled, in another copy, and
 not linked.
 """
@@ -79,11 +79,11 @@ class Build:
         self.commands = {os.path.relpath(os.path.realpath(e['file']), ROOT): e for e in entries}
 
     def command_for(self, path):
-        """Of the file itself, or of one nearby: where sources are compiled in large pieces, not many
-        have a command of their own."""
+        """The command of the file itself, or of one nearby: if sources are compiled in large pieces,
+        few have a command of their own."""
         if path in self.commands:
             return self.commands[path]
-        if path.startswith('tests/'):  # that of a large piece of the same program
+        if path.startswith('tests/'):  # the command of a large piece of the same program
             piece = f'/tests/CMakeFiles/{path.split("/")[1]}_test.dir/Unity/'
             for known in sorted(self.commands):
                 if piece in known:

@@ -4,7 +4,7 @@ streams that are closed, signals at any moment. Prints a table of commands and f
 
     python3 tests/faults/faults_test.py PROGRAM SAMPLES [--rounds N] [--seed N] [--only WORD]
 
-Afterwards a target is what it was, or the whole new file, and nothing else lies beside it; the exit status
+Afterwards a target is what it was, or the whole new file, and there are no other files; the exit status
 is 1 with one line on standard error, or the signal. SIGKILL alone may leave TARGET.PID.N.tmp.
 
 Full disks are mounted (tmpfs) in a mount namespace of the test's own; without the right to do so that
@@ -36,7 +36,7 @@ class Command:
     name: str
     words: list  # {out} is the target
     outputs: list  # below the folder of the target
-    stays: tuple = ()  # patterns of what may stay beside the outputs, for the next run
+    stays: tuple = ()  # patterns of files that may stay with the outputs, for the next run
     makes_folders: bool = False
     prints: bool = True  # on standard output
     stops_in_order: bool = False  # exit status 1 after a signal
@@ -202,7 +202,7 @@ class Faults:
         return folder
 
     def reference(self, command):
-        """What the command writes when nothing goes wrong, and how long that takes."""
+        """The command's output when nothing goes wrong, and how long that takes."""
         if command.name not in self.references:
             case = Case(self, command, self.new_folder())
             began = time.monotonic()
@@ -344,7 +344,7 @@ class Faults:
             killed = number == signal.SIGKILL
             case.expect_whole(("*.tmp", "*/*.tmp") if killed else ())
             if killed:
-                # What it left keeps no later run from its work.
+                # Its leftovers keep no later run from its work.
                 again = case.run()
                 expect(again.returncode == 0, f"the next run fails: {again.stderr.decode()}")
                 found = case.contents()

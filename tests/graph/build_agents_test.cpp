@@ -41,7 +41,7 @@ TEST(A3c, HasTheParametersOfItsPaper) {
 
 // Multiply-adds of a frame: 20^2 16 256 = 1,638,400, 9^2 32 256 = 663,552, 2592 256 = 663,552. 16
 // agents act five times (policy: 6 256) and value once (256); they learn from 80 frames, three
-// times the products but for the gradient of the frames.
+// times the products except for the gradient of the frames.
 TEST(A3c, ActsAndLearns) {
   const A3cConfig config = a3c_preset("a3c").value();
   const double trunk = 1'638'400 + 663'552 + 663'552;
@@ -50,7 +50,7 @@ TEST(A3c, ActsAndLearns) {
   const ExecutionGraph graph = built(config);
   EXPECT_DOUBLE_EQ(model_size(graph).matrix_flop, 2 * (acting + learning));
   EXPECT_EQ(count(graph, "aten::conv2d"), 2u * (5 + 1 + 1));
-  EXPECT_EQ(count(graph, "ConvolutionBackward0"), 2u);  // what acts has no gradient
+  EXPECT_EQ(count(graph, "ConvolutionBackward0"), 2u);  // the acting pass has no gradient
 }
 
 TEST(A3c, ActingIsOutsideOfAutograd) {

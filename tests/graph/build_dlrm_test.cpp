@@ -170,7 +170,7 @@ TEST_P(BuiltDlrm, ForwardRunsOnThreadOneAndBackwardOnThreadTwo) {
 
 TEST_P(BuiltDlrm, EveryBackwardFunctionHasItsForwardOp) {
   const ExecutionGraph graph = build(GetParam().second);
-  // What the backward function is named after: "ReluBackward0" belongs to "aten::relu".
+  // Names of backward functions come from these ops: "ReluBackward0" belongs to "aten::relu".
   const std::map<std::string, std::string> forward_names = {
       {"TBackward0", "aten::t"},
       {"AddmmBackward0", "aten::addmm"},
@@ -248,7 +248,7 @@ TEST_P(BuiltDlrm, BackwardHasTwiceTheMatrixProductsExceptForTheInput) {
     forward += 2 * config.batch * vectors * vectors * config.bottom_mlp.back();
   }
   EXPECT_EQ(gemm_flop(graph, 1), forward);
-  // Nobody asks for the gradient of the dense features.
+  // The gradient of the dense features is not needed.
   const std::int64_t no_input_gradient =
       2 * config.batch * config.bottom_mlp[0] * config.bottom_mlp[1];
   EXPECT_EQ(gemm_flop(graph, 2), 2 * forward - no_input_gradient);
@@ -404,7 +404,7 @@ Layers layers(const std::vector<std::int64_t>& widths) {
   return sum;
 }
 
-// Three products per weight, but for the first layer, whose input needs no gradient; next to that,
+// Three products per weight, except in the first layer, whose input needs no gradient; in addition,
 // dot products of M vectors of width D.
 TEST(BuildDlrm, PresetsHaveTheParametersAndProductsOfTheirClosedForm) {
   for (const char* name : {"default", "mlperf", "ddp"}) {
@@ -470,7 +470,7 @@ TEST(BuildDlrm, AdamKeepsTwoNumbersPerWeight) {
   EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
 }
 
-// Of dense gradients, every parameter has one: tables, then weights and biases.
+// With dense gradients, every parameter has one: tables, then weights and biases.
 TEST(BuildDlrm, SingleTablesWithDenseGradientsTakeAnyOptimizer) {
   using Optimizer = DlrmConfig::Optimizer;
   for (Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kAdam}) {

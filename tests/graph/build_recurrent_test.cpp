@@ -136,7 +136,7 @@ Names repeat(Names names, const Names& part, int times) {
 
 Names operator+(Names names, const Names& more) { return repeat(std::move(names), more, 1); }
 
-// What PyTorch 1.13 recorded inside of nn.LSTM and nn.GRU with 3 steps.
+// Ops that PyTorch 1.13 recorded inside of nn.LSTM and nn.GRU with 3 steps.
 
 const Names kLstmStep = {"aten::linear",   "aten::add_",  "aten::unsafe_chunk", "aten::sigmoid_",
                          "aten::sigmoid_", "aten::tanh_", "aten::sigmoid_",     "aten::mul",
@@ -169,9 +169,9 @@ TEST(RecurrentOnCpu, GruKeepsCopiesOfWhatItMultipliesInPlace) {
   EXPECT_THAT(children(graph, "aten::mul_"), ElementsAreArray({"aten::clone"}));
 }
 
-// All nodes of a recorded step but those of the optimizer, in the order in which they started:
-// depth, autograd's number, scope, name, shapes of all tensors that go in and come out. FNV-1a of
-// that text, the recordings themselves are not kept.
+// All nodes of a recorded step except the optimizer's, in the order in which they started: depth,
+// autograd's number, scope, name, shapes of all tensors that go in and come out. FNV-1a of that
+// text; the recordings themselves are not kept.
 struct Digest {
   std::size_t nodes = 0;
   std::uint64_t hash = 0xcbf29ce484222325;

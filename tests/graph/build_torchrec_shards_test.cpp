@@ -98,7 +98,7 @@ struct Lookups {
   std::size_t count = 0;
 };
 
-// Of sharded tables.
+// Lookups of sharded tables.
 Lookups lookups(const ExecutionGraph& graph) {
   constexpr std::size_t kWeights = 1, kIndices = 11;
   Lookups sum;
@@ -135,8 +135,8 @@ TEST(TorchrecShards, WhatOneRankSendsAnotherReceives) {
       meetings[{c.record->process_group, c.record->sequence}][rank] = c.record;
     }
   }
-  // Of all ranks: lengths and values of 6 groups, vectors and gradients of 3; of each place in the
-  // hosts: those of 2.
+  // All ranks: lengths and values of 6 groups, vectors and gradients of 3; in each place of the
+  // hosts: vectors and gradients of 2 groups.
   EXPECT_EQ(meetings.size(), 6 * 2 + 3 * 2 + kLocal * 2 * 2U);
   for (const auto& [key, records] : meetings) {
     for (const auto& [from, sent] : records) {

@@ -40,7 +40,7 @@ TEST(TransformerOfVaswani, HasTheParametersOfThePaper) {
   const std::int64_t parameters = model_size(built(config)).parameters;
   EXPECT_EQ(parameters, 37'000 * 512 + layers);
   EXPECT_EQ(parameters, parameter_count(config));
-  // PyTorch's nn.Transformer() has 44,140,544: the same layers and two norms behind the stacks.
+  // PyTorch's nn.Transformer() has 44,140,544: the same layers and two norms after the stacks.
   EXPECT_EQ(layers + 2 * 1024, 44'140'544);
   // HuggingFace's opus-mt-en-de has 74,410,496: 58,101 words and two tables of 512 sine positions,
   // which do not learn.

@@ -1,5 +1,5 @@
-// Sizes of built image models against closed forms, and what builders refuse. Numbers of parameters
-// are those of torchvision 0.14; multiply-adds per image were counted there by hooks on every
+// Sizes of built image models against closed forms, and refusals of builders. Numbers of parameters
+// are from torchvision 0.14; multiply-adds per image were counted there by hooks on every
 // convolution and linear layer.
 
 #include <gtest/gtest.h>
@@ -33,12 +33,13 @@ std::size_t count(const ExecutionGraph& graph, std::string_view name) {
 struct Known {
   const char* name;
   std::int64_t parameters;
-  double multiply_adds = 0;  // of one image; 0: not counted
-  double first_layer = 0;    // of these, in the layer whose input has no gradient
+  double multiply_adds = 0;  // per image; 0: not counted
+  double first_layer = 0;    // the part in the layer whose input has no gradient
   std::int64_t resolution = 0;
 };
 
-// Forward, then gradients of inputs and weights: three times the products, but for the first layer.
+// Forward, then gradients of inputs and weights: three times the products, except in the first
+// layer.
 template <class Config>
 void expect_known(Config config, Result<ExecutionGraph> (*build)(const Config&),
                   const Known& known) {
@@ -108,7 +109,7 @@ TEST(BuiltVision, WganHasTheSizeOfDcgan) {
 TEST(BuiltVision, FasterRcnnHasItsSize) {
   FasterRcnnConfig config;
   config.resolution = 320;
-  config.candidates = 1500;  // of 10 x 10 x 15 anchors
+  config.candidates = 1500;  // out of 10 x 10 x 15 anchors
   config.kept = 600;
   const ExecutionGraph graph = good(build_faster_rcnn(config));
   const std::int64_t trunk = 25'557'032 - 2048 * 1000 - 1000;

@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace built_vs_recorded_dlrm_test {
 
-// That of record_et.py.
+// The model of record_et.py.
 DlrmConfig recorded_model(bool sparse) {
   DlrmConfig config;
   config.bottom_mlp = {13, 64, 16};

@@ -67,7 +67,7 @@ TEST_F(VisionVsRecorded, Linear) {
   EXPECT_EQ(comparison.equal, 928u);
 }
 
-// What the recorded training script does besides the step: a running loss, the next batch.
+// Further ops of the recorded training script: a running loss, the next batch.
 bool is_script(const ExecutionGraph& graph, const Node& node) {
   if (graph.name(node).starts_with("enumerate(DataLoader)")) return true;
   if (graph.name(node) != "aten::add_" || node.inputs_count == 0) return false;
@@ -92,13 +92,13 @@ TEST_F(VisionVsRecorded, Resnet18) {
   const ExecutionGraph step = built(build_resnet(config));
   const auto comparison = compare_graphs(graph, step, options);
   EXPECT_TRUE(comparison.same()) << comparison;
-  // Of the script: the running loss, and 13 nodes of the loader.
+  // Nodes of the script: the running loss, and 13 nodes of the loader.
   const auto whole = compare_graphs(graph, step);
   EXPECT_EQ(whole.only_first, 14u);
   EXPECT_EQ(whole.only_second, 0u);
 }
 
-// What DistributedDataParallel adds: broadcasts of the statistics and their copies, views of the
+// Nodes of DistributedDataParallel: broadcasts of the statistics and their copies, views of the
 // buckets, collectives, copies into buckets and back.
 bool is_data_parallel(const ExecutionGraph& graph, const Node& node) {
   const auto name = graph.name(node);

@@ -84,7 +84,7 @@ TEST(CallWaits, NothingLaunchedNothingAwaited) {
 }
 
 TEST(CallWaits, AWaitIsNeverLongerThanTheCall) {
-  // Clocks of host and device differ a little: the kernel seems to end behind a device synchronise.
+  // Clocks of host and device differ a little: the kernel seems to end after a device synchronise.
   Tiny tiny;
   const auto launch = tiny.call("cudaLaunchKernel", 0, 5);
   const auto sync = tiny.call("cudaDeviceSynchronize", 10, 20);

@@ -124,7 +124,7 @@ std::vector<KeptNode> kept_nodes(const ExecutionGraph& graph, const ComparisonOp
     return in_start_order(graph.nodes[a], graph.nodes[b]);
   });
   std::vector<KeptNode> kept;
-  std::unordered_map<std::size_t, std::size_t> depth_below;  // of the children of a node
+  std::unordered_map<std::size_t, std::size_t> depth_below;  // depth of a node's children
   for (std::size_t i : order) {
     const Node& node = graph.nodes[i];
     const auto parent = depth_below.find(static_cast<std::size_t>(node.parent));

@@ -9,8 +9,8 @@
 
 namespace perfmodel {
 
-/// What makes two nodes equal besides thread, depth in the tree, name and scope, and dtypes and
-/// shapes of all tensors in inputs and outputs. Ids are never compared.
+/// Two nodes are equal if these options agree, in addition to thread, depth in the tree, name and
+/// scope, and dtypes and shapes of all tensors in inputs and outputs. Ids are never compared.
 struct ComparisonOptions {
   bool sequence = true;  ///< autograd's numbers, counted from the smallest one of each graph
   bool devices = true;
@@ -22,8 +22,8 @@ struct ComparisonOptions {
   /// Nodes of either graph that are left out while those below them stay, one level up.
   std::function<bool(const ExecutionGraph&, const Node&)> flatten;
 
-  /// Compare [begin, end) of the first graph alone, by node index, as `iterations()` gives it;
-  /// end 0: all. A node whose parent lies outside counts as one without parent.
+  /// Compare only [begin, end) of the first graph, by node index, as `iterations()` gives it; end
+  /// 0: all. A node whose parent is outside counts as one without parent.
   GraphIteration range = {};
 
   std::size_t context = 2;            ///< equal lines around a difference

@@ -101,7 +101,7 @@ TEST(GraphFromTrace, StepsOfTheOptimizerAreMarked) {
         event("user_annotation", "Optimizer.step#SGD.step", "1", 100 * step + 50, 40, ""));
     events.push_back(event("cpu_op", "aten::add_", "1", 100 * step + 60, 10, ""));
   }
-  events.push_back(event("cpu_op", "aten::mm", "1", 300, 10, ""));  // of no whole step
+  events.push_back(event("cpu_op", "aten::mm", "1", 300, 10, ""));  // in no whole step
   const TraceGraph made = graph_of(events);
   const auto steps = iterations(made.graph);
   ASSERT_EQ(steps.size(), 2U);

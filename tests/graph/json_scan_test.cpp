@@ -25,11 +25,11 @@ TEST(JsonScan, AgreesWithAnotherParserOnRandomText) {
     for (auto i = random() % 9; i > 0; --i) text += kParts[random() % std::size(kParts)];
     text += " ";
     const JsonScan scan = strict(text);
-    // A value with text behind it is one for us and none for a parser of documents.
+    // For us, text may follow a value; a parser of documents refuses it.
     const std::string value = scan.complete() ? text.substr(0, scan.past) : text;
     ASSERT_EQ(scan.complete(), nlohmann::json::accept(value)) << text << scan.message;
     good += scan.complete();
-    // What is repaired is JSON; what is good stays.
+    // Repaired text is JSON; good text stays.
     const JsonScan mended = lenient(text);
     if (mended.complete()) {
       ASSERT_TRUE(nlohmann::json::accept(mended.copy)) << text << " -> " << mended.copy;

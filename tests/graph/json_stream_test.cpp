@@ -20,13 +20,13 @@ using std::filesystem::path;
 using test_support::gzip;
 using Item = JsonStream::Item;
 
-// What a walk over a document yields.
+// Results of a walk over a document.
 struct Walk {
   std::vector<std::string> members;   // "key=text"
   std::vector<std::string> elements;  // in order
   std::size_t pieces = 0;
   bool array_seen = false, cut_off = false, indices_run = true;
-  std::string error;  // of `next` or `open`
+  std::string error;  // error of `next` or `open`
 };
 
 class JsonStreamTest : public ::testing::Test {
@@ -239,7 +239,7 @@ TEST_F(JsonStreamTest, EveryPrefixOfADocumentIsAnErrorAndNeverACrash) {
 }
 
 TEST_F(JsonStreamTest, PlacesAreRightBehindManyPieces) {
-  // 40,000 lines of 100 characters: 4 MB lie behind the reader when it meets the defect.
+  // 40,000 lines of 100 characters: the reader has read 4 MB when it meets the defect.
   std::string text = "[\n";
   const std::string line = "{\"s\": \"" + std::string(89, 'x') + "\"},\n";
   ASSERT_EQ(line.size(), 100u);
@@ -254,7 +254,7 @@ TEST_F(JsonStreamTest, ColumnsAreRightInOneLongLine) {
   ASSERT_EQ(element.size(), 100u);
   for (int i = 0; i < 40'000; ++i) text += element;
   text += "{} {}]";
-  // '[' + 4,000,000 characters + "{} " = 4,000,004; the brace behind them is the next one.
+  // '[' + 4,000,000 characters + "{} " = 4,000,004; the brace is the next one.
   EXPECT_EQ(walk_text(text).error, "in.json:1:4000005: /40000: expected ',' or ']', found '{'");
 }
 
@@ -277,7 +277,7 @@ TEST_F(JsonStreamTest, SyntaxErrorsPointToTheCharacter) {
   EXPECT_EQ(error.json_pointer, "/nodes/1");
   EXPECT_EQ(error.message, "expected a key, found '}'");
   EXPECT_EQ(error.line, 3);
-  EXPECT_EQ(error.column, 11);  // the brace behind the comma
+  EXPECT_EQ(error.column, 11);  // the brace after the comma
   EXPECT_EQ(error.code, ErrorCode::kSyntax);
 }
 

@@ -54,7 +54,7 @@ def first_step(nodes: list) -> list:
 
 def mentions_in_order(nodes: list, device: str):
     """(node id, ids of open ops that will return it, is a result, storage, bytes, in the backward
-    pass): arguments when an op begins, results when it ends, behind those of the ops inside it."""
+    pass): arguments when an op begins, results when it ends, after the results of inner ops."""
     backward = set()
     open_ops = []
 
@@ -94,7 +94,7 @@ def kept(path: Path):
         if not is_result and in_backward and known["made"] and not known["kept"]:
             known["kept"] = True
             all_kept.append(known)
-    all_kept = [storage["bytes"] for storage in all_kept if storage["bytes"] > 0]  # those of none share an address
+    all_kept = [storage["bytes"] for storage in all_kept if storage["bytes"] > 0]  # empty storages share an address
     return len(all_kept), sum(all_kept)
 
 

@@ -159,7 +159,7 @@ TEST(Link, TiesOfStampsAreBrokenByTheEventIndex) {
 }
 
 TEST(Link, MissingEventsAreAlignedAround) {
-  // 20 nodes; the trace lacks node 5 and has a stranger behind node 15.
+  // 20 nodes; the trace lacks node 5 and has a stranger after node 15.
   std::vector<std::pair<std::int32_t, std::string>> nodes;
   for (int i = 0; i < 20; ++i) nodes.emplace_back(1, "op" + std::to_string(i));
   const auto graph = graph_of(nodes);
@@ -171,7 +171,7 @@ TEST(Link, MissingEventsAreAlignedAround) {
   const GraphLink linked = good(graph, tiny.sorted());
   EXPECT_EQ(linked.method, GraphLink::Method::kAlignment);
   EXPECT_EQ(linked.linked_nodes, 19u);
-  EXPECT_EQ(linked.occurrences[0].event_of_node[6], -1);  // op5, behind the root and op0..op4
+  EXPECT_EQ(linked.occurrences[0].event_of_node[6], -1);  // op5, after the root and op0..op4
   EXPECT_EQ(linked.occurrences[0].event_of_node[20], 19);
 }
 

@@ -1,4 +1,4 @@
-// What Inductor's lowering and scheduler make of small graphs of loops.
+// Results of Inductor's lowering and scheduler on small graphs of loops.
 #include "rewrite/fusion/loop_kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -172,7 +172,7 @@ TEST(FlowNetwork, CutsTheCheapestEdge) {
   EXPECT_EQ(network.reached_after_flow(0, 3), (std::vector<bool>{true, true, false, false}));
 }
 
-// y = mm(gelu(h)), h = mm(x): the backward pass of gelu reads h, that of the second product gelu(h)
+// y = mm(gelu(h)), h = mm(x): the backward pass of gelu reads h; the second product's reads gelu(h)
 // if its weight needs a gradient.
 TEST(SavedValues, KeepWhatLibraryCallsMakeAndRead) {
   const auto saved = [](bool product_reads_it) {

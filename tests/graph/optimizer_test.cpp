@@ -22,7 +22,7 @@ namespace optimizer_test {
 using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
 
-// What one step of an optimizer writes for a matrix and a vector.
+// Graph of one optimizer step on a matrix and a vector.
 ExecutionGraph step_of(const OptimizerSettings& settings, const PyTorch& pytorch = {}) {
   GraphBuilder graph(pytorch);
   std::vector<ParameterUpdate> updates;
@@ -207,7 +207,7 @@ TEST(Optimizer, EveryStepIsReadAsWhatItWasWrittenFrom) {
         OptimizerSettings read = step->groups[0].settings;
         if (optimizer == Optimizer::kAdagrad && pytorch.before(2, 0) &&
             implementation == Implementation::kForeach) {
-          read.learning_rate = 0.025;  // stands in no argument
+          read.learning_rate = 0.025;  // no argument has it
         }
         EXPECT_EQ(read, settings) << optimizer_class(optimizer);
         EXPECT_EQ(step->groups[0].updates.size(), 2u);

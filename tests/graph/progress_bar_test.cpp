@@ -18,7 +18,7 @@ class ProgressBarTest : public ::testing::Test {
   ProgressBar::Clock clock() {
     return [this] { return now; };
   }
-  /// What was written since the last call.
+  /// Output since the last call.
   std::string written() {
     std::string text = out.str();
     out.str("");

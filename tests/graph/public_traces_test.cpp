@@ -132,7 +132,7 @@ TEST_F(PublicTraces, ExecutionTracesHaveTheirIterations) {
   for_each_graph([](const ExecutionGraph& graph, const Json& figures) {
     std::vector<std::string> found;
     for (const auto& step : iterations(graph)) found.push_back(step.name);
-    // A mark without ops behind it is no iteration; a graph without marks is one.
+    // A mark without later ops is no iteration; a graph without marks is one.
     std::vector<std::string> wanted = figures["profiler_steps"];
     if (wanted.empty()) wanted = {"iteration"};
     ASSERT_LE(found.size(), wanted.size());

@@ -301,7 +301,7 @@ TEST_F(ReadExecutionGraph, SalvageKeepsCompleteNodesWithAWarning) {
   EXPECT_EQ(graph->nodes.size(), 2u);
   ASSERT_EQ(graph->warnings.size(), 1u);
   EXPECT_NE(graph->warnings[0].find("breaks off"), std::string::npos);
-  // Broken off behind the nodes: all of them are there.
+  // Broken off after the nodes: all of them are there.
   const auto nearly = read(whole.substr(0, whole.size() - 1), true);
   ASSERT_TRUE(nearly) << to_string(nearly.error());
   EXPECT_EQ(nearly->nodes.size(), 3u);

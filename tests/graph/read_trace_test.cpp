@@ -184,7 +184,7 @@ TEST_F(ReadTrace, CategoriesOldAndNewAreFolded) {
   EXPECT_EQ(trace.gpu[3].kind, GpuKind::kSet);
 }
 
-// With and without salvage alike: what stands behind a value of the head is no part of it.
+// The same with and without salvage: text after a value of the head is no part of it.
 TEST_F(ReadTrace, TextBehindAValueOfTheHeadIsAnError) {
   const std::string rest = ",\"traceEvents\":[" + op("1", "1") + "]}";
   EXPECT_EQ(error(R"({"schemaVersion":1()" + rest),
@@ -287,7 +287,7 @@ TEST_F(ReadTrace, SyncRecordsAreKept) {
 }
 
 TEST_F(ReadTrace, HostEventsAreSortedByThreadStartAndLength) {
-  // Equal stamps: the longer event is the outer one; an equally long call lies inside its op.
+  // Equal stamps: the longer event is the outer one; an equally long call is inside its op.
   const auto trace =
       good("[" + op("5", "1") + "," + op("3", "2") + "," +
            R"({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 6,

@@ -58,7 +58,7 @@ void compare(const ExecutionGraph& graph, Compared& compared) {
   }
 }
 
-// Of each program measured on a GPU the smallest batch.
+// The smallest batch of each program measured on a GPU.
 std::vector<path> recorded_graphs() {
   std::vector<path> files;
   for (const auto& entry : std::filesystem::directory_iterator(path(PERFMODEL_SOURCE_DIR) /
@@ -96,7 +96,7 @@ TEST(ResultSizes, AreThoseThatPyTorchRecorded) {
   EXPECT_GT(compared.size(), 40U);
 }
 
-// What no recording here has, as the builders write it.
+// Ops that no recording here has, as the builders write them.
 TEST(ResultSizes, AreThoseOfBuiltModels) {
   Compared compared;
   for (const Result<ExecutionGraph>& graph :
@@ -165,7 +165,7 @@ class Call {
 };
 
 TEST(ResultSizes, ByHand) {
-  // ceil((7 - 2) / 2) + 1 = 4 windows, of which the last begins behind the input of 6: 3.
+  // ceil((7 - 2) / 2) + 1 = 4 windows, of which the last begins after the input of 6: 3.
   EXPECT_EQ(Call("aten::avg_pool2d")
                 .tensor({1, 8, 6, 7})
                 .list({2, 2})

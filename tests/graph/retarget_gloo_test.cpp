@@ -1,4 +1,5 @@
-// Collectives of Gloo, as a machine without a GPU records them, become those of the GPU's library.
+// Gloo's collectives, which a machine without a GPU records, become collectives of the GPU's
+// library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -131,7 +131,7 @@ TEST(Accumulation, DataParallelReducesInTheLastPassAlone) {
   EXPECT_EQ(after["nccl:all_reduce"], before["nccl:all_reduce"]);
   EXPECT_EQ(after["torch::distributed::reducer::mul_out"],
             before["torch::distributed::reducer::mul_out"]);
-  // Behind all but the last pass' gradients: none of the first two passes comes later.
+  // All three passes have begun when the first bucket is reduced.
   std::int32_t first_reduce = -1, passes_begun = 0;
   for (std::size_t i = 0; i < three.nodes.size(); ++i) {
     const std::string_view name = three.name(three.nodes[i]);
@@ -158,7 +158,7 @@ TEST(Accumulation, RefusesWhatItCannotSplit) {
   EXPECT_THAT(error_of(rewrite_checkpointing(twice, {})), HasSubstr("accumulate comes behind"));
 }
 
-// Another batch behind accumulation is another batch in each pass.
+// Another batch after accumulation is another batch in each pass.
 TEST(Accumulation, CommutesWithTheBatch) {
   const ExecutionGraph plain = small_gpt();
   const ExecutionGraph behind = set_batch_size(accumulated(plain, 2), {.batch = 2}).value();

@@ -90,6 +90,31 @@ TEST(Attention, PaddingIsLeftOutWithAWarning) {
   EXPECT_EQ(efficient.warnings.size(), graph.warnings.size());
 }
 
+// Recordings of a CPU hold numbers as tensors of one element, some with the address of a larger
+// tensor that is gone.
+TEST(Attention, TakesNumbersWithTheIdOfALargerTensor) {
+  ExecutionGraph graph = bert();
+  const std::int64_t id = std::ranges::find_if(graph.tensors, [](const Tensor& tensor) {
+                            return tensor.numel > 1;
+                          })->id;
+  int changed = 0;
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) != "aten::div" || node.scope == Scope::kBackward) continue;
+    Argument& number = graph.arguments[node.inputs_begin + 1];
+    number = {.kind = Argument::Kind::kTensor,
+              .index = static_cast<std::uint32_t>(graph.tensors.size())};
+    Tensor& tensor = graph.tensors.emplace_back();
+    tensor.id = id;
+    tensor.numel = 1;
+    tensor.dtype = DType::kFloat64;
+    ++changed;
+  }
+  ASSERT_GE(changed, 2);
+  const auto made = rewrite_attention(graph, AttentionBackend::kEfficient);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(count(*made, "aten::_efficient_attention_forward"), 2);
+}
+
 TEST(Attention, RelativePositionsNeedTheEfficientKernel) {
   T5Config config = small(t5_preset("t5-base").value());
   const ExecutionGraph graph = in_bf16(build_t5(config).value());

@@ -61,9 +61,9 @@ TEST(BatchSize, RewrittenDlrmIsTheOneBuiltWithThatBatch) {
   }
 }
 
-// Everything that computes, looks up or is exchanged in floats. The batch that the loader makes
-// beside this step is read by the next one: nothing in the step says how long its lists of integers
-// are.
+// Everything that computes, looks up or is exchanged in floats. The next step reads the batch that
+// the loader makes in parallel with this step: nothing in the step says how long its lists of
+// integers are.
 bool is_of_floats(const ExecutionGraph& graph, const Node& node) {
   for (const Argument& argument : graph.inputs(node)) {
     if (argument.kind != Argument::Kind::kTensor) continue;
@@ -228,7 +228,7 @@ TEST(BatchSize, OfARecordedTorchrecRankNothingElseChanges) {
     EXPECT_EQ(held.tables, was.tables);
     EXPECT_EQ(held.gradients, was.gradients);
     EXPECT_EQ(held.optimizer_state, was.optimizer_state);
-    // The loader's batch lies on the GPU before the step begins.
+    // The loader's batch is on the GPU before the step begins.
     EXPECT_NEAR(held.parameters, was.parameters, 0.02 * was.parameters);
   }
   EXPECT_EQ(batch_size(*graph), 16);

@@ -169,14 +169,14 @@ TEST(RewriteCheckpointing, LayersOfAllBuildersAreComputedTwice) {
   }
 }
 
-// What the forward pass of a checkpoint makes is gone when it ends, its output aside.
+// Tensors of a checkpoint's forward pass are gone when it ends, except its output.
 TEST(RewriteCheckpointing, NothingElseReadsWhatACheckpointMakes) {
   for (const Model& model : models()) {
     SCOPED_TRACE(model.name);
     const ExecutionGraph made = checkpointed(model.graph);
     std::vector<std::int32_t> around(made.nodes.size(), -1);
     std::map<std::int64_t, std::int32_t> made_in;         // tensor -> checkpoint
-    std::map<std::int32_t, std::set<std::int64_t>> left;  // of a checkpoint, read outside
+    std::map<std::int32_t, std::set<std::int64_t>> left;  // per checkpoint, read outside
     for (std::size_t i = 0; i < made.nodes.size(); ++i) {
       const Node& node = made.nodes[i];
       if (node.parent >= 0) around[i] = around[static_cast<std::size_t>(node.parent)];
@@ -233,7 +233,7 @@ TEST(RewriteCheckpointing, TheSameFunctionsRun) {
   }
 }
 
-// A process that has run for long counts from where it stands.
+// A process that has run for long has large numbers.
 TEST(RewriteCheckpointing, NumbersOfAutogradMayBeAsLargeAsReadersTake) {
   for (const Model& model : models()) {
     SCOPED_TRACE(model.name);
@@ -324,7 +324,7 @@ TEST(RewriteCheckpointing, RegionsByTheirName) {
             "found none");
 }
 
-// torch.cuda.set_rng_state() clones 16 bytes in host memory, before and behind the recomputation.
+// torch.cuda.set_rng_state() clones 16 bytes in host memory, before and after the recomputation.
 TEST(RewriteCheckpointing, OnAGpuTheRandomStateIsSetTwice) {
   const ExecutionGraph made = checkpointed(good(build_gpt(small_gpt())));
   for (const Node* backward : nodes_called(made, "CheckpointFunctionBackward")) {

@@ -26,6 +26,7 @@ struct RewriteContract {
   const char* why_again;
   bool keeps_parameters = true;  ///< the count of numbers that get a gradient
   bool is_whole = true;          ///< else ops are taken out, and their results come from outside
+  bool leaves_unread_reruns_out = false;  ///< what checkpoints run again and nothing reads goes
 };
 
 /// At least one rewrite for every flag of `perfpredict rewrite`.

@@ -1,4 +1,4 @@
-// What DistributedDataParallel adds to a graph, compared with a recording op by op.
+// Nodes that DistributedDataParallel adds to a graph, compared with a recording op by op.
 #include "perfmodel/graph/rewrites/training.hpp"
 
 #include <gtest/gtest.h>

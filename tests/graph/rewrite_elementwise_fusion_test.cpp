@@ -41,7 +41,7 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 
 constexpr std::int64_t kRows = 512, kColumns = 1024;
-constexpr double kBytes = 4.0 * kRows * kColumns;  // of one float32 tensor
+constexpr double kBytes = 4.0 * kRows * kColumns;  // one float32 tensor
 
 ExecutionGraph value(Result<ExecutionGraph> graph) {
   if (!graph) {
@@ -476,7 +476,7 @@ TEST_P(FusionOfModels, ReadsAsItWasWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Models, FusionOfModels, testing::Values(bert, gpt, llama, t5, resnet));
 
-// What does not know fused kernels says so: it comes first.
+// Rewrites that do not know fused kernels refuse them: they come first.
 TEST(ElementwiseFusion, ComesLast) {
   const ExecutionGraph graph = fused(gpt());
   const auto precise = rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16});

@@ -64,7 +64,7 @@ TEST(FusedLoss, ScaledLossesScaleTheGradient) {
   const ExecutionGraph made = rewrite_fused_loss(scaled, LossFusion::kCrossEntropy).value();
   EXPECT_EQ(count(made, "liger::scale_gradient_"), 1);
   const ExecutionGraph linear = rewrite_fused_loss(scaled, LossFusion::kLinear).value();
-  EXPECT_EQ(count(linear, "liger::scale_gradient_"), 2);  // of the input and of the weight
+  EXPECT_EQ(count(linear, "liger::scale_gradient_"), 2);  // input and weight
 }
 
 TEST(FusedLoss, LinearLossGoesThroughChunks) {

@@ -1,4 +1,4 @@
-// Gradients that are kept in another type, alone and beside master weights and 8-bit Adam.
+// Gradients that are kept in another type, alone and with master weights and 8-bit Adam.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ TEST(GradientType, HalfGradientsTakeTwoBytesAndACastEach) {
   EXPECT_EQ(bytes(made, MemoryPurpose::kGradients), 2 * parameters());
   EXPECT_EQ(bytes(made, MemoryPurpose::kOptimizer), 8 * parameters());
   const std::size_t tensors = count(below(made, kAccumulate), "aten::to");
-  EXPECT_EQ(tensors, 2U * 12 + 4);  // of two layers, two embeddings and the last norm
+  EXPECT_EQ(tensors, 2U * 12 + 4);  // two layers, two embeddings and the last norm
   EXPECT_EQ(count(below(made, kStep), "aten::to"), tensors + 1);  // one of the step's numbers
 }
 
@@ -120,7 +120,7 @@ TEST(GradientType, ThatIsThereAlreadyChangesNothing) {
   EXPECT_EQ(rewritten(half, {gradients(DType::kBFloat16)}).nodes.size(), half.nodes.size());
 }
 
-// Copies in fp32 stay, as do the casts in front of them and the way back behind them.
+// Copies in fp32 stay, as do the casts before them and the way back after them.
 TEST(GradientType, MasterWeightsTakeAnotherOptimizer) {
   for (const Implementation how : {Implementation::kFused, Implementation::kLoop}) {
     const ExecutionGraph made = rewritten(gpt(), {master_weights(), optimizer(how)});

@@ -61,7 +61,7 @@ Work work_of(const ExecutionGraph& graph) {
   return sum;
 }
 
-// Two layers: a product each forward and, but for the first, backward; a gradient each.
+// Two layers: a product each forward and, except in the first, backward; a gradient each.
 TEST(HashedWeights, ProductsOfLinearLayersAndTheirGradients) {
   const Work work = work_of(hashed(mlp(), {.pattern = "aten::linear", .compression = 64}));
   EXPECT_EQ(work.kernels,

@@ -134,8 +134,8 @@ std::vector<bool> backward_nodes(const ExecutionGraph& graph) {
   return inside;
 }
 
-// Bytes of GPU storages that ops of the forward pass make and ops of the backward pass read. What
-// the engine's own nodes take are gradients.
+// Bytes of GPU storages that ops of the forward pass make and ops of the backward pass read. The
+// engine's own nodes only take gradients.
 std::int64_t kept_bytes(const ExecutionGraph& graph) {
   const std::vector<bool> backward = backward_nodes(graph);
   std::map<std::int64_t, std::int64_t> made, read;  // storage -> bytes
@@ -165,9 +165,9 @@ std::int64_t kept_by_a_layer(const std::vector<NamedRewrite>& rewrites) {
   return kept_bytes(rewritten(bert(4), rewrites)) - kept_bytes(rewritten(bert(3), rewrites));
 }
 
-// HuggingFace's BERT: norm behind each residual, exact GELU, dropout behind attention's softmax and
-// in front of both residuals. 4 bytes each: input, Q, K, V, context, input and output of the first
-// norm, input of the second, which are N, and input and output of GELU, 4 N: 64 N; two masks: 2 N;
+// HuggingFace's BERT: norm after each residual, exact GELU, dropout after attention's softmax and
+// before both residuals. 4 bytes each: input, Q, K, V, context, input and output of the first norm,
+// input of the second, which are N, and input and output of GELU, 4 N: 64 N; two masks: 2 N;
 // softmax, dropout and its mask: 9 AS; mean and reciprocal deviation of both norms.
 TEST(KeptActivations, OfAPostNormLayer) {
   EXPECT_EQ(kept_by_a_layer({}), 66 * kN + 9 * kScores + 2 * kTwoStatistics);
@@ -204,13 +204,13 @@ TEST(KeptActivations, FullKeepsTheInputOfALayer) {
   EXPECT_EQ(kept_by_a_layer({recompute(What::kFull)}), 4 * kN);
 }
 
-// Two hidden masks of N bytes and that of attention.
+// Two hidden masks of N bytes and attention's mask.
 TEST(KeptActivations, CheckpointsWithMasks) {
   EXPECT_EQ(kept_by_a_layer({keep_masks()}), 4 * kN + 2 * kN + kScores);
 }
 
-// GELU is in half: 8 N of the input go, a mask of 4 N comes. Norms stay in fp32 and the products
-// behind them keep copies in half, so that nobody else reads a norm's output: the mean alone goes.
+// GELU is in half: 8 N of the input go, a mask of 4 N comes. Norms stay in fp32 and the following
+// products keep copies in half, so that no other op reads a norm's output: only the mean goes.
 TEST(KeptActivations, UnderAutocast) {
   const NamedRewrite bf16 = {"bf16", [](const ExecutionGraph& graph) {
                                return rewrite_precision(
@@ -241,9 +241,9 @@ TEST(KeptActivations, OfAModelInHalf) {
   EXPECT_EQ(kept_by_a_layer({master_weights(), keep_masks()}), 2 * kN + 2 * kN + kScores);
 }
 
-// Of a layer in two bytes: its input, query, value and the product of down, which are N or, with
-// two heads of keys and values out of four, half of that; gate; the result of attention and, in
-// fp32, its log-sum-exps.
+// A layer in two bytes: its input, query, value and the product of down, which are N or, with two
+// heads of keys and values out of four, half of that; gate; the result of attention and, in fp32,
+// its log-sum-exps.
 TEST(KeptActivations, SelectiveByOpKeepsEverySecondProductAndAttention) {
   const auto kept = [](std::int64_t layers) {
     LlamaConfig config = small(llama_preset("llama-7b").value(), layers);
@@ -343,8 +343,8 @@ ExecutionGraph normalised_scoring() {
   });
 }
 
-// The sum, tanh, mean and reciprocal deviation go; query and keys come. The norm's output was read
-// by nobody.
+// The sum, tanh, mean and reciprocal deviation go; query and keys come. No op read the norm's
+// output.
 TEST(KeptActivations, NormalisedScoring) {
   const ExecutionGraph plain = normalised_scoring();
   const ExecutionGraph made = rewritten(plain, {recompute(What::kScoring)});
@@ -368,7 +368,8 @@ TEST(KeptActivations, AnInputThatOthersReadStays) {
 
 TEST(RewriteMemory, InPlaceOpsStandForThePlainOnes) {
   const ExecutionGraph plain = bert(), made = rewritten(plain, {in_place(kBoth)});
-  // Three layers and the head's transform; two norms per layer, behind the embeddings, in the head.
+  // Three layers and the head's transform; two norms per layer, one after the embeddings, one in
+  // the head.
   EXPECT_EQ(count(plain, "aten::gelu"), 4U);
   EXPECT_EQ(count(made, "tempo::gelu"), 4U);
   EXPECT_EQ(count(made, "tempo::gelu_backward"), 4U);
@@ -417,7 +418,7 @@ TEST(RewriteMemory, DropoutIsOneMultiplicationPerLayer) {
 
 TEST(RewriteMemory, KeptMasksAreNotDrawnAgain) {
   const ExecutionGraph plain = bert(), made = rewritten(plain, {keep_masks()});
-  // Three in each of three layers; the one behind the embeddings is in none.
+  // Three in each of three layers; the one after the embeddings is in none.
   EXPECT_EQ(count(plain, "aten::native_dropout"), 10U);
   EXPECT_EQ(count(made, "aten::native_dropout"), 10U);
   EXPECT_EQ(count(made, "aten::_masked_scale"), 9U);
@@ -648,8 +649,8 @@ LateReads late_reads(const ExecutionGraph& graph, std::string_view forward_op, s
   return found;
 }
 
-// Ids in recordings are addresses. Nobody keeps the output of the norm behind the embeddings: here
-// the memory is given to the first GELU's output, as an allocator would.
+// Ids in recordings are addresses. The output of the norm after the embeddings is not kept: here
+// the first GELU's output gets its memory, as from an allocator.
 TEST(RewriteMemory, TensorsThatAreKeptLongerHaveIdsOfTheirOwn) {
   ExecutionGraph recorded = bert();
   recorded.built = false;

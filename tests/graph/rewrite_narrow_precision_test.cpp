@@ -107,7 +107,7 @@ TEST(NarrowPrecision, HeadsAndRoutersStayWide) {
   EXPECT_EQ(count(graph, "aten::_scaled_mm"), 2U * 4 * 3);
   EXPECT_EQ(count(graph, "aten::_grouped_mm"), 0U);
   EXPECT_EQ(count(graph, "aten::_scaled_grouped_mm"), 2U * 3 * 3);
-  // GPT's head is the table of words, whose half copy nobody else reads.
+  // GPT's head is the table of words, whose half copy no other op reads.
   const ExecutionGraph tied = rewritten(gpt(), kFp8);
   EXPECT_EQ(count(tied, "aten::mm"), 3U);
   EXPECT_EQ(count(tied, "aten::_scaled_mm"), 2U * 4 * 3);

@@ -178,7 +178,8 @@ TEST(RewriteNesting, SixtyChangesOfARecordingOfACpuEndWithAnErrorOrAGraph) {
   expect_no_crash(dlrm({.device = kCpu}));
 }
 
-// Of a function of the backward pass, another op's number; of an op, tensors of the one behind.
+// Changes: a function of the backward pass gets another op's number; an op gets the tensors of the
+// next one.
 void other_sequence(ExecutionGraph& graph, std::size_t index) { at(graph, index).seq_id = 5; }
 void other_arguments(ExecutionGraph& graph, std::size_t index) {
   const Node& behind = at(graph, std::min(index + 1, graph.nodes.size() - 1));

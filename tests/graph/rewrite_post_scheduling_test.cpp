@@ -1,4 +1,4 @@
-// Pointwise ops in the kernels of the ops beside them.
+// Pointwise ops in the kernels of neighbouring ops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::IsEmpty;
 using testing::Pair;
 
 constexpr std::int64_t kSize = 512;
-constexpr double kBytes = 4.0 * kSize * kSize;  // of one float32 tensor
+constexpr double kBytes = 4.0 * kSize * kSize;  // one float32 tensor
 
 using Ops = std::function<void(GraphBuilder&, TensorRef x, TensorRef w, TensorRef y)>;
 
@@ -92,7 +92,7 @@ Work work_of(const ExecutionGraph& graph) {
   return sum;
 }
 
-// What a fusion is: as many FLOP, less bytes by what no longer goes through memory.
+// A fusion has as many FLOP and saves the bytes that no longer go through memory.
 void expect_saved(const ExecutionGraph& before, double bytes, int kernels) {
   const Work old = work_of(before), now = work_of(fused(before));
   EXPECT_DOUBLE_EQ(now.flop, old.flop);
@@ -187,9 +187,9 @@ TEST(PostScheduling, ChainsThatAreLeftMerge) {
 
 // --- models, worked out by hand ----------------------------------------------------------------
 
-// ResNet-18 has 20 norms. ReLU follows that of the stem and the first of each of 8 blocks; sum and
-// ReLU follow the second one, in the 3 blocks with a convolution on the shortcut that one's norm,
-// which comes later. Gradients are no anchors.
+// ResNet-18 has 20 norms. ReLU follows the norm of the stem and the first of each of 8 blocks; sum
+// and ReLU follow the second one or, in the 3 blocks with a convolution on the shortcut, the
+// shortcut's norm, which comes later. Gradients are no anchors.
 TEST(PostScheduling, ResNet) {
   const ExecutionGraph before = build_resnet(*resnet_preset("resnet18")).value();
   EXPECT_THAT(groups(fused(before)),
@@ -214,9 +214,9 @@ TEST(PostScheduling, BertLayer) {
   EXPECT_DOUBLE_EQ(work_of(fused(before)).flop, work_of(before).flop - ones);
 }
 
-// A layer of GPT-2: its linear layers are products with a view behind them, which ends a group, so
-// that dropout and residual merge among themselves. The positions' lookup takes the sum with the
-// tokens' and dropout.
+// A layer of GPT-2: its linear layers are products followed by a view, which ends a group, so that
+// dropout and residual merge among themselves. The positions' lookup takes the sum with the tokens'
+// and dropout.
 TEST(PostScheduling, GptLayer) {
   GptConfig config = *gpt_preset("gpt2");
   config.layers = 1;

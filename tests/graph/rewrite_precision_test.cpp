@@ -91,7 +91,7 @@ TEST(RewritePrecision, AutocastOfAnMlpIsTheRecordedOne) {
 }
 
 // Kernels of CPUs convert one operand of a mixed sum through ops that the observer sees, which the
-// rewrite does not write (those of GPUs convert on the way); strides of a cast transposed tensor
+// rewrite does not write (kernels of GPUs convert on the way); strides of a cast transposed tensor
 // are not kept by ExecutionGraph.
 TEST(RewritePrecision, AutocastOfAnEncoderIsTheRecordedOneUpToMixedSums) {
   const auto leave_out = [](const ExecutionGraph& graph, const Node& node) {
@@ -128,8 +128,8 @@ TEST(RewritePrecision, ProductsAreHalfAndGradientsOfParametersAreNot) {
     }
     // Four layers: addmm and two mm each, the first has no gradient of its input; three bmm.
     EXPECT_EQ(products, 4 + 7 + 3U);
-    // Weights and biases of four layers, both operands of bmm, the loss' input. What cat made for
-    // the top MLP is half already; autograd does not see the dense features.
+    // Weights and biases of four layers, both operands of bmm, the loss' input. The result of cat
+    // for the top MLP is half already; autograd does not see the dense features.
     EXPECT_EQ(count(graph, "ToCopyBackward0"), 8 + 2 + 1U);
   }
 }
@@ -333,7 +333,7 @@ TEST(RewritePrecision, KeptResultsStayInTheirStorage) {
   EXPECT_EQ(kept_storage(graph), result_storage(graph));
 }
 
-// What makes the first gradient has no tensor that could be the loss.
+// The op that makes the first gradient has no tensor that could be the loss.
 TEST(RewritePrecision, NoLossIsScaledWhereNoneIsKnown) {
   ExecutionGraph source = small_dlrm();
   const Node& ones = *first(source, "aten::ones_like");

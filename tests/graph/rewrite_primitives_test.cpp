@@ -87,7 +87,7 @@ TEST(Remove, TakesOpsOutWithAllBelow) {
   ASSERT_TRUE(left) << left.error().message;
   EXPECT_EQ(left->nodes.size(), dlrm().nodes.size() - gone);
   EXPECT_EQ(count(*left, "aten::linear"), 0U);
-  EXPECT_GT(count(*left, "aten::mm"), 0U);  // of the backward pass
+  EXPECT_GT(count(*left, "aten::mm"), 0U);  // in the backward pass
 }
 
 TEST(Remove, AndSubgraphShareTheNodesOut) {

@@ -81,7 +81,7 @@ ExecutionGraph called(const ExecutionGraph& graph, RecurrentCall call) {
   return std::move(*made);
 }
 
-// Kernels of the step beside the recurrent layers: those of the library's graph less its calls (a
+// Kernels of the step outside of the recurrent layers: the library's graph without its calls (a
 // product and the layer forward, two products and the layer backward, per layer) and states.
 int kernels_beside(const ExecutionGraph& unfused, int layers, int states) {
   return sum_of(called(unfused, RecurrentCall::kLibrary)).kernels - states - 5 * layers;
@@ -89,12 +89,12 @@ int kernels_beside(const ExecutionGraph& unfused, int layers, int states) {
 
 constexpr int kTwoLayers = 2, kFourSteps = 4, kBatch = 16, kHidden = 96;
 
-// What PyTorch records of such cells is what `build` writes (`RecurrentOnCpu` holds it against
-// recordings). LSTM forward: add, 3 sigmoid, 2 tanh, 3 mul, add: 10 kernels and 2 products per
-// step. Backward: two products of h', one of each activation, two of each other product, the cat of
-// the gates, and the sum at c' that all steps but the last have: 13; the first step has no gradient
-// for its c. Products 4, 3 in the first step; sums of 2 biases; 4 gradients of weights and biases
-// are added to those of later steps, and the gradients of h'. Results are joined, gradients too.
+// PyTorch records such cells as `build` writes them (`RecurrentOnCpu` compares with recordings).
+// LSTM forward: add, 3 sigmoid, 2 tanh, 3 mul, add: 10 kernels and 2 products per step. Backward:
+// two products of h', one of each activation, two of each other product, the cat of the gates, and
+// the sum at c' that all steps except the last have: 13; the first step has no gradient for its c.
+// Products 4, 3 in the first step; sums of 2 biases; 4 gradients of weights and biases are added to
+// the gradients of later steps, and the gradients of h'. Results are joined, gradients too.
 TEST(RecurrentCells, LstmLaunchesAreThoseOfItsOps) {
   const ExecutionGraph before =
       build(RecurrentCell::kLstm, RecurrentForm::kUnfused, kTwoLayers, kBatch, kHidden, kFourSteps);
@@ -133,7 +133,7 @@ double product_flop(const ExecutionGraph& graph) {
   return flop;
 }
 
-// Products are those of the single ops, but for the first state's: zeros have no weight gradient.
+// Products are as in the single ops, except for the first state's: zeros have no weight gradient.
 TEST(RecurrentCells, ProductsOfAllStepsAreThoseOfTheSteps) {
   for (const RecurrentCell cell : {RecurrentCell::kLstm, RecurrentCell::kGru}) {
     const ExecutionGraph before =
@@ -176,13 +176,13 @@ TEST(RecurrentCells, HiddenMajorLayoutSwapsProductsAndTurnsBothEnds) {
         std::tuple{std::int64_t{kBatch}, gates, std::int64_t{kHidden}, kTwoLayers * kFourSteps},
         std::tuple{std::int64_t{kBatch}, std::int64_t{kHidden}, gates,
                    kTwoLayers * (kFourSteps - 1)},
-        std::tuple{columns, std::int64_t{kHidden}, gates, kTwoLayers}}) {  // of inputs
+        std::tuple{columns, std::int64_t{kHidden}, gates, kTwoLayers}}) {  // products with inputs
     EXPECT_EQ(count(batch, {m, n, k}), times) << m << " " << n << " " << k;
     EXPECT_EQ(count(batch, {n, m, k}), 0);
     EXPECT_EQ(count(hidden, {n, m, k}), times);
     EXPECT_EQ(count(hidden, {m, n, k}), 0);
   }
-  for (const std::int64_t k : {columns, rest}) {  // of the weights: as before
+  for (const std::int64_t k : {columns, rest}) {  // gradients of the weights: as before
     EXPECT_EQ(count(batch, {gates, kHidden, k}), kTwoLayers);
     EXPECT_EQ(count(hidden, {gates, kHidden, k}), kTwoLayers);
   }
@@ -242,7 +242,7 @@ TEST(RecurrentCells, ProductsWithHashedWeightsStay) {
                                                  "state in front of each cell, found 0"));
 }
 
-// A decoder that attention feeds stays step by step beside the encoder's layers.
+// A decoder that attention feeds stays step by step, in contrast to the encoder's layers.
 TEST(RecurrentCells, DecodersKeepTheirProductsAndTheGraphSaysSo) {
   Seq2seqConfig config;
   config.bidirectional = false;
@@ -271,7 +271,7 @@ TEST(RecurrentCells, PointwiseTimeIsBytesOverBandwidth) {
     ASSERT_EQ(lowered.work.size(), 1U);
     EXPECT_DOUBLE_EQ(lowered.work[0].bytes_read.value, 9 * kNumbers * 4);
     EXPECT_DOUBLE_EQ(lowered.work[0].bytes_written.value, 6 * kNumbers * 4);
-    constexpr double kReached = 0.8;  // of GDDR5X's data sheet
+    constexpr double kReached = 0.8;  // share of GDDR5X's data sheet
     const double by_hand = 15 * kNumbers * 4 / (kReached * gpu.dram_bandwidth.value * 1e-6);
     EXPECT_NEAR(KernelModels::heuristic().price(lowered.work[0], gpu).time.count(), by_hand,
                 0.05 * by_hand);
@@ -280,7 +280,7 @@ TEST(RecurrentCells, PointwiseTimeIsBytesOverBandwidth) {
   EXPECT_EQ(found, 2);
 }
 
-// Of kernels that read and write as much as a weight has: sums of its gradients over the steps.
+// Time of kernels that read and write a weight's size: sums of its gradients over the steps.
 double sums_of_weight_gradients_us(const ExecutionGraph& graph, double weight_bytes) {
   double us = 0;
   Lowering lowering(graph, titan_xp(), nullptr);
@@ -297,7 +297,7 @@ double sums_of_weight_gradients_us(const ExecutionGraph& graph, double weight_by
 }
 
 // At a batch of 128 and 2,048 units the sums of the weights' gradients, which one product over all
-// steps makes needless, are a quarter of the step; but for them, products dominate.
+// steps makes needless, are a quarter of the step; without them, products dominate.
 TEST(RecurrentCells, LittleIsGainedWhereProductsDominate) {
   const auto gain = [](std::int64_t batch, std::int64_t hidden, bool with_sums) {
     const ExecutionGraph before =

@@ -1,5 +1,5 @@
-// A graph of a CPU becomes that of a GPU. The builders know both: what they write for a CPU must
-// turn into what they write for a GPU.
+// A CPU's graph becomes a GPU's. The builders know both: their CPU graphs must turn into their GPU
+// graphs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ ExecutionGraph resnet(const PyTorch& pytorch, bool gpu) {
   return *build_resnet(config);
 }
 
-// That of traces_cpu/record_et.py.
+// The model of traces_cpu/record_et.py.
 DlrmConfig small_dlrm(bool sparse) {
   DlrmConfig config;
   config.bottom_mlp = {13, 64, 16};
@@ -106,8 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ResnetOld", resnet, kOld}, Case{"ResnetNew", resnet, kNew}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
-// With what the step finds in place: the order of copies is that of first use in a rewritten graph,
-// and that of the data loader in a built one.
+// Includes tensors from before the step: copies are in the order of first use in a rewritten graph,
+// and in the data loader's order in a built one.
 TEST(Retarget, DlrmsAreWhatIsBuiltForAGpu) {
   constexpr void (*kChanges[])(DlrmConfig&) = {
       [](DlrmConfig&) {},

@@ -179,7 +179,7 @@ TEST(TableFusion, NeedsTwoBags) {
             "table fusion: expected at least two aten::embedding_bag in a step, found 1");
 }
 
-// Three bags of a forward pass and what is behind them, by hand.
+// Three bags of a forward pass and the ops after them, by hand.
 struct HandMade {
   PyTorch pytorch = {};
   TrainingOptions::Phase phase = TrainingOptions::Phase::kTraining;
@@ -191,7 +191,7 @@ struct HandMade {
   using Compute = std::function<TensorRef(TrainingStep&, TensorRef)>;
   Compute make_indices = [](TrainingStep&, TensorRef indices) { return indices; };
   Compute make_offsets = [](TrainingStep&, TensorRef offsets) { return offsets; };
-  /// Takes weights and vectors, behind the bags.
+  /// Takes weights and vectors, after the bags.
   std::function<void(TrainingStep&, const std::vector<TensorRef>&, const std::vector<TensorRef>&)>
       look = [](auto&...) {};
   /// In place of the cat.
@@ -238,7 +238,7 @@ ExecutionGraph make(const HandMade& what) {
   });
 }
 
-// Copies per table stand between the bags here. The old PyTorch is told by its schema.
+// Here, copies per table are between the bags. The old PyTorch is recognized by its schema.
 TEST(TableFusion, FusesWhateverStandsAroundTheBags) {
   using Phase = TrainingOptions::Phase;
   using Step = TrainingOptions::Optimizer;

@@ -70,7 +70,7 @@ double product_flop(const ExecutionGraph& graph) {
     const std::string_view name = graph.name(node);
     if (name != "aten::mm" && name != "aten::addmm" && name != "aten::bmm") continue;
     const std::size_t first = name == "aten::addmm" ? 1 : 0;
-    bool outer = false;  // of autocast
+    bool outer = false;  // the op around it is autocast's
     for (std::int32_t child : graph.children(node)) {
       outer |= graph.name(graph.nodes[static_cast<std::size_t>(child)]) == name;
     }
@@ -86,7 +86,7 @@ double product_flop(const ExecutionGraph& graph) {
 
 struct Traffic {
   std::size_t calls = 0;
-  double bytes = 0;  // of the whole tensor
+  double bytes = 0;  // size of the whole tensor
 };
 std::map<std::string, Traffic> traffic(const ExecutionGraph& graph) {
   std::map<std::string, Traffic> found;
@@ -204,8 +204,8 @@ TEST(TensorParallel, SequenceParallelTrafficIsTheTextbooks) {
   }
 }
 
-// Post-norm layers: the residual's gradient is added behind the one sum of the gradients of q, k
-// and v, as many additions as in the graph of all.
+// Post-norm layers: the residual's gradient is added after the one sum of the gradients of q, k and
+// v, with as many additions as in the whole graph.
 TEST(TensorParallel, BertsSequenceParallelTrafficIsTheTextbooks) {
   const ExecutionGraph graph = bert(), made = split(graph, 4, true);
   const auto found = traffic(made);
@@ -223,9 +223,9 @@ TEST(TensorParallel, BertsSequenceParallelTrafficIsTheTextbooks) {
   EXPECT_EQ(sums(made), sums(graph));
 }
 
-// An encoder layer has two blocks, a decoder layer three: a reduce-scatter each way. Beside them
-// two lookups, the output layer, and the encoder's result, whose gradients of all decoder layers
-// are one sum.
+// An encoder layer has two blocks, a decoder layer three: a reduce-scatter each way. In addition,
+// two lookups, the output layer, and the encoder's result, for which the gradients of all decoder
+// layers are one sum.
 TEST(TensorParallel, T5SharesTokensOfEncoderAndDecoder) {
   T5Config config = small(*t5_preset("t5-small"));
   config.decoder_layers = 3;
@@ -261,7 +261,7 @@ TEST(TensorParallel, GroupedKeysAreShared) {
   const ExecutionGraph graph = split(llama(4, true), 4);
   for (const Node& node : graph.nodes) {
     if (graph.name(node) != "aten::scaled_dot_product_attention") continue;
-    EXPECT_EQ(graph.shape(tensor(graph, node, 0))[1], 2);  // of 8 heads; keys are repeated to them
+    EXPECT_EQ(graph.shape(tensor(graph, node, 0))[1], 2);  // 2 of 8 heads, to which keys repeat
   }
 }
 

@@ -47,7 +47,7 @@ class Salvage : public ::testing::Test {
   }
 
   struct Kept {
-    std::string names = {};  // of the events or nodes, in file order
+    std::string names = {};  // events or nodes, in file order
     std::vector<std::string> warnings = {};
     std::string error = {};
   };
@@ -90,7 +90,7 @@ std::string nodes(const std::string& list) {
 
 struct Case {
   const char* title;
-  std::string list;     // of events
+  std::string list;     // list of events
   const char* error;    // without salvage
   const char* kept;     // names
   std::string warning;  // the only one; empty: none
@@ -257,7 +257,7 @@ TEST_F(Salvage, HeadsAndTailsMayBeBroken) {
   EXPECT_EQ(trace("{\"x\":{\"y\":[],\"traceEvents\":[" + a + "," + b + "]}").names, "ab");
   EXPECT_EQ(trace("{\"x\":[@],\"traceEvents\":[" + a + "]}").warnings,
             std::vector<std::string>());  // closed: of no interest
-  // Nothing to be saved: the error stands.
+  // Nothing can be saved: the error stays.
   EXPECT_EQ(trace("name,ts\n1,2\n").error,
             "in.json:1:1: expected a JSON object or array, found a comma-separated table");
   EXPECT_EQ(trace("{\"traceEvents\":5}").error,
@@ -303,7 +303,7 @@ TEST_F(Salvage, LimitsHoldForEveryElement) {
   EXPECT_EQ(trace->warnings.size(), 1u);
 }
 
-// Graphs are checked to the last value, those of the head that nobody needs, too.
+// Graphs are checked to the last value, including unused values of the head.
 TEST_F(Salvage, HeadsOfGraphsAreJson) {
   for (const char* value : {"@", "nul", "0123", "\"\\q\"", "NaN", "[1,]"}) {
     write("{\"schema\":\"1.1.1\",\"pid\":" + std::string(value) + ",\"nodes\":[" + node('r', 1, 1) +
@@ -315,7 +315,7 @@ TEST_F(Salvage, HeadsOfGraphsAreJson) {
   }
 }
 
-// Of traces what hides no events is fine: recorders write what is no JSON there.
+// In traces, defects that hide no events are fine: recorders write values there that are no JSON.
 TEST_F(Salvage, HeadsOfTracesHaveTheirBrackets) {
   const std::string a = event('a');
   for (const char* value : {"NaN", "\"\xFF\"", "[1,]", "\"\\q\""}) {
@@ -365,7 +365,7 @@ TEST_F(Salvage, DamagedGzipKeepsWhatCameBefore) {
   EXPECT_NE(trace_error(packed + "garbage").find("found other data behind it"), std::string::npos);
 }
 
-// The fast way goes on behind a defect, so that large files stay cheap.
+// The fast way goes on after a defect, so that large files stay cheap.
 TEST_F(Salvage, ADefectInALargeFileCostsOneElement) {
   std::string list;
   for (int i = 0; i < 60'000; ++i) {
@@ -381,7 +381,7 @@ TEST_F(Salvage, ADefectInALargeFileCostsOneElement) {
       << kept.warnings[0];
 }
 
-// Every element that lies wholly before the damage survives, whatever the damage and wherever.
+// Every element that is wholly before the damage survives, whatever the damage and wherever.
 TEST_F(Salvage, NothingInFrontOfDamageIsLost) {
   std::string text = "{\"a\":{\"b\":[1]},\"traceEvents\":[";
   std::vector<std::size_t> ends;

@@ -482,7 +482,8 @@ TEST(PairSamples, OneStepIsFoundAsOftenAsTheTraceRepeatsIt) {
   const auto graph = read_execution_graph(samples() / "et_plain_2023.json");
   const auto trace = read_trace(samples() / "kineto_plain_2023.json");
   ASSERT_TRUE(graph && trace);
-  // The trace has ProfilerStep#5 and #6, the graph #5 alone: steps are alike but for their number.
+  // The trace has ProfilerStep#5 and #6, the graph only #5: steps are alike except for their
+  // number.
   const auto linked = link(*graph, *trace);
   ASSERT_TRUE(linked) << to_string(linked.error());
   EXPECT_EQ(linked->occurrences.size(), 2u);

@@ -63,7 +63,7 @@ TEST(MaskSecrets, KeysOfEveryKnownKindAreMasked) {
            "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",
            "sk-proj-x7Kq2LmV9pRt4WzYc8NbT3BlbkFJx7Kq2LmV9p",
            "sk-ant-api03-x7Kq2LmV9pRt4WzYc8Nb-Gf3HsJd6QeAu1T5o_aA",
-           "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",  // of letters alone
+           "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",  // only letters
            "hf_qWxVbNkLmPz7tYcGfHs2dQeAuToIw9xKvB",
            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl",
            "Bearer x7Kq2LmV9pRt4WzYc8Nb",

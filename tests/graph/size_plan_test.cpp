@@ -79,8 +79,8 @@ Result<ExecutionGraph> rewritten(What what, const ExecutionGraph& graph, std::in
                               : set_sequence_length(graph, {.length = size});
 }
 
-// Large ones behind small ones, back and forth, each twice; 0 and, for some models, the largest are
-// refused.
+// Large sizes follow small ones, back and forth, each twice; 0 and, for some models, the largest
+// are refused.
 std::vector<std::int64_t> sizes_around(std::int64_t current) {
 #ifdef PERFMODEL_SANITIZED
   return {1, current, 65536, 32, 0, 32, current};

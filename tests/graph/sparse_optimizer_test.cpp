@@ -82,7 +82,7 @@ TEST(SparseOptimizer, SgdAndAdagradBecomeEachOther) {
   expect_rewritten(adagrad, Optimizer::kSgd, sgd);
 }
 
-// Of PyTorch 1.13 on a CPU, op by op.
+// Recordings of PyTorch 1.13 on a CPU, op by op.
 TEST(SparseOptimizer, RecordingsBecomeEachOther) {
   const auto recorded = [](const char* name) {
     return read_execution_graph(std::filesystem::path(PERFMODEL_SOURCE_DIR) /

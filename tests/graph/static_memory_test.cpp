@@ -120,16 +120,16 @@ TEST(StaticMemory, TablesWithSparseGradientsHaveNoDenseOnes) {
   EXPECT_NEAR(dense.gradients, dense.parameters + dense.tables, kBuffers);
 }
 
-// What is trained is known from the gradients, too. What is more: the batch, where it lies on the
-// GPU before the step begins, statistics of batch norms.
+// The gradients tell the trained parameters, too. The rest is the batch, if it is on the GPU before
+// the step begins, and statistics of batch norms.
 TEST(StaticMemory, OfRecordingsHoldsTheParametersThatAreTrained) {
   const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
   if (folder == nullptr) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const std::filesystem::path traces = std::filesystem::path(folder) / "traces";
   struct Case {
     const char* file;
-    double more;   // bytes beside the trained parameters
-    double state;  // of the optimizer, over the trained parameters
+    double more;   // bytes in addition to the trained parameters
+    double state;  // optimizer state over the trained parameters
   };
   const Case cases[] = {{"dlrm_v100_rank0of8_et.json.gz", 2e5, 1},  // Adagrad per element
                         {"dlrm_v100_rank1of8_et.json.gz", 2e5, 1},
@@ -147,7 +147,7 @@ TEST(StaticMemory, OfRecordingsHoldsTheParametersThatAreTrained) {
     EXPECT_GE(memory.parameters + memory.tables, trained);
     EXPECT_LE(memory.parameters + memory.tables, trained + each.more);
     EXPECT_NEAR(memory.optimizer_state, each.state * trained, 1e-3 * trained);
-    // Those of batched tables are applied row by row.
+    // Gradients of batched tables are applied row by row.
     EXPECT_NEAR(memory.gradients, trained - memory.tables, 0.02 * memory.parameters + 1e5);
   }
 }

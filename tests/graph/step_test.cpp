@@ -1,4 +1,5 @@
-// What rewrites stand on: ids that are versions, who makes and reads a value, edits written once.
+// Foundations of rewrites: ids that are versions, makers and readers of a value, edits written
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -38,8 +38,8 @@ inline std::vector<TableShard> column_pieces(std::int64_t rows, std::int64_t col
   return shards;
 }
 
-/// 2 hosts of 4 ranks, dim 16, 6 samples per rank, tables sharded in every way; rank 7 has nothing
-/// of the table-wise and column-wise ones. The grid's first piece of columns lies on host 1.
+/// 2 hosts of 4 ranks, dim 16, 6 samples per rank, tables sharded in every way; rank 7 has no part
+/// of the table-wise and column-wise ones. The grid's first piece of columns is on host 1.
 inline TorchrecDlrmConfig every_sharding(std::int64_t rank) {
   using Kind = TableSharding;
   TorchrecDlrmConfig config;

@@ -46,7 +46,7 @@ TEST(TraceOps, NestingFollowsTime) {
   Tiny tiny;
   const auto label = tiny.label("## forward ##", 0, 100);
   const auto outer = tiny.op(10, 20), inner = tiny.op(12, 10), launch = tiny.call(15, 2);
-  const auto second = tiny.op(30, 5);  // starts where the first ends: beside it, not inside
+  const auto second = tiny.op(30, 5);  // starts where the first ends: a sibling, not inside
   const TraceOps ops = find_trace_ops(tiny.trace);
   EXPECT_EQ(ops.parent, (Indices{-1, label, outer, inner, label}));
   EXPECT_EQ(ops.top_level, (Indices{outer, second}));
@@ -63,7 +63,7 @@ TEST(TraceOps, ThreadsDoNotNestInOneAnother) {
 }
 
 TEST(TraceOps, AChildThatOutlivesItsParentHidesWhatItCovers) {
-  // 0-10 holds 5-20; an op at 15 lies in the long child and is no top-level op.
+  // 0-10 holds 5-20; an op at 15 is in the long child and is no top-level op.
   Tiny tiny;
   tiny.op(0, 10);
   tiny.op(5, 15);

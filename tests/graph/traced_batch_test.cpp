@@ -60,7 +60,7 @@ Calls calls(const ExecutionGraph& graph) {
     std::string text(name);
     std::size_t matrices = 0;
     for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
-      const bool seeds = tensor.rank == 1 && tensor.numel <= 2;  // of dropout in attention
+      const bool seeds = tensor.rank == 1 && tensor.numel <= 2;  // dropout in attention
       const bool empty = std::ranges::count(graph.shape(tensor), 0) > 0;
       if (tensor.rank == 0 || seeds || empty) return;
       matrices += tensor.rank > 1 && is_floating_point(tensor.dtype);

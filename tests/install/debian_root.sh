@@ -11,7 +11,7 @@ set -euo pipefail
 package="$(realpath "${1:?usage: debian_root.sh PACKAGE.deb [ROOT]}")"
 own_mounts "${BASH_SOURCE[0]}" "$@"
 bare_debian "${2:-}"
-# What is installed, without what packages leave behind on purpose: /etc/gshadow- is a copy from before
+# Installed files, without files that packages leave on purpose: /etc/gshadow- is a copy from before
 # a package that ours needs added a group.
 files() {
   (cd "$root" && find . -xdev \( -path ./proc -o -path ./run -o -path ./var -o -path ./tmp -o -path ./root \) -prune -o -print |
@@ -19,7 +19,7 @@ files() {
 }
 
 step "$(as_root sh -c '. /etc/os-release; echo "$PRETTY_NAME"'), $(as_root dpkg-query -f '.\n' -W | wc -l) packages"
-as_root apt-get -qq purge -y perfmodel >/dev/null 2>&1 || true  # of a run that failed
+as_root apt-get -qq purge -y perfmodel >/dev/null 2>&1 || true  # from a run that failed
 as_root apt-get -qq update
 files >"$root/tmp/before"
 cp "$package" "$root/tmp/perfmodel.deb"

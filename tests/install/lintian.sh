@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Debian's checker of packages on the package and the Python package beside it: no tag but the listed ones.
+# Debian's checker of packages on the package and the Python package next to it: no tag except the
+# listed ones.
 #
 #   bash tests/install/lintian.sh PACKAGE.deb
 set -euo pipefail

@@ -9,7 +9,7 @@ quickstart="$1" build="$(realpath "$2")" ninja="$3"
 read -ra targets <<<"$(sed -n 's/^cmake --build --preset release --target \([^>]*\)>.*/\1/p' "$quickstart")"
 ((${#targets[@]} > 0)) || { echo "error: expected targets in $quickstart, found none" >&2; exit 1; }
 
-# Files in the build folder that the install scripts copy, but for those that may be missing.
+# Files in the build folder that the install scripts copy, except those that may be missing.
 mapfile -t files < <(find "$build" -name cmake_install.cmake -print0 |
   xargs -0 sed -n '/file(INSTALL /{/ OPTIONAL /d; s/.* FILES \(.*\))$/\1/p}' | grep -o '"[^"]*"' | tr -d '"' |
   grep "^$build/" | sort -u)

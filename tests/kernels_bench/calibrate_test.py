@@ -53,7 +53,7 @@ def rows_of(file):
 
 
 def check_campaign(data):
-    """What calibrate.sh must leave."""
+    """Checks the files of calibrate.sh."""
     kernels = data / "measurements" / GPU / "kernels"
     for family in ("peaks", "gemm", "bmm", "embedding", "memory", "vector"):
         rows = rows_of(kernels / f"{family}.csv.gz")
@@ -84,7 +84,7 @@ def check_goes_on(parent):
 
 
 def check_bundle(parent, data):
-    """What bundle.sh packs runs without this machine's libraries and environment."""
+    """The bundle of bundle.sh runs without this machine's libraries and environment."""
     bundle = parent / "bundle"
     script = SOURCES / "kernels_bench" / "bundle.sh"
     run(["bash", script, bundle], data)

@@ -220,7 +220,7 @@ TEST_F(CampaignTest, StopsOnWrongResult) {
   ASSERT_FALSE(report);
   EXPECT_THAT(to_string(report.error()), HasSubstr("off by 12; rows so far are kept"));
   EXPECT_EQ(rows_of(options.folder / "vector.csv"), 3U);
-  EXPECT_EQ(run({"vector"}, 20)->families[0].measured, 16U);  // goes on behind it
+  EXPECT_EQ(run({"vector"}, 20)->families[0].measured, 16U);  // goes on after it
 }
 
 TEST_F(CampaignTest, OutOfMemoryIsWrittenDownAndNotTriedAgain) {
@@ -320,7 +320,7 @@ TEST_F(CampaignTest, BudgetEndsTheRun) {
 TEST(QuickModel, LeastCertainPointsTeachMore) {
   const auto points = sweep(*find_family("gemm"), 2500, 1, {});
   perfmodel::Gpu gpu = gpu_of(make_analytic_device()->info(), "no such folder").gpu;
-  // What is known beforehand is of another architecture than the device.
+  // The figures known beforehand come from another architecture than the device's.
   gpu.architecture =
       perfmodel::find_architecture("volta", PERFMODEL_SOURCE_DIR "/data/architectures").value();
   constexpr std::size_t kMeasured = 400;

@@ -415,8 +415,8 @@ class CollectOnCpu(Scratch):
         self.assertFalse(list(folder.glob("*.partial")))
         self.assertNotIn(str(self.scratch), json.dumps(self.index()))
 
-        # A CPU that others use, too: no limit on noise. Its profiler, that of torch 1.13 without Kineto,
-        # leaves some ops out, 1.5 to 2.5 % with those that then pair differently.
+        # The CPU may be shared: no limit on noise. The profiler of torch 1.13 without Kineto leaves
+        # some ops out, 1.5 to 2.5 % with those that then pair differently.
         done = check(folder, "--noise", 1000, "--ratio", 0.001, 1000, "--unpaired", 0.05)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stderr)
         row = next(line for line in done.stdout.split("\n") if line.startswith("dlrm-default-b4")).split()
@@ -431,7 +431,7 @@ class CollectOnCpu(Scratch):
         done = run(PERFPREDICT, "overheads", trace, "--graph", graph, "-o", self.scratch / "table.json")
         self.assert_one_line(done, "expected device activity, found none")
         done = run(PERFPREDICT, "predict", graph, "--gpu", "a100-sxm-40gb")
-        self.assertEqual(done.returncode, 1)  # what a CPU recorded is asked for a GPU first
+        self.assertEqual(done.returncode, 1)  # a CPU's recording is asked for a GPU first
         self.assertIn("rewrite --retarget", done.stderr)
         on_gpu = self.scratch / "on_gpu.json"
         done = run(PERFPREDICT, "rewrite", graph, "--retarget", "nvidia", "-o", on_gpu)
@@ -443,7 +443,7 @@ class CollectOnCpu(Scratch):
         self.assertGreater(prediction["e2e_us"], 0)
 
     def kill_after(self, lines, *options):
-        """Starts collect.py and kills it somewhere behind the point that ends with this line of output."""
+        """Starts collect.py and kills it some time after the point that ends with this line of output."""
         command = [PYTHON, TOOLS / "collect.py", "--out", self.scratch / "out", "--device", "cpu", "--scale", "tiny",
                    "--threads", "1", *options]
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
@@ -524,7 +524,7 @@ class CollectOnCpu(Scratch):
         self.assertEqual(len(point["trace"]["step_us"]), STEPS)
 
     def test_small_variants(self):
-        """What differs from plain fp32 training: unsupported ones say so."""
+        """Variants of plain fp32 training: unsupported ones say so."""
         done = self.collect("--batch", 2, "--workload", "resnet50.bf16", "bert-base-384.checkpoint",
                             "bert-base-384.compile", "gpt2-small-512.adam-foreach", "dlrm-default.adagrad",
                             "dlrm-mix26-batched", "lstm-cells-512x2", "transformer-base")

@@ -24,7 +24,7 @@ struct Problem {
   std::int64_t row_of(std::int64_t lookup) const {
     return lookup / (shape.batch * shape.pooling) * shape.rows + indices[lookup];
   }
-  /// Where [batch, tables * dim] holds the lookup's bag.
+  /// Offset of the lookup's bag in [batch, tables * dim].
   std::int64_t output_of(std::int64_t lookup) const {
     const std::int64_t bag = lookup / shape.pooling;
     const std::int64_t table = bag / shape.batch, sample = bag % shape.batch;

@@ -20,7 +20,7 @@ Numbers numbers(std::int64_t count, int start) {
   return result;
 }
 
-/// What the case says: row-major, transposed operands with their axes swapped.
+/// The product that the case describes: row-major, transposed operands with their axes swapped.
 Numbers row_major_product(const GemmCase& g, const Numbers& a, const Numbers& b) {
   Numbers c(index(g.batch * g.m * g.n));
   for (std::int64_t s = 0; s < g.batch; ++s) {
@@ -39,7 +39,7 @@ Numbers row_major_product(const GemmCase& g, const Numbers& a, const Numbers& b)
   return c;
 }
 
-/// What a BLAS library does with a call.
+/// A BLAS library's result of a call.
 Numbers blas(const ColumnMajorGemm& g, const Numbers& first, const Numbers& second) {
   Numbers output(index(g.batch * g.m * g.n));
   const auto element = [](std::int64_t row, std::int64_t col, std::int64_t ld, bool transposed) {

@@ -27,7 +27,7 @@ struct TypeNames {
   }
 };
 
-/// What rounding the result to T may cost, relative to its size; fp32: what the arithmetic costs.
+/// Error allowed for rounding the result to T, relative to its size; fp32: for the arithmetic.
 template <class T>
 constexpr double kTolerance = 2e-6;
 template <>

@@ -80,7 +80,7 @@ TEST_P(OnDevice, FailsACaseThatCannotFitAndGoesOn) {
   EXPECT_TRUE(measured.has_value()) << measured.error().message;
 }
 
-// What a device or its libraries cannot do is no error; a wrong result is.
+// An operation that a device or its libraries lack is no error; a wrong result is.
 TEST_P(OnDevice, EveryFamilyGivesRightResults) {
   const Limits small = {.flop = 2e9, .bytes = 5e7, .traffic = 2e8};
   for (const Family* family : families()) {

@@ -31,7 +31,7 @@ TEST(SampleSums, GemmElementByHand) {
 }
 
 TEST(SampleSums, ForwardConvolutionByHand) {
-  // One row of zeros around [[1, 2], [3, 4]]: the filter of 1..9 lies on them shifted by one, with
+  // One row of zeros around [[1, 2], [3, 4]]: the filter of 1..9 is shifted over them by one, with
   // its centre on the first number, then on the last.
   std::vector<float> input = {1, 2, 3, 4}, filter(9);
   std::iota(filter.begin(), filter.end(), 1.0F);

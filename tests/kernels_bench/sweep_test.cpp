@@ -175,7 +175,7 @@ std::filesystem::path write_points(const Family& family, const std::vector<Case>
   return file;
 }
 
-// What is measured is what the reader of tables takes it for.
+// The reader of tables sees the same work as was measured.
 TEST_P(EveryFamily, TablesReadBackAsTheSameWork) {
   if (family().name == "peaks") return;  // fixed costs and peaks are no kernels of models
   const std::filesystem::path folder = PERFMODEL_SOURCE_DIR "/data/gpus";

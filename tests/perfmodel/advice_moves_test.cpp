@@ -1,4 +1,4 @@
-// Moves of the search beyond rewrites of one pass: accumulation, the batch behind other rewrites,
+// Moves of the search beyond rewrites of one pass: accumulation, the batch after other rewrites,
 // layouts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

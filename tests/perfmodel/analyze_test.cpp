@@ -91,7 +91,7 @@ TEST(Analyze, AKernelOfFewBlocksThatTakesMostOfTheStepComesFirst) {
       },
       kNothing);
   const Finding first = only_finding(trace, "low-parallelism");
-  // 3,000 us beside 20 kernels of 100, with gaps of 0.75.
+  // 3,000 us, plus 20 kernels of 100, with gaps of 0.75.
   EXPECT_NEAR(first.share, 3000 / (5000 + 21 * MadeTrace::kGap), 0.005);
   // Repaired it fills half of the SMs: 3,000 us * 0.01 / 0.5 = 60 us.
   EXPECT_NEAR(*first.gain_us, 2940, 3);
@@ -99,7 +99,7 @@ TEST(Analyze, AKernelOfFewBlocksThatTakesMostOfTheStepComesFirst) {
   EXPECT_THAT(first.title, HasSubstr("fills 1.0 %"));
 }
 
-// What the repair gains is what the trace of a repaired program is shorter by.
+// The gain of a repair is the difference to the trace of a repaired program.
 struct Repairable {
   std::string rule;
   Defect first = kNothing, middle = kNothing, last = kNothing;

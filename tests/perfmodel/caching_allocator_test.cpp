@@ -53,7 +53,7 @@ TEST(CachingAllocator, RoundsToStepsBetweenPowersOfTwo) {
   EXPECT_EQ(bytes_of(2048, {.roundup_power2_divisions = 4}), 2048);
   EXPECT_EQ(bytes_of(2049, {.roundup_power2_divisions = 4}), 2560);              // 2048 + 2048 / 4
   EXPECT_EQ(bytes_of(5 * kKib + 1, {.roundup_power2_divisions = 4}), 6 * kKib);  // steps of 1 KiB
-  EXPECT_EQ(bytes_of(5 * kMib, {.roundup_power2_divisions = 2}), 6 * kMib);      // of 2 MiB
+  EXPECT_EQ(bytes_of(5 * kMib, {.roundup_power2_divisions = 2}), 6 * kMib);      // steps of 2 MiB
 }
 
 TEST(CachingAllocator, SegmentsGoByTheSizeOfTheRequest) {
@@ -78,14 +78,14 @@ TEST(CachingAllocator, SmallPoolSplitsFrom512BytesOn) {
 TEST(CachingAllocator, LargePoolSplitsAboveOneMib) {
   CachingAllocator allocator;
   made(allocator, 9 * kMib);
-  const BlockId last = made(allocator, 9 * kMib);  // of 11 MiB: 2 MiB are left
+  const BlockId last = made(allocator, 9 * kMib);  // in 11 MiB: 2 MiB are left
   EXPECT_EQ(allocator.place(last).bytes, 9 * kMib);
   made(allocator, 2 * kMib);
   EXPECT_EQ(allocator.current().reserved, 20 * kMib);
 
   CachingAllocator whole;
   made(whole, 9 * kMib);
-  // Of 11 MiB: 1 MiB would be left, which is not more than 1 MiB.
+  // Out of 11 MiB: 1 MiB would be left, which is not more than 1 MiB.
   EXPECT_EQ(whole.place(made(whole, 10 * kMib)).bytes, 11 * kMib);
   EXPECT_EQ(whole.current().requested, 19 * kMib);
   EXPECT_EQ(whole.current().allocated, 20 * kMib);
@@ -190,7 +190,7 @@ TEST(CachingAllocator, GivesCachedSegmentsBackWhereTheDeviceIsFull) {
   const BlockId split = made(allocator, 15 * kMib, 1);  // 16 MiB
   allocator.free(made(allocator, 32 * kMib));
   const BlockId small = made(allocator, kKib);  // 50 MiB are reserved
-  made(allocator, 20 * kMib, 1);                // needs those of stream 0
+  made(allocator, 20 * kMib, 1);                // needs the memory of stream 0
   EXPECT_EQ(allocator.current().reserved, (16 + 2 + 20) * kMib);
   EXPECT_EQ(allocator.device_frees(), 1);
   EXPECT_EQ(allocator.retries(), 1);
@@ -205,7 +205,7 @@ TEST(CachingAllocator, GivesCachedSegmentsBackWhereTheDeviceIsFull) {
             "are in use and 0.001952 GiB are free in segments in use");
   EXPECT_EQ(allocator.current().reserved, 38 * kMib);
   allocator.free(small);
-  made(allocator, 27 * kMib);  // 28 MiB, beside 36 MiB
+  made(allocator, 27 * kMib);  // 28 MiB, in addition to 36 MiB
   EXPECT_EQ(allocator.current().reserved, 64 * kMib);
   allocator.free(split);
 }
@@ -235,7 +235,7 @@ TEST(CachingAllocator, BlocksAboveTheLargestSplitSizeAreKeptWhole) {
 TEST(CachingAllocator, OversizeBlocksMakeRoomFirst) {
   CachingAllocator allocator({.max_split_bytes = 40 * kMib, .device_bytes = 200 * kMib});
   for (const std::int64_t mib : {40, 44, 100}) allocator.free(made(allocator, mib * kMib));
-  made(allocator, 64 * kMib);  // of 184 MiB, 100 MiB go: one block that is large enough
+  made(allocator, 64 * kMib);  // from 184 MiB, 100 MiB go: one block that is large enough
   EXPECT_EQ(allocator.current().reserved, (40 + 44 + 64) * kMib);
   EXPECT_EQ(allocator.retries(), 0);
   made(allocator, 80 * kMib);  // none is: 44, then 40 MiB
@@ -386,7 +386,7 @@ class PlainAllocator {
     Kind kind = Kind::kFree;
   };
 
-  /// Neighbours of one kind as one piece, but for those in use.
+  /// Neighbours of one kind as one piece, except those in use.
   static std::vector<Piece> pieces(const Range& range) {
     std::vector<Piece> all;
     for (std::int64_t at = range.begin; at < range.end();) {
@@ -633,7 +633,7 @@ TEST(CachingAllocator, PlacesSmallBlocksWhereADeviceDid) {
   if (!data || !*data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const auto recorded = recorded_on_gpu(std::filesystem::path(data) / "traces" /
                                         "bert_small_infer_h100_torch26_kineto.json.gz");
-  std::map<std::int64_t, std::int64_t> used;  // of a segment of 2 MiB: bytes before its first block
+  std::map<std::int64_t, std::int64_t> used;  // per segment of 2 MiB: bytes before its first block
   for (const auto& [address, bytes] : recorded) {
     if (bytes <= 0 || bytes > kMib) continue;
     const auto [segment, is_new] = used.emplace(address / (2 * kMib), address % (2 * kMib));
@@ -642,7 +642,7 @@ TEST(CachingAllocator, PlacesSmallBlocksWhereADeviceDid) {
 
   CachingAllocator allocator;
   std::vector<BlockId> free;
-  std::map<std::int64_t, std::int64_t> begins;  // of segments, here
+  std::map<std::int64_t, std::int64_t> begins;  // begins of segments, here
   const auto fill = [&](std::int64_t bytes, std::vector<BlockId>& blocks) {
     for (; bytes > 0; bytes -= std::min(bytes, kMib)) {
       blocks.push_back(made(allocator, std::min(bytes, kMib)));

@@ -46,7 +46,7 @@ const CriticalPath::Step* find(const std::vector<CriticalPath::Step>& steps,
   return nullptr;
 }
 
-// Host: call (op 0) 0-2, other (op 1) 2-5, sync (op 3) 14.5-15. Stream: kernel (op 2) 4-14 behind
+// Host: call (op 0) 0-2, other (op 1) 2-5, sync (op 3) 14.5-15. Stream: kernel (op 2) 4-14, after
 // the call plus a latency of 2. The sync waits for the kernel plus 0.5.
 struct Launch {
   TaskGraph graph;

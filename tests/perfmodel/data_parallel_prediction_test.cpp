@@ -84,10 +84,10 @@ std::map<std::int64_t, Times> kernel_times_by_op(const Prediction& prediction) {
   return times;
 }
 
-// What reads the memory of an all-reduce in the steps behind it starts after the all-reduce. Counts
-// the readers.
+// Readers of an all-reduce's memory in the following steps start after the all-reduce. Counts the
+// readers.
 std::size_t expect_readers_wait(const ExecutionGraph& graph, const Prediction& prediction) {
-  std::map<std::int64_t, double> ends;  // of all-reduces, by the storage that they reduce
+  std::map<std::int64_t, double> ends;  // ends of all-reduces, by the storage that they reduce
   for (const PredictedOp& op : prediction.ops) {
     const auto reduced =
         std::ranges::find(op.kernels, KernelFamily::kCollective, &PredictedKernel::family);

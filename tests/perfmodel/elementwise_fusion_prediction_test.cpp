@@ -1,4 +1,4 @@
-// What fused pointwise ops cost, against the same ops apart.
+// Cost of fused pointwise ops, against the same ops apart.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ struct Work {
   std::size_t kernels = 0;
 };
 
-// What all ops of a graph launch.
+// Work that all ops of a graph launch.
 Work work(const ExecutionGraph& graph) {
   const Gpu gpu = find_gpu("a100-sxm-40gb", data() / "gpus").value();
   Lowering lowering(graph, gpu, nullptr);

@@ -1,5 +1,6 @@
-// What must hold of predictions whatever is asked: every builder x bundled overhead table x rewrite
-// x GPU goes through the checks of invariants.hpp; and what only several predictions together show.
+// Conditions for all predictions: every builder x bundled overhead table x rewrite x GPU goes
+// through the checks of invariants.hpp; then conditions that only several predictions together
+// show.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -384,7 +385,7 @@ struct Exception {
   double most;
 };
 constexpr Exception kExceptions[] = {
-    // Of the same DRAM bandwidth, kernels of norms and pointwise ops reach less on AMD's GPUs.
+    // At the same DRAM bandwidth, kernels of norms and pointwise ops reach less on AMD's GPUs.
     {"mi25", "gtx-1080-ti", 1.15},
     {"mi25", "titan-x-pascal", 1.03},
     {"vega-fe", "gtx-1080-ti", 1.15},
@@ -397,7 +398,7 @@ constexpr Exception kExceptions[] = {
     {"a6000", "rtx-a5500", 1.01},
     // Few images leave SMs of the wider board without tiles.
     {"l40", "l20", 1.01},
-    // Its own models price one, half of those of its chip the other.
+    // Its own models price one; half of the other's models are its chip's.
     {"h200-sxm-141gb", "h100-nvl", 1.1},
     {"h200-sxm-141gb", "h200-nvl", 1.19},
     // P4's measurements price one, which has the same chip; nothing was measured on the other's.

@@ -22,12 +22,12 @@ const TaskName kLetters = [](TaskId task) {
   return std::string("op ") + static_cast<char>('A' + task);
 };
 
-// What every error of a broken invariant has.
+// Common parts of all errors of broken invariants.
 auto is_bug_of(const std::string& op) { return AllOf(StartsWith("bug: "), HasSubstr(op)); }
 
 std::string message(const Result<void>& result) { return result ? "" : result.error().message; }
 
-// Two tasks behind each other on lane 0, the third on lane 1 waits for the first, 1 us long.
+// Two consecutive tasks on lane 0, the third on lane 1 waits for the first, 1 us long.
 class CheckedSchedule : public ::testing::Test {
  protected:
   CheckedSchedule() {

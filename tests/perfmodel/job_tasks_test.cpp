@@ -51,7 +51,7 @@ TEST_F(Loop, OfAHostThatRunsAheadHasTheHostsPeriod) {
   EXPECT_TRUE(warnings_.empty());
   EXPECT_DOUBLE_EQ(tasks.period(0), 5);
   EXPECT_EQ(tasks.ranks[0]->pass_ends().size(), 3u);  // as few passes as tell
-  // Nobody waits, but the device needs 10 us per step.
+  // No rank waits, but the device needs 10 us per step.
   EXPECT_DOUBLE_EQ(steps_without({true}, ranks, tasks)->front(), 10);
 }
 
@@ -76,7 +76,7 @@ TEST_F(Loop, OfTwoRanksWaitsForTheLaterOne) {
   EXPECT_DOUBLE_EQ(tasks.period(1), 43 + 2 + 10 + 1);
   ASSERT_EQ(tasks.hubs.size(), 1u);
   EXPECT_EQ(tasks.rank_of(tasks.hubs[0].arrivals[1]), 1u);
-  EXPECT_EQ(tasks.rank_of(tasks.hubs[0].task), 2u);  // of no rank
+  EXPECT_EQ(tasks.rank_of(tasks.hubs[0].task), 2u);  // belongs to no rank
   const auto alone = steps_without({false, true}, ranks, tasks);
   ASSERT_TRUE(alone);
   EXPECT_DOUBLE_EQ(alone->at(0), 3 + 2 + 10 + 1);

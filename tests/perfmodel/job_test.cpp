@@ -161,7 +161,7 @@ TEST(PredictJob, ChakraFilesHoldTheStep) {
   }
 }
 
-// What was written says the same again, but for launch latencies and gaps.
+// The written files replay as predicted, except for launch latencies and gaps.
 TEST(PredictJob, ChakraFilesReplayAsPredicted) {
   const Case one({"a", "allreduce", "drain"}, 50), two({"a", "allreduce", "drain"}, 50);
   const JobPrediction job =
@@ -170,7 +170,7 @@ TEST(PredictJob, ChakraFilesReplayAsPredicted) {
   const auto again = replay(job.chakra, names);
   ASSERT_TRUE(again) << to_string(again.error());
   ASSERT_EQ(again->ranks.size(), 2u);
-  // Host 25, the last rank's kernel 50 behind its call at 9; the collective behind both; 2 + 1.
+  // Host 25, the last rank's kernel 50 after its call at 9; the collective after both; 2 + 1.
   EXPECT_NEAR(again->ranks[0].iterations[0].replayed_us, 1000 + 9 + 50 + 50 + 3, 1e-6);
   EXPECT_NEAR(again->ranks[0].communication.waiting_us, 1000, 1e-6);
   EXPECT_EQ(again->ranks[0].communication.last_arrivals, 0u);
@@ -181,7 +181,7 @@ TEST(PredictJob, ChakraFilesReplayAsPredicted) {
   options.scale_kernels = 2;
   EXPECT_NEAR(replay(job.chakra, names, options)->ranks[1].iterations[0].replayed_us,
               1000 + 9 + 100 + 50 + 3, 1e-6);
-  // All of the order stands in the data dependencies.
+  // The data dependencies contain the whole order.
   auto by_data = job.chakra;
   for (ChakraTrace& rank : by_data) {
     for (ChakraNode& node : rank.nodes) node.ctrl_deps.clear();
@@ -206,8 +206,8 @@ TEST(PredictJob, ChakraFilesOfOtherToolsReplay) {
   add(1, 10, true, {99}, {2});    // its caller is in no file; it waits for its callee
   add(2, 20, true, {1}, {1});     // which waits for it
   add(3, 100, false, {2}, {2});   // a kernel
-  add(4, 5, true, {1}, {2});      // called by 1, behind 2
-  add(5, 7, false, {4}, {4, 3});  // behind both
+  add(4, 5, true, {1}, {2});      // called by 1, after 2
+  add(5, 7, false, {4}, {4, 3});  // after both
   add(6, 1, true, {}, {7});       // two that wait for each other, neither the other's caller
   add(7, 1, true, {}, {6});
   const std::string names[] = {"foreign.et"};

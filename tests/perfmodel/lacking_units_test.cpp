@@ -1,4 +1,4 @@
-// Products in a type that the GPU's matrix units lack are told of before everything else.
+// Warnings of products in a type that the GPU's matrix units lack come first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

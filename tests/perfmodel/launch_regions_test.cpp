@@ -7,7 +7,7 @@
 namespace perfmodel {
 namespace launch_regions_test {
 
-// Items of one step each: 10 us of gap, 3 us to the call of 4 us, 2 us behind it.
+// Items of one step each: 10 us of gap, 3 us to the call of 4 us, 2 us after it.
 class Host {
  public:
   Host& op(std::int32_t iteration = 0) { return item(iteration, false, false); }

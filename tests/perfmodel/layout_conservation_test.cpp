@@ -12,7 +12,7 @@
 namespace perfmodel {
 namespace layout_conservation_test {
 
-// Of all matrix products of a graph; attention's too where it is eager.
+// FLOP of all matrix products of a graph, including attention's if it is eager.
 double product_flop_of(const ExecutionGraph& graph) {
   double flop = 0;
   for (const Node& node : graph.nodes) {

@@ -107,8 +107,8 @@ TEST(ContextParallel, SendsWhatTheTextbookSays) {
   EXPECT_TRUE(context_exchange(job, {}, true).empty());
 }
 
-// Causal attention over T tokens on cp ranks: each has T^2 / 2 / cp scores, cp times those of its
-// own T / cp tokens; in consecutive parts the last rank has 2 cp - 1 times as many.
+// Causal attention over T tokens on cp ranks: each has T^2 / 2 / cp scores, cp times as many as its
+// own T / cp tokens have; in consecutive parts the last rank has 2 cp - 1 times as many.
 TEST(ContextParallel, WorkOfAttentionIsShared) {
   const LayoutJob job = dense_job();
   ShardQuestion question{.model = job.model, .sequence = 1024, .micro_batch = 1};
@@ -231,7 +231,7 @@ TEST(ContextAndExpertParallel, RefuseWhatDoesNotDivide) {
   EXPECT_THAT(message(job, layout), HasSubstr("experts take no adapters"));
 }
 
-// Rank r beside q, k + v, o of one layer; the other weights have neither gradients nor moments.
+// Rank r for q, k + v, o of one layer; the other weights have neither gradients nor moments.
 TEST(Adapters, LearnAlone) {
   LayoutJob job = dense_job();
   ParallelLayout layout;

@@ -7,7 +7,12 @@
 #include <fstream>
 
 #include "../scratch.hpp"
+#include "json/csv_file.hpp"
+#include "layout/layout_request.hpp"
+#include "layout/layout_rows.hpp"
 #include "layout/layout_sweep.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace layout_inputs_test {
@@ -78,6 +83,28 @@ TEST(LayoutSweep, ValuesMustBeOfTheAxis) {
   const auto rows = sweep_layouts(*predictor, llama_on_a100(), "world", {"8", "many"}, kQuiet);
   ASSERT_FALSE(rows);
   EXPECT_THAT(rows.error().message, HasSubstr("found \"many\""));
+}
+
+// Calibration and question price the same program.
+TEST(MeasuredRows, TakeTheProgramThatTheQuestionTakes) {
+  const char* table = "tp,dp,step_ms\n2,4,1000\n1,8,900\n";
+  const Gpu gpu = find_gpu("h100-sxm-80gb", *find_data_folder() / "gpus").value();
+  LayoutJob asked;
+  asked.model = find_decoder("llama3-8b")->model;
+  asked.sequence = 8192;
+  asked.global_batch = 64;
+  auto rows = CsvFile::of_text("steps.csv", table);
+  const auto steps = read_measured_rows(std::move(*rows), {}, &asked, gpu);
+  ASSERT_TRUE(steps) << to_string(steps.error());
+  ASSERT_EQ(steps->size(), 2U);
+  for (const MeasuredStep& step : *steps) {
+    EXPECT_EQ(step.job.software, suitable_software(gpu, asked, step.layout));
+  }
+  asked.software = "nanotron";
+  auto again = CsvFile::of_text("steps.csv", table);
+  const auto named = read_measured_rows(std::move(*again), {}, &asked, gpu);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->front().job.software, "nanotron");
 }
 
 }  // namespace layout_inputs_test

@@ -123,7 +123,97 @@ TEST(LayoutMemory, PipelinesGatherOncePerStep) {
   EXPECT_GT(exposed(sharded), 0);
   EXPECT_LT(exposed(sharded), exposed(first));
   of.layout.zero = Sharding::kHsdp;
-  EXPECT_FALSE(pricer().predict(of.job, of.layout));
+  EXPECT_EQ(predicted(of).step_ms, sharded.step_ms);  // the copy is in one node
+}
+
+// Two nodes hold a copy each: a stage keeps an eighth of its states, not a sixteenth, gathers
+// inside of the node, and copies add up their sums.
+TEST(LayoutMemory, HybridShardingInsideOfPipelines) {
+  RandomLayout of = decoder_of_two_billion();
+  of.layout.dp = 16;
+  of.layout.pp = 2;
+  of.layout.zero = Sharding::kFsdp;
+  const LayoutPrediction all = predicted(of);
+  of.layout.zero = Sharding::kHsdp;
+  const LayoutPrediction copies = predicted(of);
+  EXPECT_NEAR(copies.weight_bytes, 2 * all.weight_bytes, 2);
+  EXPECT_NEAR(copies.optimizer_bytes, 2 * all.optimizer_bytes, 2);
+  EXPECT_EQ(copies.gradient_bytes, all.gradient_bytes);
+  EXPECT_NE(copies.step_ms, all.step_ms);
+}
+
+// No rank keeps whole gradients, so each microbatch scatters its own.
+TEST(LayoutMemory, ZeroTwoScattersEachMicrobatch) {
+  RandomLayout of = decoder_of_two_billion();
+  of.layout.dp = 16;
+  of.job.global_batch = 256;
+  of.job.software = "megatron-deepspeed";  // which hides no sums
+  const auto exposed_ms = [&](Sharding zero, std::int64_t micro_batch) {
+    of.layout.zero = zero;
+    of.layout.micro_batch = micro_batch;
+    return predicted(of).terms_ms[static_cast<std::size_t>(LayoutTerm::kDataParallel)];
+  };
+  EXPECT_NEAR(exposed_ms(Sharding::kZero2, 16), exposed_ms(Sharding::kZero1, 16), 1e-6);
+  EXPECT_GT(exposed_ms(Sharding::kZero2, 1), 4 * exposed_ms(Sharding::kZero1, 1));
+}
+
+// Each third of 24 layers, the first 2 of 4 chunks of 6, all in groups of 4: kept inputs and kept
+// layers add up.
+TEST(LayoutMemory, RecomputedLayersAreCounted) {
+  RandomLayout of = decoder_of_two_billion();
+  of.job.model.layers = 24;
+  of.job.cuda_graphs = LayoutJob::kFullGraph;  // the device's time alone
+  const auto with = [&](LayoutRecompute what) {
+    of.layout.recompute = what;
+    return predicted(of);
+  };
+  const auto compute_ms = [](const LayoutPrediction& made) {
+    return made.terms_ms[static_cast<std::size_t>(LayoutTerm::kCompute)];
+  };
+  const LayoutPrediction none = with({}), full = with(LayoutRecompute::kFull);
+  const LayoutPrediction third = with({LayoutRecompute::kEvery, 3});
+  const LayoutPrediction block = with({LayoutRecompute::kBlock, 8});
+  const LayoutPrediction groups = with({LayoutRecompute::kUniform, 4});
+  const double more_ms = compute_ms(full) - compute_ms(none);
+  const double kept = none.activation_bytes - full.activation_bytes;
+  EXPECT_NEAR(compute_ms(third) - compute_ms(none), more_ms / 3, 1e-6 * more_ms);
+  EXPECT_NEAR(none.activation_bytes - third.activation_bytes, kept / 3, 1e-6 * kept);
+  EXPECT_EQ(block.step_ms, third.step_ms);  // 8 of one chunk of 24
+  EXPECT_NEAR(compute_ms(groups), compute_ms(full), 1e-6 * more_ms);
+  EXPECT_LT(groups.activation_bytes, full.activation_bytes);
+  EXPECT_GT(groups.working_bytes, full.working_bytes);
+  EXPECT_LT(third.hfu / third.mfu, full.hfu / full.mfu);
+}
+
+// Two norms of a layer make 2 hidden numbers of 2 bytes per token; the scores of fused attention do
+// not lie in memory; a feed-forward part with its gate 3 times its width.
+TEST(LayoutMemory, PartsOfLayersComputedAgain) {
+  RandomLayout of = decoder_of_two_billion();
+  const auto with = [&](unsigned modules) {
+    of.layout.recompute = {LayoutRecompute::kModules, 1, static_cast<std::uint8_t>(modules)};
+    if (modules == 0) of.layout.recompute = {};
+    return predicted(of);
+  };
+  const DecoderModel& model = of.job.model;
+  const auto bytes = [&](std::int64_t numbers) {
+    return 2.0 * static_cast<double>(numbers * model.layers * of.job.sequence);
+  };
+  const LayoutPrediction none = with(0);
+  const LayoutPrediction norms = with(LayoutRecompute::kNorms);
+  const LayoutPrediction inner = with(LayoutRecompute::kDenseInner);
+  const LayoutPrediction attention = with(LayoutRecompute::kCoreAttention);
+  EXPECT_NEAR(none.activation_bytes - norms.activation_bytes, bytes(2 * model.hidden), 1);
+  EXPECT_NEAR(none.activation_bytes - inner.activation_bytes, bytes(3 * model.feed_forward), 1);
+  EXPECT_EQ(attention.activation_bytes, none.activation_bytes);
+  for (const LayoutPrediction& made : {norms, inner, attention}) {
+    EXPECT_GT(made.step_ms, none.step_ms);
+    EXPECT_LT(made.step_ms, 1.4 * none.step_ms);
+  }
+  EXPECT_GT(inner.step_ms, norms.step_ms);
+  of.layout.recompute = {LayoutRecompute::kModules, 1, LayoutRecompute::kExpertInner};
+  const auto refused = pricer().predict(of.job, of.layout);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("found moe"), std::string::npos);
 }
 
 // Results of every second product and of attention stay: between nothing and everything again.

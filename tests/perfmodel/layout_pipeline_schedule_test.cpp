@@ -8,7 +8,7 @@
 namespace perfmodel::parallel {
 namespace layout_pipeline_schedule_test {
 
-/// Model order: chunk c of stage r lies at c p + r.
+/// Model order: chunk c of stage r is at c p + r.
 struct Stages {
   std::vector<double> forward, backward;
 };

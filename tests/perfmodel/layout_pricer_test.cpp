@@ -165,9 +165,9 @@ TEST(LayoutPricer, RefusesWhatDoesNotDivide) {
   layout.micro_batch = 0;
   EXPECT_EQ(message(job, layout), "micro_batch: expected at least 1, found 0");
   layout = {};
-  layout.pp = 2;
-  layout.zero = Sharding::kHsdp;
-  EXPECT_NE(message(job, layout).find("zero hsdp: expected pp of 1"), std::string::npos);
+  layout.async_tp = true;
+  EXPECT_EQ(message(job, layout),
+            "async_tp: expected tp above 1 with sequence parallelism, found tp 1");
   layout = {};
   job.software = "nothing";
   EXPECT_NE(message(job, layout).find("expected a framework"), std::string::npos);

@@ -49,6 +49,10 @@ struct Addition {
   const char* words;
   void (*add)(Question& to);
 };
+// If nothing is computed again yet.
+void again(Question& to, const LayoutRecompute& what) {
+  if (to.layout.recompute == LayoutRecompute::kNone) to.layout.recompute = what;
+}
 constexpr Addition kAdditions[] = {
     {"a layer per chunk", [](Question& to) { to.job.model.layers += to.layout.pp * to.layout.vp; }},
     {"a further token", [](Question& to) { ++to.job.model.next_tokens; }},
@@ -59,6 +63,21 @@ constexpr Addition kAdditions[] = {
     {"sequences twice as long", [](Question& to) { to.job.sequence *= 2; }},
     {"twice the sequences", [](Question& to) { to.job.global_batch *= 2; }},
     {"full recomputation", [](Question& to) { to.layout.recompute = LayoutRecompute::kFull; }},
+    {"each second layer again",
+     [](Question& to) {
+       again(to, {LayoutRecompute::kEvery, 2});
+     }},
+    {"a layer of each chunk again",
+     [](Question& to) {
+       again(to, {LayoutRecompute::kBlock, 1});
+     }},
+    {"norms and attention again",
+     [](Question& to) {
+       again(to, {LayoutRecompute::kModules, 1,
+                  LayoutRecompute::kNorms | LayoutRecompute::kCoreAttention});
+     }},
+    {"ops issued one by one", [](Question& to) { to.job.cuda_graphs = 0; }},
+    {"gathers before products", [](Question& to) { to.layout.async_tp = false; }},
     {"smaller nodes", [](Question&) {}},
 };
 
@@ -97,7 +116,7 @@ TEST(LayoutRelations, MoreModulesTokensAndHopsAreNeverFaster) {
         << less.layout.vp << " zero " << to_string(less.layout.zero) << " "
         << to_string(less.layout.order);
   }
-  for (const int count : asked) EXPECT_GT(count, 150);
+  for (const int count : asked) EXPECT_GT(count, 100);
   EXPECT_LT(faster, 40);
 }
 

@@ -63,8 +63,13 @@ TEST(LayoutReport, RowsOfATableTakeNoFlags) {
 }
 
 TEST(LayoutReport, SweepsSayWhyAValueHasNoLayout) {
+  const RankedLayout best = {.layout = {.cp = 2, .ep = 4, .dispatcher = Dispatcher::kDeepEp}};
+  const std::string table =
+      layout_sweep_csv("world", {{.value = "8", .best = best}, {.value = "16", .error = "none"}});
+  EXPECT_THAT(table, HasSubstr("recompute,error,cp,ep,schedule,dispatcher,offload\n"));
+  EXPECT_THAT(table, HasSubstr(",none,,2,4,1f1b,deepep,none\n"));
   const std::vector<LayoutSweepRow> rows = {{.value = "8", .error = "too \"small\""}};
-  EXPECT_THAT(layout_sweep_csv("world", rows), HasSubstr("\n8,,,,,,,,,,,,\"too 'small'\"\n"));
+  EXPECT_THAT(layout_sweep_csv("world", rows), HasSubstr("\n8,,,,,,,,,,,,\"too 'small'\",,,,,\n"));
   EXPECT_EQ(layout_sweep_json("world", rows).dump(),
             "{\"axis\":\"world\",\"rows\":[{\"value\":\"8\",\"best\":null,"
             "\"error\":\"too \\\"small\\\"\"}]}");

@@ -190,7 +190,7 @@ TEST(StepTime, StagesWaitForEachOtherOnce) {
 // A step of two stages, two tensor-parallel ranks and two replicas, worked out by hand: 1F1B with
 // four microbatches. The last stage never waits once it has begun (the first hands over the next
 // microbatch 900 - 2 hops us before it is wanted), so the last backward pass of the first ends at
-// F0 + hop + 4 (F1 + B1) + hop + B0; its one bucket of gradients is summed behind that.
+// F0 + hop + 4 (F1 + B1) + hop + B0; its one bucket of gradients is summed after that.
 TEST(StepTime, TpPpDpIsTheSumByHand) {
   LiteralJob literal;
   literal.layout.tp = literal.layout.pp = literal.layout.dp = 2;
@@ -230,7 +230,7 @@ TEST(StepTime, TpPpDpIsTheSumByHand) {
   EXPECT_EQ(literal.term(time, LayoutTerm::kHost), 0);
 }
 
-// What the host of a microbatch cannot hide; with stages, pass by pass.
+// Host time of a microbatch that cannot be hidden; with stages, pass by pass.
 TEST(StepTime, AHostThatIsSlowerThanTheDeviceShows) {
   LiteralJob literal;
   literal.shard.layer.forward.host_us = 25;
@@ -264,7 +264,7 @@ TEST(StepTime, GradientsHideBehindTheLastBackwardPass) {
 }
 
 // Per parameter 2 + 4 + 12 bytes; ZeRO-1 divides the last by the ranks, ZeRO-2 the gradients too,
-// ZeRO-3 all, with two gathered layers beside them.
+// ZeRO-3 all, plus two gathered layers.
 TEST(StepBytes, ShardingDividesWhatItSays) {
   LiteralJob literal;
   literal.layout.dp = 4;

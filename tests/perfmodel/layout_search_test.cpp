@@ -104,7 +104,7 @@ TEST(LayoutSearch, FindsWhatPricingEachFinds) {
                    other.prediction.reserved_bytes < point.prediction.reserved_bytes);
     }
   }
-  // And its ends are those of all.
+  // And its ends are the ends of all candidates.
   const auto smallest = std::ranges::min_element(
       all, {}, [](const auto& one) { return one.prediction.reserved_bytes; });
   EXPECT_EQ(ranking->frontier.front().prediction.reserved_bytes,
@@ -124,7 +124,9 @@ TEST(LayoutSearch, SaysTheSameEachTime) {
 TEST(LayoutSearch, TellsTheLeastMemoryWhereNothingFits) {
   LayoutJob job = search_job();
   job.model.layers = 240;
-  const auto ranking = rank_layouts(search_pricer(), job, 2, search_space());
+  LayoutSpace space = search_space();
+  space.offload = {LayoutOffload{}};
+  const auto ranking = rank_layouts(search_pricer(), job, 2, space);
   ASSERT_TRUE(ranking) << to_string(ranking.error());
   EXPECT_TRUE(ranking->best.empty());
   double least = 0;

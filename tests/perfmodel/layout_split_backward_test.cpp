@@ -55,7 +55,7 @@ TEST(SplitBackward, DualPipeWaitsAsItsAuthorsSay) {
 }
 
 TEST(SplitBackward, DualPipeHidesCollectivesBesideKernels) {
-  // A fifth of each pass is collectives. Beside another pass all of it is hidden.
+  // A fifth of each pass is collectives. Another pass in parallel hides all of it.
   const std::int64_t p = 4, m = 32;
   const SplitEnds bare = ends_of(SplitSchedule::kDualPipeV, p, m);
   const SplitEnds hidden = ends_of(SplitSchedule::kDualPipeV, p, m, {.hides = 0.2});

@@ -88,7 +88,7 @@ TEST(StepCalibration, ASlowerMachineIsFound) {
   LayoutJob deeper = small_job();
   deeper.model.layers = 32;
   EXPECT_NEAR(factor(deeper, layout_with(2, 1, 2)), 1.15, 0.02);
-  // Of layers with this tp and micro-batch nothing was measured: most of it.
+  // No layers with this tp and micro-batch were measured: most of the factor applies.
   EXPECT_GT(factor(small_job(), layout_with(2, 1, 4)), 1.08);
   EXPECT_LT(factor(small_job(), layout_with(2, 1, 4)), 1.16);
 }
@@ -124,7 +124,7 @@ TEST(StepCalibration, MeasuringNarrowsTheRange) {
   const auto six = calibration_pricer().measured(all).value();
   const ParallelLayout layout = layout_with(8, 1, 4);
   EXPECT_LT(width(six.predict(job, layout).value()), width(one.predict(job, layout).value()));
-  // What is said to be worth measuring is of the layout that is asked about.
+  // The measurements that are said to be worthwhile concern the layout in question.
   const auto open = one.worth_measuring(job, layout).value();
   double sum = 0;
   for (const OpenEffect& effect : open) sum += effect.share;

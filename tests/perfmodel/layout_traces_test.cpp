@@ -210,8 +210,8 @@ TEST(LayoutTraffic, DataParallelIsTheTextbooks) {
   EXPECT_NEAR(traffic.at("gradients"), 2 * kParameters, 64);
 }
 
-// Per microbatch 2 bytes per parameter forward, again backward but for the first unit and the last,
-// which stay, and 4 bytes of gradients.
+// Per microbatch 2 bytes per parameter forward, again backward except for the first and the last
+// unit, which stay, and 4 bytes of gradients.
 TEST(LayoutTraffic, ShardedParametersAreTheTextbooks) {
   for (const Sharding zero : {Sharding::kZero3, Sharding::kFsdp}) {
     auto traffic = traffic_of(traces_of(tiny_job(), grid(1, 1, 8, zero), false).ranks[0]);

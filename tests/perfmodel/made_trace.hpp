@@ -42,7 +42,7 @@ class MadeTrace {
   std::size_t queue_depth = 0;     ///< launches that find room; 0: all
   bool muted = false;              ///< print nothing: the recording has not begun
   std::string head;                ///< further members of the document: "\"k\": 1, "
-  std::vector<double> step_walls;  ///< what each step took
+  std::vector<double> step_walls;  ///< length of each step
 
   // ---- host ----
   double now() { return now_[thread_]; }
@@ -137,7 +137,7 @@ class MadeTrace {
     int stream;
     double us;
     std::vector<std::size_t> after;
-    bool recorded = true;  ///< no: runs at its own pace, and nobody sees it
+    bool recorded = true;  ///< no: runs at its own pace, unrecorded
   };
   /// A captured graph: one call, many kernels.
   void launch_graph(double call_us, const std::vector<Node>& nodes) {
@@ -197,7 +197,7 @@ class MadeTrace {
     });
   }
 
-  /// An event as it stands in the file.
+  /// An event as written in the file.
   void raw(const std::string& event) {
     if (!muted) events_text_ += (events_text_.empty() ? "" : ",\n") + event;
   }

@@ -58,7 +58,7 @@ class MeasuredMemoryTest : public testing::Test {
     return snapshot ? "none" : without_file(snapshot.error());
   }
 
-  // What stands behind "file:", or behind "file: " where there is no line.
+  // The text after "file:", or after "file: " if there is no line.
   std::string without_file(const Error& error) const {
     const std::string text = to_string(error);
     return text.substr(text.find_first_not_of(": ", file_.string().size()));

@@ -1,4 +1,4 @@
-// What `memory` finds out about a step, without its command.
+// Answers of `memory` about a step, without its command.
 #include "memory/memory_answer.hpp"
 
 #include <gmock/gmock.h>

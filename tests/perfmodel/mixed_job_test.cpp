@@ -31,7 +31,7 @@ const OverheadTable& reference() {
 Gpu known_gpu(const char* name) { return find_gpu(name, kData / "gpus").value(); }
 
 /// One rank of 4 of an MLP whose kernels take so long that the host is never waited for; all
-/// gradients in one bucket, so that one all-reduce stands behind the backward pass.
+/// gradients in one bucket, so that one all-reduce follows the backward pass.
 const ExecutionGraph& rank_of_four() {
   static const ExecutionGraph graph = [] {
     MlpConfig config;
@@ -85,8 +85,8 @@ TEST(MixedJob, RanksThatAreAlikeAreTheJobOfOne) {
   EXPECT_THAT(split.job.warnings, testing::IsEmpty());
 }
 
-// By hand: a step is what the rank computes and, behind it, the all-reduce, which begins when the
-// last rank has arrived: C + A. One rank at half the pace: 2 C + A, and the others wait for C.
+// By hand: a step is the rank's computation, then the all-reduce, which begins when the last rank
+// has arrived: C + A. One rank at half the pace: 2 C + A, and the others wait for C.
 TEST(MixedJob, ARankAtHalfThePaceGivesTheHandComputedStep) {
   const Gpu gpu = known_gpu("a100-sxm-80gb");
   const MixedPrediction alike = predicted({placed(gpu, 4)});

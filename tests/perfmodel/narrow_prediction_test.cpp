@@ -1,4 +1,4 @@
-// What fp8, fp4 and experts mean for a prediction.
+// Effects of fp8, fp4 and experts on a prediction.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -98,10 +98,38 @@ TEST(OpCatalogue, EverySchemaIsOfARow) {
 // refuses them by name where they meet the size.
 const std::map<std::string_view, std::set<std::string_view>> kUnsized = {
     {"the numbers that are its sizes would have to change too",
-     {"aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward",
-      "aten::upsample_bicubic2d_backward", "aten::im2col", "aten::col2im",
-      "aten::native_group_norm_backward", "aten::cudnn_convolution_backward_input",
-      "aten::miopen_convolution_backward_input", "aten::miopen_rnn", "aten::miopen_rnn_backward"}},
+     {"aten::upsample_nearest2d_backward",
+      "aten::upsample_bilinear2d_backward",
+      "aten::upsample_bicubic2d_backward",
+      "aten::im2col",
+      "aten::col2im",
+      "aten::native_group_norm_backward",
+      "aten::cudnn_convolution_backward_input",
+      "aten::miopen_convolution_backward_input",
+      "aten::miopen_rnn",
+      "aten::miopen_rnn_backward",
+      "aten::upsample_nearest1d",
+      "aten::upsample_nearest1d_backward",
+      "aten::upsample_nearest3d",
+      "aten::upsample_nearest3d_backward",
+      "aten::upsample_linear1d",
+      "aten::upsample_linear1d_backward",
+      "aten::upsample_trilinear3d",
+      "aten::upsample_trilinear3d_backward",
+      "aten::_upsample_nearest_exact1d",
+      "aten::_upsample_nearest_exact1d_backward",
+      "aten::_upsample_nearest_exact2d",
+      "aten::_upsample_nearest_exact2d_backward",
+      "aten::_upsample_nearest_exact3d",
+      "aten::_upsample_nearest_exact3d_backward",
+      "aten::_upsample_bilinear2d_aa",
+      "aten::_upsample_bilinear2d_aa_backward",
+      "aten::_upsample_bicubic2d_aa",
+      "aten::_upsample_bicubic2d_aa_backward",
+      "aten::affine_grid_generator",
+      "aten::max_unpool2d",
+      "aten::max_unpool3d",
+      "aten::unfold_backward"}},
     {"gradients in an order of arguments that only old recordings have",
      {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_weight",
       "aten::miopen_convolution_backward", "aten::miopen_convolution_backward_weight"}},
@@ -140,6 +168,18 @@ const std::map<std::string_view, std::set<std::string_view>> kUnsized = {
       "aten::embedding_renorm_",
       "torchvision::roi_align",
       "torchvision::_roi_align_backward",
+      "aten::linalg_cross",
+      "aten::rrelu_with_noise",
+      "aten::prelu_backward",
+      "aten::channel_shuffle",
+      "aten::_weight_norm_interface",
+      "aten::_weight_norm_interface_backward",
+      "aten::grid_sampler_3d",
+      "aten::grid_sampler_3d_backward",
+      "aten::pixel_unshuffle",
+      "aten::reflection_pad3d",
+      "aten::replication_pad1d",
+      "aten::replication_pad3d",
       "aten::multi_margin_loss",
       "aten::multilabel_margin_loss_forward"}},
     {"how many results there are depends on the values",
@@ -152,7 +192,7 @@ const std::map<std::string_view, std::set<std::string_view>> kUnsized = {
     {"its copies are padded", {"torchao::triton_to_mxfp8_dim0", "torchao::triton_to_mxfp8_dim1"}},
     {"makes a tensor of a size that is a number of the program",
      {"aten::range", "aten::linspace", "aten::logspace", "aten::eye", "aten::tril_indices",
-      "aten::triu_indices", "aten::randperm"}},
+      "aten::triu_indices", "aten::randperm", "aten::multinomial"}},
     {"has no result, or one number",
      {"aten::equal", "aten::_local_scalar_dense", "aten::_amp_update_scale",
       "aten::_fused_moving_avg_obs_fq_helper", "aten::_copy_from", "aten::_copy_from_and_resize"}},
@@ -179,8 +219,8 @@ TEST(OpCatalogue, WhatIsPricedCanBeResizedOrSaysWhyNot) {
   }
 }
 
-// A row with the same rules is another op of the same behaviour: wherever the one stands in a
-// graph, the other may stand, and every stage does with it what it did with the first.
+// A row with the same rules is another op of the same behaviour: either may replace the other in a
+// graph, and every stage treats both alike.
 bool alike(const Op& a, const Op& b) {
   return a.kind == b.kind && price_rule(a) == price_rule(b) && size_rule(a) == size_rule(b) &&
          retarget_rule(a) == retarget_rule(b) && a.autocast == b.autocast &&
@@ -323,7 +363,8 @@ TEST(RetargetedOps, MoveToAGpuAlike) {
   EXPECT_GT(checked, 30u);
 }
 
-// What a backward function reads of its forward op's arguments is among what the row says it keeps.
+// The arguments of a forward op that its backward function reads are among those that the row
+// keeps.
 TEST(OpCatalogue, KeepsWhatTheBackwardPassReads) {
   std::size_t read = 0;
   std::set<std::string> wrong;

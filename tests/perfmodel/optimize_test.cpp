@@ -107,7 +107,7 @@ TEST(StepCeiling, RowsAddUpToTheStep) {
 }
 
 // Host, in us: an op with a launch T1 3, T2 2, launch 4, T3 1; "item" T1 3, T2 2, waits, 2, T3 1.
-// Kernels of 50: the first starts 1.5 behind its launch (9), the second 1 behind the first.
+// Kernels of 50: the first starts 1.5 after its launch (9), the second 1 after the first.
 //
 //   10.5 ... 60.5, 61.5 ... 111.5, and the wait ends the step: 111.5 + 2 + 1 = 114.5
 //
@@ -164,10 +164,10 @@ struct SearchCase {
   ExecutionGraph graph;
   WhatIfTarget target;
   std::vector<std::string> allow;
-  std::optional<double> memory_share;  ///< of what the step needs as it is
+  std::optional<double> memory_share;  ///< share of the unchanged step's need
 };
 
-// What the families say, less what the GPU lacks units for.
+// Rewrites of the families, without those that the GPU lacks units for.
 std::vector<NamedRewrite> rewrites_in(const SearchCase& of) {
   OptimizeOptions options;
   options.allow = of.allow;
@@ -195,7 +195,7 @@ std::vector<SearchCase> search_cases() {
   };
   const std::vector<std::string> host = {"optimizer", "fusion", "cuda-graphs", "compile"};
   const std::vector<std::string> tables = {"tables", "optimizer", "fusion", "cuda-graphs"};
-  // Of precisions A100 has four, the others one.
+  // A100 has four precisions, the others have one.
   const std::vector<std::string> few_halves = {"precision", "fusion"};
   const std::vector<std::string> few_mixed = {"precision", "cuda-graphs"};
   const std::vector<std::string> more = {"precision", "optimizer", "fusion", "cuda-graphs"};
@@ -270,8 +270,8 @@ TEST(Optimize, FindsWhatAllSequencesFind) {
   EXPECT_LE(10 * searched, enumerated);
 }
 
-// The path says what a rewrite can gain at most: what it gained is less, but for what the ends of
-// the path leave open.
+// The path bounds the gain of a rewrite: the gain is less, apart from what the ends of the path
+// leave open.
 TEST(Optimize, SinglesGainNoMoreThanThePathHolds) {
   for (const SearchCase& one : search_cases()) {
     if (one.memory_share) continue;
@@ -407,8 +407,8 @@ TEST_F(Buckets, SearchFindsTheBestAndOverFusionLoses) {
 }
 
 // One gradient of S bytes (dPRO, section 5): its copy into the bucket takes c S, its all-reduce
-// alpha + beta S, the way back c S. In k pieces, where the wire is slower than the copies, all but
-// one k-th of these runs beside all-reduces:
+// alpha + beta S, the way back c S. In k pieces, if the wire is slower than the copies, all copies
+// except one k-th overlap with all-reduces:
 //
 //   T(k) = rest + 2 c S / k + k alpha + beta S,    k* = sqrt(2 c S / alpha) = 5.7
 TEST_F(Buckets, PiecesOfOneHugeTensorBeatNone) {

@@ -34,7 +34,7 @@ const OverheadStats& named(const OverheadTerm& term, const std::string& name) {
 }
 
 // Ops "a" (T2 2, launch 4, T3 3), "b" (T2 1, launch 4, T5 6, launch 8, T3 2) and "c" (TX 7), 5 us
-// apart, inside one step with 10 us in front and 20 us behind.
+// apart, inside one step with 10 us before and 20 us after them.
 void plain_step(TinyRun& run, const std::string& step = "ProfilerStep#1") {
   run.label(step, [&] {
     run.spend(10);
@@ -117,8 +117,8 @@ TEST(ContextOverheads, MeansAndSpreadsAreThoseOfTheSamples) {
 }
 
 TEST(ContextOverheads, StepsThatFollowAtOnceShareTheirBorderGap) {
-  // Between the last op of a step and the first of the next: 20 + 4 + 10. The last step stands
-  // alone: 10 + 20 inside its marks.
+  // Between the last op of a step and the first of the next: 20 + 4 + 10. The last step is alone:
+  // 10 + 20 inside its marks.
   TinyRun run;
   plain_step(run, "ProfilerStep#1");
   run.spend(4);
@@ -233,7 +233,7 @@ TEST(ContextOverheads, LatenciesComeFromIdleStreamsAndGapsFromBusyOnes) {
   TinyRun run;
   run.op("a", [&] { run.launch(4, 100); });  // idle: kLatency after the call
   run.spend(1);
-  run.op("b", [&] { run.launch(4, 100); });  // queued: kKernelGap behind the first
+  run.op("b", [&] { run.launch(4, 100); });  // queued: kKernelGap after the first
   run.spend(400);
   run.op("c", [&] { run.set(4, 1); });
   const OverheadTable table = extract(run);
@@ -457,7 +457,7 @@ TEST(Overheads, AGraphOfAnotherProgramIsAnError) {
 
 // ---- Lin et al. --------------------------------------------------------------------------------
 
-// Ops without launches at the given gaps, behind one op with a launch.
+// Ops without launches at the given gaps, after one op with a launch.
 OverheadTable lin_gaps(const std::vector<double>& gaps, double cost = 0) {
   TinyRun run;
   run.op("first", [&] { run.launch(9, 1); });
@@ -596,7 +596,7 @@ TEST_F(OverheadFile, ComesBackAsItWasWritten) {
   EXPECT_NEAR(read->device.launch_latency_us, table.device.launch_latency_us, 5e-5);
   EXPECT_NEAR(read->device.blocking_read_latency_us, table.device.blocking_read_latency_us, 5e-5);
   EXPECT_EQ(read->device.event_gap_us, 2.75);
-  // What was read writes the same text again.
+  // A table that was read writes the same text again.
   OverheadTable again = *read;
   again.warnings = table.warnings;
   EXPECT_EQ(overheads_json(again), overheads_json(table));
@@ -638,7 +638,7 @@ TEST_F(OverheadFile, BadFilesAreErrorsWithFileAndPointer) {
   EXPECT_FALSE(read_overheads(test_support::scratch()));
 }
 
-// A whole table, but for what the arguments replace.
+// A whole table with the given parts.
 std::string table_text(const std::string& t2, const std::string& rest) {
   return R"({"schema": "perfmodel-overheads", "version": 1, "method": "raw", "t1": {"mean_us": 1},
              "t2": {"a/b": )" +

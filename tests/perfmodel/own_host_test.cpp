@@ -81,7 +81,7 @@ TEST(OwnHost, IsThatOfTheReferenceWhereTheRecordingWasOnlySlower) {
   const OverheadTable again = as_recorded(slow.table);
   EXPECT_FALSE(again.without_collector);
   EXPECT_NEAR(mean_us(again.t2, "aten::mm"), 8, 1e-9);
-  // What is without a collector has none to take out.
+  // A recording without a collector has none to take out.
   const double before = mean_us(slow.table.t2, "aten::mm");
   ASSERT_TRUE(take_collector_out(slow.table, reference(), slow.run.graph(), gpu()));
   EXPECT_EQ(mean_us(slow.table.t2, "aten::mm"), before);
@@ -174,7 +174,7 @@ TEST(HostKinds, StandForOpsThatNobodySaw) {
 // ---- one measured step
 // ----------------------------------------------------------------------------
 
-// A host and a device beside each other, and a collective that nothing scales.
+// A host and a device in parallel, and a collective that nothing scales.
 Result<Prediction> beside(const StepScales& scales, double host, double device,
                           double collective = 0) {
   Prediction made;

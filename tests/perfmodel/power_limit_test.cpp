@@ -110,7 +110,7 @@ TEST(StepRange, HoldsTheStepAndWhatOneSideAloneWouldMakeOfIt) {
   const Prediction made = step(700);
   EXPECT_LT(made.e2e_low_us, made.e2e_us);
   EXPECT_GT(made.e2e_high_us, made.e2e_us);
-  // The device works all the time, so the ends are those of its kernels together: closer than the
+  // The device works all the time, so the ends come from the sum of its kernels: closer than the
   // sum of the single ends.
   double low = 0, high = 0, time = 0;
   for (const PredictedOp& op : made.ops) {
@@ -126,7 +126,7 @@ TEST(StepRange, HoldsTheStepAndWhatOneSideAloneWouldMakeOfIt) {
 
 TEST(StepRange, OfAHostBoundStepIsThatOfHosts) {
   // 10 us of the host per op, kernels of 1 us as traced, which have no range. The table knows the
-  // program's own launches: the host is that of the table, but for a tenth.
+  // program's own launches: the host may differ from the table's by a tenth.
   test_support::Case steps({"a", "b", "a", "b", "drain"}, 1);
   const Prediction made = steps.predict();
   ASSERT_TRUE(made.coverage.own_launches);

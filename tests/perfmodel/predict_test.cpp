@@ -23,7 +23,7 @@ using test_support::TinyRun;
 
 constexpr double kNear = 1e-6;
 
-// What holds for every prediction.
+// Conditions for every prediction.
 void expect_consistent(const Prediction& p) {
   EXPECT_NEAR(p.e2e_us, p.cpu_us + p.wait_us, kNear);
   EXPECT_NEAR(p.kernel_sum_us, p.compute_kernel_us + p.comm_kernel_us, kNear);
@@ -45,7 +45,7 @@ double term(const Prediction& p, Term which) { return p.terms_us[static_cast<std
 // ---- host and device ---------------------------------------------------------------------------
 
 TEST(Predict, AHostBoundStepTakesTheHostsTime) {
-  // Two ops of 10 us; their kernels of 5 us run beside them.
+  // Two ops of 10 us; their kernels of 5 us overlap with them.
   const Case c({"a", "b"}, 5);  // the names of the prediction's ops live in its graph
   const Prediction p = c.predict();
   EXPECT_NEAR(p.e2e_us, 20, kNear);
@@ -65,7 +65,7 @@ TEST(Predict, AHostBoundStepTakesTheHostsTime) {
   EXPECT_NEAR(p.ops[0].host_us, 10, kNear);
   EXPECT_NEAR(p.ops[1].start_us, 13, kNear);
   ASSERT_EQ(p.ops[0].kernels.size(), 1u);
-  // Call ends at 3 + 2 + 4, the kernel starts 1.5 later; the second op is 10 us behind.
+  // Call ends at 3 + 2 + 4, the kernel starts 1.5 later; the second op follows 10 us later.
   EXPECT_NEAR(p.ops[0].kernels[0].start_us, 10.5, kNear);
   EXPECT_NEAR(p.ops[1].kernels[0].start_us, 20.5, kNear);
   EXPECT_EQ(p.ops[0].kernels[0].price.bound, Bound::kMeasured);
@@ -110,7 +110,7 @@ TEST(Predict, ABlockingCopyHoldsTheHost) {
   EXPECT_NEAR(alone.wait_us, 30, kNear);
   EXPECT_NEAR(term(alone, Term::kCopy), 20, kNear);
   expect_consistent(alone);
-  // Behind a kernel: 10.5 to 30.5; the copy is called at 15, could start at 25, starts at 31.5 and
+  // After a kernel: 10.5 to 30.5; the copy is called at 15, could start at 25, starts at 31.5 and
   // ends at 51.5. Then 5 and 1.
   const Prediction queued = Case({"a", "copy_"}, 20).predict();
   EXPECT_NEAR(queued.e2e_us, 57.5, kNear);
@@ -164,9 +164,9 @@ TEST(Predict, FiguresComeFromTheMostSpecificKey) {
 // ---- steady state ------------------------------------------------------------------------------
 
 TEST(Predict, TheSteadyStateIsReachedFromAnEmptyDevice) {
-  // The synchronise stands first and waits for the pass before, which the very first pass has not.
-  // From the end of kernel b: synchronise 2, T3 1, then a's 3 + 2 + 4 + 1.5, its kernel 50, the gap
-  // 1 and b's kernel 50.
+  // The synchronise comes first and waits for the previous pass, which the very first pass does not
+  // have. From the end of kernel b: synchronise 2, T3 1, then a's 3 + 2 + 4 + 1.5, its kernel 50,
+  // the gap 1 and b's kernel 50.
   const Prediction p = Case({"item", "a", "b"}, 50).predict();
   EXPECT_NEAR(p.e2e_us, 2 + 1 + 3 + 2 + 4 + 1.5 + 50 + 1 + 50, 0.2);
   expect_consistent(p);
@@ -334,8 +334,8 @@ TEST(Predict, AutogradWorkBelongsToTheBackwardPhase) {
 // ---- coverage ----------------------------------------------------------------------------------
 
 TEST(Predict, OpsWithoutAModelAreListedWithTheirShare) {
-  // my::op touches the GPU, nobody knows it: it costs its host time, 3 + 7. Host 10 + 10, device 5:
-  // 10 of 25 us stand in an op with unknown parts.
+  // my::op touches the GPU and is unknown: it costs its host time, 3 + 7. Host 10 + 10, device 5:
+  // 10 of 25 us are in an op with unknown parts.
   Case c({"a", "my::op"}, 5);
   c.graph.tensors.push_back({.id = 5,
                              .storage_id = 5,

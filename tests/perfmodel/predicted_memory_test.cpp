@@ -91,12 +91,12 @@ TEST_F(MemoryOfPredictions, LargeTablesDoNotFitWhateverTheBatch) {
   const auto job = predictor_.prepare(graph).value();
   const auto whole = predictor_.predict(graph, "a100-sxm-40gb").value();
   EXPECT_GT(whole.memory.held.tables, 90e9);
-  EXPECT_LT(whole.memory.held.gradients, 1e9);  // those of the tables are sparse
+  EXPECT_LT(whole.memory.held.gradients, 1e9);  // gradients of the tables are sparse
   EXPECT_THAT(whole.warnings, ::testing::Contains(HasSubstr("does not fit into a100-sxm-40gb")));
   for (const std::int64_t batch : {64, 2048, 65'536}) {
     const auto resized = predictor_.predict(job, "a100-sxm-40gb", {.batch = batch}).value();
     EXPECT_EQ(resized.memory.static_bytes(), whole.memory.static_bytes());
-    // What a Predictor knows of a graph in other sizes is what that graph says itself.
+    // A Predictor knows as much of a graph in other sizes as of that graph itself.
     const auto alone =
         predictor_.predict(set_batch_size(graph, {.batch = batch}).value(), "a100-sxm-40gb")
             .value();

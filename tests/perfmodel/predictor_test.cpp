@@ -79,7 +79,7 @@ class PredictorTest : public ::testing::Test {
   std::vector<PreparedGraph> prepared_;
 };
 
-// What the parts say when they are put together by hand, without cache and facts kept.
+// The prediction of the parts put together by hand, without cache and kept facts.
 Result<Prediction> by_hand(const ExecutionGraph& graph, std::string_view name,
                            const AskOptions& options) {
   const auto data = test_support::source_data();
@@ -315,7 +315,7 @@ TEST_F(PredictorTest, QuestionsOwnTheirNames) {
         {.graph = &graphs_[1],
          .gpu = name,
          .options = {.world = 16, .topology = topology, .strategy = ParallelStrategy::kDdp}});
-    name.assign(name.size(), '?');  // what the caller does with its own
+    name.assign(name.size(), '?');  // the caller may change its own strings
     topology.assign(topology.size(), '?');
   }
   const auto answers = predictor_.predict_many(questions).value();

@@ -25,8 +25,8 @@ class PricedTables : public testing::Test {
  protected:
   void TearDown() override { fs::remove(file_); }
 
-  /// Products, and softmax on another GPU from row 6,000 on; `replaced` stands in the place of a
-  /// row, from 1.
+  /// Products, and softmax on another GPU from row 6,000 on; `replaced` replaces a row, counted
+  /// from 1.
   void write(std::size_t replaced_row = 0, const std::string& replaced = {}) {
     std::ofstream out(file_, std::ios::binary);
     out << "device,op,dtype,m,n,k,rows,cols\n";

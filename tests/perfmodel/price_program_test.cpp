@@ -99,7 +99,7 @@ TEST(Shares, LeaveMeasuredTimes) {
   EXPECT_EQ(price.time.count(), 100);
 }
 
-// Node 1 below node 0, node 2 beside it.
+// Node 1 is below node 0, node 2 next to it.
 class GivenTimes : public ::testing::Test {
  protected:
   GivenTimes() {

@@ -49,7 +49,17 @@ class LayoutQuestions {
     if (layout.pp > 1 && layout.vp == 1) {
       layout.order = of({PipelineOrder::k1F1B, PipelineOrder::kGpipe, PipelineOrder::kZbH1});
     }
-    if (job.model.experts.experts > 0) layout.ep = layout.dp;
+    if (job.model.experts.experts > 0) {
+      layout.ep = layout.dp;
+      layout.dispatcher = of({Dispatcher::kAllToAll, Dispatcher::kDeepEp, Dispatcher::kHybridEp});
+    }
+    layout.async_tp = layout.tp > 1 && chance();
+    layout.recompute = of<LayoutRecompute>({LayoutRecompute::kNone, LayoutRecompute::kNone,
+                                            LayoutRecompute(LayoutRecompute::kEvery, 2),
+                                            LayoutRecompute(LayoutRecompute::kUniform, 2)});
+    job.compiled = below(4) == 0;
+    job.cuda_graphs = of<std::uint8_t>({0, LayoutJob::kFullGraph});
+    if (!job.compiled && chance()) job.cuda_graphs = LayoutJob::kAttentionGraph;
     return made;
   }
   std::size_t below(std::size_t count) {

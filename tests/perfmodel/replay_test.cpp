@@ -1,5 +1,5 @@
-// Replays of made-up traces. What a replay should find is known twice: as a sum in a comment and
-// from running the same program at another pace.
+// Replays of made-up traces. The expected result is known twice: as a sum in a comment and from
+// running the same program at another pace.
 #include "perfmodel/replay.hpp"
 
 #include <gmock/gmock.h>
@@ -377,7 +377,8 @@ TEST(Replay, RecordedWaitsAreNotGuessed) {
 }
 
 TEST(Replay, ALateStartAfterOtherWorkIsAWait) {
-  // No event is recorded, no call shows it: the kernel of stream 20 begins when that of 7 ends.
+  // No event is recorded, no call shows it: the kernel of stream 20 begins when the kernel of 7
+  // ends.
   MadeTrace made;
   made.calibrate();
   made.step([&] {
@@ -397,7 +398,7 @@ TEST(Replay, ALateStartAfterOtherWorkIsAWait) {
   });
   const Trace trace = made.trace();
   EXPECT_THAT(replay_one(trace).warnings, Contains(HasSubstr("inferred from a late start")));
-  // The call behind waits for stream 20: 7.5 + 3 x 300 + 2 + 3 x 200.
+  // The following call waits for stream 20: 7.5 + 3 x 300 + 2 + 3 x 200.
   const Replay slower = replay_one(trace, {.scale_kernels = 3});
   double last = 0;
   for (const auto& step : slower.ranks[0].critical_path.steps) last += step.us;
@@ -610,7 +611,7 @@ TEST(Replay, MissingNodesOfGraphsAreTasksOfTheirOwn) {
     const double rest = 22.5 + static_cast<double>(count - 1) + 4;
     EXPECT_NEAR(run(program).step_walls[0], rest + missing + recorded, kExact);
     for (double kernels : {0., 0.5, 1., 2.}) expect_follows(program, {kernels, 1});
-    for (double host : {0.5, 2.}) {  // what waits behind a missing node cannot be told from it
+    for (double host : {0.5, 2.}) {  // waits after a missing node cannot be told from it
       expect_follows(program, {1, host}, false, count % 2 == 0 ? 5 : kExact);
     }
     const Trace trace = run(program).trace();
@@ -899,7 +900,7 @@ TEST(Replay, EpochStampsLoseNoPrecision) {
               0.0015);
 }
 
-TEST(Replay, NegativeDurationsAreRefused) {  // of traces made in memory: the reader refuses them
+TEST(Replay, NegativeDurationsAreRefused) {  // in traces made in memory: the reader refuses them
   MadeTrace made;
   three_kernels(made);
   Trace host = made.trace(), device = made.trace();
@@ -913,7 +914,7 @@ TEST(Replay, NegativeDurationsAreRefused) {  // of traces made in memory: the re
 struct JobOptions {
   MadeTrace::Pace pace = {};
   bool numbered = true;
-  double clock_ahead_us = 0;                                   // of rank 1
+  double clock_ahead_us = 0;                                   // on rank 1
   std::size_t late_recording = 0;                              // steps that rank 1 did not record
   std::optional<std::size_t> missing, other_size, other_kind;  // step, on rank 1
 };

@@ -1,4 +1,4 @@
-// What `analyze` and `report` judge, their findings and the page's document.
+// Inputs of `analyze` and `report`, their findings and the page's document.
 #include "report/report_content.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What rewrites mean for a prediction.
+// Effects of rewrites on a prediction.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -67,8 +67,8 @@ std::int64_t offloaded_bytes(const ExecutionGraph& graph) {
   return bytes;
 }
 
-// Both ways lie on one stream of their own: where it is slow, it is the step; where it is fast,
-// nobody waits for it.
+// Both ways share one stream of their own: a slow one takes the whole step; a fast one is never
+// waited for.
 TEST_F(RewrittenPrediction, OffloadedActivationsCostWhatPcieCannotHide) {
   const ExecutionGraph made = rewrite_offload(resnet_, {}).value();
   gpu_.pcie_bandwidth = BytesPerSecond{1e15};
@@ -298,7 +298,7 @@ TEST_F(RewrittenPrediction, ThePathNamesEachKernelByItsOwnFamily) {
       kernels[std::string(to_string(kernel.family))] += kernel.price.time.count();
     }
   }
-  // Each with the gap in front of it. Some kernels of a step run beside its host.
+  // Each with the gap before it. Some kernels of a step overlap with its host.
   for (const auto& [family, time] : kernels) {
     EXPECT_GT(shares[family], 0.4 * time) << family;
     EXPECT_LT(shares[family], 1.05 * time + 10) << family;

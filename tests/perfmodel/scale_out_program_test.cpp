@@ -1,4 +1,4 @@
-// How a program of one rank becomes that of one among many.
+// Turns a program of one rank into the program of one among many.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,7 @@ class OneUnit : public ::testing::Test {
     }
   }
 
-  // What the device is given, in order.
+  // Work for the device, in order.
   std::vector<std::string> kernels() const {
     std::vector<std::string> names;
     for (const Instruction& at : lowered_.program.instructions) {
@@ -144,7 +144,7 @@ TEST_F(OneUnit, IsGatheredBeforeItsForwardOpAndReducedBehindItsGradient) {
   AddedOps ops(gpu_, table_, lowered_);
   add_fsdp_step(gradients, fsdp_units(gradients, 100, "").value(), how, ops);
   ops.splice();
-  // 8 ranks: gradients are divided by 4 before the sum and by 2 behind it.
+  // 8 ranks: gradients are divided by 4 before the sum and by 2 after it.
   EXPECT_THAT(kernels(),
               ElementsAre("nccl:all_gather", "fsdp: gradients to flat", "fsdp: pre-divide",
                           "nccl:reduce_scatter", "fsdp: post-divide"));
@@ -165,7 +165,7 @@ TEST_F(OneUnit, LeavesTheOptimizerAShare) {
   shard_optimizer(1, 8, lowered_);
   EXPECT_EQ(lowered_.questions[0].share, 1. / 8);
   lowered_.questions[0].share = 1;
-  shard_optimizer(2, 8, lowered_);  // the op lies before the last gradient
+  shard_optimizer(2, 8, lowered_);  // the op comes before the last gradient
   EXPECT_EQ(lowered_.questions[0].share, 1);
 }
 

@@ -56,7 +56,7 @@ TEST_F(ServiceTest, IdsComeBackAsTheyWere) {
     EXPECT_EQ(answer["result"]["protocol"], kProtocolVersion);
   }
   EXPECT_TRUE(ask(R"({"op": "ping"})")["id"].is_null());
-  // Known even where the rest is wrong, and wherever it stands.
+  // Known even if the rest is wrong, and wherever it is.
   EXPECT_EQ(ask(R"({"op": "fly", "x": [1, {}], "id": 9})")["id"], 9);
 }
 
@@ -170,8 +170,8 @@ TEST_F(ServiceTest, CommandsAreRunByWhoOffersIt) {
   EXPECT_THAT(files, testing::UnorderedElementsAre("d", "t", "u"));
   EXPECT_EQ(request["arguments"][0], "d");
   EXPECT_EQ(request["options"]["g"], 1);
-  // What leads out of the folder; a graph that was asked for and not written; what the command
-  // says.
+  // Words that lead out of the folder; a graph that was asked for and not written; the command's
+  // own error.
   for (const char* more :
        {R"(, "arguments": ["/etc/passwd"])", R"(, "options": {"gpu": "a/../../b"})",
         R"(, "files": {"../t": ""})", R"(, "name": "a/b")", R"(, "name": "n")"}) {
@@ -420,7 +420,7 @@ TEST_F(ServiceTest, ThreadsGetEqualAnswers) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (int k = 0; k < 20; ++k) {
-        if (i == 3) {  // others come and go beside it
+        if (i == 3) {  // others come and go meanwhile
           service_.answer(R"({"op": "build", "name": "e", "family": "mlp"})", {});
           service_.answer(R"({"op": "unload", "name": "e"})", {});
         } else {

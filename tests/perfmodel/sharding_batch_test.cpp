@@ -209,7 +209,7 @@ TEST(ShardingBatch, CastsForTheWireMoveBothTypes) {
   plan[0].settings.wire_bytes = 2;
   const BatchTime half = model.time(plan).value();
   const auto owner = static_cast<std::size_t>(plan[0].ranks[0]);
-  const double elements = 1024 * 64;  // of a rank's samples
+  const double elements = 1024 * 64;  // elements of a rank's samples
   EXPECT_DOUBLE_EQ(sum(half, Load::kVectorBytes), sum(own, Load::kVectorBytes) / 2);
   for (const Load load : {Load::kForwardDramBytes, Load::kBackwardDramBytes}) {
     const auto more = [&](std::size_t rank) {
@@ -240,7 +240,7 @@ TEST(ShardingBatch, BatchesOfOneFeatureMayDifferByRank) {
               testing::HasSubstr("expected a batch of each of 8 ranks, found 7"));
 }
 
-// What single tables may have is what the software lets them have.
+// Single tables may have the settings that the software allows.
 TEST(ShardingNetwork, SettingsOfTablesAreThoseOfTheSoftware) {
   EXPECT_EQ(ExchangeSoftware::parse("hugectr,flat")->settings,
             SearchedSettings{.deduplication = true});
@@ -289,7 +289,7 @@ TEST(ShardingBatch, DistinctIdsAreExchangedOnce) {
   EXPECT_GT(rows->ranks[0].load[Load::kVectorBytes], 0);
 }
 
-// Of distinct ids each is one row: blocks of rows get equal parts, however skewed the ids are.
+// Each distinct id is one row: blocks of rows get equal parts, however skewed the ids are.
 TEST(ShardingBatch, DistinctIdsOfBlocksOfRowsFallWithSkew) {
   ShardingStudy study = small_study();
   study.tables = {table(1'000'000, 64, 50)};
@@ -359,7 +359,7 @@ TEST(ShardingNetwork, VectorsGoInsideTheHostFirst) {
   EXPECT_LE(us(two_steps), us(flat));
   EXPECT_LE(us(few_in_steps), us(few));
   const Topology dgx = topology_of("dgx-a100");
-  const double bytes = 8 * 16 * 64 * 4.0;  // of rank 0, one table
+  const double bytes = 8 * 16 * 64 * 4.0;  // rank 0, one table
   const double inside =
       collective_time(dgx, {.kind = CollectiveKind::kAllToAll, .bytes = {bytes}, .ranks = 4})
           ->time.count();
@@ -469,7 +469,7 @@ TEST(ShardingBatch, RowsInHostMemoryCrossTheLink) {
   // A fifth of the rows, their places and a map; four fifths of uniform ids miss.
   EXPECT_DOUBLE_EQ(cached.ranks[0].memory.cache, 2e6 * (64 * 4 + 20) + 1e7 * 4);
   EXPECT_NEAR(cached.ranks[0].load[Load::kForwardLinkBytes], 2 * 0.8 * 81920 * 256, 1e4);
-  // Without that pipeline nobody fetches ahead, whatever a table's cache says.
+  // Without that pipeline rows are not fetched ahead, whatever a table's cache says.
   study.tables[0].cache.prefetches = true;
   EXPECT_EQ(price(ComputeKernel::kFusedUvmCaching).predicted_us, cached.predicted_us);
   study.tables[0].cache.prefetches = false;
@@ -538,7 +538,7 @@ TEST(ShardingBatch, ZeroedPartsGain) {
     const auto part = static_cast<BatchPart>(i);
     const double without = model.time_without(time, part).value();
     EXPECT_LE(without, time.predicted_us) << to_string(part);
-    // What is on the critical path is the most that can be gained.
+    // The time on the critical path is the most that can be gained.
     EXPECT_GE(without, time.predicted_us - 2 * time.critical[part] - 1e-6) << to_string(part);
   }
 }

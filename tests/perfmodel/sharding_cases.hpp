@@ -85,7 +85,7 @@ inline TablePlacement placement_of(const Json& assigned) {
   return placement;
 }
 
-/// What TorchRec's planner chose in such a case.
+/// Placements of TorchRec's planner in such a case.
 inline std::vector<TablePlacement> placements_of_case(const Json& one,
                                                       const std::vector<ShardedTable>& tables) {
   std::vector<TablePlacement> placements;

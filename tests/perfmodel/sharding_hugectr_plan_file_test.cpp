@@ -186,7 +186,7 @@ TEST(HugectrPlanFile, RefusesWhatContradictsItself) {
             "h.json:1:1: /shard_strategy: expected this key, found nothing");
 }
 
-/// What the planner script of a public case decided, as a file.
+/// The decision of a public case's planner script, as a file.
 Json file_of_case(const Json& one) {
   return {{"strategy", one["strategy"]}, {"shard_matrix", one["shard_matrix"]}};
 }

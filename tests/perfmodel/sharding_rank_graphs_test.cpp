@@ -90,7 +90,7 @@ TEST_F(RankGraphs, ArePredictedTogether) {
     EXPECT_TRUE(unmodelled(rank).empty()) << unmodelled(rank).begin()->first;
     EXPECT_GT(rank.e2e_us, 0);
   }
-  // Of 6 groups, 2 of them over hosts: sizes, lengths, values, vectors and gradients; 2 reducers.
+  // 6 groups, 2 of them over hosts: sizes, lengths, values, vectors and gradients; 2 reducers.
   EXPECT_EQ(collectives(job.ranks[0]), 36U);
 }
 
@@ -161,7 +161,7 @@ TEST_F(RankGraphs, WhoHoldsTheTableIsSlowest) {
   }
 }
 
-// What a plan says lies in the configuration of the graphs with its offsets.
+// The configuration of the graphs has the plan's placements, offsets included.
 TEST(ShardedGraph, ShardsLieWhereThePlanPutsThem) {
   using sharding::ShardingType;
   sharding::ShardingStudy study;

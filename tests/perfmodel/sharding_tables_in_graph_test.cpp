@@ -1,4 +1,4 @@
-// Tables found in graphs: those that builders put in, and those of recordings.
+// Tables found in graphs: in built ones and in recordings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

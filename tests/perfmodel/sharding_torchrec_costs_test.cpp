@@ -1,4 +1,4 @@
-// TorchRec's estimates of one table, every way to cut it, against those of its own planner.
+// TorchRec's estimates of one table, every way to cut it, against its own planner.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Plans under TorchRec's costs: what the space offers, that its loads are those of ratings, and
-// that the search is not worse than TorchRec's planner.
+// Plans under TorchRec's costs: options of the space, loads that equal its ratings, and a search
+// that is not worse than TorchRec's planner.
 #include "sharding/torchrec_space.hpp"
 
 #include <fmt/format.h>
@@ -148,7 +148,7 @@ TEST(TorchrecSpace, OffersWhatRulesAllow) {
 }
 
 TEST(TorchrecSpace, LeavesOutWhatNeverFits) {
-  // 1,024,000 bytes of rows, a quarter of that per rank if cut by rows; buffers beside them.
+  // 1,024,000 bytes of rows, a quarter of that per rank if cut by rows; buffers come on top.
   const ShardedTable table{.name = "t",
                            .rows = 1000,
                            .dim = 256,
@@ -157,7 +157,7 @@ TEST(TorchrecSpace, LeavesOutWhatNeverFits) {
   const auto types = types_in(make({table}, {.hbm_cap = 3'000'000}).space.choices[0]);
   EXPECT_THAT(types, ::testing::Not(::testing::Contains(Type::kTableWise)));
   EXPECT_THAT(types, ::testing::Contains(Type::kRowWise));
-  // Where nothing fits, all is left: the search says by how much.
+  // If nothing fits, all options stay: the search says by how much.
   const TableSpace hopeless = make({table}, {.hbm_cap = 1000});
   EXPECT_EQ(hopeless.space.choices[0].options.size(), 6U);
   EXPECT_THAT(search_plans(hopeless.space, {}).error().message,

@@ -47,8 +47,8 @@ TEST(StepMemory, PurposesAddUpToWhatIsNeeded) {
   EXPECT_EQ(memory.device_bytes, gpu.usable_memory().value);
 }
 
-// What each purpose takes at its own peak is no less than at the common one, and weights, optimizer
-// state and gradients are 4, 8 and 4 bytes per parameter.
+// No purpose takes less at its own peak than at the common one, and weights, optimizer state and
+// gradients are 4, 8 and 4 bytes per parameter.
 TEST(StepMemory, AdamHoldsSixteenBytesPerParameter) {
   const ExecutionGraph graph = gpt_of(2, 4);
   const MemoryReport report = memory_report(graph, nullptr);
@@ -139,7 +139,7 @@ TEST(StepMemory, GradientsThatAreViewsOfBucketsTakeNothingElse) {
 double milliseconds_of_report(const ExecutionGraph& graph, const Gpu& gpu) {
   double least = 1e9;
   for (int i = 0; i < 5; ++i) {
-    const std::clock_t begin = std::clock();  // of this process: others may run beside it
+    const std::clock_t begin = std::clock();  // only this process: others may run in parallel
     EXPECT_GT(memory_report(graph, &gpu).memory.peak_allocated_bytes, 0);
     least = std::min(least, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
   }

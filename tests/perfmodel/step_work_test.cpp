@@ -40,7 +40,7 @@ TEST(StepWork, CountsTheProductsThatTheGraphHolds) {
 TEST(StepWork, KnowsThePartOfConvolutions) {
   const StepWork resnet =
       step_work(build_resnet(*resnet_preset("resnet18")).value(), gpu("t4"), {});
-  EXPECT_LT(resnet.convolutions.value, resnet.products.value);  // a linear layer beside them
+  EXPECT_LT(resnet.convolutions.value, resnet.products.value);  // plus a linear layer
   EXPECT_GT(resnet.convolutions.value, 0.99 * resnet.products.value);
   EXPECT_EQ(step_work(build_gpt(small_gpt()).value(), gpu("t4"), {}).convolutions.value, 0);
 }

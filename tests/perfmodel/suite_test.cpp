@@ -46,7 +46,7 @@ Suite made_suite() {
   return std::move(*suite);
 }
 
-// What the flags of `build mlp` do, as far as this test needs it.
+// The flags of `build mlp`, as far as this test needs them.
 Result<ExecutionGraph> build(const sweep::GraphSource& source) {
   MlpConfig config;
   for (const auto& [name, value] : source.options) {

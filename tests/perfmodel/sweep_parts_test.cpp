@@ -65,7 +65,7 @@ TEST(SweepPart, GoesOnWhereItEnded) {
   EXPECT_EQ(content(folder / "made.csv.gz")->rows, "a,1\nb,2\nc,3\nd,4\n");
 }
 
-// Cut off at every byte: what was complete is kept, and the writer goes on behind it.
+// Cut off at every byte: complete members are kept, and the writer goes on after them.
 TEST(SweepPart, ATornEndIsCutOff) {
   const Folder folder;
   const std::string whole = some_part(folder);

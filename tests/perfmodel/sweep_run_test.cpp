@@ -46,7 +46,7 @@ class SweepRun : public ::testing::Test {
     return report.value_or(SweepReport());
   }
 
-  // What one run without interruptions writes.
+  // Output of one run without interruptions.
   std::string undisturbed() {
     const SweepReport report = run(options("undisturbed.csv.gz"));
     EXPECT_TRUE(report.merged);

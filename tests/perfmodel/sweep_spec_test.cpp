@@ -84,7 +84,7 @@ TEST(SweepSpec, AGpuMayBeAFile) {
 }
 
 struct Mistake {
-  std::string change, into, error;  ///< of kSmallSpec
+  std::string change, into, error;  ///< applied to kSmallSpec
 };
 
 TEST(SweepSpec, SaysWhatIsWrongAndWhere) {

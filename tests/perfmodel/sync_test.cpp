@@ -91,7 +91,7 @@ TEST(Sync, StaleSynchronousByHand) {
   EXPECT_THAT(steps_of(at(3)), ElementsAre(12, 12, 12, 10));
   EXPECT_THAT(waiting_of(at(3)),
               ElementsAre(DoubleNear(780, 1e-9), DoubleNear(780, 1e-9), DoubleNear(780, 1e-9), 0));
-  // No bound: 2100 / 110 = 19.1 steps, nobody waits.
+  // No bound: 2100 / 110 = 19.1 steps, no worker waits.
   EXPECT_THAT(steps_of(at(std::nullopt)), ElementsAre(19, 19, 19, 10));
   EXPECT_THAT(waiting_of(at(std::nullopt)), ElementsAre(0, 0, 0, 0));
 }
@@ -350,7 +350,7 @@ TEST(SyncCases, SixSchemesOfManyWorkersTakeASecondAtMost) {
   for (int i = 0; i < 64; ++i) {
     job.workers.push_back({.name = std::to_string(i), .step_us = 1000.0 + 37 * i, .commit_us = 50});
   }
-  const std::clock_t start = std::clock();  // of this process alone, however busy the machine is
+  const std::clock_t start = std::clock();  // only this process, however busy the machine is
   for (std::size_t s = 0; s < scheme_names().size(); ++s) {
     const SyncRun ran = run(job,
                             {.scheme = static_cast<Scheme>(s),

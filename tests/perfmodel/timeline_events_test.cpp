@@ -54,8 +54,8 @@ class Timeline : public testing::Test {
 
 using Key = std::pair<std::int64_t, std::int64_t>;
 
-// What viewers rely on: slices of a track in order and nested, arrows that start, go on and end in
-// this order at starts of slices. Returns the number of events by phase.
+// Properties that viewers rely on: slices of a track in order and nested, arrows that start, go on
+// and end in this order at starts of slices. Returns the number of events by phase.
 std::map<std::string, std::size_t> check_events(const Json& timeline) {
   std::map<std::string, std::size_t> count;
   std::map<Key, std::vector<std::pair<double, double>>> open;

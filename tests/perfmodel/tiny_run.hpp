@@ -62,7 +62,7 @@ class TinyRun {
     device(GpuKind::kCopy, "Memcpy DtoH (Device -> Pinned)", us, stream, now_ + kLatency);
   }
   /// A copy to pageable memory: the call starts it `latency_us` after its own start (or when the
-  /// stream is free) and ends `own_us` behind it.
+  /// stream is free) and ends `own_us` after it.
   void blocking_copy(double latency_us, double us, double own_us, std::int64_t stream = 7) {
     const std::size_t event = open("cudaMemcpyAsync", HostKind::kCall);
     trace_.host[event].correlation = ++correlation_;
@@ -70,7 +70,7 @@ class TinyRun {
     now_ = stream_end_[stream] + own_us;
     close(event);
   }
-  /// Waits for the stream; `own_us` of the call come behind the awaited end.
+  /// Waits for the stream; `own_us` of the call follow the awaited end.
   void sync(double own_us, std::int64_t stream = 7) {
     const std::size_t event = open("cudaStreamSynchronize", HostKind::kCall);
     now_ = std::max(now_, stream_end_[stream]) + own_us;

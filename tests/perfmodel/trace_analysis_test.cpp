@@ -356,7 +356,7 @@ TEST(TraceAnalysis, CountersOfCupti) {
   EXPECT_EQ(made.counters[1].most, 10);
 }
 
-// The second rank's clock is 100 us ahead: on one clock its collective ends with that of the first.
+// The second rank's clock is 100 us ahead: on one clock both ranks' collectives end together.
 TEST(TraceAnalysis, RanksOnOneTimeline) {
   const std::string note =
       R"("Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, )"
@@ -424,7 +424,7 @@ TEST(MovedKernelTimes, ProductsMoveByTheTypeThatTheirKernelsName) {
   EXPECT_THAT(times_on("h100-sxm-80gb").front(), DoubleNear(31.53, 0.1));
 }
 
-// A fused kernel of one's own beside an op that has a model.
+// A custom fused kernel and an op that has a model.
 Trace with_an_unknown_op() {
   const char* sizes = R"("Input Dims": [[4096, 4096]], "Input type": ["float"])";
   Trace trace = Events()

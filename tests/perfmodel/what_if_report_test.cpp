@@ -109,7 +109,7 @@ TEST(WhatIfReport, CsvHasARowPerAnswer) {
                                        "speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,"));
   EXPECT_THAT(csv, HasSubstr("\nas it is,,,a-gpu,100.000,80000.000,1.0000,0.000,0.000,host,"));
   EXPECT_THAT(csv, HasSubstr("\noptimizer fused,,fused,a-gpu,150.000,106666.667,1.3333,"));
-  EXPECT_THAT(csv, HasSubstr("\nbatch 16,16,,a-gpu,,,,,,,,,,,,,,,,expected less\n"));
+  EXPECT_THAT(csv, HasSubstr("\nbatch 16,16,,a-gpu,,,,,,,,,,,,,,,,,,expected less\n"));
 }
 
 }  // namespace what_if_report_test

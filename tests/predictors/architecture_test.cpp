@@ -152,7 +152,7 @@ TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
     gpu.dram_bandwidth = {1e15};
     gpu.architecture = test_support::architecture(name);
     const ElementwiseRates& rates = gpu.architecture.elementwise_rates;
-    // Of two inputs: one that is converted is a cast, which has a rate of its own.
+    // With two inputs: one that is converted is a cast, which has a rate of its own.
     KernelWork work = elementwise_work(1e9, 2, 0, DType::kFloat16);
     for (const auto& [layout, rate] : {std::pair{Layout::kBroadcast, rates.broadcast},
                                        std::pair{Layout::kStrided, rates.strided},
@@ -384,7 +384,7 @@ TEST(Architectures, OneThatAnotherStandsInForIsOutOfRange) {
     EXPECT_FALSE(price.in_range);
     EXPECT_TRUE(of_hopper.in_range);
   }
-  // An architecture with a file needs nobody to stand in.
+  // An architecture with a file needs no replacement.
   data.add("architectures", "ampere", "rubin", [](Json&) {});
   const auto known = find_gpu("r100", data.gpus());
   ASSERT_TRUE(known) << to_string(known.error());

@@ -60,7 +60,7 @@ TEST(AreaPlots, LayersLieOnOneAnotherInProportion) {
   const double unit = height(drawn[0]) / 4;
   EXPECT_GT(unit, 1);
   EXPECT_NEAR(height(drawn[1]), 8 * unit, 0.1);
-  // What begins with nothing begins on the layer below; amounts hold until the next point.
+  // An area that begins with nothing begins on the layer below; amounts hold until the next point.
   const double top_of_weights = std::ranges::min(drawn[0], {}, &Point::y).y;
   EXPECT_NEAR(drawn[1][0].y, top_of_weights, 0.01);
   EXPECT_NEAR(drawn[1][1].y, top_of_weights, 0.01);

@@ -190,7 +190,7 @@ TEST(AttentionKernels, TellWhatWasMeasured) {
   EXPECT_FALSE(in_range(rtx, dense(Generation::kFa2, 16, 1024, 96)));
   AttentionShape causal = shape;
   causal.causal = true;
-  EXPECT_FALSE(in_range(rtx, causal));  // of the paged kernel only
+  EXPECT_FALSE(in_range(rtx, causal));  // for the paged kernel only
   AttentionShape backward = shape;
   backward.pass = AttentionShape::Pass::kBackward;
   EXPECT_FALSE(in_range(rtx, backward));
@@ -221,7 +221,7 @@ TEST(AttentionKernels, TrainingHasKernelsOfItsOwn) {
 }
 
 TEST(AttentionKernels, BlackwellUltraComputesExponentialsFaster) {
-  // Both have 152 SMs and one peak. Small heads have few products beside each exponential.
+  // Both have 152 SMs and one peak. Small heads have few products per exponential.
   const auto gain = [](std::int64_t head_dim) {
     AttentionShape shape = dense(Generation::kFa4, 128, 8192, head_dim);
     shape.causal = true;

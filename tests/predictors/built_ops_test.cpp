@@ -66,8 +66,8 @@ std::set<std::string> ops_beside_children(const ExecutionGraph& graph, const Gpu
   return result;
 }
 
-// An op whose rule speaks although it only calls another op would be paid twice. These do launch
-// kernels beside those of their children: fills of what they write, sorts of indices, sums.
+// An op with a rule that only calls another op would be paid twice. These ops do launch kernels in
+// addition to their children's: fills of their outputs, sorts of indices, sums.
 TEST(BuiltOps, NoWrapperIsPaidBesideWhatItCalls) {
   std::set<std::string> found;
   const Gpu gpu = test_support::round_gpu();

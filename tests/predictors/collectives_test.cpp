@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "graph_fixture.hpp"
 
@@ -54,6 +55,37 @@ double microseconds(const Topology& topology, CollectiveKind kind, double bytes,
   return time_of(topology, kind, bytes, ranks, nodes).time.count();
 }
 
+// A curve of 16 ranks: two whole nodes of 8. It is for this group alone.
+TEST(Collectives, CurvesBetweenNodes) {
+  Topology topology = round_topology();
+  const Topology plain = topology;
+  topology.curves.push_back({.ranks = 16,
+                             .alpha = Microseconds{200},
+                             .bus = {20e9},
+                             .octave_factors = {1, 1, 1.5, 1.5, 1.5}});
+  // 200 us + 1.875 x 2 MB / 20 GB/s = 187.5 us, factor 1
+  const CollectiveTime at_2mb = time_of(topology, kAllReduce, 2e6, 16, 2);
+  EXPECT_NEAR(at_2mb.time.count(), 387.5, 1e-9);
+  EXPECT_TRUE(at_2mb.in_range);
+  EXPECT_FALSE(time_of(topology, kAllReduce, 64e6, 16, 2).in_range);
+  // Below the first size: straight from an empty buffer, without a step.
+  const double empty = microseconds(plain, kAllReduce, 0, 16, 2);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 0, 16, 2), empty, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 0.5e6, 16, 2), (empty + 293.75) / 2, 1e-9);
+  for (const auto& [kind, ranks, nodes] : {std::tuple{kAllGather, 16, 2},
+                                           {kAllReduce, 16, 4},
+                                           {kAllReduce, 24, 3},
+                                           {kAllReduce, 8, 1},
+                                           {kAllReduce, 4, 1}}) {
+    EXPECT_EQ(microseconds(topology, kind, 2e6, ranks, nodes),
+              microseconds(plain, kind, 2e6, ranks, nodes))
+        << ranks;
+  }
+  const CollectiveQuery apart{
+      .kind = kAllReduce, .bytes = {2e6}, .ranks = 16, .nodes = 2, .node_stride = 2};
+  EXPECT_FALSE(collective_time(topology, apart)->in_range);
+}
+
 TEST(Collectives, AllReduceFollowsTheCurve) {
   const Topology topology = round_topology();
   const CollectiveTime at_2mb = time_of(topology, kAllReduce, 2e6, 8);
@@ -70,7 +102,7 @@ TEST(Collectives, AllReduceFollowsTheCurve) {
               (100 + 35 * std::sqrt(2)) * std::sqrt(1.5), 1e-6);
   EXPECT_NEAR(microseconds(topology, kAllReduce, 4e6, 8), 170 * 1.5, 1e-9);
   EXPECT_NEAR(microseconds(topology, kAllReduce, 16e6, 8), 380, 1e-9);
-  // Beyond the last octave its factor holds, but nobody measured it.
+  // Beyond the last octave its factor holds, but it was not measured there.
   const CollectiveTime beyond = time_of(topology, kAllReduce, 1e9, 8);
   EXPECT_NEAR(beyond.time.count(), 17600, 1e-6);
   EXPECT_EQ(beyond.bound, Bound::kLink);
@@ -239,13 +271,13 @@ TEST(Collectives, NvlsWhereTheSwitchHasIt) {
 
 TEST(Collectives, SeveralNodesAreBoundByTheNics) {
   const Topology topology = round_topology();
-  // 16 ranks, 2 nodes: 4 x 12.5 x 0.8 = 40 GB/s for all rings together, 2 x 15/16 S.
-  const CollectiveTime result = time_of(topology, kAllReduce, 1e9, 16, 2);
-  EXPECT_NEAR(result.wire.count(), 1.875e9 / 40e3, 0.01 * 1.875e9 / 40e3);
+  // 32 ranks, 4 nodes: 4 x 12.5 x 0.8 = 40 GB/s of each node, 2 x 31/32 S, 8 x 5.7 MB to fill.
+  const CollectiveTime result = time_of(topology, kAllReduce, 1e9, 32, 4);
+  EXPECT_NEAR(result.wire.count(), (1.9375e9 + 45.6e6) / 40e3, 1e-6);
   EXPECT_FALSE(result.in_range);
   // Half the ranks of each node, half the NICs.
-  EXPECT_NEAR(time_of(topology, kAllReduce, 1e9, 8, 2).wire.count(), 1.75e9 / 20e3,
-              0.01 * 1.75e9 / 20e3);
+  EXPECT_NEAR(time_of(topology, kAllReduce, 1e9, 16, 4).wire.count(), (1.875e9 + 22.8e6) / 20e3,
+              1e-6);
   // A fast network: no faster than inside a node.
   Topology fast = topology;
   fast.nic->bandwidth = {1e15};
@@ -266,23 +298,23 @@ double wire_us(const Topology& topology, CollectiveKind kind, double bytes, int 
 }
 
 TEST(Collectives, GroupsWithANicOfTheirOwnDoNotShare) {
-  // 8 NICs of 12.5 x 0.8 = 10 GB/s beside 8 GPUs.
+  // 8 NICs of 12.5 x 0.8 = 10 GB/s for 8 GPUs.
   Topology topology = round_topology();
   topology.nic->count = 8;
-  // Eight pairs over two nodes, as with tensor parallel 8: 2 x 1/2 x 1 GB at 10 GB/s, alone or not.
+  // Eight pairs over two nodes, as with tensor parallel 8: 1 GB and 5.7 MB at 10 GB/s, alone or
+  // not.
   for (int groups : {1, 8}) {
-    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 2, 2, groups), 1e9 / 10e3, 1e-3 * 1e9 / 10e3);
+    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 2, 2, groups), 1005.7e6 / 10e3, 1e-6);
     EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, groups), 80e6 / 10e3, 1e-9);
   }
-  // Two groups of 4 ranks per node, each with 4 NICs: 2 x 7/8 x 1 GB at 40 GB/s.
+  // Two groups of 4 ranks per node, each with 4 NICs: 2 x 15/16 x 1 GB and 4 x 5.7 MB at 40 GB/s.
   for (int groups : {1, 2}) {
-    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 8, 2, groups), 1.75e9 / 40e3,
-                0.01 * 1.75e9 / 40e3);
+    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 16, 4, groups), 1897.8e6 / 40e3, 1e-6);
   }
 }
 
 TEST(Collectives, MoreGroupsThanNicsShareThem) {
-  // 4 NICs of 10 GB/s beside 8 GPUs. One pair alone has a NIC, and so have four pairs; eight pairs
+  // 4 NICs of 10 GB/s for 8 GPUs. One pair alone has a NIC, and so have four pairs; eight pairs
   // have half a NIC each.
   const Topology topology = round_topology();
   EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, 1), 8000, 1e-9);
@@ -603,6 +635,51 @@ TEST(CollectiveModel, TheDefaultUsesTheGpusTopology) {
   EXPECT_NEAR(price.time.count(), microseconds(known("dgx-a100"), kAllReduce, 64 * kMib, 8), 1e-9);
   EXPECT_TRUE(price.in_range);
   EXPECT_EQ(price.model, "collective-curve");
+}
+
+// Four NICs of 12.5 GB/s at 0.8: 40 GB/s. Links: 2 x 7/8 GiB at 100 GB/s, factor 1 at its octave.
+TEST(Collectives, SimpleBetweenTwoNodesFillsThePipelineOnce) {
+  const Topology topology = round_topology();
+  const double bytes = 4e9, in_flight = 8 * 5.7e6;
+  const CollectiveTime time = time_of(topology, kAllReduce, bytes, 16, 2);
+  EXPECT_EQ(time.algorithm, "Tree");
+  EXPECT_NEAR(time.wire.count(), (in_flight + bytes) / 40e3, 1);
+}
+
+TEST(Collectives, MoreNodesPassTwiceTheBytes) {
+  const Topology topology = round_topology();
+  const double bytes = 4e9, in_flight = 8 * 5.7e6;
+  const CollectiveTime time = time_of(topology, kAllReduce, bytes, 32, 4);
+  EXPECT_NEAR(time.wire.count(), (in_flight + 2 * 31.0 / 32 * bytes) / 40e3, 1);
+}
+
+TEST(Collectives, NeverFallWithBytesBetweenNodes) {
+  for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
+    if (!topology.nic) continue;
+    for (const int nodes : {2, 3, 16, 128}) {
+      double before = 0;
+      for (double bytes = 64; bytes < 1e11; bytes *= 1.3) {
+        const double us =
+            microseconds(topology, kAllReduce, bytes, nodes * topology.gpus_per_node, nodes);
+        EXPECT_GE(us, before * (1 - 1e-12)) << topology.name << " " << nodes << " " << bytes;
+        before = us;
+      }
+    }
+  }
+}
+
+TEST(Collectives, NetworksAreTold) {
+  const Topology base = round_topology();
+  const Topology efa =
+      with_network(base, {.nics = 8, .nic_bandwidth = {50e9}, .network = "EFA, p5"}).value();
+  EXPECT_EQ(efa.nic->count, 8);
+  EXPECT_EQ(efa.nic->bandwidth.value, 50e9);
+  EXPECT_EQ(efa.nic->latency.count(), 36);
+  EXPECT_TRUE(efa.nic->ll128);
+  EXPECT_FALSE(with_network(base, {.network = "EFA 4 x 100, p4d"})->nic->ll128);
+  EXPECT_EQ(with_network(base, {.network = "400 Gb/s"})->nic->latency, base.nic->latency);
+  EXPECT_EQ(with_network(base, {.network = "pigeons"}).error().message,
+            "expected a network (infiniband, roce, efa, efa-p4d), found \"pigeons\"");
 }
 
 }  // namespace collectives_test

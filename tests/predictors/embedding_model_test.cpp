@@ -108,7 +108,7 @@ TEST(EmbeddingForward, SkewRaisesHits) {
     EXPECT_LT(now, last) << exponent;
     last = now;
   }
-  // The hit rate is that of an LRU cache of 0.9 x 10 MB / 512 B rows that starts empty.
+  // The hit rate as in an LRU cache of 0.9 x 10 MB / 512 B rows that starts empty.
   s.zipf_exponent = 0.89;
   s.zipf_shift = 2.75;
   const IndexSkew skew({.rows = 1e7, .exponent = 0.89, .shift = 2.75});

@@ -48,7 +48,7 @@ struct Element {
 class XmlReader {
  public:
   explicit XmlReader(std::string_view text) : rest_(text) { read(); }
-  /// What is not well-formed; empty if all is.
+  /// The first part that is not well-formed; empty if all is.
   const std::string& fault() const { return fault_; }
   const std::vector<Element>& elements() const { return elements_; }
 
@@ -285,7 +285,7 @@ TEST(ScatterPanel, LabelsFitWhateverTheRange) {
       const auto panel = scatter_panel(one_group({low, high}, {low, high}));
       ASSERT_TRUE(panel.has_value()) << low << " " << high;
       EXPECT_EQ(fault(*panel), "") << low << " " << high;
-      // Something to read the scale from, beside the two axis labels.
+      // Labels to read the scale from, in addition to the two axis labels.
       EXPECT_GE(count(panel->content, "s</text>"), 2u) << low << " " << high;
     }
   }

@@ -108,7 +108,7 @@ TEST_F(GeneratedKernels, AListOfTensorsIsAnOptimizers) {
 }
 
 TEST_F(GeneratedKernels, AWarpOfARowDoesOneThingAfterTheOther) {
-  // Pointwise kernels overlap memory and arithmetic, those of rows add them up.
+  // Pointwise kernels overlap memory and arithmetic, row kernels add them up.
   KernelWork pointwise = work("triton_poi_fused_gelu_0", {f.tensor({1 << 22}), f.integer(1 << 22)},
                               {f.tensor({1 << 22})});
   pointwise.flop = {1e9};

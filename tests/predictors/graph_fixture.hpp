@@ -123,7 +123,7 @@ class GraphFixture {
   std::int64_t next_id_ = 1;
 };
 
-/// Of the data folder.
+/// An architecture of the data folder.
 inline const Architecture& architecture(std::string_view name) {
   static const std::vector<Architecture> known =
       read_architectures(std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "architectures")

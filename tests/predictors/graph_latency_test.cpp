@@ -109,7 +109,7 @@ TEST_F(GraphLatencies, AsynchronousAllReducesHideBehindTheBackwardPass) {
 }
 
 TEST_F(GraphLatencies, LayersComeAsOftenAsTheyRepeatInTheBackwardPass) {
-  // Three layers of 1 us, each with a reduce of 10 us behind it: 1 + 3 x 10.
+  // Three layers of 1 us, each followed by a reduce of 10 us: 1 + 3 x 10.
   const std::string rows =
       "g,1,ga,allreduce,bw,0,3,allreduce_async,,,,,,,,,240000\n"
       "g,2,a,x,bw,0,3,mem,,,,,,,,,1\n";

@@ -77,10 +77,10 @@ TEST(HashedProduct, NeverFasterThanAStoredWeightWhereSumsBound) {
   EXPECT_LT(us(few, DType::kBFloat16), stored_us(few, DType::kBFloat16));
 }
 
-// ROAST's claim: 25 times faster training and 50 times faster inference than HashedNet. Where both
-// are fused kernels, the sectors alone can be gained: 16 of HashedNet's to one of ROAST's in bf16.
+// ROAST's claim: 25 times faster training and 50 times faster inference than HashedNet. If both are
+// fused kernels, only the sectors can be gained: 16 of HashedNet's to one of ROAST's in bf16.
 // HashedNet as framework ops writes the weight first, element by element: then the factor grows as
-// the product shrinks, and 25 and 50 are those of few rows.
+// the product shrinks, and 25 and 50 hold for few rows.
 TEST(HashedProduct, FactorsOverHashedNetTermByTerm) {
   for (const std::int64_t elements : {1 << 20, 64 << 20}) {
     for (const std::int64_t m : {1, 32, 512}) {

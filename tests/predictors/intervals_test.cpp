@@ -39,7 +39,7 @@ TEST(Intervals, BoardsHaveTheirOwnQuantiles) {
   EXPECT_DOUBLE_EQ(level.of({"a"})[0].high, 2 * 0.96);
   EXPECT_DOUBLE_EQ(level.of({"b"})[0].high, 4 * 0.96);
   EXPECT_EQ(level.of({"b"})[0].rows, 100);
-  EXPECT_GT(level.any[0].high, 2);  // of both together
+  EXPECT_GT(level.any[0].high, 2);  // both together
   EXPECT_LT(level.any[0].high, 4 * 0.96);
 }
 
@@ -80,7 +80,7 @@ TEST(Intervals, GpusLeftOutWeighAlikeWhateverTheirRows) {
 }
 
 TEST(Intervals, NoGpuLeftOutIsFarOutside) {
-  // Of 20 GPUs one takes three times as long: too few rows for the quantiles of all.
+  // One of 20 GPUs takes three times as long: too few rows for the quantiles of all.
   KeptOutRows rows;
   for (int i = 0; i < 20; ++i) rows = rows + rows_of("gpu" + std::to_string(i), "x", i ? 2 : 6);
   const LevelIntervals level = left_out(rows);

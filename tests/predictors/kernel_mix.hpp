@@ -70,7 +70,7 @@ inline std::vector<KernelWork> kernel_mix(std::size_t count, unsigned seed = 1) 
   return result;
 }
 
-/// Trees that are full up to `depth`, but for a few leaves higher up.
+/// Trees that are full up to `depth`, except for a few leaves higher up.
 inline learned::TreeEnsemble made_trees(std::size_t trees, int depth, std::size_t columns,
                                         unsigned seed) {
   std::mt19937 random(seed);

@@ -256,7 +256,7 @@ TEST(Heuristic, CollectivesOrderSensibly) {
 }
 
 TEST(Heuristic, FewSoftmaxRowsLeaveSmsIdle) {
-  Gpu gpu = round_gpu();  // of an architecture whose row kernels nobody measured
+  Gpu gpu = round_gpu();  // its architecture has unmeasured row kernels
   gpu.architecture.norm_row_clocks = 0;
   KernelWork work = stream(KernelFamily::kSoftmax, 1e8);
   work.shape = RowShape{.rows = 10, .cols = 1000};
@@ -280,7 +280,7 @@ AttentionShape attention(std::int64_t heads, std::int64_t seq, std::int64_t head
   return {.batch = 1, .heads = heads, .seq_q = seq, .seq_k = seq, .head_dim = head_dim};
 }
 
-/// Of an architecture whose attention kernels nobody measured.
+/// A GPU whose architecture has unmeasured attention kernels.
 Gpu gpu_without_attention_kernels() {
   Gpu gpu = round_gpu();
   gpu.architecture.attention_kernels = {};
@@ -382,9 +382,9 @@ double recurrent(const RecurrentShape& shape, const Gpu& gpu = gpu_of_deepbench(
 }
 
 TEST(Heuristic, RecurrentStepsAddUp) {
-  // H 2048, B 64: 2 x 4 x 2048^2 x 64 FLOP at 0.755 of 10 TFLOP/s behind 82 x 2048 cycles at 1.5
-  // GHz, beside 67.1 MB at 0.678 of 0.89 TB/s; 59500 cycles of the cell; per step. An empty kernel
-  // is 1.6 us.
+  // H 2048, B 64: 2 x 4 x 2048^2 x 64 FLOP at 0.755 of 10 TFLOP/s after 82 x 2048 cycles at 1.5
+  // GHz, in parallel with 67.1 MB at 0.678 of 0.89 TB/s; 59500 cycles of the cell; per step. An
+  // empty kernel is 1.6 us.
   const RecurrentShape one{.hidden = 2048, .batch = 64, .timesteps = 1};
   const double sums = 2147483648.0 / 7.55e6 + 82 * 2048.0 / 1500;
   const double weights = 67108864.0 / (0.678 * 0.89e6);
@@ -398,8 +398,8 @@ TEST(Heuristic, RecurrentStepsAddUp) {
 TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
   // H 512, B 128 on 100 SMs of 1.5 GHz and 10 TFLOP/s, cuDNN's cycles on Hopper. Forward 64 tiles
   // of 64 x 64 walk 512 elements, 28 cycles and 2 x 64 x 64 FLOP each; backward 16 tiles in 6.25
-  // parts walk 2048 / 6.25, 50 cycles and the same FLOP each. 12,500 and 18,900 cycles beside the
-  // product.
+  // parts walk 2048 / 6.25, 50 cycles and the same FLOP each. 12,500 and 18,900 cycles are added to
+  // the product.
   Gpu hopper = round_gpu();
   hopper.architecture = test_support::architecture("hopper");
   RecurrentShape shape{.hidden = 512, .batch = 128, .timesteps = 35};
@@ -422,13 +422,12 @@ TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
 TEST(Heuristic, LayersOfTodaysLibrariesLieSideBySide) {
   Gpu hopper = round_gpu();
   hopper.architecture = test_support::architecture("hopper");
-  // Large products (51.5 us each) fill the SMs one after the other, and of 8.33 us beside them 0.42
-  // is kernels; what is left hides behind other layers.
+  // Large products (51.5 us each) fill the SMs one after the other, and 0.42 of the other 8.33 us
+  // is kernels; other layers hide the rest.
   RecurrentShape four{.hidden = 512, .batch = 128, .timesteps = 35, .layers = 4};
   const double walk = 512 * (28.0 / 1500 + 8192 / 1e5);
   EXPECT_NEAR(recurrent(four, hopper), 1.6 + 140 * (walk + 0.42 * 12500 / 1500), 0.5);
-  // Of small ones (10.8 us a step) one thread starts two kernels in 17.4 us: nothing lies side by
-  // side.
+  // With small products (10.8 us a step) one thread starts two kernels in 17.4 us: none overlap.
   RecurrentShape small{.hidden = 64, .batch = 8, .timesteps = 100};
   const double one = recurrent(small, hopper) - 1.6;
   small.layers = 4;

@@ -281,7 +281,7 @@ TEST_F(KernelTables, AttentionRowsNameTheirKernel) {
       "op,dtype,kernel,kv_write,batch,heads,seq,head_dim,m,n,k\n"
       "attention,bf16,trtllm_gen,1,2,8,128,64,,,\n"
       "attention,bf16,,0,2,8,128,64,,,\n"
-      "gemm,bf16,sm90_xmma_gemm,,,,,,8,8,8\n",  // what a product ran is not read
+      "gemm,bf16,sm90_xmma_gemm,,,,,,8,8,8\n",  // the kernel of a product is not read
       {.gpu = "gb200"});
   const auto& paged = shape_of<AttentionShape>(read.rows[0]);
   EXPECT_EQ(paged.kernel, AttentionGeneration::kTrtllm);
@@ -357,7 +357,7 @@ TEST_F(KernelTables, ReadsCampaignsOfKernelsBench) {
   EXPECT_EQ(shape_of<RowShape>(vectors.rows[0]).rows, 64);  // results, strided or not
   EXPECT_FALSE(shape_of<RowShape>(vectors.rows[1]).is_strided);
   EXPECT_EQ(shape_of<RowShape>(vectors.rows[2]).table_rows, 5000);
-  EXPECT_EQ(shape_of<RowShape>(vectors.rows[3]).table_rows, 0);  // nobody said
+  EXPECT_EQ(shape_of<RowShape>(vectors.rows[3]).table_rows, 0);  // not given
   EXPECT_DOUBLE_EQ(vectors.rows[4].work.bytes_read.value, 3.0 * 64 * 1024 * 2);
   EXPECT_FALSE(vectors.rows[3].is_l2_warm);
   EXPECT_TRUE(vectors.rows[4].is_l2_warm);

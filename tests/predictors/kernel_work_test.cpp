@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-/// Work of single kernels; each figure can be redone by hand from the shape beside it.
+/// Work of single kernels; each figure can be redone by hand from the shape next to it.
 namespace perfmodel {
 namespace kernel_work_test {
 
@@ -98,7 +98,7 @@ TEST(KernelWork, EmbeddingBackwardTouchesAtMostTheTable) {
                        .optimizer_bytes_per_row = 64};
   expect_work(embedding_backward_work(shape), KernelFamily::kEmbeddingBackward, 120 * 16,
               30 * 64 + 120 * 8 + 120 * (64 + 32), 120 * (64 + 32));
-  shape.num_rows = 20;  // of 40 lookups per table
+  shape.num_rows = 20;  // for 40 lookups per table
   expect_work(embedding_backward_work(shape), KernelFamily::kEmbeddingBackward, 120 * 16,
               30 * 64 + 120 * 8 + 60 * (64 + 32), 60 * (64 + 32));
 }

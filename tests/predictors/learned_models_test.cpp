@@ -86,7 +86,7 @@ class Learned : public ::testing::Test {
     return std::move(*learned);
   }
 
-  /// Time over that of the heuristic.
+  /// Time over the heuristic's time.
   static double ratio(const LearnedModels& learned, const KernelWork& work, const Gpu& gpu) {
     return learned.models().price(work, gpu).time / KernelModels::heuristic().price(work, gpu).time;
   }
@@ -184,7 +184,7 @@ TEST_F(Learned, TheRatioFadesWithTheDistanceToTheFittedRange) {
   const LearnedModels learned = read({literal_gemms()});
   const struct {
     double log2_k;
-    double share;  // of log(3) that is left: 1 / (1 + d^2)
+    double share;  // part of log(3) that is left: 1 / (1 + d^2)
     double low, high;
   } cases[] = {{10, 1, 0.9, 1.2},     {12, 1, 0.9, 1.2},      {13, 1 / 2.0, 0.8, 1.3},
                {14, 1 / 5.0, 0.5, 2}, {15, 1 / 10.0, 0.5, 2}, {9, 1 / 2.0, 0.8, 1.3},
@@ -279,7 +279,7 @@ TEST_F(Learned, AFolderIsReadWhenItIsNeeded) {
   ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
   EXPECT_FALSE(learned->problem().has_value());
   EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);
-  EXPECT_FALSE(learned->problem().has_value());  // nobody needed the broken file
+  EXPECT_FALSE(learned->problem().has_value());  // the broken file was not needed
   expect_heuristic(*learned, softmax_work(512, 512, RowPass::kForward, DType::kFloat32), a100_);
   const auto problem = learned->problem();
   ASSERT_TRUE(problem.has_value());
@@ -380,7 +380,7 @@ TEST_F(Learned, AGpusOwnModelsMayBeAllThereIs) {
   ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
   EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);
   expect_heuristic(*learned, square(1024, 1024), v100_);
-  // What it does not cover is looked for in the shared ones, and in the heuristic.
+  // Kernels that it does not cover are looked for in the shared ones, and in the heuristic.
   expect_heuristic(*learned, square(1024, 1024, DType::kFloat16), a100_);
 }
 

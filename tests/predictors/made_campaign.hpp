@@ -19,7 +19,7 @@ struct Campaign {
   double slowness = 1;  ///< every kernel takes that many times longer
   double floor_us = 0;  ///< a call takes max(floor, dispatch + kernel)
   double dispatch_us = 0;
-  double low_log2 = 14, high_log2 = 27;  ///< of rows times columns
+  double low_log2 = 14, high_log2 = 27;  ///< rows times columns
 };
 
 inline Gpu gpu_of_data(const std::string& name) {

@@ -11,10 +11,10 @@
 #include "made_campaign.hpp"
 
 /// A made-up campaign of one GPU in the tables that `kernels_bench` writes: every family that
-/// models exist for, by laws of sizes and data sheet that are not those of our heuristic.
+/// models exist for, by laws of sizes and data sheet that differ from our heuristic.
 namespace perfmodel::test_support {
 
-/// What a kernel takes that moves `bytes` [us]: 1.7 us and the bandwidth meet without a corner, and
+/// Time of a kernel that moves `bytes` [us]: 1.7 us and the bandwidth meet without a corner, and
 /// small kernels see less of it.
 inline double move_us(const Gpu& gpu, double bytes, double share = 0.9) {
   const double stream = bytes / (share * gpu.dram_bandwidth.value * 1e-6);

@@ -83,6 +83,30 @@ TEST(MatrixGemm, AlignmentIsThatOfRowsAsTheyLieInMemory) {
   EXPECT_LT(time(h100, odd_k), 1.01 * time(h100, even));
 }
 
+// The kernels for Turing that compute them have a rate, which a slow matrix unit does not reach.
+TEST(MatrixGemm, UnalignedProductsAreSlowerByTheOwnPeak) {
+  const GemmShape even{1, 4096, 4096, 4096}, odd{1, 4096, 4097, 4096};
+  const auto slowdown = [&](const char* name) {
+    return time(known(name), odd, DType::kFloat16) / time(known(name), even, DType::kFloat16);
+  };
+  EXPECT_NEAR(slowdown("a100-sxm-80gb"), 1 / (2 * 0.43 * 0.43), 0.3);
+  EXPECT_GT(slowdown("h100-sxm-80gb"), 1.7 * slowdown("a100-sxm-80gb"));
+  EXPECT_LT(slowdown("rtx-a4000"), 1.5);  // 1024 FLOP per clock and SM
+  EXPECT_LT(slowdown("a10g"), 1.12);      // 512
+  EXPECT_LT(slowdown("rtx-3070"), 1.12);
+  EXPECT_LT(time(known("a10g"), odd, DType::kFloat16), time(known("t4"), odd, DType::kFloat16));
+}
+
+TEST(MatrixGemm, Tf32OfAmpereKnowsNoOtherKernels) {
+  const Gpu a100 = known("a100-sxm-80gb");
+  GemmShape shape{1, 4096, 4096, 4096};
+  const double along = time(a100, shape, DType::kFloat32);
+  shape.a_transposed = true;
+  EXPECT_DOUBLE_EQ(time(a100, shape, DType::kFloat32), along);
+  shape.n = 4097;
+  EXPECT_LT(time(a100, shape, DType::kFloat32), 1.12 * along);
+}
+
 TEST(MatrixGemm, Tf32RunsSlowerInSmallTilesAndAcrossBothOperands) {
   const Gpu h100 = known("h100-sxm-80gb");
   GemmShape shape{1, 4096, 1024, 1024};
@@ -90,7 +114,7 @@ TEST(MatrixGemm, Tf32RunsSlowerInSmallTilesAndAcrossBothOperands) {
   EXPECT_NEAR(along, 28.613, 0.01);  // numpy, as above
   shape.a_transposed = true;
   EXPECT_NEAR(time(h100, shape, DType::kFloat32), 42.149, 0.01);
-  shape.b_transposed = true;  // B lies along k
+  shape.b_transposed = true;  // B is stored along k
   EXPECT_DOUBLE_EQ(time(h100, shape, DType::kFloat32), along);
 }
 

@@ -241,10 +241,14 @@ Gpu gpu(const std::string& name) { return find_gpu(name, data() / "gpus").value(
 
 class MeasuredBoards : public ::testing::TestWithParam<std::string> {};
 
+// Sums of longer or more columns take down to a fifth of the time where blocks begin to share a
+// column (1,600 columns of bf16 on an H100: 30.5 us for 902 rows, 12.0 for 2,272).
 TEST_P(MeasuredBoards, VectorKernelsNeverFall) {
   for (const std::int64_t alignment : {1, 8}) {
     expect_no_fall(gpu(GetParam()), stream_curves(alignment));
-    expect_no_fall(gpu(GetParam()), row_curves(alignment));
+    expect_no_fall(
+        gpu(GetParam()), row_curves(alignment),
+        {{"sum along columns along rows", 0.7}, {"sum along columns along columns", 0.85}});
   }
 }
 

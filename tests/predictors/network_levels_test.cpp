@@ -73,7 +73,7 @@ TEST(NetworkLevels, RingsCrossABorderOnce) {
   Topology half = nodes_of_eight();
   half.nic->bandwidth = {6.25e9};
   EXPECT_DOUBLE_EQ(time_us(with_levels({{2, 4}, {8, 1}}), query), time_us(half, query));
-  // Every second node: one per leaf, so that its whole traffic leaves, beside that of the others.
+  // Every second node: one per leaf, so that its whole traffic leaves, together with the others'.
   CollectiveQuery apart = query;
   apart.node_stride = 2;
   EXPECT_DOUBLE_EQ(time_us(with_levels({{2, 2}, {8, 1}}), apart), time_us(half, query));

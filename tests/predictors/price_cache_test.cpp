@@ -211,7 +211,7 @@ TEST(PriceCache, FullStaysWithinItsMemoryAndRight) {
   }
   EXPECT_EQ(cache.size(), 64U);
   EXPECT_EQ(cache.capacity(), 64U);
-  // What came last replaced something and is known.
+  // The last entry replaced another and is known.
   const std::uint64_t misses = cache.misses();
   cache.price(work.back());
   EXPECT_EQ(cache.misses(), misses);

@@ -152,7 +152,7 @@ TEST(PriceMany, ThreadsFindTheProblemOfABrokenFile) {
   fs::resize_file(folder.path / (std::string(small_models().front().name) + ".json"), 100);
   const auto learned = LearnedModels::open(folder.path);
   ASSERT_TRUE(learned.has_value());
-  EXPECT_FALSE(learned->problem().has_value());  // nobody needed it yet
+  EXPECT_FALSE(learned->problem().has_value());  // not needed yet
   const KernelWork work = gemm_work({.m = 64, .n = 64, .k = 64}, DType::kFloat32, false);
   std::vector<std::jthread> threads;
   for (int thread = 0; thread < 4; ++thread) {

@@ -70,7 +70,7 @@ TEST(ScaledGemm, QuantisingIsTheFormula) {
   const KernelWork large = quantize_work(16384, 16384, kFp8, Scaling::kTensor);
   EXPECT_NEAR(price(h100, large).time.count(), 1.38 + 16384.0 * 16384 * 3 / (0.904 * 3.352e6),
               1e-3);
-  EXPECT_FALSE(price(known("mi300x"), small).in_range);  // nobody measured it there
+  EXPECT_FALSE(price(known("mi300x"), small).in_range);  // not measured there
 }
 
 TEST(ScaledGemm, Fp4IsFasterThanFp8ThanBf16) {

@@ -155,7 +155,7 @@ TEST_F(Training, RangesHoldNineRowsOfTen) {
   EXPECT_NEAR(fresh.rows.coverage, 0.9, 0.06);
 }
 
-// What the heuristic errs by on three GPUs; each is judged by what the others say.
+// Errors of the heuristic on three GPUs; the other GPUs judge each one.
 TEST_F(Training, WhatAllGpusShareIsFollowedOnANewOne) {
   const TrainReport report = trained({erring(1.6, 1.6, 1.6)}, quick());
   const auto& left_out = report.models[0].left_out;
@@ -165,7 +165,7 @@ TEST_F(Training, WhatAllGpusShareIsFollowedOnANewOne) {
     EXPECT_NEAR(left.heuristic.mape, 1 - 1 / 1.6, 0.01);
     EXPECT_LT(left.learned.mape, 0.03) << left.gpu;
     EXPECT_GT(left.coverage, 0.7);
-    // Times of the same kernels on another GPU, too, but for what differs by size.
+    // Times of the same kernels on another GPU, too, except for differences by size.
     EXPECT_EQ(left.best_ratio.rows, 150u);
     EXPECT_NE(left.best_ratio_gpu, left.gpu);
     EXPECT_GE(left.mean_ratio_mape, left.best_ratio.mape);
@@ -552,7 +552,7 @@ TEST_F(Training, ARunThatWasCutOffGoesOnWhereItStopped) {
     }
     return files;
   };
-  // What lies beside the output while the second model is fitted is what a killed run leaves.
+  // A killed run leaves these files next to the output while the second model is fitted.
   fs::create_directories(folder_ / "kept");
   std::vector<std::string> steps;
   options.progress = [&](const std::string& what, int, int) {
@@ -662,7 +662,7 @@ TEST_F(Training, MorePointsOfANewGpuHelp) {
   const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 150) +
                                add_rows("v100-pcie-16gb", 150) +
                                add_rows("p100-pcie-16gb", 150, {.seed = 5, .slowness = 1.5}))};
-  constexpr std::array kCounts = {1, 5, 60, 150};  // of 150 none is left to judge
+  constexpr std::array kCounts = {1, 5, 60, 150};  // 150 leave none to judge
   const auto curves = few_shot(tables, quick(), "p100-pcie-16gb", kCounts, 3);
   ASSERT_TRUE(curves.has_value()) << to_string(curves.error());
   ASSERT_EQ(curves->size(), 2u);

@@ -4,7 +4,7 @@
     python3 tests/public_data/public_data_test.py PROGRAMS            checks the list (ctest: public_data)
     python3 tests/public_data/public_data_test.py PROGRAMS --who WORD what tests with WORD in their name read
 
-The list is `files.tsv` beside this file: a file below PERFMODEL_PUBLIC_DATA, a test program and its tests (a
+The list is `files.tsv` next to this file: a file below PERFMODEL_PUBLIC_DATA, a test program and its tests (a
 filter of GoogleTest), or a file or folder/, `unread` and the reason. Readme, licence and index files are no data.
 
 A name in a source proves nothing: names are put together in loops, come from other files, or stand in

@@ -2,6 +2,7 @@
 """Programs that do more than layers, captured without a GPU: each is captured, says what it assumes, and names the line
 of what cannot be. PYTHONPATH and PERFMODEL_LIBRARY name package and library; needs a Python that has torch."""
 
+import copy
 import inspect
 import json
 import os
@@ -40,7 +41,7 @@ def with_loss(loss, *parts):
     optimizer = torch.optim.Adam([weight for part in parts for weight in part.parameters()])
 
     def train():
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=True)
         loss(*parts).backward()
         optimizer.step()
     return train
@@ -112,6 +113,38 @@ class Programs:
             return made.mean()
         return with_loss(loss, layers())
 
+    def skips_infinite_steps(self):
+        """taken for True"""
+        model = layers()
+        average, optimizer = copy.deepcopy(model), torch.optim.Adam(model.parameters())
+
+        def train():
+            model(batch()[0]).mean().backward()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            assert torch.isfinite(norm), "diverged"
+            optimizer.step()
+            optimizer.zero_grad()
+            for old, new in zip(average.parameters(), model.parameters()):
+                old.detach().lerp_(new.detach(), 0.01)
+        return train
+
+    def averages(self):
+        """taken for False"""
+        model = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).cuda()
+        average = torch.optim.swa_utils.AveragedModel(model)
+        train = classes(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        return lambda: (train(), average.update_parameters(model))
+
+    def fetches_on_a_stream(self):
+        def fetched():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                made = batch()
+            for tensor in made:
+                tensor.record_stream(torch.cuda.current_stream())
+            return made
+        model = layers()
+        return classes(model, torch.optim.SGD(model.parameters(), lr=0.1), fetched)
+
     def masks(self):
         """a mask"""
         def loss(model):
@@ -155,10 +188,12 @@ class Programs:
         return classes(model, torch.optim.SGD(model.parameters(), lr=0.1))
 
     def accumulation(self):
+        x = batch()[0]
+
         def loss(model):
             for _ in range(3):
-                (model(batch()[0]).mean() / 4).backward()
-            return model(batch()[0]).mean() / 4
+                (model(x).mean() / 4).backward()
+            return model(x).mean() / 4
         return with_loss(loss, layers())
 
 
@@ -185,6 +220,8 @@ class Captured(unittest.TestCase):
         """Forward, and two gradients of each but the first, whose input needs none: 2 + 3, four times."""
         names = Counter(node["name"] for node in capture(Programs().accumulation)["nodes"])
         self.assertEqual((names["aten::addmm"], names["aten::mm"]), (4 * 2, 4 * 3))
+        made = perfmodel.predict(os.path.join(FOLDER.name, "captured.json"), gpu="h100-sxm-80gb")
+        self.assertEqual(made["batch_per_gpu"], 4 * 8)
 
     def test_errors_name_the_line(self):
         def loss(model):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the Python of a page and compares what it prints with the block behind it.
+"""Runs the Python of a page and compares its output with the block after it.
 
 docs_test.py PAGE... [--update]
 

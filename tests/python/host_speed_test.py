@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/host_speed.py beside a library that stands in for PyTorch."""
+"""examples/host_speed.py with a library that replaces PyTorch."""
 import importlib.util
 import json
 import subprocess

@@ -105,6 +105,7 @@ class Commands(unittest.TestCase):
         yield "optimize", [GRAPH], {"gpu": "t4", "allow": ["precision"], "time_budget": 2}
         yield "sync", [written("cases.json", CASES)], {}
         yield "gemm", [512, 512, 512], {"gpu": "v100-sxm2-32gb"}
+        yield "collective", ["all_reduce", "1MiB"], {"gpu": "h100-sxm-80gb", "world": 16}
         yield "analyze", [GRAPH], {"gpu": "t4"}
         yield "build mlp", [], {"batch": 8, "output": str(HERE / "small.json")}
 
@@ -129,7 +130,8 @@ class Commands(unittest.TestCase):
                 asked._repr_html_(), repr(asked), asked.tables()
         listed = set(re.findall(r"^\| `(perfmodel-[a-z-]+)` \| [\d.]+ \| written by `[^`]*`", (
             ROOT / "docs/formats.md").read_text(), re.MULTILINE))
-        # Of the program that XGBoost is linked to; by `kernels_bench`; by `train` into files of models.
+        # Written by the program that XGBoost is linked to; by `kernels_bench`; by `train` into
+        # files of models.
         others = {"perfmodel-calibrate", "perfmodel-eval", "perfmodel-eval-graphs", "perfmodel-few-shot",
                   "perfmodel-train", "perfmodel-kernel-models", "perfmodel-measured-errors",
                   "perfmodel-measurements"}
@@ -394,7 +396,7 @@ class Interrupts(unittest.TestCase):
 
 
 def cpu_seconds(work):
-    """Of this process and its children."""
+    """CPU seconds of this process and its children."""
     before = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
     after = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)

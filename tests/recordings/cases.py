@@ -1,4 +1,4 @@
-"""What a test of recordings is made of: small recordings by hand, and what commands say of them."""
+"""Parts of a test of recordings: small recordings by hand, and the expected output of commands."""
 
 import gzip
 import json
@@ -120,10 +120,10 @@ def same(found, expected):
 
 
 def complaint(program, check, files, out):
-    """What is wrong, in words; None: nothing. Commands may write to the folder `out`."""
+    """The mistake, in words; None: no mistake. Commands may write to the folder `out`."""
     argv = [a.format(*files, out=out) for a in check.argv]
     if isinstance(check, Says) and argv[0] in ("predict", "overheads") and "--against" not in argv:
-        argv.append("--as-recorded")  # the values are those of the recording, under its profiler
+        argv.append("--as-recorded")  # the values hold under the recording's profiler
     if isinstance(check, Says) and "--json" not in argv:
         argv.append("--json")
     done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=120)

@@ -77,7 +77,7 @@ def mixture(folder):
 
 
 def without_successors(folder):
-    """Nothing waits for the kernels, so the collective would run beside them."""
+    """Nothing waits for the kernels, so the collective would run in parallel with them."""
     return write_ranks(folder, *[[node(1, COMPUTE, "launch", 10, is_cpu_op=True), work(2, 500, [1]),
                                   collective(3, 50, [1])] for _ in range(2)])
 

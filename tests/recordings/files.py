@@ -10,7 +10,7 @@ from cases import Case, Recording, Refuses, Says
 
 A100 = "a100-sxm-80gb"
 
-# What takes a recording, with what it needs beside it.
+# Commands that take a recording, with their other arguments.
 COMMANDS = [
     ["trace", "{0}"],
     ["replay", "{0}"],
@@ -23,7 +23,7 @@ COMMANDS = [
     ["optimize", "{0}", "--gpu", A100],
     ["rewrite", "{0}", "--precision", "bf16", "-o", "/dev/null"],
 ]
-# Of those that take graphs, `trace`, `replay` and `overheads` are none.
+# Commands that take graphs: `trace`, `replay` and `overheads` do not.
 OF_GRAPHS = COMMANDS[3:]
 
 
@@ -171,7 +171,7 @@ def tables(name, dim, kinds, **more):
 
 
 PERFETTO = ["Perfetto", "traceconv json"]
-# The first packet has 123 bytes, the code of '{', behind the tag, the code of a line break.
+# The first packet has 123 bytes, the code of '{', after the tag, the code of a line break.
 BRACKET = field(1, field(8, 1000) + field(10, 1) + field(12, b"x" * 116)) + packets()
 
 CASES = [

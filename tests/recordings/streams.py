@@ -6,7 +6,7 @@ A100 = "a100-sxm-80gb"
 
 
 def commands(trace=None, replay=None, predict=None, said=(), gpu=A100):
-    """What `trace`, `replay` and `predict` say of the first file; all commands say what is odd."""
+    """Expected output of `trace`, `replay` and `predict` on the first file; all commands name oddities."""
     said = list(said)
     checks = [
         Says(["trace", "{0}"], trace or {}, said),
@@ -130,7 +130,7 @@ def one_second_early():
 
 
 def clock_of_its_own():
-    """All device work is stamped by a clock that is two hours behind."""
+    """All device work is stamped by a clock that is two hours slow."""
     recording = Recording()
     for step in range(2):
         recording.step(step + 1, 1.7e15 + 1000 * step)

@@ -17,7 +17,7 @@ struct HugectrSettings {
   /// share them.
   bool hierarchical = false;
   double memory_to_exchange = 7;  ///< ratio of bandwidths (mem_comm_bw_ratio)
-  double work_ratio = 4;          ///< of work at the memory to work at the links
+  double work_ratio = 4;          ///< work at the memory over work at the links
   double data_parallel_below_gb = 0.008, memory_cap_gb = 60;  ///< a table; a bucket (GB, decimal)
   std::int64_t row_elements = 128;                            ///< ev_size
   double bytes_per_element = 8;
@@ -26,8 +26,8 @@ struct HugectrSettings {
   double cost_per_shard() const { return memory_to_exchange / work_ratio; }
 };
 
-/// What buckets cost: ids per sample of the shards they hold (a table's, divided by its shards)
-/// plus a constant per shard. Data-parallel tables cost nothing.
+/// Costs of buckets: ids per sample of the shards they hold (a table's, divided by its shards) plus
+/// a constant per shard. Data-parallel tables cost nothing.
 struct HugectrCost {
   struct Bucket {
     double hotness = 0, tables = 0, gigabytes = 0;
@@ -36,11 +36,11 @@ struct HugectrCost {
   double largest() const;  ///< hotness + tables of the worst bucket
 };
 
-/// Below the threshold, a table lies on every GPU.
+/// Below the threshold, every GPU has the table.
 bool is_data_parallel(const ShardedTable& table, const HugectrSettings& settings);
 
-/// Of a shard matrix: the tables of each bucket, by index. Tables count with their rows and the sum
-/// of the pooling factors of their features.
+/// Cost of a shard matrix: the tables of each bucket, by index. Tables count with their rows and
+/// the sum of the pooling factors of their features.
 ///
 /// Errors (kImpossible): another number of buckets; tables that do not exist, are twice in a
 /// bucket, in none, or data-parallel and not in all.

@@ -36,7 +36,7 @@ Launch launch_of(const KernelWork& work, const WaveScalingOptions& options) {
   return launch;
 }
 
-/// What the equation takes from one GPU.
+/// Figures of one GPU in the equation.
 struct Side {
   double bandwidth = 0, clock = 0, wave = 0;
 };

@@ -5,10 +5,10 @@
     large_traces.py table PERFPREDICT SOURCE [--sizes 100 400 2000] [--folder DIR] [--json-load]
     large_traces.py check PERFPREDICT SOURCE [--sizes 30]
 
-SOURCE is a trace, plain or gzip. A large trace repeats its events: every copy lies behind the one
-before, with stamps, correlation ids and step numbers of its own, so that it reads like one long
+SOURCE is a trace, plain or gzip. A large trace repeats its events: every copy follows the previous
+one, with stamps, correlation ids and step numbers of its own, so that it reads like one long
 recording. `table` prints CPU seconds, MB of JSON per CPU second and peak memory of `perfpredict
-trace`, with --json-load beside Python's json.load of the same file. `check` fails unless the events
+trace`, with --json-load also of Python's json.load of the same file. `check` fails unless the events
 are counted right and the peak stays below half the file and 100 MB.
 """
 import argparse
@@ -33,7 +33,7 @@ def read_text(path):
 
 
 def split_trace(text):
-    """Text before the events, the events without their brackets, and the text behind them."""
+    """Text before the events, the events without their brackets, and the text after them."""
     key = text.find('"traceEvents"')
     begin = text.index('[', max(key, 0)) + 1
     end = json_array_end(text, begin)
@@ -95,7 +95,7 @@ class Copies:
 
 
 def make(source, size, out):
-    """Writes about `size` bytes of trace to `out`; returns the exact number and that of the copies."""
+    """Writes about `size` bytes of trace to `out`; returns the exact number and the number of copies."""
     head, events, tail = split_trace(read_text(source))
     copies = Copies(events)
     # Byte positions: surrogateescape keeps whatever bytes the source has.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What `sweep` costs per row, chunk and rank, and what that means for more ranks than this machine has.
+"""Measures the costs of `sweep` per row, chunk and rank, and extrapolates to more ranks than this machine has.
 
     sweep_ranks.py PERFPREDICT [--ranks 1 2 4] [--rows N] [--folder FOLDER]
 
 Sweeps under mpirun with each number of ranks (the same bytes every time), one with a rank that is killed and a restart,
 and a few alone whose differences give the costs. All costs are CPU seconds, which a busy machine stretches less than
-the clock. The tables and the equation are those of docs/sweep.md.
+the clock. docs/sweep.md has the tables and the equation.
 """
 import argparse
 import gzip

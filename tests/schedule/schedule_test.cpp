@@ -131,7 +131,7 @@ TEST(Schedule, AnEdgeFromNoTaskIsIgnored) {
 }
 
 TEST(Schedule, EdgesMayPointToTasksAddedEarlier) {
-  // b was added before the a it waits for: a 0-3, b 3-5, and c behind b on its lane.
+  // b was added before the a it waits for: a 0-3, b 3-5, and c after b on its lane.
   TaskGraph graph;
   const TaskId b = graph.add_task(0, 2), c = graph.add_task(0, 4), a = graph.add_task(1, 3);
   graph.add_edge(a, b);
@@ -170,7 +170,7 @@ TEST(Schedule, ATaskThatWaitsForItselfIsACycle) {
 }
 
 TEST(Schedule, TheCriticalPathExplainsTheEndOfATask) {
-  // Host: a 0-2, b 2-4, sync. Stream: k 2-12 behind a. The sync waits for k.
+  // Host: a 0-2, b 2-4, sync. Stream: k 2-12 after a. The sync waits for k.
   TaskGraph graph;
   const TaskId a = graph.add_task(0, 2), b = graph.add_task(0, 2);
   const TaskId k = graph.add_task(1, 10), sync = graph.add_task(0, 1);
@@ -193,7 +193,7 @@ TEST(Schedule, TagsComeBack) {
 }
 
 TEST(BusyTime, IsTheUnionOfTheIntervals) {
-  // 0-4 and 0-6 overlap, 6-7 touches, 20-21 stands alone: 7 + 1.
+  // 0-4 and 0-6 overlap, 6-7 touches, 20-21 is alone: 7 + 1.
   TaskGraph graph;
   const TaskId a = graph.add_task(0, 4), b = graph.add_task(1, 6);
   const TaskId c = graph.add_task(1, 1), d = graph.add_task(2, 1), e = graph.add_task(3, 20);
@@ -270,7 +270,7 @@ TEST(Schedule, RandomGraphsFollowTheDefinitionOnBothPaths) {
     auto starts = sorted.start_us;
     starts.pop_back();
     EXPECT_EQ(starts, wanted) << "round " << round;
-    // What bounds a task explains its start: the bound's end plus its gap or one of its lags.
+    // The bound of a task explains its start: the bound's end plus its gap or one of its lags.
     for (TaskId task = 0; task < tasks; ++task) {
       const TaskId bound = bound_by(fast, task);
       if (bound < 0 || start(fast, task) == 0) continue;

@@ -69,7 +69,7 @@ def build_questions():
 
 
 def questions(graphs, public):
-    """Of graphs in the working folder."""
+    """Questions about graphs in the working folder."""
     for graph in graphs:
         for index, gpu in enumerate(GPUS):
             json_out = ["--json"] if index % 2 else []
@@ -108,7 +108,7 @@ def mask(data):
 
 
 def answer(program, words, home):
-    """What one program prints and writes, in a folder of its own."""
+    """Output and files of one program, in a folder of its own."""
     with tempfile.TemporaryDirectory(dir=home.parent) as own:
         folder = Path(own)
         for graph in home.glob("*.json"):
@@ -180,7 +180,7 @@ def main():
                 subprocess.run(f"gzip -dc '{graph}' > '{home / graph.name.removesuffix('.gz')}'", shell=True, check=True)
         graphs = sorted(p.name for p in home.glob("*.json"))
         asked = [w for w in itertools.chain(builds, questions(graphs, public)) if options.only in " ".join(w)]
-        for words in asked:  # a built graph is written under another name than the one that stands there
+        for words in asked:  # a built graph gets another name than the existing one
             if words[0] == "build":
                 words[-1] = "built.json"
         with ThreadPoolExecutor(options.jobs) as pool:

@@ -6,8 +6,8 @@ include private ones.
 
 Arrows point down: graph <- predictors <- perfmodel <- cli, with schedule and plot below the library;
 the program of kernels_bench uses perfmodel/terminal, as the CLI does. Sources and their headers count as one file, so that a
-circle of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
-(default 0) are for a tree that is on its way: what is there may go, nothing may come.
+circle of headers cannot hide in their sources. --counts prints the parts of the tree. The limits
+(default 0) are for a tree in transition: existing cases may go, no new ones may come.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("graph", "predictors", "perfmodel", "kernels_bench")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
-# What a room may include, itself aside; rooms are found by the longest prefix.
+# Folders that a room may include, besides itself; rooms are found by the longest prefix.
 BELOW = {
     "graph": set(),
     "perfmodel/plot": {"graph"},
@@ -34,7 +34,7 @@ BELOW = {
     "kernels_bench": {"graph", "predictors"},
     "kernels_bench/program": {"graph", "predictors", "perfmodel", "perfmodel/terminal", "kernels_bench"},
 }
-# Where a quoted path may begin, beside the folder of the file itself.
+# Folders where a quoted path may begin, in addition to the file's own.
 SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfmodel/schedule/include",
           "graph/src", "predictors/src", "perfmodel/src", "perfmodel/cli", "perfmodel"]
 

@@ -171,7 +171,7 @@ class Analysis(unittest.TestCase):
         same = compared(path)
         self.assertEqual((same["ops"], same["kernels"], same["change_us"]), ([], [], 0))
         trace = figures.Trace(figures.load(path))
-        starts = defaultdict(list)  # of each stream: a kernel cannot last until the next one has begun
+        starts = defaultdict(list)  # per stream: a kernel cannot last until the next one has begun
         for event in trace.device:
             starts[event.stream].append(event.start)
         doubled, total = set(), 0

@@ -11,17 +11,17 @@ namespace perfmodel {
 enum class ErrorCode {
   kIo,           ///< a file cannot be opened, read or written
   kSyntax,       ///< text that is no JSON, or compressed data that is broken
-  kFormat,       ///< JSON that is not what the format asks for
-  kUnknownName,  ///< a GPU, preset or op that nobody knows
+  kFormat,       ///< JSON of another shape than the format's
+  kUnknownName,  ///< an unknown GPU, preset or op
   kImpossible,   ///< a request that the input cannot answer
   kOutOfMemory,  ///< an allocation failed; nothing is held back
-  kCancelled,    ///< whoever asked said stop
+  kCancelled,    ///< the caller asked it to stop
 };
 
-/// What went wrong and where. Positions are those of the inflated text.
+/// An error and its place. Positions count in the inflated text.
 struct Error {
   ErrorCode code = ErrorCode::kFormat;
-  std::string message;  ///< what was expected, what was found
+  std::string message;  ///< expected and found
   std::filesystem::path file = {};
   std::string json_pointer = {};  ///< "/nodes/17/id"
   int line = 0, column = 0;       ///< 1-based; 0 when unknown

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 #include <optional>
+
+#include "byte_amount.hpp"
 
 namespace perfmodel {
 namespace {
@@ -28,21 +29,6 @@ constexpr Limit kLimits[] = {
     {"inflation", kUnbounded, [](ReadLimits& l, std::uint64_t v) { l.inflation = v; }},
 };
 
-// "512", "64KiB", "2GiB"; nothing where it is no number or does not fit.
-std::optional<std::uint64_t> parse_amount(std::string_view text) {
-  int shift = 0;
-  for (const auto& [unit, bits] : {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}}) {
-    if (!text.ends_with(unit)) continue;
-    text.remove_suffix(3);
-    shift = bits;
-  }
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [past, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || past != end || value > (kUnbounded >> shift)) return {};
-  return value << shift;
-}
-
 }  // namespace
 
 std::string read_limit_names() {
@@ -61,7 +47,7 @@ Result<void> set_limit(ReadLimits& limits, std::string_view assignment) {
     if (limit.name != name) continue;
     if (equals == std::string_view::npos) break;
     const std::string_view text = assignment.substr(equals + 1);
-    const auto value = parse_amount(text);
+    const auto value = byte_amount(text);
     if (!value || *value < 1 || *value > limit.most) {
       return fail(ErrorCode::kFormat,
                   fmt::format("expected {} from 1 to {} (or with KiB, MiB, GiB), found {}", name,

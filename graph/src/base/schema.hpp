@@ -24,6 +24,7 @@ inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
 inline constexpr Schema kBuild = {"perfmodel-build", 1, 2};
 inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
+inline constexpr Schema kCollective = {"perfmodel-collective"};
 inline constexpr Schema kCollectives = {"perfmodel-collectives"};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
 inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 2};

@@ -20,6 +20,7 @@ struct DecoderExtras {
   std::int64_t window = 0, windowed_layers = 0;
   bool sinks = false;
   std::int64_t next_tokens = 0;
+  std::int64_t expert_groups = 1, groups_of_token = 1;
 };
 
 /// A row of data/decoders.csv, which says what its columns are.

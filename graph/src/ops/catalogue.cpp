@@ -8,7 +8,7 @@
 namespace perfmodel {
 namespace {
 
-// What stands in a row where the rule of the kind does not hold.
+// Entry of a row for which the rule of the kind does not hold.
 constexpr std::string_view kNoRule = "none";
 
 struct KindRules {
@@ -78,7 +78,7 @@ const Catalogue& catalogue() {
   return made;
 }
 
-// Of the op itself: in-place variants have none.
+// Row of the op itself: in-place variants have none.
 const Op* row_of(std::string_view name) {
   const auto at = catalogue().by_name.find(name);
   return at == catalogue().by_name.end() ? nullptr : at->second;

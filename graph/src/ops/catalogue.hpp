@@ -8,12 +8,12 @@
 
 namespace perfmodel {
 
-/// What an op is. The kind settles what most ops of it have in common: see `price_rule`,
+/// Kind of an op. It settles the common properties of most ops of the kind: see `price_rule`,
 /// `size_rule` and `retarget_rule`.
 enum class OpKind : std::uint8_t {
-  kComposite,  ///< launches nothing itself: what it calls is priced
+  kComposite,  ///< launches nothing itself: the calls inside are priced
   kPointwise,  ///< one kernel over the elements of its result
-  kProduct,    ///< of matrices and vectors
+  kProduct,    ///< matrices and vectors
   kReduction,  ///< and scans
   kSoftmax,
   kNorm,
@@ -30,7 +30,7 @@ enum class OpKind : std::uint8_t {
   kForeach,    ///< over lists of tensors
   kOptimizer,  ///< a fused step over lists of parameters
   kCopy,
-  kFill,  ///< writes alone
+  kFill,  ///< only writes
   kRandom,
   kCollective,
   kTriton,
@@ -42,7 +42,7 @@ enum class OpKind : std::uint8_t {
   kWrapper,  ///< autograd nodes, regions, calls of collectives
 };
 
-/// What torch.autocast does with an op.
+/// Behaviour of torch.autocast towards an op.
 enum class AutocastPolicy : std::uint8_t {
   kKeep,      ///< runs in the type of its inputs
   kLower,     ///< fp32 arguments are cast to the half type
@@ -71,24 +71,24 @@ struct Positions {
   }
 };
 
-/// All that pricing and rewrites know of an op, beside its name and kind.
+/// All that pricing and rewrites know of an op, except its name and kind.
 struct OpFacts {
   double flop = 0;        ///< pointwise: per element; transcendental functions take 10 to 40
-  bool in_place = false;  ///< there is an "aten::add_" too, of which the same holds
-  /// Pointwise: an element of the result needs the elements of the inputs at its own place alone,
-  /// so that neighbours can run as one kernel. Not so for moves (flip, padding, halves of a GLU).
+  bool in_place = false;  ///< the same row holds for an "aten::add_", too
+  /// Pointwise: an element of the result only needs the elements of the inputs at its own place, so
+  /// that neighbours can run as one kernel. Not so for moves (flip, padding, halves of a GLU).
   bool fusible = true;
-  bool is_prefix = false;   ///< names that begin so, with a free part behind
+  bool is_prefix = false;   ///< names that begin so, followed by any text
   bool converts = false;    ///< `x.to(...)` and the copy inside it
   bool has_addend = false;  ///< product: that is added to the first argument
-  /// Product: what computes it in fp8 and fp4; empty: nothing.
+  /// Product: the op that computes it in fp8 and fp4; empty: none.
   std::string_view narrow = {};
-  bool takes_numbers = false;  ///< a number beside a tensor: Python wraps it into a tensor
+  bool takes_numbers = false;  ///< Python wraps a number that comes with a tensor into a tensor
 
-  // Names of rules; empty: that of the kind; "none": none.
-  std::string_view price = {};     ///< of predictors/src/lower/ops: which kernels it launches
-  std::string_view size = {};      ///< of rewrite/resize: sizes of its results
-  std::string_view retarget = {};  ///< of rewrite/retarget_*: how a GPU does what a CPU did
+  // Names of rules; empty: the kind's rule; "none": none.
+  std::string_view price = {};     ///< in predictors/src/lower/ops: kernels it launches
+  std::string_view size = {};      ///< in rewrite/resize: sizes of its results
+  std::string_view retarget = {};  ///< in rewrite/retarget_*: the GPU's form of a CPU op
 
   /// aten/src/ATen/autocast_mode.h of PyTorch 2 (AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
   /// AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE); cross_entropy_loss is in none of them, its
@@ -101,16 +101,16 @@ struct OpFacts {
   std::string_view calls = {};
 
   Positions weights = {};    ///< arguments that are parameters or statistics of a model
-  Positions constants = {};  ///< arguments that are no data where nobody made them: states, masks
-  Positions data = {};       ///< arguments that are data wherever nobody made them
+  Positions constants = {};  ///< no data if no op made them: states, masks
+  Positions data = {};       ///< data if no op made them
 
-  /// What the backward pass reads (derivatives.yaml of PyTorch 2): tensors that live until then.
-  /// Where this depends on which inputs need gradients, all of it.
+  /// Arguments and results that the backward pass reads (derivatives.yaml of PyTorch 2): tensors
+  /// that live until then. If this depends on which inputs need gradients, all of them are named.
   Positions keeps_inputs = {}, keeps_results = {};
-  /// Of `keeps_inputs`, those that gradients of other inputs alone are made of: not kept beside
-  /// what can have none, a number or a mask.
+  /// The part of `keeps_inputs` that only gradients of other inputs need: not kept if the others
+  /// cannot have gradients, such as numbers and masks.
   Positions keeps_for_others = {};
-  /// Of `keeps_results`, those that gradients of inputs behind the first alone are made of.
+  /// The part of `keeps_results` that only gradients of later inputs need.
   Positions keeps_results_for_others = {};
 };
 
@@ -127,19 +127,19 @@ struct Op : OpFacts {
 std::span<const Op> op_catalogue();
 
 /// The row of a name as graphs hold it ("aten::add", "aten::add_", "fbgemm::…_adagrad_function");
-/// null: not known. An exact row is found before that of the op whose in-place variant it is, and
-/// this before a prefix.
+/// null: not known. An exact row is preferred to the row of the op whose in-place variant it is,
+/// and this to a prefix.
 const Op* find_op(std::string_view name);
 
 /// Name of the rule; empty: there is none.
 std::string_view price_rule(const Op& op);
 std::string_view size_rule(const Op& op);
-/// In-place variants have that of lists alone.
+/// In-place variants only have the rule of lists.
 std::string_view retarget_rule(const Op& op);
 
 AutocastPolicy autocast_policy(std::string_view name, bool on_gpu);
 
-// What rewrites ask about names as graphs hold them.
+// Questions of rewrites about names as graphs hold them.
 
 /// `x.to(...)` or the copy inside it.
 bool is_conversion(std::string_view name);
@@ -147,12 +147,12 @@ bool is_conversion(std::string_view name);
 bool is_copy(std::string_view name);
 /// `a + b` or `a += b`
 bool is_sum(std::string_view name);
-/// Memory that nobody has written yet: "aten::empty", "aten::empty_like", ...
+/// Memory that is not written yet: "aten::empty", "aten::empty_like", ...
 bool is_empty(std::string_view name);
 /// `torch.zeros(...)`
 bool is_zeros(std::string_view name);
-/// A product of matrices whose work follows from the shapes of its operands: those of
-/// `torch.mm`, `bmm` and the ones with an addend.
+/// A product of matrices whose work follows from the shapes of its operands: `torch.mm`, `bmm` and
+/// the variants with an addend.
 bool is_matrix_product(std::string_view name);
 /// `torch.nn.functional.embedding`: a row of one table per index.
 bool is_row_lookup(std::string_view name);

@@ -28,7 +28,11 @@ std::span<const Op> loss_ops() {
       {"aten::multi_margin_loss",
        kLoss,
        {.price = "loss.nll", .autocast = kFp32, .autocast_cpu = kFp32}},
+      {"aten::multi_margin_loss_backward", kLoss, {.price = "loss.nll", .size = "like_second"}},
       {"aten::multilabel_margin_loss_forward", kLoss, {.price = "loss.nll"}},
+      {"aten::multilabel_margin_loss_backward",
+       kLoss,
+       {.price = "loss.nll", .size = "like_second"}},
       // Triton kernels of Liger: the gradient takes the place of the logits.
       {"liger::cross_entropy", kLoss, {.price = "loss.in_place_cross_entropy"}},
       {"liger::scale_gradient_", kPointwise, {.flop = 1, .fusible = false}},

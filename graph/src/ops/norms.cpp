@@ -6,6 +6,10 @@ std::span<const Op> norm_ops() {
   using enum OpKind;
   using enum AutocastPolicy;
   static constexpr Op kOps[] = {
+      {"aten::_weight_norm_interface",
+       kNorm,
+       {.price = "pointwise", .keeps_inputs = {0, 1}, .keeps_results = {1}}},
+      {"aten::_weight_norm_interface_backward", kNorm, {.price = "pointwise"}},
       {"aten::cudnn_batch_norm",
        kNorm,
        {.price = "norm.fused_batch_norm",

@@ -37,7 +37,7 @@ std::span<const Op> recurrent_ops() {
       {"aten::_cudnn_rnn_backward",
        kRecurrent,
        {.price = "recurrent.rnn", .size = "recurrent_backward"}},
-      // What if: steps of all layers side by side, each layer on streams of its own.
+      // What-if: steps of all layers at the same time, each layer on streams of its own.
       {"recurrent::wavefront",
        kRecurrent,
        {.price = "recurrent.rnn",

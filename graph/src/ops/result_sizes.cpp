@@ -13,8 +13,8 @@ namespace {
 using Shape = std::vector<std::int64_t>;
 using Results = std::vector<ResultSizes>;
 
-// What a file says may be anything: beyond these there is no such op, and no sum or product of two
-// of them leaves 64 bits.
+// A file may hold any numbers: no op exceeds these limits, and no sum or product of two numbers
+// within them leaves 64 bits.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 constexpr std::int64_t kLargestStep = std::int64_t{1}
                                       << 12;  // strides, paddings, dilations, groups
@@ -38,7 +38,7 @@ class CallArguments {
     const auto extents = graph_.shape(tensor);
     return {extents.begin(), extents.end()};
   }
-  /// Tensors that stand for themselves, not in lists.
+  /// Tensors that are arguments themselves, not in lists.
   std::vector<const Tensor*> tensors() const {
     std::vector<const Tensor*> found;
     for (std::size_t i = 0; i < size(); ++i) {
@@ -63,7 +63,7 @@ class CallArguments {
     return at < size() && arguments_[at].kind == Argument::Kind::kBool &&
            arguments_[at].integer != 0;
   }
-  /// A list of numbers, or one number; nothing where none was recorded.
+  /// A list of numbers, or one number; nothing if none was recorded.
   std::optional<Shape> integers(std::size_t at) const {
     auto found = recorded_integers(at);
     const auto is_extent = [](std::int64_t n) { return n >= -kMostElements && n <= kMostElements; };
@@ -125,7 +125,7 @@ std::optional<Shape> broadcast(Shape a, const Shape& b) {
   return a;
 }
 
-// Of two types the one that holds both: that of floats, then the wider; of two halves fp32.
+// The type that can hold both: a float, then the wider one; for two different halves fp32.
 DType wider(DType a, DType b) {
   if (a == DType::kUnknown || a == b) return b;
   if (b == DType::kUnknown) return a;
@@ -135,8 +135,8 @@ DType wider(DType a, DType b) {
   return a == DType::kBool ? b : a;
 }
 
-// Numbers count only beside numbers, tensors of no extent only beside such, unless they are floats
-// and what goes before is not.
+// Numbers count only among numbers, tensors without dimensions only among these two, unless they
+// are floats and the others are not.
 DType promoted(std::span<const Tensor* const> tensors) {
   DType whole = DType::kUnknown, single = DType::kUnknown, number = DType::kUnknown;
   for (const Tensor* tensor : tensors) {
@@ -230,7 +230,7 @@ Results pointwise(const CallArguments& call) {
   }
   if (name == "aten::_fused_dropout") return {{tensors[0]->dtype, shape}, {DType::kUInt8, shape}};
   if (name == "aten::where" || name == "aten::_s_where") tensors.erase(tensors.begin());
-  // Masks and targets stand behind what they choose from.
+  // Masks and targets come after the tensors that they choose from.
   const bool first_decides = name.find("masked") != std::string_view::npos ||
                              name.find("backward") != std::string_view::npos;
   if (tensors.empty()) return {};
@@ -240,7 +240,7 @@ Results pointwise(const CallArguments& call) {
   return one(dtype, std::move(shape));
 }
 
-// Where the axes of a reduction and the flag that keeps them stand.
+// Places of the axes of a reduction and of the flag that keeps them.
 struct ReducedAxes {
   std::size_t axes = 1, keep = 2;
 };
@@ -301,7 +301,7 @@ Results reduction(const CallArguments& call) {
   return one(widens ? DType::kInt64 : x->dtype, std::move(shape));
 }
 
-// Where a convolution has its lists. No place: 1, for dilation and groups; 0, for the padding of a
+// Places of a convolution's lists. No place: 1, for dilation and groups; 0, for the padding of a
 // result.
 struct ConvolutionPlaces {
   std::optional<std::size_t> stride, padding, dilation, output_padding, groups;
@@ -321,7 +321,7 @@ ConvolutionPlaces convolution_places(const CallArguments& call) {
             .groups = 6,
             .transposed = true};
   }
-  if (transposed) {  // of MIOpen
+  if (transposed) {  // MIOpen's
     return {.stride = 5,
             .padding = 3,
             .dilation = 6,
@@ -380,7 +380,7 @@ Results convolution(const CallArguments& call) {
   return one(x->dtype, std::move(out));
 }
 
-// Before PyTorch 1.11 a gradient alone is asked for, with its sizes first.
+// Before PyTorch 1.11 only a gradient is asked for, with its sizes first.
 Results gradient_of_sizes(const CallArguments& call) {
   const auto sizes = call.integers(0);
   const Tensor* gradient = call.tensor(1);
@@ -462,7 +462,7 @@ Results indexed(const CallArguments& call) {
     const bool is_whole = !indices[i] || (indices[i]->rank == 0 && indices.size() > 1);
     if (is_whole) continue;
     const Shape index = call.shape(*indices[i]);
-    // What lies over the tensor itself is a mask, of which nobody knows how much is true.
+    // An index as large as the tensor's own axes is a mask, whose number of true values is unknown.
     const bool covers =
         index.size() > 1 && i + index.size() <= in.size() &&
         std::equal(index.begin(), index.end(), in.begin() + static_cast<std::ptrdiff_t>(i));
@@ -551,7 +551,7 @@ bool is_possible(const ResultSizes& result) {
   return true;
 }
 
-// By the rule that prices the op: those that ask for results.
+// By the rule that prices the op: the rules that ask for results.
 struct PricedResults {
   std::string_view price;
   Results (*results)(const CallArguments&);

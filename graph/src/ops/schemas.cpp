@@ -240,6 +240,7 @@ constexpr std::string_view kSchemas[] = {
     "aten::miopen_depthwise_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic) -> Tensor",
     "aten::mkldnn_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups) -> Tensor",
     "aten::mm(Tensor self, Tensor mat2) -> Tensor",
+    "aten::mse_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)",
     "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
     "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
     "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",

@@ -15,8 +15,8 @@ struct TemplateProduct {
 };
 
 /// The first two neighbouring tensors of as many dimensions that multiply to the size of the
-/// result: the first output, or the last argument where no outputs are recorded. Nothing: the node
-/// is no such kernel, or no two tensors fit.
+/// result: the first output, or the last argument if no outputs are recorded. Nothing: the node is
+/// no such kernel, or no two tensors fit.
 std::optional<TemplateProduct> template_product(const ExecutionGraph& graph, const Node& node);
 
 }  // namespace perfmodel

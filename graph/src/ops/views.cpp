@@ -34,6 +34,7 @@ std::span<const Op> view_ops() {
       {"detach", kView, {.in_place = true, .size = "same_layout"}},
       {"aten::alias", kView, {.size = "same_layout"}},
       {"aten::unfold", kView},
+      {"aten::meshgrid", kView},
       {"aten::diagonal", kView},
       {"aten::unbind", kView, {.size = "unbind"}},
       {"aten::split", kView, {.size = "split"}},

@@ -7,7 +7,7 @@ namespace {
 
 std::size_t place_of(std::int32_t event) { return static_cast<std::size_t>(event); }
 
-// What an event says of its work itself.
+// Hash of an event's own description.
 std::uint64_t own_facts(const Trace& trace, const TraceNesting& nesting, std::int32_t event) {
   const HostEvent& at = trace.host[place_of(event)];
   std::uint64_t hash = hash_mix(at.name, static_cast<std::uint64_t>(at.kind));
@@ -22,7 +22,7 @@ std::uint64_t own_facts(const Trace& trace, const TraceNesting& nesting, std::in
   return hash_mix(hash, static_cast<std::uint64_t>(note.group_size));
 }
 
-// Per host event, with all that lies inside. An event stands behind that around it.
+// Per host event: hash with all events inside. An event comes after its parent.
 std::vector<std::uint64_t> facts_of_subtrees(const Trace& trace, const TraceNesting& nesting,
                                              std::span<const std::int32_t> events) {
   std::vector<std::uint64_t> hash(trace.host.size(), 0);

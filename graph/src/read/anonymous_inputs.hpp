@@ -8,8 +8,8 @@ namespace perfmodel {
 
 /// Pseudonyms in the place of names of users, hosts and addresses (base/anonymize.hpp) in
 /// everything that an output can show: names of ops, kernels and labels, threads, process groups,
-/// file names, warnings. Ranks and graphs of one job take the same `anonymizer`, so that what has
-/// the same name still has.
+/// file names, warnings. Ranks and graphs of one job take the same `anonymizer`, so that equal
+/// names stay equal.
 void anonymize(Trace& trace, Anonymizer& anonymizer);
 void anonymize(ExecutionGraph& graph, Anonymizer& anonymizer);
 

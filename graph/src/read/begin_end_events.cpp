@@ -44,7 +44,7 @@ void BeginEndEvents::pair(Trace& trace) {
         continue;
       }
       const Border& begin = **at;
-      // What began in it and has not ended never will.
+      // Events that began in it and have not ended never will.
       without_end += static_cast<std::size_t>(at - open.rbegin());
       open.erase(std::next(at).base(), open.end());
       const std::int64_t length = border.stamp_ns - begin.stamp_ns;

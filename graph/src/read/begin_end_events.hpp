@@ -15,7 +15,7 @@ namespace perfmodel {
 /// are kept as events of no length until then.
 class BeginEndEvents {
  public:
-  /// Where the event of a begin was put; neither: it is not read, but its end must find it.
+  /// Place of a begin's event; neither: it is not read, but its end must find it.
   struct Place {
     std::int32_t host = -1, gpu = -1;
   };

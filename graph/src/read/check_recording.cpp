@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMinuteNs = 60'000'000'000;
 constexpr std::int64_t kFarMinutes = 10;
-constexpr std::size_t kLeastShare = 10;  // of the events for each that may be far off
+constexpr std::size_t kLeastShare = 10;  // one event in so many may be far off
 constexpr std::int64_t kMostEarlyNs = 100'000'000;
 constexpr std::int64_t kMostLateNs = kFarMinutes * kMinuteNs;
 constexpr std::int64_t kClockSpreadNs = 1'000'000'000;
@@ -62,8 +62,8 @@ class Minutes {
   }
 
   /// Distance of an event from the stretch with most events, in nanoseconds; 0: it belongs to that
-  /// or to another one that may be a recording of its own. Stretches of few events are none, nor
-  /// are those of some device work alone.
+  /// or to another one that may be a recording of its own. Stretches of few events, or of some
+  /// device work alone, are no recordings.
   std::int64_t far_off_ns(std::int64_t stamp_ns) const {
     const std::int64_t minute = of(stamp_ns);
     const auto known = std::ranges::find_if(stretches_, [minute](const Stretch& stretch) {
@@ -203,7 +203,7 @@ void cut_overlaps(Trace& trace) {
   std::int64_t cut_ns = 0;
   std::string longest;
   std::int64_t most_ns = 0;
-  std::size_t latest = 0;  // of the stream at hand, the event that ends last
+  std::size_t latest = 0;  // event of the current stream that ends last
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const GpuEvent& event = trace.gpu[i];
     const bool same_stream = kept > 0 && trace.gpu[latest].device == event.device &&
@@ -255,7 +255,7 @@ void leave_out_repeated_steps(Trace& trace) {
     if (is_step == 1) marks.push_back(i);
   }
   if (marks.size() < 2) return;
-  // Longer ones first where they begin together, so that what lies within another comes later.
+  // Longer marks come first if they begin together, so that inner marks come later.
   std::ranges::stable_sort(marks, [&](std::size_t a, std::size_t b) {
     const HostEvent &x = trace.host[a], &y = trace.host[b];
     return x.start_ns != y.start_ns ? x.start_ns < y.start_ns : x.duration_ns > y.duration_ns;
@@ -317,7 +317,7 @@ void note_steps(Trace& trace) {
                                   "of any step",
                                   jumps == 1 ? "once" : fmt::format("{} times", jumps), first));
   std::vector<bool> works(steps.size(), false);
-  TraceIteration last;  // of the event before, in most cases that of the next one, too
+  TraceIteration last;  // step of the previous event, mostly also of the next
   for (const HostEvent& event : trace.host) {
     if (event.kind == HostKind::kAnnotation) continue;
     if (event.start_ns >= last.begin_ns && event.start_ns < last.end_ns) continue;

@@ -5,11 +5,11 @@
 
 namespace perfmodel {
 
-/// Checks what a recording says against what can be. What cannot be is left out or cut, counted in
-/// `Trace::recording`, and refused where the right value is not certain. Times are in nanoseconds.
+/// Checks whether a recording is possible. Impossible values are left out or cut, counted in
+/// `Trace::recording`, and refused if the right value is not certain. Times are in nanoseconds.
 
-/// Events ten minutes away from all others, a tenth of those at most or some device work alone:
-/// their stamps are none. Before stamps are counted from the first one.
+/// Leaves out events ten minutes away from all others, a tenth of those at most or some device work
+/// alone: their stamps are invalid. Called before stamps are counted from the first one.
 void leave_out_far_stamps(Trace& trace);
 
 /// Device work far from its call: 100 ms before it or ten minutes after it. A device of which most

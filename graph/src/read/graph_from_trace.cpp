@@ -90,7 +90,7 @@ class GraphMaker {
   }
 
   // A trace without ProfilerStep labels gets them where its steps begin: at the ends of the
-  // optimizer. What runs after the last whole step is left out.
+  // optimizer. Events after the last whole step are left out.
   void find_steps() {
     events_ = nesting_.order;
     const bool marked = std::ranges::any_of(
@@ -199,7 +199,7 @@ class GraphMaker {
     }
   }
 
-  // The kind is that of the record, else of the label inside, which has the sizes in old traces.
+  // The record has the kind, else the label inside, which has the sizes in old traces.
   void add_record(std::int32_t event, Node& node) {
     ExecutionGraph& graph = made_.graph;
     const HostEvent& at = host(event);
@@ -269,10 +269,10 @@ class GraphMaker {
   ArgumentParser parser_;
   TraceGraph made_;
   TraceNesting nesting_;
-  std::vector<TraceIteration> steps_;     // that no label marks
-  std::span<const std::int32_t> events_;  // that become nodes
+  std::vector<TraceIteration> steps_;     // steps without a label
+  std::span<const std::int32_t> events_;  // events that become nodes
   std::vector<std::int64_t> id_of_event_;
-  std::int64_t place_ = 0;  // of the last node, within its step
+  std::int64_t place_ = 0;  // place of the last node within its step
   bool needs_places_ = false;
 };
 

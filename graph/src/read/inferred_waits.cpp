@@ -15,9 +15,9 @@ class WaitFinder {
              const std::vector<std::int64_t>& id_of_event, ExecutionGraph& graph)
       : trace_(trace), nesting_(nesting), id_of_event_(id_of_event), graph_(graph) {}
 
-  // Nothing says which work waits for a collective on another stream where PyTorch wrote no "wait"
-  // record with its number. The times do: work that was launched long before and whose stream was
-  // free, yet began right when the collective ended. Its op is made to touch the memory of the
+  // Without a "wait" record of PyTorch that has its number, nothing says which work waits for a
+  // collective on another stream. The times do: work that was launched long before and whose stream
+  // was free, yet began right when the collective ended. Its op is made to touch the memory of the
   // collective.
   void run() {
     constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000,
@@ -26,7 +26,7 @@ class WaitFinder {
       std::int64_t start_ns = 0;
       std::size_t event = 0;
     };
-    std::vector<Held> held;  // that neither their stream nor their call explains
+    std::vector<Held> held;  // neither their stream nor their call explains them
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       const GpuEvent& at = trace_.gpu[i];
       if (at.launch < 0) continue;
@@ -94,8 +94,8 @@ class WaitFinder {
     return std::nullopt;
   }
 
-  // The innermost op around the call that has a tensor on the GPU and comes behind the record;
-  // where none has, the innermost one gets an empty result there.
+  // The innermost op around the call that has a tensor on the GPU and comes after the record; if
+  // none has, the innermost one gets an empty result there.
   bool touch(std::int32_t call, std::int64_t record, std::uint32_t tensor) {
     const std::int64_t storage = graph_.tensors[tensor].storage_id;
     Node* innermost = nullptr;

@@ -89,8 +89,8 @@ class Linker {
     }
   }
 
-  // Of the calls that share an id: a launch before another call, then the last one that began
-  // before the work did, then the first.
+  // Chooses one of the calls that share an id: a launch before another call, then the last one that
+  // began before the work did, then the first.
   std::int32_t best_call(std::int32_t call, std::int64_t start_ns) {
     if (next_.empty() || next_[call] < 0) return call;
     std::int32_t best = -1;
@@ -190,8 +190,8 @@ class Linker {
                     shared, rest));
   }
 
-  // In the order of time: one by one where there are as many launches as pieces of work, else the
-  // last launch before the work. Work that shares an id belongs to the thread of that id.
+  // In the order of time: one by one if there are as many launches as pieces of work, else the last
+  // launch before the work. Work that shares an id belongs to the thread of that id.
   std::size_t house(std::vector<std::int32_t>& work, std::vector<std::int32_t>& calls) {
     if (work.empty() || calls.empty()) return 0;
     const auto by_start = [&](auto& events, const auto& of) {
@@ -248,7 +248,8 @@ class Linker {
     }
   }
 
-  // Of whole microseconds, a call of no length at another one's start may come before it.
+  // If stamps are whole microseconds, a call without length at another one's start may come before
+  // it.
   static bool is_inside(const HostEvent& call, const HostEvent& outer) {
     return call.thread == outer.thread && call.start_ns < outer.end_ns() &&
            call.end_ns() <= outer.end_ns() + kSameStampNs &&

@@ -15,7 +15,7 @@ void sort_trace_events(Trace& trace) {
     if (a.thread != b.thread) return a.thread < b.thread;
     if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
     if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
-    // A call as long as its op lies inside it, wherever the file has them.
+    // A call as long as its op is inside it, whatever their order in the file.
     const bool a_call = a.kind == HostKind::kCall, b_call = b.kind == HostKind::kCall;
     if (a_call != b_call) return b_call;
     return a.file_order < b.file_order;
@@ -31,7 +31,7 @@ void sort_trace_events(Trace& trace) {
   std::ranges::stable_sort(trace.memory, std::ranges::less{}, &MemoryRecord::time_ns);
 }
 
-// A kernel without a note of its own takes that of the op that launched it.
+// A kernel without a note of its own takes the note of the op that launched it.
 void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
   if (owners.empty()) return;
   std::unordered_map<std::uint32_t, std::int32_t> note_of;  // by file order of the op

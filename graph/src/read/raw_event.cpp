@@ -30,7 +30,7 @@ TraceCategory trace_category(std::string_view name) {
       {"privateuse1_runtime", TraceCategory::kCall},
       {"privateuse1_driver", TraceCategory::kCall},
       {"python_function", TraceCategory::kSkipEarly},
-      // What a replay and a summary have no use for.
+      // Categories without a use in a replay or a summary.
       {"ac2g", TraceCategory::kIgnored},
       {"async_cpu_to_gpu", TraceCategory::kIgnored},
       {"fwdbwd", TraceCategory::kIgnored},
@@ -41,7 +41,7 @@ TraceCategory trace_category(std::string_view name) {
       {"gpu_user_annotation", TraceCategory::kIgnored},
       {"overhead", TraceCategory::kIgnored},
       {"Trace", TraceCategory::kIgnored},
-      {"unrecorded", TraceCategory::kIgnored},  // of timelines written here
+      {"unrecorded", TraceCategory::kIgnored},  // in timelines written here
       {"", TraceCategory::kIgnored}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? TraceCategory::kOther : known->second;
@@ -63,7 +63,7 @@ simdjson::error_code take_list(ondemand::value& value, std::string_view& out) {
   return list.raw_json().get(out);
 }
 
-// Members that somebody asks for. Before the category is known, any may be a counter.
+// Members that readers need. Before the category is known, any may be a counter.
 simdjson::error_code read_event_args(ondemand::value& value, RawEvent& event) {
   const bool may_count = event.category.empty();
   ondemand::object args;
@@ -190,7 +190,7 @@ simdjson::error_code read_event_args(ondemand::value& value, RawEvent& event) {
   return simdjson::SUCCESS;
 }
 
-// Counters by name; what is no number is none.
+// Reads counters by name; values that are no numbers do not count.
 simdjson::error_code read_event_counters(ondemand::value& value, RawEvent& event) {
   ondemand::object args;
   if (auto error = value.get_object().get(args)) {

@@ -7,7 +7,7 @@
 namespace perfmodel {
 
 /// Keeps the member "captured" of a file's head and makes warnings of its assumptions, each a
-/// sentence with how often and where in the program it was made.
+/// sentence with its count and its places in the program.
 void read_captured(simdjson::dom::element head, ExecutionGraph& graph);
 
 }  // namespace perfmodel

@@ -88,7 +88,7 @@ class Fields {
     return raw_fixed(value, what);
   }
 
-  // Appends the field as it stands to `unknown`.
+  // Appends the raw field to `unknown`.
   bool keep(std::string& unknown) {
     std::uint64_t number = 0;
     std::uint32_t word = 0;
@@ -856,7 +856,7 @@ class ChakraReader {
   const std::filesystem::path& file_;
   ChakraTrace trace_;
   Lists lists_;
-  std::vector<std::uint64_t> offsets_;  // of the nodes' messages, with their length
+  std::vector<std::uint64_t> offsets_;  // offsets of the nodes' messages, with their length
   bool in_metadata_ = true;
   ReadLimits limits_;
   bool salvage_;

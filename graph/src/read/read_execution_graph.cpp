@@ -26,18 +26,18 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // of 2^32; a piece adds fewer than 2^31
+constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // max 2^32; a piece adds less than 2^31
 constexpr std::uint16_t kMostDimensions = 0xFFFF;
 // Their product is a number of bytes that fits.
 constexpr std::int64_t kMostTensorElements = std::int64_t{1} << 53, kMostItemBytes = 1 << 9;
 
-// What a field held instead of what was expected; `tail` is the pointer below the node.
+// The value that a field held instead of the expected one; `tail` is the pointer below the node.
 struct FieldError {
   std::string tail;
   std::string message;
 };
 
-// The code, but as an exception where memory is out: a parser in that state must not be used again.
+// Returns the code, but throws if memory is out: a parser in that state must not be used again.
 simdjson::error_code checked(simdjson::error_code code) {
   if (code == simdjson::MEMALLOC) throw std::bad_alloc();
   return code;
@@ -156,7 +156,7 @@ class ExecutionGraphReader {
     return check_kept_bytes();
   }
 
-  // What tensors of no size a machine can have were taken for.
+  // Warns of tensors with impossible sizes.
   void report_sizes() {
     if (odd_sizes_ == 0) return;
     graph_.warnings.push_back(fmt::format(
@@ -190,7 +190,7 @@ class ExecutionGraphReader {
  private:
   using Problem = std::optional<FieldError>;
 
-  // What a node adds to, to take a half-read one back.
+  // Sizes of the lists before a node, to take a half-read one back.
   struct Mark {
     std::size_t arguments, tensors, shapes, comm_records, process_groups;
   };
@@ -399,7 +399,7 @@ class ExecutionGraphReader {
     return comm_attribute(key, value);
   }
 
-  // What rewrites add to a node.
+  // Reads the keys that rewrites add to a node.
   Problem rewritten(std::string_view key, Node& node, dom::element value, std::string_view where) {
     struct Bounded {
       double& number;
@@ -487,7 +487,7 @@ class ExecutionGraphReader {
     for (dom::element element : *array) out.push_back(element);
   }
 
-  // Of a tensor, or lists of those of a list's elements.
+  // Extents of a tensor, or lists with the extents of a list's elements.
   struct Extents {
     std::optional<dom::element> shape, strides;
   };

@@ -20,13 +20,13 @@ struct ReadManyOptions {
   /// For each file; `progress` in it is not called. The limit of kept bytes holds for all files
   /// together: each may take an equal share.
   ReadOptions reading = {};
-  std::size_t threads = 0;  ///< that read side by side; 0: one per CPU
+  std::size_t threads = 0;  ///< threads that read at the same time; 0: one per CPU
   ReadManyProgress progress = {};
 };
 
 /// The traces of several ranks, in the order of `files`: the same as one `read_trace` after the
-/// other. Errors: that of the first file in this order that has one; a file that a thread had not
-/// begun by then is not read.
+/// other. Error: the error of the first file in this order that has one; files that no thread had
+/// begun by then are not read.
 Result<std::vector<Trace>> read_traces(std::span<const std::string> files,
                                        const ReadManyOptions& options = {});
 

@@ -99,7 +99,7 @@ class TraceReader {
     return check_kept_bytes();
   }
 
-  // What is odd about the recording is said first.
+  // Oddities of the recording come first.
   Result<void> finish() {
     place_uncategorised_rows(trace_, uncategorised_, process_names_);
     borders_.pair(trace_);
@@ -127,17 +127,17 @@ class TraceReader {
   }
 
  private:
-  // An event without what is needed of it.
+  // An event that lacks a necessary member.
   struct Problem {
     std::size_t index = 0;
     std::string tail = {}, message = {};
   };
 
-  // What the index of arguments takes for each.
+  // Memory of the index of arguments for each.
   static constexpr std::uint64_t kBytesPerArguments = 64;
 
-  // For the events of the piece; where that takes new memory, for those of the whole file if it
-  // goes on like that. Room that is not needed is never touched.
+  // Makes room for the events of the piece; if that takes new memory, for the whole file at the
+  // same rate. Unused room is never touched.
   void make_room(const JsonStream& stream) {
     const auto grow = [&](auto& events) {
       const std::size_t needed = events.size() + stream.element_count();
@@ -238,7 +238,7 @@ class TraceReader {
     if (auto error = document.get_array().get(events)) return error;
     std::size_t index = 0;
     for (auto item : events) {
-      // A broken value that nobody needs can lead the parser astray, which then takes something
+      // A broken value that is not read can lead the parser astray, which then takes something
       // within an event for the next one.
       if (index >= stream.element_count()) return simdjson::TAPE_ERROR;
       ondemand::object object;
@@ -387,7 +387,7 @@ class TraceReader {
     return {};
   }
 
-  // Of frames of Python the modules are kept, the others if asked for.
+  // Keeps the modules among the frames of Python, the others if asked for.
   Complaint python_frame(const RawEvent& event) {
     trace_.has_python_frames = true;
     const bool is_module = event.name.starts_with("nn.Module: ");
@@ -535,7 +535,7 @@ class TraceReader {
     }
   }
 
-  // Position of what the event says about its inputs, or -1.
+  // Position of the event's inputs, or -1.
   std::int32_t arguments_of(const RawEvent& event) {
     if (event.dims.empty()) return -1;
     const OpArguments made{.dims = trace_.names.intern(event.dims),
@@ -549,7 +549,7 @@ class TraceReader {
     return at->second;
   }
 
-  // Position of what the event says about a collective, or -1.
+  // Position of the event's record of a collective, or -1.
   std::int32_t note_collective(const RawEvent& event) {
     if (event.collective.empty()) return -1;
     trace_.collectives.push_back({.kind = trace_.names.intern(event.collective),
@@ -615,7 +615,7 @@ class TraceReader {
     return last_thread_ = at->second;
   }
 
-  // Replaces what no JSON parser accepts: invalid UTF-8 and control characters inside strings.
+  // Replaces text that no JSON parser accepts: invalid UTF-8 and control characters inside strings.
   void repair(JsonStream& stream) {
     char* text = stream.mutable_elements();
     const std::size_t size = stream.elements().size();
@@ -644,7 +644,7 @@ class TraceReader {
     }
   }
 
-  // Epoch stamps exceed what a double resolves; everything later works on small numbers.
+  // A double cannot resolve epoch stamps; everything later works on small numbers.
   void rebase() {
     std::int64_t base = std::numeric_limits<std::int64_t>::max();
     for (const HostEvent& event : trace_.host) base = std::min(base, event.start_ns);
@@ -674,7 +674,7 @@ class TraceReader {
   Trace& trace_;
   ReadLimits limits_;
   bool salvage_, keeps_frames_;
-  std::vector<Problem> problems_;  // of the piece at hand
+  std::vector<Problem> problems_;  // problems in the current piece
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;
   ondemand::parser parser_;

@@ -168,7 +168,7 @@ class CallReader {
     return made;
   }
 
-  // Lists of tensors come without types: they have that of the op's other floats, else fp32.
+  // Lists of tensors come without types: they get the type of the op's other floats, else fp32.
   static void type_lists(std::vector<RecordedArgument>& arguments) {
     DType dtype = DType::kFloat32;
     for (const RecordedArgument& argument : arguments) {

@@ -12,19 +12,19 @@
 
 namespace perfmodel {
 
-/// One input of an op as the trace has it, before it is known where its tensors live.
+/// One input of an op as in the trace, before the device of its tensors is known.
 struct RecordedArgument {
   Argument::Kind kind = Argument::Kind::kOpaque;
   DType dtype = DType::kUnknown;
-  std::vector<std::int64_t> shape;  // of a tensor
+  std::vector<std::int64_t> shape;  // for a tensor
   bool is_channels_last = false;
   std::int64_t integer = 0;
   double real = 0;
   std::string text;
-  std::vector<RecordedArgument> elements;  // of a list
+  std::vector<RecordedArgument> elements;  // for a list
 };
 
-/// Takes the recorded texts of calls apart, those of equal calls once.
+/// Parses the recorded texts of calls, equal ones once.
 class ArgumentParser {
  public:
   explicit ArgumentParser(const Trace& trace) : trace_(trace), by_index_(trace.arguments.size()) {}
@@ -43,7 +43,7 @@ class ArgumentParser {
 /// The schema of the overload of `op` that takes so many inputs; empty: none is known.
 std::string_view schema_for(std::string_view op, std::size_t inputs);
 
-/// Writes an argument, and what lies inside, to place `slot` of the graph's arguments.
+/// Writes an argument with its elements to place `slot` of the graph's arguments.
 void place_argument(ExecutionGraph& graph, const RecordedArgument& recorded, bool on_gpu,
                     std::uint32_t slot);
 

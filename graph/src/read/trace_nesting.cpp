@@ -29,7 +29,7 @@ class NestingFinder {
   const HostEvent& host(std::int32_t event) const { return trace_.host[event]; }
   static bool is_node(const HostEvent& event) { return event.kind != HostKind::kCall; }
 
-  // As PyTorch's observer numbers them: 1 the thread of the program, 2 that of autograd.
+  // Numbers threads like PyTorch's observer: 1 is the program's thread, 2 autograd's.
   void number_threads() {
     std::vector<std::size_t> nodes(trace_.threads.size(), 0);
     std::vector<bool> autograd(trace_.threads.size(), false), marked(trace_.threads.size(), false);
@@ -111,18 +111,18 @@ class NestingFinder {
     return (std::uint64_t{outer.name} << 32) | inner.name;
   }
 
-  // Of an op that ends where another of no length stands the stamps do not tell; the names do where
-  // such ops lie within each other elsewhere.
+  // If an op without length starts at the end of another, the stamps do not tell; the names do if
+  // such ops are nested elsewhere.
   static bool holds(const HostEvent& outer, const HostEvent& inner,
                     const std::unordered_set<std::uint64_t>& seen) {
-    // What begins in an op and ends after it is no part of it, unless by a rounded stamp.
+    // An event that begins in an op and ends after it is no part of it, unless by a rounded stamp.
     constexpr std::int64_t kSlackNs = 1'000;
     if (inner.start_ns < outer.end_ns()) return inner.end_ns() <= outer.end_ns() + kSlackNs;
     return inner.start_ns == outer.end_ns() && inner.duration_ns == 0 &&
            seen.contains(pair_of(outer, inner));
   }
 
-  // Where an op's tensors live: by the device work of the op and of those inside.
+  // Finds the device of an op's tensors, from the device work of the op and of inner ops.
   void find_sides() {
     made_.side.assign(trace_.host.size(), Side::kHost);
     const TraceOps nesting = find_trace_ops(trace_);
@@ -141,7 +141,7 @@ class NestingFinder {
       for (std::int32_t op = nesting.parent[event.launch]; op >= 0; op = made_.parent[op]) {
         Side& known = made_.side[op];
         if (known == Side::kHost || side == Side::kGpu) known = side;
-        // A copy says nothing of the ops around those that copy.
+        // A copy only says something about surrounding ops that copy.
         if (side != Side::kGpu && !copies(trace_.name(host(op)))) break;
       }
     }

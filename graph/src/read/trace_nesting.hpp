@@ -8,11 +8,10 @@
 
 namespace perfmodel {
 
-/// Where the tensors of an op live.
+/// Place of an op's tensors.
 enum class Side : std::uint8_t { kHost, kGpu, kUpload, kDownload };
 
-/// How the ops and annotations of a trace stand to each other. Vectors without another word are per
-/// host event.
+/// Nesting of the ops and annotations of a trace. Vectors without another word are per host event.
 struct TraceNesting {
   std::vector<std::int32_t> order;   ///< ops and annotations in start order over all threads
   std::vector<std::int32_t> parent;  ///< -1: none, or a call

@@ -26,10 +26,10 @@ float parse_estimate(std::string_view text);
 /// A JSON number, or one in quotes.
 std::optional<double> parse_real(std::string_view text);
 
-/// Without blanks and a comma behind it and quotes around it.
+/// Removes blanks, a trailing comma and quotes.
 std::string_view trimmed_token(std::string_view token);
 
-/// A whole number with nothing behind it. Addresses above 2^63 wrap.
+/// A whole number with no text after it. Addresses above 2^63 wrap.
 std::optional<std::int64_t> parse_whole(std::string_view text);
 
 }  // namespace perfmodel

@@ -13,7 +13,7 @@ namespace perfmodel {
 /// Names of processes by their ids, as metadata events of a trace tell them.
 using ProcessNames = std::map<std::string, std::string, std::less<>>;
 
-/// Moves events that stand without a category to where the name of their process says they belong
+/// Moves events without a category to the kind that the name of their process implies
 /// (data/names/rows.json): work of a device, calls, or rows that are not read. Processes that the
 /// table does not know hold ops of the host. `rows` are positions in Trace::host, ascending, which
 /// is still in the order of the file.

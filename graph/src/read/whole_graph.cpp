@@ -14,7 +14,7 @@
 namespace perfmodel {
 namespace {
 
-// Recorded ids lie close together: a bit for each is faster than to sort them.
+// Recorded ids are close together: a bit for each is faster than sorting them.
 bool surely_differ(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return true;
   const auto [least, largest] = std::ranges::minmax(ids);
@@ -30,7 +30,7 @@ bool surely_differ(const std::vector<std::int64_t>& ids) {
   });
 }
 
-// What comes behind the reader may recurse from a node to its children: no further than `depth`.
+// Later code may recurse from a node to its children: no further than `depth`.
 Result<void> check_depths(const ExecutionGraph& graph, const std::filesystem::path& file,
                           std::size_t depth) {
   const auto& nodes = graph.nodes;

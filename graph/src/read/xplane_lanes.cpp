@@ -10,7 +10,7 @@
 namespace perfmodel {
 namespace {
 
-// The number behind `before`, which may end the text or not.
+// The number after `before`, which may end the text or not.
 std::optional<std::int64_t> number_behind(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == text.npos) return {};

@@ -8,17 +8,16 @@
 
 namespace perfmodel {
 
-/// Which processes and threads of a Chrome trace are what in an XPlane, as jax.profiler and
-/// TensorFlow export it: events have no category there, the names of processes and threads tell
-/// ("/device:GPU:0", "Stream #14(Compute)", "/host:CPU", "XLA Ops"). Names stand in front of the
-/// events.
+/// Identifies processes and threads of a Chrome trace that jax.profiler or TensorFlow exported from
+/// an XPlane: events have no category there, the names of processes and threads tell
+/// ("/device:GPU:0", "Stream #14(Compute)", "/host:CPU", "XLA Ops"). Names come before the events.
 class XplaneLanes {
  public:
   enum class Kind : std::uint8_t {
     kHost,
     kStream,   ///< work of a GPU
     kDerived,  ///< a row of the GPU that repeats the work of its streams by op, module or step
-    kOther,    ///< of a device that is not read, or of none
+    kOther,    ///< a device that is not read, or none
   };
   struct Lane {
     Kind kind = Kind::kOther;
@@ -34,7 +33,7 @@ class XplaneLanes {
   /// Counts one event of the lane.
   Lane lane(std::string_view process, std::string_view thread);
 
-  /// "/device:TPU:0 (120 events), ..." of what is not read; empty: nothing.
+  /// Names the unread lanes: "/device:TPU:0 (120 events), ..."; empty: none.
   std::string unread() const;
   /// Whether rows that repeat the streams were left out.
   bool has_derived() const { return derived_ > 0; }
@@ -47,7 +46,7 @@ class XplaneLanes {
     std::size_t unread = 0;
   };
   std::map<std::string, Process, std::less<>> processes_;
-  std::unordered_map<std::string, Lane> lanes_;  // of threads with a name
+  std::unordered_map<std::string, Lane> lanes_;  // threads with a name
   std::size_t derived_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -61,8 +62,7 @@ std::unordered_map<Name, const Node*> read_first(const ExecutionGraph& graph,
   return found;
 }
 
-// A node that reads what `source` makes and `made` does not; null: none. Recordings of a CPU are
-// left out: their ids are addresses, which tensors that autograd unpacks may share with others.
+// A node that reads what `source` makes and `made` does not; null: none.
 const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& made,
                            Name (*name)(const Tensor&)) {
   auto open = read_first(made, name);
@@ -73,7 +73,7 @@ const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& m
     for_each_tensor(source, source.outputs(node), [&](const Tensor& tensor) {
       const auto lost = open.find(name(tensor));
       if (lost == open.end()) return;
-      if (!reader && tensor.storage_id != 0 && tensor.on_gpu()) reader = lost->second;
+      if (!reader && tensor.storage_id != 0) reader = lost->second;
       open.erase(lost);
     });
     if (reader || open.empty()) break;
@@ -81,15 +81,25 @@ const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& m
   return reader;
 }
 
+// Ids in recordings of a CPU are addresses, which tensors that autograd unpacks may share with
+// others: there an id does not tell whether its maker is lost.
+bool has_own_ids(const ExecutionGraph& graph) {
+  return std::ranges::any_of(graph.tensors, &Tensor::on_gpu);
+}
+
+const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& made) {
+  if (!has_own_ids(source)) return nullptr;
+  const Node* reader = reader_of_lost(source, made, name_of);
+  return reader ? reader : reader_of_lost(source, made, memory_of);
+}
+
 }  // namespace
 
 Result<void> check_written(const ExecutionGraph& source, const ExecutionGraph& made) {
-  for (const auto name : {name_of, memory_of}) {
-    if (const Node* reader = reader_of_lost(source, made, name)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("the graph contradicts itself: {} would read what no op makes",
-                              made.name(*reader)));
-    }
+  if (const Node* reader = reader_of_lost(source, made)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("the graph contradicts itself: {} would read what no op makes",
+                            made.name(*reader)));
   }
   if (!check_nesting(source)) return {};
   if (const auto nested = check_nesting(made); !nested) {

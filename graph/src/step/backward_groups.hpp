@@ -20,7 +20,7 @@ std::vector<BackwardGroup> backward_groups(const StepView& step,
                                            std::span<const std::int32_t> group_of,
                                            std::size_t count);
 
-/// The gradient as its taker reads it: added to those that came before.
+/// The gradient as its taker reads it: added to the earlier ones.
 std::uint32_t taken_gradient(const ExecutionGraph& graph, const GradientEdge& edge);
 
 }  // namespace perfmodel

@@ -82,7 +82,7 @@ class Analysis {
       const bool parent_inside = n.parent >= 0 && inside[n.parent];
       inside[i] = parent_inside || recorded != recorded_.end();
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
-        if (is_undefined(tensor)) return;  // of the parts that flash attention does not fill
+        if (is_undefined(tensor)) return;  // flash attention leaves parts unfilled
         if (recorded != recorded_.end()) {
           producer[tensor.id] = recorded->second;
         } else if (!parent_inside && std::find(ids.begin(), ids.end(), tensor.id) == ids.end()) {
@@ -132,7 +132,7 @@ class Analysis {
     if (edge.from >= 0) pass_.edges.push_back(edge);
   }
 
-  // The last of `holders` whose forward op took what the op of `to` made.
+  // The last of `holders` whose forward op took the result of the op of `to`.
   std::int32_t holder(const std::vector<std::int32_t>& holders, std::int32_t to) const {
     const std::int64_t made_by = pass_.functions[to].sequence;
     for (auto at = holders.rbegin(); at != holders.rend(); ++at) {
@@ -152,7 +152,7 @@ class Analysis {
       for_each_tensor(graph_, graph_.inputs(n),
                       [&](const Tensor& tensor) { taken.push_back(tensor.id); });
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
-        // What is handed through (resolve_conj) stays in other hands too.
+        // A tensor that is handed through (resolve_conj) keeps its other holders.
         const bool is_new = std::find(taken.begin(), taken.end(), tensor.id) == taken.end();
         Gradient& made = gradients_[tensor.id];
         if (is_new) made = {};

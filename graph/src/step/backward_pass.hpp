@@ -22,16 +22,16 @@ struct BackwardFunction {
 struct GradientEdge {
   std::int32_t from = -1, to = -1;  ///< into BackwardPass::functions
   std::uint32_t tensor = 0;         ///< as `from` hands it over; into ExecutionGraph::tensors
-  std::int32_t sum = -1;            ///< node that adds it to what came before, -1: came first
+  std::int32_t sum = -1;            ///< node that adds it to earlier gradients, -1: it is the first
 };
 
-/// What autograd did in a graph, told from tensor ids and sequence numbers.
+/// The work of autograd in a graph, from tensor ids and sequence numbers.
 struct BackwardPass {
   std::vector<BackwardFunction> functions;  ///< in the order in which they ran
   std::vector<GradientEdge> edges;          ///< in the order in which gradients were taken
 
-  /// Of forward nodes: sequence number of the recorded op that made each input tensor, -1 where
-  /// none did; in the order of for_each_tensor. Empty for nodes of the backward pass.
+  /// Forward nodes: sequence number of the recorded op that made each input tensor, -1 if none did;
+  /// in the order of for_each_tensor. Empty for nodes of the backward pass.
   std::vector<std::vector<std::int64_t>> input_producers;
   std::vector<bool> in_backward;  ///< per node: part of a function
   std::int64_t last_sequence = -1;

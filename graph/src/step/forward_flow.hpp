@@ -17,8 +17,8 @@ struct Version {
   std::vector<std::int32_t> readers = {};  ///< ops, in their order
 };
 
-/// The forward pass as ops that hand versions to each other: the outermost ops of the program. What
-/// they call is part of them; what only holds ops (modules, labels, aten::lstm) is left out.
+/// The forward pass as ops that hand versions to each other: the outermost ops of the program,
+/// which include their calls. Nodes that only hold ops (modules, labels, aten::lstm) are left out.
 class ForwardFlow {
  public:
   ForwardFlow(const ExecutionGraph& graph, const Values& tensors, const BackwardPass& pass);

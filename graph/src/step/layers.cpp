@@ -16,8 +16,8 @@
 namespace perfmodel {
 namespace {
 
-// Ops that keep less for the backward pass count as the ops that they replace: layers that differ
-// in that alone are equal.
+// Ops that keep less for the backward pass count as the ops that they replace: layers that only
+// differ in that are equal.
 std::string_view plain_name(std::string_view name) {
   if (name == "tempo::gelu") return "aten::gelu";
   if (name == "tempo::layer_norm") return "aten::native_layer_norm";
@@ -52,7 +52,7 @@ std::vector<std::size_t> likely_periods(std::span<const OpSignature> ops) {
 
 // Covers most; of equals the one with the shortest period.
 Repetition longest_repetition(std::span<const OpSignature> ops) {
-  std::vector<std::size_t> products = {0};  // in front of each op
+  std::vector<std::size_t> products = {0};  // before each op
   for (const OpSignature& op : ops) products.push_back(products.back() + op.multiplies);
   Repetition best;
   for (const std::size_t period : likely_periods(ops)) {
@@ -81,9 +81,9 @@ void add_repetitions(std::span<const OpSignature> ops, std::size_t offset,
   add_repetitions(ops.subspan(end), offset + end, found);
 }
 
-// Where the layer begins that ends in front of op `begin` and does all that the layer behind it
-// does, in that order, and some more ops, at most a quarter (T5's first decoder layer makes a
-// position bias for all others); `begin`: there is none. Matches from the end.
+// Begin of the layer that ends before op `begin` and has all ops of the following layer, in that
+// order, and some more, at most a quarter (T5's first decoder layer makes a position bias for all
+// others); `begin`: there is none. Matches from the end.
 std::size_t longer_layer_before(const std::vector<OpSignature>& ops, std::size_t begin,
                                 std::size_t period) {
   std::size_t at = begin, left = period, more = 0;
@@ -168,7 +168,7 @@ class LayerCutter {
     return most;
   }
 
-  // The three projections of an attention do not take what the one before gives.
+  // The three projections of an attention do not take each other's results.
   Result<LayerStack> cut_at(std::size_t begin, std::size_t period, std::size_t count) const {
     const auto first = segments_.read(trees(begin, begin + period));
     if (!first) return Unexpected{first.error()};
@@ -200,7 +200,7 @@ class LayerCutter {
   const SegmentReader& segments_;
   Trees ops_;
   std::vector<OpSignature> signatures_;
-  std::size_t last_end_ = 0;  // of the last layer that was found
+  std::size_t last_end_ = 0;  // end of the last layer found
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ class OpSizes {
       return convolution(output(), tensor(1), 6);
     }
     if (name == "aten::convolution_backward") {
-      // Twice the forward product, once where the input needs no gradient.
+      // Twice the forward product, once if the input needs no gradient.
       const double once = convolution(tensor(0), tensor(2), 7);
       double parts = 0;
       if (inputs_.size() > 10 && inputs_[10].kind == Argument::Kind::kList) {
@@ -166,8 +166,8 @@ ModelSize model_size(const ExecutionGraph& graph) {
   const auto adds = [&](std::int32_t i) {
     return step.parameter_gradients()[i] && adds_to_gradient(graph, graph.node(i));
   };
-  // Steps of several backward passes add to the gradients of the first one. Versions of ids are
-  // found for those steps alone.
+  // Steps of several backward passes add to the gradients of the first one. Only for those steps
+  // versions of ids are found.
   std::optional<FactsOfValues<char>> is_counted;
   for (std::int32_t i = window.begin; i < window.end && !is_counted; ++i) {
     if (adds(i)) is_counted.emplace(step.tensors());

@@ -19,7 +19,7 @@ namespace {
 using Kind = Argument::Kind;
 using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
-using Indices = std::vector<std::int64_t>;  // of tensors
+using Indices = std::vector<std::int64_t>;  // tensors
 
 constexpr std::array kOpsInFront = {"aten::slice",  "aten::view",   "aten::empty",
                                     "aten::select", "aten::detach", "aten::as_strided",
@@ -29,17 +29,17 @@ constexpr std::array kOpsOnNumbers = {"aten::empty",   "aten::to",  "aten::lift_
                                       "aten::detach_", "aten::sub", "aten::reciprocal",
                                       "aten::mul"};
 
-// What is computed with the rows of a merged gradient and of the state.
+// Ops on the rows of a merged gradient and of the state.
 constexpr std::array kOpsOnRows = {"aten::_indices", "aten::_values", "aten::sub",
                                    "aten::sub_",     "aten::mul",     "aten::mul_",
                                    "aten::pow",      "aten::to",      "aten::sparse_coo_tensor",
                                    "aten::add_",     "aten::sqrt_",   "aten::div",
                                    "aten::div_"};
 
-// Numbers were computed in floating point (1 - 0.9): the shortest decimal is what was meant.
+// Numbers were computed in floating point (1 - 0.9): the shortest decimal is the intended one.
 double cleaned(double value) { return std::stod(fmt::format("{:.10g}", value)); }
 
-// Lists of tensors among the arguments; a tensor alone is a list of one.
+// Lists of tensors among the arguments; a single tensor is a list of one.
 std::vector<Indices> lists_of(const ExecutionGraph& graph, std::span<const Argument> arguments) {
   std::vector<Indices> found;
   for (const Argument& argument : arguments) {
@@ -191,7 +191,7 @@ class StepReader {
     std::string_view op = name.substr(name.find("::") + 2);
     if (foreach_) op.remove_prefix(std::string_view("_foreach_").size());
     if (read_numbers(op, node) || read_means(op)) return true;
-    // What changes the parameters ends a group.
+    // An op that changes the parameters ends a group.
     if (op == "add_" && in_.size() == 2 && !numbers_.empty()) return read_sum();
     return op == "addcdiv_" && in_.size() == 3 && !numbers_.empty() && read_quotient();
   }
@@ -235,7 +235,7 @@ class StepReader {
     return true;
   }
 
-  // The model's weight gets what its wider copy has become.
+  // The model's weight gets the updated value of its wider copy.
   bool read_write_back() {
     if (in_.size() < 2 || in_[0].size() != 1 || in_[1].size() != 1) return false;
     const auto at = updates_.find(tensor(in_[1][0]).id);
@@ -294,7 +294,7 @@ class StepReader {
     return false;
   }
 
-  // Means of gradients and what divides by them.
+  // Reads means of gradients and ops that divide by them.
   bool read_means(std::string_view op) {
     if (op == "lerp_") {
       step_.is_2 = true;

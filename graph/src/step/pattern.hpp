@@ -13,8 +13,8 @@
 
 namespace perfmodel {
 
-/// What forward ops read of each other, after XLA's pattern_matcher.h. A pattern is about a version
-/// (see ForwardFlow) and the op that makes it:
+/// A pattern of forward ops that read each other's results, after XLA's pattern_matcher.h. It
+/// describes a version (see ForwardFlow) and the op that makes it:
 ///
 ///   LSTM  either_order("mul", op("sigmoid", {value("o")}), op("tanh", {value("c'")}))
 ///
@@ -22,12 +22,12 @@ namespace perfmodel {
 /// tensors that the op takes; lists count by their elements. A name captures the version; met
 /// again, it fits no other version.
 struct Pattern {
-  std::vector<std::string_view> ops = {};             ///< one of them makes it; none: whatever does
+  std::vector<std::string_view> ops = {};             ///< one of them makes it; none: any maker
   std::optional<std::vector<Pattern>> operands = {};  ///< none: any
   bool in_any_order = false;                          ///< both operands
   std::string_view name = {};
   std::string_view as_large_as = {};          ///< has as many elements as the version of this name
-  std::vector<std::string_view> passed = {};  ///< ops that may come behind: views, casts
+  std::vector<std::string_view> passed = {};  ///< ops that may follow: views, casts
   std::string_view words = {};                ///< for Mismatch, see expecting()
 
   Pattern named(std::string_view it) const { return with(&Pattern::name, it); }
@@ -36,8 +36,8 @@ struct Pattern {
   Pattern through(std::vector<std::string_view> views) const {
     return with(&Pattern::passed, std::move(views));
   }
-  /// Says what the version should have been. A mismatch further inside without words of its own is
-  /// one of this pattern.
+  /// Describes the expected version. A mismatch further inside without words of its own uses this
+  /// pattern's.
   Pattern expecting(std::string_view it) const { return with(&Pattern::words, it); }
 
  private:
@@ -76,14 +76,14 @@ struct Mismatch {
 /// "expected aten::tanh, found aten::relu (node 17)"
 std::string to_string(const ExecutionGraph& graph, const Mismatch& mismatch);
 
-/// Matches patterns against the forward pass of a graph. Of operands in any order the first order
-/// that fits is taken, also where only the other would fit the rest of the pattern.
+/// Matches patterns against the forward pass of a graph. For operands in any order, the first order
+/// that fits is taken, even if only the other would fit the rest of the pattern.
 class PatternMatcher {
  public:
   explicit PatternMatcher(const StepView& step) : graph_(step.graph()), flow_(step.forward()) {}
 
-  /// Adds ops and captures to `match`, which may hold those of other patterns; if the version does
-  /// not fit, `match` stays as it is.
+  /// Adds ops and captures to `match`, which may hold others already; if the version does not fit,
+  /// `match` stays as it is.
   tl::expected<void, Mismatch> match(const Pattern& pattern, const Version& version,
                                      Match& match) const;
 
@@ -99,7 +99,7 @@ class PatternMatcher {
   const ForwardFlow& flow_;
 };
 
-/// An op that reads what an op of a match makes.
+/// An op that reads the result of an op in a match.
 struct OutsideReader {
   std::int32_t op = -1, reader = -1;
 };

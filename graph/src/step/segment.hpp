@@ -16,7 +16,7 @@ using Trees = std::vector<std::int32_t>;
 /// outside, in the order in which it is summed. At least one.
 struct InputGradient {
   std::vector<GradientEdge> edges;
-  std::int32_t sum_before = -1;  ///< adds the first one to what came from elsewhere; -1: nothing
+  std::int32_t sum_before = -1;  ///< adds the first one to gradients from elsewhere; -1: none
 };
 
 /// A stretch of the forward pass that gives one tensor with a gradient, and its backward pass.
@@ -25,8 +25,8 @@ struct Segment {
   std::int32_t begin = 0, end = 0;       ///< nodes
   std::vector<std::uint32_t> inputs;     ///< tensors with a gradient that come in, at their use
   std::uint32_t output = 0;              ///< the one that goes out, at its use
-  std::int64_t first = -1, behind = -1;  ///< sequence numbers inside: [first, behind)
-  std::int32_t functions_begin = 0;      ///< into BackwardPass::functions: those of the segment
+  std::int64_t first = -1, behind = -1;  ///< its sequence numbers: [first, behind)
+  std::int32_t functions_begin = 0;      ///< into BackwardPass::functions: the segment's own
   std::int32_t functions_end = 0;        ///< and of its parameters' gradients
   std::vector<InputGradient> gradients;  ///< ordered by the function that sends the last part
 

@@ -56,7 +56,7 @@ struct StepNode {
   bool in_lookup = false, in_collective = false;  ///< the node, or one above it
 };
 
-/// The nodes of one step: phases, ends, and what is around each.
+/// The nodes of one step: phases, ends, and surrounding nodes.
 class StepNodes {
  public:
   StepNodes(const ExecutionGraph& graph, GraphIteration window)
@@ -76,7 +76,7 @@ class StepNodes {
         here.in_collective = above.in_collective;
         here.phase = above.phase;
       }
-      // Compiled code frees what it has read for the last time.
+      // Compiled code frees tensors after their last use.
       if (node.scope == Scope::kBackward && name != "CompiledFunctionBackward") here.function = i;
       find_phase(node, name, here, i);
     }
@@ -122,7 +122,7 @@ class StepNodes {
   std::vector<StepNode> nodes_;
 };
 
-/// The optimizer reads gradients in their bucket where they are views of it.
+/// The optimizer reads gradients in their bucket if they are views of it.
 MemoryPurpose purpose_in_between(const StorageUse& use) {
   if (!use.in_collective) return MemoryPurpose::kTemporaries;
   return use.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
@@ -229,7 +229,8 @@ class LifetimeReader {
     return (tensor.offset + tensor.numel) * tensor.item_size;
   }
 
-  // What an autograd function reads it holds until it returns; what it makes itself it may drop.
+  // An autograd function holds its inputs until it returns; it may drop tensors that it makes
+  // itself.
   std::int32_t held_until(std::int32_t node, std::int32_t made_by) {
     const std::int32_t function = nodes_[node].function, end = nodes_.ending.last(node);
     const bool holds = function >= 0 && made_by < function;
@@ -265,7 +266,7 @@ class LifetimeReader {
     const StepNode& here = nodes_[node];
     const std::string_view name = graph_.name(node);
     if (name.starts_with(kBatchedLookup)) return read_batched_tables(node);
-    // What leaves for the host is an activation until it is gone.
+    // A tensor on its way to the host is an activation until it is gone.
     const Phase phase = name.starts_with(kOffloadOps) ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
     const std::int32_t parent = nodes_.parent_of(node);
@@ -363,7 +364,7 @@ class LifetimeReader {
     if (is_from_outside(kept)) use.first = Phase::kZeroGrad;
   }
 
-  // A forward pass alone.
+  // The case of a forward pass without a backward pass.
   void keep_what_catalogue_says() {
     for (std::int32_t i = lifetimes_.step.begin; i < lifetimes_.step.end; ++i) {
       const Node& node = graph_.node(i);
@@ -392,8 +393,8 @@ class LifetimeReader {
     }
     return false;
   }
-  /// What the step made has one where autograd numbered the op; from outside come parameters, and
-  /// numbers: Python's become tensors in host memory without dimensions, of its type.
+  /// A tensor of the step may have a gradient if autograd numbered its op; a tensor from outside
+  /// may unless it is a Python number: these are fp64 tensors in host memory without dimensions.
   bool may_have_gradient(const Tensor& tensor) const {
     if (!is_floating_point(tensor.dtype)) return false;
     const std::int32_t storage = tensor.storage_id == 0 ? -1 : storage_of_[tensor];
@@ -449,7 +450,7 @@ StorageLifetimes storage_lifetimes(const ExecutionGraph& recorded) {
   StorageLifetimes lifetimes = step.lifetimes();
   const ExecutionGraph& graph = step.graph();
   if (&graph == &recorded) return lifetimes;
-  std::vector<std::uint32_t> entries(graph.tensors.size());  // of the recorded graph
+  std::vector<std::uint32_t> entries(graph.tensors.size());  // in the recorded graph
   for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
     if (graph.arguments[i].kind != Argument::Kind::kTensor) continue;
     entries[graph.arguments[i].index] = recorded.arguments[i].index;

@@ -17,7 +17,7 @@ namespace perfmodel {
 /// The first step of a graph; without nodes if there is none.
 GraphIteration first_step(const ExecutionGraph& graph);
 
-/// What a rewrite asks of a graph.
+/// Conditions of a rewrite on its graph.
 struct StepNeeds {
   bool nested = true;  ///< see check_nesting()
   bool no_offload = false, no_collectives = false, no_checkpoints = false;
@@ -26,12 +26,12 @@ struct StepNeeds {
   bool backward = false;  ///< one training step with one backward pass
 };
 
-/// A training step as rewrites read it. What several of them ask is found once, when it is asked.
+/// A training step as rewrites read it. Facts that several of them need are found once, on demand.
 class StepView {
  public:
   explicit StepView(const ExecutionGraph& graph)
       : StepView(graph, static_cast<std::int32_t>(graph.nodes.size())) {}
-  /// For questions about the nodes before `end` alone: ids of the others stay as they came.
+  /// Only for questions about the nodes before `end`: ids of the others stay as they came.
   StepView(const ExecutionGraph& graph, std::int32_t end) : recorded_(graph), end_(end) {}
   StepView(const StepView&) = delete;
   StepView& operator=(const StepView&) = delete;
@@ -46,9 +46,9 @@ class StepView {
   const BackwardPass& backward() const;
   const ForwardFlow& forward() const;
   const StorageLifetimes& lifetimes() const;
-  /// By node: whether it is the AccumulateGrad of a parameter. Those of the detached inputs of a
-  /// checkpoint (torch.utils.checkpoint, reentrant) are not: what they keep is handed on to the
-  /// backward function in front of the checkpoint.
+  /// By node: whether it is the AccumulateGrad of a parameter. Detached inputs of a checkpoint
+  /// (torch.utils.checkpoint, reentrant) have such nodes, too, which do not count: their gradient
+  /// goes on to the backward function before the checkpoint.
   const std::vector<bool>& parameter_gradients() const;
   /// Backward passes whose gradients the first step adds up.
   std::int64_t accumulated_passes() const;
@@ -56,7 +56,7 @@ class StepView {
   const Result<OptimizerSteps>& optimizers() const;
   const PyTorch& dialect() const;
 
-  /// Fails in the name of a rewrite where the step is not as it needs it.
+  /// Fails, in the name of a rewrite, if the step does not meet its needs.
   Result<void> check(std::string_view rewrite, const StepNeeds& needs) const;
 
  private:

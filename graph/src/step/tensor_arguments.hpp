@@ -9,7 +9,7 @@
 
 namespace perfmodel {
 
-/// The tensor at a position of the arguments or results of a node; null: no tensor stands there.
+/// The tensor at a position of the arguments or results of a node; null: no tensor there.
 inline const Tensor* tensor_at(const ExecutionGraph& graph, std::span<const Argument> arguments,
                                std::size_t position) {
   const bool is_tensor =

@@ -9,8 +9,8 @@
 
 namespace perfmodel {
 
-/// Goes through `root` and all that stands below it, depth first: `open(index)` says whether to go
-/// on below a node, `close()` follows where it did. Graphs may be deep: no recursion.
+/// Visits `root` and all nodes below it, depth first: `open(index)` says whether to go on below a
+/// node, `close()` follows if it did. Graphs may be deep: no recursion.
 template <class Open, class Close>
 void walk_tree(const ExecutionGraph& graph, std::int32_t root, Open&& open, Close&& close) {
   std::vector<std::int32_t> stack = {root};

@@ -90,8 +90,8 @@ class VersionNamer {
     });
   }
 
-  // Whether a node fills what an op around it, which began after the last mention, has made and
-  // gives in the end.
+  // Whether a node fills a tensor that an op around it, which began after the last mention, has
+  // made and returns in the end.
   bool is_filled(std::int32_t index, std::int32_t last_mention, const Ids& ids,
                  std::int64_t id) const {
     for (std::int32_t i = parent_of(index); i > last_mention; i = parent_of(i)) {

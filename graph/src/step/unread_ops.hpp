@@ -8,9 +8,9 @@
 
 namespace perfmodel {
 
-/// Forward ops that move or compute numbers for nothing once the nodes in `gone` (by node, with all
-/// below them) are left out: nothing else reads their results, and they have no backward function
-/// that stays. What the ops in `read` make is read by new nodes.
+/// Forward ops whose results are no longer needed once the nodes in `gone` (by node, with all below
+/// them) are left out: nothing else reads their results, and they have no backward function that
+/// stays. New nodes read the results of the ops in `read`.
 std::vector<std::int32_t> ops_left_unread(const StepView& step, std::vector<bool> gone,
                                           std::span<const std::int32_t> read);
 

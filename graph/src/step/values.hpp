@@ -17,7 +17,7 @@ class Values {
   explicit Values(const ExecutionGraph& graph, std::int64_t Tensor::*id = &Tensor::id);
 
   std::size_t size() const { return size_; }
-  /// Of a mention in the graph; undefined tensors have one number.
+  /// Number of a mention in the graph; undefined tensors share one number.
   std::int32_t of(const Tensor& mention) const {
     return numbers_[&mention - graph_->tensors.data()];
   }
@@ -33,7 +33,7 @@ class Values {
  private:
   struct Uses {
     std::vector<std::int32_t> makers;
-    std::vector<std::int32_t> readers;  // of one value after the other
+    std::vector<std::int32_t> readers;  // value by value
     std::vector<std::size_t> ends = {0};
   };
   Uses find_uses() const;

@@ -52,7 +52,8 @@ FactsOfValues<AxisStrides> strides_in_memory(const StepView& step) {
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
     const Tensor *from = input_at(graph, i, 0), *made = output_at(graph, i);
     if (!from || !made || strides[*from].empty() || !strides[*made].empty()) continue;
-    if (!keeps_axis_order(graph, i) ||
+    const bool repeats = std::ranges::find(strides[*from], 0) != strides[*from].end();
+    if (repeats || !keeps_axis_order(graph, i) ||
         !std::ranges::equal(graph.shape(*from), graph.shape(*made))) {
       continue;
     }

@@ -45,7 +45,7 @@ void put_fixed(std::string& out, Number value) {
   for (std::size_t i = 0; i < sizeof(Number); ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-// proto3 leaves out what has its default value, but not within an attribute's value.
+// proto3 leaves out default values, but not within an attribute's value.
 void put_nonzero(std::string& out, std::uint32_t field, std::uint64_t value) {
   if (value == 0) return;
   put_tag(out, field, chakra::kVarint);
@@ -335,8 +335,8 @@ class ChakraWriter {
     return true;
   }
 
-  // Whole microseconds; what rounding takes away is added to the next node. A tie goes up on the
-  // host and down on the device, so that the two errors together stay below 1 us.
+  // Whole microseconds; the rounded part is added to the next node. A tie goes up on the host and
+  // down on the device, so that the two errors together stay below 1 us.
   std::uint64_t whole_duration(const ChakraNode& node) {
     double& carry = node.is_cpu_op ? host_carry_ : device_carry_;
     const double exact = node.duration_us + carry;
@@ -543,7 +543,7 @@ class Job {
     return {};
   }
 
-  // Ranks that must take part; without a list those that do.
+  // Ranks that must take part; without a list the ranks that do.
   std::vector<std::size_t> members_of(
       std::string_view group, const std::map<std::size_t, std::vector<std::size_t>>& seen) const {
     std::vector<std::size_t> members;

@@ -44,7 +44,7 @@ class BatchNormWorkload final : public BufferedWorkload {
     });
   }
 
-  /// The reference needs whole channels: some of them, packed on the device; two of large ones.
+  /// The reference needs whole channels: some of them, packed on the device; two if they are large.
   Outcome<double> check(Context& context) override {
     TRY_OUTCOME(launch(0, context.stream()));
     const std::int64_t most = kWholeElements / (point_.images * point_.pixels);

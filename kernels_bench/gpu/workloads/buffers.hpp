@@ -7,7 +7,7 @@
 #include "../../kernels/reference.hpp"
 #include "../workload.hpp"
 
-/// What the workloads of own kernels share: sets of buffers, and comparison with a reference.
+/// Shared by the workloads of own kernels: sets of buffers, and comparison with a reference.
 namespace kernels_bench::gpu {
 
 /// Returns the failure of an Outcome from a function that returns one.
@@ -68,10 +68,10 @@ struct DeviceLimits {
     return std::int64_t{waves} * num_sms * std::max(1, max_threads_per_sm / threads);
   }
 };
-/// Of the current device; asked for once.
+/// Limits of the current device; asked for once.
 const DeviceLimits& device_limits();
 
-/// What rounding and fp32 arithmetic may cost, relative to the largest reference value.
+/// Largest error of rounding and fp32 arithmetic, relative to the largest reference value.
 double tolerance(DType dtype);
 
 /// Rows of a tensor on the device as doubles. Small tensors are downloaded once as a whole.
@@ -88,7 +88,7 @@ class HostRows {
   std::vector<char> whole_;
 };
 
-/// What counts as small: such outputs are compared as a whole, in some ms on the host.
+/// Outputs of up to so many elements are compared as a whole, in some ms on the host.
 inline constexpr std::int64_t kWholeElements = std::int64_t{1} << 18;
 
 /// At most `count` row numbers, evenly spread, first and last among them.

@@ -68,7 +68,7 @@ class ForwardWorkload final : public EmbeddingWorkload {
       using T = decltype(type);
       return with_vector<T>(shape().dim % kernels::kWidest<T> == 0, [&](auto n) -> Outcome<void> {
         constexpr int kVector = decltype(n)::kValue;
-        // As many rows in flight, be they of one bag or of several.
+        // The same number of rows in flight, from one bag or several.
         if (shape().pooling == 1) return launch_bags<T, kVector, 4, 1>(copy, stream);
         if (shape().pooling < 6) return launch_bags<T, kVector, 2, 4>(copy, stream);
         return launch_bags<T, kVector, 1, 8>(copy, stream);

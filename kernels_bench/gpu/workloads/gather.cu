@@ -67,7 +67,7 @@ class GatherWorkload final : public BufferedWorkload {
     TRY_OUTCOME(context.download(indices.data(), data<void>(0, 1), point_.count * 8));
     HostRows table(context, data<void>(0, 0), point_.dtype, point_.table_rows, point_.cols);
     HostRows out(context, data<void>(0, 2), point_.dtype, point_.count, point_.cols);
-    // Rows of a large table are downloaded one by one: only some of them.
+    // Downloads only some rows of a large table, one by one.
     const bool small = point_.table_rows * point_.cols <= kWholeElements;
     ErrorMeter meter;
     for (const std::int64_t i :

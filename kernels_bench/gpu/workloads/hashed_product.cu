@@ -96,8 +96,8 @@ class HashedProductWorkload final : public BufferedWorkload {
     return meter.result(tolerance(DType::kFloat32) * std::sqrt(static_cast<double>(point_.k)));
   }
 
-  /// What was added to the array, summed over it, against the sum of the gradient: each element of
-  /// the gradient goes somewhere once.
+  /// Compares the sum added to the array with the sum of the gradient: each element of the gradient
+  /// is added once, somewhere.
   Outcome<double> check_gradient(Context& context) {
     const auto before =
         read_elements(context, data<void>(0, 2), DType::kFloat32, 0, point_.elements);

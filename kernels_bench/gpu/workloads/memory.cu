@@ -113,7 +113,7 @@ class HostMemory {
   std::vector<char> pageable_;
 };
 
-/// One buffer on the host for all sets: its caches are not what is measured.
+/// One buffer on the host for all sets, since its caches are not measured.
 class HostCopyWorkload final : public BufferedWorkload {
  public:
   explicit HostCopyWorkload(const MemoryCase& point) : point_(point) {}

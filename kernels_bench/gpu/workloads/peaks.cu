@@ -55,7 +55,7 @@ class ReadWorkload final : public BufferedWorkload {
     return 0.0;
   }
 
-  /// All queued behind an untimed launch, so that the GPU does not wait for the host.
+  /// All queued after an untimed launch, so that the GPU does not wait for the host.
   Outcome<std::vector<double>> own_times(Context& context, int repetitions) override {
     std::vector<Events> events(static_cast<std::size_t>(repetitions));
     for (Events& pair : events) {

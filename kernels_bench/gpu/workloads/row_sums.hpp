@@ -8,11 +8,11 @@
 /// References in double precision, on the device: plain loops, one thread per element or lookup.
 namespace kernels_bench::gpu {
 
-/// What arrives at some of the rows that lookups update.
+/// Gradients that arrive at some of the rows that lookups update.
 struct RowSums {
   std::vector<std::int64_t> rows;     ///< over all tables, ascending
   std::vector<reference::Row> sums;   ///< gradient of each, summed over its lookups
-  std::vector<std::int64_t> lookups;  ///< of each
+  std::vector<std::int64_t> lookups;  ///< number for each
 };
 
 /// Rows of lookups spread over all of them, and the first and last row there is.

@@ -66,7 +66,7 @@ class ReductionWorkload final : public BufferedWorkload {
   }
 
   std::vector<Buffer> buffers() const override {
-    // Positive, so that the sum is large beside its rounding, and within the range of fp16.
+    // Positive, so that the sum is large compared with its rounding, and within the range of fp16.
     const bool sum = point_.op == RowCase::Op::kSum;
     const auto most = static_cast<float>(std::min(1.0, 6e4 / static_cast<double>(point_.cols)));
     return {Buffer::uniform(point_.dtype, point_.rows * point_.cols, sum ? 0 : -1, sum ? most : 1),

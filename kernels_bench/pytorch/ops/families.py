@@ -1,9 +1,9 @@
-"""Which single ops are measured, and of what sizes: one generator of cases per family.
+"""Generates the single ops to measure and their sizes: one generator of cases per family.
 
 A case has the cells that `perfpredict kernels` reads (docs/formats.md, "Kernels"), the framework's op, the
 bytes of its operands, and `make(device, copies)`, which gives `call(i)` on the i-th copy of its operands.
-Sizes are log-uniform from a fixed seed and take turns with those of models. Backward passes are called as
-the ops that autograd calls, with gradients given.
+Sizes are log-uniform from a fixed seed and take turns with models' sizes. Backward passes are
+called as the ops that autograd calls, with gradients given.
 """
 
 import math
@@ -23,10 +23,10 @@ class Case:
     family: str
     name: str  # the framework's op
     cells: Dict
-    bytes: float  # of the operands that a call reads and writes
+    bytes: float  # size of the operands that a call reads and writes
     make: Callable = field(repr=False, default=None)
     tf32: bool = False
-    table_bytes: float = 0  # of what a lookup reads a few rows of
+    table_bytes: float = 0  # size of the table that a lookup reads a few rows of
 
     @property
     def footprint(self):

@@ -1,8 +1,9 @@
-"""How long a call of an op keeps the device busy: replays of a CUDA graph over rotating buffers.
+"""Times how long a call of an op keeps the device busy: replays of a CUDA graph over rotating
+buffers.
 
 A call gets its operands by index: `call(i)` uses the i-th copy. Copies together outgrow the L2 three times,
-so that operands come from DRAM as they do behind a whole layer; where they cannot (or need not: the op's
-own traffic is larger), the row says so.
+so that operands come from DRAM as they do after a whole layer; where they cannot (or need not: the
+op's own traffic is larger), the row says so.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""What all workloads share: the training step, its labels, precision settings, optimizers.
+"""Shared by all workloads: the training step, its labels, precision settings, optimizers.
 
 A maker is a function `make(batch, device, tiny, **options)` that returns a Parts. Everything random
 comes from torch's seeded generators; inputs are made here, before anything is timed.
@@ -54,7 +54,8 @@ class Trainer:
         return self.parts.loss(outputs, batch)
 
     def step(self):
-        """The labels are those of the public traces; the optimizer adds Optimizer.step#... of its own."""
+        """The labels are as in the public traces; the optimizer adds Optimizer.step#... of its
+        own."""
         self.zero_grad()
         with record_function("## forward ##"):
             loss = self.forward()

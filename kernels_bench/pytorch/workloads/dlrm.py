@@ -17,11 +17,11 @@ from .rowwise_adagrad import RowwiseAdagrad
 CRITEO_ROWS = (39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546, 403346, 10, 2208,
                11938, 155, 4, 976, 14, 39979771, 25641295, 39664984, 585935, 12972, 108, 36)
 ROW_CAPS = (40_000_000, 10_000_000, 4_000_000, 1_000_000)
-CPU_BYTES = 1 << 30  # what tables may take where no device says how much it has
+CPU_BYTES = 1 << 30  # limit of tables if no device says how much it has
 
 
 def mlp(widths, last):
-    """Linear layers with a ReLU behind each but the last, which gets `last`."""
+    """Linear layers with a ReLU after each except the last, which gets `last`."""
     layers = []
     for i, (wide, narrow) in enumerate(zip(widths, widths[1:])):
         layers += [nn.Linear(wide, narrow), last if i + 2 == len(widths) else nn.ReLU()]

@@ -41,7 +41,7 @@ std::string build_command_line(CommandParser app) {
   return text;
 }
 
-// At the root of the commands, if somebody wants their graph.
+// At the root of the commands, if a caller wants their graph.
 const GraphTaker* graph_taker(CommandParser app) {
   return dynamic_cast<const GraphTaker*>(&app.root());
 }

@@ -12,12 +12,12 @@
 
 namespace perfmodel::cli {
 
-/// What all `build` commands share.
+/// Arguments of all `build` commands.
 struct BuildArguments {
   TrainingOptions training;
   std::string output;
   bool json = false;
-  std::vector<NamedRewrite> rewrites;  ///< of what was built: precision, checkpoints, ...
+  std::vector<NamedRewrite> rewrites;  ///< applied to the built graph: precision, checkpoints, ...
 };
 
 /// Adds -o, --json and the flags of rewrites that suit built graphs.
@@ -29,8 +29,8 @@ class GraphTaker : public ProgramParser {
   std::function<void(ExecutionGraph)> take;
 };
 
-/// Applies the rewrites that were asked for, writes the graph and prints what it holds: the model,
-/// numbers of parameters, FLOP, nodes and ops. Below a GraphTaker, the graph is handed to that.
+/// Applies the requested rewrites, writes the graph and prints its contents: the model, numbers of
+/// parameters, FLOP, nodes and ops. Below a GraphTaker, the graph is handed to that.
 Result<void> write_built_graph(CommandParser app, const BuildArguments& arguments,
                                const ExecutionGraph& graph, const std::string& model,
                                const ModelFacts& facts);

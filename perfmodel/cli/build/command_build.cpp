@@ -40,7 +40,7 @@ std::span<const ConfigField<Config>> fields_of(const ModelFamily<Config>& family
   return family.fields;
 }
 
-// The preset with what is given.
+// The preset with the given values.
 template <class Config>
 Result<Config> configure(CommandParser app, const ModelFamily<Config>& family,
                          FamilyArguments<Config>& arguments) {

@@ -155,6 +155,10 @@ Command kernels_command(CommandParser parent) {
       .type_name("OP");
   app.add_option("--dtype", arguments->dtype, "Type of rows that name none: fp32, fp16, fp8, ...")
       .type_name("TYPE");
+  app.add_option("--topology", arguments->topology,
+                 "Of collectives: a known name, or a topology file (default: what each GPU usually "
+                 "sits in)")
+      .type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "Table to write (.csv or .csv.gz; default: standard output)")
       .type_name("FILE");

@@ -29,6 +29,8 @@ struct LayoutCommandArguments {
   std::vector<std::string> layouts;  // of `compare`
   std::string table, output;
   LayoutSweepArguments sweep;
+  std::optional<JobReading> job;
+  bool is_unnamed = false;  // `layout` without a further command
   std::string timeline;     // of `export`
   bool every_rank = false;  // the same
 };
@@ -56,9 +58,19 @@ Json full_document(const Schema& schema, const Json& content) {
   return json;
 }
 
-Result<void> print_layout(const LayoutReport& report, bool json) {
-  if (json) return print_document(full_document(schemas::kLayout, layout_json(report)));
-  return print_report(layout_text(report, bold_allowed()));
+std::string job_text_of(const LayoutCommandArguments& arguments) {
+  return arguments.job ? job_text(*arguments.job) : "";
+}
+
+Json layout_document(const LayoutCommandArguments& arguments, const LayoutReport& report) {
+  Json json = full_document(schemas::kLayout, layout_json(report));
+  if (arguments.job) json["job"] = job_json(*arguments.job);
+  return json;
+}
+
+Result<void> print_layout(const LayoutCommandArguments& arguments, const LayoutReport& report) {
+  if (arguments.layout.json) return print_document(layout_document(arguments, report));
+  return print_report(job_text_of(arguments) + layout_text(report, bold_allowed()));
 }
 
 Unexpected quiet_failure_of_team() {
@@ -105,7 +117,7 @@ Result<void> rank_layout(const LayoutCommandArguments& arguments) {
   const auto ranked = rank_for_run(arguments, team->get(), *report);
   if (!ranked) return failure_of_team(team->get(), ranked.error());
   if (*team && (*team)->rank() > 0) return {};
-  return print_layout(*report, arguments.layout.json);
+  return print_layout(arguments, *report);
 }
 
 Result<void> price_table(const LayoutCommandArguments& arguments) {
@@ -129,7 +141,7 @@ Result<void> eval_layout(const LayoutCommandArguments& arguments) {
   const auto run = run_question(arguments, *report);
   if (!run) return Unexpected{run.error()};
   if (run->is_asked()) report->run = training_run(*run, report->job, report->layouts.front());
-  return print_layout(*report, arguments.layout.json);
+  return print_layout(arguments, *report);
 }
 
 Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
@@ -154,8 +166,8 @@ Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
     report->warnings.push_back(fmt::format("the layouts have {} and {} GPUs",
                                            layouts[0].layout.gpus(), layouts[1].layout.gpus()));
   }
-  if (arguments.layout.json) return print_layout(*report, true);
-  return print_report(layout_comparison_text(*report, bold_allowed()));
+  if (arguments.layout.json) return print_layout(arguments, *report);
+  return print_report(job_text_of(arguments) + layout_comparison_text(*report, bold_allowed()));
 }
 
 Result<void> export_layout(const LayoutCommandArguments& arguments) {
@@ -169,7 +181,7 @@ Result<void> export_layout(const LayoutCommandArguments& arguments) {
   const double step_ms = traces->step_us * 1e-3;
   const std::int64_t stage_ranks = layout.dp * layout.tp;
   if (arguments.layout.json) {
-    Json json = full_document(schemas::kLayout, layout_json(*report));
+    Json json = layout_document(arguments, *report);
     json["exported"] = {{"files", files->names},
                         {"ranks", traces->ranks.size()},
                         {"ranks_per_file", arguments.every_rank ? 1 : stage_ranks},
@@ -178,7 +190,7 @@ Result<void> export_layout(const LayoutCommandArguments& arguments) {
     return print_document(json);
   }
   return print_report(
-      layout_text(*report, bold_allowed()) +
+      job_text_of(arguments) + layout_text(*report, bold_allowed()) +
       fmt::format("\n  {} nodes in {} (.0.et to .{}.et, {}); their step takes {:.2f} ms\n",
                   files->nodes, arguments.output, traces->ranks.size() - 1,
                   arguments.every_rank ? std::string("one per rank")
@@ -233,6 +245,31 @@ void add_sweep_options(CommandParser app, LayoutSweepArguments& arguments) {
 // The callback of a parent runs too: only the innermost command that was named counts.
 using LayoutAction = Result<void> (*)(const LayoutCommandArguments&);
 
+// Reads the job that `--job`, or the argument MODEL, names. Searches choose the layout themselves.
+Result<void> take_job(LayoutCommandArguments& arguments, bool searches) {
+  LayoutArguments& layout = arguments.layout;
+  const bool is_argument = layout.job.empty() && may_be_job(layout.model);
+  const std::string file = is_argument ? std::exchange(layout.model, "") : layout.job;
+  if (file.empty()) return {};
+  const LayoutInputs asked = layout;
+  GivenFields given = layout.given;
+  if (!layout.model.empty()) given["model"] = layout.model;
+  if (searches) std::erase_if(given, [](const auto& one) { return is_of_layout(one.first); });
+  auto reading = read_job(file, given, layout);
+  if (!reading) return Unexpected{reading.error()};
+  if (searches) copy_layout(asked, layout);
+  arguments.job = std::move(*reading);
+  return {};
+}
+
+// A job has one layout: without a further command that one is priced.
+Result<void> run_layout(LayoutCommandArguments& arguments, LayoutAction action) {
+  const bool has_one = action == eval_layout || action == export_layout;
+  const auto taken = take_job(arguments, !has_one && !arguments.is_unnamed);
+  if (!taken) return taken;
+  return arguments.is_unnamed && arguments.job ? eval_layout(arguments) : action(arguments);
+}
+
 }  // namespace
 
 Command layout_command(CommandParser parent) {
@@ -244,7 +281,10 @@ Command layout_command(CommandParser parent) {
   const auto add = [&](const char* name, const char* help, LayoutAction run) {
     const CommandParser command = app.add_subcommand(name, help);
     add_layout_options(command, arguments->layout);
-    command.callback([action, run] { *action = run; });
+    command.callback([action, run, command, arguments] {
+      *action = run;
+      arguments->layout.given = given_fields(command);
+    });
     return command;
   };
   CommandParser ranked =
@@ -266,6 +306,7 @@ Command layout_command(CommandParser parent) {
   ranked.add_option("--top", arguments->top, "Layouts to report (10)")
       .check(in_range(std::size_t{1}, std::size_t{1000}))
       .type_name("K");
+  ranked.add_flag("--unnamed", arguments->is_unnamed).group("");  // see add_default_command()
   add_run_options(ranked, arguments->layout.run);
   add_run_options(judged, arguments->layout.run);
   judged.option("--gpu").required(false);
@@ -292,7 +333,7 @@ Command layout_command(CommandParser parent) {
   add_sweep_options(swept, arguments->sweep);
   swept.option("--gpu").required(false);
   app.require_subcommand(1);
-  return {app, [arguments, action] { return (*action)(*arguments); }};
+  return {app, [arguments, action] { return run_layout(*arguments, *action); }};
 }
 
 }  // namespace perfmodel::cli

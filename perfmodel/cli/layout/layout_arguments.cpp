@@ -34,10 +34,15 @@ void add_fields(CommandParser app, LayoutArguments& arguments, std::string_view 
 }  // namespace
 
 void add_layout_options(CommandParser app, LayoutArguments& arguments) {
-  app.add_option("model", arguments.model,
-                 "A known model (llama3-70b, gpt2-xl, ...) or a Hugging Face config.json; without "
-                 "it the sizes are given")
+  app.add_option(
+         "model", arguments.model,
+         "A known model (llama3-70b, gpt2-xl, ...), a Hugging Face config.json or a trainer's "
+         "job file; without it the sizes are given")
       .type_name("MODEL");
+  app.add_option("--job", arguments.job,
+                 "Job file of torchtitan, Megatron-LM, NeMo, Primus, axolotl, LLaMA-Factory, "
+                 "ms-swift or DeepSpeed (TOML, YAML, JSON, shell, log); flags count before it")
+      .type_name("FILE");
   add_fields(app, arguments, "layers", "next_tokens");
   app.add_option("--gpu", arguments.machine.gpu, "GPU, by name").required().type_name("GPU");
   app.add_option("--topology", arguments.machine.topology,
@@ -46,7 +51,7 @@ void add_layout_options(CommandParser app, LayoutArguments& arguments) {
   app.add_option("--collectives", arguments.machine.collectives,
                  "Price collectives by ASTRA-sim's rules on the network of this file")
       .type_name("FILE");
-  add_fields(app, arguments, "software", "frozen_bits");
+  add_fields(app, arguments, "software", "host_gb_per_s");
   add_scale_host(app, arguments.machine.host_scale);
   add_fields(app, arguments, "dp", "schedule");
   app.add_option_function<std::string>(
@@ -65,6 +70,15 @@ void add_layout_options(CommandParser app, LayoutArguments& arguments) {
          "Layout of a measured trace: tp=8,pp=4,micro_batch=1 (the one that is asked about)")
       .type_name("PARTS");
   app.add_flag("--json", arguments.json, "Print JSON");
+}
+
+GivenFields given_fields(CommandParser app) {
+  GivenFields given;
+  for (const LayoutField& field : layout_fields()) {
+    const Option option = app.option(flag_of(field.name));
+    if (option.count() > 0) given[std::string(field.name)] = option.values().back();
+  }
+  return given;
 }
 
 void add_run_options(CommandParser app, TrainingRunAsk& run) {

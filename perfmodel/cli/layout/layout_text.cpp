@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "layout/layer_kinds.hpp"
 #include "layout/layout_request.hpp"
 #include "layout/layout_results.hpp"
 #include "layout_text.hpp"
@@ -60,6 +62,11 @@ std::string head_text(const LayoutReport& report) {
                               job.global_batch, job.sequence, to_string(job.precision),
                               to_string(job.attention), job.fp32_gradients ? "fp32" : "half",
                               software_text(report)));
+  if (job.packed_mean != 1) {
+    list.row("documents", fmt::format("attention {} of whole sequences', {} on the slowest rank",
+                                      percent(job.packed_mean),
+                                      percent(report.layouts.front().prediction.attention_share)));
+  }
   if (report.search) {
     const LayoutRanking& search = *report.search;
     list.row("searched",
@@ -85,21 +92,31 @@ std::vector<std::string> layout_cells(const ParallelLayout& layout) {
   const auto above_one = [](std::int64_t count) {
     return count > 1 ? std::to_string(count) : std::string("-");
   };
-  return {
-      std::to_string(layout.dp),
-      std::to_string(layout.tp),
-      std::to_string(layout.pp),
-      above_one(layout.cp),
-      above_one(layout.ep),
-      chunk_words(layout),
-      std::to_string(layout.micro_batch),
-      zero_words(layout.zero),
-      layout.recompute == LayoutRecompute::kNone ? "-" : std::string(to_string(layout.recompute))};
+  const std::string again =
+      layout.recompute == LayoutRecompute::kNone ? "-" : to_string(layout.recompute);
+  return {std::to_string(layout.dp),
+          std::to_string(layout.tp),
+          std::to_string(layout.pp),
+          above_one(layout.cp),
+          above_one(layout.ep) +
+              (layout.dispatcher ? fmt::format(" {}", to_string(*layout.dispatcher)) : ""),
+          chunk_words(layout),
+          std::to_string(layout.micro_batch),
+          zero_words(layout.zero),
+          again + (layout.offload.any() ? fmt::format(", {}", to_string(layout.offload)) : "")};
+}
+
+// The last cell of a layout says what it offloads, too.
+const char* headed_recompute(const std::vector<RankedLayout>& layouts) {
+  const bool any =
+      std::ranges::any_of(layouts, [](const auto& one) { return one.layout.offload.any(); });
+  return any ? "recompute, offload" : "recompute";
 }
 
 std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
-  TextTable table{"#",    "dp",        "tp",   "pp",        "cp",  "ep", "vp",         "micro",
-                  "zero", "recompute", "step", "tok/s/GPU", "MFU", "GB", "<limited by"};
+  TextTable table{"#",    "dp",        "tp",    "pp",   "cp",
+                  "ep",   "vp",        "micro", "zero", headed_recompute(layouts),
+                  "step", "tok/s/GPU", "MFU",   "GB",   "<limited by"};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const LayoutPrediction& made = layouts[i].prediction;
     std::vector<std::string> cells = {std::to_string(i + 1)};
@@ -143,14 +160,26 @@ std::string terms_line(const LayoutPrediction& made) {
   return line;
 }
 
-std::string memory_line(const LayoutPrediction& made) {
+std::string parts_words(std::span<const LayoutMemoryPart> all, const LayoutPrediction& made) {
   std::string parts;
-  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+  for (const auto& [key, words, bytes] : all) {
     if (made.*bytes < 0.05 * kGigabyteOfMemory) continue;
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", words, gigabytes(made.*bytes));
   }
+  return parts;
+}
+
+std::string memory_line(const LayoutPrediction& made) {
   return fmt::format("{} GB reserved ({} allocated) of {}: {}", gigabytes(made.reserved_bytes),
-                     gigabytes(made.allocated_bytes), gigabytes(made.device_bytes), parts);
+                     gigabytes(made.allocated_bytes), gigabytes(made.device_bytes),
+                     parts_words(kLayoutMemoryParts, made));
+}
+
+std::string host_line(const LayoutReport& report, const LayoutPrediction& made) {
+  const double limit = report.job.host_memory_bytes;
+  return fmt::format("{} GB per node{}: {}", gigabytes(made.host_bytes),
+                     limit > 0 ? fmt::format(" of {}", gigabytes(limit)) : "",
+                     parts_words(kLayoutHostParts, made));
 }
 
 std::string levers_line(const RankedLayout& ranked) {
@@ -237,14 +266,12 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
   TextList list;
   list.row("time", terms_line(made));
   list.row("memory", memory_line(made));
-  list.row(
-      "MFU",
-      fmt::format(
-          "{} of the dense peak; {} G FLOP per token (6 N + 12 layers hidden "
-          "sequence); HFU {}",
-          percent(made.mfu),
-          fmt::format("{:.1f}", model_flop_per_token(report.job.model, report.job.sequence) / 1e9),
-          percent(made.hfu)));
+  if (made.host_bytes > 0) list.row("host memory", host_line(report, made));
+  list.row("MFU", fmt::format("{} of the dense peak; {} G FLOP per token (6 N + 6 layers hidden "
+                              "sequence); HFU {}",
+                              percent(made.mfu),
+                              fmt::format("{:.1f}", job_flop_per_token(report.job) / 1e9),
+                              percent(made.hfu)));
   list.row("to gain", levers_line(ranked));
   if (!made.stage_layers.empty()) {
     list.row("stages", fmt::format("{} layers", fmt::join(made.stage_layers, ", ")));
@@ -262,8 +289,11 @@ std::string first_line(const RankedLayout& best) {
                   step_words(made.step_ms), step_words(made.low_ms), step_words(made.high_ms),
                   made.tokens_per_s_per_gpu, percent(made.mfu), layout_words(best.layout));
   if (!made.fits) {
-    text += fmt::format("  does not fit: {} GB of {}\n", gigabytes(made.reserved_bytes),
-                        gigabytes(made.device_bytes));
+    const bool on_gpu = made.reserved_bytes > made.device_bytes;
+    text += on_gpu ? fmt::format("  does not fit: {} GB of {}\n", gigabytes(made.reserved_bytes),
+                                 gigabytes(made.device_bytes))
+                   : fmt::format("  does not fit: {} GB of host memory per node\n",
+                                 gigabytes(made.host_bytes));
   }
   return text;
 }
@@ -278,6 +308,20 @@ std::string layout_text(const LayoutReport& report, bool bold) {
   if (!report.tries.empty()) text += tries_text(report.tries, bold);
   if (report.search) text += frontier_text(report.search->frontier, bold);
   return text;
+}
+
+std::string layout_memory_text(const LayoutReport& report, bool bold) {
+  const RankedLayout& first = report.layouts.front();
+  const LayoutPrediction& made = first.prediction;
+  TextTable table{"<On the fullest rank", "GB"};
+  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+    if (made.*bytes > 0) table.row({std::string(words), gigabytes(made.*bytes)});
+  }
+  return warnings_text(report.warnings) +
+         fmt::format("\n  {}: {} GB reserved of {}\n  {}\n", made.fits ? "fits" : "does not fit",
+                     gigabytes(made.reserved_bytes), gigabytes(made.device_bytes),
+                     layout_words(first.layout)) +
+         head_text(report) + "\n" + table.text(bold);
 }
 
 std::string layout_comparison_text(const LayoutReport& report, bool bold) {
@@ -311,6 +355,7 @@ std::string layout_comparison_text(const LayoutReport& report, bool bold) {
     if (a.*bytes > 0 || b.*bytes > 0) bytes_row(std::string(words), a.*bytes, b.*bytes);
   }
   bytes_row("reserved", a.reserved_bytes, b.reserved_bytes);
+  if (a.host_bytes + b.host_bytes > 0) bytes_row("host, per node", a.host_bytes, b.host_bytes);
   return text + "\n" + memory.text(bold);
 }
 

@@ -1,10 +1,12 @@
 #include <memory>
 #include <optional>
 
+#include "builders/configured_decoder.hpp"
 #include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
+#include "job_memory.hpp"
 #include "memory/memory_results.hpp"
 #include "memory_report.hpp"
 #include "perfmodel/data_files.hpp"
@@ -21,6 +23,7 @@ struct MemoryArguments : MemoryQuestion {
   std::string gpu, timeline, strategy;
   ReadOptions reading;
   bool json = false;
+  GivenFields given;  // a job's flags
 };
 
 // FSDP divides everything. DDP divides nothing, but keeps buckets: a rewrite.
@@ -49,15 +52,41 @@ Result<void> print_memory(const MemoryArguments& arguments, const Answer& answer
                         : print_report(memory_text(answer));
 }
 
+// The config.json of a model is built.
+Result<RecordedProgram> read_program(const MemoryArguments& arguments) {
+  if (is_model_config(arguments.graph)) {
+    return graph_of_config(arguments.graph).map([](ExecutionGraph graph) {
+      return RecordedProgram{.graph = std::move(graph)};
+    });
+  }
+  auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  return std::move(programs->front());
+}
+
+// A job has no graph that could be changed or drawn.
+Result<void> run_job_memory(const MemoryArguments& arguments) {
+  const bool needs_graph = arguments.max_batch || !arguments.timeline.empty() ||
+                           !arguments.strategy.empty() || !arguments.rewrites.empty();
+  if (needs_graph) {
+    return fail(ErrorCode::kImpossible,
+                "expected a graph with --max-batch, --timeline, --strategy and rewrites, found a "
+                "job (`layout` takes changes of jobs)",
+                arguments.graph);
+  }
+  return print_job_memory(arguments.graph, arguments.gpu, arguments.given, arguments.json);
+}
+
 Result<void> run_memory(const MemoryArguments& arguments) {
+  if (is_job(arguments.graph)) return run_job_memory(arguments);
   if (arguments.max_batch && arguments.gpu.empty()) {
     return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
   }
   auto gpu = chosen_gpu(arguments.gpu);
   if (!gpu) return Unexpected{gpu.error()};
-  const auto programs = read_programs({arguments.graph}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
-  const RecordedProgram& program = programs->front();
+  const auto read = read_program(arguments);
+  if (!read) return Unexpected{read.error()};
+  const RecordedProgram& program = *read;
   if (program.trace) {
     const auto recorded = memory_of_trace(arguments, program, std::move(*gpu));
     if (!recorded) return Unexpected{recorded.error()};
@@ -82,8 +111,8 @@ Command memory_command(CommandParser parent) {
       "Whether a training step fits into a GPU, what takes its memory, the largest batch");
   memory
       .add_option("graph", arguments->graph,
-                  "Execution graph of one step, or a Kineto trace, whose own records of memory are "
-                  "told")
+                  "Execution graph of one step; a Kineto trace, whose own records of memory are "
+                  "told; or a model's config.json, or a trainer's job file, as `layout` takes them")
       .required()
       .type_name("GRAPH");
   memory
@@ -126,7 +155,13 @@ Command memory_command(CommandParser parent) {
   memory.add_flag("--json", arguments->json, "Print one JSON document");
   add_rewrite_options(memory, arguments->rewrites, RewriteFlags::kFirst);
   memory.footer(kRewritesRule);
-  memory.callback([arguments] { complete(*arguments); });
+  memory.callback([arguments, memory] {
+    complete(*arguments);
+    for (const char* name : {"world", "zero"}) {
+      const Option option = memory.option(std::string("--") + name);
+      if (option.count() > 0) arguments->given[name] = option.values().back();
+    }
+  });
   return {memory, [arguments] { return run_memory(*arguments); }};
 }
 

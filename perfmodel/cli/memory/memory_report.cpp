@@ -121,7 +121,7 @@ std::string ways_text(const MemoryAnswer& answer) {
   return "\n" + table.text(bold_allowed());
 }
 
-// Of the top-level op around a node; behind the last one that begins before it.
+// Start of the top-level op around a node: the last one that begins before it.
 double start_ms(const MemoryAnswer& answer, std::int32_t node) {
   const std::int64_t id = answer.graph.node(node).id;
   const auto behind =

@@ -44,7 +44,7 @@ constexpr const char* kRules =
     "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
     "Files come first: a flag in front of them takes one value only.\n";
 
-// What several flags say together.
+// Derives options from several flags together.
 void complete(PredictArguments& arguments) {
   arguments.use = arguments.use_name == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
   if (arguments.strategy_name == "ddp") arguments.strategy = ParallelStrategy::kDdp;

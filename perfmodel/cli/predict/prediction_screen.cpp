@@ -18,10 +18,10 @@ namespace perfmodel::cli {
 namespace {
 
 constexpr std::size_t kScreenLines = 40;
-constexpr std::size_t kVersionLines = 2;  // what print_report() adds
+constexpr std::size_t kVersionLines = 2;  // lines of print_report()
 constexpr std::size_t kMostRows = 5, kMostWarnings = 4, kLinesOfWarning = 2;
-constexpr std::size_t kValueWidth = 85;  // beside the longest name of a fact
-constexpr double kLeastWritten = 0.001;  // that is written: TFLOP/s, GiB
+constexpr std::size_t kValueWidth = 85;  // next to the longest name of a fact
+constexpr double kLeastWritten = 0.001;  // smallest value shown: TFLOP/s, GiB
 
 // The rank that is shown, and how.
 struct View {
@@ -33,7 +33,7 @@ struct View {
   bool exact;  // no more rows than that
   bool bold;
 
-  // Rows of a table of so many; "(1 more)" would take the place of what it stands for.
+  // Rows shown of a table of so many; "(1 more)" would take the place of that row.
   std::size_t rows_of(std::size_t count) const {
     return count <= rows || (count == rows + 1 && !exact) ? count : rows;
   }
@@ -72,7 +72,7 @@ std::string range_of_hosts(const View& view) {
                      hosts.front().scale, hosts.back().scale);
 }
 
-// The range over hosts is part of that of the step: it goes where the line has no room for it.
+// The range of the step includes the range over hosts, which is left out if the line has no room.
 std::string headline(const View& view) {
   const std::size_t ranks = view.report.ranks.size();
   const char* unit = view.report.ranks.front().mixed ? "kind" : "rank";
@@ -103,7 +103,7 @@ std::string recorded(const View& view) {
                      view.time.with_name(*view.rank.recorded_us));
 }
 
-// Empty where all comes from the default models.
+// Empty if all prices come from the default models.
 std::string kernel_models(const View& view) {
   if (!view.rank.kernel_times_file.empty()) {
     const bool some = view.report.use == KernelTimes::Use::kComm;
@@ -257,8 +257,8 @@ std::string facts(const View& view, const Explanation& made) {
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// Of more ranks than rows those that hold the others up: who waits least for them, then the
-// slowest.
+// If there are more ranks than rows, shows those that hold the others up: ranks that wait least for
+// others, then the slowest.
 std::string table_of_ranks(const View& view) {
   const auto& all = view.report.ranks;
   if (all.size() < 2 || view.rows == 0) return "";
@@ -311,7 +311,7 @@ std::string table_of_kernels(const View& view) {
   return "\n" + table.text(view.bold);
 }
 
-// Most host time first where the host limits the step, else most GPU time.
+// Most host time first if the host limits the step, else most GPU time.
 std::string table_of_ops(const View& view, bool by_host) {
   auto totals = totals_by_op(view.p);
   if (totals.empty() || view.rows == 0) return "";
@@ -361,7 +361,7 @@ std::string below_warnings(const View& view) {
 
 // ---- warnings ----------------------------------------------------------------------------------
 
-// A warning in at most two lines; what is cut ends in "…".
+// A warning in at most two lines; a cut one ends in "…".
 std::string warning_lines(const std::string& warning) {
   const auto lines = lines_of(wrapped(warning, "  - ", 4));
   std::string text;
@@ -372,7 +372,8 @@ std::string warning_lines(const std::string& warning) {
   return text;
 }
 
-// As many as fit, at least one; with the heading at most `room` lines, but for that one.
+// As many warnings as fit, at least one; with the heading at most `room` lines, except for that
+// one.
 std::string warnings(const std::vector<std::string>& all, std::size_t room, bool bold) {
   if (all.empty()) return "";
   std::string text;

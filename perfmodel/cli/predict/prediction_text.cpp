@@ -101,7 +101,7 @@ class Renderer {
     text_ += list.text();
   }
 
-  // Which host is assumed, and what another one would change.
+  // Names the assumed host, and the effect of another one.
   std::string host() const {
     std::string text;
     if (rank_.overheads_programs.empty()) {

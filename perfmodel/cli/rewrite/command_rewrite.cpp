@@ -48,7 +48,7 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
                           .file = arguments.graph}};
 }
 
-// One by one, to tell what each of them did.
+// Applies rewrites one by one, to tell the effect of each.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   if (auto good = check_captured(graph, arguments); !good) return Unexpected{good.error()};

@@ -15,7 +15,7 @@ NamedRewrite rewrite_or_bad_usage(const RewriteOption& option, const std::string
   return std::move(*rewrite);
 }
 
-// A rewrite whose value may still get details; they may stand in front of its flag, too.
+// A rewrite whose value may still get details; they may come before its flag, too.
 struct OpenRewrite {
   std::string value, details;
   std::optional<std::size_t> position;  // among the rewrites
@@ -52,7 +52,7 @@ void add_detailed_option(CommandParser app, const RewriteOption& option, const F
   style.place(app.add_option_function<std::string>(
                      option.flag,
                      [&option, &rewrites, open](const std::string& text) {
-                       if (open->position) open->details.clear();  // those of the one before
+                       if (open->position) open->details.clear();  // details of the previous one
                        open->value = text;
                        open->position = rewrites.size();
                        rewrites.emplace_back();

@@ -13,7 +13,7 @@ enum class RewriteFlags {
   kFirst  ///< before another question, in a group of the help with one sentence each
 };
 
-/// What the help of such a command says below its flags.
+/// Text below the flags in the help of such a command.
 inline constexpr const char* kRewritesRule =
     "Rewrites change the graph first, in the order of the flags, which may be repeated;\n"
     "`perfpredict rewrite --help` says more of each.";

@@ -25,7 +25,7 @@ struct ServeArguments : serve::ServeQuestion {
   bool answers_command = false;  // the process of one command of a client
 };
 
-// What a signal handler may look at.
+// The data of a signal handler.
 std::atomic<serve::Server*> serving = nullptr;
 char socket_path[256] = {};
 

@@ -209,7 +209,7 @@ Command shard_command(CommandParser parent) {
       add("study", "Ways to shard, types, networks and numbers of GPUs side by side", questions);
   const CommandParser exported =
       add("export", "Write a plan, or one graph per GPU", export_command);
-  // Without a command, `shard TABLES` ranks: its options are those of `rank`.
+  // Without a command, `shard TABLES` ranks, with the options of `rank`.
   ranked.add_option("--plans", arguments->top, "Plans to report (3)")
       .check(between(1, 100))
       .type_name("K");

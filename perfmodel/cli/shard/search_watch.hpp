@@ -4,7 +4,7 @@
 
 namespace perfmodel::cli {
 
-/// Shows progress if stderr is a terminal; Ctrl-C ends a search with what it has.
+/// Shows progress if stderr is a terminal; Ctrl-C ends a search with its best plans so far.
 sharding::SearchWatch terminal_watch();
 
 /// Clears the line of progress.

@@ -107,7 +107,7 @@ std::string search_text(const ShardReport& report) {
                                                   : time_text(search.lower_bound),
                        100 * gap);
   }
-  // Equal questions get equal answers: seconds are told where somebody has waited for them.
+  // Equal questions get equal answers: seconds appear only if the search took noticeably long.
   constexpr double kWorthTelling = 1;
   const std::string seconds =
       search.seconds >= kWorthTelling ? fmt::format(" in {:.0f} s", search.seconds) : "";

@@ -16,7 +16,7 @@ inline Option add_anonymize(CommandParser app, std::shared_ptr<Anonymizer>& anon
       "Pseudonyms for the names of users, hosts, addresses and mails in names, labels and files");
 }
 
-/// With pseudonyms where the command was given `--anonymize`.
+/// With pseudonyms if the command got `--anonymize`.
 inline std::string with_pseudonyms(std::string text,
                                    const std::shared_ptr<Anonymizer>& anonymizer) {
   if (anonymizer) anonymizer->replace(text);

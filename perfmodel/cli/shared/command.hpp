@@ -9,6 +9,8 @@ namespace perfmodel::cli {
 Command predict_command(CommandParser parent);
 Command trace_command(CommandParser parent);
 Command overheads_command(CommandParser parent);
+Command collective_command(CommandParser parent);
+Command topology_command(CommandParser parent);
 Command gemm_command(CommandParser parent);
 Command gpus_command(CommandParser parent);
 Command kernels_command(CommandParser parent);

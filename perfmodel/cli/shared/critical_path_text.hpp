@@ -6,8 +6,7 @@
 
 namespace perfmodel::cli {
 
-/// Shares of the step, its longest steps and what the step would be without them, and what runs
-/// beside the path.
+/// Shares of the step, its longest steps and the step without them, and work off the path.
 std::string critical_path_text(const CriticalPath& path, const std::string& title, std::size_t top,
                                bool bold);
 

@@ -16,7 +16,7 @@
 /// Flags of the fields of a question.
 namespace perfmodel::cli {
 
-/// Lets the flag refuse what is no value of the field.
+/// Lets the flag refuse values that the field cannot have.
 template <class Question, class... More>
 void check_field(Option option, const Field<Question, More...>& field) {
   const auto [low, high] = field.range;

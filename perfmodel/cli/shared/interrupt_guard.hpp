@@ -2,8 +2,9 @@
 
 namespace perfmodel::cli {
 
-/// Takes Ctrl-C while it lives, so that a search ends with what it has; the second one ends the
-/// program. Within a HostedRun signals are another program's: its stop point ends the search.
+/// Takes Ctrl-C while it lives, so that a search ends with its best result so far; the second one
+/// ends the program. Within a HostedRun signals belong to another program: its stop point ends the
+/// search.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -5,8 +5,8 @@
 
 namespace perfmodel::cli {
 
-/// An error where a flag that names an output (-o, --timeline, ...) of the commands that were
-/// parsed names a file that another flag or argument names, too, by whatever path.
+/// An error if an output flag (-o, --timeline, ...) of a parsed command names the same file as
+/// another flag or argument, by whatever path.
 Result<void> keep_inputs(CommandParser app);
 
 }  // namespace perfmodel::cli

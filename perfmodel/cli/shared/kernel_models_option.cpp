@@ -11,8 +11,7 @@ Option add_models_option(CommandParser app, std::string& name, const std::string
       .type_name("NAME|FILE")
       .check([](const std::string& text) {
         const bool is_known = text == "learned" || text == "heuristic" || text == "roofline";
-        // A file that is missing is bad input, told where it is read; a word that nobody knows is
-        // not.
+        // A missing file is bad input, reported by the reader; an unknown word is not.
         const bool is_file = text.find_first_of("/.") != std::string::npos;
         return is_known || is_file || std::filesystem::exists(text)
                    ? std::string()

@@ -5,7 +5,7 @@
 
 #include "predict/prediction_report.hpp"
 
-/// What the short and the full text of a prediction share.
+/// Parts that the short and the full text of a prediction share.
 namespace perfmodel::cli {
 
 /// One unit for the whole report, so that columns compare.

@@ -32,7 +32,7 @@ struct OverheadsArguments {
   std::size_t top = 10;
 };
 
-// File names without folders: the command says what was used, not where it lay.
+// File names without folders: the command names its inputs, not their places.
 std::string command_line(const OverheadsArguments& arguments) {
   std::string text = "perfpredict overheads";
   if (arguments.pool) text += " --pool";

@@ -95,7 +95,7 @@ class Renderer {
     text_ += "\n" + head.text();
   }
 
-  // The step, what it is compared with, and the period of the device beside it.
+  // The step, the time that it is compared with, and the period of the device.
   void steps(TextList& head) const {
     const Replay::Medians& median = replay_.median;
     const bool measured = median.measured_us > 0;
@@ -134,7 +134,7 @@ class Renderer {
     }
   }
 
-  // What a what-if is compared with is the replay as recorded: its error is no change.
+  // A what-if is compared with the replay as recorded: the replay's error is no change.
   std::string before() const { return what_if_ ? "as recorded" : "measured"; }
   std::string before(const Replay::Iteration& it) const {
     if (what_if_) return milliseconds(it.unscaled_us);

@@ -47,7 +47,7 @@ std::string panel_title(const MeasuredMemory& memory) {
   return title;
 }
 
-// Allocated, and on top of it what is reserved beyond.
+// Allocated memory, and on top of it the rest of the reserved memory.
 Result<SvgPanel> curve_panel(const MeasuredMemory& memory) {
   const ByteUnit unit = unit_for(std::max(memory.peak_bytes, memory.reserved_bytes.value_or(0)));
   AreaPlot plot{.title = panel_title(memory),

@@ -64,7 +64,7 @@ std::string ranges_table(const ModelReport& model) {
 constexpr std::string_view kOneGpu =
     "measured on one GPU: errors on GPUs that were not measured cannot be told";
 
-/// What was read and is in no model.
+/// Rows that were read but are in no model.
 std::string left_out_rows_text(const training::TrainReport& report) {
   std::string text;
   for (const auto& skipped : report.skipped) {

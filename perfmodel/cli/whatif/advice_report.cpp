@@ -92,7 +92,7 @@ std::string advice_steps(const Advice& advice, bool bold) {
   return "\n" + table.text(bold);
 }
 
-// The lines of PyTorch below the rewrite that they stand for, as one block to copy.
+// The lines of PyTorch below their rewrite, as one block to copy.
 std::string advice_code(const std::vector<CombinedStep>& steps) {
   std::string text = "\n  In PyTorch\n";
   for (const CombinedStep& step : steps) {

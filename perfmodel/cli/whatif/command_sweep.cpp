@@ -61,15 +61,15 @@ Result<sweep::SweepSpec> read_spec(const std::string& file, const sweep::GraphTo
   return sweep::read_sweep_spec(file, toolbox, *data);
 }
 
-// The first rank that fails ends the others under mpirun: who has to say what is wrong does so
-// while the team stands, whose end all ranks wait for.
+// The first rank that fails ends the others under mpirun: a rank reports its error while the team
+// exists, whose end all ranks wait for.
 Unexpected failure(const sweep::Team* team, const Error& error) {
   if (!team || error.message.empty()) return Unexpected{error};
   complain(to_string(error));
   return quiet_failure();
 }
 
-// What is wrong for all ranks is said once.
+// An error of all ranks is reported once.
 Result<sweep::SweepSpec> read_spec_together(const std::string& file,
                                             const sweep::GraphToolbox& toolbox, sweep::Team* team) {
   auto spec = read_spec(file, toolbox);

@@ -8,6 +8,7 @@
 #include "cli/shared/measured_step_option.hpp"
 #include "cli/shared/overheads_option.hpp"
 #include "cli/shared/read_files.hpp"
+#include "layout/training_run.hpp"
 #include "rewrites/rewrite_options.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
@@ -24,7 +25,7 @@ constexpr const char* kSame = "same";  // a value that leaves the graph as it is
 using Axis = sweep::RewriteAxis;
 
 struct WhatIfArguments {
-  std::string graph, csv, plot;
+  std::string graph, csv, plot, usd_per_gpu_hour;
   TargetQuestion target;
   std::vector<Axis> axes;  // in the order of the command line
   std::size_t threads = 0;
@@ -60,6 +61,13 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   if (auto loaded = load_targets(arguments.target, inputs); !loaded) return loaded;
   report.targets = inputs.targets();
   report.warnings = inputs.warnings;
+  if (!arguments.usd_per_gpu_hour.empty()) {
+    for (const WhatIfTarget& target : report.targets) {
+      const auto price = gpu_price(arguments.usd_per_gpu_hour, target.gpu.name);
+      if (!price) return Unexpected{price.error()};
+      report.usd_per_gpu_hour.push_back(*price);
+    }
+  }
   if (auto answered = answer(inputs.program.graph, arguments, report); !answered) return answered;
   if (auto readable = inputs.chosen.check(); !readable) return readable;
   if (!arguments.plot.empty()) {
@@ -184,6 +192,10 @@ Command whatif_command(CommandParser parent) {
   app.add_option("--topology", arguments->target.topology,
                  "How the GPUs are connected (default: the usual node of each GPU)")
       .type_name("NAME");
+  app.add_option("--usd-per-gpu-hour", arguments->usd_per_gpu_hour,
+                 "What a GPU costs, or a JSON file of prices by GPU: money and energy of a million "
+                 "samples, cheapest first")
+      .type_name("X|FILE");
   add_models_option(app, arguments->target.models);
   app.add_option("--threads", arguments->threads, "Threads (default: all that the machine has)")
       .check(at_least(1))

@@ -16,7 +16,7 @@ using suite::SuiteModelReport;
 using suite::SuiteRow;
 
 constexpr double kMib = 1 << 20;
-constexpr double kSaturated = 0.9;  // of the best throughput
+constexpr double kSaturated = 0.9;  // share of the best throughput
 
 // Three digits or more.
 std::string figure(double value) {
@@ -59,7 +59,7 @@ bool same_memory(const SuiteRow& a, const SuiteRow& b) {
   });
 }
 
-// A line where all batches hold as much, else a table.
+// A line if all batches hold as much, else a table.
 std::string memory_of(const SuiteModelReport& report, bool bold) {
   const SuiteRow& first = report.rows.front();
   const bool same = std::ranges::all_of(

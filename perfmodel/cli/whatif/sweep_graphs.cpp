@@ -30,7 +30,7 @@ std::string nearest(const std::string& unknown, const std::vector<std::string>& 
       known, {}, [&](const std::string& name) { return edit_distance(unknown, name); });
 }
 
-// What the command line alone has a use for.
+// Options that only the command line uses.
 bool is_of_command_line(const std::string& option) {
   return option == "output" || option == "json" || option == "help";
 }

@@ -23,7 +23,7 @@ std::string bound_text(const WhatIfAnswer& answer) {
   return answer.bound + " " + percent(answer.bound_share, 0);
 }
 
-// Refusals and what cannot run, each once: "[1] ..." below the table.
+// Refusals and variants that cannot run, each once: "[1] ..." below the table.
 class Notes {
  public:
   std::size_t number_of(const std::string& text) {
@@ -61,16 +61,18 @@ std::string note(const WhatIfReport& report, const WhatIfAnswer& answer, Notes& 
 }  // namespace
 
 std::string what_if_text(const WhatIfReport& report, bool bold) {
+  const bool priced = !report.usd_per_gpu_hour.empty();
   std::vector<std::string> headers;
   for (const sweep::RewriteAxis& axis : report.axes) headers.push_back("<" + axis.name);
   // A column without any text is left out.
-  headers.insert(headers.end(),
-                 {"<GPU", report.at_largest_batch ? "batch" : "",
-                  report.at_largest_batch ? "GiB" : "", "step ms", "samples/s",
-                  several_gpus(report) ? "per GPU" : "", "speed-up", "GPU busy", "<bound by"});
+  headers.insert(headers.end(), {"<GPU", report.at_largest_batch ? "batch" : "",
+                                 report.at_largest_batch ? "GiB" : "", "step ms", "samples/s",
+                                 several_gpus(report) ? "per GPU" : "", priced ? "$ per M" : "",
+                                 priced ? "kWh per M" : "", "speed-up", "GPU busy", "<bound by"});
   TextTable table(headers);
   Notes notes;
-  for (const WhatIfAnswer& answer : report.answers) {
+  for (const std::size_t at : cheapest_first(report)) {
+    const WhatIfAnswer& answer = report.answers[at];
     std::vector<std::string> cells;
     for (const std::string& value : report.values[answer.variant]) {
       cells.push_back(value.empty() ? "same" : value);
@@ -78,7 +80,8 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
     cells.push_back(report.gpu(answer).name);
     if (answer.error) {
       const auto note = notes.number_of(to_string(*answer.error));
-      cells.insert(cells.end(), {"", "", "", "", "", "", "", fmt::format("refused [{}]", note)});
+      cells.insert(cells.end(),
+                   {"", "", "", "", "", "", "", "", "", fmt::format("refused [{}]", note)});
     } else {
       cells.insert(
           cells.end(),
@@ -88,6 +91,8 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
                : "",
            milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
            several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
+           priced ? rate_text(usd_per_million(report, answer)) : "",
+           priced ? rate_text(kwh_per_million(answer)) : "",
            fmt::format("{:.2f}", speed_up(report, answer)), percent(answer.gpu_utilization(), 0),
            bound_text(answer) + note(report, answer, notes)});
     }

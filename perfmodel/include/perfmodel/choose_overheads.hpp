@@ -13,37 +13,37 @@
 
 namespace perfmodel {
 
-/// An overhead table and what the user should know about the choice.
+/// An overhead table, with a warning for the user about the choice.
 struct ChosenOverheads {
-  std::string file;  ///< its name, no folders
+  std::string file;  ///< name without folders
   std::shared_ptr<const OverheadTable> table;
-  std::string warning = {};  ///< empty: the reference host, or taken on this GPU
+  std::string warning = {};  ///< empty: the reference host, or measured with this GPU
 };
 
 /// Words that `OverheadTables::choose` takes in place of a file.
 inline constexpr std::string_view kReferenceHost = "reference", kMeasuredHost = "measured",
                                   kServerOf2023 = "v100-server-2023";
 
-/// The overhead tables that predictions take; reads each file once.
+/// The overhead tables of predictions. Reads each file once.
 class OverheadTables {
  public:
-  /// Those of `data`/overheads.
+  /// Uses the tables in `data`/overheads.
   explicit OverheadTables(const std::filesystem::path& data) : folder_(data / "overheads") {}
 
-  /// `which`: "reference" or empty, the table of several programs brought to one host, the same for
-  /// every GPU, so that GPUs and not hosts are compared; "measured", the table that was recorded
-  /// beside this GPU; "v100-server-2023", the host that recorded the DLRM of the papers, under the
-  /// profiler; anything else is a file. Errors: a file that cannot be read; no recorded table of
-  /// this GPU (with those that there are).
+  /// `which`: "reference" or empty, one host for every GPU, from the tables of several programs, so
+  /// that a comparison shows GPUs and not hosts; "measured", the table recorded with this GPU;
+  /// "v100-server-2023", the host that recorded the papers' DLRM under the profiler; anything else
+  /// is a file. Errors: a file that cannot be read; no recorded table for this GPU (names the
+  /// tables that exist).
   Result<ChosenOverheads> choose(const std::string& which, const Gpu& gpu);
 
-  /// The host of the program that `trace` recorded, `graph` being its graph: without what recorded
-  /// it, or as it was recorded. What to know stands in the table's warnings. Errors: those of
+  /// The host of the program that `trace` recorded, with `graph` as its graph: without the
+  /// profiler's cost, or with it if `recorded`. The table's warnings say more. Errors: as for
   /// `extract_overheads`.
   Result<ChosenOverheads> own(const Trace& trace, const ExecutionGraph& graph,
                               bool recorded = false);
 
-  /// Takes out of a table of `trace` what recorded it (see own_host.hpp).
+  /// Takes the profiler's cost out of a table learnt from `trace` (see own_host.hpp).
   Result<void> take_collector_out(OverheadTable& table, const Trace& trace,
                                   const ExecutionGraph& graph);
 
@@ -56,9 +56,9 @@ class OverheadTables {
   std::map<std::filesystem::path, std::shared_ptr<const OverheadTable>> read_;
 };
 
-/// `extract_overheads`. A table by context loses what the collector of its traces added, unless it
-/// is asked for as recorded; the first source says which program was recorded. Warnings of the
-/// traces come first, after the names of their files. Errors: also the errors of a prediction.
+/// `extract_overheads`, then takes the collector's cost out of a table by context unless
+/// `recorded`; the first source says which program was recorded. Warnings of the traces come first,
+/// after the names of their files. Errors: as for `extract_overheads` and `predict`.
 Result<OverheadTable> learn_overheads(std::span<const OverheadSource> sources,
                                       const OverheadOptions& options, bool recorded);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,11 +48,13 @@ struct DecoderModel {
   StateSpaceSizes states;
   std::int64_t window = 0;           ///< tokens that windowed layers look back
   std::int64_t windowed_layers = 0;  ///< of those with attention
-  /// Softmax has a learned term beside its scores, taken as if no fused attention knew it: scores
-  /// lie in memory, and are made again for the backward pass.
+  /// Softmax has a learned term beside its scores. cuDNN and FlashAttention-4 know it; by other
+  /// kernels scores lie in memory, and are made again for the backward pass.
   bool sinks = false;
   /// Tokens beyond the next that the model learns to predict: a layer and the output layer each.
   std::int64_t next_tokens = 0;
+  /// Experts form so many groups; a token takes its experts from some of them (DeepSeek-V2, -V3).
+  std::int64_t expert_groups = 1, groups_of_token = 1;
 };
 
 /// Embeddings, layers, norms and, unless tied, the output layer.
@@ -94,6 +97,15 @@ struct LayoutJob {
   enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
   bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
   double dropout = 0;          ///< of GPT-like models; 0: none
+  bool compiled = false;       ///< each layer by torch.compile
+  /// Ops that CUDA graphs replay: the host does not issue them one by one.
+  enum GraphScope : std::uint8_t {
+    kAttentionGraph = 1,
+    kRouterGraph = 2,
+    kPreprocessGraph = 4,  ///< counts of the rows of experts
+    kFullGraph = 8,        ///< all of a microbatch
+  };
+  std::uint8_t cuda_graphs = 0;  ///< bits
   /// What runs the job: a file of `data/frameworks/`, whose costs count besides kernels. Empty:
   /// the one that suits the GPU and the layout.
   std::string software;
@@ -105,20 +117,64 @@ struct LayoutJob {
   /// Experts get so many times their even share of rows, filled up or cut off; 0: all that come.
   double expert_capacity = 0;
 
+  /// Sequences that are packed from documents, beyond which attention does not see: the sum of
+  /// lengths squared over the sequence squared, mean and standard deviation over sequences.
+  double packed_mean = 1, packed_deviation = 0;
+
   std::int64_t lora_rank = 0;     ///< adapters beside frozen weights; 0: all weights learn
   bool lora_on_all = false;       ///< of feed-forward layers too, not of attention alone
   std::int64_t frozen_bits = 16;  ///< of frozen weights; 4: QLoRA, made whole before each product
+
+  /// Linear layers keep their inputs in fp8 for the backward pass (Transformer Engine).
+  bool fp8_activations = false;
+  double host_memory_bytes = 0;  ///< that a node has for offloaded parts; 0: no limit
+  /// Bytes that the CPUs of a node move per second for the optimizer; 0: ZeRO-Offload's rate.
+  double host_bytes_per_s = 0;
 };
 std::string_view to_string(LayoutJob::Precision precision);  ///< "bf16", ...
 
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
-/// `kOp`: all of a layer but results of every second product and of attention (torchtitan).
-enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull, kOp };
+/// The part of the forward pass that is computed again for the backward pass.
+struct LayoutRecompute {
+  enum What : std::uint8_t {
+    kNone,
+    kSelective,  ///< scores of attention that lie in memory
+    kFull,
+    kOp,       ///< all of a layer but results of every second product and of attention (torchtitan)
+    kEvery,    ///< each `count`-th layer (torchtitan)
+    kBlock,    ///< the first `count` layers of each chunk (Megatron)
+    kUniform,  ///< all layers, of which groups of `count` keep one input (Megatron)
+    kModules,  ///< parts of each layer (Megatron)
+  } what = kNone;
+  enum Module : std::uint8_t {
+    kCoreAttention = 1,
+    kExpertActivation = 2,
+    kNorms = 4,
+    kLatentProjection = 8,
+    kDenseInner = 16,
+    kExpertInner = 32,
+    kSharedExpert = 64,
+  };
+  std::int64_t count = 1;
+  std::uint8_t modules = 0;  ///< bits of kModules
+  constexpr LayoutRecompute(What of = kNone, std::int64_t layers = 1, std::uint8_t parts = 0)
+      : what(of), count(layers), modules(parts) {}
+  auto operator<=>(const LayoutRecompute&) const = default;
+};
 /// How attention sees tokens of other ranks: keys and values go round a ring while blocks are
 /// computed (Liu et al. 2023); they are gathered first (Llama 3); or heads are exchanged for tokens
 /// (DeepSpeed-Ulysses).
 enum class ContextExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
 std::string_view to_string(ContextExchange exchange);  ///< "ring", "all-gather", "all-to-all"
+/// Parts of training that are kept in host memory instead of the GPU's.
+struct LayoutOffload {
+  bool optimizer = false;    ///< its states and its step, on gradients that are sent there
+  bool parameters = false;   ///< shards of the weights, with the optimizer alone
+  bool activations = false;  ///< layers' activations, until their backward pass
+  bool any() const { return optimizer || parameters || activations; }
+  bool operator==(const LayoutOffload&) const = default;
+};
+std::string_view to_string(LayoutOffload offload);  ///< "none", "optimizer+activations", ...
 enum class PipelineOrder : std::uint8_t {
   k1F1B,  ///< interleaved with `vp` > 1
   kGpipe,
@@ -126,9 +182,18 @@ enum class PipelineOrder : std::uint8_t {
   kZbV,       ///< the same on two chunks per stage, laid out as a V
   kDualPipe,  ///< a V whose forward passes hide the collectives of backward passes
 };
-std::string_view to_string(Sharding sharding);          ///< "none", "1", ..., "fsdp", "hsdp"
-std::string_view to_string(LayoutRecompute recompute);  ///< "none", "selective", "full", "op"
-std::string_view to_string(PipelineOrder order);        ///< "1f1b", "gpipe", "zb-h1", ...
+/// How rows reach the experts of other ranks and come back.
+enum class Dispatcher : std::uint8_t {
+  kAllToAll,  ///< a row per expert, by the collective
+  kDeepEp,    ///< a token goes once to each node that has one of its experts, and on inside of it;
+              ///< 20 of an H800's SMs do nothing else (DeepSeek-AI 2024)
+  kHybridEp,  ///< the same without SMs of its own to speak of
+};
+std::string_view to_string(Dispatcher dispatcher);  ///< "alltoall", "deepep", "hybridep"
+std::string_view to_string(Sharding sharding);      ///< "none", "1", ..., "fsdp", "hsdp"
+std::string to_string(
+    const LayoutRecompute& recompute);            ///< "none", "2", "block:4", "mlp+moe", ...
+std::string_view to_string(PipelineOrder order);  ///< "1f1b", "gpipe", "zb-h1", ...
 
 /// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
 /// The experts of a stage lie on groups of ep x etp of its dp x tp x cp ranks.
@@ -147,8 +212,13 @@ struct ParallelLayout {
   bool context_balanced = true;
   /// Compute hides the exchange of rows with experts as far as it can; none: as the software does.
   std::optional<bool> overlap_experts = {};
+  std::optional<Dispatcher> dispatcher = {};  ///< none: as the software does
+  /// Gathers and scatters of tensor parallelism move in parts while the product that needs or made
+  /// them runs (torchtitan's asynchronous tensor parallelism in symmetric memory).
+  bool async_tp = false;
   /// Layers per stage are those of the fastest step, not equal ones or the program's own.
   bool searched_stages = false;
+  LayoutOffload offload = {};
   std::int64_t gpus() const { return dp * tp * pp * cp; }
 };
 
@@ -163,8 +233,9 @@ enum class LayoutTerm : std::uint8_t {
   kOptimizer,
   kExpertParallel,   ///< exposed exchange of rows with experts on other ranks
   kContextParallel,  ///< exposed exchange of keys and values with other parts of the sequence
+  kOffload,          ///< exposed copies between GPUs and host memory
 };
-inline constexpr std::size_t kLayoutTerms = 9;
+inline constexpr std::size_t kLayoutTerms = 10;
 std::string_view to_string(LayoutTerm term);
 
 struct LayoutPrediction {
@@ -182,9 +253,15 @@ struct LayoutPrediction {
          allocator_bytes = 0;
   std::int64_t fullest_stage = 0;  ///< whose ranks these are
   std::string software;            ///< that the job names, or that suits
+  double attention_share = 1;      ///< of whole sequences', on the rank with most to do (packed)
   std::string attention;           ///< its kernel: fa2, cudnn, ..., eager
   double device_bytes = 0;         ///< that a program can use
-  bool fits = false;
+  /// Host memory of the fullest node, all its ranks together: whole bytes, whose parts add up.
+  /// `pinned`: what PyTorch's allocator of pinned blocks rounds up.
+  double host_bytes = 0;
+  double host_weight_bytes = 0, host_gradient_bytes = 0, host_optimizer_bytes = 0,
+         host_activation_bytes = 0, host_pinned_bytes = 0;
+  bool fits = false;  ///< GPU memory, and host memory if there is a limit
   double bubble_share = 0, exposed_comm_share = 0;  ///< of the step
   LayoutTerm limit = LayoutTerm::kCompute;          ///< largest term
   std::vector<std::int64_t> stage_layers = {};      ///< of each stage, where they were searched
@@ -267,6 +344,11 @@ struct LayoutSpace {
   std::vector<LayoutRecompute> recompute = {};
   std::optional<bool> sequence_parallel = {};  ///< none: on where tp > 1
   std::vector<PipelineOrder> order = {};       ///< empty: 1F1B, interleaved with vp > 1
+  std::vector<Dispatcher> dispatcher = {};     ///< empty: as the software does
+  /// The same in all layouts: etp, context, context_balanced, overlap_experts, async_tp.
+  ParallelLayout common = {};
+  /// Empty: none, and all there are if nothing fits.
+  std::vector<LayoutOffload> offload = {};
   bool searched_stages = false;
 };
 
@@ -281,6 +363,9 @@ struct LayoutRanking {
   RankedLayout smallest;               ///< the least memory found, whether it fits or not
   std::int64_t considered = 0, priced = 0, fitting = 0;
   bool complete = true;  ///< false: cancelled; what was found so far
+  /// If nothing fits on the GPUs and the space named no `offload`, all ways of it were searched:
+  /// what fell short. Empty: it was not so.
+  std::string unfit = {};
 };
 
 struct LayoutSearchOptions {

@@ -24,23 +24,23 @@ namespace perfmodel {
 ///
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
 ///
-/// Errors: a graph that a machine without a GPU recorded (see rewrites/retarget.hpp), durations
-/// that are no numbers or above 1e15 us, no op.
+/// Errors: a graph recorded without a GPU (see rewrites/retarget.hpp), a duration that is not a
+/// number or above 1e15 us, no op.
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options = {});
 
 /// Predicts the ranks of a job together: each collective moves data once its last rank has started
 /// it. Collectives are matched by process group, sequence number and kind, or by their order where
-/// numbers are not recorded. Ranks that are not given are taken to arrive no later than these.
+/// numbers are not recorded. Missing ranks are assumed to arrive no later than the given ones.
 ///
-/// With `rank_start_us`, one step after the steady state begins on each rank at its time, and is
-/// reported from there to its end. Errors: those of `predict`; a number of starts that is not that
-/// of the ranks; collectives that a rank lacks or that differ in kind or size.
+/// With `rank_start_us`, each rank begins one step after the steady state at its given time, and
+/// that step is reported. Errors: as for `predict`; more or fewer starts than ranks; collectives
+/// that a rank lacks or that differ in kind or size.
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
                                   const JobOptions& options = {});
 
-/// Device calls that the lowering of each top-level op makes (launches, copies, sets), in the order
-/// of `top_level_ops(graph)`; for comparing with a trace.
+/// Device calls (launches, copies, sets) that each top-level op makes when lowered, in the order of
+/// `top_level_ops(graph)`; for comparison with a trace.
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,
                                             const LaunchTemplates* templates, TemplateUse use);
 

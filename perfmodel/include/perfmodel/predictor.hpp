@@ -24,7 +24,7 @@
 
 namespace perfmodel {
 
-/// What a Predictor loads.
+/// The data that a Predictor loads.
 struct PredictorConfig {
   std::filesystem::path data = {};       ///< data folder; empty: `find_data_folder()`
   std::vector<std::string> gpus = {};    ///< names, aliases or files; empty: all of `data`/gpus
@@ -38,16 +38,16 @@ struct PredictorConfig {
   std::size_t cached_prices = PriceCache::kDefaultCapacity;
 };
 
-/// What is asked about a graph beside the GPU. The defaults ask for the graph as it is.
+/// A question about a graph, apart from the GPU. By default the graph is predicted as it is.
 struct AskOptions {
   std::int64_t batch = 0;     ///< samples per step instead of the graph's; 0: as it is
   std::int64_t sequence = 0;  ///< tokens per sample instead of the graph's; 0: as it is
   std::int64_t world = 0;     ///< ranks, for `strategy` and collectives of no recorded size
-  std::string topology = {};  ///< name; empty: what the GPU usually sits in
+  std::string topology = {};  ///< name; empty: the GPU's usual node
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
   double host_scale = 1;                          ///< multiplies the host's own time
-  double device_scale = 1;                        ///< multiplies kernels but collectives
+  double device_scale = 1;                        ///< multiplies all kernels except collectives
   Launching launching = Launching::kEager;        ///< see PredictOptions
   bool host_sensitivity = false;                  ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
@@ -59,8 +59,7 @@ class PreparedGraph;
 struct Advice;
 struct OptimizeOptions;
 
-/// One of many questions. Exactly one of the graphs is given; it must outlive the answer. All else
-/// is the question's own.
+/// One of many questions. Set exactly one of the two graphs; it must outlive the answer.
 struct Question {
   const ExecutionGraph* graph = nullptr;
   const PreparedGraph* prepared = nullptr;
@@ -70,21 +69,21 @@ struct Question {
 
 struct AskManyOptions {
   std::size_t threads = 1;      ///< 0: as many as the machine runs at once
-  std::stop_token cancel = {};  ///< questions that were not begun are answered kCancelled
+  std::stop_token cancel = {};  ///< questions not yet begun are then answered kCancelled
   /// Called after each answer with the number of answers so far, by one thread at a time.
   std::function<void(std::size_t answered)> progress = {};
 };
 
-/// Everything that predictions need, loaded once: GPUs, kernel models, host overheads. Asks are
-/// `const`, take no locks that wait for a prediction, and may come from any number of threads.
-/// Answers are those of `predict`, to the bit, whatever was asked before and beside. Nothing is
-/// global: two Predictors share nothing, copies of one share all.
+/// Everything that predictions need, loaded once: GPUs, kernel models, host overheads. Questions
+/// are `const`, never wait for another prediction's lock, and may come from any number of threads.
+/// An answer equals that of `predict` to the bit, whatever else was asked. Nothing is global: two
+/// Predictors share nothing, copies of one share everything.
 ///
-/// Memory: the data (some MB), `cached_prices` per GPU that was asked about, and per thread at work
-/// one set of scratch (some kB per node of the graph at hand).
+/// Memory: the data (some MB), `cached_prices` per GPU in use, and scratch per working thread (some
+/// kB per node of its graph).
 ///
-/// Whatever can fail returns its error as a value, `ErrorCode::kOutOfMemory` included; `gpus()`
-/// alone may throw std::bad_alloc.
+/// Errors are returned as values, `ErrorCode::kOutOfMemory` included; only `gpus()` may throw
+/// std::bad_alloc.
 ///
 /// ```
 /// auto predictor = perfmodel::Predictor::load();
@@ -101,34 +100,33 @@ class Predictor {
   /// that cannot be read, unknown GPUs.
   static Result<Predictor> load(const PredictorConfig& config = {});
 
-  /// What a graph's answers share, worked out once: for graphs about which more than one question
-  /// comes. Takes the graph over. Errors: a graph without ops.
+  /// Works out once what all answers about a graph share. Use it before asking about a graph more
+  /// than once. Takes the graph over. Errors: a graph without ops.
   Result<PreparedGraph> prepare(ExecutionGraph graph) const;
-  /// The same of what a file holds (`read_recorded_program`). A trace brings its own host, unless
-  /// the configuration names overheads; without shapes its kernels take the time that it measured,
-  /// on another GPU scaled by family. A graph that changed since it was made of the trace keeps
-  /// both.
+  /// The same for the content of a file (`read_recorded_program`). A trace brings its own host,
+  /// unless the configuration names overheads; without shapes its kernels keep their measured time,
+  /// scaled by family on another GPU. A graph keeps both if it was changed since it was made from
+  /// the trace.
   Result<PreparedGraph> prepare(RecordedProgram program) const;
 
   /// The time of one training step of `graph` on `gpu` (name, alias or title, or the file of the
   /// configuration) with the overheads of that GPU.
   ///
-  /// Names in the answer's `ops` point into `graph`. Warnings about what stands in on that GPU
-  /// (`stand_ins`) and about the choice of overheads and models come first among the answer's.
+  /// Names in the answer's `ops` point into `graph`. The answer's first warnings name the stand-ins
+  /// for that GPU (`stand_ins`) and the choice of overheads and models.
   ///
   /// Errors: an unknown GPU (with the nearest names) or topology; a batch or sequence that the
-  /// graph cannot be changed to; a model file that was needed and cannot be read; those of
-  /// `predict`.
+  /// graph cannot be changed to; a model file that cannot be read; as for `predict`.
   Result<Prediction> predict(const ExecutionGraph& graph, std::string_view gpu,
                              const AskOptions& options = {}) const;
-  /// The same. Changes of the batch cost next to nothing here. Error: a graph that another
-  /// Predictor prepared.
+  /// The same, with almost free changes of the batch. Error: a graph prepared by another
+  /// Predictor.
   Result<Prediction> predict(const PreparedGraph& graph, std::string_view gpu,
                              const AskOptions& options = {}) const;
 
-  /// With which scales the step that `options` asks for (its batch, say) takes what was measured
-  /// on `gpu`: other batches, GPUs and variants that are asked with them start from the truth. See
-  /// `match_step`; scales of `options` do not count.
+  /// Finds scales with which the step described by `options` (its batch, say) takes the measured
+  /// time on `gpu`. Questions about other batches, GPUs and variants start from the truth if they
+  /// use these scales. See `match_step`; the scales in `options` are ignored.
   /// ```
   /// auto scales = predictor->match_step(*job, "a100-sxm-80gb", 5100, {.batch = 2048});
   /// auto other = predictor->predict(*job, "h100-sxm-80gb", {.host_scale = scales->host});
@@ -136,8 +134,8 @@ class Predictor {
   Result<StepScales> match_step(const PreparedGraph& graph, std::string_view gpu,
                                 double measured_us, const AskOptions& options = {}) const;
 
-  /// answers[i] is that of questions[i]. Errors of single questions stand in their answer; the call
-  /// itself fails if there are no questions, or without memory for the list.
+  /// answers[i] belongs to questions[i] and holds its error if it fails. The call itself fails only
+  /// without questions or without memory for the list.
   /// ```
   /// std::vector<Question> list;
   /// for (const auto& gpu : names) list.push_back({.prepared = &job, .gpu = gpu});
@@ -146,22 +144,23 @@ class Predictor {
   Result<std::vector<Result<Prediction>>> predict_many(std::span<const Question> questions,
                                                        const AskManyOptions& options = {}) const;
 
-  /// What to change about the graph (perfmodel/optimize.hpp). Of `ask`, `topology`, `interference`,
-  /// `host_scale` and `cancel` count. Errors: those of `predict` and of `optimize`.
+  /// Finds what to change about the graph (perfmodel/optimize.hpp). Uses only `topology`,
+  /// `interference`, `host_scale` and `cancel` of `ask`. Errors: as for `predict` and `optimize`.
   Result<Advice> optimize(const PreparedGraph& graph, std::string_view gpu,
                           const OptimizeOptions& options, const AskOptions& ask = {}) const;
 
-  /// What bounds the step, in numbers and words. Knows more if the prediction kept its ops.
+  /// Says what bounds the step, in numbers and words; in more detail if the prediction kept its
+  /// ops.
   Result<Explanation> explain(const Prediction& prediction) const;
 
   /// Names of the GPUs that were loaded, sorted.
   std::vector<std::string> gpus() const;
-  /// Where they, models and overheads were read.
+  /// The folder of GPUs, models and overheads.
   const std::filesystem::path& data_folder() const;
-  /// By name, alias or title, ignoring case. Errors: see `predict`.
+  /// Finds a GPU by name, alias or title, ignoring case. Errors: see `predict`.
   Result<Gpu> gpu(std::string_view name) const;
 
-  /// Of all GPUs together: prices asked of the models so far, and prices remembered.
+  /// Prices computed by the models so far, and prices remembered, over all GPUs.
   struct CacheReport {
     std::uint64_t misses = 0;
     std::size_t prices = 0;
@@ -180,7 +179,7 @@ class Predictor {
 class PreparedGraph {
  public:
   const ExecutionGraph& graph() const;
-  /// Samples per step as the graph has them; none where its inputs do not tell.
+  /// Samples per step of the graph; none if its inputs do not show them.
   std::optional<std::int64_t> batch() const;
 
  private:

@@ -14,29 +14,30 @@
 namespace perfmodel {
 
 /// Where the time of a trace went. docs/traces.md has the definitions; times are in microseconds.
-/// Work of all devices and streams counts together unless a table says otherwise.
+/// Devices and streams are added up unless a table says otherwise.
 struct TraceAnalysis {
   /// Unions over all streams. compute + exposed_comm + exposed_memcpy = busy; busy + idle = span.
   struct Breakdown {
-    double compute_us = 0;         ///< kernels that are no collectives, and sets
+    double compute_us = 0;         ///< sets, and kernels other than collectives
     double comm_us = 0;            ///< collectives
-    double exposed_comm_us = 0;    ///< of it, what no compute covers
+    double exposed_comm_us = 0;    ///< the part of comm_us without compute at the same time
     double memcpy_us = 0;          ///< copies
-    double exposed_memcpy_us = 0;  ///< of it, what neither compute nor collectives cover
+    double exposed_memcpy_us = 0;  ///< the part without compute or collectives at the same time
     double busy_us = 0, idle_us = 0;
     double span_us = 0;            ///< from the first start to the last end
     double compute_kernel_us = 0;  ///< compute without sets
-    /// Share of the time of collectives that kernels of compute cover; nothing without collectives.
+    /// Share of the collectives' time during which compute kernels run; nothing without
+    /// collectives.
     std::optional<double> comm_overlap_fraction = {};
   };
   Breakdown breakdown;
 
-  /// Gaps of one stream, by what the next task waited for.
+  /// Gaps of one stream, by the reason why the next task started late.
   struct Idle {
     int device = 0;
     std::int64_t stream = 0;
-    double host_wait_us = 0;    ///< it was launched after the previous one had ended
-    double kernel_wait_us = 0;  ///< it was launched before, and the gap is below 30 us
+    double host_wait_us = 0;    ///< launched after the previous task had ended
+    double kernel_wait_us = 0;  ///< launched before that end, with a gap below 30 us
     double other_us = 0;
   };
   std::vector<Idle> idle;
@@ -66,27 +67,27 @@ struct TraceAnalysis {
     std::size_t count = 0;
     double total_us = 0;
   };
-  /// Ops of one name (and shapes). Self: without the ops inside, and of the host without the calls
-  /// of the runtime. Kernels are those that the op launches itself.
+  /// All ops of one name (and shapes). Self times leave out the ops inside; the host's also leave
+  /// out runtime calls. Kernels are the ones that the op launches itself.
   struct Op {
     std::string name;
-    std::string shapes;    ///< as the file writes them; empty: of any shapes, or not recorded
-    std::string category;  ///< family of its kernels; "host" where it launches nothing
+    std::string shapes;    ///< as the file writes them; empty: any shapes, or not recorded
+    std::string category;  ///< family of its kernels; "host" if it launches nothing
     std::size_t count = 0;
     double host_self_us = 0, host_total_us = 0;
     double device_self_us = 0, device_total_us = 0;
-    double recomputed_us = 0;  ///< of device_self_us, in a checkpoint's backward pass
-    /// Of the ops whose work follows from their shapes, those inside included.
+    double recomputed_us = 0;  ///< part of device_self_us in a checkpoint's backward pass
+    /// Summed over the ops whose shapes determine their work, inner ops included.
     std::optional<double> flop = {}, bytes = {};
-    /// Device time of these ops alone, what FLOP and bytes were done in.
+    /// Device time of these same ops.
     double worked_us = 0;
-    /// The least time that peaks of arithmetic and memory allow for it; nothing for copies between
-    /// host and device and for collectives.
+    /// Least time for that work at the peaks of arithmetic and memory; nothing for collectives and
+    /// for copies between host and device.
     std::optional<double> roofline_us = {};
     std::vector<OpKernel> kernels = {};  ///< longest total first
   };
-  std::vector<Op> ops, ops_by_shape;  ///< longest time of the device itself first, then of the host
-  double device_outside_ops_us = 0;   ///< sum of the device work that no op of the trace launched
+  std::vector<Op> ops, ops_by_shape;  ///< by device self time, then host self time, longest first
+  double device_outside_ops_us = 0;   ///< device work that no op of the trace launched
 
   struct Module {
     std::string name;
@@ -97,17 +98,17 @@ struct TraceAnalysis {
 
   struct Collective {
     std::string name;                      ///< "all_reduce", ...
-    std::optional<std::int64_t> elements;  ///< of the larger buffer of a rank
+    std::optional<std::int64_t> elements;  ///< of a rank's larger buffer
     std::string dtype;                     ///< as recorded; empty: not recorded
     std::string group;                     ///< name of the process group; empty: not recorded
     std::optional<std::int64_t> group_size = {};
     std::size_t count = 0;
     double total_us = 0;
-    /// Bytes of the whole buffer over the time of the kernel, waiting included; several ranks: over
+    /// Bytes of the whole buffer over the kernel's time, waits included; with several ranks, over
     /// the time since the last of them began.
     std::optional<double> algorithm_gb_per_s = {};
-    std::optional<double> bus_gb_per_s = {};  ///< what each link carried for it
-    /// Several ranks: mean time from the first rank's start to the last one's.
+    std::optional<double> bus_gb_per_s = {};  ///< traffic of each link
+    /// Mean time from the first rank's start to the last one's, with several ranks.
     std::optional<double> skew_us = {};
   };
   std::vector<Collective> collectives;
@@ -118,7 +119,7 @@ struct TraceAnalysis {
     double kernel_us = 0, memcpy_us = 0, memset_us = 0, runtime_us = 0, data_loader_us = 0;
     double op_us = 0, other_us = 0;
     double window_us = 0;
-    Breakdown breakdown = {};  ///< of the device work launched in it
+    Breakdown breakdown = {};  ///< device work that the window launches
   };
   std::vector<Split> splits;  ///< one per iteration
 
@@ -131,12 +132,13 @@ struct TraceAnalysis {
   };
   std::vector<Copy> copies;
 
-  /// From here on, until the next point of the kind: bytes of the running copies over their times.
+  /// Bandwidth from this time until the next point of the kind: bytes of the running copies over
+  /// their times.
   struct BandwidthPoint {
-    std::string kind;  ///< as of Copy
+    std::string kind;  ///< see Copy
     double time_us = 0, gb_per_s = 0;
   };
-  std::vector<BandwidthPoint> copy_bandwidth;  ///< by kind, then time; at most 2,000 of a kind
+  std::vector<BandwidthPoint> copy_bandwidth;  ///< by kind, then time; at most 2,000 per kind
 
   /// One counter of CUPTI, in its own unit, over the ranges that the profiler measured.
   struct Counter {
@@ -146,15 +148,15 @@ struct TraceAnalysis {
   };
   std::vector<Counter> counters;  ///< by name
 
-  /// Device time of ops by the pass that they belong to.
+  /// Device time of ops by their pass.
   struct Phases {
     double forward_us = 0, backward_us = 0, recompute_us = 0, optimizer_us = 0;
   } phases;
 
-  /// Means over kernels, weighted by their time; nothing where Kineto recorded none.
+  /// Means over kernels, weighted by their time; nothing if Kineto recorded none.
   std::optional<double> occupancy_percent = {}, blocks_per_sm = {}, sm_efficiency_percent = {};
 
-  std::string gpu;  ///< that FLOP, bytes and rooflines are of; empty: not known
+  std::string gpu;  ///< the GPU of FLOP, bytes and rooflines; empty: not known
   std::vector<std::string> warnings;
 };
 

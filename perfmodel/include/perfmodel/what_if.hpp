@@ -17,29 +17,29 @@
 
 namespace perfmodel {
 
-/// One question about a graph: the rewrites that make the variant, one after the other.
+/// One question about a graph: the rewrites that make the variant, in order.
 struct Variant {
   std::string name;
   std::vector<NamedRewrite> rewrites;  ///< empty: the graph as it is
-  /// How many of its first rewrites the variant before it has, too; they are applied once.
+  /// Number of first rewrites in common with the variant before; they are applied once.
   std::size_t shared = 0;
 };
 
-/// Where variants are predicted. What it points to must outlive the call.
+/// A GPU with the options to predict variants on it. Its table must outlive the call.
 struct WhatIfTarget {
   Gpu gpu;
   const OverheadTable* overheads = nullptr;
   PredictOptions options = {};
 };
 
-/// What one variant takes on one target. Times in microseconds per step.
+/// The step of one variant on one target. Times in microseconds per step.
 struct WhatIfAnswer {
   std::size_t variant = 0, target = 0;
   std::optional<Error> error;  ///< a rewrite or the prediction refused; nothing else holds then
 
   double e2e_us = 0, gpu_active_us = 0, cpu_us = 0;
   double e2e_low_us = 0, e2e_high_us = 0;  ///< see Prediction
-  std::optional<double> energy_j;          ///< of one GPU
+  std::optional<double> energy_j;          ///< per GPU
   double exposed_communication_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step of one GPU, if the inputs tell
   std::int64_t ranks = 1;             ///< see Prediction
@@ -53,14 +53,14 @@ struct WhatIfAnswer {
   double modelled_time_fraction = 1;
   std::vector<std::string> unmodelled_ops;
   std::vector<std::string> lacking_units;  ///< see Prediction::Coverage
-  /// Of the graph after the rewrites, beyond those that it had before.
+  /// Warnings that the rewrites added to the graph's.
   std::vector<std::string> rewrite_warnings;
 
   double gpu_utilization() const { return e2e_us > 0 ? gpu_active_us / e2e_us : 0; }
   std::optional<double> samples_per_s_per_gpu() const {
     return batch ? std::optional(static_cast<double>(*batch) * 1e6 / e2e_us) : std::nullopt;
   }
-  /// Of the whole job.
+  /// Samples per second of the whole job.
   std::optional<double> samples_per_s() const {
     const auto one = samples_per_s_per_gpu();
     return one ? std::optional(*one * static_cast<double>(ranks)) : std::nullopt;
@@ -76,8 +76,8 @@ struct WhatIfOptions {
   std::function<void(std::size_t variants_done)> progress = {};
 };
 
-/// Predicts every variant of `graph` on every target. Answers stand variant by variant, targets
-/// within; they do not depend on the number of threads. A variant that cannot be made is an answer
+/// Predicts every variant of `graph` on every target. Answers come variant by variant, each on all
+/// targets; they do not depend on the number of threads. A variant that cannot be made is an answer
 /// with its error.
 std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const Variant> variants,
                                   std::span<const WhatIfTarget> targets,

@@ -18,6 +18,7 @@ layout, shard, sync                     many GPUs: parallel layouts, embedding t
 build, read, capture, record, Graph     graphs of models, built, captured or recorded
 trace, replay, overheads                recorded runs
 gpus, kernels, gemm, suite, sweep       what is known; tables of kernels, models, predictions
+collective                              one collective of NCCL between GPUs, by size
 Predictor                               thousands of predictions a second
 ask, help_of                            any command by name; its flags
 ======================================  =====================================================================
@@ -33,7 +34,7 @@ from ._ask import ask, help_of
 from ._capturer import Capture, capture, capturing
 from ._interrupts import Cancel
 from ._recorder import Recording, record, recording
-from .commands import (analyze, gemm, gpus, kernels, layout, memory, optimize, overheads, predict, replay, report,
+from .commands import (analyze, collective, gemm, gpus, kernels, layout, memory, optimize, overheads, predict, replay, report,
                        shard, suite, sweep, sync, trace, train, whatif)
 from .errors import (ArgumentError, CancelledError, FileError, FormatError, ImpossibleError, InternalError,
                      OutOfMemoryError, PerfmodelError, UnknownNameError, VersionError)
@@ -64,6 +65,6 @@ __all__ = [
     "Graph", "ImpossibleError", "InternalError", "Layout", "Memory", "OutOfMemoryError", "PerfmodelError",
     "Prediction", "Predictor", "Question", "Recording", "Replay", "Report", "Scales", "Sharding", "Totals", "TraceAnalysis",
     "UnknownNameError", "VersionError", "WhatIf", "__version__", "analyze", "ask", "build", "capture", "capturing",
-    "errors", "gemm", "gpus", "help_of", "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
+    "collective", "errors", "gemm", "gpus", "help_of", "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
     "report", "shard", "suite", "sweep", "sync", "trace", "train", "whatif",
 ]

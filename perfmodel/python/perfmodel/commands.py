@@ -277,6 +277,24 @@ def gemm(m: int, n: int, k: int, gpu: str, **options: Any) -> Document:
     return ask("gemm", [m, n, k], {"gpu": gpu, **options})
 
 
+def collective(op: str, size: int | str | Iterable[int | str], gpu: str, world: int, *, nodes: int | None = None,
+               topology: File | None = None, **options: Any) -> Document:
+    """How long a collective of NCCL takes [us]: ``perfpredict collective``. ``to_pandas()`` has a row per size.
+
+    Args:
+        op: ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast``, ``reduce``, ``gather``,
+            ``scatter``, ``send`` or ``recv``.
+        size: bytes as nccl-tests counts them, ``"64MiB"``, ``"1KiB:1GiB"`` (doubled from one to the other), or several.
+        gpu: a known name, or a GPU file.
+        world: GPUs that take part.
+        nodes: that they are spread over; as few as hold them if not given.
+        topology: a known name, or a file; what the GPU usually sits in if not given.
+        **options: further flags of ``perfpredict collective``.
+    """
+    sizes = [size] if isinstance(size, (int, str)) else list(size)
+    return ask("collective", [op, *sizes], {"gpu": gpu, "world": world, "nodes": nodes, "topology": topology, **options})
+
+
 def sync(cases: File | None = None, *, timeout: float | None = None, cancel: Cancel | None = None,
          **options: Any) -> Document:
     """Schemes of synchronisation between workers: ``perfpredict sync``."""

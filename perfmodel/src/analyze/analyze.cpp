@@ -23,7 +23,7 @@ using findings::Rule;
 using findings::StepFacts;
 using findings::Suspicion;
 
-constexpr double kFolded = 0.02;          // of the step
+constexpr double kFolded = 0.02;          // share of the step
 constexpr double kMostReplayError = 0.1;  // as `replay` refuses what-ifs beyond it
 
 std::vector<std::string_view> names_of_rules() {
@@ -90,7 +90,7 @@ void sort_by_gain(std::vector<Finding>& made) {
                            [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
 }
 
-// What the ranks of a job wait for.
+// Names the rank that the others wait for.
 void add_straggler(const JobReport& job, std::string_view rank, std::vector<Finding>& made) {
   const double share = job.step_us > 0 ? job.straggler_saving_us / job.step_us : 0;
   if (job.straggler < 0 || share < kFolded) return;
@@ -168,7 +168,7 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
   if (ranks[0].gpu.empty()) {
     made->warnings.push_back("no device work in the trace: only the host is judged");
   }
-  // What is odd about the recording comes first.
+  // Oddities of the recording come first.
   const std::vector<std::string>& of_trace = ranks[0].warnings;
   const auto odd =
       of_trace.begin() + static_cast<std::ptrdiff_t>(ranks[0].recording.findings.size());

@@ -12,11 +12,11 @@
 
 namespace perfmodel {
 
-/// What `analyze` and `report` judge: recordings as they are, or programs to be predicted.
+/// Inputs of `analyze` and `report`: recordings as they are, or programs to be predicted.
 struct AnalyzeQuestion {
   std::vector<std::string> files;
   TargetQuestion target;
-  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of traces, [first, last)
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< in traces, [first, last)
 };
 
 /// Either traces, or one target per graph (rank).
@@ -31,7 +31,7 @@ struct AnalyzedInputs {
   std::vector<RankInput> rank_inputs() const;
   /// Names the GPU in a report.
   std::string gpu_title() const;
-  /// Finds what `analyze` finds, with its errors.
+  /// The findings of `analyze`, with its errors.
   Result<Findings> find(const AnalyzeOptions& options) const;
   /// Whether all models that prices took could be read. Ask after pricing.
   Result<void> check_models() const;

@@ -10,10 +10,10 @@ namespace perfmodel {
 
 extern const ResultFields<Finding> kFindingFields;
 
-/// What `analyze` prints.
+/// Results that `analyze` prints.
 struct FindingsReport {
   std::vector<std::string> files;
-  std::vector<std::string> rewrites;  ///< of each graph first
+  std::vector<std::string> rewrites;  ///< applied to each graph first
   std::string gpu;                    ///< empty: not known
   Findings found;
 };

@@ -150,7 +150,7 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
     }
     before = tasks.end(placed.task);
   }
-  // Where the host runs ahead, the device does this pass's work when the host is passes further on:
+  // If the host runs ahead, the device does this pass's work when the host is passes further on:
   // its times count from the begin of its own pass.
   double device_begin = begin;
   if (facts_.span_us > tasks.period(0) * (1 + kSteadyTolerance / 2)) {
@@ -201,7 +201,7 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
   return {};
 }
 
-// What the ops of the first step make; the other steps are alike.
+// Reads the memory that the ops of the first step make; the other steps are alike.
 void PredictedStep::find_memory() {
   const ExecutionGraph& graph = paced_.rank.graph();
   std::unordered_map<std::int32_t, std::int32_t> op_of_node(inner_);
@@ -232,7 +232,7 @@ void PredictedStep::find_path(const JobTasks& tasks) {
   const bool device_bound = pass_us(tasks, 0) > tasks.period(0) * (1 + kSteadyTolerance / 2);
   const auto& ends = device_bound ? own.pass_device_ends() : own.pass_ends();
   const std::vector<TaskId> chain = tasks.schedule.critical_path(ends.back());
-  // From the last task back; what the pass before did is that one's.
+  // From the last task back; earlier work belongs to the previous pass.
   const double begin = tasks.end(ends[ends.size() - 2]);
   double after = tasks.end(ends.back());
   for (std::size_t i = 0; i < chain.size() && after > begin; ++i) {
@@ -268,7 +268,7 @@ Result<double> PredictedStep::step_us(const Repair& repair) const {
             ? repair.host_scale.end()
             : repair.host_scale.find(static_cast<std::size_t>(op_of_instruction_[i]));
     if (scale != repair.host_scale.end()) {
-      // What lies before an op is none of its own time, as in traces.
+      // As in traces, time before an op is not its own.
       if (auto* work = std::get_if<HostWork>(&at.what); work && work->term != Term::kT1) {
         work->us *= scale->second;
       }

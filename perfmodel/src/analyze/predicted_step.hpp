@@ -14,7 +14,7 @@ namespace perfmodel::findings {
 /// The steps of one rank's graph on a GPU in steady state, and their schedule.
 class PredictedStep final : public Rescheduler {
  public:
-  /// What `rank` points to must outlive it. Errors: those of `predict`; a table of method lin.
+  /// `rank` and its referents must outlive it. Errors as in `predict`; a table of method lin.
   static Result<std::unique_ptr<PredictedStep>> create(const RankInput& rank, const Gpu& gpu);
 
   const StepFacts& facts() const { return facts_; }

@@ -13,22 +13,22 @@
 #include "perfmodel/detail/findings.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
-/// Rules of `analyze`, one per file in rules/. A rule reads the facts of a step and names what is
-/// wrong with the repair; what that gains is for the schedule to say. Shares are of all steps
-/// together. Thresholds are constants at the head of each file, with their source.
+/// Rules of `analyze`, one per file in rules/. A rule reads the facts of a step and names a problem
+/// and its repair; the schedule computes the gain. Shares are of all steps together. Thresholds are
+/// constants at the head of each file, with their source.
 namespace perfmodel::findings {
 
-/// What a rule found.
+/// A finding of a rule.
 struct Suspicion {
   std::string title, where;
-  double share_us = 0;  ///< what it is about takes by itself, in all steps
+  double share_us = 0;  ///< time of the suspected work alone, over all steps
   Repair repair = {};
   Confidence confidence = Confidence::kMedium;
   std::string advice;
   bool costs_time = true;  ///< false: there is nothing to schedule (memory)
 };
 
-/// `gpu`: null where it is not known.
+/// `gpu`: null if it is not known.
 using FindSuspicions = void (*)(const StepFacts& step, const Gpu* gpu,
                                 std::vector<Suspicion>& found);
 
@@ -53,13 +53,13 @@ inline constexpr AnalyzeRule kStraggler = {
 std::vector<std::vector<std::size_t>> kernels_by_stream(const StepFacts& step);
 /// Ops that launch kernels, all of which the repair removes, cost the host nothing.
 void free_ops_of_removed(const StepFacts& step, Repair& repair);
-/// Ops that launch kernels, or that are short, cost the host nothing. Returns what they take [us]
-/// by the name of the outermost op.
+/// Makes ops that launch kernels, or that are short, free on the host. Returns their time [us] by
+/// the name of the outermost op.
 std::map<std::string_view, double> free_launching_ops(const StepFacts& step, Repair& repair);
 /// The GPU idles for 20 % of the step or more while the host works, and does not wait, for 70 %.
 bool is_host_bound(const StepFacts& step);
 
-/// A convolution in a half type whose images lie as NCHW.
+/// A convolution in a half type with NCHW images.
 bool is_channels_first(const KernelFact& kernel);
 /// The ops that launch such kernels.
 std::set<std::int32_t> channels_first_convolutions(const StepFacts& step);

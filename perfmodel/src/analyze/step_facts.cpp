@@ -13,8 +13,8 @@ bool is_in_file(std::string_view frame) {
   return !frame.starts_with('<') && frame.find(".py(") != std::string_view::npos;
 }
 
-// Kineto writes paths from the folder of sys.path on that holds the file, so that PyTorch's begin
-// with "torch/" and those of Python's library are bare or below "lib/python3".
+// Kineto writes paths relative to the folder of sys.path that holds the file: PyTorch's begin with
+// "torch/"; the paths of Python's library are bare or start with "lib/python3".
 bool is_own_code(std::string_view frame) {
   if (!is_in_file(frame)) return false;
   for (const std::string_view library : {"torch/", "torchrec/", "fbgemm_gpu/", "threading.py(",
@@ -45,7 +45,7 @@ std::string StepFacts::path(std::int32_t op) const {
     if (ops[op].is_frame) continue;
     std::string_view name = ops[op].name;
     for (const std::string_view numbered : {"ProfilerStep#", "Optimizer.step#"}) {
-      if (name.starts_with(numbered)) name = name.substr(0, numbered.size() - 1);  // of any step
+      if (name.starts_with(numbered)) name = name.substr(0, numbered.size() - 1);  // any step
     }
     if (names.empty() || names.back() != name) names.push_back(name);
   }

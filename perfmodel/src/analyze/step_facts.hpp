@@ -20,14 +20,14 @@ namespace perfmodel::findings {
 /// An op, a label, a call of a module or of a Python function of the host.
 struct OpFact {
   std::string_view name;
-  std::string_view shapes = {};   ///< of its inputs, as recorded; empty: not known
+  std::string_view shapes = {};   ///< input shapes as recorded; empty: not known
   std::string_view strides = {};  ///< the same
   std::int32_t parent = -1;       ///< around it, into StepFacts::ops
   std::int32_t thread = 0;
   double start_us = 0, end_us = 0;
-  double host_us = 0;  ///< own work with its calls; without what lies inside and without waiting
-  double wait_us = 0;  ///< of its calls
-  double taken_bytes = 0;  ///< of device memory, that it asks for itself, however soon it is freed
+  double host_us = 0;      ///< own work with its calls; without inner ops and without waiting
+  double wait_us = 0;      ///< waiting time of its calls
+  double taken_bytes = 0;  ///< device memory that it asks for itself, however soon it is freed
   bool is_label = false;   ///< no op
   bool is_frame = false;   ///< a label that is a call of a Python function
 };
@@ -39,18 +39,18 @@ struct KernelFact {
   std::string_view name;
   KernelFamily family = KernelFamily::kSmall;
   DeviceKind kind = DeviceKind::kKernel;
-  std::int32_t op = -1;  ///< that launches it, into StepFacts::ops
+  std::int32_t op = -1;  ///< launches it, into StepFacts::ops
   std::int32_t stream = 0;
   double start_us = 0, time_us = 0;
   double low_us = 0, high_us = 0;          ///< range of a predicted time; equal: as recorded
   double launch_us = 0;                    ///< host time of its call
-  std::optional<KernelWork> work = {};     ///< what shapes say
+  std::optional<KernelWork> work = {};     ///< from the shapes
   std::optional<double> roofline_us = {};  ///< the least time that peaks allow for
   double copied_bytes = 0;
-  std::optional<CopyKind> copy = {};        ///< of copies
+  std::optional<CopyKind> copy = {};        ///< copies only
   bool pageable = false;                    ///< the host's side is not pinned
   double blocks_per_sm = -1;                ///< as Kineto estimates; below 0: not recorded
-  std::string_view model = {}, bound = {};  ///< of predictions
+  std::string_view model = {}, bound = {};  ///< predictions only
   bool in_range = true;
 };
 
@@ -75,9 +75,9 @@ struct GapFact {
 
 struct StepFacts {
   std::size_t steps = 1;
-  std::vector<double> step_begins_us;  ///< of each step
-  double span_us = 0;                  ///< of all steps together
-  std::vector<OpFact> ops;             ///< parents before what they hold
+  std::vector<double> step_begins_us;  ///< begin of each step
+  double span_us = 0;                  ///< all steps together
+  std::vector<OpFact> ops;             ///< parents before children
   std::vector<KernelFact> kernels;
   std::vector<WaitFact> waits;
   std::vector<AllocatorCall> allocator_calls;
@@ -100,12 +100,12 @@ struct StepFacts {
   std::int32_t top_op(std::int32_t op) const;
 };
 
-/// Indices into `kernels` that belong together: those of one name, launched by ops of one name.
+/// Indices into `kernels` that share a name and the name of the op that launched them.
 struct KernelGroup {
   std::vector<std::size_t> kernels;
   double time_us = 0;
 };
-/// Of kernels (no copies, sets, collectives) that `take` chooses, longest first.
+/// Groups the kernels (no copies, sets, collectives) that `take` chooses, longest first.
 template <class Take>
 std::vector<KernelGroup> groups_of(const StepFacts& step, Take&& take) {
   std::map<std::pair<std::string_view, std::string_view>, KernelGroup> groups;
@@ -128,11 +128,11 @@ std::vector<KernelGroup> groups_of(const StepFacts& step, Take&& take) {
 /// A change of the step that a repair makes.
 struct Repair {
   std::map<std::size_t, double> kernel_us;  ///< kernels that take another time
-  std::set<std::size_t> launches;  ///< kernels that nobody launches: the call costs nothing
+  std::set<std::size_t> launches;  ///< kernels that are not launched: the call costs nothing
   std::map<std::size_t, double> host_scale;  ///< own time of ops times this
-  std::set<std::size_t> waits;               ///< that nobody makes
+  std::set<std::size_t> waits;               ///< waits that are not made
   std::set<std::size_t> allocator_calls;     ///< the same
-  std::set<std::size_t> gaps;                ///< that take no time
+  std::set<std::size_t> gaps;                ///< gaps that take no time
   bool no_loading = false;                   ///< data is there when asked for
 
   /// The kernel, and its launch, are gone.
@@ -154,7 +154,7 @@ class Rescheduler {
   virtual ~Rescheduler() = default;
   /// One step (mean of all) [us]. Without a repair it is the step of Findings::step_us.
   virtual Result<double> step_us(const Repair& repair) const = 0;
-  /// Of all steps as they are, in order of time.
+  /// Critical path through all steps as they are, in order of time.
   virtual Result<std::vector<PathPiece>> critical_path() const = 0;
 };
 

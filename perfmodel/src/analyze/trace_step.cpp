@@ -141,13 +141,13 @@ void TraceStep::find_ops() {
   }
   std::set<std::int32_t> threads;
   for (const Span& span : spans) threads.insert(span.event->thread);
-  // What lies around the whole window (main, the training loop) began before it.
+  // Calls around the whole window (main, the training loop) began before it.
   for (const HostEvent& frame : trace_.frames) {
     if (frame.start_ns >= end_ns_ || frame.end_ns() <= begin_ns_) continue;
     if (threads.contains(frame.thread)) spans.push_back({&frame, -1, true});
   }
   std::ranges::stable_sort(spans, [](const Span& a, const Span& b) {
-    // A call of Python as long as its op lies around it.
+    // A call of Python that is as long as an op in it comes after the op.
     return std::tuple(a.event->thread, a.event->start_ns, -a.event->duration_ns, a.host >= 0) <
            std::tuple(b.event->thread, b.event->start_ns, -b.event->duration_ns, b.host >= 0);
   });
@@ -161,7 +161,7 @@ void TraceStep::find_ops() {
     const bool is_label = event.kind == HostKind::kAnnotation || span.host < 0;
     while (!open.empty()) {
       const OpFact& around = facts_.ops[open.back()];
-      // A label may be set in one call of Python and end in another: then it lies in neither.
+      // A label that begins in one call of Python and ends in another belongs to neither.
       const bool outlasts = is_label && !span.is_frame && around.is_frame && end > around.end_us;
       if (around.thread == event.thread && start < around.end_us && !outlasts) break;
       open.pop_back();
@@ -281,7 +281,7 @@ void TraceStep::find_kernels(const Gpu* gpu) {
     facts_.kernels.push_back(std::move(kernel));
     event_of_kernel_.push_back(i);
   }
-  // An op's work is that of its longest kernel.
+  // An op takes the work of its longest kernel.
   for (std::size_t i = 0; i < trace_.host.size(); ++i) {
     const OpWork* work = works.of(i);
     const std::int32_t op = op_of_event_[i];
@@ -297,7 +297,7 @@ void TraceStep::find_kernels(const Gpu* gpu) {
   measured_us_ = facts_.span_us / static_cast<double>(facts_.steps);
 }
 
-// Times of the schedule: a gap's place within the step says what it is.
+// Times of the schedule: a gap's place within the step identifies it.
 void TraceStep::find_gaps() {
   const auto schedule = run_schedule(graph_);
   if (!schedule) return;  // step_us tells the error
@@ -330,7 +330,7 @@ void TraceStep::find_memory(const Gpu* gpu) {
   }
 }
 
-// Ops lie by thread and start.
+// Ops are sorted by thread and start.
 std::int32_t TraceStep::innermost_op(std::int32_t thread, double at_us) const {
   const auto after =
       std::ranges::upper_bound(facts_.ops, std::pair(thread, at_us), std::ranges::less{},

@@ -17,8 +17,8 @@ namespace perfmodel::findings {
 /// The steps of one trace, and the schedule of their tasks (as `replay` makes it).
 class TraceStep final : public Rescheduler {
  public:
-  /// `window`: iterations [first, last); empty: all, or the whole trace where none is marked.
-  /// `trace` must outlive it. Errors: no ops, fewer iterations, those of run_schedule.
+  /// `window`: iterations [first, last); empty: all, or the whole trace if it marks none. `trace`
+  /// must outlive it. Errors: no ops, fewer iterations, errors of run_schedule.
   static Result<std::unique_ptr<TraceStep>> create(
       const Trace& trace, const Gpu* gpu,
       const std::optional<std::pair<std::size_t, std::size_t>>& window);

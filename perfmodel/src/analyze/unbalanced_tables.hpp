@@ -16,7 +16,7 @@ inline constexpr AnalyzeRule kUnbalancedTables = {
     "of its step"};
 
 /// The rank whose embedding tables take longest, with its step scheduled again with the mean of all
-/// ranks: what the job gains if that rank limits it. Errors: those of scheduling.
+/// ranks: the gain of the job if that rank limits it. Errors as in scheduling.
 Result<std::optional<Finding>> find_unbalanced_tables(
     std::span<const std::unique_ptr<TraceStep>> ranks, std::span<const std::string> names);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/number_text.hpp"
+#include "configured_decoder.hpp"
 #include "model_family.hpp"
 
 namespace perfmodel {
@@ -119,6 +120,19 @@ TransformerConfig torch_encoder_start() {
   return config;
 }
 
+// A known model, or the file of one.
+Result<GptConfig> gpt_named(std::string_view name) {
+  return names_config(name) ? gpt_of_config(name) : gpt_preset(name);
+}
+Result<LlamaConfig> llama_named(std::string_view name) {
+  return names_config(name) ? llama_of_config(name) : llama_preset(name);
+}
+Result<OptConfig> opt_named(std::string_view name) {
+  return names_config(name) ? opt_of_config(name) : opt_preset(name);
+}
+constexpr std::string_view kDecoderPresetHelp =
+    "Start from a known model or a Hugging Face config.json; flags override it";
+
 }  // namespace
 
 std::span<const ConfigField<TransformerConfig>> transformer_fields() {
@@ -157,7 +171,7 @@ const ModelFamily<GptConfig>& gpt_family() {
   static const ModelFamily<Config> family = {
       .name = "gpt",
       .help = "One step of a GPT-2 or GPT-3",
-      .preset = gpt_preset,
+      .preset = gpt_named,
       .build = build_gpt,
       .facts = gpt_facts,
       .fields = with_experts<Config>(
@@ -171,6 +185,7 @@ const ModelFamily<GptConfig>& gpt_family() {
             "", false, "gelu_new"}}  // namespace perfmodel
           ),
       .first_preset = "gpt2",
+      .preset_help = kDecoderPresetHelp,
       .after_sizes = [](Config& config) { set_sequence(config, config.sequence); },
       .footer =
           "Presets: gpt2, gpt2-medium, gpt2-large, gpt2-xl are OpenAI's. gpt3-xl and gpt3-2.7b "
@@ -188,7 +203,7 @@ const ModelFamily<LlamaConfig>& llama_family() {
   static const ModelFamily<Config> family = {
       .name = "llama",
       .help = "One step of a Llama-like decoder",
-      .preset = llama_preset,
+      .preset = llama_named,
       .build = build_llama,
       .facts = llama_facts,
       .fields =
@@ -209,17 +224,19 @@ const ModelFamily<LlamaConfig>& llama_family() {
                               "Layers that have adapters", "WHICH", false, "attention"});
             return fields;
           }(),
-      .first_preset = "llama-7b"};
+      .first_preset = "llama-7b",
+      .preset_help = kDecoderPresetHelp};
   return family;
 }
 
 const ModelFamily<OptConfig>& opt_family() {
   static const ModelFamily<OptConfig> family = {.name = "opt",
                                                 .help = "One step of an OPT",
-                                                .preset = opt_preset,
+                                                .preset = opt_named,
                                                 .build = build_opt,
                                                 .facts = facts_of_base,
-                                                .first_preset = "opt-1.3b"};
+                                                .first_preset = "opt-1.3b",
+                                                .preset_help = kDecoderPresetHelp};
   return family;
 }
 

@@ -1,4 +1,9 @@
 // The C interface: layouts of parallel training.
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
 #include "layout/layout_inputs.hpp"
 #include "perfmodel/layout.hpp"
 #include "support.hpp"
@@ -10,12 +15,16 @@ struct perfmodel_layout_pricer {
 namespace perfmodel::c_api {
 namespace {
 
-inline constexpr std::size_t kLayoutJobSize = sizeof(perfmodel_layout_job);
-inline constexpr std::size_t kLayoutSize = sizeof(perfmodel_layout);
-inline constexpr std::size_t kLayoutAnswerSize = sizeof(perfmodel_layout_answer);
+// Sizes of the structs in version 4.
+inline constexpr std::size_t kLayoutJobSize = offsetof(perfmodel_layout_job, fp8_activations);
+inline constexpr std::size_t kLayoutSize = offsetof(perfmodel_layout, offload);
+inline constexpr std::size_t kLayoutAnswerSize = offsetof(perfmodel_layout_answer, host_bytes);
 
 // 0: not given.
 std::optional<std::int64_t> count_given(std::int64_t number) {
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+std::optional<double> given_above_0(double number) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
 std::optional<bool> choice_given(int choice) {
@@ -41,15 +50,28 @@ LayoutAsk ask_of(const perfmodel_layout_job& job, const perfmodel_layout& layout
           .optimizer = text_or_empty(job.optimizer),
           .grad_dtype = text_or_empty(job.grad_dtype),
           .dropout = job.dropout,
+          .fp8_activations = choice_given(job.fp8_activations),
+          .host_gb_per_s = given_above_0(job.host_gb_per_s),
           .dp = count_given(layout.dp),
           .tp = count_given(layout.tp),
           .pp = count_given(layout.pp),
           .vp = count_given(layout.vp),
+          .cp = count_given(layout.cp),
+          .ep = count_given(layout.ep),
           .micro_batch = count_given(layout.micro_batch),
           .zero = text_or_empty(layout.zero),
           .recompute = text_or_empty(layout.recompute),
+          .offload = text_or_empty(layout.offload),
           .sequence_parallel = choice_given(layout.sequence_parallel),
           .schedule = text_or_empty(layout.schedule)};
+}
+
+// Lives as long as the process: answers are plain structs.
+const char* kept_words(std::string words) {
+  static std::mutex mutex;
+  static std::set<std::string> kept;
+  const std::lock_guard lock(mutex);
+  return kept.insert(std::move(words)).first->c_str();
 }
 
 perfmodel_layout_answer answer_of(const ParallelLayout& layout,
@@ -75,11 +97,15 @@ perfmodel_layout_answer answer_of(const ParallelLayout& layout,
   answer.tp = layout.tp;
   answer.pp = layout.pp;
   answer.vp = layout.vp;
+  answer.cp = layout.cp;
+  answer.ep = layout.ep;
   answer.micro_batch = layout.micro_batch;
   answer.zero = to_string(layout.zero).data();
-  answer.recompute = to_string(layout.recompute).data();
+  answer.recompute = kept_words(to_string(layout.recompute));
   answer.sequence_parallel = layout.sequence_parallel;
   answer.fits = prediction.fits;
+  answer.host_bytes = prediction.host_bytes;
+  answer.offload = to_string(layout.offload).data();
   return answer;
 }
 
@@ -104,6 +130,7 @@ perfmodel_status read_layout(const perfmodel_layout_job* job, const perfmodel_la
   auto question = layout_question(asked.parts);
   if (!question) return failed(error, question.error());
   asked.job = std::move(question->job);
+  asked.job.host_memory_bytes = given_job.host_memory_bytes;
   return PERFMODEL_OK;
 }
 

@@ -206,8 +206,8 @@ Change change_of(const Value& entry) {
   return change;
 }
 
-// Levels behind each change. Back from the end, as the recording may have begun late and a ring
-// buffer drops the oldest entries.
+// Computes the levels after each change, back from the end, as the recording may have begun late
+// and a ring buffer drops the oldest entries.
 void trace_back(SnapshotDevice& device, LiveSizes& live, const std::vector<Change>& changes) {
   std::vector<MeasuredMemory::Point>& curve = device.memory.curve;
   std::int64_t allocated = device.allocated_bytes, reserved = device.reserved_bytes;
@@ -218,7 +218,7 @@ void trace_back(SnapshotDevice& device, LiveSizes& live, const std::vector<Chang
     if (i == 0) break;
     std::int64_t change = changes[i - 1].allocated;
     if (const auto at = live.find(changes[i - 1].address); change > 0 && at != live.end()) {
-      change = at->second;  // of a block that is there its own size is known
+      change = at->second;  // a live block has a known size
       live.erase(at);
     }
     allocated -= change;
@@ -283,7 +283,7 @@ AllocatorSnapshot read_snapshot(const Json& json) {
   AllocatorSnapshot snapshot;
   std::map<std::int64_t, SnapshotDevice> devices;
   std::map<std::int64_t, LiveSizes> live;
-  // torch.cuda.memory_snapshot() is the list of segments alone.
+  // torch.cuda.memory_snapshot() only contains the list of segments.
   const Value segments = json.is_array() ? top : top.needed("segments");
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Value segment = segments.at(i);

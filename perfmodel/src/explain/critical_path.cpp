@@ -17,7 +17,7 @@ double end_of(const Schedule& schedule, TaskId task) {
 struct Group {
   CriticalPath::Step step;
   TaskId example = -1;
-  std::vector<std::int32_t> terms;  // that its tasks have
+  std::vector<std::int32_t> terms;  // terms of its tasks
 };
 
 // The tasks that become free with a step.
@@ -28,7 +28,7 @@ class FreedTasks {
         over_ranks_(names.op_key != nullptr),
         key_(over_ranks_ ? names.op_key : names.key) {}
 
-  /// Of the next step: 0, 1, ...
+  /// Adds the group of the next step: 0, 1, ...
   void add(const Group& group) {
     wanted_.emplace(key_(group.example), Wanted{group.terms, tasks_.size()});
     tasks_.emplace_back();
@@ -89,8 +89,8 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
     }
     return at->second;
   };
-  // A task may start before the one that binds it has ended (negative lag): what was counted for it
-  // is not counted again.
+  // A task may start before the one that binds it has ended (negative lag): its time is not counted
+  // twice.
   double until = end;
   for (TaskId task : schedule.critical_path(last)) {
     if (until <= begin) break;

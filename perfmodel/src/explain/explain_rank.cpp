@@ -235,8 +235,8 @@ class RankExplanation {
   double start(TaskId task) const { return schedule_.start_us[task]; }
   double steps() const { return static_cast<double>(program_.steps.size()); }
 
-  // A host that runs ahead is held by the full launch queue in the long run: then the period is
-  // that of the device.
+  // A host that runs ahead is held by the full launch queue in the long run: then the device sets
+  // the period.
   void find_period() {
     const auto& ends = tasks_.pass_ends();
     const auto& device = tasks_.pass_device_ends();
@@ -309,7 +309,7 @@ class RankExplanation {
     (launch.collective ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) += to - from;
   }
 
-  // A call that waits begins where the host came to it.
+  // A waiting call begins when the host reached it.
   void calls() {
     calls_.assign(program_.items.size(), {});
     item_end_.assign(program_.items.size(), 0);
@@ -342,7 +342,7 @@ class RankExplanation {
 
   void iterations() {
     double step_begin = begin_;
-    IntervalsUs work;  // of the pass
+    IntervalsUs work;  // work of the pass
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const double step_end = end(tasks_.iteration_ends()[i]);
       prediction_.iterations.push_back(

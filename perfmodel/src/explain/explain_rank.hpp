@@ -18,13 +18,13 @@ struct ScheduledRank {
   const PredictOptions* options = nullptr;
   HostProgram* program = nullptr;  ///< its kernels move to the prediction
   const ProgramTasks* tasks = nullptr;
-  /// What a task of another rank does, with that rank (empty: a meeting point), and a number that
-  /// tells such names apart.
+  /// Name of another rank's task, with that rank (empty: a meeting point), and a number that tells
+  /// such names apart.
   std::function<std::string(TaskGraph::TaskId)> other_name;
   std::function<std::uint64_t(TaskGraph::TaskId)> other_key;
   /// The name of any rank's op as a number, the same on all of them; empty: there is one rank.
   std::function<std::uint64_t(TaskGraph::TaskId)> op_key;
-  bool started = false;  ///< the last pass began when it was told to, not after the one before
+  bool started = false;  ///< the last pass began at its given time, not after the one before
 };
 
 /// Positions of a program's items in the order in which the host first comes to them: the order of

@@ -11,7 +11,7 @@
 namespace perfmodel {
 namespace {
 
-// Host terms of the critical path are one thing to whoever asks what bounds a step.
+// All host terms of the critical path count as one limit of a step.
 bool is_host_term(std::string_view category) {
   return std::ranges::find(kHostTerms, category, &HostTerm::name) != std::end(kHostTerms);
 }
@@ -25,16 +25,16 @@ double share_of(const std::vector<Explanation::Part>& parts, std::string_view na
   return found == parts.end() ? 0 : found->share;
 }
 
-// How long the named part works, over the step: as for the GPU as a whole, whether or not something
-// else works beside it.
+// Working time of the named part over the step, whether or not other parts work at the same time,
+// as for the GPU as a whole.
 void find_share(const Prediction& prediction, Explanation& made) {
   const double share = made.bound == "host" ? prediction.cpu_us / prediction.e2e_us
                                             : share_of(made.kernels, made.bound);
   made.bound_share = std::min(1.0, share);
 }
 
-// The host, or the kind of device work that takes most of the critical path. Where the path is the
-// host's, but the device works for longer, faster kernels would gain more than a faster host.
+// The host, or the kind of device work that takes most of the critical path. If the host has the
+// path but the device works for longer, faster kernels would gain more than a faster host.
 void find_bound(const Prediction& prediction, Explanation& made) {
   const CriticalPath& path = prediction.critical_path;
   double host = 0, device = 0;
@@ -54,7 +54,7 @@ void find_bound(const Prediction& prediction, Explanation& made) {
   find_share(prediction, made);
 }
 
-// Without a path: whoever works for longer than the other waits.
+// Without a path: the side that works longer than the other waits.
 void guess_bound(const Prediction& prediction, Explanation& made) {
   const bool by_host = prediction.cpu_us >= prediction.gpu_active_us;
   made.bound = by_host ? "host" : "device";

@@ -14,7 +14,7 @@ namespace {
 
 using Records = std::vector<const MemoryRecord*>;
 
-// c10::DeviceType; what has no name here keeps its number.
+// c10::DeviceType; a type without a name here keeps its number.
 std::string device_text(const MemoryRecord& event) {
   static const std::map<int, const char*> kNames = {{0, "cpu"},           {1, "cuda"}, {6, "hip"},
                                                     {12, "xpu"},          {13, "mps"}, {15, "hpu"},
@@ -40,7 +40,7 @@ std::string op_at(const Trace& trace, std::int32_t thread, std::int64_t time_ns)
   return {};
 }
 
-// Levels without totals: sums of what came and went, moved so that the lowest one is 0.
+// Levels without totals: sums of allocations and frees, moved so that the lowest one is 0.
 void level_by_changes(MeasuredMemory& memory, const Records& records) {
   constexpr std::int64_t kMost = std::int64_t{1} << 61;  // sums of any records stay in 64 bits
   std::int64_t level = 0, lowest = 0;

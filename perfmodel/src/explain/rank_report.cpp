@@ -35,7 +35,7 @@ Result<JobReport> job_report(std::span<const double> steps_us,
   const auto without = steps_without(ignored);
   if (!without) return Unexpected{without.error()};
   const double saving = mean(steps_us) - mean(*without);
-  // Waiting that is hidden behind other work costs nothing.
+  // Waiting that other work hides costs nothing.
   constexpr double kLeastSavingUs = 0.01;
   if (saving < kLeastSavingUs) return job;
   job.straggler = static_cast<std::int64_t>(straggler);

@@ -30,8 +30,8 @@ double needed_flop(const KernelWork& work) {
   return again ? 0.8 * work.flop.value : work.flop.value;
 }
 
-// Backward functions of the ops inside of a checkpoint lie below it, too, each in an
-// evaluate_function of its own; what lies there without one is forward work done again.
+// Backward functions of the ops inside of a checkpoint are below it, too, each in an
+// evaluate_function of its own; ops there without one are forward work done again.
 bool is_recomputed(const ExecutionGraph& graph, std::int32_t node) {
   const auto is_checkpoint = [&](std::int32_t i) {
     return graph.name(i) == "CheckpointFunctionBackward";
@@ -99,7 +99,7 @@ std::string_view type_name(DType dtype) {
   }
 }
 
-// What Gpu::peak() takes for this kind of products.
+// The value that Gpu::peak() takes for this kind of products.
 std::string peak_name(const Gpu& gpu, const ProductKind& kind) {
   const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
   const auto [dtype, matrix_units] = kind;
@@ -136,7 +136,7 @@ bool mixes_tokens(std::string_view name) {
          name.find("scaled_dot_product") != name.npos;
 }
 
-// Sizes beside the batch of all [batch, tokens] and [tokens, batch] that rows are looked up with.
+// The other size of all [batch, tokens] and [tokens, batch] indices of row lookups.
 std::set<std::int64_t> looked_up(const ExecutionGraph& graph, std::int64_t batch) {
   std::set<std::int64_t> sizes;
   for (const Node& node : graph.nodes) {

@@ -12,10 +12,10 @@
 
 namespace perfmodel {
 
-/// What one step computes, whatever time it takes.
+/// Computations of one step, however long they take.
 struct StepWork {
-  /// Of matrix products, convolutions, attention and recurrent layers, multiply-add as 2. What
-  /// checkpoints and flash attention compute a second time counts once, as in "model FLOP
+  /// Matrix products, convolutions, attention and recurrent layers, multiply-add as 2. Products
+  /// that checkpoints and flash attention compute a second time count once, as in "model FLOP
   /// utilization" (Chowdhery et al., PaLM, 2022, appendix B). Ops without a rule count nothing.
   Flop products = {};
   /// The part of `products` that convolutions have. They are counted as direct sums; algorithms
@@ -30,8 +30,8 @@ struct StepWork {
   std::optional<std::int64_t> tokens;
 };
 
-/// `batch`: samples per step, empty where it is not known (then the tokens are not, either).
-/// `steps`: of the graph, [first, last); empty: all. The work is their mean.
+/// `batch`: samples per step, empty if it is not known (then the tokens are not, either). `steps`:
+/// of the graph, [first, last); empty: all. The work is their mean.
 StepWork step_work(const ExecutionGraph& graph, const Gpu& gpu, std::optional<std::int64_t> batch,
                    const std::optional<std::pair<std::size_t, std::size_t>>& steps = {});
 

@@ -17,14 +17,14 @@
 namespace perfmodel {
 namespace {
 
-constexpr int kHostProcess = 1, kGpuProcess = 2;  // of the first rank; the next has 3 and 4, ...
+constexpr int kHostProcess = 1, kGpuProcess = 2;  // for the first rank; the next has 3 and 4, ...
 constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
 constexpr std::int64_t kCorrelationsPerRank = 1'000'000'000;
 
 double three_decimals(double us) { return std::round(us * 1e3) / 1e3; }
 
-// The categories are those of Kineto, so tools for its traces know the colours.
+// Kineto's categories, so that tools for its traces know the colours.
 std::string_view category(KernelFamily family) {
   if (family == KernelFamily::kCopy) return "gpu_memcpy";
   if (family == KernelFamily::kSet) return "gpu_memset";
@@ -55,7 +55,7 @@ class Writer {
     add_tracks(title);
   }
 
-  // Where arrows to an op, or one of its kernels, begin and end.
+  // Begin and end of arrows at an op, or at one of its kernels.
   struct Points {
     TimelinePoint op;
     std::vector<TimelinePoint> kernels;
@@ -181,7 +181,8 @@ class Writer {
           host_end_, until, args);
   }
 
-  // The steps of a host that runs ahead are as long as those of the device, or shorter alike.
+  // Factor on the steps of a host that runs ahead: they become as long as the device's, if those
+  // are shorter.
   double pace() const {
     if (!prediction_.device_bound || ends_.empty()) return 1;
     return std::min(1.0, prediction_.ops.back().end_us / ends_.back());
@@ -238,8 +239,8 @@ class Writer {
                                                    : "StreamSynchronize");
   }
 
-  // Of a host that runs ahead, the device's work is that of the steps before. It is drawn as of a
-  // step that finds the device idle: as early as its launches allow.
+  // If the host runs ahead, the device works on earlier steps. The work is drawn as in a step that
+  // finds the device idle: as early as its launches allow.
   double device_shift() const {
     if (!prediction_.device_bound) return 0;
     double earliest = std::numeric_limits<double>::infinity();
@@ -285,9 +286,9 @@ class Writer {
   double phase_start_ = 0, phase_end_ = 0;
   const std::int64_t host_process_, gpu_process_;
   const std::string api_;
-  const std::vector<double> ends_;  // of the steps
+  const std::vector<double> ends_;  // ends of the steps
   const double device_shift_us_;
-  double held_us_ = 0;  // what the host was held so far
+  double held_us_ = 0;  // time for which the host was held so far
   std::size_t step_ = 0;
   const std::int64_t rank_;
   std::int64_t correlation_;
@@ -326,7 +327,8 @@ Result<void> draw(std::span<const Prediction* const> ranks, std::span<const Time
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     points.push_back(Writer(*ranks[r], titles[r], r, events).run());
   }
-  // Arrows start where slices do: what began before the last one on the path is left out.
+  // Arrows start at starts of slices: a slice that began before the last one on the path is left
+  // out.
   std::vector<TimelinePoint> path;
   for (const auto& at : ranks[path_of]->path_points) {
     const auto& op = points[at.rank][at.op];

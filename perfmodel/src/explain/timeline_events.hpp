@@ -23,7 +23,7 @@ struct TimelineTrack {
   std::uint32_t index = 0;
 };
 
-/// Where an arrow starts or ends: the slice that begins there. Made by TimelineEvents::slice.
+/// Start or end of an arrow: the slice that begins there. Made by TimelineEvents::slice.
 struct TimelinePoint {
   TimelineTrack track;
   std::int64_t ns = 0;

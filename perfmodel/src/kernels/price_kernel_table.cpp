@@ -17,6 +17,7 @@
 #include "base/file_name.hpp"
 #include "base/number_text.hpp"
 #include "base/stop_point.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/detail/power.hpp"
 
 namespace perfmodel {
@@ -41,7 +42,14 @@ class BlockPrices {
         prices_.resize(i);
         break;
       }
-      if (!row.is_free) group_of(row).push_back(static_cast<std::uint32_t>(i));
+      if (row.network) {
+        if (error = price_on_own_network(table, row, prices_[i]); error) {
+          prices_.resize(i);
+          break;
+        }
+      } else if (!row.is_free) {
+        group_of(row).push_back(static_cast<std::uint32_t>(i));
+      }
     }
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       price_group(table, table.gpus[group / kFamilies], groups_[group]);
@@ -67,6 +75,18 @@ class BlockPrices {
                  .file = table.file,
                  .line = row.line,
                  .column = 1};
+  }
+
+  /// The answer is why it has no price.
+  std::optional<Error> price_on_own_network(const KernelTable& table, const KernelRow& row,
+                                            Price& price) const {
+    const Topology topology = sink_.topology
+                                  ? *sink_.topology
+                                  : topology_for(table.gpus[static_cast<std::size_t>(row.gpu)]);
+    auto priced = price_on_network(row.work, topology, *row.network);
+    if (!priced) return row_error(table, row, priced.error().code, priced.error().message);
+    price = *priced;
+    return std::nullopt;
   }
 
   std::vector<std::uint32_t>& group_of(const KernelRow& row) {
@@ -297,15 +317,29 @@ Result<PricedTable> price_kernels(const KernelsQuestion& question,
       price = hold(price, work, gpu);
     };
   }
+  KernelModels with_topology = models.models;
+  std::unique_ptr<KernelModel> collectives;
+  if (!question.topology.empty()) {
+    auto topology = TopologyCatalog::builtin().find(question.topology);
+    if (!topology) return Unexpected{topology.error()};
+    collectives = make_collective_model(*topology);
+    with_topology.set(KernelFamily::kCollective, collectives.get());
+    sink.topology = std::move(*topology);
+  }
   auto priced = price_kernel_table(question.queries,
                                    {.gpu_folder = data / "gpus",
                                     .gpu = question.gpu,
                                     .op = question.op,
                                     .dtype = question.dtype},
-                                   models.models, sink);
+                                   with_topology, sink);
   if (!priced) return priced;
   if (auto readable = models.check(); !readable) return Unexpected{readable.error()};
   add_warnings(*priced, models);
+  if (sink.topology) {
+    for (std::string& sentence : stand_ins(*sink.topology)) {
+      priced->warnings.push_back(std::move(sentence));
+    }
+  }
   return priced;
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "fields/result_field.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
 #include "tables/kernel_table.hpp"
 
@@ -26,6 +28,7 @@ struct PriceSink {
   std::function<Result<void>(std::string_view text)> write;
   /// Changes what the models say of a kernel, where there is one; side by side, too.
   std::function<void(const KernelWork& work, const Gpu& gpu, Price& price)> change = {};
+  std::optional<Topology> topology = {};  ///< of collectives; none: what each GPU usually sits in
 };
 
 struct PricedTable {
@@ -56,6 +59,7 @@ void append_prices(const KernelTable& rows, std::span<const Price> prices, std::
 /// A table of kernels to be priced, and what its rows leave open.
 struct KernelsQuestion {
   std::string queries, gpu, op, dtype, models = "learned";
+  std::string topology;  ///< of collectives, a name or a file; empty: what each GPU usually sits in
   bool burst = false, sustained = false;
 
   /// Whether the board's power limit counts. The roofline ignores it unless asked.

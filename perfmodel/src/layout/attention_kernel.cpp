@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
 #include "layer_kinds.hpp"
 #include "layout_names.hpp"
+#include "packed_lengths.hpp"
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
@@ -56,6 +58,19 @@ double price_us(AttentionShape shape, AttentionGeneration kernel, const StepQues
   return KernelModels::heuristic().price(work, *question.gpu).time.count();
 }
 
+// Documents of one length, as many as make up the tokens, in place of whole sequences: their
+// squares add up to that share.
+double packed_us(AttentionShape shape, double share, AttentionGeneration kernel,
+                 const StepQuestion& question) {
+  if (share == 1) return price_us(shape, kernel, question);
+  const double tokens = static_cast<double>(shape.batch * shape.seq_q);
+  shape.seq_q = shape.seq_k =
+      std::max<std::int64_t>(1, std::llround(share * static_cast<double>(shape.seq_q)));
+  const double documents = tokens / static_cast<double>(shape.seq_q);
+  shape.batch = std::max<std::int64_t>(1, std::llround(documents));
+  return price_us(shape, kernel, question) * documents / static_cast<double>(shape.batch);
+}
+
 // One rank's attention over its own tokens.
 AttentionShape shape_of(const StepQuestion& question) {
   const DecoderModel& model = question.job->model;
@@ -100,17 +115,21 @@ Kernel attention_kernel(const StepQuestion& question) {
   return Kernel::kFa2;
 }
 
+bool knows_sinks(Kernel kernel) { return kernel == Kernel::kCudnn || kernel == Kernel::kFa4; }
+
 AttentionRatios attention_ratios(const StepQuestion& question) {
   const Kernel kernel = attention_kernel(question);
   const AttentionGeneration usual = question.gpu->architecture.attention_kernels.framework;
   const double factor = kernel == Kernel::kTriton ? kTritonFactor : 1;
-  if (kernel == Kernel::kEager || (generation_of(kernel) == usual && factor == 1)) return {};
+  const double share = slowest_packed_share(*question.job, *question.layout);
+  const bool is_usual = generation_of(kernel) == usual && factor == 1;
+  if (kernel == Kernel::kEager || (is_usual && share == 1)) return {};
   AttentionRatios made;
   for (const auto pass : {AttentionShape::Pass::kForward, AttentionShape::Pass::kBackward}) {
     AttentionShape shape = shape_of(question);
     shape.pass = pass;
     double& ratio = pass == AttentionShape::Pass::kForward ? made.forward : made.backward;
-    ratio = factor * price_us(shape, generation_of(kernel), question) /
+    ratio = factor * packed_us(shape, share, generation_of(kernel), question) /
             price_us(shape, AttentionGeneration::kFramework, question);
   }
   return made;

@@ -11,8 +11,12 @@ Result<void> check_attention(const Gpu& gpu, LayoutJob::Attention attention);
 /// take on the GPU; never `kFlash`.
 LayoutJob::Attention attention_kernel(const StepQuestion& question);
 
+/// Whether that kernel adds the learned term of a model's softmax. cuDNN and FlashAttention-4 do
+/// since autumn 2025; others leave such attention to scores in memory (`eager`).
+bool knows_sinks(LayoutJob::Attention kernel);
+
 /// Times of that kernel over the one that frameworks take on the GPU, for one layer's pass over a
-/// microbatch. 1 for scores in memory.
+/// microbatch, of packed sequences over whole ones. 1 for scores in memory.
 struct AttentionRatios {
   double forward = 1, backward = 1;
 };

@@ -200,9 +200,10 @@ double model_flop_per_token(const DecoderModel& model, std::int64_t sequence) {
 }
 
 double job_flop_per_token(const LayoutJob& job) {
-  const double all = model_flop_per_token(job.model, job.sequence);
-  if (job.lora_rank == 0) return all;
-  return all - (all - attention_flop_per_token(job.model, job.sequence)) / 3;
+  const double whole = attention_flop_per_token(job.model, job.sequence);
+  const double attention = job.packed_mean * whole;
+  const double others = model_flop_per_token(job.model, job.sequence) - whole;
+  return attention + (job.lora_rank == 0 ? 1 : 2.0 / 3) * others;
 }
 
 }  // namespace perfmodel

@@ -40,7 +40,9 @@ DecoderModel decoder_of(const DecoderRow& row) {
                         .window = extras.window,
                         .windowed_layers = extras.windowed_layers,
                         .sinks = extras.sinks,
-                        .next_tokens = extras.next_tokens};
+                        .next_tokens = extras.next_tokens,
+                        .expert_groups = extras.expert_groups,
+                        .groups_of_token = extras.groups_of_token};
   constexpr std::int64_t kFirstPositionOfOpt = 2;
   if (row.family == "gpt") make_gpt(model, row.sequence);
   if (row.family == "neox") make_gpt(model, 0);

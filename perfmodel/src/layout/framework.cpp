@@ -63,6 +63,8 @@ constexpr NumberField kLaterNumbers[] = {
     {"state_factor", &Framework::state_factor},
     {"expert_launch_us", &Framework::expert_launch_us},
     {"expert_host_us", &Framework::expert_host_us},
+    {"host_optimizer_bytes", &Framework::host_optimizer_bytes},
+    {"unit_host_us", &Framework::unit_host_us},
 };
 
 struct FlagField {
@@ -80,6 +82,8 @@ constexpr FlagField kFlags[] = {
 constexpr FlagField kLaterFlags[] = {
     {"rows_once_per_rank", &Framework::rows_once_per_rank},
     {"fused_layers", &Framework::fused_layers},
+    {"plain_pytorch", &Framework::plain_pytorch},
+    {"fused_pointwise", &Framework::fused_pointwise},
 };
 
 constexpr double kMostNumber = 1e13;

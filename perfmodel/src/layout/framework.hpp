@@ -46,6 +46,11 @@ struct Framework {
   bool split_hops = false;  ///< each tensor-parallel rank sends its part, receivers gather
   /// Layers run the kernels of Transformer Engine; else PyTorch's own, one for each op.
   bool fused_layers = false;
+  /// Layers, the optimizer's step and the copies of DDP are as `build` and `predict` have them:
+  /// PyTorch's own ops; costs below are added to them.
+  bool plain_pytorch = false;
+  /// Chains of pointwise ops in layers run as one kernel, as TorchScript and compilers make them.
+  bool fused_pointwise = true;
   bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
 
   double bucket_bytes = 25 * 1024.0 * 1024;
@@ -56,6 +61,7 @@ struct Framework {
   double interference = 0;
   bool overlaps_gathers = true;  ///< of ZeRO-3 and FSDP, with compute
   double gather_us = 0;          ///< per gathered unit of ZeRO-3 and FSDP beside the wire
+  double unit_host_us = 0;       ///< of the host per gather or scatter of such a unit
   double network_share = 1;      ///< of the NICs' rate that collectives over nodes reach
   /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send
   /// between stages. Between two numbers linear over the logarithm, beyond the last as there.
@@ -64,7 +70,10 @@ struct Framework {
   /// Moved per parameter where a microbatch adds its gradients to those before.
   double accumulation_bytes = 10;
   double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
-  /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
+  /// Moved in host memory per parameter by AdamW on the CPU: four numbers read, three written.
+  double host_optimizer_bytes = 28;
+  /// Activations beyond those that the layer graph keeps, as a share, if tensor parallelism splits
+  /// it.
   double tensor_activation_share = 0;
   double reserved_share = 0.02;  ///< that the allocator holds beyond the peak
   double outside_bytes = 0;      ///< of the device, beside the allocator: communicators

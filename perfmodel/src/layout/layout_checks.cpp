@@ -10,7 +10,9 @@
 
 #include "base/size_limits.hpp"
 #include "layer_kinds.hpp"
+#include "layout_names.hpp"
 #include "layout_work.hpp"
+#include "packed_lengths.hpp"
 
 namespace perfmodel {
 namespace {
@@ -78,7 +80,8 @@ Result<void> check_context(const LayoutJob& job, const ParallelLayout& layout) {
         "exchanged), found eager");
   }
   if (job.model.sinks) {
-    return impossible_layout("cp: expected fused attention, found sinks, which have none");
+    return impossible_layout(
+        "cp: expected attention without sinks (their exchange is not modelled), found some");
   }
   if (layout.context != ContextExchange::kAllToAll) return {};
   return expect_divides("heads", job.model.heads, "tp cp", layout.tp * layout.cp);
@@ -88,6 +91,10 @@ Result<void> check_experts_of(const LayoutJob& job, const ParallelLayout& layout
   const DecoderModel& model = job.model;
   const std::int64_t experts = model.experts.experts;
   if (experts == 0) {
+    if (layout.dispatcher) {
+      return impossible_layout(fmt::format("dispatcher: expected a model with experts, found {}",
+                                           to_string(*layout.dispatcher)));
+    }
     if (layout.ep == 1 && layout.etp == 1) return {};
     return impossible_layout(
         fmt::format("ep: expected 1 for a model without experts, found ep {} and etp {}", layout.ep,
@@ -122,7 +129,7 @@ Result<void> check_kinds(const LayoutJob& job) {
     return impossible_layout("lora_on: expected attention (experts take no adapters), found all");
   }
   if (has_plain_layers(model) && job.lora_rank == 0) return {};
-  if (job.attention == LayoutJob::Attention::kEager) {
+  if (job.attention == LayoutJob::Attention::kEager && !model.sinks) {
     return impossible_layout(
         "attention: expected flash for models with experts, latent attention, windows, states or "
         "adapters, found eager");
@@ -165,8 +172,11 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
   if (auto good = expect_divides("feed_forward", model.feed_forward, "tp", layout.tp); !good) {
     return good;
   }
-  if (auto good = expect_divides("hidden", model.hidden, "heads", model.heads); !good) return good;
+  // Heads of a width of their own need not make up the model's.
+  const std::int64_t heads = model.head_width > 0 ? 1 : model.heads;
+  if (auto good = expect_divides("hidden", model.hidden, "heads", heads); !good) return good;
   if (auto good = check_context(job, layout); !good) return good;
+  if (auto good = check_packed(job, layout); !good) return good;
   if (auto good = check_experts_of(job, layout); !good) return good;
   if (auto good = check_states(model, layout); !good) return good;
   if (layout.sequence_parallel) {
@@ -191,12 +201,39 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
   return expect_divides("microbatches", job.global_batch / together, "pp", layout.pp);
 }
 
-Result<void> check_sharding(const ParallelLayout& layout) {
-  if (layout.zero != Sharding::kHsdp || layout.pp == 1) return {};
+// Gathers and scatters exist only with sequence parallelism.
+Result<void> check_async(const ParallelLayout& layout) {
+  if (!layout.async_tp || (layout.tp > 1 && layout.sequence_parallel)) return {};
   return impossible_layout(
-      fmt::format("zero hsdp: expected pp of 1 (sums over copies inside of a pipeline are not "
-                  "modelled), found {}",
-                  layout.pp));
+      fmt::format("async_tp: expected tp above 1 with sequence parallelism, found tp {}{}",
+                  layout.tp, layout.tp > 1 ? " without" : ""));
+}
+
+Result<void> check_graphs(const LayoutJob& job) {
+  const unsigned scopes = job.cuda_graphs;
+  const bool routes = (scopes & (LayoutJob::kRouterGraph | LayoutJob::kPreprocessGraph)) != 0;
+  if (scopes == 0 || scopes == LayoutJob::kFullGraph) return {};
+  std::string_view expected;
+  if ((scopes & LayoutJob::kFullGraph) != 0) expected = "full alone, or parts";
+  if (job.compiled) expected = "none or full of compiled layers";
+  if (job.attention == LayoutJob::Attention::kEager) expected = "none or full of eager attention";
+  if (routes && job.model.experts.experts == 0)
+    expected = "none, attention or full of dense models";
+  if ((scopes & LayoutJob::kPreprocessGraph) != 0 && (scopes & LayoutJob::kRouterGraph) == 0) {
+    expected = "router together with preprocess";
+  }
+  if (expected.empty()) return {};
+  return impossible_layout(fmt::format("cuda_graphs: expected {}, found {}", expected,
+                                       cuda_graph_words(job.cuda_graphs)));
+}
+
+// torch.compile can rewrite layers that are built kind by kind, and whole graphs on one rank.
+Result<void> check_compiled(const LayoutJob& job, const ParallelLayout& layout) {
+  const bool llama = job.model.gated || job.model.rms_norm;
+  const bool flash = job.attention != LayoutJob::Attention::kEager;
+  if (!job.compiled || layout.tp == 1 || (llama && flash)) return {};
+  return impossible_layout(fmt::format(
+      "compiled: expected tp of 1 for layers like GPT's and eager attention, found {}", layout.tp));
 }
 
 // The largest tensor of a microbatch: scores of attention or of words, a product's result.
@@ -252,12 +289,73 @@ Result<void> check_optional_sizes(const DecoderModel& model) {
   return expect_divides("heads", model.heads, "kv_heads", kv_heads_of(model));
 }
 
-// Kept activations are known of attention with queries, keys and values of their own.
-Result<void> check_recompute(const DecoderModel& model, LayoutRecompute recompute) {
+// Parts of a layer that the model has.
+unsigned known_modules(const DecoderModel& model) {
+  using Recompute = LayoutRecompute;
+  if (model.state_layers > 0) return 0;
+  const DecoderExperts& experts = model.experts;
+  unsigned known = Recompute::kCoreAttention | Recompute::kNorms;
+  if (model.latent.key_value_rank > 0) known |= Recompute::kLatentProjection;
+  if (experts.experts == 0 || experts.dense_layers > 0) known |= Recompute::kDenseInner;
+  if (experts.experts > 0) known |= Recompute::kExpertActivation | Recompute::kExpertInner;
+  if (experts.shared > 0) known |= Recompute::kSharedExpert;
+  return known;
+}
+
+Result<void> check_recompute(const DecoderModel& model, const LayoutRecompute& recompute) {
+  const NamedSize count[] = {{"recompute", recompute.count, kMostLayers}};
+  if (auto good = check_sizes(1, count); !good) return good;
+  // Kept activations are known of attention with queries, keys and values of their own.
   const bool knows = model.state_layers == 0 && model.latent.key_value_rank == 0;
-  if (recompute != LayoutRecompute::kOp || knows) return {};
+  if (recompute == LayoutRecompute::kOp && !knows) {
+    return impossible_layout(
+        "recompute: expected none, selective or full for latent attention and states, found op");
+  }
+  const unsigned known = known_modules(model), asked = recompute.modules;
+  if ((asked & ~known) == 0) return {};
+  const LayoutRecompute others(LayoutRecompute::kModules, 1,
+                               static_cast<std::uint8_t>(asked & ~known));
+  return impossible_layout(fmt::format("recompute: expected parts that layers of {} have, found {}",
+                                       model.name.empty() ? "the model" : model.name,
+                                       to_string(others)));
+}
+
+// Errors: an optimizer that no CPU runs; parameters that are not gathered unit by unit.
+Result<void> check_offload(const LayoutJob& job, const ParallelLayout& layout) {
+  const LayoutOffload& offload = layout.offload;
+  if (offload.optimizer && job.optimizer == LayoutJob::Optimizer::kAdamW8bit) {
+    return impossible_layout(
+        "offload optimizer: expected adamw or sgd (CPUs have no 8-bit one), found "
+        "adamw-8bit");
+  }
+  if (!offload.parameters) return {};
+  if (!offload.optimizer) {
+    return impossible_layout("offload parameters: expected the optimizer there, too, found none");
+  }
+  if (gathers_by_unit(layout)) return {};
+  return impossible_layout(fmt::format(
+      "offload parameters: expected zero 3, fsdp or hsdp without pipeline stages, found zero {} "
+      "and pp {}",
+      to_string(layout.zero), layout.pp));
+}
+
+// Errors: numbers of the host below 0; fp8 storage of products that are not in fp8, or of layers
+// whose products' inputs are not known.
+Result<void> check_storage(const LayoutJob& job) {
+  for (const auto& [name, number] : {std::pair{"host_memory", job.host_memory_bytes},
+                                     {"host_gb_per_s", job.host_bytes_per_s / 1e9}}) {
+    if (number >= 0 && std::isfinite(number)) continue;
+    return impossible_layout(fmt::format("{}: expected at least 0, found {}", name, number));
+  }
+  if (!job.fp8_activations) return {};
+  if (job.precision != LayoutJob::Precision::kFp8) {
+    return impossible_layout(
+        fmt::format("fp8_activations: expected precision fp8, found {}", to_string(job.precision)));
+  }
+  if (job.model.state_layers == 0 && job.model.latent.key_value_rank == 0) return {};
   return impossible_layout(
-      "recompute: expected none, selective or full for latent attention and states, found op");
+      "fp8_activations: expected attention with keys and values of its own, found latent attention "
+      "or states");
 }
 
 }  // namespace
@@ -297,6 +395,7 @@ Result<void> check_layout_job(const LayoutJob& job) {
                     job.expert_imbalance, job.expert_capacity));
   }
   if (auto good = check_kinds(job); !good) return good;
+  if (auto good = check_storage(job); !good) return good;
   const double layer =
       real(model.hidden) * (4 * real(model.hidden) + 3 * real(model.feed_forward)) +
       3 * real(experts.experts) * real(model.hidden) * real(expert_hidden_of(model));
@@ -314,7 +413,10 @@ Result<void> check_layout(const LayoutJob& job, const ParallelLayout& layout) {
   if (auto good = check_tensors(job, layout); !good) return good;
   if (auto good = check_division(job, layout); !good) return good;
   if (auto good = check_recompute(job.model, layout.recompute); !good) return good;
-  return check_sharding(layout);
+  if (auto good = check_offload(job, layout); !good) return good;
+  if (auto good = check_async(layout); !good) return good;
+  if (auto good = check_graphs(job); !good) return good;
+  return check_compiled(job, layout);
 }
 
 }  // namespace perfmodel

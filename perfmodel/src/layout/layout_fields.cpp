@@ -29,6 +29,10 @@ constexpr LayoutField choice(std::string_view name, FieldMember<Ask> member,
                              std::string_view help) {
   return {{name, member, help}, {}, true};
 }
+constexpr LayoutField job_choice(std::string_view name, FieldMember<Ask> member,
+                                 std::string_view help) {
+  return {{name, member, help}};
+}
 constexpr LayoutField row_word(std::string_view name, FieldMember<Ask> member,
                                std::string_view help, std::string_view takes,
                                std::string_view choices) {

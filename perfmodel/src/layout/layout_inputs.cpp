@@ -49,6 +49,13 @@ Result<LayoutSpace> layout_space(const LayoutInputs& inputs) {
                     .ep = lists.ep,
                     .sequence_parallel = inputs.sequence_parallel,
                     .searched_stages = inputs.searched_stages};
+  const auto common = layout_of(LayoutAsk{.etp = inputs.etp,
+                                          .context = inputs.context,
+                                          .context_balanced = inputs.context_balanced,
+                                          .overlap_experts = inputs.overlap_experts,
+                                          .async_tp = inputs.async_tp});
+  if (!common) return Unexpected{common.error()};
+  space.common = *common;
   std::optional<Error> error;
   const auto add = [&](const std::vector<std::string>& texts, auto parse, auto& to) {
     for (const std::string& text : texts) {
@@ -60,6 +67,8 @@ Result<LayoutSpace> layout_space(const LayoutInputs& inputs) {
   add(lists.zero, parse_sharding, space.zero);
   add(lists.recompute, parse_recompute, space.recompute);
   add(lists.schedule, parse_pipeline_order, space.order);
+  add(lists.dispatcher, parse_dispatcher, space.dispatcher);
+  add(lists.offload, parse_offload, space.offload);
   if (error) return Unexpected{*error};
   return space;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -11,13 +12,16 @@
 #include "attention_kernel.hpp"
 #include "base/stop_point.hpp"
 #include "framework.hpp"
+#include "host_offload.hpp"
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
 #include "layout_request.hpp"
 #include "layout_traces.hpp"
 #include "layout_work.hpp"
+#include "packed_lengths.hpp"
 #include "parallel_traffic.hpp"
 #include "perfmodel/layout.hpp"
+#include "recomputed_layer.hpp"
 #include "searched_stages.hpp"
 #include "shard_collectives.hpp"
 #include "shard_costs.hpp"
@@ -51,7 +55,8 @@ double dense_peak(const Gpu& gpu, LayoutJob::Precision precision) {
 
 /// FLOP computed again over the model's: a third of the layers' with full recomputation, half of
 /// their products' by op, of eager attention's with selective.
-double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
+double recomputed_share(const LayoutJob& job, const ParallelLayout& layout) {
+  const LayoutRecompute& recompute = layout.recompute;
   if (recompute == LayoutRecompute::kNone) return 0;
   const DecoderModel& model = job.model;
   const double attention = attention_flop_per_token(model, job.sequence) / 3;
@@ -61,7 +66,18 @@ double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
   }
   const double output = 6 * static_cast<double>(model.vocabulary * model.hidden);
   if (recompute == LayoutRecompute::kOp) return (all - output - 3 * attention) / 6 / all;
-  return (all - output) / 3 / all;
+  if (recompute.what == LayoutRecompute::kModules) {
+    const bool attends = (recompute.modules & LayoutRecompute::kCoreAttention) != 0;
+    double products = 0;  // of a layer's, as a mean
+    for (const LayerKind& kind : layer_kinds(model)) {
+      products += static_cast<double>(kind.layers) / static_cast<double>(model.layers) *
+                  recomputed_products(recompute, model, kind);
+    }
+    return (products * (all - output - 3 * attention) / 3 + (attends ? attention : 0)) / all;
+  }
+  const double layers = static_cast<double>(model.layers);
+  return recomputed_layers(recompute, model.layers, layout.pp * layout.vp) / layers *
+         (all - output) / 3 / all;
 }
 
 // A kilobyte each: a server may be asked for ever.
@@ -126,7 +142,7 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   made.tokens_per_s_per_gpu = per_gpu / (made.step_ms * 1e-3);
   const double flop = job_flop_per_token(job);
   made.mfu = made.tokens_per_s_per_gpu * flop / dense_peak(gpu, job.precision);
-  made.hfu = made.mfu * (1 + recomputed_share(job, layout.recompute));
+  made.hfu = made.mfu * (1 + recomputed_share(job, layout));
   made.allocated_bytes = bytes.allocated();
   made.reserved_bytes = bytes.reserved();
   made.weight_bytes = bytes.weights;
@@ -141,10 +157,18 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   made.fullest_stage = bytes.stage;
   made.software = question.framework->name;
   made.attention = to_string(attention_kernel(question));
+  made.attention_share = slowest_packed_share(job, layout);
   made.device_bytes = gpu.usable_memory().value -
                       static_cast<double>(gpu.architecture.context_bytes) -
                       question.framework->outside_bytes;
-  made.fits = made.reserved_bytes <= made.device_bytes;
+  made.host_bytes = bytes.host.total();
+  made.host_weight_bytes = bytes.host.weights;
+  made.host_gradient_bytes = bytes.host.gradients;
+  made.host_optimizer_bytes = bytes.host.optimizer;
+  made.host_activation_bytes = bytes.host.activations;
+  made.host_pinned_bytes = bytes.host.pinned;
+  const bool host_fits = job.host_memory_bytes <= 0 || made.host_bytes <= job.host_memory_bytes;
+  made.fits = made.reserved_bytes <= made.device_bytes && host_fits;
   return made;
 }
 
@@ -159,6 +183,21 @@ Result<void> expect_measured(const StepCalibration& calibration, const LayoutJob
               fmt::format("measured steps: expected some of {} (layers of {}), found {} alone",
                           job.model.name.empty() ? "this model" : job.model.name, layer,
                           fmt::join(calibration.layers(), "; ")));
+}
+
+std::vector<std::string> defaults_that_surprise(const LayoutJob& job,
+                                                const ParallelLayout& layout) {
+  std::vector<std::string> warnings;
+  if (job.model.experts.experts > 0 && layout.tp > 1 && layout.etp == 1) {
+    warnings.push_back(
+        "etp: 1, each expert's matrices are whole on a rank, whatever tp is (Megatron's own "
+        "default "
+        "is tp)");
+  }
+  if (job.cuda_graphs != 0) {
+    warnings.push_back("cuda_graphs: their memory pools are not counted");
+  }
+  return warnings;
 }
 
 std::vector<std::int64_t> layers_of_stages(const ParallelLayout& layout,
@@ -202,13 +241,14 @@ struct LayoutPricer::State {
 
   /// Prices what nobody has asked for yet, outside of the lock: two threads may do the same work.
   Result<std::shared_ptr<const ShardCosts>> shard(const ShardQuestion& question) {
-    const std::string key = question.key();
+    const std::string key = key_of(question);
     {
       const std::lock_guard lock(mutex);
       const auto known = shards.find(key);
       if (known != shards.end()) return known->second;
     }
-    auto costs = shard_costs(question, predictor, gpu.name, options);
+    const auto once = [&](const std::string& of, const auto& price) { return kind(of, price); };
+    auto costs = shard_costs(question, predictor, gpu.name, options, once);
     if (!costs) return Unexpected{costs.error()};
     if (own_collectives) {
       if (auto good = reprice_collectives(question.tp, *own_collectives, *costs); !good) {
@@ -219,6 +259,22 @@ struct LayoutPricer::State {
     const std::lock_guard lock(mutex);
     if (shards.size() >= kMostShards) shards.clear();
     return shards.emplace(key, std::move(made)).first->second;
+  }
+
+  /// Layers of one kind, which several shards have.
+  Result<std::shared_ptr<const ShardCosts>> kind(const std::string& key,
+                                                 const std::function<Result<ShardCosts>()>& price) {
+    {
+      const std::lock_guard lock(mutex);
+      const auto known = kinds.find(key);
+      if (known != kinds.end()) return known->second;
+    }
+    auto costs = price();
+    if (!costs) return Unexpected{costs.error()};
+    auto made = std::make_shared<const ShardCosts>(std::move(*costs));
+    const std::lock_guard lock(mutex);
+    if (kinds.size() >= kMostShards) kinds.clear();
+    return kinds.emplace(key, std::move(made)).first->second;
   }
 
   /// A question with all that was found out for it, to which it points.
@@ -252,7 +308,7 @@ struct LayoutPricer::State {
   std::filesystem::path data;
   std::vector<std::string> warnings;
   std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<const ShardCosts>> shards;
+  std::unordered_map<std::string, std::shared_ptr<const ShardCosts>> shards, kinds;
   std::map<std::string, std::shared_ptr<Software>> frameworks;
 };
 
@@ -300,30 +356,46 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                             "found {}",
                             topology.gpus_per_node, topology.name, layout.gpus()));
   }
+  if (layout.async_tp && layout.tp > topology.gpus_per_node) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("async_tp: expected tp of at most the {} GPUs of a node, which write to "
+                    "each other's memory, found {}",
+                    topology.gpus_per_node, layout.tp));
+  }
   if (auto good = check_attention(gpu, job.attention); !good) return Unexpected{good.error()};
   auto found = software(job.software.empty() ? std::string(suitable_software(gpu, job, layout))
                                              : job.software);
   if (!found) return Unexpected{found.error()};
   const Framework& framework = (*found)->framework;
-  auto costs = shard({.model = job.model,
-                      .sequence = job.sequence,
-                      .micro_batch = layout.micro_batch,
-                      .tp = layout.tp,
-                      .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
-                      .precision = job.precision,
-                      .attention = job.attention == LayoutJob::Attention::kEager
-                                       ? LayoutJob::Attention::kEager
-                                       : LayoutJob::Attention::kFlash,
-                      .dropout = job.dropout,
-                      .recompute = layout.recompute,
-                      .cp = layout.cp,
-                      .context_balanced = layout.context_balanced,
-                      .ep = layout.ep,
-                      .etp = layout.etp,
-                      .expert_load = slowest_expert_load(job, layout, beyond),
-                      .lora_rank = job.lora_rank,
-                      .lora_on_all = job.lora_on_all,
-                      .fused_layers = framework.fused_layers});
+  auto costs = shard(
+      {.model = job.model,
+       .sequence = job.sequence,
+       .micro_batch = layout.micro_batch,
+       .tp = layout.tp,
+       .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
+       .precision = job.precision,
+       .attention = job.attention == LayoutJob::Attention::kEager ? LayoutJob::Attention::kEager
+                                                                  : LayoutJob::Attention::kFlash,
+       .dropout = job.dropout,
+       .recompute = layout.recompute,
+       .chunks = layout.pp * layout.vp,
+       .compiled = job.compiled,
+       .cp = layout.cp,
+       .context_balanced = layout.context_balanced,
+       .ep = layout.ep,
+       .etp = layout.etp,
+       .expert_load = slowest_expert_load(job, layout, beyond),
+       .lora_rank = job.lora_rank,
+       .lora_on_all = job.lora_on_all,
+       .fp8_activations = job.fp8_activations,
+       .fused_layers = framework.fused_layers && !job.compiled,
+       .fused_sinks =
+           knows_sinks(attention_kernel({.job = &job, .framework = &framework, .gpu = &gpu})),
+       .fused_pointwise = framework.fused_pointwise,
+       .plain = framework.plain_pytorch && !job.compiled,
+       .copies_gradients =
+           framework.plain_pytorch && layout.dp > 1 && layout.zero == Sharding::kNone});
   if (!costs) return Unexpected{costs.error()};
   auto chunks =
       spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
@@ -372,10 +444,21 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
     if (!longer) return Unexpected{longer.error()};
     made.high_ms = std::max(made.high_ms, longer->high_us * 1e-3);
   }
+  for (std::string& warning : defaults_that_surprise(job, layout)) {
+    made.warnings.push_back(std::move(warning));
+  }
   if (layout.order == PipelineOrder::kDualPipe && layout.tp > 1) {
     made.warnings.emplace_back(
         "dualpipe: collectives beside another pass are taken to cost its kernels nothing; nobody "
         "measured it");
+  }
+  if (layout.offload.optimizer && job.host_bytes_per_s == 0) {
+    made.warnings.push_back(
+        fmt::format("the optimizer on the CPUs is priced by {} bytes per parameter and 109 GB/s "
+                    "per node, which "
+                    "ZeRO-Offload reached on two Xeon 8168; the range has half and twice the time "
+                    "(--host-gb-per-s says what a host reaches)",
+                    question.framework->host_optimizer_bytes));
   }
   if (made.hfu > 1) {
     made.warnings.push_back(fmt::format(
@@ -441,6 +524,12 @@ Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLa
                 fmt::format("export: expected cp, ep and etp of 1 (their exchanges are priced, not "
                             "written as tasks), found {}, {} and {}",
                             layout.cp, layout.ep, layout.etp));
+  }
+  if (layout.offload.any()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("export: expected offload none (copies to the host are priced, not "
+                            "written as tasks), found {}",
+                            to_string(layout.offload)));
   }
   if (splits_backward(layout.order)) {
     return fail(ErrorCode::kImpossible,

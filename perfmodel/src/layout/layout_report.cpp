@@ -93,11 +93,14 @@ OrderedJson machine_json(const LayoutInputs& inputs, const std::string& gpu,
 Result<void> expect_plain_steps(const std::vector<MeasuredStep>& steps) {
   for (const MeasuredStep& step : steps) {
     const ParallelLayout& layout = step.layout;
-    const bool splits = layout.cp > 1 || layout.ep > 1 || layout.etp > 1;
+    const bool splits = layout.cp > 1 || layout.ep > 1 || layout.etp > 1 || layout.async_tp ||
+                        layout.offload.any() || step.job.compiled || step.job.cuda_graphs != 0;
     if (is_plain(step.job.model) && step.job.lora_rank == 0 && !splits) continue;
-    return fail(ErrorCode::kImpossible,
-                "-o: expected steps of dense models without cp, ep and adapters (a machine's file "
-                "holds no other sizes; --measured TABLE.csv takes them all), found others");
+    return fail(
+        ErrorCode::kImpossible,
+        "-o: expected eager steps of dense models without cp, ep, offload, adapters, captured "
+        "graphs and asynchronous tensor parallelism (a machine's file holds no other sizes; "
+        "--measured TABLE.csv takes them all), found others");
   }
   return {};
 }
@@ -169,6 +172,7 @@ Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
   report.layouts = ranking->best;
   report.search = std::move(*ranking);
   add_layout_warnings(report);
+  if (!report.search->unfit.empty()) report.warnings.push_back(report.search->unfit);
   add_open_effects(report);
   if (!report.search->complete) {
     report.warnings.insert(report.warnings.begin(),
@@ -206,7 +210,7 @@ OrderedJson layout_json(const LayoutReport& report) {
                       {"global_batch", job.global_batch},
                       {"sequence", job.sequence},
                       {"software", software_words(report)},
-                      {"flop_per_token", model_flop_per_token(job.model, job.sequence)},
+                      {"flop_per_token", job_flop_per_token(job)},
                       {"mfu_convention", kMfuConvention}};
   if (report.search) {
     const LayoutRanking& search = *report.search;
@@ -243,13 +247,16 @@ std::string layout_sweep_csv(const std::string& axis, const std::vector<LayoutSw
   const auto fields = named_fields(
       kRankedLayoutFields, {"predicted_step_ms", "tokens_per_s_per_gpu", "mfu", "memory_gb", "dp",
                             "tp", "pp", "vp", "micro_batch", "zero", "recompute"});
-  std::string text = axis + "," + csv_header(fields) + ",error\n";
+  const auto later =
+      named_fields(kRankedLayoutFields, {"cp", "ep", "schedule", "dispatcher", "offload"});
+  std::string text = axis + "," + csv_header(fields) + ",error," + csv_header(later) + "\n";
   for (const LayoutSweepRow& row : rows) {
     std::string error = row.error;
     std::ranges::replace(error, '"', '\'');
-    text += row.best ? fmt::format("{},{},{}\n", row.value, csv_cells(*row.best, fields), row.error)
-                     : fmt::format("{}{}\"{}\"\n", row.value, std::string(fields.size() + 1, ','),
-                                   error);
+    text += row.best ? fmt::format("{},{},{},{}\n", row.value, csv_cells(*row.best, fields),
+                                   row.error, csv_cells(*row.best, later))
+                     : fmt::format("{}{}\"{}\"{}\n", row.value, std::string(fields.size() + 1, ','),
+                                   error, std::string(later.size(), ','));
   }
   return text;
 }

@@ -4,13 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <filesystem>
 #include <tuple>
 #include <utility>
 
+#include "host_offload.hpp"
 #include "json/csv_file.hpp"
 #include "layout_checks.hpp"
+#include "layout_choice.hpp"
 #include "layout_work.hpp"
+#include "packed_lengths.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
@@ -28,11 +30,8 @@ Result<NamedDecoder> base_decoder(const LayoutAsk& request) {
   }
   const bool is_file =
       request.model.ends_with(".json") || request.model.find('/') != std::string::npos;
-  if (!is_file || !request.reads_files) return find_decoder(request.model);
-  std::error_code ignored;
-  std::filesystem::path file = request.model;
-  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
-  return read_decoder_config(file);
+  return is_file && request.reads_files ? read_decoder_config(request.model)
+                                        : find_decoder(request.model);
 }
 
 void change_sizes(const LayoutAsk& request, DecoderModel& model) {
@@ -109,11 +108,29 @@ Result<void> change_experts(const LayoutAsk& request, DecoderModel& model) {
   return {};
 }
 
+Result<void> pack_sequences(const LayoutAsk& request, LayoutJob& job) {
+  if (request.lengths.empty()) return {};
+  if (!request.reads_files)
+    return bad_request("lengths: expected a command line, which may name files, found a request");
+  return packed_share(request.lengths, job.sequence).map([&](const PackedShare& share) {
+    job.packed_mean = share.mean;
+    job.packed_deviation = share.deviation;
+  });
+}
+
 Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
   job.expert_imbalance = request.expert_imbalance.value_or(0);
   job.expert_capacity = request.expert_capacity.value_or(0);
   job.lora_rank = request.lora.value_or(0);
   job.frozen_bits = request.frozen_bits.value_or(16);
+  job.compiled = request.compiled.value_or(false);
+  const auto graphs = set_name(request.cuda_graphs, parse_cuda_graphs, job.cuda_graphs);
+  if (!graphs) return graphs;
+  job.fp8_activations = request.fp8_activations.value_or(false);
+  job.host_bytes_per_s = 1e9 * request.host_gb_per_s.value_or(0);
+  if (auto good = set_name(request.host_memory, parse_host_memory, job.host_memory_bytes); !good) {
+    return good;
+  }
   if (auto good = set_name(request.loss, parse_loss, job.loss_chunks); !good) return good;
   static constexpr LayoutName<bool> kKnown[] = {{"attention", false}, {"all", true}};
   const auto on_all = [](std::string_view text) { return layout_choice("lora_on", text, kKnown); };
@@ -145,6 +162,7 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
   job.global_batch = *request.global_batch;
   if (auto good = name_job(request, job); !good) return Unexpected{good.error()};
   job.dropout = request.dropout;
+  if (auto good = pack_sequences(request, job); !good) return Unexpected{good.error()};
   if (auto good = change_training(request, job); !good) return Unexpected{good.error()};
   if (!request.software.empty()) job.software = request.software;
   return question;
@@ -169,16 +187,22 @@ Result<ParallelLayout> layout_of(const LayoutAsk& parts) {
     return bad_request(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {} cp {}",
                                    kMostGpus, layout.dp, layout.tp, layout.pp, layout.cp));
   }
+  const auto dispatcher = [](std::string_view text) {
+    return parse_dispatcher(text).map([](Dispatcher one) { return std::optional(one); });
+  };
   const auto named =
       set_name(parts.zero, parse_sharding, layout.zero)
           .and_then([&] { return set_name(parts.recompute, parse_recompute, layout.recompute); })
+          .and_then([&] { return set_name(parts.dispatcher, dispatcher, layout.dispatcher); })
           .and_then([&] { return set_name(parts.schedule, parse_pipeline_order, layout.order); })
+          .and_then([&] { return set_name(parts.offload, parse_offload, layout.offload); })
           .and_then(
               [&] { return set_name(parts.context, parse_context_exchange, layout.context); });
   if (!named) return Unexpected{named.error()};
   if (lies_as_v(layout.order) && !parts.vp) layout.vp = 2;
   layout.context_balanced = parts.context_balanced.value_or(true);
   layout.overlap_experts = parts.overlap_experts;
+  layout.async_tp = parts.async_tp.value_or(false);
   layout.sequence_parallel = parts.sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;
   if (!parts.world) return layout;
   const std::int64_t others = layout.tp * layout.pp * layout.cp;
@@ -196,6 +220,7 @@ Result<ParallelLayout> layout_of(const LayoutAsk& parts) {
 std::string_view suitable_software(const Gpu& gpu, const LayoutJob& job,
                                    const ParallelLayout& layout) {
   using Precision = LayoutJob::Precision;
+  if (job.compiled) return "torchtitan";
   if (job.model.experts.experts > 0 || job.precision == Precision::kFp4) return "nemo";
   const bool is_data_parallel = layout.tp == 1 && layout.pp == 1 && layout.cp == 1;
   if (gathers_parameters(layout.zero) || is_data_parallel) return "fsdp";
@@ -216,6 +241,11 @@ std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
 std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
   const LayoutPrediction& least = ranking.smallest.prediction;
   const double times = least.reserved_bytes / least.device_bytes;
+  if (times <= 1) {
+    return fmt::format(
+        "no layout of {} GPUs fits: the least host memory of a node found is {:.1f} GB ({})", gpus,
+        least.host_bytes / 1e9, layout_words(ranking.smallest.layout));
+  }
   return fmt::format(
       "no layout of {} GPUs fits: the least memory found is {:.1f} GB of {:.1f} ({}); about {:.0f} "
       "such GPUs, or GPUs of {:.0f} GB, would hold it",
@@ -238,15 +268,20 @@ std::string layout_words(const ParallelLayout& layout) {
     words += fmt::format(" {}{}", numbered ? "ZeRO-" : "", to_string(layout.zero));
   }
   if (layout.recompute != LayoutRecompute::kNone) {
-    words += fmt::format(" {} recomputation", to_string(layout.recompute));
+    const bool named = layout.recompute.what <= LayoutRecompute::kOp;
+    words += fmt::format(fmt::runtime(named ? " {} recomputation" : " recompute {}"),
+                         to_string(layout.recompute));
   }
   if (layout.cp > 1 && layout.context != ContextExchange::kRing) {
     words += fmt::format(" {} of the context", to_string(layout.context));
   }
+  if (layout.dispatcher) words += fmt::format(" {}", to_string(*layout.dispatcher));
+  if (layout.async_tp) words += " asynchronous tensor parallelism";
   if (layout.tp > 1 && !layout.sequence_parallel) words += " no sequence parallelism";
   if (layout.order == PipelineOrder::kGpipe) words += " GPipe";
   if (splits_backward(layout.order)) words += fmt::format(" {}", to_string(layout.order));
   if (layout.searched_stages) words += " uneven stages";
+  if (layout.offload.any()) words += fmt::format(" {} on the host", to_string(layout.offload));
   return words;
 }
 

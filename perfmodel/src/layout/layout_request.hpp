@@ -50,6 +50,10 @@ struct LayoutLists {
 /// for a model without experts.
 Result<void> change_experts(const LayoutAsk& request, DecoderModel& model);
 
+/// What the documents in its file of lengths leave of attention. Errors: those of `packed_share`, a
+/// request that may not name files.
+Result<void> pack_sequences(const LayoutAsk& request, LayoutJob& job);
+
 /// What it says of adapters and of the experts' load. Errors: unknown names.
 Result<void> change_training(const LayoutAsk& request, LayoutJob& job);
 
@@ -64,10 +68,10 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request);
 /// Errors: unknown names, numbers below 1, a world that the parts do not make up.
 Result<ParallelLayout> layout_of(const LayoutAsk& parts);
 
-/// The program of data/frameworks/ that suits, of those that were fitted to measured runs. Models
-/// with experts, fp4: nemo. Data parallelism alone, sharded or not: fsdp (PyTorch's own). With
-/// pipelines or tensor parallelism fp16, and half types on Ampere: megatron-deepspeed, as fitted to
-/// vTrain's rows; else nemo, Megatron Core as fitted to NeMo's.
+/// The program of data/frameworks/ that suits, of those that were fitted to measured runs.
+/// Compiled layers: torchtitan. Models with experts, fp4: nemo. Data parallelism alone, sharded or
+/// not: fsdp (PyTorch's own). With pipelines or tensor parallelism fp16, and half types on Ampere:
+/// megatron-deepspeed, as fitted to vTrain's rows; else nemo, Megatron Core as fitted to NeMo's.
 std::string_view suitable_software(const Gpu& gpu, const LayoutJob& job,
                                    const ParallelLayout& layout);
 

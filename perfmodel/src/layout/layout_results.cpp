@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 
 namespace perfmodel {
@@ -25,6 +26,7 @@ constexpr LayoutTermRow kTermRows[kLayoutTerms] = {
     {"expert_parallel", "ep traffic",
      "overlap of the exchange with experts, or fewer nodes for a group of experts"},
     {"context_parallel", "cp traffic", "a ring instead of gathers, or fewer ranks per sequence"},
+    {"offload", "copies to the host", "less in host memory, or a faster link to it"},
 };
 
 const LayoutTermRow& term_row(LayoutTerm term) { return kTermRows[static_cast<std::size_t>(term)]; }
@@ -45,12 +47,17 @@ OrderedNumbers terms_by_name(const LayoutPrediction& price) {
   return terms;
 }
 
+OrderedNumbers bytes_by_part(std::span<const LayoutMemoryPart> parts,
+                             const LayoutPrediction& price) {
+  OrderedNumbers made;
+  for (const auto& [key, words, bytes] : parts) made[std::string(key)] = price.*bytes;
+  return made;
+}
 OrderedNumbers memory_by_part(const LayoutPrediction& price) {
-  OrderedNumbers parts;
-  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
-    parts[std::string(key)] = price.*bytes;
-  }
-  return parts;
+  return bytes_by_part(kLayoutMemoryParts, price);
+}
+OrderedNumbers host_by_part(const LayoutPrediction& price) {
+  return bytes_by_part(kLayoutHostParts, price);
 }
 
 OrderedNumbers fit_factors(const Fit& fit) { return {fit.factors.begin(), fit.factors.end()}; }
@@ -84,7 +91,7 @@ const ResultFields<ParallelLayout> kParallelLayoutFields = {
     {"ep", &ParallelLayout::ep},
     {"zero", &ParallelLayout::zero},
     {"micro_batch", &ParallelLayout::micro_batch},
-    {"recompute", &ParallelLayout::recompute},
+    {"recompute", [](const ParallelLayout& layout) { return to_string(layout.recompute); }},
     {"sequence_parallel", &ParallelLayout::sequence_parallel},
     {"schedule", &ParallelLayout::order},
 };
@@ -92,6 +99,10 @@ const ResultFields<ParallelLayout> kLaterLayoutFields = {
     // keys at the end, as versions added them
     {"etp", &ParallelLayout::etp},
     {"context", &ParallelLayout::context},
+    {"dispatcher", &ParallelLayout::dispatcher},
+    {"async_tp", &ParallelLayout::async_tp},
+    {"offload",
+     [](const ParallelLayout& layout) { return std::string(to_string(layout.offload)); }},
 };
 
 const ResultFields<LayoutPrediction> kLayoutPriceFields = {
@@ -119,6 +130,9 @@ const ResultFields<LayoutPrediction> kLayoutPriceFields = {
     {"fullest_stage", &LayoutPrediction::fullest_stage},
     {"software", &LayoutPrediction::software},
     {"attention", &LayoutPrediction::attention},
+    {"attention_share", &LayoutPrediction::attention_share},
+    {"host_memory_gb", gigabytes(&LayoutPrediction::host_bytes)},
+    {"host_memory_parts_bytes", host_by_part, Digits::kAll},
 };
 
 const ResultFields<RankedLayout> kRankedLayoutFields = joined_fields<RankedLayout>(
@@ -163,8 +177,10 @@ std::vector<LayoutLever> layout_levers(const RankedLayout& ranked) {
   constexpr double kLeast = 0.005;  // of the step
   for (std::size_t i = 0; i < kLayoutTerms; ++i) {
     const double share = price.step_ms > 0 ? price.terms_ms[i] / price.step_ms : 0;
-    if (!kTermRows[i].lever.empty() && share >= kLeast)
-      levers.push_back({kTermRows[i].lever, share});
+    const bool on_host = ranked.layout.offload.optimizer && kTermRows[i].key == "optimizer";
+    const std::string_view lever =
+        on_host ? "the optimizer on the GPUs, or faster hosts" : kTermRows[i].lever;
+    if (!lever.empty() && share >= kLeast) levers.push_back({lever, share});
   }
   if (price.mfu > 0 && price.hfu - price.mfu > kLeast * price.hfu) {
     levers.push_back({"memory enough to keep activations instead of computing them again",

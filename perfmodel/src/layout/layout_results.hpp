@@ -34,6 +34,15 @@ inline constexpr LayoutMemoryPart kLayoutMemoryParts[] = {
     {"allocator", "the allocator", &LayoutPrediction::allocator_bytes},
 };
 
+/// The parts of the host memory of a node.
+inline constexpr LayoutMemoryPart kLayoutHostParts[] = {
+    {"weights", "weights", &LayoutPrediction::host_weight_bytes},
+    {"gradients", "gradients", &LayoutPrediction::host_gradient_bytes},
+    {"optimizer", "optimizer", &LayoutPrediction::host_optimizer_bytes},
+    {"activations", "activations", &LayoutPrediction::host_activation_bytes},
+    {"pinned", "rounding of pinned blocks", &LayoutPrediction::host_pinned_bytes},
+};
+
 std::string_view term_words(LayoutTerm term);  ///< "compute", "the host", "tp traffic", ...
 
 /// What would gain most, best first: terms of the step that other layouts or machines have less

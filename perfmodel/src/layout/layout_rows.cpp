@@ -60,6 +60,8 @@ void take_training(LayoutRowReader& row, const LayoutAsk& flags, LayoutJob& job)
   if (const auto rank = count_given(row, "lora", true)) request.lora = rank;
   if (const auto bits = count_given(row, "frozen_bits")) request.frozen_bits = bits;
   if (!row.text("lora_on").empty()) request.lora_on = row.text("lora_on");
+  if (!row.text("compiled").empty()) request.compiled = row.flag("compiled");
+  if (!row.text("cuda_graphs").empty()) request.cuda_graphs = row.text("cuda_graphs");
   if (!row.text("loss").empty()) request.loss = row.text("loss");
   const std::pair<std::string_view, std::optional<double>*> numbers[] = {
       {"expert_imbalance", &request.expert_imbalance},
@@ -107,7 +109,14 @@ ParallelLayout row_layout(LayoutRowReader& row) {
   layout.micro_batch = row.count("micro_batch", 1);
   layout.zero = row.name("zero", "0", parse_sharding);
   layout.recompute = row.name("recompute", "none", parse_recompute);
+  if (!row.text("dispatcher").empty()) {
+    layout.dispatcher = row.name("dispatcher", "", parse_dispatcher);
+  }
+  layout.context_balanced = row.flag("context_balanced");
+  if (!row.text("overlap_experts").empty()) layout.overlap_experts = row.flag("overlap_experts");
+  layout.async_tp = !row.text("async_tp").empty() && row.flag("async_tp");
   layout.sequence_parallel = row.flag("sequence_parallel") && layout.tp > 1;
+  layout.offload = row.name("offload", "none", parse_offload);
   layout.order = row.name("schedule", "1f1b", parse_pipeline_order);
   if (lies_as_v(layout.order) && row.text("vp").empty()) layout.vp = 2;
   if (!row.text("gpus").empty()) {
@@ -146,6 +155,7 @@ LayoutJob job_of(LayoutRowReader& row, const LayoutInputs& inputs, const Decoder
   take(parse_layout_optimizer(inputs.optimizer), job.optimizer);
   job.fp32_gradients = inputs.grad_dtype == "fp32";
   job.dropout = inputs.dropout;
+  if (const auto good = pack_sequences(inputs, job); !good) row.refuse(to_string(good.error()));
   take_training(row, inputs, job);
   job.software = inputs.software.empty() ? row.text("software") : inputs.software;
   return job;
@@ -176,7 +186,9 @@ Result<std::vector<MeasuredStep>> read_measured_rows(CsvFile rows, const LayoutI
     if (step.job.software.empty()) {
       if (asked) step.job.software = asked->software;
       if (step.job.software.empty()) {
-        step.job.software = nearest_software(gpu, step.job, step.layout);
+        // With a question: by the rule of its own default.
+        step.job.software = asked ? suitable_software(gpu, step.job, step.layout)
+                                  : nearest_software(gpu, step.job, step.layout);
       }
     }
     steps.push_back(std::move(step));

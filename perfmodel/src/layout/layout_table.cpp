@@ -27,7 +27,8 @@ constexpr std::string_view kAnswerColumns[] = {"predicted_step_ms",
                                                "limit",
                                                "error",
                                                "allocated_gb",
-                                               "hfu"};
+                                               "hfu",
+                                               "host_memory_gb"};
 
 // One pricer per machine that the rows name.
 class TablePricers {

@@ -88,7 +88,13 @@ void each_member(LayoutPrediction& made, Visit&& visit) {
                         &made.allocator_bytes,
                         &made.device_bytes,
                         &made.bubble_share,
-                        &made.exposed_comm_share}) {
+                        &made.exposed_comm_share,
+                        &made.host_bytes,
+                        &made.host_weight_bytes,
+                        &made.host_gradient_bytes,
+                        &made.host_optimizer_bytes,
+                        &made.host_activation_bytes,
+                        &made.host_pinned_bytes}) {
     visit(*value);
   }
   for (double& term : made.terms_ms) visit(term);

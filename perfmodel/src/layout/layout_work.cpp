@@ -2,16 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "attention_kernel.hpp"
+#include "host_offload.hpp"
 #include "layer_kinds.hpp"
 #include "parallel_traffic.hpp"
+#include "recomputed_layer.hpp"
 
 namespace perfmodel {
 namespace {
 
 double real(std::int64_t number) { return static_cast<double>(number); }
+
+/// SMs that move rows while others compute (DeepSeek-AI 2024, section 3.2.2).
+constexpr double kDispatchSms = 20;
 
 /// Collectives of the groups of a layout. Ranks are numbered tp first, then dp, then pp.
 class Groups {
@@ -86,6 +93,45 @@ double collective_host_us(const StepQuestion& question) {
   return us;
 }
 
+/// Time that the host spends on a pass, without the ops that CUDA graphs replay.
+double issued_us(const StepQuestion& question, const PassCosts& costs, double collective_us) {
+  const auto captures = [&](LayoutJob::GraphScope scope) {
+    return (question.job->cuda_graphs & scope) != 0;
+  };
+  if (captures(LayoutJob::kFullGraph)) return 0;
+  double own_us = costs.host_us, collectives = real(costs.collectives);
+  if (captures(LayoutJob::kRouterGraph)) own_us -= costs.router_host_us;
+  if (captures(LayoutJob::kAttentionGraph) && costs.attention_host_us > 0) {
+    own_us -= costs.attention_host_us;
+    collectives /= 2;  // attention has as many as the other part
+  }
+  return std::max(0.0, own_us) * question.framework->host_scale + collectives * collective_us;
+}
+
+/// The same for the extra time of a layer with experts: a graph of the row counts leaves only the
+/// launches of products.
+double expert_host_us(const StepQuestion& question) {
+  const Framework& framework = *question.framework;
+  const std::uint8_t scopes = question.job->cuda_graphs;
+  if ((scopes & LayoutJob::kFullGraph) != 0) return 0;
+  const double held = real(question.job->model.experts.experts / question.layout->ep);
+  const double counts_us =
+      (scopes & LayoutJob::kPreprocessGraph) != 0 ? 0 : framework.expert_host_us;
+  return counts_us + held * framework.expert_launch_us;
+}
+
+/// Share of layers that are computed again as a whole.
+double share_again(const StepQuestion& question) {
+  const ParallelLayout& layout = *question.layout;
+  const std::int64_t layers = question.job->model.layers;
+  return recomputed_layers(layout.recompute, layers, layout.pp * layout.vp) / real(layers);
+}
+
+Dispatcher dispatcher_of(const StepQuestion& question) {
+  return question.layout->dispatcher.value_or(
+      question.framework->rows_once_per_rank ? Dispatcher::kDeepEp : Dispatcher::kAllToAll);
+}
+
 double kernel_us(const Gpu& gpu, KernelFamily family, double read, double written) {
   const KernelWork work{.family = family, .bytes_read = {read}, .bytes_written = {written}};
   return KernelModels::heuristic().price(work, gpu).time.count();
@@ -113,16 +159,26 @@ class PartPricer {
   PartWork layer() {
     PartWork work = part_of(as_run(with_tensor_traffic(shard_.layer)));
     add_exchanges(work);
+    if (layout_.offload.activations) add_offload(work);
     return work;
   }
 
  private:
   PassWork pass_of(const PassCosts& costs) const {
     return {.kernel_us = costs.kernel_us,
-            .comm_us = costs.comm_us * (1 - framework_.tensor_overlap),
-            .host_us = costs.host_us * framework_.host_scale +
-                       real(costs.collectives) * collective_host_us_,
+            .comm_us = exposed_tensor_us(costs),
+            .host_us = issued_us(question_, costs, collective_host_us_),
             .collectives = costs.by_kind};
+  }
+
+  // Asynchronous: a product begins with the rank's own part while the others come, so that all but
+  // one of tp parts of it hide them.
+  double exposed_tensor_us(const PassCosts& costs) const {
+    const double usual = costs.comm_us * (1 - framework_.tensor_overlap);
+    if (!layout_.async_tp) return usual;
+    const double moved = costs.by_kind.all_gather.us + costs.by_kind.reduce_scatter.us;
+    const double hides = costs.product_us * real(layout_.tp - 1) / real(layout_.tp);
+    return std::min(usual, costs.comm_us - std::min(moved, hides));
   }
 
   // A layer's kernels with those that its graph does not list.
@@ -162,6 +218,26 @@ class PartPricer {
                      weight_bytes(job_) * shard_.layer.frozen);
   }
 
+  /// Shares of a layer's forward collectives that its backward pass repeats.
+  struct Repeated {
+    double gathers = 0, scatters = 0;
+  };
+
+  // Recomputation by op keeps results of scatters. A dense feed-forward part is one of two between
+  // collectives.
+  Repeated repeated() const {
+    const LayoutRecompute& recompute = layout_.recompute;
+    if (recompute == LayoutRecompute::kOp) return {1, 0};
+    if (recompute.what == LayoutRecompute::kModules) {
+      const DecoderExperts& experts = job_.model.experts;
+      const double dense =
+          experts.experts == 0 ? 1 : real(experts.dense_layers) / real(job_.model.layers);
+      const double share = (recompute.modules & LayoutRecompute::kDenseInner) != 0 ? dense / 2 : 0;
+      return {share, share};
+    }
+    return {share_again(question_), share_again(question_)};
+  }
+
   // Collectives of tensor parallelism of layers whose graph is that of one rank alone: around each
   // part a gather and a scatter of the tokens, or one sum after it. The gradient of a weight needs
   // the gathered tokens once more.
@@ -170,20 +246,23 @@ class PartPricer {
     const double bytes = real(layout_.micro_batch) * real(job_.sequence) / real(layout_.cp) *
                          real(job_.model.hidden) * weight_bytes(job_);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
-      const auto add = [&](CollectiveKind kind, CollectiveSum& sum) {
+      const bool backward = pass == &layer.backward;
+      const Repeated again = backward ? repeated() : Repeated{};
+      const auto add = [&](CollectiveKind kind, double times, CollectiveSum& sum) {
         const double us = groups_.time_us(kind, bytes, layout_.tp, 1);
-        sum.count += shard_.tensor_parts;
-        sum.bytes += shard_.tensor_parts * bytes;
-        sum.us += shard_.tensor_parts * us;
-        pass->comm_us += shard_.tensor_parts * us;
-        pass->collectives += static_cast<std::int64_t>(std::ceil(shard_.tensor_parts));
+        const double count = times * shard_.tensor_parts;
+        sum.count += count;
+        sum.bytes += count * bytes;
+        sum.us += count * us;
+        pass->comm_us += count * us;
+        pass->collectives += static_cast<std::int64_t>(std::ceil(count));
       };
       if (layout_.sequence_parallel) {
-        add(CollectiveKind::kAllGather, pass->by_kind.all_gather);
-        if (pass == &layer.backward) add(CollectiveKind::kAllGather, pass->by_kind.all_gather);
-        add(CollectiveKind::kReduceScatter, pass->by_kind.reduce_scatter);
+        add(CollectiveKind::kAllGather, (backward ? 2 : 1) + again.gathers,
+            pass->by_kind.all_gather);
+        add(CollectiveKind::kReduceScatter, 1 + again.scatters, pass->by_kind.reduce_scatter);
       } else {
-        add(CollectiveKind::kAllReduce, pass->by_kind.all_reduce);
+        add(CollectiveKind::kAllReduce, 1 + again.gathers, pass->by_kind.all_reduce);
       }
     }
     return layer;
@@ -198,13 +277,10 @@ class PartPricer {
       const bool backward = pass == &layer.backward;
       pass->context_us = shard_.attending * context_us(backward, costs->attention_us);
       pass->expert_us = expert_us(pass->kernel_us);
-      const double held = real(job_.model.experts.experts / layout_.ep);
-      pass->host_us +=
-          shard_.expert_layers * (framework_.expert_host_us + held * framework_.expert_launch_us);
-      if (backward && layout_.recompute == LayoutRecompute::kFull) {
-        pass->context_us += layer.forward.context_us;
-        pass->expert_us += layer.forward.expert_us;
-      }
+      pass->host_us += shard_.expert_layers * expert_host_us(question_);
+      if (!backward) continue;
+      pass->context_us += shard_.layer.context_again * layer.forward.context_us;
+      pass->expert_us += shard_.layer.experts_again * layer.forward.expert_us;
     }
   }
 
@@ -220,20 +296,48 @@ class PartPricer {
     return std::max(0.0, us - hides);
   }
 
+  // Activations of a layer leave while the next one computes, and come back the same way.
+  void add_offload(PartWork& layer) const {
+    const double copy_us = host_copy_us(*question_.gpu, shard_.layer.kept_bytes);
+    for (PassWork* pass : {&layer.forward, &layer.backward}) {
+      pass->offload_us = std::max(0.0, copy_us - pass->device_us());
+    }
+  }
+
   double expert_us(double kernel_us) {
     if (shard_.expert_layers == 0) return 0;
     double us = 0;
+    bool goes = true;  // the first exchange takes rows to experts
     for (const ExchangedBuffer& buffer : expert_exchange(job_, layout_, question_.expert_load)) {
-      const bool between = buffer.kind == CollectiveKind::kAllToAll;
-      const double share = between && framework_.rows_once_per_rank
-                               ? share_of_distinct_ranks(job_.model, layout_.ep)
-                               : 1;
-      us += shard_.expert_layers * groups_.time_us(buffer.kind, share * buffer.bytes,
-                                                   between ? layout_.ep : layout_.etp,
-                                                   between ? layout_.etp : 1);
+      if (buffer.kind == CollectiveKind::kAllToAll) {
+        us += shard_.expert_layers * dispatch_us(buffer.bytes, std::exchange(goes, false));
+      } else {
+        us += shard_.expert_layers * groups_.time_us(buffer.kind, buffer.bytes, layout_.etp, 1);
+      }
     }
-    if (!layout_.overlap_experts) return (1 - framework_.expert_overlap) * us;
+    // DualPipe hides it with another pass instead.
+    const bool hides = layout_.order != PipelineOrder::kDualPipe;
+    if (!layout_.overlap_experts) return hides ? (1 - framework_.expert_overlap) * us : us;
     return *layout_.overlap_experts ? std::max(0.0, us - kernel_us) : us;
+  }
+
+  // `bytes` counts a row per expert. If tokens go once to each node, NVLink hands them on while
+  // others still arrive. In fp8 they travel as fp8 with one fp32 scale per 128 numbers.
+  double dispatch_us(double bytes, bool goes) {
+    const auto exchange_us = [&](double moved, std::int64_t ranks, std::int64_t stride) {
+      return groups_.time_us(CollectiveKind::kAllToAll, moved, ranks, stride);
+    };
+    if (dispatcher_of(question_) == Dispatcher::kAllToAll) {
+      return exchange_us(bytes, layout_.ep, layout_.etp);
+    }
+    if (goes && job_.precision == LayoutJob::Precision::kFp8) bytes *= (1 + 4.0 / 128) / 2;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
+    const std::int64_t inside = std::clamp<std::int64_t>(node / layout_.etp, 1, layout_.ep);
+    const std::int64_t nodes = (layout_.ep + inside - 1) / inside;
+    const double to_nodes = bytes * share_of_distinct_ranks(job_.model, nodes);
+    const double to_ranks = bytes * share_of_distinct_ranks(job_.model, layout_.ep);
+    return std::max(exchange_us(to_nodes, nodes, inside * layout_.etp),
+                    exchange_us(to_ranks, inside, layout_.etp));
   }
 
   const StepQuestion& question_;
@@ -261,7 +365,15 @@ class WorkPricer {
     layer_forward_us_ = work.layer.forward.total_us();
     work.head = parts.part_of(shard_.head);
     work.loss = parts.part_of(shard_.loss);
-    for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
+    if (gathers_by_unit(layout_) && replicas() > 1) {
+      add_unit_traffic(shard_.embedding, work.embedding);
+      add_unit_traffic(shard_.layer, work.layer);
+      add_unit_traffic(shard_.head, work.head);
+    }
+    for (const ChunkLayers& holds : chunks_) {
+      work.chunks.push_back(chunk_of(work, holds));
+      backward_us_ += work.chunks.back().parts.backward.total_us();
+    }
     const bool sharded = gathers_by_unit(layout_);
     for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
       work.stages.push_back(stage_of(stage, sharded, stage > 0 ? &work.stages.back() : nullptr));
@@ -276,6 +388,9 @@ class WorkPricer {
                                              layout_.tp * layout_.cp * layout_.dp);
       }
     }
+    if (dispatcher_of(question_) != Dispatcher::kHybridEp) {
+      work.expert_hides = 1 - std::min(1.0, kDispatchSms / real(question_.gpu->num_sms));
+    }
     if (layout_.gpus() > 1) work.nodes_us = at_nodes(framework_.step_by_nodes_us, nodes());
     if (groups_.error()) return Unexpected{*groups_.error()};
     return work;
@@ -287,14 +402,30 @@ class WorkPricer {
     return std::ceil(real(layout_.gpus()) / node);
   }
 
+  // Two gathers and a scatter. PyTorch's FSDP puts gradients side by side in one buffer first, and
+  // divides them there.
+  void add_unit_traffic(const PartCosts& costs, PartWork& unit) const {
+    unit.forward.host_us += framework_.unit_host_us;
+    unit.backward.host_us += 2 * framework_.unit_host_us;
+    if (!framework_.plain_pytorch) return;
+    const double bytes = costs.parameters * weight_bytes(job_);
+    for (const auto family : {KernelFamily::kConcat, KernelFamily::kElementwise}) {
+      unit.backward.kernel_us += kernel_us(*question_.gpu, family, bytes, bytes);
+    }
+  }
+
   ChunkWork chunk_of(const LayoutWork& work, const ChunkLayers& holds) const {
     ChunkWork chunk{.holds = holds, .parts = real(holds.layers) * work.layer};
     PartWork& parts = chunk.parts;
     if (holds.embeds) parts = parts + work.embedding;
     if (holds.heads) parts = parts + work.head;
     if (holds.loses) parts = parts + work.loss;
-    if (layout_.recompute != LayoutRecompute::kNone) {
-      parts.backward.host_us += real(holds.layers) * framework_.recompute_host_us;
+    if (layout_.recompute != LayoutRecompute::kNone && !is_captured()) {
+      const bool parts_of_each = layout_.recompute.what == LayoutRecompute::kSelective ||
+                                 layout_.recompute.what == LayoutRecompute::kOp ||
+                                 layout_.recompute.what == LayoutRecompute::kModules;
+      const double share = parts_of_each ? 1 : share_again(question_);
+      parts.backward.host_us += share * real(holds.layers) * framework_.recompute_host_us;
     }
     if (holds.loses) parts.forward.host_us += framework_.microbatch_host_us;
     if (!gathers_by_unit(layout_)) parts.backward.kernel_us += accumulation_us(holds);
@@ -321,14 +452,21 @@ class WorkPricer {
   double experts_of(const ChunkLayers& holds) const {
     return real(holds.layers) * shard_.layer.experts + (holds.heads ? shard_.head.experts : 0);
   }
+  bool is_captured() const { return (job_.cuda_graphs & LayoutJob::kFullGraph) != 0; }
   std::int64_t replicas() const { return layout_.dp * layout_.cp; }
   // Ranks that hold the same experts.
   std::int64_t replicas_of_experts() const {
     return layout_.dp * layout_.cp * layout_.tp / (layout_.ep * layout_.etp);
   }
-  // Of a buffer whose parts for dense weights and for experts lie in groups of their own.
+  // Of a buffer whose parts for dense weights and for experts lie in groups of their own. Copies of
+  // shards then add up their sums.
   double shared_us(CollectiveKind kind, double dense, double experts) {
-    return groups_.time_us(kind, dense, replicas(), layout_.tp) +
+    const std::int64_t shards = layout_.zero == Sharding::kNone ? replicas() : shards_;
+    const double copies_us = kind == CollectiveKind::kAllGather
+                                 ? 0
+                                 : groups_.time_us(CollectiveKind::kAllReduce, dense / real(shards),
+                                                   replicas() / shards, layout_.tp * shards);
+    return groups_.time_us(kind, dense, shards, layout_.tp) + copies_us +
            (experts > 0
                 ? groups_.time_us(kind, experts, replicas_of_experts(), layout_.ep * layout_.etp)
                 : 0);
@@ -345,12 +483,16 @@ class WorkPricer {
     }
     if (before && before->parameters == made.parameters) return *before;
     const double dense = made.parameters - experts;
-    const double own = layout_.zero == Sharding::kNone
-                           ? made.parameters
-                           : dense / real(replicas()) + experts / real(replicas_of_experts());
-    const double moved = framework_.optimizer_bytes * own;
-    made.optimizer_us =
-        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
+    const double own = own_of(made.parameters, experts);
+    const PassCosts update = update_of(stage);
+    made.optimizer_host_us = update.host_us;
+    if (layout_.offload.optimizer) {
+      made.optimizer_us = host_optimizer_us(question_, own);
+      made.offload_us = step_copies_us(own);
+    } else {
+      made.optimizer_us = update.kernel_us > 0 ? update.kernel_us * own / made.parameters
+                                               : optimizer_us(framework_.optimizer_bytes * own);
+    }
     if (sharded || replicas() == 1) return made;
     made.sums = sums_of(dense, experts);
     if (layout_.zero == Sharding::kNone) return made;
@@ -359,6 +501,44 @@ class WorkPricer {
                                experts * weight_bytes(job_));
     if (gathers_parameters(layout_.zero)) made.gather_us = exposed_gather_us(stage, made.gather_us);
     return made;
+  }
+
+  // This rank's part of parameters, experts among them.
+  double own_of(double numbers, double experts) const {
+    if (layout_.zero == Sharding::kNone) return numbers;
+    return (numbers - experts) / real(shards_) + experts / real(replicas_of_experts());
+  }
+
+  double optimizer_us(double moved) const {
+    return kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
+  }
+
+  // Nothing, unless the graph of the shard holds it.
+  PassCosts update_of(std::int64_t stage) const {
+    PassCosts sum;
+    if (job_.optimizer != LayoutJob::Optimizer::kAdamW) return sum;
+    for (std::int64_t chunk = 0; chunk < layout_.vp; ++chunk) {
+      const ChunkLayers& at = chunks_[chunk_place(layout_, stage, chunk)];
+      sum = sum + real(at.layers) * shard_.layer_update;
+      if (at.embeds) sum = sum + shard_.other_update;
+    }
+    return sum;
+  }
+
+  // Gradients go to the host after the last backward pass, when they are whole; with ZeRO-2 each
+  // backward pass hides its copies, as it does unit by unit. Updated weights come back at the end.
+  double step_copies_us(double own) const {
+    const double weights_us =
+        layout_.offload.parameters ? 0 : host_copy_us(*question_.gpu, own * weight_bytes(job_));
+    if (gathers_by_unit(layout_)) return weights_us;
+    const bool leave_early = layout_.pp == 1 && shards_gradients(layout_.zero);
+    const double hides_us = leave_early ? backward_us_ : 0;
+    const double times = leave_early ? real(microbatches_) : 1;
+    return weights_us + times * exposed_gradients_us(own, hides_us);
+  }
+
+  double exposed_gradients_us(double own, double hides_us) const {
+    return std::max(0.0, host_copy_us(*question_.gpu, own * gradient_bytes(job_)) - hides_us);
   }
 
   // Units of a stage are gathered in front of its first forward pass, each while the one before is
@@ -376,6 +556,7 @@ class WorkPricer {
     GradientSums sums{.bytes = (dense + experts) * gradient_bytes(job_)};
     const double buckets = std::max(1.0, std::ceil(sums.bytes / framework_.bucket_bytes));
     sums.buckets = static_cast<std::int64_t>(buckets);
+    sums.each_microbatch = layout_.zero == Sharding::kZero2;
     sums.scatters = framework_.reduce_scatters && layout_.zero != Sharding::kNone;
     sums.bucket_us =
         shared_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
@@ -396,13 +577,37 @@ class WorkPricer {
     return made;
   }
 
+  // A unit's shard of the weights comes from the host before it is gathered, its gradients go there
+  // after they were scattered. Programs that gather one by one still copy gradients asynchronously.
+  parallel::FsdpUnit with_copies(const ShardedWork::Unit& unit, const PartCosts& costs) const {
+    parallel::FsdpUnit made = unit.times;
+    const double experts = costs.parameters > 0 ? costs.experts / costs.parameters : 0;
+    const auto own_us = [&](double bytes) {
+      return host_copy_us(*question_.gpu, own_of(bytes, experts * bytes));
+    };
+    if (layout_.offload.parameters) made.all_gather_us += own_us(unit.gather_bytes);
+    if (framework_.overlaps_gathers) made.reduce_scatter_us += own_us(unit.scatter_bytes);
+    return made;
+  }
+
+  double copies_of_units_us(const ShardedWork& sharded, double own) const {
+    if (!layout_.offload.optimizer) return 0;
+    const parallel::FsdpUnit first = with_copies(sharded.first, shard_.embedding);
+    const parallel::FsdpUnit layer = with_copies(sharded.layer, shard_.layer);
+    const parallel::FsdpUnit last = with_copies(sharded.last, shard_.head);
+    const auto units = static_cast<std::size_t>(sharded.layers) + 2;
+    const auto times = [&](std::size_t i) -> const parallel::FsdpUnit& {
+      return i == 0 ? first : i + 1 == units ? last : layer;
+    };
+    const parallel::ShardedPass pass = parallel::sharded_pass(units, times, sharded.options);
+    if (framework_.overlaps_gathers) return std::max(0.0, pass.end_us - sharded.pass.end_us);
+    return pass.comm_us - sharded.pass.comm_us + exposed_gradients_us(own, backward_us_);
+  }
+
   ShardedWork sharded_of(const LayoutWork& work) {
-    const std::int64_t node = question_.collectives->topology().gpus_per_node;
-    const bool hybrid = layout_.zero == Sharding::kHsdp;
     ShardedWork made;
     made.layers = job_.model.layers;
-    made.shards =
-        hybrid ? std::min(replicas(), std::max<std::int64_t>(1, node / layout_.tp)) : replicas();
+    made.shards = shards_;
     made.options = {.keep_last_unit = true};
     const auto traffic_us = [&](CollectiveKind kind, double bytes, double of_experts) {
       if (made.shards == 1) return 0.0;
@@ -439,15 +644,20 @@ class WorkPricer {
     for (const ChunkWork& chunk : work.chunks) {
       all = all + chunk.parts.forward + chunk.parts.backward;
     }
-    // Units pass one by one: what the host of one unit cannot hide is in their times.
-    made.late_host_us = std::max(0.0, all.total_us() - made.pass.compute_us);
     made.exposed_us = framework_.overlaps_gathers
                           ? std::max(0.0, made.pass.end_us - made.pass.compute_us)
                           : made.pass.comm_us;
+    // Units pass one by one, so their times hold the host's part of each. The host's other work is
+    // late only if it outlasts units and collectives.
+    made.late_host_us = std::max(0.0, all.total_us() - made.pass.compute_us - made.exposed_us);
     made.slowed_us = framework_.interference * std::max(0.0, made.pass.comm_us - made.exposed_us);
-    if (hybrid && replicas() > made.shards) {
+    double experts = 0;
+    for (const ChunkLayers& holds : chunks_) experts += experts_of(holds);
+    made.offload_us = copies_of_units_us(made, own_of(work.stages.front().parameters, experts));
+    if (replicas() > made.shards) {
+      // Experts are scattered over all their holders already.
       made.replicas_bytes =
-          work.stages.front().parameters * gradient_bytes(job_) / real(made.shards);
+          (work.stages.front().parameters - experts) * gradient_bytes(job_) / real(made.shards);
       made.replicas_us = groups_.time_us(CollectiveKind::kAllReduce, made.replicas_bytes,
                                          replicas() / made.shards, layout_.tp * made.shards);
     }
@@ -462,7 +672,8 @@ class WorkPricer {
   const std::vector<ChunkLayers>& chunks_;
   Groups groups_;
   std::int64_t microbatches_ = 1;
-  double layer_forward_us_ = 0;
+  std::int64_t shards_ = shard_ranks(question_);
+  double layer_forward_us_ = 0, backward_us_ = 0;  // backward: of all chunks
 };
 
 }  // namespace
@@ -475,6 +686,7 @@ PassWork operator+(PassWork a, const PassWork& b) {
   a.comm_us += b.comm_us;
   a.expert_us += b.expert_us;
   a.context_us += b.context_us;
+  a.offload_us += b.offload_us;
   a.host_us += b.host_us;
   a.weights_us += b.weights_us;
   a.collectives += b.collectives;
@@ -486,6 +698,7 @@ PassWork operator*(double count, PassWork a) {
   a.comm_us *= count;
   a.expert_us *= count;
   a.context_us *= count;
+  a.offload_us *= count;
   a.host_us *= count;
   a.weights_us *= count;
   a.collectives *= count;
@@ -525,6 +738,16 @@ std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::i
 
 bool gathers_parameters(Sharding zero) {
   return zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
+}
+
+bool shards_gradients(Sharding zero) { return zero != Sharding::kNone && zero != Sharding::kZero1; }
+std::int64_t shard_ranks(const StepQuestion& question) {
+  const ParallelLayout& layout = *question.layout;
+  const std::int64_t replicas = layout.dp * layout.cp;
+  if (layout.zero == Sharding::kNone) return 1;
+  if (layout.zero != Sharding::kHsdp) return replicas;
+  const std::int64_t node = question.collectives->topology().gpus_per_node;
+  return std::gcd(replicas, std::max<std::int64_t>(1, node / layout.tp));
 }
 
 bool gathers_by_unit(const ParallelLayout& layout) {

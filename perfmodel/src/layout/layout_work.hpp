@@ -16,11 +16,12 @@ struct PassWork {
   double kernel_us = 0;
   double comm_us = 0;  ///< collectives of tensor parallelism that no compute hides
   double expert_us = 0, context_us = 0;  ///< the same of expert and context parallelism
+  double offload_us = 0;                 ///< copies of activations to the host and back, the same
   double host_us = 0;
   double weights_us = 0;       ///< of kernel_us, gradients of weights
   CollectiveSums collectives;  ///< with what compute hides of them
 
-  double device_us() const { return kernel_us + comm_us + expert_us + context_us; }
+  double device_us() const { return kernel_us + comm_us + expert_us + context_us + offload_us; }
   double exposed_host_us() const;
   double total_us() const;  ///< of host and device, whichever takes longer
 };
@@ -45,15 +46,17 @@ struct GradientSums {
   double bytes = 0;  ///< of all buckets
   std::int64_t buckets = 0;
   double bucket_us = 0;
-  bool scatters = false;  ///< each rank gets its part of the sum alone
+  bool scatters = false;         ///< each rank gets its part of the sum alone
+  bool each_microbatch = false;  ///< ZeRO-2: no rank keeps whole gradients
 };
 
 /// What a stage does once per step.
 struct StageWork {
   double parameters = 0;  ///< on one rank
   GradientSums sums;      ///< no buckets: one rank, or gradients that are scattered unit by unit
-  double optimizer_us = 0;
+  double optimizer_us = 0, optimizer_host_us = 0;
   double gather_us = 0, gather_bytes = 0;  ///< of the updated weights
+  double offload_us = 0;  ///< exposed copies of gradients to the host and of weights back
 };
 
 /// From one stage to the next.
@@ -79,6 +82,7 @@ struct ShardedWork {
   double slowed_us = 0;        ///< of a microbatch: kernels beside collectives
   double late_host_us = 0;     ///< of a microbatch: host work that belongs to no unit
   double exposed_us = 0;       ///< of a microbatch: collectives
+  double offload_us = 0;       ///< added to a microbatch by copies to and from the host
   double replicas_us = 0, replicas_bytes = 0;  ///< sums over the copies (HSDP)
 };
 
@@ -92,7 +96,8 @@ struct LayoutWork {
   HopWork hop;               ///< with several stages
   double tied_words_us = 0;  ///< sum of the embeddings' gradients of first and last stage
   double tied_words_bytes = 0;
-  double nodes_us = 0;  ///< of a step, beside all else, by the number of nodes
+  double expert_hides = 1;  ///< share of an exchange with experts that costs no SMs
+  double nodes_us = 0;      ///< of a step, beside all else, by the number of nodes
   std::optional<ShardedWork> sharded;
 };
 
@@ -106,6 +111,9 @@ bool lies_as_v(PipelineOrder order);
 /// Of the chunks in model order, which one is the `chunk`-th of a stage.
 std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::int64_t chunk);
 bool gathers_parameters(Sharding zero);
+/// Ranks that share one copy of the states that `zero` shards; with hybrid sharding, a node.
+std::int64_t shard_ranks(const StepQuestion& question);
+bool shards_gradients(Sharding zero);  ///< ZeRO-2 and beyond
 /// Whether each microbatch gathers parameters unit by unit. Inside of a pipeline a stage gathers
 /// once per step and keeps them; gradients are scattered once, too.
 bool gathers_by_unit(const ParallelLayout& layout);

@@ -71,11 +71,14 @@ std::vector<ExchangedBuffer> expert_exchange(const LayoutJob& job, const Paralle
 }
 
 double share_of_distinct_ranks(const DecoderModel& model, std::int64_t ep) {
-  const double experts = number_of(model.experts.experts), own = experts / number_of(ep);
-  const double k = number_of(model.experts.top_k);
+  // A token takes its experts from some of their groups only.
+  const double met = number_of(model.groups_of_token) / number_of(model.expert_groups);
+  const double all = number_of(model.experts.experts);
+  const double k = number_of(model.experts.top_k), experts = std::max(k, met * all);
+  const double own = all / number_of(ep), ranks = experts / own;
   double none = 1;  // of one rank's experts is chosen
   for (double i = 0; i < k; ++i) none *= std::max(0.0, experts - own - i) / (experts - i);
-  return number_of(ep) * (1 - none) / k;
+  return std::max(1.0, ranks * (1 - none)) / k;
 }
 
 double wire_bytes(const ExchangedBuffer& buffer, std::int64_t ranks) {
@@ -88,8 +91,11 @@ double slowest_expert_load(const LayoutJob& job, const ParallelLayout& layout, d
   if (job.expert_imbalance <= 0 || layout.ep == 1 || experts <= 1) return 1;
   const double own = experts / ep;
   const double deviation = job.expert_imbalance * std::sqrt((experts - own) / (experts - 1) / own);
-  const double p = beyond > 0 ? std::pow(1 - beyond, 1 / ep) : (ep - 0.375) / (ep + 0.25);
-  return std::clamp(1 + deviation * normal_quantile(p), 1.0, ep);
+  const double most =
+      beyond > 0 ? normal_quantile(std::pow(1 - beyond, 1 / ep)) : expected_largest(ep);
+  return std::clamp(1 + deviation * most, 1.0, ep);
 }
+
+double expected_largest(double draws) { return normal_quantile((draws - 0.375) / (draws + 0.25)); }
 
 }  // namespace perfmodel

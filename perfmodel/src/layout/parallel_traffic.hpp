@@ -46,4 +46,7 @@ double wire_bytes(const ExchangedBuffer& buffer, std::int64_t ranks);
 /// it exceeds with a chance of `beyond`. A capacity fixes it.
 double slowest_expert_load(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0);
 
+/// The largest of so many draws from the standard normal law, as it is expected (Blom 1958).
+double expected_largest(double draws);
+
 }  // namespace perfmodel

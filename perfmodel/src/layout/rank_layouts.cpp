@@ -10,8 +10,10 @@
 #include "base/stop_point.hpp"
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
+#include "layout_request.hpp"
 #include "layout_work.hpp"
 #include "perfmodel/layout.hpp"
+#include "step_bytes.hpp"
 
 namespace perfmodel {
 namespace {
@@ -74,9 +76,16 @@ std::vector<std::int64_t> expert_ranks(const LayoutJob& job, const ParallelLayou
   }
   const std::int64_t ranks = layout.dp * layout.cp * layout.tp;
   for (const std::int64_t ep : chosen(space.ep, divisors(experts), experts)) {
-    if (experts % ep == 0 && ranks % ep == 0) found.push_back(ep);
+    if (experts % ep == 0 && ranks % (ep * layout.etp) == 0) found.push_back(ep);
   }
   return found;
+}
+
+/// Only `none` if there is no exchange.
+std::vector<std::optional<Dispatcher>> dispatchers_of(const ParallelLayout& layout,
+                                                      const LayoutSpace& space) {
+  if (layout.ep == 1 || space.dispatcher.empty()) return {std::nullopt};
+  return {space.dispatcher.begin(), space.dispatcher.end()};
 }
 
 /// Schedules of a pipeline with their chunks per stage.
@@ -114,6 +123,8 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
                                              Sharding::kZero3, Sharding::kHsdp};
   static const std::vector<LayoutRecompute> kEvery = {
       LayoutRecompute::kNone, LayoutRecompute::kSelective, LayoutRecompute::kFull};
+  static const std::vector<LayoutOffload> kNothing = {{}};
+  const std::vector<LayoutOffload>& offloads = space.offload.empty() ? kNothing : space.offload;
   const std::vector<Sharding>& shardings = space.zero.empty() ? kAll : space.zero;
   const DecoderModel& model = job.model;
   const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
@@ -143,9 +154,9 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
             for (const Sharding zero : shardings) {
               const bool gathers =
                   zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
-              if (gathers && pp > 1 && (space.zero.empty() || zero == Sharding::kHsdp)) continue;
+              if (gathers && pp > 1 && space.zero.empty()) continue;
               if (dp * cp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
-              ParallelLayout layout;
+              ParallelLayout layout = space.common;
               layout.dp = dp;
               layout.tp = tp;
               layout.pp = pp;
@@ -154,12 +165,20 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
               layout.zero = zero;
               layout.recompute = recompute;
               layout.sequence_parallel = splits;
+              layout.async_tp = space.common.async_tp && splits;
               layout.order = order;
               layout.searched_stages = space.searched_stages && pp > 1;
               layout.cp = cp;
               for (const std::int64_t ep : expert_ranks(job, layout, space)) {
                 layout.ep = ep;
-                if (!visit(layout)) return;
+                for (const auto dispatcher : dispatchers_of(layout, space)) {
+                  layout.dispatcher = dispatcher;
+                  for (const LayoutOffload& offload : offloads) {
+                    if (offload.parameters && !(gathers && pp == 1)) continue;
+                    layout.offload = offload;
+                    if (!visit(layout)) return;
+                  }
+                }
               }
             }
           }
@@ -180,13 +199,39 @@ struct LeastStates {
   double weights = 2, gradients = 2, moments = 0;
 };
 
-LeastStates least_states(const LayoutJob& job) {
+LeastStates least_states(const LayoutJob& job, const ParallelLayout& layout) {
   LeastStates states;
   if (job.precision == LayoutJob::Precision::kFp32) states.weights = 4;
   states.gradients = job.fp32_gradients ? 4 : states.weights;
   if (job.optimizer == LayoutJob::Optimizer::kAdamW) states.moments = 8;
   if (job.optimizer == LayoutJob::Optimizer::kAdamW8bit) states.moments = 2;
+  if (layout.offload.parameters) states.weights = 0;
+  if (!layout.offload.optimizer) return states;
+  states.moments = 0;
+  if (shards_gradients(layout.zero)) states.gradients = 0;
   return states;
+}
+
+/// Lower bound of the activations [bytes] that the first stage keeps: both inputs of a layer and
+/// the inside of its feed-forward part, or only its input if it is computed again. 0: no bound
+/// known.
+double least_activations(const LayoutJob& job, const ParallelLayout& layout) {
+  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+  const DecoderModel& model = job.model;
+  const bool keeps = layout.recompute == LayoutRecompute::kNone;
+  const bool known = (keeps || layout.recompute == LayoutRecompute::kFull) && job.lora_rank == 0 &&
+                     model.state_layers == 0 && !splits_backward(layout.order) &&
+                     !layout.searched_stages && !layout.offload.activations;
+  if (!known) return 0;
+  const DecoderExperts& experts = model.experts;
+  const std::int64_t inner =
+      experts.experts > 0 ? experts.top_k * expert_hidden_of(model) : model.feed_forward;
+  const double numbers = real(model.hidden) + (keeps ? real(model.hidden + inner) : 0);
+  const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
+  const double chunk = real(model.layers / (layout.pp * layout.vp));
+  const double tokens = real(layout.micro_batch) * real(job.sequence) / real(layout.cp * layout.tp);
+  const double width = job.fp8_activations ? 1 : 2;
+  return width * numbers * tokens * chunk * real(live_chunks(layout, microbatches, 0));
 }
 
 /// 2 N and half of attention's square per token and pass (it is causal), the backward pass twice
@@ -194,7 +239,8 @@ LeastStates least_states(const LayoutJob& job) {
 LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   const auto real = [](std::int64_t number) { return static_cast<double>(number); };
   const DecoderModel& model = job.model;
-  const double pass = model_flop_per_token(model, job.sequence) / 3;
+  const double missing = (1 - job.packed_mean) * attention_flop_per_token(model, job.sequence);
+  const double pass = (model_flop_per_token(model, job.sequence) - missing) / 3;
   const double all = job_flop_per_token(job);
   const double output = 2 * real(model.vocabulary * model.hidden);
   const double again = layout.recompute == LayoutRecompute::kFull ? pass - output : 0;
@@ -207,7 +253,7 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   LeastCost least;
   least.flop = tokens * (all + again) / real(layout.gpus()) * (1 + idle);
 
-  const LeastStates states = least_states(job);
+  const LeastStates states = least_states(job, layout);
   const double experts = expert_parameter_count(model);
   const double dense = (real(parameter_count(model)) - experts) / real(layout.tp * layout.pp);
   const double ranks = real(layout.dp * layout.cp), groups = real(layout.ep * layout.etp);
@@ -219,7 +265,8 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
             states.moments / part(Sharding::kZero1));
   };
   least.bytes = states_of(dense, ranks) +
-                states_of(experts / real(layout.pp) / groups, ranks * real(layout.tp) / groups);
+                states_of(experts / real(layout.pp) / groups, ranks * real(layout.tp) / groups) +
+                least_activations(job, layout);
   return least;
 }
 
@@ -342,8 +389,7 @@ class LayoutSearch {
     // The peak that the share of it was taken of.
     const double flop = job_flop_per_token(job_);
     flop_per_ms_ = one.prediction.tokens_per_s_per_gpu * flop / one.prediction.mfu * 1e-3;
-    if (ranking_.priced == 0 ||
-        one.prediction.reserved_bytes < ranking_.smallest.prediction.reserved_bytes) {
+    if (ranking_.priced == 0 || need_of(one) < need_of(ranking_.smallest)) {
       ranking_.smallest = one;
     }
     ++ranking_.priced;
@@ -351,6 +397,13 @@ class LayoutSearch {
     ++ranking_.fitting;
     if (!repeats(one)) found_.add(one);
     last_ = one;
+  }
+
+  // The share of the GPU's memory or of the host's that a layout needs, whichever is larger.
+  double need_of(const RankedLayout& one) const {
+    const LayoutPrediction& made = one.prediction;
+    const double host = job_.host_memory_bytes > 0 ? made.host_bytes / job_.host_memory_bytes : 0;
+    return std::max(made.reserved_bytes / made.device_bytes, host);
   }
 
   // Hybrid sharding of one node is ZeRO-3, which came just before.
@@ -384,20 +437,17 @@ class LayoutSearch {
   double device_bytes_ = 0, flop_per_ms_ = 0;
 };
 
-}  // namespace
+std::vector<LayoutOffload> every_offload() {
+  return {{.optimizer = true},
+          {.activations = true},
+          {.optimizer = true, .activations = true},
+          {.optimizer = true, .parameters = true},
+          {.optimizer = true, .parameters = true, .activations = true}};
+}
 
-Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& job,
-                                   std::int64_t gpus, const LayoutSpace& space,
-                                   const LayoutSearchOptions& options) {
-  if (gpus < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("world: expected at least 1 GPU, found {}", gpus));
-  }
-  if (gpus > kMostGpus) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("world: expected at most {} GPUs, found {}", kMostGpus, gpus));
-  }
-  if (auto good = check_layout_job(job); !good) return Unexpected{good.error()};
+Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& job,
+                                  std::int64_t gpus, const LayoutSpace& space,
+                                  const LayoutSearchOptions& options) {
   std::vector<Candidate> candidates;
   each_layout(job, gpus, space, [&](const ParallelLayout& layout) {
     candidates.push_back({layout, least_cost(job, layout)});
@@ -416,6 +466,39 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
   }
   keep_shard(options, candidates);
   return LayoutSearch(pricer, job, options).run(candidates);
+}
+
+}  // namespace
+
+Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& job,
+                                   std::int64_t gpus, const LayoutSpace& space,
+                                   const LayoutSearchOptions& options) {
+  if (gpus < 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("world: expected at least 1 GPU, found {}", gpus));
+  }
+  if (gpus > kMostGpus) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("world: expected at most {} GPUs, found {}", kMostGpus, gpus));
+  }
+  if (auto good = check_layout_job(job); !good) return Unexpected{good.error()};
+  if (!space.dispatcher.empty() && job.model.experts.experts == 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("dispatcher: expected a model with experts, found {}",
+                            to_string(space.dispatcher.front())));
+  }
+  auto ranking = rank_within(pricer, job, gpus, space, options);
+  const bool stays = !ranking || !ranking->best.empty() || !ranking->complete ||
+                     !space.offload.empty() || options.shards > 1;
+  if (stays) return ranking;
+  LayoutSpace offloaded = space;
+  offloaded.offload = every_offload();
+  LayoutSearchOptions alone = options;
+  alone.known = {};  // numbers of layouts are others
+  auto second = rank_within(pricer, job, gpus, offloaded, alone);
+  if (!second || second->priced == 0) return ranking;
+  second->unfit = nothing_fits(*ranking, gpus) + "; these put parts into host memory (--offload)";
+  return second;
 }
 
 }  // namespace perfmodel

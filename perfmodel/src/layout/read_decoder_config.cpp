@@ -12,125 +12,102 @@ namespace perfmodel {
 namespace {
 
 // Fields that change no size and no kernel; transformers writes more of them with each version.
-constexpr std::string_view kConfigIrrelevant[] = {"_attn_implementation_autoset",
-                                                  "_name_or_path",
-                                                  "_remove_final_layer_norm",
-                                                  "architectures",
-                                                  "attention_dropout",
-                                                  "attention_probs_dropout_prob",
-                                                  "attn_pdrop",
-                                                  "auto_map",
-                                                  "bos_token_id",
-                                                  "chunk_size_feed_forward",
-                                                  "classifier_dropout",
-                                                  "dropout",
-                                                  "dtype",
-                                                  "embd_pdrop",
-                                                  "enable_bias",
-                                                  "eos_token_id",
-                                                  "hidden_dropout",
-                                                  "hidden_dropout_prob",
-                                                  "id2label",
-                                                  "init_std",
-                                                  "initializer_range",
-                                                  "label2id",
-                                                  "layer_norm_elementwise_affine",
-                                                  "layer_norm_eps",
-                                                  "layer_norm_epsilon",
-                                                  "layerdrop",
-                                                  "max_window_layers",
-                                                  "model_type",
-                                                  "output_past",
-                                                  "pad_token_id",
-                                                  "prefix",
-                                                  "pretraining_tp",
-                                                  "reorder_and_upcast_attn",
-                                                  "resid_pdrop",
-                                                  "rms_norm_eps",
-                                                  "rope_parameters",
-                                                  "rope_scaling",
-                                                  "rope_theta",
-                                                  "rotary_emb_base",
-                                                  "rotary_pct",
-                                                  "scale_attn_by_inverse_layer_idx",
-                                                  "scale_attn_weights",
-                                                  "summary_activation",
-                                                  "summary_first_dropout",
-                                                  "summary_proj_to_labels",
-                                                  "summary_type",
-                                                  "summary_use_proj",
-                                                  "task_specific_params",
-                                                  "torch_dtype",
-                                                  "transformers_version",
-                                                  "unk_token_id",
-                                                  "use_cache",
-                                                  "use_mrope",
-                                                  "layer_types",
-                                                  "aux_loss_alpha",
-                                                  "ep_size",
-                                                  "experts_per_token",
-                                                  "initial_context_length",
-                                                  "n_group",
-                                                  "norm_topk_prob",
-                                                  "num_experts_per_token",
-                                                  "output_router_logits",
-                                                  "qkv_bias",
-                                                  "quantization_config",
-                                                  "rope_interleave",
-                                                  "router_aux_loss_coef",
-                                                  "router_jitter_noise",
-                                                  "routed_scaling_factor",
-                                                  "scoring_func",
-                                                  "seq_aux",
-                                                  "swiglu_limit",
-                                                  "topk_group",
-                                                  "topk_method"};
+constexpr std::string_view kConfigIrrelevant[] = {
+    "_attn_implementation_autoset", "_name_or_path", "_remove_final_layer_norm", "architectures",
+    "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "auto_map", "bos_token_id",
+    "chunk_size_feed_forward", "classifier_dropout", "dropout", "dtype", "embd_pdrop",
+    "enable_bias", "eos_token_id", "hidden_dropout", "hidden_dropout_prob", "id2label", "init_std",
+    "initializer_range", "label2id", "layer_norm_elementwise_affine", "layer_norm_eps",
+    "layer_norm_epsilon", "layerdrop", "max_window_layers", "model_type", "output_past",
+    "pad_token_id", "prefix", "pretraining_tp", "reorder_and_upcast_attn", "resid_pdrop",
+    "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base",
+    "rotary_pct", "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "task_specific_params", "torch_dtype", "transformers_version", "unk_token_id", "use_cache",
+    "use_mrope", "layer_types", "aux_loss_alpha", "ep_size", "experts_per_token",
+    "initial_context_length", "n_group", "norm_topk_prob", "num_experts_per_token",
+    "output_router_logits", "qkv_bias", "quantization_config", "rope_interleave",
+    "router_aux_loss_coef", "router_jitter_noise", "routed_scaling_factor", "scoring_func",
+    "seq_aux", "swiglu_limit", "topk_group", "topk_method",
+    // Gemma, Phi, GLM, Llama 4, MiniMax
+    "_sliding_window_pattern", "attention_chunk_size", "attn_logit_softcapping", "attn_scale",
+    "attn_temperature_tuning", "attn_type_list", "cache_implementation", "final_logit_softcapping",
+    "floor_scale", "for_llm_compressor", "hidden_activation", "layernorm_full_attention_beta",
+    "layernorm_linear_attention_beta", "layernorm_mlp_beta", "moe_layers", "mtp_transformer_layers",
+    "no_rope_layer_interval", "no_rope_layers", "num_mtp_modules",
+    "original_max_position_embeddings", "partial_rotary_factor", "qk_norm_type",
+    "query_pre_attn_scalar", "rope_local_base_freq", "rotary_dim", "sliding_window_pattern",
+    "use_bidirectional_attention", "use_mtp", "use_qk_norm", "use_routing_bias"};
 
-// Names of the sizes in one family; empty: it has none.
+// Names of the sizes in one family; empty: it has none. Most are called as Llama's.
 struct ConfigFamily {
   std::string_view type;
-  const char *layers, *hidden, *heads, *kv_heads, *feed_forward, *positions, *activation;
-  bool llama, learned_positions, tied, biases;
+  const char* layers = "num_hidden_layers";
+  const char* hidden = "hidden_size";
+  const char* heads = "num_attention_heads";
+  const char* kv_heads = "num_key_value_heads";
+  const char* feed_forward = "intermediate_size";
+  const char* positions = "max_position_embeddings";
+  const char* activation = "hidden_act";
+  bool llama = true, learned_positions = false, tied = false, biases = false;
   std::int64_t position_offset = 0;
-  const char *experts = "", *top_k = "num_experts_per_tok", *expert_hidden = "";
+  const char *experts = "", *expert_hidden = "";
+  const char* top_k = "num_experts_per_tok";
   bool latent = false;
+  std::string_view left_out = {};  ///< said in a note
 };
 constexpr ConfigFamily kConfigFamilies[] = {
-    {"llama", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
-    {"mistral", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
-    {"qwen2", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
-    {"qwen3", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
-    {"mixtral", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
-     "num_local_experts", "num_experts_per_tok", "", false},
-    {"qwen2_moe", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
-     "num_experts", "num_experts_per_tok", "moe_intermediate_size", false},
-    {"qwen3_moe", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
-     "num_experts", "num_experts_per_tok", "moe_intermediate_size", false},
-    {"gpt_oss", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
-     "num_local_experts", "num_experts_per_tok", "", false},
-    {"deepseek_v2", "num_hidden_layers", "hidden_size", "num_attention_heads",
-     "num_key_value_heads", "intermediate_size", "max_position_embeddings", "hidden_act", true,
-     false, false, false, 0, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
-     true},
-    {"deepseek_v3", "num_hidden_layers", "hidden_size", "num_attention_heads",
-     "num_key_value_heads", "intermediate_size", "max_position_embeddings", "hidden_act", true,
-     false, false, false, 0, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
-     true},
-    {"kimi_k2", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
-     "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true},
+    {"llama"},
+    {"mistral"},
+    {.type = "qwen2", .left_out = "the biases of Qwen2's attention are left out"},
+    {.type = "qwen3", .left_out = "the norms of Qwen3's heads are left out"},
+    {.type = "gemma", .tied = true},
+    {.type = "gemma2", .tied = true, .left_out = "the norms after Gemma's layers are left out"},
+    {.type = "gemma3_text",
+     .tied = true,
+     .left_out = "the norms of heads and those after Gemma's layers are left out"},
+    {"phi3"},
+    {.type = "glm4",
+     .left_out = "the biases of GLM's attention and norms after layers are left out"},
+    {.type = "mixtral", .experts = "num_local_experts"},
+    {.type = "qwen2_moe",
+     .experts = "num_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .left_out = "the biases of Qwen2's attention are left out"},
+    {.type = "qwen3_moe",
+     .experts = "num_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .left_out = "the norms of Qwen3's heads are left out"},
+    {.type = "gpt_oss",
+     .experts = "num_local_experts",
+     .left_out = "biases of GPT-OSS are left out"},
+    {.type = "glm4_moe",
+     .experts = "n_routed_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .left_out = "the biases of GLM's attention and the norms of its heads are left out"},
+    {.type = "llama4_text",
+     .feed_forward = "intermediate_size_mlp",
+     .experts = "num_local_experts",
+     .expert_hidden = "intermediate_size",
+     .left_out = "attention is computed whole, not in Llama 4's chunks"},
+    {.type = "minimax_m2",
+     .experts = "num_local_experts",
+     .left_out = "the norms of heads and MiniMax's modules of further tokens are left out"},
+    {.type = "deepseek_v2",
+     .experts = "n_routed_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .latent = true},
+    {.type = "deepseek_v3",
+     .experts = "n_routed_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .latent = true},
+    {.type = "kimi_k2",
+     .experts = "n_routed_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .latent = true},
     {"gpt2", "n_layer", "n_embd", "n_head", "", "n_inner", "n_positions", "activation_function",
      false, true, true, true},
-    {"gpt_neox", "num_hidden_layers", "hidden_size", "num_attention_heads", "", "intermediate_size",
-     "max_position_embeddings", "hidden_act", false, false, false, true},
+    {.type = "gpt_neox", .kv_heads = "", .llama = false, .biases = true},
     {"opt", "num_hidden_layers", "hidden_size", "num_attention_heads", "", "ffn_dim",
      "max_position_embeddings", "activation_function", false, true, true, true, 2}};
 
@@ -166,6 +143,8 @@ constexpr std::string_view kExpertFields[] = {"num_local_experts",
                                               "moe_intermediate_size",
                                               "shared_expert_intermediate_size",
                                               "n_shared_experts",
+                                              "n_group",
+                                              "topk_group",
                                               "first_k_dense_replace",
                                               "moe_layer_freq",
                                               "decoder_sparse_step",
@@ -175,7 +154,8 @@ constexpr std::string_view kExpertFields[] = {"num_local_experts",
                                               "qk_nope_head_dim",
                                               "qk_rope_head_dim",
                                               "v_head_dim",
-                                              "num_nextn_predict_layers"};
+                                              "num_nextn_predict_layers",
+                                              "interleave_moe_layer_step"};
 
 std::int64_t number_or(const Json& config, ObjectReader& reader, const char* key,
                        std::int64_t least, std::int64_t otherwise) {
@@ -192,6 +172,8 @@ void read_experts(const Json& config, ObjectReader& reader, const ConfigFamily& 
   if (*family.expert_hidden) experts.hidden = reader.whole_number(family.expert_hidden, 1);
   experts.shared = number_or(config, reader, "shared_expert_intermediate_size", 0, 0);
   experts.shared += number_or(config, reader, "n_shared_experts", 0, 0) * experts.hidden;
+  made.model.expert_groups = number_or(config, reader, "n_group", 1, 1);
+  made.model.groups_of_token = number_or(config, reader, "topk_group", 1, made.model.expert_groups);
   experts.dense_layers = number_or(config, reader, "first_k_dense_replace", 0, 0);
   for (const char* every : {"moe_layer_freq", "decoder_sparse_step"}) {
     if (number_or(config, reader, every, 1, 1) != 1) {
@@ -202,6 +184,12 @@ void read_experts(const Json& config, ObjectReader& reader, const ConfigFamily& 
     const Json* list = reader.array("mlp_only_layers");
     if (list && !list->empty()) reader.reject("mlp_only_layers", "an empty list");
   }
+  made.model.next_tokens = number_or(config, reader, "num_nextn_predict_layers", 0, 0);
+  if (family.type != "llama4_text") return;
+  experts.shared = experts.hidden;
+  // Every so many layers have experts; the others count as first ones, as in data/decoders.csv.
+  const std::int64_t every = number_or(config, reader, "interleave_moe_layer_step", 1, 1);
+  experts.dense_layers = made.model.layers - made.model.layers / every;
 }
 
 void read_latent(const Json& config, ObjectReader& reader, const ConfigFamily& family,
@@ -214,7 +202,23 @@ void read_latent(const Json& config, ObjectReader& reader, const ConfigFamily& f
                   .rotary_width = reader.whole_number("qk_rope_head_dim", 1),
                   .value_width = reader.whole_number("v_head_dim", 1)};
   model.kv_heads = model.heads;
-  model.next_tokens = number_or(config, reader, "num_nextn_predict_layers", 0, 0);
+}
+
+// Gemma's and Phi-3's layers that look back a window alone. False: the family has none.
+bool read_windows(const Json& config, ObjectReader& reader, const ConfigFamily& family,
+                  DecoderModel& model) {
+  const bool gemma = family.type == "gemma2" || family.type == "gemma3_text";
+  if (!gemma && family.type != "phi3") return false;
+  model.window = number_or(config, reader, "sliding_window", 1, 0);
+  if (model.window == 0) return true;
+  if (family.type == "phi3") ++model.window;  // the token itself
+  const std::int64_t every = family.type == "gemma2" ? 2 : 6;  // so many layers, one sees all
+  model.windowed_layers = gemma ? model.layers - model.layers / every : model.layers;
+  if (gemma && reader.has("layer_types")) {
+    const auto kinds = reader.strings("layer_types");
+    model.windowed_layers = std::ranges::count(kinds, "sliding_attention");
+  }
+  return true;
 }
 
 // What a family may say beside its sizes.
@@ -225,10 +229,8 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (reader.has(key) && !is_null(config, key)) model.biases |= reader.boolean(key);
   }
-  if (family.type.starts_with("qwen2"))
-    made.notes.push_back("the biases of Qwen2's attention are left out");
-  if (family.type.starts_with("qwen3"))
-    made.notes.push_back("the norms of Qwen3's heads are left out");
+  if (!family.left_out.empty()) made.notes.emplace_back(family.left_out);
+  if (family.type.starts_with("glm4")) model.biases = false;
   if (reader.has("head_dim") && !is_null(config, "head_dim")) {
     const std::int64_t width = reader.whole_number("head_dim", 1);
     if (width * model.heads != model.hidden && !family.latent) model.head_width = width;
@@ -239,9 +241,9 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
     model.windowed_layers = model.window > 0 ? model.layers / 2 : 0;
     model.biases = false;
     model.sinks = true;
-    made.notes.push_back("biases of GPT-OSS are left out");
     return;
   }
+  if (read_windows(config, reader, family, model)) return;
   bool slides = reader.has("sliding_window") && !is_null(config, "sliding_window");
   if (reader.has("use_sliding_window")) slides &= reader.boolean("use_sliding_window");
   if (slides) made.notes.push_back("attention is computed whole, without the sliding window");
@@ -265,6 +267,7 @@ void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& 
                                     family.heads,
                                     family.kv_heads,
                                     family.feed_forward,
+                                    family.expert_hidden,
                                     family.positions,
                                     family.activation,
                                     "vocab_size",
@@ -292,16 +295,19 @@ void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& 
                  fmt::format("{}", fmt::join(unknown, ", ")));
 }
 
-NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& error) {
+NamedDecoder parse_decoder_config(const Json& whole, std::optional<Error>& error) {
   NamedDecoder made;
+  // Models that see and read have the language model inside.
+  const bool has_text = whole.is_object() && whole.contains("text_config");
+  const Json& config = has_text ? whole["text_config"] : whole;
+  if (has_text) made.notes.emplace_back("only text_config is read: the part that sees is left out");
   ObjectReader reader(config, "", error);
   const std::string type = reader.string("model_type");
   const auto family = std::ranges::find(kConfigFamilies, type, &ConfigFamily::type);
   if (family == std::end(kConfigFamilies)) {
-    if (!error)
-      reader.reject("model_type",
-                    "one of llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, gpt_oss, "
-                    "deepseek_v2, deepseek_v3, kimi_k2, gpt2, gpt_neox, opt");
+    std::vector<std::string_view> known;
+    for (const ConfigFamily& one : kConfigFamilies) known.push_back(one.type);
+    if (!error) reader.reject("model_type", fmt::format("one of {}", fmt::join(known, ", ")));
     return made;
   }
   DecoderModel& model = made.model;
@@ -333,7 +339,10 @@ NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& erro
 
 }  // namespace
 
-Result<NamedDecoder> read_decoder_config(const std::filesystem::path& file) {
+Result<NamedDecoder> read_decoder_config(const std::filesystem::path& named) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(named, ignored);
+  const std::filesystem::path file = is_folder ? named / "config.json" : named;
   auto made = read_json_file(file, "model configuration",
                              [](const Json& config, std::optional<Error>& error) {
                                return parse_decoder_config(config, error);

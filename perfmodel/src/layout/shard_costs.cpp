@@ -17,29 +17,15 @@
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "pinned_blocks.hpp"
+#include "program/data_parallel_graph.hpp"
+#include "recomputed_layer.hpp"
 #include "record/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Precision = LayoutJob::Precision;
-
-constexpr CollectiveSum CollectiveSums::*kKindsOfCollectives[] = {
-    &CollectiveSums::all_reduce, &CollectiveSums::all_gather, &CollectiveSums::reduce_scatter};
-
-DType weights_of(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return DType::kFloat32;
-    case Precision::kFp16:
-      return DType::kFloat16;
-    case Precision::kBf16:
-    case Precision::kFp8:
-    case Precision::kFp4:
-      return DType::kBFloat16;
-  }
-  return DType::kBFloat16;
-}
 
 template <class Config>
 void fill_config(Config& config, const ShardQuestion& question, std::int64_t layers) {
@@ -70,11 +56,19 @@ void fill_config(Config& config, const ShardQuestion& question, std::int64_t lay
 // Learned positions stand for GPT's layers: layer norm, two products per feed-forward layer.
 bool is_llama_like(const DecoderModel& model) { return model.gated || model.rms_norm; }
 
-Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t layers) {
+void set_optimizer(TrainingOptions::Optimizer optimizer, TransformerConfig& config) {
+  config.training.optimizer = optimizer;
+  config.training.implementation = TrainingOptions::Implementation::kFused;
+}
+
+Result<ExecutionGraph> decoder_graph(
+    const ShardQuestion& question, std::int64_t layers,
+    TrainingOptions::Optimizer optimizer = TrainingOptions::Optimizer::kNoOptimizer) {
   const DecoderModel& model = question.model;
   if (is_llama_like(model)) {
     LlamaConfig config;
     fill_config(config, question, layers);
+    set_optimizer(optimizer, config);
     config.dropout = 0;
     config.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
     config.fused_norms = true;
@@ -82,18 +76,20 @@ Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t
   }
   GptConfig config;
   fill_config(config, question, layers);
+  set_optimizer(optimizer, config);
   config.activation = model.activation == DecoderModel::Activation::kRelu
                           ? GptConfig::Activation::kRelu
                           : GptConfig::Activation::kGeluTanh;
-  config.fused_softmax = true;
+  config.fused_softmax = !question.plain;
   return build_gpt(config);
 }
 
-// `build_decoder_layers` knows neither learned positions nor dropout nor scores in memory.
-bool is_built_by_kind(const ShardQuestion& question) {
-  if (!has_plain_layers(question.model) || question.lora_rank > 0) return true;
-  return question.fused_layers && is_llama_like(question.model) &&
-         question.attention == LayoutJob::Attention::kFlash;
+// The graph itself drops scores of eager attention and makes them again.
+bool recomputes_scores(const ShardQuestion& question) {
+  const LayoutRecompute& recompute = question.recompute;
+  const bool asked = recompute == LayoutRecompute::kSelective ||
+                     (recompute.modules & LayoutRecompute::kCoreAttention) != 0;
+  return asked && question.attention == LayoutJob::Attention::kEager;
 }
 
 /// All layers of one kind, as this rank holds them.
@@ -121,7 +117,7 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
     config.states.heads /= tp;
     config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
   }
-  if (model.sinks) config.attention = TransformerConfig::Attention::kEager;
+  if (model.sinks && !question.fused_sinks) config.attention = TransformerConfig::Attention::kEager;
   config.residual_parts = question.sequence_parallel ? tp : 1;
   const DecoderExperts& experts = model.experts;
   config.experts.experts = experts.experts;
@@ -140,7 +136,8 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
 }
 
 // Behind the builder: narrow products, recomputed scores, fused pointwise ops.
-Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuestion& question) {
+Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuestion& question,
+                                 bool compiled) {
   if (!graph) return graph;
   const bool fp8 = question.precision == Precision::kFp8;
   if (fp8 || question.precision == Precision::kFp4) {
@@ -148,20 +145,46 @@ Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuesti
                                                         : PrecisionOptions::Precision::kFp4});
     if (!graph) return graph;
   }
-  const bool selective = question.recompute == LayoutRecompute::kSelective &&
-                         question.attention == LayoutJob::Attention::kEager;
-  if (selective || question.model.sinks) {
+  if (recomputes_scores(question) || (question.model.sinks && !question.fused_sinks)) {
     graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
     if (!graph) return graph;
   }
-  return rewrite_torchscript_fusion(*graph);
+  if (compiled) return rewrite_compiled(*graph, {.extent = CompileExtent::kModel});
+  return question.fused_pointwise ? rewrite_torchscript_fusion(*graph) : graph;
+}
+
+bool holds_update(const ShardQuestion& question) {
+  const bool is_narrow =
+      question.precision == Precision::kFp8 || question.precision == Precision::kFp4;
+  return question.plain && question.tp == 1 && !is_narrow && !recomputes_scores(question) &&
+         !is_built_by_kind(question);
+}
+
+// The same with the optimizer, fp32 copies of half weights, and buckets.
+Result<ExecutionGraph> whole_step(const ShardQuestion& question, std::int64_t layers) {
+  auto graph = decoder_graph(question, layers, TrainingOptions::Optimizer::kAdamW);
+  if (graph && question.precision != Precision::kFp32) {
+    const bool bf16 = question.precision == Precision::kBf16;
+    graph = rewrite_precision(*graph, {.precision = bf16 ? PrecisionOptions::Precision::kBf16
+                                                         : PrecisionOptions::Precision::kFp16,
+                                       .master_weights = true});
+  }
+  if (!graph || !question.copies_gradients) return graph;
+  auto copied = make_data_parallel_graph(*graph, {.world = 2});
+  if (!copied) return Unexpected{copied.error()};
+  return std::move(copied->graph);
 }
 
 /// Sums over the ops of one graph.
 struct GraphCosts {
-  PassCosts forward, backward, embedding_forward, embedding_backward, loss_forward, loss_backward;
+  PassCosts update, forward, backward, embedding_forward, embedding_backward, loss_forward,
+      loss_backward;
   double gradient_elements = 0;
   double activation_bytes = 0;
+  /// Forward pass of the first layer: up to the product after attention, and from there to the
+  /// first product of the experts.
+  double attention_host_us = 0, router_host_us = 0;
+  double pinned_bytes = 0;      ///< the same in pinned blocks, one per storage
   double peak_extra_bytes = 0;  ///< activations and temporaries at the peak
   double late_extra_bytes = 0;  ///< the same while the first layer's backward pass runs
 };
@@ -212,6 +235,7 @@ void add_op(const PredictedOp& op,
   ++to.ops;
   for (const PredictedKernel& kernel : op.kernels) {
     if (kernel.family == KernelFamily::kCollective) {
+      if (!collectives.contains(op.id)) continue;
       to.comm_us += kernel.price.time.count();
       ++to.collectives;
       add_collective(collectives.at(op.id), kernel.price.time.count(), to);
@@ -226,7 +250,9 @@ void add_op(const PredictedOp& op,
 }
 
 bool is_lookup_gradient(std::string_view op) {
-  return op.find("Embedding") != std::string_view::npos;
+  // torch.compile names its kernels after the ops in them.
+  return op.find("Embedding") != std::string_view::npos ||
+         op.find("embedding_dense_backward") != std::string_view::npos;
 }
 
 // Behind the last lookup, a collective that sums what the ranks looked up belongs to it.
@@ -251,21 +277,27 @@ bool multiplies(const PredictedOp& op) {
 }
 
 // The loss lies between the last product of the forward pass and the first of the backward pass.
-void add_passes(const ExecutionGraph& graph, const Prediction& step, GraphCosts& sums) {
-  const auto collectives = collectives_of(graph);
+void add_passes(const ExecutionGraph& graph, const Prediction& step, bool tensor_parallel,
+                GraphCosts& sums) {
+  // Buckets of DDP are summed elsewhere.
+  const auto collectives =
+      tensor_parallel ? collectives_of(graph) : decltype(collectives_of(graph)){};
   const std::size_t lookups = end_of_lookups(step), ops = step.ops.size();
   const auto is_backward = [&](std::size_t i) {
     return step.phases[step.ops[i].phase].label == "## backward ##";
   };
-  std::size_t last_product = 0, first_gradient = ops;
+  std::size_t last_product = 0, first_gradient = ops, end_of_gradients = ops;
   for (std::size_t i = 0; i < ops; ++i) {
+    if (is_backward(i)) end_of_gradients = i + 1;
     if (!multiplies(step.ops[i])) continue;
     if (!is_backward(i)) last_product = i;
     if (is_backward(i)) first_gradient = std::min(first_gradient, i);
   }
   for (std::size_t i = 0; i < ops; ++i) {
     const PredictedOp& op = step.ops[i];
-    if (is_backward(i)) {
+    if (i >= end_of_gradients) {
+      add_op(op, collectives, sums.update);
+    } else if (is_backward(i)) {
       add_op(op, collectives,
              is_lookup_gradient(op.name) ? sums.embedding_backward
              : i < first_gradient        ? sums.loss_backward
@@ -276,6 +308,30 @@ void add_passes(const ExecutionGraph& graph, const Prediction& step, GraphCosts&
              : i > last_product ? sums.loss_forward
                                 : sums.forward);
     }
+  }
+}
+
+bool has_family(const PredictedOp& op, KernelFamily family) {
+  return std::ranges::find(op.kernels, family, &PredictedKernel::family) != op.kernels.end();
+}
+
+void add_captured(const Prediction& step, GraphCosts& sums) {
+  enum class Part : std::uint8_t { kAttention, kProduct, kRouter } part = Part::kAttention;
+  double router_us = 0;
+  for (std::size_t i = end_of_lookups(step); i < step.ops.size(); ++i) {
+    const PredictedOp& op = step.ops[i];
+    if (step.phases[op.phase].label == "## backward ##") return;
+    if (part == Part::kRouter) {
+      const bool experts =
+          has_family(op, KernelFamily::kGroupedGemm) || has_family(op, KernelFamily::kExperts);
+      if (experts) sums.router_host_us = router_us;
+      if (experts) return;
+      router_us += op.host_us;
+      continue;
+    }
+    sums.attention_host_us += op.host_us;
+    if (has_family(op, KernelFamily::kAttention)) part = Part::kProduct;
+    if (part == Part::kProduct && multiplies(op)) part = Part::kRouter;
   }
 }
 
@@ -309,23 +365,48 @@ void add_memory(const ExecutionGraph& graph, const ShardQuestion& question, Grap
     sums.late_extra_bytes = std::max(sums.late_extra_bytes, extra_bytes(curve[i]));
   }
   for (std::size_t i = 0; i < lifetimes.storages.size(); ++i) {
-    if (lifetimes.storages[i].purpose != MemoryPurpose::kGradients) continue;
+    const MemoryPurpose purpose = lifetimes.storages[i].purpose;
+    if (purpose == MemoryPurpose::kActivations) {
+      sums.pinned_bytes += pinned_block_bytes(static_cast<double>(bytes[i]));
+    }
+    if (purpose != MemoryPurpose::kGradients) continue;
     sums.gradient_elements += static_cast<double>(bytes[i]) / size_in_bytes(weights);
   }
 }
 
-Result<GraphCosts> graph_costs(const ShardQuestion& question, const Result<ExecutionGraph>& graph,
-                               const Predictor& predictor, std::string_view gpu, AskOptions options,
+enum class GraphForm { kEager, kCompiled, kWholeStep };
+/// The graphs of one layer and of two of a kind.
+using GraphOf = std::function<Result<ExecutionGraph>(std::int64_t layers, GraphForm form)>;
+
+Result<GraphCosts> graph_costs(const ShardQuestion& question, const GraphOf& graph_of,
+                               std::int64_t layers, const Predictor& predictor,
+                               std::string_view gpu, AskOptions options,
                                std::vector<std::string>& warnings) {
+  const auto graph = graph_of(layers, question.compiled ? GraphForm::kCompiled : GraphForm::kEager);
   if (!graph) return Unexpected{graph.error()};
+  const auto timed = holds_update(question) ? graph_of(layers, GraphForm::kWholeStep) : graph;
+  if (!timed) return Unexpected{timed.error()};
   options.keep_ops = true;
-  const auto step = predictor.predict(*graph, gpu, options);
+  const auto step = predictor.predict(*timed, gpu, options);
   if (!step) return Unexpected{step.error()};
   GraphCosts sums;
-  add_passes(*graph, *step, sums);
+  add_passes(*timed, *step, question.tp > 1, sums);
+  add_captured(*step, sums);
   add_memory(*graph, question, sums);
   warnings = step->warnings;
   return sums;
+}
+
+// Both passes have the same captured share of the host's time.
+void take_captured(const GraphCosts& one, PartCosts& layer) {
+  const double whole = layer.forward.host_us;
+  if (whole <= 0) return;
+  for (PassCosts* pass : {&layer.forward, &layer.backward}) {
+    const double share = pass->host_us / whole;
+    pass->attention_host_us = share * std::min(whole, one.attention_host_us);
+    pass->router_host_us =
+        std::min(share * one.router_host_us, pass->host_us - pass->attention_host_us);
+  }
 }
 
 // Between two layers: hidden numbers per token, of which sequence parallelism leaves each rank a
@@ -333,50 +414,7 @@ Result<GraphCosts> graph_costs(const ShardQuestion& question, const Result<Execu
 double boundary_bytes(const ShardQuestion& question) {
   const double tokens = static_cast<double>(question.tokens());
   const double parts = question.sequence_parallel ? static_cast<double>(question.tp) : 1;
-  return tokens * static_cast<double>(question.model.hidden) *
-         size_in_bytes(weights_of(question.precision)) / parts;
-}
-
-void recompute_layer(const ShardQuestion& question, ShardCosts& costs) {
-  PartCosts& layer = costs.layer;
-  layer.again = layer.forward;
-  layer.backward = layer.backward + layer.again;
-  costs.layer_extra_bytes += layer.kept_bytes;
-  layer.kept_bytes = boundary_bytes(question);
-}
-
-// Results of every second product with a weight and of attention, on a rank.
-double kept_by_op(const ShardQuestion& question) {
-  const DecoderModel& model = question.model;
-  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
-  const double width = real(head_width_of(model)), queries = real(model.heads) * width;
-  const DecoderExperts& experts = model.experts;
-  const double inner = experts.experts > 0
-                           ? real(experts.top_k * expert_hidden_of(model) + experts.shared)
-                           : real(model.feed_forward);
-  const double split =
-      queries + 2 * real(kv_heads_of(model)) * width + (model.gated ? 2 : 1) * inner;
-  const double parts = question.sequence_parallel ? real(question.tp) : 1;
-  const double numbers = (split / 2 + queries) / real(question.tp) + real(model.hidden) / parts;
-  return real(question.tokens()) * numbers * size_in_bytes(weights_of(question.precision));
-}
-
-// torchtitan's policy: results of scatters over tensor-parallel ranks are kept, too.
-void recompute_by_op(const ShardQuestion& question, ShardCosts& costs) {
-  PartCosts& layer = costs.layer;
-  PassCosts& again = layer.again = layer.forward;
-  const double whole = again.kernel_us;
-  again.product_us /= 2;
-  again.kernel_us -= again.product_us + again.attention_us;
-  again.attention_us = 0;
-  again.low_us *= whole > 0 ? again.kernel_us / whole : 0;
-  again.high_us *= whole > 0 ? again.kernel_us / whole : 0;
-  again.comm_us -= again.by_kind.reduce_scatter.us;
-  again.by_kind.reduce_scatter = {};
-  layer.backward = layer.backward + again;
-  const double kept = std::min(layer.kept_bytes, boundary_bytes(question) + kept_by_op(question));
-  costs.layer_extra_bytes += layer.kept_bytes - kept;
-  layer.kept_bytes = kept;
+  return tokens * static_cast<double>(question.model.hidden) * activation_width(question) / parts;
 }
 
 }  // namespace
@@ -386,7 +424,8 @@ namespace {
 // What questions about plain layers without context parallelism leave at its default.
 std::string key_of_kinds(const ShardQuestion& of) {
   const DecoderModel& model = of.model;
-  std::string key = fmt::format("{} {} {}", of.cp, of.context_balanced, model.next_tokens);
+  std::string key = fmt::format("{} {} {} {} {} {}", of.cp, of.context_balanced, model.next_tokens,
+                                of.fused_pointwise, of.plain, of.copies_gradients);
   if (!is_built_by_kind(of)) return key;
   const DecoderExperts& e = model.experts;
   const LatentAttentionSizes& l = model.latent;
@@ -413,6 +452,7 @@ std::string key_of_kinds(const ShardQuestion& of) {
                                 model.window,
                                 model.windowed_layers,
                                 model.sinks ? 1 : 0,
+                                of.fused_sinks ? 1 : 0,
                                 of.fused_layers ? 1 : 0,
                                 of.ep,
                                 of.etp,
@@ -423,71 +463,25 @@ std::string key_of_kinds(const ShardQuestion& of) {
 
 }  // namespace
 
-std::string ShardQuestion::key() const {
+std::string key_of(const ShardQuestion& of) {
+  const DecoderModel& model = of.model;
   return fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} {} {}", model.hidden, model.heads,
-      model.kv_heads, model.feed_forward, model.vocabulary, model.positions, model.gated,
-      model.tied, model.biases, model.rms_norm, static_cast<int>(model.activation), 0, sequence,
-      micro_batch, tp, sequence_parallel, static_cast<int>(precision), static_cast<int>(attention),
-      dropout, static_cast<int>(recompute), key_of_kinds(*this));
+      "{} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+      model.hidden, model.heads, model.kv_heads, model.feed_forward, model.vocabulary,
+      model.positions, model.gated, model.tied, model.biases, model.rms_norm,
+      static_cast<int>(model.activation), model.layers, of.sequence, of.micro_batch, of.tp,
+      of.sequence_parallel, static_cast<int>(of.precision), static_cast<int>(of.attention),
+      of.dropout, static_cast<int>(of.recompute.what), of.recompute.count, of.recompute.modules,
+      of.chunks, of.compiled, of.fp8_activations, key_of_kinds(of));
 }
-
-CollectiveSums& CollectiveSums::operator+=(const CollectiveSums& other) {
-  for (const auto kind : kKindsOfCollectives) {
-    (this->*kind).count += (other.*kind).count;
-    (this->*kind).bytes += (other.*kind).bytes;
-    (this->*kind).us += (other.*kind).us;
-  }
-  return *this;
-}
-
-CollectiveSums& CollectiveSums::operator*=(double times) {
-  for (const auto kind : kKindsOfCollectives) {
-    (this->*kind).count *= times;
-    (this->*kind).bytes *= times;
-    (this->*kind).us *= times;
-  }
-  return *this;
-}
-
-PassCosts operator+(PassCosts a, const PassCosts& b) {
-  a.kernel_us += b.kernel_us;
-  a.attention_us += b.attention_us;
-  a.product_us += b.product_us;
-  a.state_us += b.state_us;
-  a.low_us += b.low_us;
-  a.high_us += b.high_us;
-  a.comm_us += b.comm_us;
-  a.host_us += b.host_us;
-  a.ops += b.ops;
-  a.collectives += b.collectives;
-  a.by_kind += b.by_kind;
-  return a;
-}
-
-PassCosts operator*(double count, PassCosts a) {
-  a.kernel_us *= count;
-  a.attention_us *= count;
-  a.product_us *= count;
-  a.state_us *= count;
-  a.low_us *= count;
-  a.high_us *= count;
-  a.comm_us *= count;
-  a.host_us *= count;
-  a.ops = static_cast<std::int64_t>(count * static_cast<double>(a.ops));
-  a.collectives = static_cast<std::int64_t>(count * static_cast<double>(a.collectives));
-  a.by_kind *= count;
-  return a;
-}
-
-PassCosts operator-(PassCosts a, const PassCosts& b) { return a + -1.0 * b; }
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t tp) {
   const std::int64_t multiple = 128 * tp;
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
-Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers) {
+Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers,
+                                   bool compiled) {
   auto graph = decoder_graph(question, layers);
   if (!graph) return graph;
   if (question.tp > 1) {
@@ -495,13 +489,10 @@ Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t l
         *graph, {.ranks = question.tp, .sequence_parallel = question.sequence_parallel});
     if (!graph) return graph;
   }
-  return rewritten(std::move(graph), question);
+  return rewritten(std::move(graph), question, compiled);
 }
 
 namespace {
-
-/// The graphs of one layer and of two of a kind.
-using GraphOf = std::function<Result<ExecutionGraph>(std::int64_t layers)>;
 
 // Tokens of other ranks' parts of the sequence.
 void add_other_tokens(const ShardQuestion& question, PassCosts& pass) {
@@ -525,20 +516,61 @@ double kept_logits(const ShardQuestion& question) {
                              question.tp);
 }
 
+// Extra bytes of one layer's backward pass. The region of a compiled program holds all gradients
+// until its end; layers that are compiled one by one do not, so eager graphs say how much they
+// take.
+Result<double> layer_extra_bytes(const ShardQuestion& question, const GraphOf& graph_of,
+                                 GraphCosts one, GraphCosts two) {
+  if (question.compiled) {
+    for (auto& [layers, sums] : {std::pair{1, &one}, std::pair{2, &two}}) {
+      const auto eager = graph_of(layers, GraphForm::kEager);
+      if (!eager) return Unexpected{eager.error()};
+      *sums = {};
+      add_memory(*eager, question, *sums);
+    }
+  }
+  return two.late_extra_bytes - (two.activation_bytes - one.activation_bytes);
+}
+
+// Transformer Engine keeps inputs of products in fp8, a byte less each: results of the norms and of
+// the activation. Attention keeps its result for itself, which is one more there.
+void keep_in_fp8(const ShardQuestion& question, const LayerKind& kind, PartCosts& layer) {
+  const DecoderModel& model = question.model;
+  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+  const double tp = real(question.tp), parts = question.sequence_parallel ? tp : 1;
+  const double hidden = real(model.hidden) / parts;
+  const DecoderExperts& experts = model.experts;
+  double less = hidden - real(model.heads * head_width_of(model)) / tp;
+  if (kind.inner == LayerKind::Inner::kDense) less += hidden + real(model.feed_forward) / tp;
+  if (kind.inner == LayerKind::Inner::kExperts) {
+    const double inner = real(expert_hidden_of(model)) / real(question.etp);
+    less +=
+        question.expert_load * real(experts.top_k) * (real(expert_input_of(model)) + inner) / parts;
+    if (experts.shared > 0) less += hidden + real(experts.shared) / tp;
+  }
+  less = std::min(layer.kept_bytes, less * real(question.tokens()));
+  layer.pinned_bytes *= layer.kept_bytes > 0 ? 1 - less / layer.kept_bytes : 1;
+  layer.kept_bytes -= less;
+}
+
 Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf& graph_of,
                                    bool sees_all, const Predictor& predictor, std::string_view gpu,
                                    const AskOptions& options) {
   ShardCosts costs;
-  const auto one = graph_costs(question, graph_of(1), predictor, gpu, options, costs.warnings);
+  const auto one = graph_costs(question, graph_of, 1, predictor, gpu, options, costs.warnings);
   if (!one) return Unexpected{one.error()};
-  const auto two = graph_costs(question, graph_of(2), predictor, gpu, options, costs.warnings);
+  const auto two = graph_costs(question, graph_of, 2, predictor, gpu, options, costs.warnings);
   if (!two) return Unexpected{two.error()};
 
   PartCosts &layer = costs.layer, &head = costs.head, &embedding = costs.embedding;
   layer.forward = two->forward - one->forward;
   layer.backward = two->backward - one->backward;
+  take_captured(*one, layer);
+  costs.layer_update = two->update - one->update;
+  costs.other_update = one->update - costs.layer_update;
   layer.parameters = two->gradient_elements - one->gradient_elements;
   layer.kept_bytes = two->activation_bytes - one->activation_bytes;
+  layer.pinned_bytes = two->pinned_bytes - one->pinned_bytes;
   costs.loss.forward = one->loss_forward;
   costs.loss.backward = one->loss_backward;
   embedding.forward = one->embedding_forward;
@@ -555,26 +587,63 @@ Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf&
   head.kept_bytes = std::max(0.0, one->activation_bytes - kept);
   costs.logit_bytes = std::min(head.kept_bytes, kept_logits(question));
   costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - kept - head.kept_bytes);
-  costs.layer_extra_bytes =
-      std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
+  const auto extra = layer_extra_bytes(question, graph_of, *one, *two);
+  if (!extra) return Unexpected{extra.error()};
+  costs.layer_extra_bytes = std::max(0.0, *extra - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
   if (sees_all) {
     add_other_tokens(question, layer.forward);
     add_other_tokens(question, layer.backward);
   }
-  if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
-  if (question.recompute == LayoutRecompute::kOp) recompute_by_op(question, costs);
   return costs;
+}
+
+// Leaves out everything that the graphs of a kind do not depend on, so that questions share them.
+ShardQuestion question_of_graphs(ShardQuestion question, const LayerKind& kind) {
+  if (!recomputes_scores(question)) question.recompute = LayoutRecompute::kNone;
+  question.chunks = 1;
+  question.fp8_activations = false;
+  question.model.next_tokens = 0;
+  if (kind.inner == LayerKind::Inner::kExperts) return question;
+  question.ep = question.etp = 1;
+  question.expert_load = 1;
+  return question;
+}
+
+/// Costs of the layers of a kind with recomputation.
+Result<ShardCosts> costs_of_kind(const ShardQuestion& question, const LayerKind& kind,
+                                 const GraphOf& graph_of, const Predictor& predictor,
+                                 std::string_view gpu, const AskOptions& options,
+                                 const PricedOnce& once) {
+  const bool sees_all = kind.attends() && !kind.slides;
+  const ShardQuestion asked = question_of_graphs(question, kind);
+  const auto price = [&] {
+    return costs_of_graphs(asked, graph_of, sees_all, predictor, gpu, options);
+  };
+  const auto finish = [&](ShardCosts costs) {
+    if (question.fp8_activations) keep_in_fp8(question, kind, costs.layer);
+    recompute_layer(question, kind, costs);
+    return costs;
+  };
+  if (!once) return price().transform(finish);
+  const auto kept = once(fmt::format("{} of {} {} {}", key_of(asked), static_cast<int>(kind.mixer),
+                                     static_cast<int>(kind.inner), kind.slides),
+                         price);
+  if (!kept) return Unexpected{kept.error()};
+  return finish(**kept);
 }
 
 void add_share(PartCosts& sum, double share, const PartCosts& of) {
   sum.forward = sum.forward + share * of.forward;
   sum.backward = sum.backward + share * of.backward;
   sum.again = sum.again + share * of.again;
+  sum.experts_again += share * of.experts_again;
+  sum.context_again += share * of.context_again;
   sum.parameters += share * of.parameters;
   sum.experts += share * of.experts;
   sum.frozen += share * of.frozen;
   sum.kept_bytes += share * of.kept_bytes;
+  sum.pinned_bytes += share * of.pinned_bytes;
 }
 
 // Weights of a layer that adapters leave as they are, on one rank.
@@ -607,17 +676,19 @@ void add_next_tokens(const DecoderModel& model, const PartCosts& layer, ShardCos
 
 // The mean over the layers of all kinds.
 Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor& predictor,
-                                 std::string_view gpu, const AskOptions& options) {
+                                 std::string_view gpu, const AskOptions& options,
+                                 const PricedOnce& once) {
   ShardCosts mean;
   PartCosts last;
   const auto layers = static_cast<double>(question.model.layers);
   bool first = true;
   for (const LayerKind& kind : layer_kinds(question.model)) {
-    const GraphOf graph_of = [&](std::int64_t count) {
-      return rewritten(build_decoder_layers(layers_config(question, kind, count)), question);
+    const GraphOf graph_of = [&](std::int64_t count, GraphForm form) {
+      return rewritten(build_decoder_layers(layers_config(question, kind, count)), question,
+                       form == GraphForm::kCompiled);
     };
     const bool sees_all = kind.attends() && !kind.slides;
-    auto costs = costs_of_graphs(question, graph_of, sees_all, predictor, gpu, options);
+    auto costs = costs_of_kind(question, kind, graph_of, predictor, gpu, options, once);
     if (!costs) return costs;
     costs->layer.experts = experts_of(question, kind);
     costs->layer.frozen = frozen_of(question, kind);
@@ -654,12 +725,25 @@ Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor&
 
 }  // namespace
 
+// `build_decoder_layers` knows neither learned positions nor dropout nor scores in memory.
+bool is_built_by_kind(const ShardQuestion& question) {
+  if (!has_plain_layers(question.model) || question.lora_rank > 0) return true;
+  return (question.fused_layers || question.compiled) && is_llama_like(question.model) &&
+         question.attention == LayoutJob::Attention::kFlash;
+}
+
 Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
-                               std::string_view gpu, const AskOptions& options) {
-  if (is_built_by_kind(question)) return costs_by_kind(question, predictor, gpu, options);
-  auto costs = costs_of_graphs(
-      question, [&](std::int64_t layers) { return shard_graph(question, layers); }, true, predictor,
-      gpu, options);
+                               std::string_view gpu, const AskOptions& options,
+                               const PricedOnce& once) {
+  if (is_built_by_kind(question)) return costs_by_kind(question, predictor, gpu, options, once);
+  auto costs = costs_of_kind(
+      question, layer_kinds(question.model).front(),
+      [&](std::int64_t layers, GraphForm form) {
+        return form == GraphForm::kWholeStep
+                   ? whole_step(question, layers)
+                   : shard_graph(question, layers, form == GraphForm::kCompiled);
+      },
+      predictor, gpu, options, once);
   if (!costs) return costs;
   costs->attending = 1;
   add_next_tokens(question.model, PartCosts(costs->layer), *costs);

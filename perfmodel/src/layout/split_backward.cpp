@@ -311,6 +311,21 @@ SplitEnds split_ends(const SplitTimes& times, std::int64_t most_microbatches) {
   return ends;
 }
 
+std::int64_t split_live_losses(SplitSchedule schedule, std::int64_t stages,
+                               std::int64_t microbatches, std::int64_t stage) {
+  const auto last = static_cast<std::int32_t>(chunks_of(schedule) - 1);
+  std::int64_t live = 0, most = 0;
+  const std::int64_t enough = std::min(microbatches, 4 * stages);
+  for (const SplitOp& op : split_order(schedule, stages, enough, stage)) {
+    const bool together = op.kind == Kind::kTogether;
+    if (op.chunk == last && (together || op.kind == Kind::kForward)) ++live;
+    most = std::max(most, live);
+    const std::int32_t done = together ? op.other_chunk : op.chunk;
+    if (done == last && op.kind != Kind::kForward && op.kind != Kind::kWeights) --live;
+  }
+  return most;
+}
+
 std::int64_t split_live_chunks(SplitSchedule schedule, std::int64_t stages,
                                std::int64_t microbatches, std::int64_t stage) {
   std::int64_t live = 0, most = 0;

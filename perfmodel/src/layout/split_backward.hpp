@@ -70,4 +70,8 @@ SplitEnds split_ends(const SplitTimes& times, std::int64_t most_microbatches = 2
 std::int64_t split_live_chunks(SplitSchedule schedule, std::int64_t stages,
                                std::int64_t microbatches, std::int64_t stage);
 
+/// Most forward passes of a stage's last chunk whose inputs' gradients are not done.
+std::int64_t split_live_losses(SplitSchedule schedule, std::int64_t stages,
+                               std::int64_t microbatches, std::int64_t stage);
+
 }  // namespace perfmodel::parallel

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "layout_work.hpp"
+#include "pinned_blocks.hpp"
 
 namespace perfmodel {
 namespace {
@@ -36,8 +38,20 @@ BytesPerParameter bytes_per_parameter(const LayoutJob& job) {
   return bytes;
 }
 
-bool shards_gradients(Sharding zero) { return zero != Sharding::kNone && zero != Sharding::kZero1; }
 bool shards_weights(Sharding zero) { return shards_gradients(zero) && zero != Sharding::kZero2; }
+
+// The loss follows its forward pass at once, except with GPipe and with interleaved schedules that
+// have only as many microbatches as stages.
+std::int64_t live_losses(const ParallelLayout& layout, std::int64_t microbatches,
+                         std::int64_t stage) {
+  if (splits_backward(layout.order)) {
+    const parallel::SplitSchedule schedule = split_schedule_of(layout.order);
+    return parallel::split_live_losses(schedule, layout.pp, microbatches, stage);
+  }
+  const bool all =
+      layout.vp > 1 ? microbatches == layout.pp : layout.order == PipelineOrder::kGpipe;
+  return all ? microbatches : 1;
+}
 
 class StageBytes {
  public:
@@ -51,8 +65,7 @@ class StageBytes {
     const Framework& framework = *question_.framework;
     const BytesPerParameter each = bytes_per_parameter(job);
     const double numbers = parameters(), experts = parameters_of_experts();
-    const double shards = as_real(shard_ranks());
-    const double shard = (numbers - experts) / shards + experts / as_real(shards_of_experts());
+    const double shards = as_real(shard_ranks(question_)), shard = own(numbers, experts);
     const double frozen = frozen_parameters() * as_real(job.frozen_bits) / 8;
     StepBytes bytes{.stage = stage_};
     bytes.weights = shards_weights(layout.zero) ? each.weights * shard + frozen / shards
@@ -65,15 +78,19 @@ class StageBytes {
     const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
     const double beside = layout.tp > 1 ? 1 + framework.tensor_activation_share : 1;
     const double chunks = as_real(live_chunks(layout, microbatches, stage_)) / as_real(layout.vp);
+    const double losses = as_real(live_losses(layout, microbatches, stage_));
     bytes.activations = beside * chunks * kept();
     bytes.working = layers() > 0 ? question_.shard->layer_extra_bytes : 0;
-    bytes.logits = logits(beside * chunks, bytes.working);
+    bytes.logits = logits(beside * losses, bytes.working);
     bytes.gathered = gathers_by_unit(layout)       ? gathered(each)
                      : shards_weights(layout.zero) ? each.weights * numbers + frozen
                                                    : 0;
     bytes.program = framework.fixed_bytes;
+    if (layout.offload.any()) offload(each, scatters, chunks, bytes);
     for (double* part : {&bytes.weights, &bytes.gradients, &bytes.optimizer, &bytes.activations,
-                         &bytes.logits, &bytes.working, &bytes.gathered, &bytes.program}) {
+                         &bytes.logits, &bytes.working, &bytes.gathered, &bytes.program,
+                         &bytes.host.weights, &bytes.host.gradients, &bytes.host.optimizer,
+                         &bytes.host.activations, &bytes.host.pinned}) {
       *part = std::round(*part);
     }
     bytes.allocator = std::round(bytes.allocated() * framework.reserved_share);
@@ -86,6 +103,54 @@ class StageBytes {
     for (std::int64_t chunk = 0; chunk < question_.layout->vp; ++chunk) {
       visit(chunks_[chunk_place(*question_.layout, stage_, chunk)]);
     }
+  }
+
+  // This rank's part of parameters, experts among them.
+  double own(double numbers, double experts) const {
+    return (numbers - experts) / as_real(shard_ranks(question_)) +
+           experts / as_real(shards_of_experts());
+  }
+
+  // Moves offloaded parts to the host; the GPU keeps those that are on their way.
+  void offload(const BytesPerParameter& each, bool scatters, double chunks,
+               StepBytes& bytes) const {
+    const LayoutOffload& offload = question_.layout->offload;
+    const PartCosts& layer = question_.shard->layer;
+    HostBytes& host = bytes.host;
+    if (offload.optimizer) {
+      host.optimizer = std::exchange(bytes.optimizer, 0);
+      host.gradients = each.gradients * own(parameters(), parameters_of_experts());
+      host.pinned += rounding_of_units(each.gradients);
+      const double underway = gathers_by_unit(*question_.layout)
+                                  ? each.gradients * own(layer.parameters, layer.experts)
+                                  : question_.framework->bucket_bytes;
+      if (scatters) bytes.gradients = std::min(bytes.gradients, underway);
+    }
+    if (offload.parameters) {
+      host.weights = std::exchange(bytes.weights, 0);
+      host.pinned += rounding_of_units(each.weights);
+    }
+    if (!offload.activations) return;
+    const double held = chunks * as_real(layers());
+    host.activations = held * layer.kept_bytes;
+    host.pinned += held * std::max(0.0, layer.pinned_bytes - layer.kept_bytes);
+    bytes.activations -= std::max(0.0, held - 2) * layer.kept_bytes;
+  }
+
+  // A unit's shard is one pinned block.
+  double rounding_of_units(double each) const {
+    const ShardCosts& shard = *question_.shard;
+    const auto rounding = [&](const PartCosts& unit) {
+      const double bytes = each * own(unit.parameters, unit.experts);
+      return pinned_block_bytes(bytes) - bytes;
+    };
+    double sum = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      sum += as_real(chunk.layers) * rounding(shard.layer);
+      if (chunk.embeds) sum += rounding(shard.embedding);
+      if (chunk.heads) sum += rounding(shard.head);
+    });
+    return sum;
   }
 
   double parameters() const {
@@ -120,15 +185,6 @@ class StageBytes {
       if (chunk.heads) sum += shard.head.frozen;
     });
     return sum;
-  }
-
-  std::int64_t shard_ranks() const {
-    const ParallelLayout& layout = *question_.layout;
-    const std::int64_t replicas = layout.dp * layout.cp;
-    if (layout.zero == Sharding::kNone) return 1;
-    if (layout.zero != Sharding::kHsdp) return replicas;
-    const std::int64_t node = question_.collectives->topology().gpus_per_node;
-    return std::min(replicas, std::max<std::int64_t>(1, node / layout.tp));
   }
 
   std::int64_t shards_of_experts() const {
@@ -196,10 +252,13 @@ std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches
 
 StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks) {
   StepBytes worst;
+  std::vector<HostBytes> hosts;
   for (std::int64_t stage = 0; stage < question.layout->pp; ++stage) {
     const StepBytes bytes = StageBytes(question, chunks, stage).run();
     if (bytes.allocated() > worst.allocated()) worst = bytes;
+    hosts.push_back(bytes.host);
   }
+  if (question.layout->offload.any()) worst.host = fullest_node(question, hosts);
   return worst;
 }
 

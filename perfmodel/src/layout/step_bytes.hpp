@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "host_offload.hpp"
 #include "step_question.hpp"
 
 namespace perfmodel {
@@ -13,6 +14,7 @@ struct StepBytes {
   double weights = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0, working = 0,
          gathered = 0, program = 0, allocator = 0;
   std::int64_t stage = 0;
+  HostBytes host;  ///< the fullest node's
 
   double allocated() const {
     return weights + gradients + optimizer + activations + logits + working + gathered + program;
@@ -28,7 +30,8 @@ std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches
 /// Per stage: weights, gradients and optimizer's state by the sharding of the layout; activations
 /// of the chunks in flight and what a backward pass makes on its way, from the lifetimes of the
 /// layer graph; logits, by the pieces in which the loss is worked out; of the program's own,
-/// buffers and what the allocator holds beyond.
+/// buffers and what the allocator holds beyond. Offloaded parts are in host memory; the GPU
+/// keeps those on their way: gradients of a unit or bucket, activations of two layers.
 StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks);
 
 /// Bytes of a checkpoint: weights and the optimizer's state, each once.

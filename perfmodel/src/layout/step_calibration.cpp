@@ -131,7 +131,7 @@ PartTimes part_times(const StepTime& time) {
   const double waits = passes > 0 ? term_of(time, LayoutTerm::kBubble) / passes : 0;
   return {compute * (1 + waits) + term_of(time, LayoutTerm::kOptimizer), host * (1 + waits),
           tensor * (1 + waits), term_of(time, LayoutTerm::kPipelineTransfers),
-          term_of(time, LayoutTerm::kDataParallel)};
+          term_of(time, LayoutTerm::kDataParallel) + term_of(time, LayoutTerm::kOffload)};
 }
 
 std::string layer_words(const DecoderModel& model) {
@@ -340,6 +340,7 @@ StepTime StepCalibration::corrected(const StepTime& time,
   }
   scale(LayoutTerm::kPipelineTransfers, at(StepPart::kPipeline));
   scale(LayoutTerm::kDataParallel, at(StepPart::kData));
+  scale(LayoutTerm::kOffload, at(StepPart::kData));
   made.step_us = 0;
   for (const double term : made.terms_us) made.step_us += term;
 

@@ -29,7 +29,9 @@ class StepClock {
       pipeline();
     }
     term(LayoutTerm::kOptimizer) += most(&StageWork::optimizer_us);
+    term(LayoutTerm::kOffload) += most(&StageWork::offload_us);
     term(LayoutTerm::kDataParallel) += most(&StageWork::gather_us) + work_.nodes_us;
+    wait_for_host();
     for (const double term : time_.terms_us) time_.step_us += term;
     range();
     return time_;
@@ -37,6 +39,21 @@ class StepClock {
 
  private:
   double& term(LayoutTerm which) { return time_.terms_us[static_cast<std::size_t>(which)]; }
+
+  // Where the whole step's host work is known: the host runs ahead from one step into the next, so
+  // that what takes longer, all of its work or all of the device's, is the step.
+  void wait_for_host() {
+    const double update = most(&StageWork::optimizer_host_us);
+    if (update == 0 || layout_.pp > 1) return;
+    double host = update, others = 0;
+    for (const ChunkWork& chunk : work_.chunks) {
+      host += count_of(work_.microbatches) *
+              (chunk.parts.forward.host_us + chunk.parts.backward.host_us);
+    }
+    term(LayoutTerm::kHost) = 0;
+    for (const double term : time_.terms_us) others += term;
+    term(LayoutTerm::kHost) = std::max(0.0, host - others);
+  }
 
   double most(double StageWork::*figure) const {
     double found = 0;
@@ -51,10 +68,14 @@ class StepClock {
     const PassCosts both = question_.shard->layer.forward + question_.shard->layer.backward;
     const double low = both.kernel_us > 0 ? both.low_us / both.kernel_us : 1;
     const double high = both.kernel_us > 0 ? both.high_us / both.kernel_us : 1;
+    // The rate of an unknown host: half to twice as much.
+    const bool is_guess = layout_.offload.optimizer && question_.job->host_bytes_per_s == 0;
+    const double on_host = is_guess ? term(LayoutTerm::kOptimizer) : 0;
+    const double step_us = time_.step_us - on_host;
     time_.low_us =
-        std::min(time_.step_us + (low - 1) * kernels, time_.step_us * framework.low_share);
+        std::min(step_us + (low - 1) * kernels, step_us * framework.low_share) + on_host / 2;
     time_.high_us =
-        std::max(time_.step_us + (high - 1) * kernels, time_.step_us * framework.high_share);
+        std::max(step_us + (high - 1) * kernels, step_us * framework.high_share) + 2 * on_host;
   }
 
   void add_passes(const PassWork& pass, double times) {
@@ -62,6 +83,7 @@ class StepClock {
     term(LayoutTerm::kTensorParallel) += times * pass.comm_us;
     term(LayoutTerm::kExpertParallel) += times * pass.expert_us;
     term(LayoutTerm::kContextParallel) += times * pass.context_us;
+    term(LayoutTerm::kOffload) += times * pass.offload_us;
     term(LayoutTerm::kHost) += times * pass.exposed_host_us();
   }
 
@@ -74,7 +96,17 @@ class StepClock {
       backward_us += chunk.parts.backward.total_us();
     }
     add_passes(all, count_of(work_.microbatches));
-    term(LayoutTerm::kDataParallel) += exposed_sums_us(work_.stages.front().sums, backward_us);
+    const GradientSums& sums = work_.stages.front().sums;
+    term(LayoutTerm::kDataParallel) +=
+        exposed_sums_us(sums, backward_us) + repeated_sums_us(sums, all.total_us());
+  }
+
+  // All sums except the last run while the next microbatch is computed.
+  double repeated_sums_us(const GradientSums& sums, double microbatch_us) const {
+    if (!sums.each_microbatch) return 0;
+    const double each = count_of(sums.buckets) * sums.bucket_us;
+    const double hides = question_.framework->overlap_gradients ? microbatch_us : 0;
+    return count_of(work_.microbatches - 1) * std::max(0.0, each - hides);
   }
 
   // What the sums over the data-parallel group add behind the last backward pass of a stage, whose
@@ -125,12 +157,14 @@ class StepClock {
   void reduce(double makespan_us, const std::vector<double>& last_backward_us) {
     double reduced = makespan_us;
     for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
-      double last_us = 0;
+      double last_us = 0, both_us = 0;
       each_chunk(stage, [&](std::size_t, const ChunkWork& chunk) {
         last_us += chunk.parts.backward.total_us();
+        both_us += chunk.parts.forward.total_us() + chunk.parts.backward.total_us();
       });
-      reduced = std::max(
-          reduced, last_backward_us[stage] + exposed_sums_us(work_.stages[stage].sums, last_us));
+      const GradientSums& sums = work_.stages[stage].sums;
+      reduced = std::max(reduced, last_backward_us[stage] + exposed_sums_us(sums, last_us) +
+                                      repeated_sums_us(sums, both_us));
     }
     term(LayoutTerm::kDataParallel) += reduced - makespan_us + work_.tied_words_us;
   }
@@ -148,8 +182,8 @@ class StepClock {
       const double share = device > 0 ? backward.weights_us / device : 0;
       weights_us.push_back(share * backward.total_us());
       input_us.push_back(backward_us[i] - weights_us.back());
-      forward_hides_us.push_back(forward.comm_us);
-      backward_hides_us.push_back(backward.comm_us);
+      forward_hides_us.push_back(hidden_us(forward));
+      backward_hides_us.push_back(hidden_us(backward));
     }
     parallel::SplitTimes times{.schedule = split_schedule_of(layout_.order),
                                .stages = layout_.pp,
@@ -171,11 +205,26 @@ class StepClock {
       add_passes(chunk.parts.backward, microbatches);
       busy += microbatches * (forward_us[i] + backward_us[i]);
     });
-    term(LayoutTerm::kTensorParallel) -= hidden;
+    take_hidden(hidden);
     term(LayoutTerm::kPipelineTransfers) +=
         microbatches * count_of(layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
     term(LayoutTerm::kBubble) += without_hops - busy;
     reduce(ends.makespan_us, ends.last_backward_us);
+  }
+
+  // Time of a pass that kernels of another one can hide.
+  double hidden_us(const PassWork& pass) const {
+    return pass.comm_us + work_.expert_hides * pass.expert_us;
+  }
+
+  void take_hidden(double hidden) {
+    double& tensor = term(LayoutTerm::kTensorParallel);
+    double& experts = term(LayoutTerm::kExpertParallel);
+    const double all = tensor + work_.expert_hides * experts;
+    if (all <= 0) return;
+    const double share = hidden / all;
+    tensor -= share * tensor;
+    experts -= share * work_.expert_hides * experts;
   }
 
   template <class Visit>
@@ -214,6 +263,7 @@ class StepClock {
     term(LayoutTerm::kHost) += m * (compute - all.total_us());
     term(LayoutTerm::kDataParallel) +=
         m * (sharded.exposed_us + sharded.slowed_us) + sharded.replicas_us;
+    term(LayoutTerm::kOffload) += m * sharded.offload_us;
   }
 
   const StepQuestion& question_;

@@ -88,8 +88,19 @@ Result<double> tokens_of(const TrainingRunAsk& ask, std::int64_t sequence) {
   });
 }
 
-// The price of a GPU, or of the one of this name in a file.
-Result<double> price_of(const std::string& text, const std::string& gpu) {
+TimeRange scaled(const TimeRange& range, double factor) {
+  return {range.low * factor, range.expected * factor, range.high * factor};
+}
+
+OrderedJson range_json(const TimeRange& range) {
+  return {{"expected", six_digits(range.expected)},
+          {"low", six_digits(range.low)},
+          {"high", six_digits(range.high)}};
+}
+
+}  // namespace
+
+Result<double> gpu_price(const std::string& text, const std::string& gpu) {
   double price = 0;
   if (read_decimal(text, price)) {
     if (price > 0 && std::isfinite(price)) return price;
@@ -106,18 +117,6 @@ Result<double> price_of(const std::string& text, const std::string& gpu) {
     return found;
   });
 }
-
-TimeRange scaled(const TimeRange& range, double factor) {
-  return {range.low * factor, range.expected * factor, range.high * factor};
-}
-
-OrderedJson range_json(const TimeRange& range) {
-  return {{"expected", six_digits(range.expected)},
-          {"low", six_digits(range.low)},
-          {"high", six_digits(range.high)}};
-}
-
-}  // namespace
 
 std::span<const TrainingRunField> training_run_fields() { return kFields; }
 
@@ -144,7 +143,7 @@ Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, con
     run.deadline_s = *deadline;
   }
   if (!ask.usd_per_gpu_hour.empty()) {
-    const auto price = price_of(ask.usd_per_gpu_hour, gpu);
+    const auto price = gpu_price(ask.usd_per_gpu_hour, gpu);
     if (!price) return Unexpected{price.error()};
     run.usd_per_gpu_hour = *price;
   }

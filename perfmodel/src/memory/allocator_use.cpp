@@ -62,7 +62,7 @@ class Run {
   const MemoryPlan& plan_;
   const std::vector<std::int64_t>& bytes_;
   CachingAllocator allocator_;
-  std::vector<BlockId> blocks_;  // of storages
+  std::vector<BlockId> blocks_;  // blocks of the storages
 };
 
 }  // namespace

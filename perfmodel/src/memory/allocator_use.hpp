@@ -7,14 +7,14 @@
 
 namespace perfmodel {
 
-/// What steps make of PyTorch's allocator, in bytes.
+/// Memory of PyTorch's allocator under a sequence of steps, in bytes.
 struct AllocatorUse {
   std::int64_t peak_allocated = 0, peak_reserved = 0;
 };
 
-/// A first step from empty memory and one more, which starts with what the first one left. `held`:
-/// what is there beside the graph's storages (workspaces, gathered parameters), each in one piece.
-/// Empty: the device of the options is too small.
+/// Runs a first step from empty memory and one more, which starts with the memory that the first
+/// one left. `held`: memory outside of the graph's storages (workspaces, gathered parameters), each
+/// in one piece. Empty: the device of the options is too small.
 std::optional<AllocatorUse> allocator_use(const MemoryPlan& plan,
                                           const std::vector<std::int64_t>& bytes,
                                           const std::vector<std::int64_t>& held,

@@ -10,7 +10,7 @@
 namespace perfmodel {
 namespace {
 
-// The names are those of the source.
+// Names as in the source.
 constexpr std::int64_t kMinBlockSize = 512;
 constexpr std::int64_t kSmallSize = 1 << 20;       // largest request of the small pool
 constexpr std::int64_t kSmallBuffer = 2 << 20;     // segment or page of the small pool
@@ -89,8 +89,8 @@ std::optional<CachingAllocator::Index> CachingAllocator::cached_block(Index pool
   return entry.block;
 }
 
-/// A free block before unmapped pages counts as large as it can grow, among those that hold the
-/// request and follow each other in the order of growing less.
+/// A free block before unmapped pages counts as large as it can grow. Looks among blocks that hold
+/// the request and follow each other in the order of growing less.
 FreeBlocks::Position CachingAllocator::least_expandable(const FreeBlocks& free,
                                                         FreeBlocks::Position first) const {
   const auto grown = [&](FreeBlocks::Position at) {
@@ -179,7 +179,8 @@ std::optional<CachingAllocator::Index> CachingAllocator::grown_block(Index pool,
   if (is_in(block, State::kUnmapped) && !map_pages(block, std::min(bytes, blocks_[block].bytes))) {
     return std::nullopt;
   }
-  while (blocks_[block].bytes < bytes) {  // unmapped pages follow, which absorb what is before them
+  while (blocks_[block].bytes < bytes) {
+    // Unmapped pages follow, which absorb the free block before them.
     const Index next = blocks_[block].next;
     const std::int64_t missing = bytes - blocks_[block].bytes;
     if (!map_pages(next, std::min(missing, blocks_[next].bytes))) return std::nullopt;
@@ -189,8 +190,8 @@ std::optional<CachingAllocator::Index> CachingAllocator::grown_block(Index pool,
   return block;
 }
 
-/// The first of neighbours, free or unmapped, that hold the bytes together: at the lowest address
-/// where some are unmapped, else in a new range of addresses.
+/// The first neighbours, free or unmapped, that together hold the bytes: at the lowest address if
+/// some are unmapped, else in a new range of addresses.
 CachingAllocator::Index CachingAllocator::room_to_grow(Index pool, std::int64_t bytes) {
   for (const Index unmapped : pools_[pool].unmapped) {
     const Index before = blocks_[unmapped].previous;
@@ -218,7 +219,7 @@ bool CachingAllocator::has_room(Index first, std::int64_t bytes) const {
   return false;
 }
 
-/// Maps the first pages of an unmapped block; false where the device has no room for them.
+/// Maps the first pages of an unmapped block; false if the device has no room for them.
 bool CachingAllocator::map_pages(Index block, std::int64_t bytes) {
   const std::int64_t mapped = round_up(bytes, page_bytes(pools_[blocks_[block].pool].is_small));
   if (!fits(mapped)) return false;
@@ -230,7 +231,7 @@ bool CachingAllocator::map_pages(Index block, std::int64_t bytes) {
   return true;
 }
 
-/// Unmaps the pages that lie in a free block as a whole.
+/// Unmaps the pages that are entirely in a free block.
 void CachingAllocator::unmap_pages(Index block) {
   const std::int64_t page = page_bytes(pools_[blocks_[block].pool].is_small);
   const std::int64_t end = blocks_[block].address + blocks_[block].bytes;
@@ -269,8 +270,8 @@ void CachingAllocator::release_cached() {
   }
 }
 
-/// Blocks that are not split, of one pool: one that is large enough, else the largest ones until
-/// they are together. False where they are not, even so.
+/// Releases blocks of one pool that are not split: one that is large enough, else the largest ones
+/// until they suffice. False if they do not.
 bool CachingAllocator::release_oversize(Index pool, std::int64_t bytes) {
   if (options_.max_split_bytes == AllocatorOptions::kUnlimited || options_.expandable_segments) {
     return false;
@@ -339,7 +340,7 @@ CachingAllocator::Index CachingAllocator::make_block(const Block& block) {
 
 void CachingAllocator::drop_block(Index block) { unused_.push_back(block); }
 
-/// Cuts a block that is not listed behind its first bytes; the rest, a block like it.
+/// Cuts an unlisted block after its first bytes and returns the rest, a block like it.
 CachingAllocator::Index CachingAllocator::split(Index block, std::int64_t bytes) {
   Block rest = blocks_[block];
   rest.address += bytes;

@@ -22,11 +22,11 @@ struct AllocatorOptions {
   /// up to this many steps. A power of two; 1: to multiples of 512 B.
   std::int64_t roundup_power2_divisions = 1;
   bool expandable_segments = false;
-  /// What segments together may take: the device without contexts, libraries and other programs.
+  /// Limit of all segments together: the device without contexts, libraries and other programs.
   std::int64_t device_bytes = kUnlimited;
 };
 
-/// What an allocator holds.
+/// Memory that an allocator holds.
 struct AllocatorBytes {
   std::int64_t requested = 0;  ///< by the blocks of `active`, not rounded
   std::int64_t allocated = 0;  ///< blocks in use, rounded
@@ -48,34 +48,31 @@ struct BlockPlace {
 /// whose rules these are:
 ///
 /// - A request is rounded up to 512 B (or by `roundup_power2_divisions`). The small pool serves
-/// those
-///   up to 1 MiB, the large pool all others. Each stream has both pools for itself, and a block
-///   stays with its stream.
+///   requests up to 1 MiB, the large pool all others. Each stream has both pools for itself, and a
+///   block stays with its stream.
 /// - A request gets the smallest free block of its pool that holds it; of equal ones, the one at
-/// the
-///   lowest address. Where none does, a new segment is made: of 2 MiB in the small pool; in the
+///   the lowest address. If none does, a new segment is made: of 2 MiB in the small pool; in the
 ///   large one of 20 MiB for requests below 10 MiB, else of the request rounded up to 2 MiB.
 /// - The remainder of that block stays free if it is at least 512 B in the small pool, more than
 ///   1 MiB in the large one. A smaller remainder is given out with the block and counts as
 ///   allocated.
 /// - A freed block merges with its free neighbours in the segment at once.
-/// - Where a new segment does not fit into the device, wholly free segments go back to it. With
+/// - If a new segment does not fit into the device, wholly free segments go back to it. With
 ///   `max_split_bytes`, blocks of at least that size go first: one that is large enough, else the
 ///   largest ones of the pool. Then all of every pool go. If that does not help, the device is out
 ///   of memory.
 /// - Expandable segments: each pool of a stream has one range of addresses, 1 1/8 of the device
 ///   long, whose pages (2 MiB in the small pool, 20 MiB in the large one) are mapped when needed,
 ///   beginning with the lowest place where free blocks and unmapped pages together hold the
-///   request. A remainder of 512 B or more stays free in the large pool, too. Pages without a block
-///   in use are what goes back to the device. A free block in front of unmapped pages counts as
-///   large as it could grow: as long as the next larger block could grow less, that one is taken
-///   instead.
+///   request. A remainder of 512 B or more stays free in the large pool, too. Only pages without a
+///   block in use go back to the device. A free block in front of unmapped pages counts as large as
+///   it could grow: as long as the next larger block could grow less, that one is taken instead.
 ///
-/// Assumptions: new segments lie behind all older ones. The driver's choice is not known; it
-/// matters only between free blocks of equal size. A block whose free waits for another stream
-/// stays active until `complete_free`, in shortage of memory too, where PyTorch would wait for the
-/// event. Not modelled: `garbage_collection_threshold`, divisions by intervals of sizes, private
-/// pools (CUDA graphs, MemPool), cudaMallocAsync. Versions after 2.6 were not compared.
+/// Assumptions: new segments follow all older ones. The driver's choice is not known; it matters
+/// only between free blocks of equal size. A block whose free waits for another stream stays active
+/// until `complete_free`, even if memory is short, where PyTorch would wait for the event. Not
+/// modelled: `garbage_collection_threshold`, divisions by intervals of sizes, private pools (CUDA
+/// graphs, MemPool), cudaMallocAsync. Versions after 2.6 were not compared.
 ///
 /// Time per call: the logarithm of the number of free blocks; some 100 ns (tests/benchmarks).
 class CachingAllocator {
@@ -86,12 +83,12 @@ class CachingAllocator {
   /// as they are, cached segments are gone.
   Result<BlockId> allocate(std::int64_t bytes, int stream = 0);
 
-  /// Of a block that no other stream uses: it can be given out again at once.
+  /// Frees a block that no other stream uses: it can be given out again at once.
   void free(BlockId block);
 
   /// The same in two halves for a block that another stream uses, too (`record_stream`): after the
-  /// first one it is active, but not allocated; after the second one, which stands for the event of
-  /// that stream, it can be given out again.
+  /// first one it is active, but not allocated; the second one is the event of that stream, after
+  /// which the block can be given out again.
   void request_free(BlockId block);
   void complete_free(BlockId block);
 
@@ -102,16 +99,16 @@ class CachingAllocator {
   const AllocatorBytes& peak() const { return peak_; }  ///< each figure's own
   void reset_peaks() { peak_ = current_; }
 
-  /// Where a block in use lies and what it takes, the part that was not split off included.
+  /// Address and size of a block in use, the part that was not split off included.
   BlockPlace place(BlockId block) const;
 
-  std::int64_t segments() const { return segments_; }  ///< ranges, where they are expandable
+  std::int64_t segments() const { return segments_; }  ///< ranges, if they are expandable
   std::int64_t device_allocations() const { return device_allocations_; }  ///< cudaMalloc, mappings
   std::int64_t device_frees() const { return device_frees_; }
   std::int64_t retries() const { return retries_; }  ///< requests for which all caches were freed
 
  private:
-  using Index = std::uint32_t;  // of a block or pool
+  using Index = std::uint32_t;  // index of a block or pool
   static constexpr Index kNone = UINT32_MAX;
 
   enum class State : std::uint8_t { kUnmapped, kFree, kAllocated, kPending };
@@ -166,7 +163,7 @@ class CachingAllocator {
 
   AllocatorOptions options_;
   std::vector<Block> blocks_;
-  std::vector<Index> unused_;  // of blocks_
+  std::vector<Index> unused_;  // indices into blocks_
   std::vector<Pool> pools_;
   std::int64_t next_address_ = 0;
   AllocatorBytes current_, peak_;

@@ -18,7 +18,7 @@ std::vector<FreeBlocks::Entry> empty_chunk() {
 
 FreeBlocks::FreeBlocks() { chunks_.push_back(empty_chunk()); }
 
-/// The first chunk that ends at the key or behind it; the last one where none does.
+/// The first chunk that ends at or after the key; the last one if none does.
 std::size_t FreeBlocks::chunk_for(const Entry& key) const {
   const auto last = std::prev(chunks_.end());
   const auto found =

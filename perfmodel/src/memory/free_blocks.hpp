@@ -21,7 +21,7 @@ class FreeBlocks {
 
     friend auto operator<=>(const Entry&, const Entry&) = default;  ///< addresses differ
   };
-  /// Of an entry, until something is added or removed.
+  /// Place of an entry, valid until something is added or removed.
   struct Position {
     std::size_t chunk = 0, place = 0;
   };
@@ -30,7 +30,7 @@ class FreeBlocks {
 
   const Entry& at(Position position) const { return chunks_[position.chunk][position.place]; }
 
-  /// The first entry of these bytes at this address or behind it, or of more bytes.
+  /// The first entry of these bytes at or after this address, or of more bytes.
   std::optional<Position> find(std::int64_t bytes, std::int64_t address = 0) const;
   std::optional<Position> after(Position position) const;
   std::optional<Position> largest() const;

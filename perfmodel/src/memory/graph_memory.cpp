@@ -6,7 +6,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::int64_t kBlock = 512;  // of CUDA's caching allocator
+constexpr std::int64_t kBlock = 512;  // block size of CUDA's caching allocator
 
 double rounded_up(std::int64_t bytes) {
   return static_cast<double>((bytes + kBlock - 1) / kBlock * kBlock);

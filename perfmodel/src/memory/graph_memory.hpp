@@ -10,7 +10,7 @@ namespace perfmodel {
 
 /// When a step takes memory or gives it back, in the order of the host's calls.
 struct MemoryEvent {
-  std::int32_t node = 0;     ///< index: allocations come before what it runs, frees behind
+  std::int32_t node = 0;     ///< index: allocations come before its work, frees after it
   std::int32_t storage = 0;  ///< into StorageLifetimes::storages
   bool is_free = false;
 };
@@ -18,17 +18,17 @@ struct MemoryEvent {
 /// The storages of a step and when they come and go: the same for all sizes of a graph.
 struct MemoryPlan {
   StorageLifetimes lifetimes;
-  /// Of storages that the step makes. A gradient that the step before left is freed by the first
-  /// event of its storage.
+  /// Events of storages that the step makes. If the previous step left a gradient, the first event
+  /// of its storage frees it.
   std::vector<MemoryEvent> events;
 };
 MemoryPlan memory_plan(const ExecutionGraph& graph);
 
-/// Bytes of each storage as `graph` has them now, which is the plan's but for sizes.
+/// Current bytes of each storage of `graph`, which may differ from the plan's graph in sizes only.
 std::vector<std::int64_t> storage_bytes(const MemoryPlan& plan, const ExecutionGraph& graph);
 
-/// What a step needs, in steady state, whatever the GPU: no workspaces, no context. Bytes are
-/// rounded to the allocator's blocks, but those of `activation_bytes`.
+/// Needs of a step in steady state on any GPU: no workspaces, no context. Bytes are rounded to the
+/// allocator's blocks, except `activation_bytes`.
 struct GraphMemory {
   double activation_bytes = 0;  ///< storages of that purpose at the end of the forward pass
   double peak_allocated_bytes = 0;
@@ -37,7 +37,7 @@ struct GraphMemory {
 };
 GraphMemory graph_memory(const MemoryPlan& plan, const std::vector<std::int64_t>& bytes);
 
-/// Bytes by purpose behind each event of the step.
+/// Bytes by purpose after each event of the step.
 std::vector<MemoryByPurpose> memory_curve(const MemoryPlan& plan,
                                           const std::vector<std::int64_t>& bytes);
 

@@ -13,12 +13,12 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 30;
 
 constexpr int kGuesses = 10;
-constexpr double kMostBytes = 1e15;  // of a storage: more than any device has
+constexpr double kMostBytes = 1e15;  // limit of a storage: more than any device has
 
 /// A number of samples for which the graph was rewritten.
 struct Try {
   std::int64_t batch = 0;           // 0: none yet
-  std::vector<std::int64_t> bytes;  // of storages
+  std::vector<std::int64_t> bytes;  // sizes of the storages
   PredictedMemory memory;
 };
 
@@ -34,10 +34,10 @@ std::vector<std::int64_t> bytes_on_lines(const Try& a, const Try& b, std::int64_
   return bytes;
 }
 
-/// The size of a storage is a number of bytes per sample and one that is the same for all, but for
-/// padding. So two rewrites tell the sizes for all batches, whose steps the allocator's rules are
-/// asked about without a rewrite. Where that puts the edge, rewrites check both sides of it; the
-/// last one is a point of new lines if they find it elsewhere.
+/// The size of a storage is a number of bytes per sample plus a constant, except for padding. So
+/// two rewrites give the sizes for all batches, and the allocator's rules are applied to their
+/// steps without a rewrite. Rewrites check both sides of the edge found this way; if they find it
+/// elsewhere, the last one is a point of new lines.
 class Search {
  public:
   Search(const ExecutionGraph& graph, const Gpu& gpu, bool expandable_segments,
@@ -100,7 +100,7 @@ class Search {
   const Gpu& gpu_;
   const bool expandable_segments_;
   const ZeroSharding& zero_;
-  MemoryPlan plan_;   // of the last try
+  MemoryPlan plan_;   // plan of the last try
   RankShare share_;   // the same
   Try first_, last_;  // in the order of the tries
   Try fits_, lacks_;  // the largest batch that fits, the smallest that does not

@@ -25,7 +25,8 @@ struct FitOption {
 };
 using FitOptions = std::vector<FitOption>;
 
-/// What people do first, alone and together. Those that a graph cannot take are left out.
+/// Options that people try first, alone and together. Options that a graph cannot take are left
+/// out.
 std::vector<FitOptions> options_to_try(const Gpu& gpu) {
   const bool has_bf16 = gpu.peak_tflop_per_s.bf16_matrix.has_value();
   const FitOption autocast = {"precision", has_bf16 ? "bf16" : "fp16-scaled"};
@@ -75,7 +76,7 @@ double us_per_sample(const WhatIfAnswer& answer) {
   return answer.e2e_us / samples;
 }
 
-/// What prices steps on a GPU.
+/// Models and tables that price steps on a GPU.
 struct StepPrices {
   Gpu gpu;
   ChosenKernelModels models;
@@ -166,7 +167,7 @@ std::string uncounted_text(const MemoryReport& report) {
       more > 0 ? fmt::format(" and {} more ops", more) : "");
 }
 
-// What it would cost to fit, on one GPU, and when ops run.
+// Adds the cost of each way to fit, on one GPU, and the times of ops.
 Result<void> add_prices(const MemoryQuestion& question, const RewriteByName& rewrite_by_name,
                         MemoryAnswer& made) {
   const bool lacks = made.gpu && !made.report.memory.fits() && question.zero.world == 1;

@@ -34,13 +34,13 @@ struct WayToFit {
 };
 struct WaysToFit {
   std::vector<WayToFit> fitting;  ///< the cheapest first
-  std::optional<WayToFit> least;  ///< where nothing fits: what needs the least memory
+  std::optional<WayToFit> least;  ///< if nothing fits: the way that needs the least memory
   std::size_t tried = 0;
 };
 /// Node ids of top-level ops, ascending, and when they begin on the host [us].
 using OpStarts = std::vector<std::pair<std::int64_t, double>>;
 
-/// The memory of a step, and what would change it.
+/// The memory of a step, and changes of it.
 struct MemoryAnswer {
   std::string graph_file;
   std::optional<Gpu> gpu;
@@ -51,13 +51,13 @@ struct MemoryAnswer {
   std::optional<std::int64_t> batch;       ///< samples per step, if the inputs tell
   std::optional<double> bytes_per_sample;  ///< the same
   std::optional<LargestBatch> most;
-  std::optional<WaysToFit> ways;  ///< where it does not fit
-  OpStarts op_starts;             ///< for the timeline, where there is a GPU
+  std::optional<WaysToFit> ways;  ///< if it does not fit
+  OpStarts op_starts;             ///< for the timeline, if there is a GPU
   std::vector<std::string> warnings;
 };
 
-/// Where a step does not fit into `gpu`, the ways to make it fit are tried. Errors: those of
-/// rewrites, of `largest_batch` and of data files.
+/// If a step does not fit into `gpu`, the ways to make it fit are tried. Errors of rewrites, of
+/// `largest_batch` and of data files.
 Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const ExecutionGraph& source,
                                    std::optional<Gpu> gpu, const RewriteByName& rewrite_by_name);
 

@@ -12,7 +12,7 @@
 namespace perfmodel {
 namespace {
 
-// More is allocated than reserved only in broken records; then what was allocated is true.
+// More is allocated than reserved only in broken records; then the allocated figure is true.
 void add_peak(const MeasuredMemory& device, MemoryOfTrace& made) {
   made.device = device.device;
   made.totals_recorded = device.totals_recorded;

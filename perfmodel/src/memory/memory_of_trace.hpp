@@ -19,7 +19,7 @@ struct MemoryOfTrace {
   std::optional<Gpu> gpu;
   std::string device;           ///< "cuda:0", with the highest peak; empty: no records of a GPU
   bool totals_recorded = true;  ///< false: the peak is a lower bound, see MeasuredMemory
-  PredictedMemory memory;       ///< peaks as recorded; context and room are those of `gpu`
+  PredictedMemory memory;       ///< peaks as recorded; `gpu` gives context and room
   std::string peak_op;          ///< innermost op at the peak, or empty
   std::vector<std::string> warnings;
 

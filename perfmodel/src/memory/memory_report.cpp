@@ -57,7 +57,7 @@ std::vector<MemoryPoint> curve_of(const MemoryPlan& plan, const std::vector<std:
   const std::vector<MemoryByPurpose> values = memory_curve(plan, bytes);
   std::vector<MemoryPoint> curve;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Before an op runs and behind it.
+    // One point before an op runs and one after it.
     const bool is_last = i + 1 == values.size() || plan.events[i + 1].node != plan.events[i].node ||
                          plan.events[i + 1].is_free != plan.events[i].is_free;
     if (is_last) curve.push_back({.node = plan.events[i].node, .bytes = values[i]});
@@ -65,7 +65,7 @@ std::vector<MemoryPoint> curve_of(const MemoryPlan& plan, const std::vector<std:
   return curve;
 }
 
-// Workspaces of libraries and what a rank gathers, which no op of the graph allocates.
+// Adds workspaces of libraries and gathered tensors of a rank, which no op of the graph allocates.
 void add_held_throughout(const MemoryByPurpose& step, const MemoryByPurpose& graph,
                          std::vector<MemoryPoint>& curve) {
   for (const MemoryPurpose purpose : {MemoryPurpose::kWorkspace, MemoryPurpose::kCommunication}) {

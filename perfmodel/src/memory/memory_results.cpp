@@ -74,7 +74,7 @@ const ResultFields<WayToFit> kWayFields = {
 };
 
 OrderedJson predicted_memory_json(const PredictedMemory& memory, bool all_digits) {
-  if (!(memory.needed_bytes() > 0)) return nullptr;  // of a trace
+  if (!(memory.needed_bytes() > 0)) return nullptr;  // a trace has none
   static const auto kFields = named_fields(
       joined_fields<PredictedMemory>({kHeldMemoryFields, kMemoryFields}),
       {"static_bytes", "activation_bytes", "peak_allocated_bytes", "peak_reserved_bytes",

@@ -18,7 +18,7 @@ OrderedJson predicted_memory_json(const PredictedMemory& memory, bool all_digits
 
 /// The answer of `memory`, without the keys that every document begins with.
 OrderedJson memory_json(const MemoryAnswer& answer);
-/// The same keys of a trace; null for what a trace does not record.
+/// The same keys of a trace; null if a trace does not record them.
 OrderedJson memory_json(const MemoryOfTrace& recorded);
 
 /// {"weights": 1, "gradients": 2, ...}

@@ -6,7 +6,7 @@ namespace perfmodel {
 namespace {
 
 constexpr double kGib = 1 << 30;
-constexpr double kLeastShare = 5e-3;  // of a purpose that is worth a word
+constexpr double kLeastShare = 5e-3;  // smallest share of a purpose that is worth a word
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-// What a rank keeps a part of, and what its optimizer makes of that.
+// Storages of which a rank keeps a part, and storages that its optimizer makes from them.
 bool belongs_to_shard(const StorageLifetime& storage, int stage, std::int32_t optimizer_begin) {
   switch (storage.purpose) {
     case MemoryPurpose::kWeights:
@@ -61,7 +61,7 @@ bool has_convolutions(const ExecutionGraph& graph) {
   return false;
 }
 
-/// What libraries may take beside what the graph shows.
+/// Memory of libraries that the graph does not show.
 double library_bytes(const ExecutionGraph& graph, const RankShare& share, const Gpu& gpu) {
   const bool communicates = share.zero.world > 1 || !graph.comm_records.empty();
   double bytes = 0;
@@ -72,7 +72,7 @@ double library_bytes(const ExecutionGraph& graph, const RankShare& share, const 
   return bytes;
 }
 
-/// The last top-level op in front of the backward pass; -1: there is none.
+/// The last top-level op before the backward pass; -1: there is none.
 std::int32_t last_forward_op(const ExecutionGraph& graph, const StorageLifetimes& lifetimes) {
   for (std::int32_t i = lifetimes.forward_end - 1; i >= lifetimes.step.begin; --i) {
     const Node& node = graph.node(i);
@@ -87,8 +87,8 @@ std::int32_t last_forward_op(const ExecutionGraph& graph, const StorageLifetimes
 /// PyTorch has one per thread that computes: the main one, and autograd's.
 int blas_handles(const MemoryPlan& plan) { return plan.lifetimes.has_backward ? 2 : 1; }
 
-/// Tensors without a storage, and what the forward pass ends with, where it is gone by the time of
-/// the peak: a variable of the program may hold it.
+/// Tensors without a storage, and the result of the forward pass if it is gone by the time of the
+/// peak: a variable of the program may hold it.
 double unsure_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
                     const std::vector<std::int64_t>& bytes, std::int32_t peak_node) {
   const std::int32_t last = last_forward_op(graph, plan.lifetimes);
@@ -104,7 +104,7 @@ double unsure_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
   return unsure;
 }
 
-/// Room for the allocator beside the context.
+/// Room for the allocator: the device without the context.
 double room_on(const Gpu& gpu) {
   return gpu.usable_memory().value - static_cast<double>(gpu.architecture.context_bytes);
 }
@@ -141,7 +141,7 @@ std::optional<AllocatorUse> use_of_larger_device(const MemoryPlan& plan,
   return std::nullopt;
 }
 
-/// What the allocator gives out for all of the step beside storages: gathered shards, workspaces.
+/// Allocations in addition to storages for all of the step: gathered shards, workspaces.
 std::vector<std::int64_t> held_throughout(const MemoryPlan& plan, const RankShare& share,
                                           const Gpu* gpu) {
   std::vector<std::int64_t> held;

@@ -9,9 +9,9 @@
 namespace perfmodel::advice {
 namespace {
 
-// Of the best step so far: a sequence that gains less is not looked for.
+// Share of the best step so far: sequences that gain less are not searched.
 constexpr double kLeastGain = 1e-4;
-// Of the best step: what adds less to a sequence is not worth its line.
+// Share of the best step: a change that adds less to a sequence is not worth its line.
 constexpr double kLeastAdded = 3e-4;
 // Rungs of a ladder that may be no better before a walk ends.
 constexpr int kPatience = 3;
@@ -134,7 +134,7 @@ double AdviceSearch::bound_us(const Candidate& from, const Axis& axis) const {
   return scale * from.priced.path.touched_us(axis.touch);
 }
 
-// Where nothing fits, or batches may grow, other things than the path count.
+// If nothing fits, or batches may grow, more than the path counts.
 bool AdviceSearch::worth_it(const Candidate& from, const Axis& axis) const {
   if (axis.frees_memory) return memory_matters_;
   // A larger batch in one pass is as good, as long as it fits.
@@ -182,7 +182,7 @@ void AdviceSearch::walk(const Candidate& from, std::size_t axis,
   go([](std::size_t rung) { return rung - 1; });  // below 0: beyond the end
 }
 
-// A rewrite that frees memory is worth what the larger batch gains.
+// A rewrite that frees memory is worth the gain of the larger batch.
 void AdviceSearch::open_batch(const Candidate& from, std::vector<const Candidate*>& found) {
   if (!batch_axis_) return;
   const Candidate start = from;
@@ -228,7 +228,7 @@ void AdviceSearch::try_singles() {
 void AdviceSearch::combine() {
   std::vector<Candidate> beam = {baseline_};
   std::set<State> expanded = {baseline_.state};
-  // What alone changes nothing would take the place of what needs another change to be of use.
+  // A change without an effect of its own would take the place of one that needs another change.
   const auto is_idle = [&](const Candidate& one) {
     return one.fits == baseline_.fits &&
            std::abs(one.cost_us - baseline_.cost_us) <= kLeastGain * baseline_.cost_us;

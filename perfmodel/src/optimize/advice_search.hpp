@@ -24,7 +24,7 @@ struct Candidate {
   Detail detail = Detail::kTotals;
 };
 
-/// Smaller is better: what fits before what does not, then by cost or by memory.
+/// Smaller is better: variants that fit come first, then by cost or by memory.
 bool better(const Candidate& a, const Candidate& b);
 
 /// A rewrite that changes numbers ranks before one that keeps them if it gains this many times as
@@ -57,11 +57,11 @@ class AdviceSearch {
   AdviceSearch(const std::vector<Axis>& axes, const Job& job, const SearchLimits& limits,
                VariantPricer& pricer);
 
-  /// Errors: those of the graph as it is.
+  /// Errors of a prediction of the graph as it is.
   Result<void> begin();
   /// Every single choice, walks over the ladders included.
   void try_singles();
-  /// The beam, until nothing improves on it. What adds nothing to the best leaves it.
+  /// The beam, until nothing improves on it. Changes that add nothing leave the best sequence.
   void combine();
 
   const Candidate& baseline() const { return baseline_; }

@@ -29,7 +29,7 @@ std::string predict_flags(const OptimizeQuestion& question, double host_scale) {
   return flags;
 }
 
-// Named alone: the search takes seconds, and its prices are of a program of its own.
+// Only on request: the search takes seconds, and its prices belong to a program of its own.
 void add_layout_advice(const OptimizeQuestion& question, const TargetInputs& inputs,
                        Advice& advice) {
   if (!contains(question.options.allow, "layout")) return;

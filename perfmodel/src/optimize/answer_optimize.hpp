@@ -13,7 +13,7 @@ struct OptimizeQuestion {
   std::string graph, objective = "step";
   TargetQuestion target;
   OptimizeOptions options;
-  std::optional<double> memory_limit_gb;  ///< 1e9 B; in the place of the one in `options`
+  std::optional<double> memory_limit_gb;  ///< 1e9 B; replaces the one in `options`
 };
 
 /// One word of a shell: quoted if it holds more than plain characters.
@@ -21,7 +21,7 @@ std::string shell_word(const std::string& text);
 
 /// Searches with the commands of the answer as a shell takes them, and adds the best layout of the
 /// job if the family "layout" is asked for. `inputs` hold the graph on its GPU (`load_target`); the
-/// answer begins with their warnings. Errors: an unknown objective, what `optimize` refuses, models
+/// answer begins with their warnings. Errors: an unknown objective, errors of `optimize`, models
 /// that cannot be read.
 Result<Advice> answer_optimize(const OptimizeQuestion& question, const TargetInputs& inputs);
 

@@ -30,7 +30,7 @@ double half_width(const SummedRange& sum) {
 }
 
 struct OwnKernels {
-  SummedRange before, after;  // of one step alone
+  SummedRange before, after;  // kernels of one step alone
 };
 
 OwnKernels own_kernels(const StepParts& before, const StepParts& after) {
@@ -87,7 +87,7 @@ StepParts step_parts(const Prediction& prediction, double host_path_us) {
 
 namespace {
 
-// The gain shrinks where the host is another.
+// On another host the gain is smaller.
 double host_error_us(const StepParts& before, const StepParts& after, double scale) {
   const double gain = before.e2e_us - scale * after.e2e_us;
   double most = 0;

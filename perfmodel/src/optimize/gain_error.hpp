@@ -15,16 +15,16 @@ struct KernelCount {
   double count = 0;
 };
 
-/// What the error of a gain is made of.
+/// Parts of a step that the error of a gain depends on.
 struct StepParts {
   std::vector<KernelCount> kernels;  ///< sorted
   double e2e_us = 0;
   std::vector<double> other_hosts_us;  ///< the step on `kOtherHosts`
-  double host_path_share = 0;          ///< of the critical path
+  double host_path_share = 0;          ///< share of the critical path
   bool own_pace = false;               ///< see Prediction::Coverage
 };
 
-/// Of a prediction that kept its ops and knows other hosts; `host_path_us`: of its critical path.
+/// Reads a prediction that kept its ops and knows other hosts; `host_path_us` on its critical path.
 StepParts step_parts(const Prediction& prediction, double host_path_us);
 
 /// How far the difference of two predicted steps may be off [us]. Both run on one host and share
@@ -32,11 +32,11 @@ StepParts step_parts(const Prediction& prediction, double host_path_us);
 ///
 ///   e^2 = d^2 (h_b^2 + h_v^2) + g^2 + (0.001 t_b)^2
 ///
-/// h: half the range of the sum of the kernels (`SummedRange`) that one step alone has; d: the
-/// larger share of kernels in the two critical paths, since what lies beside the path does not move
-/// the step; g: by how much less is gained on a host of `kOtherHosts` that runs both (of
-/// `kSameHosts`, in proportion, where both know the program's own launches); t_b: the steady state
-/// is known to 0.1 %. `scale` brings the second step to the samples of the first.
+/// h: half the range of the sum of the kernels (`SummedRange`) that only one of the steps has; d:
+/// the larger share of kernels in the two critical paths, since work off the path does not move the
+/// step; g: by how much less is gained on a host of `kOtherHosts` that runs both (of `kSameHosts`,
+/// in proportion, if both know the program's own launches); t_b: the steady state is known to 0.1
+/// %. `scale` brings the second step to the samples of the first.
 double gain_error_us(const StepParts& before, const StepParts& after, double scale);
 
 }  // namespace perfmodel::advice

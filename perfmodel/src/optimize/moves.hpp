@@ -40,8 +40,8 @@ struct Choice {
   double bucket_mib = 0, split_mib = 0;
   std::int64_t ranks = 0;
   std::int64_t batch = 0;   ///< samples per step
-  std::int64_t passes = 0;  ///< that these samples are divided among
-  /// The program computes the same, but for the order of sums.
+  std::int64_t passes = 0;  ///< passes that share these samples
+  /// The program computes the same numbers, up to the order of sums.
   bool same_numbers = true;
 };
 
@@ -66,9 +66,9 @@ struct Job {
   std::optional<std::int64_t> batch;  ///< samples of the graph, if its inputs tell
   double largest_gradient_bytes = 0;
   std::string optimizer = {};     ///< "AdamW", as its step is called; empty: not known
-  bool from_trace = false;        ///< which tensors are the same is not known
-  bool batch_statistics = false;  ///< of batch norms: another batch per pass, other numbers
-  std::size_t nodes = 0;          ///< of the graph
+  bool from_trace = false;        ///< identity of tensors is not known
+  bool batch_statistics = false;  ///< has batch norms: another batch per pass, other numbers
+  std::size_t nodes = 0;          ///< nodes of the graph
 };
 
 }  // namespace perfmodel::advice

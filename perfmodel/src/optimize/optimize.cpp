@@ -25,7 +25,7 @@ using advice::State;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
-constexpr double kLeastAdvised = 1e-3;  // of the step: what the steady state is known to
+constexpr double kLeastAdvised = 1e-3;  // share of the step: the steady state is no more exact
 
 Job job_of(const ExecutionGraph& graph, const OptimizeOptions& options) {
   Job job{.world = options.world,
@@ -80,7 +80,7 @@ std::string command_of(const std::vector<NamedRewrite>& rewrites, const Optimize
                      flags);
 }
 
-/// What the parts of an answer are made from.
+/// Inputs for the parts of an answer.
 struct Searched {
   const std::vector<Axis>& axes;
   const Job& job;
@@ -104,7 +104,7 @@ struct Searched {
 
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / kGibibyte); }
 
-// Singles that gain; for memory's sake also those that fit where the given step does not.
+// Adds singles that gain; for memory's sake also those that fit if the given step does not.
 // `best_choice`: of a ladder, else the choice.
 void add_single(const Searched& of, std::size_t axis, std::size_t choice, std::size_t best_choice,
                 Advice& advice) {
@@ -171,7 +171,7 @@ void add_single(const Searched& of, std::size_t axis, std::size_t choice, std::s
                           .same_numbers = of.axes[axis].choices[choice - 1].same_numbers});
 }
 
-// Of a ladder's rungs one is advice.
+// Only one rung of a ladder is advice.
 std::size_t best_rung(const Searched& of, std::size_t axis) {
   std::size_t best = 0;
   Candidate least = of.baseline();

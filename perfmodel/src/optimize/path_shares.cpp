@@ -47,9 +47,9 @@ PathPoint point_of(const Prediction& prediction, const Prediction::PathPoint& at
 
 }  // namespace
 
-// A point of the path takes the time up to the next one. Of an op whose host work the path meets
-// twice, the second time counts as what stands in front of it. Where the device sets the pace, the
-// path ends with its last task, which may be far behind the host's.
+// A point of the path takes the time up to the next one. If the path meets the host work of an op
+// twice, the second time counts as the time before the op. If the device sets the pace, the path
+// ends with its last task, which may end long after the host's.
 PathShares path_shares(const Prediction& prediction) {
   PathShares shares;
   const std::vector<bool> updates = phases_of_optimizers(prediction);

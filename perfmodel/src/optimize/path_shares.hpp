@@ -22,17 +22,17 @@ struct Touch {
   }
 };
 
-/// What the critical path of a step runs through [us]; all of it adds up to the step.
+/// Shares of the critical path of a step [us]; they add up to the step.
 struct PathShares {
   double host_us = 0, optimizer_host_us = 0;
   std::array<double, kFamilies> family_us{}, optimizer_family_us{};
 
-  /// The most that a rewrite may gain: a longest path without some tasks is shorter by no more than
-  /// what they take of it. Gaps and latencies count as the later task's.
+  /// The most that a rewrite may gain: without some tasks, a longest path is shorter by at most
+  /// their share of it. Gaps and latencies count as the later task's.
   double touched_us(const Touch& touch) const;
 };
 
-/// Of a prediction that kept its ops.
+/// Needs a prediction that kept its ops.
 PathShares path_shares(const Prediction& prediction);
 
 }  // namespace perfmodel::advice

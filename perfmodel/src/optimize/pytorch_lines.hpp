@@ -11,7 +11,7 @@ namespace perfmodel::advice {
 /// place for a value.
 std::string_view pytorch_template(std::string_view move);
 
-/// Lines of PyTorch that do what a move says, with values in the places of its row.
+/// Lines of PyTorch for a move, with values in the places of its row.
 template <class... Values>
 std::string pytorch_lines(std::string_view move, const Values&... values) {
   return fmt::format(fmt::runtime(pytorch_template(move)), values...);

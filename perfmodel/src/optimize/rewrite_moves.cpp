@@ -52,7 +52,7 @@ Axis batch_axis(std::int64_t batch) {
   return axis;
 }
 
-// SGD alone keeps what the step computes.
+// Only SGD computes the same step.
 Axis tables_axis() {
   Axis axis{.family = "tables", .stage = Stage::kTables};
   axis.choices.push_back(choice("--fuse-tables sgd"));
@@ -153,8 +153,8 @@ Axis offload_axis() {
 constexpr std::size_t kMostNodesOfPasses = 100'000;
 constexpr std::int64_t kMostPasses = 64;
 
-// The same samples in several passes. Where more samples count, passes beyond the memory share one
-// update and one reduction: no more than these take is gained.
+// The same samples in several passes. If more samples count, passes beyond the memory share one
+// update and one reduction: the gain is at most the time of these.
 Axis accumulation_axis(const Job& job, AdviceObjective objective) {
   Axis axis{.family = "accumulation", .stage = Stage::kAccumulate};
   axis.frees_memory = objective == AdviceObjective::kStep;

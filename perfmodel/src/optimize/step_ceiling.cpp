@@ -60,7 +60,7 @@ class FreeableParts {
     for (const auto& [name, part] : parts_) made.push_back(name);
     return made;
   }
-  /// Of one pass.
+  /// Time per pass.
   double total_us(const std::string& name) const { return parts_.at(name).total_us; }
 
   /// Parts that take less than this become one.
@@ -137,7 +137,7 @@ class FreedSchedules {
     return step;
   }
 
-  /// The step with all that lies on the critical path free.
+  /// The step if everything on the critical path is free.
   Result<double> without_path_us() const {
     RankProgram rank = rank_;
     std::vector<FreeableParts::Place> path;
@@ -157,7 +157,8 @@ class FreedSchedules {
     return pass_us_per_step({&rank, 1}, tasks).front();
   }
 
-  // Of the last pass; a kernel on the path and the call that starts it are places of their own.
+  // Path of the last pass; a kernel on the path and the call that starts it are places of their
+  // own.
   static std::vector<FreeableParts::Place> path_of(const JobTasks& tasks) {
     const ProgramTasks& own = *tasks.ranks[0];
     std::map<TaskId, std::int32_t> instructions;
@@ -181,11 +182,11 @@ class FreedSchedules {
   RankProgram rank_;
   std::int32_t meetings_;
   FreeableParts parts_;
-  std::map<std::set<std::string>, double> known_;  // steps by what is free
+  std::map<std::set<std::string>, double> known_;  // steps by their free parts
 };
 
-// The part that gains most beside those that are free already; where none gains, because others
-// take as long beside it, the one that takes longest. Names decide between equals.
+// The part that gains most in addition to those that are free already; if none gains, because
+// others take as long in parallel, the one that takes longest. Names decide between equals.
 Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
                                                  const std::vector<std::string>& left,
                                                  std::vector<std::string> free, double now,
@@ -214,7 +215,7 @@ Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
 }  // namespace
 
 Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& target) {
-  constexpr double kLeastGain = 1e-3;  // of the step, of a row of its own
+  constexpr double kLeastGain = 1e-3;  // share of the step that is worth a row
   if (auto good = check_input(graph, target.options); !good) return Unexpected{good.error()};
   if (target.overheads->method == OverheadMethod::kLin) {
     return fail(ErrorCode::kImpossible,

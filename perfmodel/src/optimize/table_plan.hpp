@@ -8,9 +8,9 @@
 
 namespace perfmodel::advice {
 
-/// What the planner of embedding tables (`shard`) says about the graph's tables on
-/// `options.world` ranks. Nothing without tables, without a batch, on one rank, or where the
-/// planner refuses them; then `why` has its sentence.
+/// Advice of the planner of embedding tables (`shard`) on the graph's tables on `options.world`
+/// ranks. None without tables, without a batch, on one rank, or if the planner refuses them; then
+/// `why` has its sentence.
 std::optional<TablePlanAdvice> table_plan(const ExecutionGraph& graph, const WhatIfTarget& target,
                                           const OptimizeOptions& options, std::string& why);
 

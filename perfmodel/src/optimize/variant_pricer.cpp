@@ -25,7 +25,7 @@ std::string key_of(std::span<const NamedRewrite> rewrites) {
 VariantPricer::VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target)
     : graph_(graph), target_(target), prices_(*target.options.models, target.gpu, kCachedPrices) {}
 
-// The longest beginning that was made before is where the work starts.
+// The work starts from the longest beginning that was made before.
 Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> rewrites,
                                                   Made*& made) {
   if (nodes_ > kMostNodes) {

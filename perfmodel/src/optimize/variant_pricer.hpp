@@ -22,10 +22,10 @@ namespace perfmodel::advice {
 enum class Detail : std::uint8_t {
   kTotals,
   kPath,   ///< and the critical path
-  kParts,  ///< and what the error of a gain needs, for two predictions more
+  kParts,  ///< plus the inputs of a gain's error, for two predictions more
 };
 
-/// What the search knows of one predicted sequence.
+/// One predicted sequence in the search.
 struct PricedVariant {
   double e2e_us = 0;
   std::optional<std::int64_t> batch;  ///< filled by the search
@@ -36,15 +36,15 @@ struct PricedVariant {
 };
 
 /// Predicts sequences of rewrites of one graph on one target. Graphs of common beginnings are made
-/// once, with what the host does for them; prices of kernels are remembered by their work.
+/// once, with their host work; prices of kernels are remembered by their work.
 class VariantPricer {
  public:
   /// Both must outlive the pricer.
   VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target);
 
-  /// Errors: the rewrite that refuses (its name leads), those of `predict`.
+  /// Errors: the rewrite that refuses (its name leads), errors of `predict`.
   Result<PricedVariant> price(std::span<const NamedRewrite> rewrites, Detail detail);
-  const std::vector<std::string>& warnings() const { return warnings_; }  ///< of the first one
+  const std::vector<std::string>& warnings() const { return warnings_; }  ///< from the first one
 
  private:
   struct Made {
@@ -58,8 +58,8 @@ class VariantPricer {
   const WhatIfTarget& target_;
   PriceCache prices_;
   Made given_;
-  std::map<std::string, Made> made_;  ///< by the names of the rewrites
-  std::size_t nodes_ = 0;             ///< of all graphs in `made_`
+  std::map<std::string, Made> made_;  ///< by rewrite names
+  std::size_t nodes_ = 0;             ///< nodes of all graphs in `made_`
   std::vector<std::string> warnings_;
   bool warned_ = false;
 };

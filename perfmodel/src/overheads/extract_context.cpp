@@ -158,14 +158,15 @@ class ContextExtractor {
   }
 
  private:
-  // Says what makes a recording longer than a step is, and leaves first steps out where others are.
+  // Warns of anything that makes a recording longer than a step, and leaves first steps out if
+  // there are others.
   void judge(const OverheadSource& source, std::vector<HostChain>& chains) {
     const std::string file = std::filesystem::path(source.trace->source).filename().string();
     const auto unfit = [&](std::string why) {
       table_.warnings.push_back(file + ": " + why);
       table_.unfit_for_pools = std::move(why);
     };
-    // PyTorch numbers its record functions only where an execution trace observer asks for it.
+    // PyTorch numbers its record functions only if an execution trace observer asks for it.
     const bool observed = std::ranges::any_of(source.trace->host, [](const HostEvent& event) {
       return event.kind == HostKind::kOp && event.record_function_id != 0;
     });
@@ -197,7 +198,7 @@ class ContextExtractor {
   // Joins the samples of the current trace to the others, without its one-time costs.
   void keep(bool single_pass, std::size_t steps) {
     std::size_t dropped = now_.terms.drop_first_uses(single_pass);
-    now_.ops.drop_first_uses(single_pass || steps == 1);  // counted where they lie
+    now_.ops.drop_first_uses(single_pass || steps == 1);  // counted in place
     samples_.append(now_.terms);
     ops_.append(now_.ops);
     for (auto& [call, samples] : now_.t4) {
@@ -270,7 +271,7 @@ class ContextExtractor {
   }
 
   // `gradients`: ops of the backward pass in the step. Python's loops over parameters at its
-  // border, and what the engine prepares before its thread begins, grow with them.
+  // border, and the engine's preparations before its thread begins, grow with them.
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap,
                double gradients) {
     const bool border = gap == GapClass::kIteration;  // whatever the step before ended with
@@ -296,7 +297,7 @@ class ContextExtractor {
     return length - pause;
   }
 
-  // Where the gap crosses from one phase to another, how much of it lies in either.
+  // For a gap that crosses from one phase to another: its length in either.
   void add_split(double length, const ChainOp& previous, const ChainOp& next, GapClass gap,
                  std::uint64_t context) {
     if (previous.phase_event == next.phase_event || length <= 0) return;
@@ -333,7 +334,7 @@ class ContextExtractor {
       add_gap(without_loader(us(to - from) - loose_calls_us(chain, from, to), from, to), previous,
               next, gap, gradients);
     }
-    // The step's border: measured to the next chain where that follows at once, else to the marks.
+    // The step's border: measured to the next chain if that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
     const bool follows = following && !chain.ends_window && following->begin_ns > chain.end_ns &&
                          no_op_between(*trace_, chain.end_ns, following->begin_ns);
@@ -366,7 +367,7 @@ class ContextExtractor {
     TermSamples ops;
     std::map<std::string, std::vector<double>> t4;
   };
-  Samples now_;  // of the trace at hand
+  Samples now_;  // samples of the current trace
   std::size_t source_ = 0;
   HostSamples samples_;
   TermSamples ops_;

@@ -73,7 +73,7 @@ std::vector<double> fenced(const std::vector<double>& samples) {
 }  // namespace
 
 // The published extraction, without its marker rules (skip 50, keep 30): T2 and T3 lose the
-// recording cost of every event in the gap, T1 that of one event; T4 is a constant.
+// recording cost of every event in the gap, T1 the cost of one event; T4 is a constant.
 Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
                                   const OverheadOptions& options, OverheadTable table) {
   const double cost = options.profiler_cost_us;
@@ -161,7 +161,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       ops[std::string(name)].push_back(total + rest);
     }
     // Launch lists: the published code keeps the first list seen per name. Ours come from the graph
-    // where there is one, so that the baseline is judged on its overheads, not on lost kernels.
+    // if there is one, so that the baseline is judged on its overheads, not on lost kernels.
     OverheadOptions context = options;
     context.method = OverheadMethod::kContext;
     OverheadTable learned;

@@ -6,7 +6,7 @@
 namespace perfmodel {
 namespace {
 
-// Nothing where events overlap, which a thread's events do only where their stamps are wrong.
+// Nothing if events overlap, which events of one thread only do if their stamps are wrong.
 double gap_us(std::int64_t from_ns, std::int64_t to_ns) {
   return us(std::max<std::int64_t>(0, to_ns - from_ns));
 }
@@ -19,7 +19,7 @@ struct RawOp {
 
 }  // namespace
 
-// Every gap as recorded: no wait removed, no profiler cost subtracted, nesting by time alone.
+// Every gap as recorded: no wait removed, no profiler cost subtracted, nesting only by time.
 Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
                                   const OverheadOptions& options, OverheadTable table) {
   HostSamples terms;

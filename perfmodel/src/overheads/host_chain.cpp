@@ -30,7 +30,7 @@ struct StepReach {
   bool holds(std::int64_t stamp_ns) const { return begin_ns <= stamp_ns && stamp_ns < end_ns; }
 };
 
-// A launch outside of every op and label is that of the step's mark, else of its thread.
+// A launch outside of every op and label belongs to the step's mark, else to its thread.
 std::int32_t holder_of_loose_calls(const ExecutionGraph& graph, const HostChain& chain,
                                    std::int32_t thread_node) {
   const Node& first = graph.node(chain.node_begin);

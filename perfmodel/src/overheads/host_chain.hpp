@@ -24,7 +24,7 @@ struct ChainOp {
   std::int32_t label_item = -1;   ///< node or event of the innermost label around the op
   std::int32_t phase_event = -1;  ///< host event of the outermost label that is no iteration mark
   bool walks_list = false;
-  double tensors = 0;  ///< of the list that it walks over, where a graph tells
+  double tensors = 0;  ///< length of the list that it walks over, if a graph tells
   std::vector<ChainCall> calls;
 };
 
@@ -36,7 +36,7 @@ struct HostChain {
   std::int64_t begin_ns = 0, end_ns = 0;
   std::int32_t node_begin = 0, node_end = 0;  ///< nodes of the graph's step, if there is a graph
   /// Time between the last op and the end of the step plus from its start to the first op, for a
-  /// chain that stands alone between step marks; none where the next chain follows directly.
+  /// chain that is alone between step marks; none if the next chain follows directly.
   std::optional<std::int64_t> border_gap_ns;
   bool ends_window = false;  ///< steps that were not recorded follow: its border ends with its mark
 };
@@ -51,7 +51,7 @@ Result<std::vector<HostChain>> host_chains(
 /// tensor of state.
 bool makes_optimizer_state(const HostChain& chain, const OverheadSource& source);
 
-/// The label right around a top-level op, those of checkpoints aside; -1: none.
+/// The label right around a top-level op, labels of checkpoints aside; -1: none.
 std::int32_t label_around(const ExecutionGraph& graph, std::int32_t node);
 
 }  // namespace perfmodel

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kEngineCall = "autograd::engine::evaluate_function: ";
 
-/// Name of a kind, and of what computes the gradients of its ops.
+/// Name of a kind, and of the kind that computes the gradients of its ops.
 struct Kind {
   std::string_view forward, backward;
 };

@@ -111,7 +111,7 @@ OrderedJson call_json(const TemplateCall& call) {
   return json;
 }
 
-// A key is written only where it says something else than the next wider one that is in the file.
+// A key is only written if its value differs from the next wider key in the file.
 OrderedJson templates_json(const LaunchTemplates& templates) {
   OrderedJson lists = OrderedJson::array();
   for (const auto& list : templates.lists) {
@@ -165,7 +165,7 @@ constexpr double kMostUs = 1e14;
 constexpr double kMostCount = 9007199254740992.0;  // 2^53
 
 /// A JSON pointer that is put together only if something is wrong there: a table has thousands of
-/// places. It must not outlive what it is made of.
+/// places. It must not outlive its parts.
 class Place {
  public:
   Place(const char* text) : token_(text) {}
@@ -195,7 +195,7 @@ bool has(dom::element object, std::string_view key) {
   return object[key].error() == simdjson::SUCCESS;
 }
 
-/// Reads values of a table and keeps what is wrong with the first bad one.
+/// Reads values of a table and keeps the error of the first bad one.
 class ElementReader {
  public:
   const std::optional<FormatProblem>& problem() const { return problem_; }
@@ -207,8 +207,8 @@ class ElementReader {
     fail(place, fmt::format("expected {}", what));
   }
 
-  // Every entry of an object that must be there. Values here and below are elements, or what
-  // looking one up gave.
+  // Every entry of an object that must be there. Values here and below are elements, or the result
+  // of a look-up.
   template <class Value, class Visit>
   void each(const Place& pointer, Value value, Visit visit) {
     dom::object object;
@@ -528,7 +528,7 @@ class TableReader {
     }
   }
 
-  // False where nothing else can be said of the file.
+  // False if the rest of the file cannot be checked.
   bool gaps(const Place& pointer, Found value, OverheadTerm& out) {
     dom::element gap;
     if (value.get(gap) != simdjson::SUCCESS) {

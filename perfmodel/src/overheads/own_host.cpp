@@ -73,8 +73,8 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
 
 namespace {
 
-// Where the device falls behind the marks from step to step, its period is the step: from the end
-// of its work of the first step to that of the last. 0: it keeps up.
+// If the device falls further back from step to step, its period is the step: from the end of its
+// work of the first step to the same point of the last. 0: it keeps up.
 double device_period_ns(const Trace& trace, const std::vector<TraceIteration>& steps,
                         std::size_t first, std::size_t last) {
   constexpr double kFallsBehind = 1.1;

@@ -10,28 +10,27 @@
 
 namespace perfmodel {
 
-/// Takes out of a table what the collector of its traces added, so that it is that of steps as they
-/// run (docs/overheads.md):
+/// Takes the time that the collector of its traces added out of a table, which then describes steps
+/// as they run (docs/overheads.md):
 ///
 ///   h_i = r_i / s * f_i * sqrt(B / A)
 ///
-/// r_i: term i as recorded; s: how much slower than `reference` this recording's host was, from the
-/// ops and calls that both have (`scale_to_shared_ops`); f_i: `reference.without_collector`; A:
-/// host time of a step of `graph` by r / s * f, B: by `reference`. What the program does comes from
-/// the recording, how fast its host is half from it and half from the reference.
+/// r_i: term i as recorded; s: slowdown of this recording's host against `reference`, from the ops
+/// and calls that both have (`scale_to_shared_ops`); f_i: `reference.without_collector`; A: host
+/// time of a step of `graph` by r / s * f, B: by `reference`. The recording says what the program
+/// does; the speed of its host comes half from the recording and half from the reference.
 ///
-/// Where the recording cannot tell its speed (a second collector ran beside the profiler, no op is
-/// shared) B alone tells it. Where what recorded it is not known, the table stays. Warnings of the
-/// table begin with what was done where that is not the usual. `gpu`: for which launches are
-/// counted.
+/// If the recording cannot tell its speed (a second collector ran together with the profiler, no op
+/// is shared), B alone tells it. If the recorder is unknown, the table stays. In unusual cases the
+/// warnings of the table begin with what was done. `gpu`: for which launches are counted.
 ///
-/// Errors: those of a prediction of `graph`.
+/// Errors of a prediction of `graph`.
 Result<void> take_collector_out(OverheadTable& table, const OverheadTable& reference,
                                 const ExecutionGraph& graph, const Gpu& gpu);
 
-/// Mean length of the steps of a trace, in microseconds: of their marks or, where the device falls
-/// behind them, from the end of its work of a step to the next one's; of all of the trace where it
-/// marks none.
+/// Mean length of the steps of a trace, in microseconds: the length of their marks or, if the
+/// device falls further back from step to step, from the end of its work of a step to the next
+/// one's; the whole trace if it marks no steps.
 /// `window`: iterations [first, last) of it.
 double recorded_step_us(const Trace& trace,
                         const std::optional<std::pair<std::size_t, std::size_t>>& window = {});

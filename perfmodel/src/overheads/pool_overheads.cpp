@@ -21,8 +21,7 @@ namespace {
 // ---- hosts
 // ----------------------------------------------------------------------------------------
 
-// What two programs can be compared by: host time of ops and calls, and how much of the program it
-// is.
+// Host time of ops and calls, and their share of the program: two programs are compared by it.
 struct Feature {
   double log_us = 0, share = 0;
 };
@@ -62,7 +61,7 @@ double weighted_median(std::vector<Weighted> values) {
 // ---- figures
 // --------------------------------------------------------------------------------------
 
-// What one program says about one key.
+// Value of one key in one program.
 struct Sample {
   std::size_t program = 0;
   OverheadStats stats;
@@ -75,11 +74,10 @@ double mean_square(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// Relative variances of a term; see pool_overheads. Nothing shrinks where keys differ without
-// limit.
+// Relative variances of a term; see pool_overheads. Nothing shrinks if keys differ without limit.
 struct Spread {
   double samples = 1, keys = std::numeric_limits<double>::infinity();
-  std::optional<double> programs;  // not known where no key is in two programs
+  std::optional<double> programs;  // not known if no key is in two programs
 
   double n0() const { return programs ? samples / *programs : kFewSamples; }
   double k() const { return programs ? *programs / keys : 0; }
@@ -240,7 +238,7 @@ LaunchTemplates joined_templates(const std::vector<const LaunchTemplates*>& prog
     if (index == std::ssize(made.lists)) made.lists.push_back(list);
     return static_cast<std::uint32_t>(index);
   };
-  // The sizes of one program say nothing about those of another.
+  // The sizes of one program say nothing about another's.
   for (auto level = static_cast<std::size_t>(TemplateLevel::kDevices); level < kTemplateLevels;
        ++level) {
     std::map<std::uint64_t, std::map<std::uint32_t, Votes>> votes;
@@ -282,7 +280,7 @@ std::unordered_map<std::uint64_t, GapSplit> mean_splits(
   return made;
 }
 
-// Medians: what one recording has by a mishap decides nothing.
+// Medians: a mishap in one recording decides nothing.
 DeviceConstants typical(const std::vector<const OverheadTable*>& programs) {
   DeviceConstants made;
   for (double DeviceConstants::*constant :
@@ -387,7 +385,7 @@ std::vector<HostFactor> compare_hosts(std::span<const PoolMember> programs) {
     for (std::size_t p = 0; p < programs.size(); ++p) {
       std::vector<Weighted> ratios;
       for (const auto& [name, own] : features[p]) {
-        // What the others say, on a host of factor 1.
+        // Mean of the others on a host of factor 1.
         double sum = 0, weights = 0, shares = 0;
         for (std::size_t q = 0; q < programs.size(); ++q) {
           if (q == p) continue;

@@ -64,9 +64,9 @@ Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& fi
 Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
                                      const std::string& reference = {});
 
-/// The same of files with a table each, named like them. `without_collector`: a factor for each
-/// term, as "T4=1.5", that takes out what recording added to it; empty: none. Errors: too few
-/// factors.
+/// The same for files with a table each, named like them. `without_collector`: a factor for each
+/// term, as "T4=1.5", that removes the time that recording added to it; empty: none. Errors: too
+/// few factors.
 Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
                                           const std::string& reference,
                                           const std::vector<std::string>& without_collector);

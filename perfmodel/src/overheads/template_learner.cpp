@@ -18,7 +18,7 @@ CopyKind copy_kind(std::string_view name) {
   return CopyKind::kDeviceToDevice;
 }
 
-// The calls alone: kernel names depend on shapes and library version, and must not split the vote.
+// Only the calls: kernel names depend on shapes and library version, and must not split the vote.
 std::uint64_t structure_of(const LaunchTemplate& calls) {
   std::uint64_t hash = calls.size();
   for (const TemplateCall& call : calls) {

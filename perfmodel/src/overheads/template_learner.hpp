@@ -17,7 +17,7 @@ StreamRoles stream_roles(const Trace& trace);
 /// Characters of a kernel's name that templates keep.
 inline constexpr std::size_t kKeptKernelName = 120;
 
-/// What a recorded call was, without its times.
+/// Describes a recorded call without its times.
 TemplateCall describe_call(const Trace& trace, std::int32_t call,
                            const std::vector<CallWait>& waits, const CallWork& work,
                            const StreamRoles& streams);
@@ -57,7 +57,7 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
                      const std::vector<HostChain>& chains, const std::vector<CallWait>& waits,
                      const CallWork& work, const StreamRoles& streams, TemplateLearner& learner);
 
-/// The same from a trace alone: ops by time, keys by names.
+/// The same from only a trace: ops by time, keys by names.
 void learn_templates(const Trace& trace, const TraceOps& nesting,
                      const std::vector<HostChain>& chains, const std::vector<CallWait>& waits,
                      const CallWork& work, const StreamRoles& streams, TemplateLearner& learner);

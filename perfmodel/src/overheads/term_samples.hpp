@@ -121,7 +121,7 @@ class HostSamples {
     for (std::size_t i = 0; i < terms_.size(); ++i) terms_[i].append(other.terms_[i]);
   }
 
-  /// See `TermSamples`. Gaps lose none where several steps are recorded.
+  /// See `TermSamples`. Gaps lose none if several steps are recorded.
   std::size_t drop_first_uses(bool single_pass) {
     std::size_t dropped = 0;
     for (const HostTerm& host : kHostTerms) {

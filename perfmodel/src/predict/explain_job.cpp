@@ -67,7 +67,7 @@ std::size_t ranks_of(std::span<const RankProgram> programs) {
   return static_cast<std::size_t>(count);
 }
 
-// Where this rank came last, the others waited for it.
+// If this rank came last, the others waited for it.
 void report_arrivals(std::size_t r, double steps, const JobTasks& tasks, RankReport& made) {
   for (const JobTasks::Hub& hub : tasks.hubs) {
     if (hub.arrivals.empty() || hub.arrivals[r] < 0) continue;

@@ -18,7 +18,7 @@ namespace perfmodel {
 Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, JobTasks& tasks,
                                   std::vector<std::string> warnings);
 
-/// What one rank holds of these bytes, with the warning that it does not fit.
+/// Reports the memory of one rank, and warns if it does not fit.
 void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
                    Prediction& prediction);
 

@@ -17,7 +17,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-// What a task of the last pass does; of a collective's arrival only the rank.
+// The content of a task of the last pass; a collective's arrival only has its rank.
 struct Doing {
   std::size_t rank = 0;
   const Instruction* instruction = nullptr;
@@ -73,7 +73,7 @@ std::unordered_map<TaskId, Doing> last_pass(std::span<const RankProgram> program
   return made;
 }
 
-// One group is that of all ranks, whatever its name.
+// A single group contains all ranks, whatever its name.
 void describe_collective(const RankProgram& rank, const Launch& launch, bool several_groups,
                          const std::map<std::int32_t, double>& meetings, ChakraTask& made) {
   const CollectiveLaunch& own = *launch.collective;

@@ -10,7 +10,7 @@
 
 namespace perfmodel {
 
-/// What reports and messages call the tasks of a job.
+/// Names of a job's tasks in reports and messages.
 struct JobNames {
   using TaskId = TaskGraph::TaskId;
 

@@ -38,7 +38,7 @@ PathPoints note_path_points(std::span<const RankProgram> programs, const JobTask
 PathPoints path_points(const RankProgram& rank, std::size_t r, const Prediction& prediction,
                        const JobTasks& tasks, const PathPoints& of_tasks) {
   PathPoints path;
-  // Where the device sets the pace, the path ends with its last task instead of the host's.
+  // If the device sets the pace, the path ends with its last task instead of the host's.
   const double step = prediction.e2e_us * static_cast<double>(rank.program.steps.size());
   const bool device_bound = !tasks.started && step > tasks.period(r) * (1 + kSteadyTolerance / 2);
   const ProgramTasks& own = *tasks.ranks[r];

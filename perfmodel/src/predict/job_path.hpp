@@ -12,7 +12,7 @@ namespace perfmodel {
 using PathPoints = std::vector<Prediction::PathPoint>;
 PathPoints note_path_points(std::span<const RankProgram> programs, const JobTasks& tasks);
 
-/// What the critical path of a rank runs through. `prediction`: the rank's so far.
+/// Points on the critical path of a rank. `prediction`: the rank's prediction so far.
 PathPoints path_points(const RankProgram& rank, std::size_t r, const Prediction& prediction,
                        const JobTasks& tasks, const PathPoints& of_tasks);
 

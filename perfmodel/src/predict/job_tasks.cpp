@@ -16,7 +16,7 @@ using TaskId = TaskGraph::TaskId;
 
 constexpr std::size_t kMaxPasses = 32;
 
-// Of one pass, about.
+// Approximate number of tasks in one pass.
 std::size_t tasks_per_pass(std::span<const RankProgram> programs) {
   std::size_t size = 0;
   for (const RankProgram& rank : programs) size += rank.program.instructions.size();

@@ -41,7 +41,7 @@ struct JobTasks {
   double end(TaskId task) const { return schedule.end_us[task]; }
   /// The rank whose lane a task is on; their number for tasks of no rank.
   std::size_t rank_of(TaskId task) const;
-  /// From the end of the pass before to that of the last one, or so many passes before.
+  /// Time from the end of the previous pass to the end of the last one, or so many passes earlier.
   double period(std::size_t rank, std::size_t passes_back = 0) const;
 
   /// One more pass of all ranks. After `starter`, each rank `lags_us` later; -1: after nothing.
@@ -49,19 +49,19 @@ struct JobTasks {
 };
 
 /// Adds passes until the last two take the same time, to 0.1 %, on every rank; warns if they never
-/// do. Errors: cancelled; those of run_schedule.
+/// do. Errors: cancelled; errors of run_schedule.
 Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& tasks,
                                std::vector<std::string>& warnings);
 
 /// One more pass that each rank begins at its given time, as early as the pass before allows.
 Result<void> start_together(std::vector<double> rank_start_us, JobTasks& tasks);
 
-/// The last pass of a rank: that of the host, or of the device where the host runs ahead.
+/// Length of a rank's last pass on the host, or on the device if the host runs ahead.
 double pass_us(const JobTasks& tasks, std::size_t rank);
 /// The same of all ranks, per step.
 std::vector<double> pass_us_per_step(std::span<const RankProgram> programs, const JobTasks& tasks);
 
-/// Steps of all ranks in the same passes, but nobody waits for the ignored ranks. Changes the
+/// Steps of all ranks in the same passes, if no rank waited for the ignored ones. Changes the
 /// schedule.
 Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,
                                           std::span<const RankProgram> programs, JobTasks& tasks);

@@ -97,7 +97,7 @@ class Traversal {
                     [](const LoweredCall& call) { return call.call->collective; })) {
       waiting_ = true;
     } else if (waiting_) {
-      compute_ = comm_ = front_;  // the next op reads what the collective wrote
+      compute_ = comm_ = front_;  // the next op reads the result of the collective
       waiting_ = false;
     }
   }

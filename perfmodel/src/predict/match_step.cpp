@@ -44,7 +44,7 @@ class Search {
   }
 
  private:
-  // The step grows with the scale: the interval around what was measured is halved.
+  // The step grows with the scale: the interval around the measured step is halved.
   template <class ScalesAt>
   Result<std::optional<StepScales>> solve(ScalesAt scales_at, bool longer) {
     double low = longer ? 1 : 1 / kMostScale, high = longer ? kMostScale : 1;

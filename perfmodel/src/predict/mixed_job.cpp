@@ -21,7 +21,7 @@ using TaskId = TaskGraph::TaskId;
 
 constexpr std::int64_t kMostRanksOfJob = 1 << 20;
 
-/// Of the buffer: what one rank puts on its link.
+/// Share of the buffer that one rank puts on its link.
 double wire_share(CollectiveKind kind, double ranks) {
   const double others = (ranks - 1) / ranks;
   switch (kind) {

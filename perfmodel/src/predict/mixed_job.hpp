@@ -39,20 +39,19 @@ struct DrawnSteps {
 };
 
 struct MixedPrediction {
-  JobPrediction job;  ///< its ranks as they were given; nobody straggles
+  JobPrediction job;  ///< its ranks as they were given; no stragglers
   std::optional<DrawnSteps> drawn;
 };
 
 /// Predicts a job whose ranks differ; alike ones are given once, with their number. Collectives
 /// that meet take as long as the slowest member's price of them.
-///
 /// `draws`: each step, all host work and kernels of a rank take their time times a factor of the
-/// rank's own, collectives not. Of ranks that are alike the one with the largest factor arrives
-/// last everywhere, so the step is that of the largest factors of each kind: it is scheduled once
-/// per draw, as the steady state of ranks that are as slow in every step. The factor of rank i in
-/// draw k comes from (seed, i, k) alone, ranks numbered in the given order.
+/// rank's own; collectives do not. Among ranks that are alike, the one with the largest factor
+/// arrives last everywhere, so only the largest factor of each kind counts: the step is scheduled
+/// once per draw, as the steady state of ranks that are as slow in every step. The factor of rank i
+/// in draw k comes from (seed, i, k) alone, ranks numbered in the given order.
 ///
-/// Errors: those of predict_job; draws of more than kMostDrawnTasks tasks together.
+/// Errors of predict_job; draws of more than kMostDrawnTasks tasks together.
 Result<MixedPrediction> predict_mixed_job(std::span<const PlacedRank> ranks,
                                           const JobOptions& options,
                                           const std::optional<StragglerDraws>& draws = {});

@@ -75,8 +75,8 @@ Result<void> check_world(std::span<const RankProgram> programs) {
             .file = programs.front().graph().source}};
 }
 
-// In steady state, at the pace that the boards' power limits allow. Slower kernels may hide behind
-// the host, so that the board needs more of them.
+// Schedules the steady state at the pace that the boards' power limits allow. The host may hide
+// slower kernels, so that the board has to slow more of them.
 Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
                                                std::int32_t meetings,
                                                std::vector<std::string>& warnings) {
@@ -92,7 +92,7 @@ Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
   }
 }
 
-// All that is the rank's own: what others send takes as long as before.
+// Slows all work of the rank itself: transfers from others take as long as before.
 void slow_down(HostProgram& program, double factor) {
   if (factor == 1) return;
   scale_host(program, factor);
@@ -165,7 +165,7 @@ std::string waiting_text(const Prediction& made, const PredictOptions& options) 
       made.e2e_us / 1e3, made.recorded_waits->step_without_us / 1e3);
 }
 
-// The same programs without what they waited for ranks that are not given.
+// The same programs without their waits for ranks that are not given.
 Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const JobOptions& options,
                                      JobPrediction& job) {
   for (RankProgram& rank : programs) {
@@ -186,8 +186,8 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
   return {};
 }
 
-// The stages of a prediction. Those of one rank (facts, lowered, scaled out, priced) are the list
-// of make_rank_program.
+// The stages of a prediction. make_rank_program lists the stages of one rank (facts, lowered,
+// scaled out, priced).
 Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
                                      const HostFacts* facts, std::optional<double> added_bytes,
                                      const LookAtSchedule& look) {

@@ -15,7 +15,7 @@
 
 namespace perfmodel {
 
-/// The ranks of a job, and what their steps take on other hosts, where a rank asks for it. `facts`,
+/// The ranks of a job, and their steps on other hosts if a rank asks for them. `facts`,
 /// `added_bytes`: see predict_with; for one rank.
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts = nullptr,
@@ -26,10 +26,10 @@ struct PlacedRank {
   RankInput rank;
   const Gpu* gpu = nullptr;  ///< must outlive the call
   std::int64_t count = 1;    ///< ranks that do the same
-  double slowdown = 1;       ///< of host work and kernels; collectives take what they take
+  double slowdown = 1;       ///< factor on host work and kernels; collectives keep their time
 };
 
-/// What else is asked of a schedule before it is explained. It leaves durations as they were.
+/// A further look at a schedule before it is explained. It leaves durations as they were.
 using LookAtSchedule = std::function<Result<void>(std::span<const RankProgram>, JobTasks&)>;
 
 /// The same for ranks on GPUs of their own.
@@ -42,7 +42,7 @@ struct PacedProgram {
   RankProgram rank;
   std::int32_t meetings = 0;  ///< see meet_collectives
 };
-/// `keep_works` names the kernels and keeps what each has to do.
+/// `keep_works` names the kernels and keeps the work of each.
 Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works = false);
 
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kToleratedExcess = 2e-3;  // of the pass; about that of the steady state
+constexpr double kToleratedExcess = 2e-3;  // share of the pass; about as in the steady state
 
 double energy_j(const HostProgram& program) {
   double sum = 0;
@@ -28,7 +28,7 @@ void slow(PredictedKernel& kernel, double us) {
 bool hold(HostProgram& program, double pass, double watt) {
   const double excess_us = energy_j(program) / watt * 1e6 - pass;
   if (excess_us <= kToleratedExcess * pass) return false;
-  double slowed_j = 0, other_j = 0;  // of arithmetic
+  double slowed_j = 0, other_j = 0;  // energy of arithmetic
   for (const PredictedKernel& kernel : program.kernels) {
     (can_slow(kernel) ? slowed_j : other_j) += kernel.energy.flop_j;
   }

@@ -10,9 +10,9 @@
 
 namespace perfmodel {
 
-// Strategies follow gradients and parameters by their tensors. What a machine without a GPU
-// recorded has no kernels to price, nor has what an NPU, XPU or HPU recorded kernels of CUDA or
-// HIP. Graphs that do not say where their tensors lie say nothing against a GPU.
+// Strategies follow gradients and parameters by their tensors. A recording of a machine without a
+// GPU has no kernels to price, nor has a recording of an NPU, XPU or HPU kernels of CUDA or HIP.
+// Graphs that do not say where their tensors are say nothing against a GPU.
 Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& options) {
   if (options.scale_out) {
     if (auto known = check_tensors_known(graph, "a strategy"); !known) return known;

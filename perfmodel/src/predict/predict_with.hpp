@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-/// `predict` with the facts of the graph, or of one that differs in sizes alone, and of this table;
+/// `predict` with the facts of the graph, or of one that only differs in sizes, and of this table;
 /// null: they are found first. They must hold all iterations of the graph. `added_bytes`: the bytes
 /// of gradients that each step of the graph reduces, if its collectives were put there for this
 /// question.
@@ -17,7 +17,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const PredictOptions& options,
                                 std::optional<double> added_bytes = {});
 
-/// Errors: a graph that a machine without a GPU recorded; that of a trace, scaled out.
+/// Errors: a graph that a machine without a GPU recorded; a trace that is scaled out.
 Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& options);
 
 }  // namespace perfmodel

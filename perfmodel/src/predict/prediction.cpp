@@ -21,7 +21,7 @@ std::string_view to_string(Term term) {
       return "data loading";
     case Term::kUnrecorded:
       return "unrecorded device work";
-    default:  // of the host
+    default:  // terms of the host
       break;
   }
   return "";

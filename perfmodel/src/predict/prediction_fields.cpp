@@ -15,7 +15,7 @@ constexpr FieldRange kScales = {1 / kMostHostScale, kMostHostScale}, kMegabytes 
                      kLinkSpeeds = {1e-6, 1e6},
                      kStarts = {-1e16, 1e16};  // epoch stamps are 1.7e15 us
 
-// A field that is given with another one alone.
+// A field that is only given together with another one.
 template <class AnyField>
 constexpr AnyField needing(std::string_view other, std::string_view name,
                            decltype(AnyField::member) member, std::string_view help,

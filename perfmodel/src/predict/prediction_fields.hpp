@@ -14,7 +14,7 @@ using PredictionField = Field<PredictionQuestion, bool, std::int64_t, std::vecto
                               std::vector<std::string>, PredictionQuestion::Iterations>;
 using UnlikeRanksField = Field<UnlikeRanks, std::uint64_t, std::vector<double>>;
 
-/// The fields of a question that `predict` alone has, in the order of its help.
+/// The fields of a question that only `predict` has, in the order of its help.
 std::span<const PredictionField> prediction_fields();
 std::span<const UnlikeRanksField> unlike_ranks_fields();
 

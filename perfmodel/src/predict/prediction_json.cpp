@@ -174,7 +174,7 @@ OrderedJson rank_json(const PredictionReport& report, std::size_t index) {
   return json;
 }
 
-// What only some questions ask for.
+// Adds the parts that only some questions ask for.
 void add_parts(OrderedJson& json, const PredictionReport& report, const RankPrediction& slowest) {
   if (!report.rewrites.empty()) json["rewrites"] = report.rewrites;
   if (slowest.recorded_us) json["recorded"] = {{"e2e_us", rounded(*slowest.recorded_us)}};

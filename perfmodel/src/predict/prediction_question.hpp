@@ -17,7 +17,7 @@
 
 namespace perfmodel {
 
-/// In what the ranks of a job differ. Lists have one value, or one per rank.
+/// Differences between the ranks of a job. Lists have one value, or one per rank.
 struct UnlikeRanks {
   std::vector<double> host_scales, slowdowns, links_gb_per_s;
   std::string straggler;
@@ -42,10 +42,10 @@ struct PredictionQuestion {
   KernelTimes::Use use = KernelTimes::Use::kAll;
   std::int64_t world = 0;
   std::optional<ParallelStrategy> strategy;  ///< runs the graph of one rank on `world` ranks
-  std::optional<double> bucket_mb, unit_mb;  ///< of DDP [MiB] and FSDP [MB]
+  std::optional<double> bucket_mb, unit_mb;  ///< DDP [MiB], FSDP [MB]
   double interference = 1, host_scale = 1;
   std::vector<double> rank_start_us;
-  /// Of the graphs, or of the traces of `kernel_times` where `kernel_iterations` are not given.
+  /// Iterations of the graphs or, without `kernel_iterations`, of the traces of `kernel_times`.
   Iterations iterations;
   Iterations kernel_iterations, against_iterations;
   Launching launching = Launching::kEager;
@@ -53,7 +53,7 @@ struct PredictionQuestion {
   UnlikeRanks unlike;
   bool missing_collectives = false, sustained = true, as_recorded = false;
   bool keep_calls = false, keep_chakra = false;  ///< see PredictOptions and JobOptions
-  Anonymizer* anonymizer = nullptr;              ///< of names in warnings
+  Anonymizer* anonymizer = nullptr;              ///< changes names in warnings
 
   bool names_several_gpus() const;
   bool has_unlike_ranks() const { return names_several_gpus() || unlike.given(); }

@@ -11,7 +11,7 @@
 namespace perfmodel {
 
 std::size_t PredictionReport::slowest() const {
-  // Of ranks that hold each other up, the one that waits least tells most.
+  // If ranks hold each other up, the one that waits least counts.
   std::size_t slowest = 0;
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     const Prediction& best = ranks[slowest].prediction;

@@ -28,7 +28,7 @@ struct KindOfRanks {
   bool operator==(const KindOfRanks&) const = default;
 };
 
-/// The prediction of one graph and where its numbers come from. File names, no folders.
+/// The prediction of one graph and the sources of its numbers. File names, no folders.
 struct RankPrediction {
   std::string graph_file;
   ExecutionGraph graph;  ///< the prediction points into its names
@@ -38,13 +38,13 @@ struct RankPrediction {
   std::vector<std::string> overheads_sources;
   std::vector<OverheadProgram> overheads_programs;
   double host_scale = 1;
-  bool without_collector = false;     ///< the host's times lack what recording added to them
-  std::optional<double> recorded_us;  ///< of a trace: its steps as they were recorded
+  bool without_collector = false;     ///< the host's times lack the additions of recording
+  std::optional<double> recorded_us;  ///< recorded length of a trace's steps
   struct Measured {
     double us = 0;
-    StepScales scales;  ///< that make the predicted step as long
+    StepScales scales;  ///< they make the predicted step as long
   };
-  std::optional<Measured> measured;  ///< what the user measured
+  std::optional<Measured> measured;  ///< given by the user
   std::string kernel_times_file;     ///< empty: none
   Prediction prediction;
   std::string against_file;  ///< trace that the prediction is compared with; empty: none
@@ -52,25 +52,25 @@ struct RankPrediction {
   std::optional<KindOfRanks> mixed = {};
 };
 
-/// The prediction of a job's step, its warnings and where its numbers come from.
+/// The prediction of a job's step, its warnings and the sources of its numbers.
 struct PredictionReport {
   Gpu gpu;
   std::string models;                             ///< "heuristic"
   std::vector<std::string> model_files;           ///< read for it, in data/models
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
-  std::vector<std::string> rewrites;              ///< of each graph before it was predicted
+  std::vector<std::string> rewrites;              ///< applied to each graph before its prediction
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
-  std::deque<ExecutionGraph> mixed_graphs;        ///< of unlike ranks: their ops' names are these
+  std::deque<ExecutionGraph> mixed_graphs;        ///< unlike ranks: names of ops point into them
   std::optional<JobReport> job;                   ///< with several ranks
-  StepWork work;                                  ///< of the slowest graph
+  StepWork work;                                  ///< work of the slowest graph
   std::optional<sync::DrawnSteps> drawn;          ///< with stragglers
   std::vector<ChakraTrace> chakra;                ///< if asked for
   std::vector<std::string> warnings;
 
   std::size_t slowest() const;
   double mean_e2e_us() const;
-  std::optional<double> tokens_per_s() const;  ///< of the whole job, as samples per second
-  std::optional<double> tflop_per_s() const;   ///< of one GPU
+  std::optional<double> tokens_per_s() const;  ///< whole job, as samples per second
+  std::optional<double> tflop_per_s() const;   ///< one GPU
   std::optional<double> mfu() const;           ///< tflop_per_s() over the peak of `work`
   std::string mfu_warning() const;             ///< why `mfu` is above 1; empty: it is not
 };
@@ -79,7 +79,7 @@ struct PredictionReport {
 struct FamilyTotal {
   KernelFamily family = KernelFamily::kSmall;
   double count = 0, time_us = 0, low_us = 0, high_us = 0;
-  Bound bound = Bound::kLatency;  ///< of most of the time
+  Bound bound = Bound::kLatency;  ///< bound of most of the time
   std::string_view model;         ///< the same
   std::size_t out_of_range = 0, inferred = 0;
 };

@@ -33,7 +33,7 @@
 namespace perfmodel {
 namespace {
 
-/// Runs `work`; what it throws becomes its error. The message is short enough to need no memory.
+/// Runs `work`; an exception becomes its error. The message is short enough to need no memory.
 template <class Work>
 std::invoke_result_t<Work> guarded(Work&& work) {
   try {
@@ -48,12 +48,12 @@ std::invoke_result_t<Work> guarded(Work&& work) {
 /// A GPU with all that its predictions need.
 struct Target {
   Gpu gpu;
-  std::size_t number = 0;  ///< of the target, in the order of loading
+  std::size_t number = 0;  ///< position in the order of loading
   std::shared_ptr<const OverheadTable> overheads;
   std::size_t table = 0;  ///< number of `overheads` among those that were loaded
   std::string overheads_warning;
   std::vector<std::string> warnings;  ///< about all else
-  Topology topology;                  ///< that it usually sits in
+  Topology topology;                  ///< usual topology of the GPU
 
   /// Allocated with the first question. Null: prices are not remembered.
   PriceCache* prices(const KernelModels& models, std::size_t capacity) const {
@@ -82,7 +82,7 @@ struct Predictor::State {
   std::vector<std::unique_ptr<Target>> targets;            ///< by name
   std::unordered_map<std::string, const Target*> by_name;  ///< lower case
   std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
-  std::vector<const OverheadTable*> tables;                ///< of the targets, each once
+  std::vector<const OverheadTable*> tables;                ///< tables of the targets, each once
 
   Result<void> load(const PredictorConfig& config);
   Result<void> add_target(Gpu gpu, const std::string& asked_as, const PredictorConfig& config,
@@ -91,13 +91,13 @@ struct Predictor::State {
   Result<const Topology*> topology(const Target& target, const AskOptions& options,
                                    std::vector<std::string>& warnings) const;
   const KernelModel* collectives_on(const Topology& topology) const;
-  /// `prepared`: what `graph` is, or differs from in sizes alone; may be null.
+  /// `prepared`: the state of `graph`, or of one that only differs in sizes; may be null.
   Result<Prediction> predict(const ExecutionGraph& graph, const PreparedGraph::State* prepared,
                              std::string_view gpu, const AskOptions& options) const;
   Result<Prediction> predict_resized(const ExecutionGraph& graph,
                                      const PreparedGraph::State* prepared, std::string_view gpu,
                                      const AskOptions& options) const;
-  /// The same, and what batch it is.
+  /// The same, and its batch.
   Result<Prediction> predict_batch(const ExecutionGraph& graph,
                                    const PreparedGraph::State* prepared, std::string_view gpu,
                                    const AskOptions& options) const;
@@ -134,17 +134,17 @@ struct PreparedGraph::State {
   ExecutionGraph graph;
   bool is_to_retarget = false;         ///< see captured.hpp
   std::optional<std::int64_t> batch;   ///< samples per step
-  std::int64_t passes = 1;             ///< that a step accumulates gradients of
+  std::int64_t passes = 1;             ///< gradients of so many passes add up in a step
   std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
   Lazy<SizePlan> batches, sequences;
   Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
   Lazy<std::shared_ptr<const State>> retargeted[2];  ///< a captured graph by vendor
   std::optional<double> added_bytes;                 ///< in that one, see predict_with
 
-  // Of a trace: its own host, and its kernels where it has no shapes.
+  // For a trace: its own host, and its kernels if it has no shapes.
   std::shared_ptr<const Trace> trace;
   std::shared_ptr<const OverheadTable> own_overheads;
-  std::vector<Lazy<MovedKernelTimes>> kernel_times;  ///< per target; none of a graph
+  std::vector<Lazy<MovedKernelTimes>> kernel_times;  ///< per target; none for a graph
 
   const OverheadTable& overheads(const Target& target) const {
     return own_overheads ? *own_overheads : *target.overheads;
@@ -445,7 +445,7 @@ Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::data_paral
   if (!asks_for_data_parallel({.world = options.world}, (*facts)->reduces_gradients)) {
     return nullptr;
   }
-  // One graph serves all numbers of ranks: its collectives are priced for that of each question.
+  // One graph serves all numbers of ranks: each question prices its collectives for its own number.
   const auto& made =
       prepared.data_parallel.get([&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
         auto graph = make_data_parallel_graph(prepared.graph, {.world = options.world});

@@ -33,7 +33,7 @@ Result<HostFacts> facts_of(const RankInput& rank) {
   return make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
 }
 
-// What a strategy cannot see.
+// Warns of fused updates, which a strategy cannot see.
 void warn_of_fused_updates(const RankProgram& made, std::size_t updates,
                            std::vector<std::string>& warnings) {
   const auto& how = made.rank.options.scale_out;
@@ -45,7 +45,7 @@ void warn_of_fused_updates(const RankProgram& made, std::size_t updates,
       updates, updates == 1 ? "update" : "updates", to_string(how->strategy)));
 }
 
-// What the answer assumes of the host.
+// Warns of the answer's assumptions about the host.
 void warn_of_regions(const LaunchRegions& found, Launching launching,
                      std::vector<std::string>& warnings) {
   if (launching == Launching::kEager) return;

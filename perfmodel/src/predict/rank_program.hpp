@@ -18,19 +18,19 @@ namespace perfmodel {
 struct RankProgram {
   RankInput rank;                                 ///< with strategy ddp of the graph below
   std::shared_ptr<const DataParallelGraph> made;  ///< null: the given graph was predicted
-  std::shared_ptr<const KernelTimes> times;       ///< of that graph's nodes
+  std::shared_ptr<const KernelTimes> times;       ///< times of that graph's nodes
   HostProgram program;
-  std::shared_ptr<const MemoryPlan> memory;  ///< of the graph
-  const Gpu* gpu = nullptr;                  ///< that it was priced on
+  std::shared_ptr<const MemoryPlan> memory;  ///< memory of the graph
+  const Gpu* gpu = nullptr;                  ///< it was priced on this GPU
   std::int64_t count = 1;                    ///< ranks of the job that do the same
-  std::vector<KernelWork> works;             ///< per kernel of the program, where asked for
+  std::vector<KernelWork> works;             ///< per kernel of the program, if asked for
 
   const ExecutionGraph& graph() const { return *rank.graph; }
 };
 
-/// A rank's program by the stages facts, lowered, scaled out, priced. `facts`, `added_bytes`: see
-/// predict_with. `name_kernels`: see lower_program. `keep_works` fills `works`. Errors: those of
-/// the stages.
+/// Makes a rank's program in the stages facts, lowered, scaled out, priced. `facts`, `added_bytes`:
+/// see predict_with. `name_kernels`: see lower_program. `keep_works` fills `works`. Errors of the
+/// stages.
 Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* facts,
                                       std::optional<double> added_bytes, bool name_kernels,
                                       std::vector<std::string>& warnings, bool keep_works = false);

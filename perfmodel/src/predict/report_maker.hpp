@@ -42,7 +42,7 @@ class ReportMaker {
   const PredictionQuestion& question_;
   PredictionReport report_;
   ChosenKernelModels chosen_;
-  std::optional<Topology> topology_;  ///< that the question names
+  std::optional<Topology> topology_;  ///< topology in the question
 };
 
 /// `report_prediction` of a job whose ranks differ.

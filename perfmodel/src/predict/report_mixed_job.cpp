@@ -108,7 +108,7 @@ class MixedRanks : ReportMaker {
   }
 
  private:
-  /// What prices a kind of ranks.
+  /// The GPU and the models that price one kind of ranks.
   struct Machine {
     Gpu gpu;
     std::unique_ptr<KernelModel> collectives, linked;

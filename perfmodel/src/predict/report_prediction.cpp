@@ -38,7 +38,7 @@ std::vector<std::string> warnings_of_ranks(const std::vector<RankPrediction>& ra
   return warnings;
 }
 
-// A step that cannot run is what matters most: for want of units, then of memory.
+// A step that cannot run matters most: for want of units, then of memory.
 void put_stoppers_first(PredictionReport& report) {
   std::vector<std::string> stoppers;
   for (const RankPrediction& rank : report.ranks) {
@@ -124,7 +124,7 @@ class AlikeRanks : ReportMaker {
     return {};
   }
 
-  // What is compared with a trace has the trace's profiler.
+  // A prediction that is compared with a trace includes the trace's profiler.
   bool is_recorded() const { return question_.as_recorded || !question_.against.empty(); }
 
   // A trace is read once if all graphs share it.
@@ -195,7 +195,7 @@ class AlikeRanks : ReportMaker {
     auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, question_.iterations);
     if (!found) return Unexpected{found.error()};
     kernel_times_[index] = std::move(found->times);
-    // Nothing tells what a step's kernels take on their own GPU better than the step itself.
+    // The step itself is the best source for the times of its kernels on their own GPU.
     const bool as_traced = kernel_times_[index]->other_gpu.empty() && question_.rewrites.empty();
     own_use_ = as_traced ? KernelTimes::Use::kAll : found->use;
     if (own_use_ == KernelTimes::Use::kAll) {
@@ -237,7 +237,7 @@ class AlikeRanks : ReportMaker {
     return options;
   }
 
-  // Finds the host on which the step takes what was measured.
+  // Finds the host on which the step takes the measured time.
   Result<void> match(std::vector<RecordedProgram>& inputs) {
     if (!question_.measured.us) return {};
     RankPrediction& rank = report_.ranks.front();
@@ -254,7 +254,7 @@ class AlikeRanks : ReportMaker {
     return {};
   }
 
-  // What was measured is the step of the graphs as they are.
+  // The measured step belongs to the graphs before these rewrites.
   Result<void> rewrite_ranks() {
     for (std::size_t i = 0; i < report_.ranks.size() && !question_.rewrites.empty(); ++i) {
       ExecutionGraph& graph = report_.ranks[i].graph;
@@ -329,7 +329,7 @@ class AlikeRanks : ReportMaker {
       if (!measured) return Unexpected{measured.error()};
       auto comparison = compare(**measured, rank.prediction, question_.against_iterations);
       if (!comparison) return Unexpected{comparison.error()};
-      // Errors of another GPU say how the GPUs differ, not what the prediction lacks.
+      // Errors of another GPU describe the difference of the GPUs, not the gaps of the prediction.
       const std::string name = (*measured)->gpu_name();
       const auto known = name.empty() ? Result<Gpu>(report_.gpu) : find_known_gpu(name, gpus);
       if (!known || known->name != report_.gpu.name) {
@@ -354,12 +354,12 @@ class AlikeRanks : ReportMaker {
 
   const QuestionReaders& read_;
   KernelModels models_;
-  Topology network_;  // of collectives
+  Topology network_;  // network of collectives
   std::unique_ptr<KernelModel> collectives_;
   std::vector<ChosenOverheads> tables_;
   std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
-  std::optional<KernelTimes::Use> own_use_;               // of the kernel times of traces
-  std::optional<StepScales> scales_;                      // of a measured step
+  std::optional<KernelTimes::Use> own_use_;               // use of the kernel times of traces
+  std::optional<StepScales> scales_;                      // from a measured step
   std::optional<Trace> trace_;
   std::string trace_file_;
 };

@@ -11,8 +11,8 @@ namespace perfmodel {
 /// A trace brings its own host and the times of kernels that have no model. Alike ranks of a job
 /// whose ranks differ are one entry of the report, with their number.
 ///
-/// Errors: unknown names, those of the readers and of predict_job. Of unlike ranks: traces in the
-/// place of graphs, lists of another length than the job has ranks, those of predict_mixed_job.
+/// Errors: unknown names, errors of the readers and of predict_job. For unlike ranks: traces in the
+/// place of graphs, lists of another length than the job has ranks, errors of predict_mixed_job.
 Result<PredictionReport> report_prediction(const PredictionQuestion& question,
                                            const QuestionReaders& read);
 

@@ -6,9 +6,9 @@
 namespace perfmodel {
 
 /// Fits `options.kernel_times`, which belong to the ops of `from`, to the graph `to` that rewrites
-/// made of it. They stay if the ops do. Else collectives alone keep their recorded waits, in
-/// `collectives`, which must outlive `options`. Returns a warning of what is left out, if anything
-/// is. Error: all kernels take times as traced, which belong to the ops of `from`.
+/// made of it. They stay if the ops do. Else only collectives keep their recorded waits, in
+/// `collectives`, which must outlive `options`. Returns a warning if anything is left out. Error:
+/// all kernels take times as traced, which belong to the ops of `from`.
 Result<std::string> fit_kernel_times(const ExecutionGraph& from, const ExecutionGraph& to,
                                      PredictOptions& options, KernelTimes& collectives);
 

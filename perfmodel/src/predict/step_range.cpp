@@ -12,7 +12,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-/// What the durations of a rank's tasks are multiplied by.
+/// Factors on the durations of a rank's tasks.
 struct Pace {
   double device = 1, host = 1;
 };
@@ -51,7 +51,7 @@ class Variants {
         durations_us_(tasks.graph.durations_us().begin(), tasks.graph.durations_us().end()),
         squares_(programs.size(), 0) {}
 
-  /// Adds the squared distance of each rank's step from what was predicted.
+  /// Adds the squared distance of each rank's step from the prediction.
   template <class PaceOf>
   Result<void> add(PaceOf pace_of) {
     std::vector<Pace> paces;
@@ -67,7 +67,7 @@ class Variants {
     return {};
   }
 
-  /// Of all since the last call.
+  /// Root of the summed squares since the last call, per rank.
   std::vector<double> distances_us() {
     std::vector<double> made;
     for (double& square : squares_) made.push_back(std::sqrt(std::exchange(square, 0)));

@@ -85,7 +85,7 @@ std::optional<double> number_in(std::string_view text) {
 struct NamedKind {
   std::string_view name;
   Kind kind;
-  double most;  // of the spread
+  double most;  // largest spread
 };
 constexpr std::array<NamedKind, 4> kKinds = {{{"lognormal", Kind::kLognormal, 5},
                                               {"uniform", Kind::kUniform, 0.999},

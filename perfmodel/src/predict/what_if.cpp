@@ -76,7 +76,7 @@ void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target, La
   predict_on(*resized, target, launching, answer);
 }
 
-/// The graphs that variants go through. One that begins as the last one did starts where they part.
+/// The graphs of variants. A graph that begins like the last one starts where they part.
 class VariantGraphs {
  public:
   VariantGraphs(const ExecutionGraph& graph, std::span<const Variant> variants)

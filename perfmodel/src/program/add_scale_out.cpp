@@ -33,8 +33,8 @@ Result<void> check(const ScaleOut& how) {
   return {};
 }
 
-// Collectives that were recorded stay where they are; the group has another size. Times that were
-// traced, or that nodes say, stay.
+// Recorded collectives stay in place; the group has another size. Traced times and times of nodes
+// stay.
 void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredProgram& lowered,
                        ScaledOut& made) {
   HostProgram& program = lowered.program;

@@ -5,7 +5,7 @@
 
 namespace perfmodel {
 
-/// Makes a program of one rank that of a rank among `world` data-parallel ones.
+/// Turns a program of one rank into the program of a rank among `world` data-parallel ones.
 ///
 /// A graph that reduces gradients itself, as graphs of strategy ddp do by now
 /// (data_parallel_graph.hpp), keeps its collectives, among `world` ranks. FSDP: consecutive

@@ -11,7 +11,7 @@ namespace perfmodel {
 namespace {
 
 constexpr std::int64_t kFirstSequence = std::int64_t{1} << 40;  // beyond recorded numbers
-constexpr std::int32_t kOwnGroup = std::numeric_limits<std::int32_t>::max();  // of no record
+constexpr std::int32_t kOwnGroup = std::numeric_limits<std::int32_t>::max();  // no record has it
 
 std::int32_t stream_of(const Instruction& at) {
   if (const Launch* launch = launch_of(at)) return launch->stream;
@@ -49,7 +49,7 @@ void AddedOps::add(std::int32_t item, decltype(Instruction::what) what, Place& p
       {.item = item, .thread = lowered_.program.item(item).thread, .what = std::move(what)});
 }
 
-// The host between so many ops and those in front of them.
+// Host time between so many ops and the ops before them.
 void AddedOps::add_gap(std::int32_t item, double ops, Place& place) const {
   const double us = table_.t1.find({}, gap_class_key(GapClass::kSibling)).us;
   add(item, HostWork{.term = Term::kT1, .us = ops * us}, place);

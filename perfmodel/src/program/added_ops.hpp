@@ -8,8 +8,8 @@
 
 namespace perfmodel {
 
-/// Ops that a strategy puts between those of a program. They cost the host what such ops cost in
-/// the table, and belong to thread, phase and step of the item that they are `like`.
+/// Ops that a strategy adds to a program. They cost the host as much as such ops cost in the table,
+/// and belong to thread, phase and step of the item that they are `like`.
 class AddedOps {
  public:
   using Place = std::vector<Instruction>;
@@ -25,7 +25,7 @@ class AddedOps {
   /// An op with one kernel on the main stream.
   void add_kernel(std::int32_t like, std::string_view title, std::string_view op, KernelWork work,
                   Place& place);
-  /// A collective as PyTorch launches one, on a stream of its own. `how` says what it waits for.
+  /// A collective as PyTorch launches one, on a stream of its own. `how` describes its waits.
   /// Returns its number, for `add_wait`.
   std::int64_t add_collective(std::int32_t like, std::string_view title, KernelWork work,
                               CollectiveLaunch how, Place& place);

@@ -33,8 +33,8 @@ class RecordedWaits {
     }
   }
 
-  // A number that no collective of the step has is that of the step before, counted per group or
-  // over all.
+  // A number that no collective of the step has belongs to the step before, counted per group or
+  // over all groups.
   bool cover(const CommRecord& record) const {
     if (record.sequence < 0) return false;
     if (is_awaited(record, record.sequence)) return true;
@@ -53,7 +53,7 @@ class RecordedWaits {
   }
 
   std::set<std::pair<std::string_view, std::int64_t>> awaited_;  // group, number
-  std::set<std::int64_t> numbers_;                               // of collectives
+  std::set<std::int64_t> numbers_;                               // numbers of collectives
   std::map<std::string_view, std::set<std::int64_t>> of_groups_;
 };
 
@@ -82,7 +82,7 @@ std::vector<AwaitedCollective> awaited_collectives(const ExecutionGraph& graph) 
   if (graph.comm_records.empty()) return found;
   const RecordedWaits waits(graph);
   std::vector<Pending> pending;
-  // By recorded ids: whatever is put where its memory was has to wait as well.
+  // By recorded ids: later tensors in the same memory have to wait as well.
   const Values addresses(graph, &Tensor::storage_id);
   FactsOfValues<std::int32_t> pending_of(addresses, -1);
   const auto find_reads = [&](std::int32_t node) {
@@ -107,7 +107,7 @@ std::vector<AwaitedCollective> awaited_collectives(const ExecutionGraph& graph) 
     });
     pending.push_back({.record = i, .call = call_around(graph, i)});
   }
-  for (std::int32_t i = 0; i < count; ++i) find_reads(i);  // of the next pass
+  for (std::int32_t i = 0; i < count; ++i) find_reads(i);  // reads in the next pass
   std::ranges::sort(found, {}, &AwaitedCollective::reader);
   return found;
 }

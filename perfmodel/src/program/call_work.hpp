@@ -14,15 +14,15 @@
 namespace perfmodel {
 
 /// The node with the record of a collective that `node` calls: its own or the nearest above it
-/// (nccl:* labels lie inside the record), or -1.
+/// (nccl:* labels are inside the record), or -1.
 std::int32_t comm_node(const ExecutionGraph& graph, std::int32_t node);
 
-/// What a collective moves, if its record tells; the call may belong to a label inside it. Between
-/// `world` ranks where their number is not recorded; 0: not known either.
+/// Work of a collective, if its record tells; the call may belong to a label inside it. `world` is
+/// the number of ranks if it is not recorded; 0: not known either.
 std::optional<KernelWork> comm_work(const ExecutionGraph& graph, const Gpu& gpu,
                                     std::int32_t comm_node, std::int64_t world);
 
-/// What the device does for a call.
+/// Device work of a call.
 struct LaunchedWork {
   KernelWork work;
   bool inferred = false;  ///< only the launch template knows of it
@@ -31,26 +31,26 @@ struct LaunchedWork {
 LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const LoweredCall& call,
                            LoweredOp& op, std::int64_t world);
 
-/// Kernels that the host starts for `work`: several where it stands for the steps of recurrent
-/// layers, as today's libraries run them.
+/// Kernels that the host starts for `work`: several if it covers the steps of recurrent layers, as
+/// today's libraries run them.
 double launches_of_library(const KernelWork& work, const Gpu& gpu);
 
-/// What a template calls the kernel. Without one, generated kernels have the name of their node,
-/// copies and collectives that of recordings, and others their family's.
+/// Name of the kernel in the template. Without a template, generated kernels are named after their
+/// node, copies and collectives as in recordings, and others after their family.
 std::string work_name(const ExecutionGraph& graph, const LoweredCall& lowered,
                       const KernelWork& work);
 
-/// Of the device's time.
+/// Term of the device's time.
 Term device_term(const TemplateCall& call, bool collective);
 
-/// From the end of a call to the start of what it launches on an idle stream.
+/// Time from the end of a call to the start of its work on an idle stream.
 double launch_latency_us(const TemplateCall& call, Term term, const OverheadTable& table);
 
 /// Adds the "wait" records of `node` and of all below it.
 void find_recorded_waits(const ExecutionGraph& graph, std::int32_t node,
                          std::vector<std::int32_t>& waits);
 
-/// The last node that has ended when a call is made: calls may stand behind children of their node.
+/// The last node that has ended when a call is made: calls may come after children of their node.
 std::int32_t last_node_before(const ExecutionGraph& graph, const LoweredCall& call);
 
 }  // namespace perfmodel

@@ -16,11 +16,11 @@ class CompiledCode {
  public:
   CompiledCode(const ExecutionGraph& graph, const OverheadTable& table);
 
-  /// Whether an item is a region of compiled code or a captured graph. False, too, where the table
-  /// knows it by what is below it or by its name.
+  /// Whether an item is a region of compiled code or a captured graph. False, too, if the table
+  /// knows it by the ops below it or by its name.
   bool runs(const HostFacts::Item& item) const;
 
-  /// Guards and wrappers in front of a region's first call; checks and results after its last one.
+  /// Guards and wrappers before a region's first call; checks and results after its last one.
   OverheadTerm::Found before() const { return found(kBefore); }
   OverheadTerm::Found after() const { return found(kAfter); }
 

@@ -53,7 +53,7 @@ bool reduces_gradients(const ExecutionGraph& graph, const LoweringFacts& facts) 
     }
     const LaunchTemplate* calls = facts.nodes[i].found.calls;
     const bool by_template = calls && std::ranges::any_of(*calls, &TemplateCall::collective);
-    if (by_template && !is_below_record(graph, node)) return true;  // of a kind nobody knows
+    if (by_template && !is_below_record(graph, node)) return true;  // unknown kind
   }
   return false;
 }

@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-/// A graph of one rank with what DistributedDataParallel adds to it.
+/// A graph of one rank with the nodes of DistributedDataParallel.
 struct DataParallelGraph {
   ExecutionGraph graph;
   std::vector<std::int32_t> copies;  ///< per node of the rank's graph its position in `graph`
@@ -27,7 +27,7 @@ inline bool asks_for_data_parallel(const ScaleOut& how, bool reduces_gradients) 
   return how.strategy == ParallelStrategy::kDdp && how.world > 1 && !reduces_gradients;
 }
 
-/// `rewrite_data_parallel` with the buckets of `how`. Errors: those of the rewrite.
+/// `rewrite_data_parallel` with the buckets of `how`. Errors of the rewrite.
 Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
                                                    const ScaleOut& how);
 

@@ -9,7 +9,7 @@ namespace {
 
 using Place = AddedOps::Place;
 
-// PyTorch divides gradients by about the root of the world before the sum, by the rest behind it.
+// PyTorch divides gradients by about the root of the world before the sum, by the rest after it.
 std::int64_t pre_divide_factor(std::int64_t world) {
   std::int64_t factor = 1;
   while (world % factor == 0 && world / factor > factor) factor *= 2;
@@ -41,8 +41,8 @@ void add_gather(FsdpUnit& unit, std::int32_t like, const CollectiveLaunch& waiti
   to.add_host_ops(like, "fsdp: flat parameter", "aten::view", 1, place);
 }
 
-// A gather waits for no computation but for that of the unit whose memory it takes. The first one
-// of a step, and so all behind it, takes what the last step's optimizer wrote
+// A gather only waits for the computation of the unit whose memory it takes. The first gather of a
+// step, and so all later ones, reads the output of the last step's optimizer
 // (FullyShardedDataParallel._root_pre_forward waits for the stream of computation).
 void add_forward(std::vector<FsdpUnit>& units, const ScaleOut& how, AddedOps& to) {
   const std::int32_t in_flight = std::max(1, how.fsdp_gathers_in_flight);
@@ -60,7 +60,7 @@ void add_forward(std::vector<FsdpUnit>& units, const ScaleOut& how, AddedOps& to
   }
 }
 
-// The gradient of the flat parameter is that of its split. Returns the number of the
+// The backward op of its split makes the gradient of the flat parameter. Returns the number of the
 // reduce-scatter.
 std::int64_t add_reduction(const FsdpUnit& unit, const ScaleOut& how, AddedOps& to) {
   const std::int32_t last = unit.backward_end;

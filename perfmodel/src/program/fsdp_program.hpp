@@ -23,18 +23,18 @@ struct FsdpUnit {
   std::int64_t gather = -1;  ///< number of its last gather
 };
 
-/// Parameters in forward order, cut where a unit is large enough. Errors: a gradient whose forward
-/// op is not known (of the graph `source`).
+/// Parameters in forward order, cut as soon as a unit is large enough. Errors: a gradient whose
+/// forward op is not known (in the graph `source`).
 Result<std::vector<FsdpUnit>> fsdp_units(std::vector<StepGradient> gradients, double unit_bytes,
                                          std::string_view source);
 
-/// Adds what one step of FullyShardedDataParallel does beside that of one rank, whose gradients
-/// these are: a unit's gather before its first forward op and, but for the last unit, one unit
-/// ahead of its backward ops; its reduce-scatter behind its last gradient.
+/// Adds the ops of one FullyShardedDataParallel step to the step of one rank, which has these
+/// gradients: a unit's gather before its first forward op and, except for the last unit, one unit
+/// ahead of its backward ops; its reduce-scatter after its last gradient.
 void add_fsdp_step(std::span<const StepGradient> gradients, std::vector<FsdpUnit> units,
                    const ScaleOut& how, AddedOps& to);
 
-/// Optimizer ops behind the step's last gradient update the rank's shard only.
+/// Optimizer ops after the step's last gradient update the rank's shard only.
 void shard_optimizer(std::int32_t last_gradient, std::int64_t world, LoweredProgram& lowered);
 
 }  // namespace perfmodel

@@ -48,7 +48,7 @@ class FactsWriter {
     made_.own_program = knows_program();
     made_.memory = std::make_shared<const MemoryPlan>(memory_plan(graph_));
     collect_items();
-    if (made_.items.empty()) return no_op();  // all lie in ops outside the steps
+    if (made_.items.empty()) return no_op();  // all are in ops outside the steps
     name_phases();
     price_host();
     return std::move(made_);
@@ -74,7 +74,7 @@ class FactsWriter {
         const std::uint64_t subtree = subtree_key(graph_, node);
         known_ops +=
             table_.t2.by_context.contains(subtree) || table_.tx.by_context.contains(subtree);
-        // The first gap is that of the step's border.
+        // The first gap is at the border of the step.
         known_gaps +=
             previous < 0 || table_.t1.by_context.contains(context_between(previous, node));
         previous = node;
@@ -86,7 +86,7 @@ class FactsWriter {
     return ops > 0 && (share(known_gaps) >= kLeastGaps || share(known_ops) >= kLeastOps);
   }
 
-  // `previous` -1: whatever stands there, as at the border of a step.
+  // `previous` -1: any op, as at the border of a step.
   std::uint64_t context_between(std::int32_t previous, std::int32_t node) const {
     const std::int32_t label = label_around(graph_, node);
     return gap_context(label < 0 ? 0 : name_hash(label), previous < 0 ? 0 : name_hash(previous),
@@ -234,13 +234,13 @@ class FactsWriter {
                           : previous.thread != item.thread ? GapClass::kThread
                           : label != before                ? GapClass::kLabel
                                                            : GapClass::kSibling;
-    // Another optimizer at the end of a step changes nothing of what follows it.
+    // Another optimizer at the end of a step does not change the ops after it.
     const std::uint64_t context = context_between(border ? -1 : previous.node, item.node);
     const bool grows = kind == GapClass::kIteration || kind == GapClass::kThread;
     const double length = grows ? gradients_[item.iteration] : item.tensors;
     item.gap = table_.t1.find({&context, 1}, gap_class_key(kind), 0, length, kFixedShareOfGaps);
     if (item.gap.level == KeyLevel::kName && kind == GapClass::kIteration) {
-      // What a program does between steps is its own; a mean over programs is ruled by the slowest.
+      // A program's work between steps is its own; a mean over programs is ruled by the slowest.
       OverheadStats typical = table_.t1.by_name.at(gap_class_key(kind)).stats;
       typical.mean_us = typical.median_us;
       item.gap.us = typical.at_length(length, table_.t1.all.mean_us, kFixedShareOfGaps);
@@ -249,7 +249,7 @@ class FactsWriter {
     if (previous.phase == item.phase) {
       add_gap_part(item.gap.us, -1);
     } else {
-      // The gap closes one phase and opens the next; what lies between them is neither's.
+      // The gap closes one phase and opens the next; the time between the two belongs to neither.
       GapSplit split;
       for (std::uint64_t key : {gap_class_key(kind), context}) {
         if (const auto at = table_.gap_splits.find(key); at != table_.gap_splits.end()) {

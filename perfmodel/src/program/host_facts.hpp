@@ -18,12 +18,12 @@
 
 namespace perfmodel {
 
-/// What a graph and an overhead table say about the host's work whatever the sizes of the tensors:
-/// the same for all graphs that differ in sizes alone, and for all GPUs.
+/// Facts about the host's work in a graph and an overhead table, independent of the sizes of
+/// tensors: the same for all graphs that only differ in sizes, and for all GPUs.
 struct HostFacts {
   /// A top-level op, or a label with calls of its own, in program order.
   struct Item {
-    std::int32_t node = -1;     ///< of calls that a label makes: the last node in front of them
+    std::int32_t node = -1;     ///< for calls of a label: the last node before them
     std::int32_t subject = -1;  ///< the op's node or the label's
     std::int32_t thread = 0, phase = 0, iteration = 0;
     bool is_label = false;
@@ -32,24 +32,24 @@ struct HostFacts {
     double tensors = 0;                             ///< see list_length
     OverheadTerm::Found gap, t2, t3, tx;
     std::uint32_t gap_begin = 0, gap_count = 0;  ///< into `gaps`
-    std::vector<LoweredCall> calls;              ///< of labels
+    std::vector<LoweredCall> calls;              ///< calls of a label
   };
 
   LoweringFacts lowering;
-  /// The table was learned from this program, or from one that is made of the same ops: three of
-  /// four gaps between ops are known by their neighbours, or 95 % of the ops with all that lies
-  /// below them. Tables without contexts are trusted.
+  /// The table was learned from this program, or from one with the same ops: three of four gaps
+  /// between ops are known by their neighbours, or 95 % of the ops with all ops below them. Tables
+  /// without contexts are trusted.
   bool own_program = false;
   LoweringStats label_stats;
   std::vector<GraphIteration> steps;
   std::vector<Item> items;
-  std::vector<HostWork> gaps;             ///< T1 in front of the items, divided between phases
+  std::vector<HostWork> gaps;             ///< T1 before the items, divided between phases
   std::vector<Prediction::Phase> phases;  ///< labels
   std::vector<AwaitedCollective> awaited;
   bool reduces_gradients = false;  ///< this and the next: see data_parallel_graph.hpp
   std::size_t fused_updates = 0;
   std::int32_t rest_phase = 0;
-  bool has_given_times = false;  ///< some node says what its kernels take
+  bool has_given_times = false;  ///< some node holds the time of its kernels
   std::shared_ptr<const MemoryPlan> memory;
 };
 

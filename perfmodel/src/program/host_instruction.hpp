@@ -16,23 +16,23 @@ struct HostWork {
   std::int32_t phase = -1;  ///< if it is not the item's
 };
 
-/// What the launch of a collective says beside what each launch does.
+/// Members that only the launch of a collective has.
 struct CollectiveLaunch {
   std::int64_t sequence = -1;    ///< within its group; -1: not known
   std::int32_t group = -1;       ///< process group, by order; -1: not known
   std::int32_t comm = -1;        ///< into ExecutionGraph::comm_records, or -1
   std::int32_t work = -1;        ///< into HostProgram::comm_works, or -1
-  double bytes = -1;             ///< what this rank puts in; -1: not known
+  double bytes = -1;             ///< this rank's input; -1: not known
   bool waits_for_caller = true;  ///< for the work of the thread's stream so far
   std::int32_t after_mark = -1;  ///< else for the task of this StreamMark in this pass; -1: none
-  std::int32_t meeting = -1;     ///< which one of the pass it meets other ranks in; -1: none
+  std::int32_t meeting = -1;     ///< number of its meeting with other ranks in the pass; -1: none
 };
 
 /// A call that starts a kernel, a copy, a set or a collective. How long that takes is the price of
 /// the kernel.
 struct Launch {
-  Term term = Term::kKernel;  ///< of the device's time
-  bool blocking = false;      ///< the call ends behind what it starts
+  Term term = Term::kKernel;  ///< term of the device's time
+  bool blocking = false;      ///< the call ends after the work that it starts
   /// A copy on a stream of its own: waits for all work of the thread's stream so far, and the
   /// thread goes on on that.
   bool aside = false;
@@ -40,10 +40,10 @@ struct Launch {
   double host_us = 0;       ///< the call's own time; of blocking ones after the wait
   double latency_us = 0;    ///< from the call's end to the start on an idle stream
   std::int32_t kernel = 0;  ///< into HostProgram::kernels
-  std::int32_t node = -1;   ///< whose call it is; -1: no node stands for it
+  std::int32_t node = -1;   ///< node of the call; -1: none
   /// Collectives, and copies on other streams than the main one: their record's or own node, or -1.
   std::int32_t record = -1;
-  /// Behind the work before it on its stream; none: that of the table.
+  /// Gap after the previous work on its stream; none: the table's gap.
   std::optional<double> gap_us = {};
   std::optional<CollectiveLaunch> collective = {};
 };
@@ -61,7 +61,7 @@ struct DeviceWait {
   std::int32_t record = -1;    ///< its Launch::record; -1: a collective of this number
   std::int64_t sequence = -1;  ///< and group
   std::int32_t group = -1;
-  std::optional<double> lag_us = {};  ///< none: that of an awaited event
+  std::optional<double> lag_us = {};  ///< none: the lag of an awaited event
 };
 
 /// The last task of the thread's stream gets a number that collectives of this pass may wait for.

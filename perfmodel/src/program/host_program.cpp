@@ -8,7 +8,7 @@
 namespace perfmodel {
 namespace {
 
-// Of the host, of the device, and between them.
+// Durations on the host, on the device, and between them.
 std::array<double, 3> durations(const Instruction& at, const HostProgram& program) {
   if (const auto* work = std::get_if<HostWork>(&at.what)) return {work->us, 0, 0};
   if (const auto* launch = launch_of(at)) {

@@ -27,12 +27,12 @@ struct ProgramItem {
   std::int32_t iteration = 0;
   std::uint32_t first_kernel = 0, kernels = 0;  ///< into HostProgram::kernels
   KeyLevel gap_level = KeyLevel::kMissing, op_level = KeyLevel::kMissing;
-  std::string_view title = {};  ///< of items that no node stands for; empty: the subject's name
+  std::string_view title = {};  ///< for items without a node; empty: the subject's name
 };
 
 std::string_view name_of(const ProgramItem& item, const ExecutionGraph& graph);
 
-/// What one rank's host does in one pass over its graph.
+/// Work of one rank's host in one pass over its graph.
 struct HostProgram {
   std::vector<GraphIteration> steps;
   std::vector<ProgramItem> items;
@@ -49,21 +49,21 @@ struct HostProgram {
   const PredictedKernel& kernel(const Launch& launch) const { return kernels[launch.kernel]; }
   PredictedKernel& kernel(const Launch& launch) { return kernels[launch.kernel]; }
   double device_us(const Launch& launch) const { return kernel(launch).price.time.count(); }
-  /// The kernel's position among those of its item.
+  /// The kernel's position within its item.
   std::int32_t position(const Launch& launch, std::int32_t item_index) const {
     return launch.kernel - static_cast<std::int32_t>(item(item_index).first_kernel);
   }
 };
 
-/// What fixes the price of a kernel.
+/// Everything that a kernel's price depends on.
 struct KernelQuestion {
   KernelWork work;
-  std::int32_t node = -1;  ///< whose kernel it is: it may say a time; -1: no node stands for it
-  int tasks = 1;           ///< of this work that the call starts
+  std::int32_t node = -1;                     ///< node of the kernel, may hold its time; -1: none
+  int tasks = 1;                              ///< pieces of this work that the call starts
   const KernelTimes::Time* traced = nullptr;  ///< in place of a model's price
-  double growth = 1;                          ///< what that time is multiplied with
+  double growth = 1;                          ///< factor on that time
   bool of_job = false;  ///< a collective among the ranks that the graph is scaled out to
-  double share = 1;     ///< of the work that is left to this rank
+  double share = 1;     ///< part of the work that is left to this rank
 };
 
 /// A program whose kernels have no prices yet.
@@ -74,8 +74,7 @@ struct LoweredProgram {
   bool nodes_say_times = false;                  ///< see given_times.hpp
 };
 
-/// Multiplies all that the host does itself; what it waits for, and latencies on the device's side,
-/// stay.
+/// Multiplies all work of the host itself; its waits, and latencies on the device's side, stay.
 void scale_host(HostProgram& program, double factor);
 
 /// A duration that sums can still hold: no overhead table, kernel model or rewrite gives a longer

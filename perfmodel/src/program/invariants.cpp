@@ -16,7 +16,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-constexpr double kRounding = 1e-6;  // of a step, in sums of its parts
+constexpr double kRounding = 1e-6;  // share of a step, in sums of its parts
 
 double time_of(const std::vector<double>& times, TaskId task) { return times[task]; }
 
@@ -102,7 +102,7 @@ class Readers {
       const auto inputs = graph_.inputs(made.node);
       note(graph_.outputs(made.node), {placed.task, made.node});
       if (!inputs.empty()) note(inputs.first(1), {placed.task, made.node});  // copy_(self, source)
-    } else if (!written_.empty()) {  // what is written anew is no collective's any more
+    } else if (!written_.empty()) {  // memory written anew is no collective's any more
       for_each_tensor(graph_, graph_.outputs(made.node), [&](const Tensor& tensor) {
         if (may_be_written(tensor)) written_.erase(tensor.storage_id);
       });
@@ -126,8 +126,8 @@ class Readers {
 
   const CheckedRank& rank_;
   const ExecutionGraph& graph_;
-  std::unordered_map<std::int64_t, Writer> written_;  // by storage, until somebody reads it
-  std::uint64_t bits_ = 0;                            // of all that was ever in there
+  std::unordered_map<std::int64_t, Writer> written_;  // by storage, until an op reads it
+  std::uint64_t bits_ = 0;                            // hash bits of all earlier entries
 };
 
 // ---- sums
@@ -277,7 +277,7 @@ Result<void> check_times(const Prediction& p, std::string_view who) {
 }
 
 Result<void> check_sums(const Prediction& p, double latest_us, std::string_view who) {
-  // Each start and end is rounded to what a double can hold that far from the beginning.
+  // Each start and end is rounded to the precision of a double that far from the beginning.
   const double tolerance =
       kRounding * p.e2e_us + kRounding + 1e3 * std::numeric_limits<double>::epsilon() * latest_us;
   double host = 0;

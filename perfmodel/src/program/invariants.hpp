@@ -11,11 +11,12 @@
 #include "perfmodel/result.hpp"
 #include "program_tasks.hpp"
 
-/// What holds of every prediction and every replay, whatever was asked. Where it does not, this
-/// library is wrong and not its input: the error's message begins with "bug: " and names the op.
+/// Conditions that hold for every prediction and every replay, whatever the question. If one fails,
+/// the library is wrong and not its input: the error's message begins with "bug: " and names the
+/// op.
 namespace perfmodel {
 
-/// What messages call a task: "aten::mm" on stream 0 of rank 1.
+/// Name of a task in messages: "aten::mm" on stream 0 of rank 1.
 using TaskName = std::function<std::string(TaskGraph::TaskId)>;
 
 /// An error that tells of a defect of ours.
@@ -47,16 +48,16 @@ struct CheckedRank {
   TaskName name;
 };
 
-/// The first kernel behind a collective, or behind a copy on another stream than the main one, that
-/// reads memory which that wrote starts after its end. Found by the graph's tensors, not by the
-/// schedule's edges. Readers in the next pass are not looked at.
+/// After a collective, or after a copy on another stream than the main one, the first kernel that
+/// reads its output starts after its end. Readers are found by the graph's tensors, not by the
+/// schedule's edges; readers in the next pass are ignored.
 Result<void> check_readers(const CheckedRank& rank);
 
 /// In steady state no stream has more work in a step than the step takes, and the device is active
 /// no longer than that.
 Result<void> check_pace(const CheckedRank& rank, const Prediction& prediction);
 
-/// Times are numbers and not negative. `who`: in front of what the error says ("rank 1: ").
+/// Times are numbers and not negative. `who`: start of the error's message ("rank 1: ").
 Result<void> check_times(const Prediction& prediction, std::string_view who = {});
 
 /// The host's terms add up to its busy time, and that with its waiting to the step; the kernels'

@@ -20,8 +20,8 @@ std::uint64_t key_of(std::int32_t node, std::uint32_t ordinal) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(node)) << 32 | ordinal;
 }
 
-// Which calls of a step had work that waited for other streams, and for which. A trace names no
-// events, so that its starts tell; what a call did in most steps is kept.
+// Calls of a step whose work waited for other streams, and for which. A trace names no events, so
+// that its starts tell; waits that a call had in most steps are kept.
 class StreamWaits {
  public:
   StreamWaits(const Trace& trace, const CallWork& work) : trace_(trace) {
@@ -77,8 +77,9 @@ class StreamWaits {
     Mean lag;
   };
 
-  // What ended last before a piece of work began: the work before it on its stream, or awaited work
-  // of another one. `queued`: it had been launched by then, so that nothing but the device held it.
+  // The work that ended last before a piece of work began: the work before it on its stream, or
+  // awaited work of another one. `queued`: it had been launched by then, so that only the device
+  // held it.
   struct Reason {
     std::int32_t awaited = -1;
     double delay_us = 0;

@@ -30,7 +30,7 @@ std::size_t count_launches(std::span<const Instruction> region) {
   return count;
 }
 
-// The gap in front of the first op stays, and the launch of the graph stands at its first kernel.
+// The gap before the first op stays, and the launch of the graph moves to its first kernel.
 void launch_region(std::span<Instruction> region, std::optional<double> graph_us) {
   const std::int32_t first_item = region.front().item;
   bool launched = false;

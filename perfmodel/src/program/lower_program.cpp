@@ -17,12 +17,12 @@
 namespace perfmodel {
 namespace {
 
-// `Launch::record` of kernels whose waits a trace knows: behind those of nodes.
+// `Launch::record` of kernels whose waits a trace knows: larger than any node.
 constexpr std::int32_t kFirstKernelRecord = 1 << 30;
 
 constexpr std::int32_t kLastNode = std::numeric_limits<std::int32_t>::max();
 
-// The question, and what has been written of its answer.
+// The question, and its answer so far.
 struct Writing {
   const ExecutionGraph& graph;
   const Gpu& gpu;
@@ -32,13 +32,13 @@ struct Writing {
   const bool name_kernels;
   Lowering lowering;
   LoweredProgram made = {};
-  LoweredOp lowered = {};  // of the item at hand
+  LoweredOp lowered = {};  // the current item
   CallCosts costs{table};
   CompiledCode compiled{graph, table};
   SideCopies copies{graph};
   std::map<std::string, std::int32_t> groups = {};                // process groups by order
   std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
-  // The same of labels, between whose calls other items lie.
+  // The same for labels, which have other items between their calls.
   std::unordered_map<std::int32_t, std::uint32_t> label_ordinals = {};
   std::map<KernelTimes::Call, std::int32_t> traced_kernels = {};  // into the program's kernels
   std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
@@ -70,7 +70,7 @@ std::int32_t group_of(Writing& to, const std::string& process_group) {
   return to.groups.try_emplace(process_group, next).first->second;
 }
 
-// The next kernel behind a "wait" record waits for the collective of that number.
+// The next kernel after a "wait" record waits for the collective of that number.
 void add_recorded_waits(Writing& to, std::int32_t last) {
   for (; to.next_wait < to.waits.size() && to.waits[to.next_wait] <= last; ++to.next_wait) {
     const Node& at = to.graph.node(to.waits[to.next_wait]);
@@ -80,7 +80,7 @@ void add_recorded_waits(Writing& to, std::int32_t last) {
   }
 }
 
-// Those that nodes up to `last` stand for and that are not written yet.
+// Waits of nodes up to `last` that are not written yet.
 void add_inferred_waits(Writing& to, std::int32_t last) {
   const auto& awaited = to.facts.awaited;
   for (; to.next_inferred < awaited.size() && awaited[to.next_inferred].reader <= last;
@@ -107,7 +107,7 @@ const KernelTimes::Time* find_traced(Writing& to, std::int32_t node, bool priced
   return nullptr;
 }
 
-// How much larger the node is than when it was traced. Where it says no sizes, it is the same.
+// Growth of the node since it was traced; 1 if it has no sizes.
 double traced_growth(const ExecutionGraph& graph, std::int32_t node,
                      const KernelTimes::Time* traced) {
   if (!traced || traced->input_bytes <= 0) return 1;
@@ -115,8 +115,8 @@ double traced_growth(const ExecutionGraph& graph, std::int32_t node,
   return bytes > 0 ? bytes / traced->input_bytes : 1;
 }
 
-// A rule gives one kernel where a library sets memory first or sums parts behind: it stands for all
-// that the trace has of the node. By how much that is longer than the first call.
+// Time of all traced kernels of the node over the first one's. A rule gives one kernel even if a
+// library sets memory first or sums parts afterwards: that kernel takes the time of all of them.
 double traced_parts(const Writing& to, const LoweredCall& lowered,
                     const KernelTimes::Time* traced) {
   const auto& calls = to.lowered.calls;
@@ -143,7 +143,7 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   if (call.kind != TemplateCall::Kind::kKernel) {
     kernel.copied_bytes = made.work.bytes_written.value;
   }
-  // Of what no rule knows, the recorded name tells the family.
+  // The recorded name gives the family of a kernel that no rule knows.
   const bool unknown = kernel.family == KernelFamily::kSmall && !call.kernel.empty();
   if (traced && unknown && call.kind == TemplateCall::Kind::kKernel) {
     kernel.family = kernel_family_of_name(call.kernel).value_or(kernel.family);
@@ -184,7 +184,7 @@ bool is_aside(const KernelWork& work) {
   return copy && copy->aside;
 }
 
-// A kernel as traced waits for those that it waited for there.
+// A traced kernel waits for the same kernels as in the trace.
 void add_traced_waits(Writing& to, std::int32_t thread, Launch& launch) {
   const KernelTimes* times = to.options.kernel_times;
   const KernelTimes::Time* traced = to.made.questions.back().traced;
@@ -200,8 +200,9 @@ void add_traced_waits(Writing& to, std::int32_t thread, Launch& launch) {
   }
 }
 
-// Of a library that starts the kernels of many steps, which one piece of work stands for. They run
-// beside the host's further calls, so these follow the first one. Templates know each call.
+// Adds the launches of a library that starts the kernels of many steps, which are one piece of work
+// here. They overlap with the host's further calls, so these follow the first one. Templates know
+// each call.
 void add_further_launches(Writing& to, const LoweredCall& lowered, const OverheadTerm::Found& own,
                           std::int32_t thread) {
   if (!lowered.call->kernel.empty()) return;
@@ -212,7 +213,7 @@ void add_further_launches(Writing& to, const LoweredCall& lowered, const Overhea
   add(to, thread, HostWork{.term = Term::kT4, .us = us});
 }
 
-// `own`: what the host spends on the call.
+// `own`: the host's time for the call.
 void add_launch(Writing& to, const LoweredCall& lowered, const OverheadTerm::Found& own,
                 std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
@@ -261,7 +262,7 @@ void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
                       .latency_us = cost.latency_us});
 }
 
-// Between the calls of a label lie other ops.
+// Other ops are between the calls of a label.
 void add_calls_of_label(Writing& to, const HostFacts::Item& item) {
   std::swap(to.ordinals, to.label_ordinals);
   to.lowered.work.clear();

@@ -6,9 +6,9 @@
 
 namespace perfmodel {
 
-/// Writes down what the host of a graph does and which work it gives to the device. `facts`: of the
-/// graph, or of one that differs in sizes alone, and of this table. `name_kernels`: false leaves
-/// the names of kernels that are no collectives empty. Errors: cancelled.
+/// Writes down the work of a graph's host and the work that it gives to the device. `facts`: of the
+/// graph, or of one that only differs in sizes, and of this table. `name_kernels`: false leaves the
+/// names of kernels that are no collectives empty. Errors: cancelled.
 Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu,
                                      const OverheadTable& table, const HostFacts& facts,
                                      const PredictOptions& options, bool name_kernels);

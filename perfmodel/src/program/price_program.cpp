@@ -63,7 +63,7 @@ void keep_recorded_wait(const KernelQuestion& question, const Gpu& gpu,
   lengthen(kernel.price, kernel.recorded_wait_us);
 }
 
-// What scales the time of a kernel scales its work.
+// A factor on the time of a kernel applies to its work, too.
 void note_energy(const KernelQuestion& question, const Gpu& gpu, PredictedKernel& kernel) {
   const double tasks = question.tasks;
   kernel.energy = kernel_energy(question.work, gpu, kernel.price.time / tasks);

@@ -6,7 +6,7 @@
 namespace perfmodel {
 
 /// The program with the price of each kernel, in the order of these stages: its trace or its model;
-/// what nodes say; the share that is left to the rank.
+/// times of nodes; the share that is left to the rank.
 HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
                           const PredictOptions& options, LoweredProgram lowered);
 

@@ -126,7 +126,7 @@ void ProgramTasks::add(const Placing& from, const Launch& launch) {
 }
 
 void ProgramTasks::add(const Placing& from, const Synchronisation& sync) {
-  std::vector<TaskId> tails;  // what the stream waits for
+  std::vector<TaskId> tails;  // the stream waits for these
   for (const Awaited& awaited : awaited_) tails.push_back(awaited.task);
   if (sync.kind == SyncKind::kDevice) {
     for (std::int32_t role = 0; role < kStreamLanes; ++role) {
@@ -167,7 +167,7 @@ std::int32_t ProgramTasks::device_tag(const Launch& launch) const {
   return term | (static_cast<std::int32_t>(program_.kernel(launch).family) + 1) << kFamilyShift;
 }
 
-// What lies on other streams that the new task waits for.
+// Adds the work on other streams that the new task waits for.
 void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, TaskId begin) {
   const double gap = table_.device.event_gap_us;
   std::int32_t& caller = last_stream(thread);

@@ -16,8 +16,8 @@ inline constexpr double kSteadyTolerance = 1e-3;
 
 /// Turns one rank's program into tasks of a (shared) graph, pass by pass.
 ///
-/// Lanes `first_lane` ... + kStreamLanes - 1 are streams, those behind them host threads. Task
-/// tags: position in the program's items; Term and, of kernels, their family (see term_of).
+/// Lanes `first_lane` ... + kStreamLanes - 1 are streams, the following ones host threads. Task
+/// tags: position in the program's items; Term and, for kernels, their family (see term_of).
 class ProgramTasks {
  public:
   using TaskId = TaskGraph::TaskId;
@@ -62,7 +62,7 @@ class ProgramTasks {
   }
 
   const std::vector<Placed>& last_pass() const { return last_pass_; }
-  const std::vector<Arrival>& arrivals() const { return arrivals_; }  ///< of the last pass
+  const std::vector<Arrival>& arrivals() const { return arrivals_; }  ///< in the last pass
   /// Last host task per pass, and per iteration of the last pass.
   const std::vector<TaskId>& pass_ends() const { return pass_ends_; }
   const std::vector<TaskId>& pass_begins() const { return pass_begins_; }  ///< first host task
@@ -114,7 +114,7 @@ class ProgramTasks {
     double lag_us = 0;
   };
   std::vector<Awaited> awaited_;          // by the next kernel
-  std::map<std::int32_t, TaskId> marks_;  // of this pass
+  std::map<std::int32_t, TaskId> marks_;  // marks in this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
   std::map<std::int32_t, std::int64_t> sequences_;  // per group; -1: of all

@@ -15,15 +15,15 @@ class SideCopies {
  public:
   explicit SideCopies(const ExecutionGraph& graph) : graph_(graph) {}
 
-  /// Notes what a copy writes; whether somebody may have to wait for it.
+  /// Notes the target of a copy; returns whether an op may have to wait for it.
   bool note(const LoweredCall& copy);
 
-  /// The same of a copy to the host or back (offload::*), by its node: what it takes from the GPU
-  /// is awaited by an op that releases that memory.
+  /// The same for a copy to the host or back (offload::*), by its node: an op that releases the
+  /// copied GPU memory waits for the copy.
   bool note_aside(std::int32_t node, std::int32_t stream);
 
-  /// The nodes of the copies that have to end before an op without calls, which releases what they
-  /// take.
+  /// The nodes of the copies that have to end before an op without calls, which releases their
+  /// memory.
   std::vector<std::int32_t> take_released(std::int32_t node);
 
   /// The nodes of the copies that a call has to wait for; its stream has done so from now on.

@@ -8,7 +8,7 @@
 namespace perfmodel {
 namespace {
 
-// Which item runs a node, and what belongs together.
+// The item that runs a node, and links between nodes.
 struct Links {
   std::vector<std::int32_t> item_of;   // by node; -1: none
   std::vector<std::int32_t> partners;  // see forward_partners
@@ -75,7 +75,7 @@ std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& grap
     }
     StepGradient made{.item = static_cast<std::int32_t>(i), .producer = producer};
     made.bytes = gradient_bytes(graph, links, item.node, made.dtype);
-    if (made.bytes <= 0) continue;  // of a tensor on the host
+    if (made.bytes <= 0) continue;  // a tensor on the host
     if (producer >= 0) {
       made.forward = forward_item(graph, links, program.item(producer).node);
     }

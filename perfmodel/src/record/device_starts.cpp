@@ -11,20 +11,20 @@
 namespace perfmodel {
 namespace {
 
-// Borders between what happens and what waits, in nanoseconds. That of late starts may be moved by
-// an order of magnitude without a change on any public trace.
+// Borders between normal delays and waits, in nanoseconds. Ten times the border of late starts
+// changes no public trace.
 constexpr std::int64_t kLateNs = 5'000;         // a start this much later than its known reasons
 constexpr std::int64_t kEventReachNs = 15'000;  // awaited end this close before a late start
 constexpr std::int64_t kLargeCopyBytes = 64 * 1024;
-// Typical starts: what lies outside was held by something else. Nodes of one graph follow closely:
-// what lies between them longer is a node that was not recorded.
+// Typical starts: work outside of these limits was held by something else. Nodes of one graph
+// follow closely: a longer gap between them means a node that was not recorded.
 constexpr std::int64_t kLatencyLowNs = -20'000, kLatencyHighNs = 20'000, kGapHighNs = 10'000;
 constexpr std::int64_t kNodeGapHighNs = 5'000;
 constexpr std::int64_t kIdleMarginNs = 5'000;
-// Where no sample tells (measured: launch -1 to 8, blocking copy 8 to 12, gap 1.1 to 2.2 us,
+// Defaults without samples (measured: launch -1 to 8, blocking copy 8 to 12, gap 1.1 to 2.2 us,
 // awaited end to start 1.2 to 5).
 constexpr double kLatencyUs = 1.5, kBlockingLatencyUs = 10, kGapUs = 1.3, kEventLagUs = 2;
-constexpr double kMostStagingUs = 1000;  // of a large pageable buffer (measured: 370 to 610)
+constexpr double kMostStagingUs = 1000;  // large pageable buffers (measured: 370 to 610)
 // A synchronising call ends 1 to 14 us after what it waited for.
 constexpr std::int64_t kTailNs = 50'000;
 constexpr double kSyncOwnUs = 5;
@@ -150,8 +150,8 @@ std::int32_t DeviceStarts::last_before_record(const SyncEvent& sync) const {
   return last;
 }
 
-// Work launched behind an awaited event. Recorded waits name their streams; without records, the
-// next launch of a thread that called cudaStreamWaitEvent is taken to wait for every stream.
+// Finds work launched after an awaited event. Recorded waits name their streams; without records,
+// the next launch of a thread that called cudaStreamWaitEvent is taken to wait for every stream.
 void DeviceStarts::find_event_waits() {
   bool recorded = false;
   for (const SyncEvent& sync : trace_.syncs) {
@@ -232,7 +232,8 @@ std::int64_t DeviceStarts::awaited_end(std::int32_t task) const {
   return end;
 }
 
-// Where a launch lets its task go: the call's end, or its start if the call waits for the task.
+// Time at which a launch lets its task go: the call's end, or its start if the call waits for the
+// task.
 std::int64_t DeviceStarts::issue_ns(std::int32_t task) const {
   const HostEvent& call = launch_of(task);
   return blocks_its_call(task) ? call.start_ns : call.end_ns();
@@ -342,7 +343,7 @@ bool DeviceStarts::wait_for_draining(std::int32_t task) {
   return true;
 }
 
-// Of the work of a task's device, on whatever stream, what ended last before the task started.
+// Finds the work on the task's device, in any stream, that ended last before the task started.
 std::int32_t DeviceStarts::last_ended_on_device(std::int32_t task) const {
   const GpuEvent& event = gpu(task);
   std::int32_t last = -1;
@@ -361,9 +362,9 @@ std::int32_t DeviceStarts::last_ended_on_device(std::int32_t task) const {
   return last;
 }
 
-// Nothing that the trace holds kept this task: what did is not in it. It counts from when the task
-// might have begun, or from the end of the device's other work if that is later. The first work of
-// a recording waits for what was launched before; the first of a graph, rather for the graph's.
+// No work in the trace kept this task: unrecorded work did. It counts from when the task might have
+// begun, or from the end of the device's other work if that is later. The first work of a recording
+// waits for earlier launches; the first of a graph, rather for the graph's.
 void DeviceStarts::wait_for_unrecorded(std::int32_t task, double allowed_us) {
   Unrecorded held;
   const std::int32_t before = last_ended_on_device(task);

@@ -18,21 +18,21 @@ namespace perfmodel {
 /// Stamps of whole microseconds let neighbours of one stream overlap by so much.
 inline constexpr double kMostOverlapUs = 1.5;
 
-/// Device work that nobody recorded, beside a task (into Trace::gpu).
+/// Unrecorded device work next to a task (into Trace::gpu).
 struct UnrecordedWork {
   std::int32_t task = -1;
   double us = 0;
 };
 
-/// What the device work of a trace waited for before it started: earlier work of its stream, its
-/// launch, work of other streams, and device work that the trace does not hold. Latency, gap and
-/// distance of an awaited event are means of the starts that nothing else explains.
+/// Finds why device work of a trace did not start earlier: earlier work of its stream, its launch,
+/// work of other streams, or device work that the trace does not hold. Latency, gap and distance of
+/// an awaited event are means of the starts that have no other reason.
 class DeviceStarts {
  public:
   /// Device work of one stream.
   struct Stream {
     std::vector<std::int32_t> tasks;            ///< in start order
-    std::vector<std::int64_t> launch_start_ns;  ///< of the launched ones, in launch order
+    std::vector<std::int64_t> launch_start_ns;  ///< launched tasks only, in launch order
     std::vector<std::int32_t> launched;
     std::vector<std::int32_t> queued;  ///< last task of each call: a graph takes one place
   };
@@ -41,21 +41,21 @@ class DeviceStarts {
   /// Work of another stream that has to end first.
   struct Wait {
     std::int32_t task = -1;
-    std::optional<double> lag_us;  ///< none: that of an awaited event
+    std::optional<double> lag_us;  ///< none: the lag of an awaited event
     bool inferred = false;
     bool held = false;  ///< begins while `task` drains: the (negative) lag grows with its duration
   };
 
-  /// Device work that must have run before a task, though nobody recorded it: the whole device
-  /// stood idle while the task was queued. Nodes of a captured graph are left out by some
-  /// profilers; work launched before the recording began is not in the file.
+  /// Device work that must have run before a task although it is not in the trace: the whole device
+  /// was idle while the task was queued. Some profilers leave out nodes of a captured graph; work
+  /// launched before the recording began is not in the file.
   struct Unrecorded {
     double us = 0;             ///< how long the task was held by it
     std::int32_t after = -1;   ///< recorded work of another stream that ended before; -1: none
-    bool since_begin = false;  ///< of the time before the window: it runs from stamp 0 on
+    bool since_begin = false;  ///< began before the window: it runs from stamp 0 on
   };
 
-  /// The same behind a task, before a call that waited longer than for the task.
+  /// The same after a task, before a call that waited longer than for the task.
   struct Tail {
     double us = 0;
     std::int32_t launch = -1;  ///< graph launch without recorded work, into Trace::host; -1: none
@@ -65,7 +65,7 @@ class DeviceStarts {
 
   const Streams& streams() const { return streams_; }
   bool is_collective(std::int32_t task) const { return is_collective_[task]; }
-  /// Number of the lane of a task: a stream has more than one where its work overlaps.
+  /// Number of the lane of a task: a stream has more than one if its work overlaps.
   std::int32_t lane(std::int32_t task) const { return lane_[task]; }
   std::int32_t lanes() const { return lanes_; }
   /// Task before a task on its lane, or -1.
@@ -84,7 +84,7 @@ class DeviceStarts {
 
   /// From the launch's end, or start if the call waits for the task. It may be negative.
   double latency_us(std::int32_t task) const;
-  /// Behind the previous task of the lane.
+  /// Gap after the previous task of the lane.
   double gap_us(std::int32_t task) const;
   double event_lag_us() const;
 
@@ -155,7 +155,7 @@ class DeviceStarts {
 std::vector<double> unrecorded_per_step(std::span<const UnrecordedWork> work,
                                         std::span<const std::int32_t> step_of, std::size_t steps);
 
-/// What to say of it; nothing if it is below half a percent of the time.
+/// A warning about it; none if it is below half a percent of the time.
 std::optional<std::string> unrecorded_warning(double unrecorded_us, double of_us);
 
 /// The same of a whole trace: of its iterations or, if it marks none, of all of it.

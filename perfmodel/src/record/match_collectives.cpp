@@ -29,7 +29,7 @@ bool is_message(const RankCollective& collective) {
   return collective.kind == "send" || collective.kind == "recv";
 }
 
-// Whether two ranks may be in one collective, by what they say of it.
+// Whether two ranks may be in one collective, by their records of it.
 bool alike(const RankCollective& a, const RankCollective& b) {
   return a.kind == b.kind && a.process_group == b.process_group;
 }
@@ -262,7 +262,7 @@ Result<void> check_share(Ranks ranks, std::span<const std::string> names, const 
     for (std::size_t r = 0; r < ranks.size() && present > 1; ++r) met[r] += members[r] >= 0;
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::size_t most = 0;  // that it could have in common with another
+    std::size_t most = 0;  // most that it could share with another
     for (std::size_t other = 0; other < ranks.size(); ++other) {
       if (other != r) most = std::max(most, std::min(ranks[r].size(), ranks[other].size()));
     }
@@ -304,7 +304,7 @@ Result<void> check_sizes(Ranks ranks, std::span<const std::string> names,
   return {};
 }
 
-// Says what ranks lack, and whether they can be ranks of one job.
+// Names collectives that ranks lack, and says whether they can be ranks of one job.
 class MatchCheck {
  public:
   MatchCheck(Ranks ranks, std::span<const std::string> names, const MatchOptions& options,
@@ -353,7 +353,7 @@ class MatchCheck {
  private:
   std::size_t count() const { return ranks_.size(); }
 
-  // A collective before a rank's first one or after its last one lies outside its window.
+  // A collective before a rank's first one or after its last one is outside its window.
   Result<void> lacks(const std::vector<std::int32_t>& members) {
     std::size_t here = 0;
     while (members[here] < 0) ++here;
@@ -371,7 +371,7 @@ class MatchCheck {
     return {};
   }
 
-  // What a rank has of a process group: numbers and ends, from the first to the last.
+  // Numbers and ends of a rank's collectives in one process group, from the first to the last.
   struct Extent {
     std::int64_t first = 0, last = 0;
     double first_end_us = 0, last_end_us = 0;
@@ -379,10 +379,10 @@ class MatchCheck {
 
   bool in_window(std::size_t rank, std::size_t here, const RankCollective& collective) {
     if (extents_.empty()) find_extents();
-    // Of a group that the rank is not in there is nothing to miss.
+    // A rank outside of the group misses nothing.
     const auto known = extents_[rank].find(collective.process_group);
     if (known == extents_[rank].end()) return false;
-    if (!options_.timed) return true;  // a graph has no edges where a recording began or ended
+    if (!options_.timed) return true;  // a graph does not show the begin or end of a recording
     const Extent& extent = known->second;
     if (collective.sequence >= 0) {
       return extent.first < collective.sequence && extent.last > collective.sequence;

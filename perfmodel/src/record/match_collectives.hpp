@@ -21,18 +21,18 @@ struct RankCollective {
   double start_us = 0, end_us = 0;  ///< on the rank's clock
   std::int32_t event = -1;          ///< the caller's index
 
-  /// Of the larger of its buffers; 0: not known.
+  /// Size of the larger of its buffers; 0: not known.
   std::int64_t largest_bytes() const {
     return std::max({std::int64_t{0}, in_elements, out_elements}) * element_bytes;
   }
 };
 
-/// The collectives of several ranks, those of one rank in start order.
+/// The collectives of several ranks; each rank's are in start order.
 struct CollectiveMatch {
   /// Per group: per rank the position in its list, or -1.
   std::vector<std::vector<std::int32_t>> groups;
   std::vector<double> clock_offset_us;  ///< to be taken off each rank's stamps
-  std::size_t unmatched = 0;            ///< collectives that met nobody
+  std::size_t unmatched = 0;            ///< collectives without a partner
   bool by_end_time = false;             ///< not every collective had group and sequence number
   std::vector<std::string> warnings;
 };
@@ -42,8 +42,8 @@ struct MatchOptions {
   bool missing_ranks = false;  ///< a collective that a rank lacks is no error
 };
 
-/// Finds which collectives belong together: by process group, sequence number and kind where all
-/// are recorded; else by kind and end time (all ranks of a collective end together, within 300 us),
+/// Finds which collectives belong together: by process group, sequence number and kind if all are
+/// recorded; else by kind and end time (all ranks of a collective end together, within 300 us),
 /// after looking for the clock offset per rank that matches most; without times, by their order
 /// within kind and group. Clocks are aligned on the ends of what matched. Sends and receives are
 /// left out.

@@ -21,8 +21,8 @@ double first_start(const std::vector<ChakraTrace>& traces) {
   return first;
 }
 
-// A rank that begins later than the first one begins with a host node of that length. If it waits
-// for a message alone, the node only tells when the step began.
+// A rank that begins later than the first one begins with a host node of that length. If it only
+// waits for a message, the node only tells when the step began.
 void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   if (trace.nodes.empty()) return;
   double first_us = std::numeric_limits<double>::infinity();
@@ -69,7 +69,7 @@ std::vector<ChakraTrace> chakra_traces(
 
   struct Placed {
     std::size_t rank = 0;
-    std::vector<std::uint64_t> nodes;  // what a successor waits for: itself, or what it passes on
+    std::vector<std::uint64_t> nodes;  // a successor waits for them: itself, or its predecessors
     bool done = false;
   };
   std::vector<Placed> placed(count);
@@ -82,7 +82,7 @@ std::vector<ChakraTrace> chakra_traces(
     std::vector<std::uint64_t> lane, reasons;
     const auto collect = [&](TaskId from, std::vector<std::uint64_t>& into) {
       const Placed& before = placed[local(from)];
-      // A negative lag may place a task before what it depends on: the format cannot say that.
+      // A negative lag may place a task before one that it depends on: the format cannot say that.
       if (!before.done || !described || before.rank != at.rank) return;
       for (std::uint64_t node : before.nodes) add_unique(into, node);
     };
@@ -96,8 +96,8 @@ std::vector<ChakraTrace> chakra_traces(
       at.nodes = std::move(reasons);
       continue;
     }
-    // The device's pause between two tasks of a stream counts to the latter. What a collective
-    // takes is the simulator's to say.
+    // The device's pause between two tasks of a stream counts to the latter. The simulator decides
+    // how long a collective takes.
     const bool paused = !described->on_host && !described->collective && !lane.empty();
     const double pause = paused ? graph.lane_gap_us(task) : 0;
     ChakraNode node{.id = static_cast<std::uint64_t>(local(task)) + 1,

@@ -14,11 +14,11 @@ namespace perfmodel {
 
 /// A message from one rank to another.
 struct ChakraTransfer {
-  bool receives = false;  ///< of two tasks, the one at its end
+  bool receives = false;  ///< the receiving one of two tasks
   std::int32_t from = 0, to = 0, tag = 0;
 };
 
-/// What a task becomes in a Chakra file.
+/// Content of a task in a Chakra file.
 struct ChakraTask {
   std::size_t rank = 0;
   std::string name;
@@ -43,7 +43,7 @@ std::vector<ChakraTrace> chakra_traces(
     std::pair<TaskGraph::TaskId, TaskGraph::TaskId> range, std::size_t ranks,
     const std::function<std::optional<ChakraTask>(TaskGraph::TaskId)>& describe);
 
-/// Of a canonical kind ("all_reduce"); none for those that the format does not know.
+/// Converts a canonical kind ("all_reduce"); none if the format does not know it.
 std::optional<ChakraCollective> chakra_collective(std::string_view kind);
 
 }  // namespace perfmodel

@@ -19,9 +19,9 @@ struct Known {
   std::string process_group;
 };
 
-// Of the graph's records, in the order of their start.
+// Collectives of the graph, in the order of their start.
 std::vector<Known> collectives_of(const ExecutionGraph& graph) {
-  const Gpu any;  // what a collective moves is the same on every one
+  const Gpu any;  // a collective moves the same bytes on every GPU
   Lowering lowering(graph, any, nullptr);
   std::vector<Known> found;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -36,7 +36,7 @@ std::vector<Known> collectives_of(const ExecutionGraph& graph) {
                        .process_group = graph.comm_records[node.comm].process_group});
     }
   }
-  // One group is that of all ranks, whatever each of them calls it.
+  // A single group contains all ranks, whatever each of them calls it.
   const auto other = [&](const Known& at) { return at.process_group != found[0].process_group; };
   if (std::ranges::none_of(found, other)) {
     for (Known& at : found) at.process_group.clear();

@@ -35,7 +35,7 @@ std::int64_t element_bytes(std::string_view dtype) {
   return dtype.starts_with("Float8") ? 1 : 0;
 }
 
-// Where an iteration begins and ends on the host.
+// Begin and end of an iteration on the host.
 struct Marks {
   TraceIteration iteration;
   TaskId begin = -1, end = -1;
@@ -487,8 +487,8 @@ class ReplayReport {
     }
   }
 
-  // The first step that finds the launch queue full, where it stays full to the end; 0 if it does
-  // not. The step that fills it is no steady one either.
+  // The first step that finds the launch queue full, if it stays full to the end; 0 if it does not.
+  // The step that fills it is no steady one either.
   std::size_t first_full_step(std::size_t r) const {
     std::vector<double> held;  // when launches went on that the queue had held
     for (const auto& [call, task] : ranks_[r].queued_launches) {
@@ -508,7 +508,7 @@ class ReplayReport {
     return full > 0 && full + 1 < marks.size() ? full + 1 : full;
   }
 
-  // "If free" is asked for the longest last step alone: it schedules the whole job again and again.
+  // "If free" is only asked for the longest last step: it schedules the whole job again and again.
   Result<void> report_paths() {
     std::size_t slowest = 0;
     const auto last_step = [&](std::size_t r) {
@@ -586,7 +586,7 @@ class ReplayReport {
     return {};
   }
 
-  // Mean step per rank if nobody waited for the ignored ranks.
+  // Mean step per rank if no rank waited for the ignored ranks.
   Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
     TaskGraph graph = graph_;
     for (std::size_t r = 0; r < traces_.size(); ++r) {

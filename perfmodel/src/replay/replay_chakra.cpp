@@ -54,7 +54,7 @@ bool is_kernel(const ChakraNode& node) {
 /// Nodes of one kind, and those without a duration among them.
 struct Timed {
   std::size_t all = 0, untimed = 0;
-  std::vector<std::string> names;  // of the first untimed ones
+  std::vector<std::string> names;  // names of the first untimed nodes
 
   void add(const ChakraNode& node) {
     constexpr std::size_t kShown = 4;
@@ -124,8 +124,8 @@ bool callee_waits(const ChakraNode& caller, const ChakraNode& callee) {
   return names(callee.ctrl_deps) && names(callee.data_deps);
 }
 
-// Workloads for simulators say FLOP and bytes alone. Short nodes of our own files are rounded to
-// 0 us: host work and kernels, which say no work here, and collectives of one number.
+// Workloads for simulators only have FLOP and bytes. Short nodes of our own files are rounded to 0
+// us: host work and kernels, which have no work here, and collectives of one number.
 Result<void> check_durations(std::span<const ChakraTrace> traces,
                              std::span<const std::string> sources,
                              std::vector<std::string>& warnings) {
@@ -163,7 +163,7 @@ Result<void> check_durations(std::span<const ChakraTrace> traces,
   return {};
 }
 
-// Converters lose what waits for a kernel: its collective would begin at once.
+// Converters lose the waits for a kernel: its collective would begin at once.
 void check_kernels(const ChakraJob& job, std::vector<std::string>& warnings) {
   std::vector<std::vector<TaskId>> followers(job.graph.size());
   for (const TaskGraph::Edge& edge : job.graph.edge_list()) {
@@ -206,7 +206,7 @@ void check_kernels(const ChakraJob& job, std::vector<std::string>& warnings) {
       "nothing waits for {} kernels: {} collectives behind them start too early", kernels, early));
 }
 
-// A node is a task that waits for its data_deps alone. Files written here hold the order of threads
+// A node is a task that only waits for its data_deps. Files written here hold the order of threads
 // and streams there too; the ctrl_deps of others name callers, which wait for their callees in
 // turn.
 class ChakraJobBuilder {
@@ -266,7 +266,7 @@ class ChakraJobBuilder {
         const auto from = task_of.find(id);
         if (from == task_of.end() || from->second == job_.ends[r][i]) continue;  // a root
         if (callee_waits(node, node_of.at(id))) continue;
-        // Only where nodes wait for each other in a circle one of these is dropped.
+        // One of these is only dropped if nodes wait for each other in a circle.
         job_.graph.add_edge(from->second, job_.begins[r][i], 0, TaskGraph::EdgeKind::kInferred);
       }
     }
@@ -442,7 +442,7 @@ class ChakraReport {
     }
   }
 
-  // A path goes through the tasks of all ranks: of many ranks the slowest has one alone.
+  // A path goes through the tasks of all ranks: with many ranks only the slowest has one.
   Result<void> report_paths() {
     const auto slowest = static_cast<std::size_t>(
         std::ranges::max_element(last_tasks_, {}, [&](TaskId task) { return end(task); }) -
@@ -456,7 +456,7 @@ class ChakraReport {
     return {};
   }
 
-  // End of each rank if nobody waited for the ignored ranks.
+  // End of each rank if no rank waited for the ignored ranks.
   Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
     TaskGraph graph = graph_;
     for (std::size_t r = 0; r < traces_.size(); ++r) {

@@ -122,7 +122,7 @@ class Drawing {
     return static_cast<std::size_t>(after - replay_.first_task.begin()) - 1;
   }
 
-  // Arrows start where slices do, so a slice that began before the last one on the path is left
+  // Arrows start at starts of slices, so a slice that began before the last one on the path is left
   // out.
   void draw_path(TaskId last) {
     auto path = replay_.schedule.critical_path(last);

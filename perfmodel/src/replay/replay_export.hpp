@@ -16,7 +16,7 @@ struct ScheduledReplay {
   std::span<const ReplayTasks> ranks;
   const TaskGraph& graph;
   const Schedule& schedule;
-  /// First task of each rank; one entry behind the last rank's.
+  /// First task of each rank; one entry after the last rank's.
   std::span<const TaskGraph::TaskId> first_task;
 };
 

@@ -11,7 +11,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kMostError = 0.1;  // of a replay that what-ifs may lean on
+constexpr double kMostError = 0.1;  // largest error of a replay that allows what-ifs
 
 template <class Visit>
 void for_each_iteration(Replay& replay, const Replay& unscaled, Visit&& visit) {

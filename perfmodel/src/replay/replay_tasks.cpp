@@ -16,8 +16,8 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-// Borders between what happens and what waits, in nanoseconds. That of the hand-over may be moved
-// by an order of magnitude without a change on any public trace.
+// Borders between normal delays and waits, in nanoseconds. Ten times the hand-over border changes
+// no public trace.
 constexpr std::int64_t kHandOverNs = 50'000;   // idle gap of a thread that may be a wait
 constexpr std::int64_t kLongCallNs = 100'000;  // cudaFree and its like: may synchronise
 constexpr double kLongCallFactor = 5;          // and longer than this many medians of its name
@@ -28,7 +28,7 @@ constexpr std::int64_t kQueueFitNs = 50'000;
 constexpr std::size_t kQueueSamples = 8;
 constexpr std::size_t kLeastQueued = 64;
 
-// A trace with what its calls wait for and launch.
+// A trace with the waits and launches of its calls.
 struct Recorded {
   explicit Recorded(const Trace& recording) : trace(recording) {}
   Recorded(const Recorded&) = delete;  // the device's starts refer to the waits
@@ -170,7 +170,7 @@ class HostWaitFinder {
   const Trace& trace_ = recorded_.trace;
   const DeviceStarts& device_ = recorded_.device;
   const ReplayRules& rules_;
-  ReplayTasks& tasks_;  // counts what is found
+  ReplayTasks& tasks_;  // counts the findings
   HostWaits host_waits_;
 };
 
@@ -186,7 +186,7 @@ std::vector<std::size_t> outstanding(const Recorded& recorded, const Stream& str
   return counts;
 }
 
-// Medians by name of launches that found room: those that did not may be the majority.
+// Medians by name of launches that found room: the others may be the majority.
 std::vector<double> unblocked_medians(const Recorded& recorded) {
   std::vector<std::vector<double>> by_name(recorded.trace.names.size());
   for (const auto& [key, stream] : recorded.device.streams()) {
@@ -289,10 +289,10 @@ class LaunchQueue {
 
 struct Point {
   std::int64_t stamp_ns;
-  TaskId task;  // that ends here
+  TaskId task;  // ends here
 };
 
-// Segments of the host's threads, and what they wait for.
+// Segments of the host's threads, and their waits.
 class HostLanes {
  public:
   HostLanes(const Recorded& recorded, const ReplayOptions& options, ReplayTasks& tasks,
@@ -511,7 +511,7 @@ class HostLanes {
   // A thread that appears later hangs on the last point before it of another thread.
   void connect_first(TaskId clock, std::int64_t stamp, TaskId task, std::int32_t thread) {
     const Point* last = nullptr;
-    bool loading = false;  // that thread loaded data then
+    bool loading = false;  // the other thread loaded data then
     for (std::size_t other = 0; other < points_.size(); ++other) {
       if (static_cast<std::int32_t>(other) == thread || points_[other].empty()) continue;
       const auto& points = points_[other];
@@ -520,7 +520,7 @@ class HostLanes {
                            [](std::int64_t at, const Point& p) { return at < p.stamp_ns; });
       if (after == points.begin()) continue;
       const auto at = after - 1;
-      // Of two threads that begin together, the one listed first leads.
+      // If two threads begin together, the one listed first leads.
       if (at->stamp_ns == stamp && static_cast<std::int32_t>(other) > thread) continue;
       if (last && at->stamp_ns <= last->stamp_ns) continue;
       last = &*at;
@@ -568,7 +568,7 @@ class HostLanes {
   std::vector<HostEdge> host_edges_;
 };
 
-// Work of the device's streams, and what it waits for.
+// Work of the device's streams, and its waits.
 class DeviceLanes {
  public:
   DeviceLanes(const Recorded& recorded, const ReplayOptions& options,
@@ -609,7 +609,7 @@ class DeviceLanes {
     double gap = device_.gap_us(i);
     if (event.launch < 0) {
       ++tasks_.without_launch;
-      // Launched before the window: what the stream does until then is the initial condition.
+      // Launched before the window: earlier work of the stream is the initial condition.
       if (previous >= 0) gap = us(event.start_ns - recorded_.gpu(previous).end_ns());
     } else if (recorded_.work.count(event.launch) > 1) {
       ++tasks_.graph_tasks;
@@ -648,7 +648,7 @@ class DeviceLanes {
     const GpuEvent& event = recorded_.gpu(i);
     const auto* unrecorded = device_.unrecorded(i);
     const bool since_begin = unrecorded && unrecorded->since_begin;
-    // What ran since before the window was launched then, the task itself in it.
+    // Work that has run since before the window was launched then, including the task itself.
     const TaskId begin = since_begin ? tasks_.arrivals[i] : tasks_.entries[i];
     if (since_begin) graph_.add_edge(clock, tasks_.entries[i]);
     if (unrecorded && unrecorded->after >= 0) {

@@ -38,9 +38,9 @@ struct ReplayTasks {
   bool queue_depth_fitted = false;  ///< found in the trace, not assumed
 };
 
-/// Adds the tasks of one trace. `start_us`: when stamp 0 of the trace lies on the common clock.
-/// Lanes are numbered from `first_lane` on. `meets`: per GPU event, whether it is a collective that
-/// meets those of other ranks; empty: none is.
+/// Adds the tasks of one trace. `start_us`: time of the trace's stamp 0 on the common clock. Lanes
+/// are numbered from `first_lane` on. `meets`: per GPU event, whether it is a collective that meets
+/// other ranks' collectives; empty: none does.
 ReplayTasks add_replay_tasks(const Trace& trace, const ReplayOptions& options, double start_us,
                              std::int32_t first_lane, const std::vector<bool>& meets,
                              TaskGraph& graph);

@@ -16,10 +16,10 @@ struct ReportQuestion {
   std::vector<std::string> files;  ///< recordings, graphs and documents of commands
   std::string against;             ///< a trace of the same program; empty: none
   std::string title;               ///< empty: made from the names of files and GPU
-  std::size_t slices = 20'000;     ///< that the timelines draw at most
+  std::size_t slices = 20'000;     ///< most that the timelines draw
 };
 
-/// What the page is made of. Runs point into the rest.
+/// Content of the page. Runs point into the rest.
 struct ReportContent {
   std::deque<AnalyzedInputs> sets;  ///< the inputs; the trace to compare with
   std::deque<Findings> findings;
@@ -41,7 +41,7 @@ std::string title_of(const ReportQuestion& question, const ReportContent& conten
 Json page_data(const ReportQuestion& question, const ReportContent& content,
                const std::string& title, Json recording);
 
-/// The document with pseudonyms: what other commands wrote has names, too.
+/// The document with pseudonyms: files of other commands contain names, too.
 Json anonymous_json(const Json& value, Anonymizer& anonymizer);
 
 }  // namespace perfmodel::report_page

@@ -12,7 +12,7 @@
 namespace perfmodel::report_page {
 namespace {
 
-// What the page shows first of a document: bars of one figure of the rows of one list.
+// The first picture of a document on the page: bars of one figure of the rows of one list.
 struct DocumentKind {
   std::string_view schema, title, list, value, low, high;
   double scale = 1;                             // to the unit of the column's kind

@@ -24,7 +24,7 @@ struct Lane {
   std::string title;
   bool on_device = false;
   std::int64_t id = 0;
-  std::vector<Slice> slices;  // by start, those that hold others first
+  std::vector<Slice> slices;  // by start, outer ones first
 };
 
 std::string_view category_of(const KernelFact& kernel) {
@@ -89,7 +89,7 @@ Json profile_of(const std::string& name, const Lane& lane, Names& frames) {
   for (const Slice& slice : lane.slices) {
     close_until(slice.start_us);
     now = std::max(now, slice.start_us);
-    // What reaches beyond the slice around it (stamps are rounded) ends with it.
+    // A slice that reaches beyond its parent (stamps are rounded) ends with it.
     const double end = open.empty() ? slice.end_us : std::min(slice.end_us, open.back().second);
     const int frame = frames.index(slice.name);
     events.push_back({{"type", "O"}, {"frame", frame}, {"at", now}});

@@ -55,7 +55,7 @@ std::string report_page(const std::string& title, const Json& data) {
       {"@D3@", std::string(parts::kD3)},
       {"@SCRIPT@", std::string(parts::kScript)},
   }};
-  // In the order of the page, each once: what is filled in is not looked at again.
+  // In the order of the page, each once: inserted text is not searched again.
   std::string made;
   std::string_view left = parts::kHtml;
   for (const auto& [mark, value] : values) {

@@ -69,7 +69,7 @@ struct DrawnSlices {
 
 DrawnSlices drawn_slices(const StepFacts& facts, std::size_t most) {
   DrawnSlices made;
-  // As many calls of Python beside the ops, so that they take no op's place.
+  // Calls of Python have a limit of their own, so that they take no op's place.
   std::vector<std::size_t> ops, frames;
   for (std::size_t i = 0; i < facts.ops.size(); ++i) {
     (facts.ops[i].is_frame ? frames : ops).push_back(i);
@@ -96,7 +96,7 @@ DrawnSlices drawn_slices(const StepFacts& facts, std::size_t most) {
   return made;
 }
 
-// Around it and shown: an op that is left out hands on what lies in it.
+// The innermost shown op around it: ops within an op that is left out go to its parent.
 int shown_op(const StepFacts& facts, const DrawnSlices& shown, std::int32_t op) {
   while (op >= 0 && shown.place_of_op[op] < 0) {
     op = facts.ops[op].parent;

@@ -40,7 +40,7 @@ struct Run {
   std::optional<MeasuredMemory> measured_memory = {};
 };
 
-/// What the page shows of it. At most `most_slices` ops and kernels each are drawn, the longest;
+/// Data of the run on the page. At most `most_slices` ops and kernels each are drawn, the longest;
 /// all count in sums.
 Json run_data(const Run& run, std::size_t most_slices, Names& names);
 
@@ -48,7 +48,7 @@ Json run_data(const Run& run, std::size_t most_slices, Names& names);
 /// %)."
 std::string limit_sentence(const Run& run);
 
-/// "gemm 64 x 512 x 784, fp32": empty where shapes tell nothing.
+/// "gemm 64 x 512 x 784, fp32": empty if shapes tell nothing.
 std::string shape_text(const KernelWork& work);
 
 }  // namespace perfmodel::report_page

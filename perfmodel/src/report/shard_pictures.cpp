@@ -44,7 +44,7 @@ Result<SvgPanel> compression_panel(const CompressionReport& compression) {
   return line_panel(plot);
 }
 
-// Bars of time; what does not fit has a bar of no length and says so.
+// Bars of time; an answer that does not fit has a bar of no length and says so.
 Result<SvgPanel> time_panel(const std::vector<StudyAnswer>& rows) {
   BarPlot plot{.title = "Time per batch",
                .x_label = "time per batch",
@@ -60,7 +60,7 @@ Result<SvgPanel> time_panel(const std::vector<StudyAnswer>& rows) {
   return bar_panel(plot);
 }
 
-// Samples per second over numbers of GPUs; those that do not fit lie on the axis.
+// Samples per second over numbers of GPUs; numbers that do not fit are on the axis.
 Result<SvgPanel> scale_panel(const std::vector<StudyAnswer>& rows) {
   LinePlot plot{.title = "Samples per second over GPUs",
                 .x_label = "GPUs",

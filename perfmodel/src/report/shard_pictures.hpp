@@ -16,7 +16,7 @@ Result<std::string> shard_svg(const sharding::ShardReport& report);
 Result<std::string> sweep_svg(const std::string& axis, const std::vector<sharding::SweepRow>& rows);
 
 struct StudyDrawing {
-  std::string name;  ///< of its file, without the ending
+  std::string name;  ///< file name without the ending
   std::string svg;
 };
 /// The time of the answers to each kind of question, then samples per second over GPUs.

@@ -75,6 +75,7 @@ Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>
                {"priced", ranking.priced},
                {"fitting", ranking.fitting},
                {"warnings", notes}};
+  if (!ranking.unfit.empty()) json["warnings"].push_back(ranking.unfit);
   for (const std::string& warning : ranking.best.front().prediction.warnings) {
     json["warnings"].push_back(warning);
   }

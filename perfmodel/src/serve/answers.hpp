@@ -12,13 +12,13 @@ namespace perfmodel::serve {
 
 using Json = nlohmann::ordered_json;
 
-/// What `predict` answers; with ops if the prediction kept them.
+/// Answer to `predict`; with ops if the prediction kept them.
 Json prediction_json(const Prediction& prediction);
 Json explanation_json(const Explanation& explanation);
 
-/// What `layout` answers: one layout with its price. `notes`: what of the model is left out.
+/// Answer to `layout`: one layout with its price. `notes`: parts of the model that are left out.
 Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& notes);
-/// What `layout_rank` answers.
+/// Answer to `layout_rank`.
 Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes);
 
 /// JSON text without newlines, in UTF-8 whatever the strings hold.
@@ -30,7 +30,7 @@ std::string result_line(const std::string& id, const Json& result);
 std::string result_line(const std::string& id, std::string_view result);
 /// The message is plain text without secrets, whatever the request or a file held.
 std::string error_line(const std::string& id, const std::string& code, const std::string& message);
-/// The same of a request that nobody has read: `"id":null`.
+/// The same for a request that was not read: `"id":null`.
 std::string error_line(const char* code, const std::string& message);
 
 }  // namespace perfmodel::serve

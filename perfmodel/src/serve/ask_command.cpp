@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether brackets stand in more than so many others. What walks over the values recurses.
+// Whether brackets are nested more than so deep. The walk over the values recurses.
 bool nests_beyond(std::string_view text, int most) {
   int depth = 0;
   bool in_text = false;
@@ -69,7 +69,8 @@ bool leaves_folder(const fs::path& file) {
   return file.is_absolute() || std::ranges::find(file, fs::path("..")) != file.end();
 }
 
-// Beside what keeps the process from opening files: whether one is elsewhere is not even told.
+// Refuses the word in addition to the process's own limits: the answer does not tell whether a file
+// exists elsewhere.
 Result<void> check_word(const std::string& word, const Caller& caller) {
   if (caller.any_file || !leaves_folder(word)) return {};
   if (!caller.folder.empty()) {
@@ -149,7 +150,7 @@ std::string command_result(const CommandAnswer& answer, const Json& graph) {
   const Json messages = answer.messages;
   std::string text = "{\"document\":" + answer.document;
   while (text.ends_with('\n')) text.pop_back();
-  std::ranges::replace(text, '\n', ' ');  // between values alone: in texts it is \n
+  std::ranges::replace(text, '\n', ' ');  // only between values: in texts it is \n
   text += ",\"messages\":" + json_line(messages);
   if (!graph.is_null()) {
     text += ",\"graph\":" + json_line(graph);

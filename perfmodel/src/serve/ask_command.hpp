@@ -23,13 +23,13 @@ struct PreparedCommand {
 
 using FindGraph = std::function<std::shared_ptr<const PreparedGraph>(const std::string& name)>;
 
-/// Errors: kImpossible where the request cannot be such (names of files with folders, words that
-/// name files that the caller may not open, a name that no written graph can have).
+/// Errors: kImpossible if the request is not possible (names of files with folders, words that name
+/// files that the caller may not open, a name that no written graph can have).
 Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
                                         const FindGraph& find_graph, std::stop_token cancel);
 
-/// The text of the result, without newlines. `graph`: what is told of the graph that was kept;
-/// null: none was asked to be.
+/// The text of the result, without newlines. `graph`: description of the graph that was kept; null:
+/// none was asked to be.
 std::string command_result(const CommandAnswer& answer, const Json& graph);
 
 }  // namespace perfmodel::serve

@@ -7,9 +7,9 @@ namespace perfmodel::serve {
 
 /// Who asks: which files may be opened for the answer.
 struct Caller {
-  bool any_file = false;              ///< whoever started the program, on its standard input
+  bool any_file = false;              ///< the one who started the program, on its standard input
   std::filesystem::path folder = {};  ///< else files below it; empty: none
-  std::stop_token gone = {};          ///< nobody waits for the answer any more
+  std::stop_token gone = {};          ///< no longer waits for the answer
 };
 
 }  // namespace perfmodel::serve

@@ -10,7 +10,7 @@
 namespace perfmodel::serve {
 
 /// A connection as the thread that reads and writes sees it: bytes in, lines out; answers in, bytes
-/// out. Of the workers only `caller` is read.
+/// out. Workers only read `caller`.
 class Client {
  public:
   Client(int in, int out, bool is_socket, std::size_t max_request, Caller caller);
@@ -28,11 +28,11 @@ class Client {
   std::optional<Line> next_line();
   void add_answer(std::string line);
 
-  /// Reads what is there, some kB. False: the client is gone.
+  /// Reads the bytes that have arrived, some kB. False: the client is gone.
   bool read();
-  /// Writes what is taken. False: the client is gone.
+  /// Writes as much as the client takes. False: the client is gone.
   bool write();
-  /// Cancels what is in work.
+  /// Cancels its running requests.
   void drop();
   void end_reading() { ended_ = true, input_.clear(), scanned_ = 0; }
 

@@ -107,7 +107,7 @@ std::optional<pid_t> start_process(const CommandQuestion& question, int in, int 
   }
   posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  // What a library says as it ends the process is no line of the server's.
+  // Messages of a library that ends the process are no lines of the server.
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addchdir_np(&files, question.folder.c_str());
   sigset_t none, all;

@@ -13,11 +13,11 @@ struct CommandLimits {
 };
 
 /// Runs a command in a process of its own (this program again), so that neither a lack of memory
-/// nor a bug nor a command without end costs the server more than that process: it has at most so
-/// much memory, opens no files but those of the question and the data folder's (Landlock), and is
-/// killed when `question.cancel` says so.
+/// nor a bug nor a command without end costs the server more than that process: its memory is
+/// limited, it only opens files of the question and of the data folder (Landlock), and it is killed
+/// when `question.cancel` says so.
 ///
-/// Errors: kImpossible where files cannot be kept from it; kCancelled; kOutOfMemory; a process that
+/// Errors: kImpossible if files cannot be kept from it; kCancelled; kOutOfMemory; a process that
 /// ends by a signal.
 Result<CommandAnswer> run_in_process(const CommandQuestion& question, const CommandLimits& limits);
 

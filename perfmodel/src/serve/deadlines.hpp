@@ -55,7 +55,7 @@ class Deadlines {
     }
   }
 
-  // Of those that were not stopped yet; max: there is none.
+  // Earliest deadline that was not stopped yet; max: there is none.
   Clock::time_point earliest() const {
     for (const auto& [time, source] : entries_) {
       if (!source.stop_requested()) return time;

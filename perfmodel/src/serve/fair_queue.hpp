@@ -8,8 +8,8 @@
 
 namespace perfmodel::serve {
 
-/// Jobs of several owners: owners take turns, each job of one in the order of its asking, so that
-/// nobody waits behind the many jobs of another. Not thread-safe.
+/// Jobs of several owners: owners take turns, each job of one in the order of its request, so that
+/// no owner waits for the many jobs of another. Not thread-safe.
 template <class Owner, class Job>
 class FairQueue {
  public:

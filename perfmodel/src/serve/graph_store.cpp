@@ -7,7 +7,7 @@
 namespace perfmodel::serve {
 namespace {
 
-// What is worked out for a prepared graph takes about as much as the graph itself.
+// Results for a prepared graph take about as much memory as the graph itself.
 std::size_t memory_of(const ExecutionGraph& graph) {
   const std::size_t own =
       graph.nodes.capacity() * sizeof(Node) + graph.arguments.capacity() * sizeof(Argument) +
@@ -35,7 +35,7 @@ Result<void> GraphStore::put(const std::string& name, PreparedGraph graph) {
                             "unload some",
                             max_bytes_ >> 20, (bytes_ - freed + bytes) >> 20));
   }
-  std::swap(graphs_[name], made);  // the old one is freed behind the lock, by its last user
+  std::swap(graphs_[name], made);  // its last user frees the old one after the lock
   bytes_ += bytes - freed;
   return {};
 }

@@ -27,7 +27,7 @@ class Latencies {
   }
   std::uint64_t most_us() const { return most_.load(std::memory_order_relaxed); }
 
-  /// Upper border of the bucket [us] below which `share` of the requests lie; 0: there was none.
+  /// Upper border [us] of the bucket below which `share` of the requests are; 0: there was none.
   std::uint64_t quantile_us(double share) const {
     const std::uint64_t all = count();
     std::uint64_t seen = 0;

@@ -24,7 +24,7 @@ ino_t inode_of(const char* path) {
   return lstat(path, &found) == 0 ? found.st_ino : 0;
 }
 
-// Removes a socket that nobody listens on.
+// Removes a socket without a listener.
 Result<void> make_room(const std::filesystem::path& path, const sockaddr_un& address) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0) return {};

@@ -17,7 +17,7 @@ class Listener {
   ~Listener();
 
   int descriptor() const { return descriptor_; }
-  int accept() const;  ///< -1: nobody there, or no descriptor left
+  int accept() const;  ///< -1: no client, or no descriptor left
 
  private:
   Listener() = default;

@@ -77,7 +77,7 @@ Keys graph_keys(const Keys& more) {
   return keys;
 }
 
-// What a layout is asked about, whether one is named or searched for.
+// Keys of a question about a layout, whether it is named or searched for.
 Keys layout_keys() {
   Keys keys = {"gpu", "topology", "host_scale", "model"};
   for (const LayoutField& field : layout_fields()) keys.push_back(field.name);
@@ -132,7 +132,7 @@ const std::vector<OpRow>& ops() {
 
 Problem bad(std::string message) { return {"bad_request", std::move(message)}; }
 
-// Kept short: what strangers send is not repeated at length.
+// Kept short: text of strangers is not repeated at length.
 std::string in_quotes(std::string_view text) { return '"' + shown_text(text, 40) + '"'; }
 
 Problem syntax(simdjson::error_code code) {
@@ -146,7 +146,7 @@ bool broken(simdjson::error_code code) {
          code == simdjson::UNESCAPED_CHARS || code == simdjson::TAPE_ERROR;
 }
 
-// Which keys are there twice, lacking or unknown to the operation, and what else does not fit.
+// Keys that are duplicate, lacking or unknown to the operation, and other contradictions.
 std::optional<Problem> check_keys(const OpRow& row, std::vector<std::string> keys,
                                   const Request& request) {
   std::ranges::sort(keys);
@@ -227,7 +227,7 @@ class LineReader {
     if (!first_) first_ = bad(std::move(message));
   }
 
-  // What is wrong with a value is remembered; only broken JSON ends the reading.
+  // Keeps the first problem of a value; only broken JSON ends the reading.
   simdjson::error_code member(const std::string& key, ondemand::value& value) {
     if (key == "id") return id(value);
     if (key == "op") return op(value);
@@ -273,7 +273,7 @@ class LineReader {
           expected = fmt::format("a whole number from 1 to {}", last);
         }
       } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-        // The checks of a layout know what each number is for.
+        // The checks of a layout know the meaning of each number.
         if (value.get_double().get(found)) expected = "a number";
       } else if (value.get_double().get(found) || !numbers.hold(found)) {
         expected = numbers.name;
@@ -287,7 +287,7 @@ class LineReader {
     }
   }
 
-  // The text of a list or an object, as it stands in the line.
+  // The text of a list or an object, as in the line.
   simdjson::error_code raw(std::string_view key, ondemand::value& value, json_type wanted,
                            std::string_view& to) {
     json_type found;

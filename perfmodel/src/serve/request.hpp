@@ -29,7 +29,7 @@ enum class Op {
   kAsk
 };
 
-/// What is wrong with a request, beside errors of the library.
+/// A problem of a request, other than errors of the library.
 struct Problem {
   std::string code;  ///< "bad_request", ...
   std::string message;
@@ -42,24 +42,23 @@ struct AskedCommand {
   std::string_view files;  ///< by name, to be found by the command
 };
 
-/// One request, with what a prediction is asked and the command. Its text is copied except
+/// One request, with the options of a prediction and the command. Its text is copied except
 /// `inline_graph` and the parts of the command.
 struct Request : AskOptions, AskedCommand {
   std::string id = "null";  ///< as JSON, to be repeated in the answer
   Op op = Op::kPing;
-  std::string name;               ///< of the graph to load, build, unload or keep from a command
+  std::string name;               ///< graph to load, build, unload or keep from a command
   std::string file;               ///< to load
   std::string_view inline_graph;  ///< JSON text within the line
   std::string graph, gpu;
-  std::vector<NamedRewrite> rewrites;     ///< that the graph gets first, after batch and sequence
-  std::string family, preset, optimizer;  ///< of a model to build, as are batch and sequence
+  std::vector<NamedRewrite> rewrites;     ///< applied first, after batch and sequence
+  std::string family, preset, optimizer;  ///< model to build, as are batch and sequence
   std::int64_t layers = 0;
   double measured_us = 0;
-  LayoutAsk
-      layout;  ///< of layout and layout_rank: the job and the layout, or what a search keeps to
+  LayoutAsk layout;  ///< the job and the layout of layout and layout_rank, or a search's limits
   std::int64_t top = 10;
-  std::string allow, objective;  ///< of optimize: "precision,fusion"; "step"
-  double memory_limit_gb = 0;    ///< 0: what the GPU has
+  std::string allow, objective;  ///< for optimize: "precision,fusion"; "step"
+  double memory_limit_gb = 0;    ///< 0: all memory of the GPU
   double time_budget_s = 60;
 };
 

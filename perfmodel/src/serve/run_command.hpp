@@ -16,23 +16,23 @@ namespace perfmodel::serve {
 /// A command that a client asks for, to be run apart from the server.
 struct CommandQuestion {
   std::string request;           ///< {"command": .., "arguments": .., "options": ..}
-  std::filesystem::path folder;  ///< where it runs: all there may be read and written
+  std::filesystem::path folder;  ///< it runs here: all files in it may be read and written
   bool any_file = false;         ///< whether other files may be
   std::filesystem::path files;   ///< else those below it may be read; empty: none
   std::stop_token cancel;
 };
 
-/// What a command answers to another program.
+/// Answer of a command to another program.
 struct CommandAnswer {
-  /// JSON text; of a command without --json, a JSON string: what it prints.
+  /// JSON text; for a command without --json, a JSON string: its output.
   std::string document = {};
   std::vector<std::string> messages = {};  ///< warnings of the command line on standard error
   std::optional<Error> error = {};         ///< then there is no document
-  bool is_bad_request = false;             ///< the error is how it was asked, not what was found
+  bool is_bad_request = false;             ///< the error is in the question, not in the findings
 };
 
-/// Runs a command for a client. Errors: it could not be run to its end (kCancelled where that was
-/// asked for).
+/// Runs a command for a client. Errors: it could not be run to its end (kCancelled if the client
+/// asked for that).
 using RunCommand = std::function<Result<CommandAnswer>(const CommandQuestion& question)>;
 
 /// Runs a command of perfpredict that is asked for by one JSON object:

@@ -50,7 +50,7 @@ Result<void> with_server(ServeQuestion question, const std::function<Result<void
                             .message = "expected a folder for --allow-files, found none",
                             .file = question.allow_files}};
   }
-  question.predictor.read_models = true;  // whoever starts a server is told, not whoever asks it
+  question.predictor.read_models = true;  // tells who starts a server, not its clients
   question.socket = question.socket_path;
   question.files = question.allow_files;
   question.max_graph_bytes = question.max_graph_mib << 20;

@@ -22,7 +22,7 @@ using ServeField = Field<ServeQuestion, std::size_t, std::optional<std::size_t>>
 /// Fields of the server and the service, in the order of the help.
 std::span<const ServeField> serve_fields();
 
-/// Loads the predictor, opens the server and hands it to `use`, which runs it. Errors: those of
+/// Loads the predictor, opens the server and hands it to `use`, which runs it. Errors of
 /// `Predictor::load`, `Server::open` and `use`; no folder at `allow_files`.
 Result<void> with_server(ServeQuestion question, const std::function<Result<void>(Server&)>& use);
 

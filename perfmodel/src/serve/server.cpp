@@ -80,7 +80,7 @@ struct Server::State {
   std::size_t costly_threads = 0, most_per_client = 1;
   std::vector<Answer> answers;
 
-  // Of the thread of `run` alone.
+  // Only the thread of `run` uses these.
   std::vector<std::shared_ptr<Client>> clients;
   bool draining = false;
   Clock::time_point last_progress;
@@ -115,7 +115,7 @@ void Server::State::work(const std::stop_token& stop) {
 }
 
 void Server::State::work_costly(const std::stop_token& stop) {
-  // Who asks for little does not wait for the processor behind who asks for much.
+  // Clients with small requests get the processor before clients with large ones.
   constexpr int kLowPriority = 10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority);
   for (;;) {
@@ -194,7 +194,7 @@ bool Server::State::is_over() const {
   if (!draining) return false;
   const bool idle = std::ranges::all_of(clients, [](const auto& c) { return c->is_idle(); });
   if (idle) return true;
-  // Work goes on as long as it takes; answers that nobody takes do not.
+  // Work goes on as long as it takes; unread answers do not.
   const bool working = std::ranges::any_of(
       clients, [](const auto& c) { return !c->wants_writing() && !c->is_idle(); });
   return !working && Clock::now() - last_progress > kDrain;
@@ -232,7 +232,7 @@ void Server::State::serve(const std::shared_ptr<Client>& client, short in_events
   if (in_events & POLLIN || (!client->is_socket() && in_events & kLost)) {
     alive = client->read();
   } else if (client->is_socket() && in_events & kLost) {
-    alive = false;  // both directions are closed: nobody takes answers
+    alive = false;  // both directions are closed: the client reads no answers
   }
   if (!client->is_socket() && out_events & (POLLERR | POLLNVAL)) alive = false;
   if (alive && out_events & POLLOUT && client->wants_writing()) {
@@ -300,7 +300,7 @@ Result<void> Server::State::run() {
   for (const auto& client : clients) client->drop();
   clients.clear();
   listener.reset();
-  workers.clear();  // each ends behind its request, which was cancelled if it was at work
+  workers.clear();  // each ends after its request, which was cancelled if it was running
   {
     const std::lock_guard lock(mutex);
     jobs.clear();

@@ -14,34 +14,33 @@ struct ServerOptions {
   /// Unix stream socket to listen on; empty: one client, on the file descriptors 0 and 1.
   std::filesystem::path socket = {};
   std::filesystem::path files = {};  ///< clients of the socket may load files below it; empty: none
-  std::size_t threads = 1;           ///< that answer; 0: as many as the machine runs at once
-  /// That answer costly requests (Service::is_costly) beside these, at low priority. Nothing: half
-  /// as many as `threads`, and none beside one thread, so that answers stay in order.
+  std::size_t threads = 1;  ///< threads that answer; 0: as many as the machine runs at once
+  /// Further threads for costly requests (Service::is_costly), at low priority. Nothing: half as
+  /// many as `threads`, and none in addition to one thread, so that answers stay in order.
   std::optional<std::size_t> costly_threads = {};
   std::size_t max_request = std::size_t{64} << 20;  ///< bytes of one line
-  std::size_t max_clients = 64;                     ///< of the socket at once
+  std::size_t max_clients = 64;                     ///< on the socket at once
 };
 
-/// Carries lines between clients and a Service. One thread reads and writes, others answer.
-///
-/// Answers carry the request's id; with one thread each client gets them in the order of its
-/// requests. Memory is bounded per client: a line that is being read, lines and answers of at most
-/// 32 requests, of which no more are read while more than 1 MiB of answers wait to be taken.
-/// Clients that go away cost nothing: what they asked is cancelled. Costly requests have threads of
-/// their own, where clients take turns and none has all threads while others wait.
+/// Carries lines between clients and a Service. One thread reads and writes, others answer. Answers
+/// carry the request's id; with one thread each client gets them in the order of its requests.
+/// Memory is bounded per client: a line that is being read, lines and answers of at most 32
+/// requests, of which no more are read while more than 1 MiB of answers wait to be taken. Clients
+/// that go away cost nothing: their requests are cancelled. Costly requests have threads of their
+/// own, where clients take turns and none has all threads while others wait.
 class Server {
  public:
-  /// Opens the socket (mode 0600). A socket file that nobody listens on is replaced. Errors: a
-  /// living server, something else or no folder at its path, a path that is too long.
+  /// Opens the socket (mode 0600). A socket file without a listener is replaced. Errors: a living
+  /// server, another kind of file or no folder at its path, a path that is too long.
   static Result<Server> open(Service& service, const ServerOptions& options);
 
   Server(Server&&) noexcept;
   Server& operator=(Server&&) = delete;
   ~Server();  ///< removes the socket file
 
-  /// Serves until `stop()`, or until standard input ends: then nothing more is read, what was read
-  /// is answered (who does not take answers has 5 s), and the socket file is removed. Error:
-  /// answers cannot be written to standard output.
+  /// Serves until `stop()`, or until standard input ends: then nothing more is read, the requests
+  /// so far are answered (a client that does not take answers has 5 s), and the socket file is
+  /// removed. Error: answers cannot be written to standard output.
   Result<void> run();
 
   /// From any thread, or a signal handler.

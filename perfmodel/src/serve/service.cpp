@@ -66,8 +66,8 @@ bool is_below(const fs::path& file, const fs::path& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// The file, with links followed, if the caller may open it. What lies elsewhere is not even told to
-// be there.
+// The file, with links followed, if the caller may open it. The caller does not even learn whether
+// files elsewhere exist.
 Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
                               std::uintmax_t max_bytes) {
   if (!caller.any_file && caller.folder.empty()) {
@@ -122,7 +122,7 @@ ModelRequest model_of(const Request& request) {
           .optimizer = request.optimizer};
 }
 
-// Everything that an answer to `predict` or `explain` depends on beside the graph.
+// Everything except the graph that an answer to `predict` or `explain` depends on.
 std::string question_key(const Request& request) {
   return fmt::format("{}\n{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology,
                      rewrite_line(request.rewrites), request.batch, request.sequence, request.world,
@@ -155,8 +155,8 @@ struct Service::State {
   Latencies quick, costly;
   Backlog backlog;
 
-  // What a graph was refused is refused again without trying: a new batch that cannot be costs as
-  // much as one that can.
+  // Refusals of a graph are kept and repeated without a new try: an impossible batch costs as much
+  // as a possible one.
   struct Refusal {
     std::weak_ptr<const PreparedGraph> graph;
     Error error;
@@ -189,8 +189,8 @@ struct Service::State {
   std::string answer(std::string& line, const Caller& caller, Clock::time_point arrived);
 };
 
-// Steps end where nobody waits any more: a graph that was made too late is not prepared, one that
-// was prepared too late is not kept.
+// Each step ends once the client stops waiting: a graph that was made too late is not prepared, one
+// that was prepared too late is not kept.
 Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgram> program,
                                   const std::stop_token& cancel) {
   if (!program) return Unexpected{program.error()};
@@ -296,7 +296,7 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
 
 Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
   constexpr std::size_t kMostMachines = 64;
-  // What clients send names no file.
+  // Names from clients are never file names.
   if (!request.topology.empty()) {
     const auto known = TopologyCatalog::builtin().named(request.topology);
     if (!known) return Unexpected{known.error()};
@@ -426,7 +426,7 @@ Json Service::State::stats() const {
           {"costly", latency_json(costly)}};
 }
 
-// What a probe asks: an answer at all, and how long the queues are.
+// Answer to a probe: that the server answers at all, and the lengths of its queues.
 Json Service::State::health() const {
   return {{"status", "ok"},
           {"waiting", backlog.quick.load()},

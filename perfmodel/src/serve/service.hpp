@@ -19,10 +19,10 @@ inline constexpr int kProtocolVersion = 1;
 
 struct ServiceOptions {
   std::size_t max_graphs = 256;                             ///< held at once
-  std::size_t max_graph_bytes = std::size_t{4} << 30;       ///< of all of them together, estimated
-  std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< of a file to load, as it lies there
-  std::chrono::milliseconds timeout{0};                     ///< of one request; 0: none
-  RunCommand run_command = {};                              ///< of `ask`; none: it is refused
+  std::size_t max_graph_bytes = std::size_t{4} << 30;       ///< limit of their sum, estimated
+  std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< limit of a file to load, as stored
+  std::chrono::milliseconds timeout{0};                     ///< per request; 0: none
+  RunCommand run_command = {};                              ///< runs `ask`; none: it is refused
 };
 
 /// Requests that wait for a thread, as `stats` and `health` tell.
@@ -50,19 +50,18 @@ class Service {
 
   using Clock = std::chrono::steady_clock;
 
-  /// The answer to one line (without its newline), without a newline. Never fails and never
-  /// throws: what is wrong with a request is its answer. `arrived`: from when on its latency
-  /// counts.
+  /// The answer to one line (without its newline), without a newline. Never fails and never throws:
+  /// an error in a request is its answer. `arrived`: from when on its latency counts.
   std::string answer(std::string line, const Caller& caller,
                      Clock::time_point arrived = Clock::now()) noexcept;
 
-  /// Whether the answer may take more than some milliseconds: what makes or reads a graph,
-  /// searches, or asks about a graph of many nodes. A guess from the line alone, in microseconds.
+  /// Whether the answer may take more than some milliseconds: it makes or reads a graph, searches,
+  /// or asks about a graph of many nodes. A guess from the line alone, in microseconds.
   bool is_costly(const std::string& line) const noexcept;
 
   Backlog& backlog() noexcept;
 
-  /// The answer to a line of more than `limit` bytes, which nobody has read to its end.
+  /// The answer to a line of more than `limit` bytes, which was not read to its end.
   std::string answer_too_large(std::size_t limit) noexcept;
 
  private:

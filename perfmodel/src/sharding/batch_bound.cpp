@@ -21,7 +21,8 @@
 ///   max over ranks of (F + B) + bottom + top + bottom,  F + V + top + G + R, ...,  P
 ///
 /// Each part is bounded by a straight line in the loads of shards, so that a path is a sum of
-/// phases for which lower_bound() knows what no plan beats (whatever lies where, whatever fits):
+/// phases. lower_bound() knows a value for it that no plan beats (wherever shards are placed,
+/// whatever fits):
 ///
 ///   sqrt(a^2 + b^2 + c^2) >= u (a, b, c) for any vector u of length 1; max(a, b) >= either;
 ///   a price that grows with its size x is at least p(x_k) on [x_k, x_{k+1}], so that
@@ -36,12 +37,12 @@ struct BatchModel::Minorants {
   double l2 = 0, dram = 0;       // forward, per byte
   double backward_l2 = 0, backward_dram = 0, link = 0;
   double feature_forward_us = 0, feature_backward_us = 0;
-  double forward_us = 0, backward_us = 0;  // of a rank, whatever it looks up
+  double forward_us = 0, backward_us = 0;  // per rank, independent of its lookups
   static constexpr std::size_t kMostPasses = 8;
   std::array<double, kMostPasses + 1> sorted_id_us{};  // by passes of the sort
   double all_to_all = 0, ids = 0, reduce_scatter = 0, all_gather = 0;
   double host_sum = 0, host_sum_gradient = 0;
-  double all_reduce_us = 0, all_reduce = 0;  // of the dense part; of each byte beyond
+  double all_reduce_us = 0, all_reduce = 0;  // dense part; each further byte
 };
 
 namespace {
@@ -82,7 +83,7 @@ std::vector<Path> paths_of(const DenseTime& dense, const BatchOrder& order) {
 // Sizes from 1e3 on, each `kStep` times the one before.
 constexpr double kStep = 1.06, kFirst = 1e3, kLast = 1e12;
 
-// The steepest line from (kFirst, price(0)) that lies below a price that grows.
+// The steepest line from (kFirst, price(0)) that stays below a growing price.
 double slope_below(const std::function<double(double)>& price_us, double last = kLast) {
   const double least = price_us(0);
   double slope = std::numeric_limits<double>::infinity();
@@ -101,7 +102,7 @@ double ratio_below(const std::function<double(double)>& price_us) {
   return std::max(0.0, slope);
 }
 
-int sort_passes(double rows) {  // of 8 bits, as lookup_time() has them
+int sort_passes(double rows) {  // passes of 8 bits, as in lookup_time()
   const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max(1.0, rows)));
   return std::clamp(static_cast<int>(bits + 7) / 8, 1, 8);
 }
@@ -201,7 +202,7 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
   return m;
 }
 
-// Of any plan: each table in the way that needs least, and the kind of exchange that does.
+// Lower bound for all plans: each table is placed at its least cost, with the cheapest exchange.
 double BatchModel::least_host_us() const {
   if (options_.host_us > 0 || !options_.host) return options_.host_us;
   const HostNeeds& host = *options_.host;
@@ -257,7 +258,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
     }
     return 0;
   };
-  // What every rank has a part of, or does for its own samples.
+  // Every rank has a part of the table, or does this for its own samples.
   const auto of_table = [&](Walked phase, std::size_t table, const TablePlacement& way) -> double {
     const bool changed = used_settings(way).any();
     const ShardedTable& own = study_.tables[table];
@@ -288,7 +289,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
   const auto is_exchange = [](Walked phase) {
     return phase == Walked::kV || phase == Walked::kG || phase == Walked::kI;
   };
-  // Of one rank alone, a host's NICs carry as little as if its other ranks had nothing.
+  // For one rank alone, a host's NICs carry as little as if its other ranks had nothing.
   const double alone = world() > local_world_ ? 1 / static_cast<double>(local_world_) : 1;
 
   const auto bound_of = [&](const Path& path) -> Result<double> {

@@ -7,7 +7,7 @@
 
 #include "perfmodel/sharding/detail/shard_load.hpp"
 
-/// What BatchModel's sources share.
+/// Types that the sources of BatchModel share.
 namespace perfmodel::sharding {
 
 // Loads that were computed before: laws of skewed tables cost 0.1 ms each.
@@ -31,7 +31,7 @@ struct JobLoad {
   double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
   double data_parallel_gradients = 0;
   double hashed_tables = 0;  // how many
-  ShardLoad at_home;         // of every rank, for its own samples
+  ShardLoad at_home;         // load of every rank for its own samples
 };
 
 }  // namespace perfmodel::sharding

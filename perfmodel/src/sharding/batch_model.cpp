@@ -78,7 +78,7 @@ Result<void> check_dot_products(const ShardingStudy& study) {
   return {};
 }
 
-// What the software leaves of the topology.
+// Reduces the topology to the links that the software uses.
 void apply_machine(const ExchangeSoftware& network, Topology& topology) {
   if (!network.peer_to_peer && topology.intra.kind == IntraLink::kPcie) {
     // Every byte crosses PCIe twice: to host memory, and from there.
@@ -324,7 +324,7 @@ ShardLoad BatchModel::home_load(std::size_t index, const TableSettings& settings
 }
 
 // Inside each host by the place that a vector goes to, then between ranks of equal place. The ranks
-// of a host share what they have for other hosts.
+// of a host share its traffic to other hosts.
 Result<double> BatchModel::hierarchical_us(const JobLoad& job, Load of_rank) const {
   const auto local = static_cast<std::size_t>(local_world_);
   double most_of_rank = 0, most_of_host = 0;
@@ -395,7 +395,7 @@ Result<double> BatchModel::collective_us(CollectiveKind kind, double bytes) cons
 
 // One kernel that waits for flags of the other ranks and reads all that they have.
 double BatchModel::one_shot_us(double bytes) const {
-  constexpr double kLaunchAndFlags = 8;  // two writes and reads over the link beside a launch
+  constexpr double kLaunchAndFlags = 8;  // a launch plus two writes and reads over the link
   return kLaunchAndFlags + static_cast<double>(world() - 1) * bytes /
                                (topology_.intra.all_to_all_bandwidth.value * 1e-6);
 }
@@ -539,7 +539,7 @@ double BatchModel::clock_us(double device_us, double host_us) const {
   return std::max(host_us, device_us * calibration_.factor);
 }
 
-// From device time to what a clock would show.
+// From device time to the time on a clock.
 void BatchModel::finish(BatchTime& batch, double host_us) const {
   constexpr double kUnknownSpread = 0.45;  // without a measured system of that GPU
   const double spread = calibration_.known ? calibration_.spread : kUnknownSpread;

@@ -13,7 +13,7 @@ struct PartSpan {
   std::size_t before_rank = 0;
 };
 
-/// Four lanes per rank: compute, exchanges, all-reduces (where they have a lane of their own), host
+/// Four lanes per rank: compute, exchanges, all-reduces (if they have a lane of their own), host
 /// link. Parts of one lane follow each other in the order in which they are added.
 class BatchLanes {
  public:
@@ -49,8 +49,7 @@ class BatchLanes {
     return std::max(0.0, span(part, rank).start_us - span(before, rank).end_us);
   }
 
-  // The critical path names the parts that add up to the whole, and the rank that it runs through
-  // where ranks differ.
+  // The critical path names the parts that add up to the whole, and its rank if ranks differ.
   void find_limits(BatchTime& batch) const {
     batch.critical = {};
     std::vector<double> lookups_us(ranks_, 0.0);
@@ -71,7 +70,7 @@ class BatchLanes {
 
  private:
   enum Lane : std::size_t { kCompute, kNetwork, kReduce, kLink, kLanes };
-  /// When a lane is free, and after what.
+  /// The time at which a lane is free, and the part before it.
   struct LaneEnd {
     double us = 0;
     BatchPart part = BatchPart::kCount;

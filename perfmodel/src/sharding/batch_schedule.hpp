@@ -5,7 +5,7 @@
 namespace perfmodel::sharding {
 
 struct BatchOrder {
-  /// Ids and prefetched rows are those of a later batch and run beside the rest.
+  /// The exchange of ids and the prefetch serve a later batch and run in parallel with the rest.
   bool pipelined = true;
   /// The all-reduce has a communicator and a stream of its own: it does not wait for exchanges.
   bool reduces_beside = false;
@@ -15,7 +15,7 @@ struct BatchOrder {
 /// `waiting_us`, `limiting_rank` and `critical`.
 void schedule_batch(BatchTime& batch, const BatchOrder& order);
 
-/// The same for `predicted_us` alone, to the bit.
+/// The same, only for `predicted_us`, to the bit.
 double batch_makespan_us(const BatchTime& batch, const BatchOrder& order);
 
 }  // namespace perfmodel::sharding

@@ -4,7 +4,7 @@
 
 namespace perfmodel::sharding {
 
-/// What a byte or an id costs, with everything else equal [us].
+/// Cost of one more byte or id, all else equal [us].
 struct BatchModel::Slopes {
   double all_to_all = 0, ids = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
   double host_sum = 0, host_sum_gradient = 0;

@@ -13,11 +13,11 @@
 /// The search space of BatchModel: its schedule taken apart into phases that ranks pass together.
 ///
 ///   phase 0  lookups forward      no floor
-///   phase 1  vector exchange      no shorter than the bottom MLP beside it
+///   phase 1  vector exchange      no shorter than the bottom MLP, which runs in parallel
 ///   phase 2  gradient exchange    no shorter than the bottom MLP's backward pass
-///   phase 3  lookups backward     no shorter than the dense all-reduce beside it
-///   phase 4  id exchange          of a later batch: no shorter than the top MLP beside it
-///   phase 5  prefetch             of a later batch: no shorter than what is given beside it
+///   phase 3  lookups backward     no shorter than the dense all-reduce in parallel
+///   phase 4  id exchange          of a later batch: no shorter than the top MLP in parallel
+///   phase 5  prefetch             of a later batch: no shorter than the given time
 ///
 /// Within a phase loads add up, which is exact for bytes and nearly so for lookups. Fixed costs of
 /// collectives do not depend on the plan as long as the kinds of sharding stay the same; full
@@ -93,7 +93,7 @@ BatchModel::Slopes BatchModel::slopes() const {
   s.l2 = 1 / rates.l2_bytes_per_us;
   s.dram = 1 / rates.dram_bytes_per_us;
   s.link = 1 / row_link_bytes_per_us(gpu_);
-  // Of the sort, as lookup_time() has it: the difference of many ids and more.
+  // Cost of the sort, as in lookup_time(): the difference between many ids and more.
   ShardLoad few, many;
   constexpr double kIds = 4e6, kRows = 1e8;
   few[Load::kForwardBags] = many[Load::kForwardBags] = 1;
@@ -142,7 +142,7 @@ double BatchModel::exposed_us(const ShardDemand& demand, const BatchTime& near) 
          exposed(BatchPart::kPrefetch) * demand.loads[kPrefetch];
 }
 
-// What all ranks pay for a table that each has a part of.
+// Cost for all ranks of a table that each rank has a part of.
 void BatchModel::add_shared(const ShardedTable& of, ShardingType type, const Slopes& s,
                             double all_reduce_share, ShardDemand& demand) const {
   if (type == ShardingType::kRowWise && of.gives_sums()) {
@@ -294,7 +294,7 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
   if (!together) all = of_kinds(std::move(all), options);
   for (TablePlacement& way : all) {
     if (together && way.type != ShardingType::kTableWise) continue;
-    // What tables kept together settle for themselves, one placement of all of them cannot say.
+    // Tables kept together share one placement, which cannot hold the settings of each.
     if (options.settings && !together) {
       const auto chosen = options.settings->find({like_[table], way.type});
       if (chosen != options.settings->end()) {
@@ -316,7 +316,7 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
   return made;
 }
 
-// Of all samples: an id and, for one bag each, a length.
+// Ids of all samples and, for one bag each, a length.
 double BatchModel::id_bytes() const {
   constexpr double kIdAndLength = 12;
   double ids = 0;
@@ -338,7 +338,8 @@ bool BatchModel::prefetches() const {
   });
 }
 
-// Of tables that are deduplicated or have hot rows, on every rank: at most, whatever their way.
+// Memory on every rank for tables that are deduplicated or have hot rows: an upper limit, whatever
+// their placement.
 std::int64_t BatchModel::bytes_at_home(const SpaceOptions& options) const {
   double bytes = 0;
   for (std::size_t t = 0; t < study_.tables.size(); ++t) {
@@ -365,7 +366,7 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   space.floors[kGradients] = dense_.bottom_backward_us;
   if (is_pipelined()) space.floors[kIds] = dense_.top_forward_us + dense_.top_backward_us;
   const Slopes s = slopes();
-  // Where even one rank that gets all ids would hide their exchange, the phase is left out.
+  // The phase is left out if the exchange would be hidden even with all ids on one rank.
   space.phases = prefetches()                              ? kPhases
                  : s.ids * id_bytes() > space.floors[kIds] ? kPrefetch
                                                            : kIds;

@@ -127,7 +127,7 @@ class Layers {
   double activation_bytes() const { return activation_bytes_; }
 
  private:
-  /// Of all samples: may be more than an integer holds.
+  /// Values for all samples: may be more than an integer holds.
   double values(std::int64_t width) const {
     return static_cast<double>(samples_) * static_cast<double>(width);
   }
@@ -172,7 +172,7 @@ Result<void> check(const DensePart& dense, std::int64_t samples) {
 void count_memory(DenseTime& time, Precision precision, TableOptimizer optimizer,
                   double activation_bytes) {
   const double item = static_cast<double>(size_in_bytes(precision.dtype));
-  const double copies = item < 4 ? item : 0;  // beside the fp32 master weights
+  const double copies = item < 4 ? item : 0;  // in addition to the fp32 master weights
   time.gradient_bytes = time.parameters * item;
   time.memory_bytes = time.parameters * (4 + copies + item + 4 * optimizer_states(optimizer)) +
                       2 * activation_bytes;  // and their gradients

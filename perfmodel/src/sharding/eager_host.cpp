@@ -57,14 +57,14 @@ class EagerHost {
     if (*small_.world < 2) return of_one_gpu();
     const bool hosts = *small_.world > *small_.local_world && *small_.local_world > 1;
     HostNeeds needs;
-    // Tables that lie whole are there in any case; the others come beside them.
+    // Every graph has whole tables; the others are added to them.
     const auto few = us({{HostNeeds::kVectors, few_}});
     const auto many = us({{HostNeeds::kVectors, many_}});
     if (!few) return Unexpected{few.error()};
     if (!many) return Unexpected{many.error()};
     HostNeeds::Need& whole = needs.kinds[HostNeeds::kVectors];
     whole.table_us = std::max(0.0, (*many - *few) / (many_ - few_));
-    std::optional<double> alone;  // sums without vectors beside them
+    std::optional<double> alone;  // sums without exchanged vectors
     for (const Kind kind : {HostNeeds::kSums, HostNeeds::kHostSums, HostNeeds::kCopies}) {
       if (kind == HostNeeds::kHostSums && !hosts) continue;
       const auto with_few = us({{HostNeeds::kVectors, few_}, {kind, few_}});
@@ -80,7 +80,7 @@ class EagerHost {
         alone = *sums;
       }
     }
-    // What a batch needs without any exchange follows from sums that stand alone.
+    // The needs of a batch without any exchange follow from the graph that only has sums.
     const HostNeeds::Need& sums = needs.kinds[HostNeeds::kSums];
     needs.batch_us = std::max(0.0, *alone - sums.us - few_ * sums.table_us);
     whole.us = std::max(0.0, *few - needs.batch_us - few_ * whole.table_us);

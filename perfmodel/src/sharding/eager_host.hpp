@@ -6,12 +6,12 @@
 
 namespace perfmodel::sharding {
 
-/// What a batch of TorchRec's DLRM costs the host that launches it op by op, from the overhead
-/// table of a host: predictions of built graphs that differ in one kind of exchange or in the
+/// Time that a host needs to launch one batch of TorchRec's DLRM op by op, from the host's overhead
+/// table: it compares predictions of built graphs that differ in one kind of exchange or in the
 /// number of its tables. Layers of the dense part count as layers of MLPs (two for each cross
 /// layer).
 ///
-/// Errors: those of predict(); one GPU has no exchanges to learn from, there `kinds` are 0.
+/// Errors of predict(). With one GPU there are no exchanges to learn from: `kinds` are 0.
 Result<HostNeeds> eager_host(const ShardingStudy& study, const Gpu& gpu,
                              const OverheadTable& overheads);
 

@@ -10,14 +10,14 @@
 namespace perfmodel::sharding {
 namespace {
 
-// What the frameworks do. TorchRec: NCCL's all-to-all between all ranks, DDP's all-reduces in the
-// same order of calls. HugeCTR (its MLPerf submissions): vectors inside the hosts first, its own
-// all-reduce in one kernel inside a host, overlapped with the exchanges.
+// Behaviour of the frameworks. TorchRec: NCCL's all-to-all between all ranks, DDP's all-reduces in
+// the same order of calls. HugeCTR (its MLPerf submissions): vectors inside the hosts first, its
+// own all-reduce in one kernel inside a host, overlapped with the exchanges.
 //
-// What each table may have for itself. TorchRec: CacheParams of its planner's ParameterConstraints;
+// Settings that each table may have. TorchRec: CacheParams of its planner's ParameterConstraints;
 // its wire types (QCommsConfig) and distinct ids (use_index_dedup) belong to a whole sharder.
-// HugeCTR: compression_strategy (Unique or Reduction) of EmbeddingCollectionConfig.shard(); its
-// wire type is that of mixed precision, and its training tables have no cache.
+// HugeCTR: compression_strategy (Unique or Reduction) of EmbeddingCollectionConfig.shard(); mixed
+// precision sets its wire type, and its training tables have no cache.
 ExchangeSoftware preset(std::string_view name) {
   ExchangeSoftware software{.name = std::string(name)};
   if (name == "hugectr") {

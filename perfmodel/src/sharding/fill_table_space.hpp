@@ -7,7 +7,7 @@
 
 namespace perfmodel::sharding {
 
-/// The options of one table; where it must lie whole beside others, `together`, table-wise ones.
+/// The options of one table; with `together` only table-wise ones, which keep it whole.
 using OptionsOfTable =
     std::function<Result<std::vector<PlacementOption>>(std::uint32_t table, bool together)>;
 
@@ -15,8 +15,8 @@ using OptionsOfTable =
 /// with the sum of their loads; tables that are alike share their choices; options that exceed a
 /// rank's memory are left out, unless a table has no others.
 ///
-/// Errors: those of `options_of`; (kImpossible) tables kept together that have no kernel in common
-/// or must not lie whole.
+/// Errors of `options_of`; (kImpossible) tables kept together that have no kernel in common or must
+/// not stay whole.
 Result<void> fill_table_space(std::span<const ShardedTable> tables,
                               const OptionsOfTable& options_of, TableSpace& space);
 

@@ -243,7 +243,7 @@ RowSkew fitted_skew(const AccessHistogram& histogram, double rows, double touche
     for (std::size_t i = histogram.buckets.size(); i-- > 1;) {
       hot_rows += histogram.buckets[i].rows;
       hot_lookups += histogram.buckets[i].lookups;
-      // Shares of rows are rounded to 0.001: those of the very hottest say nothing.
+      // Shares of rows are rounded to 0.001: the shares of the very hottest rows say nothing.
       constexpr double kLeastShare = 0.0005;
       if (hot_rows < kLeastShare && touched * hot_rows < 1) continue;
       const double difference =

@@ -10,13 +10,13 @@
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/embedding_shards.hpp"
 
-/// What recorded indices say of tables: how often rows are read, how many ids a bag has.
+/// Statistics of recorded indices: how often rows are read, how many ids a bag has.
 namespace perfmodel::sharding {
 
 /// How often the touched rows of a file of indices are read (the format of Meta's dlrm_datasets).
 struct AccessHistogram {
   struct Bucket {
-    double most_reads = 0;  ///< of a row in it; infinite: no limit
+    double most_reads = 0;  ///< reads of the most-read row in it; infinite: no limit
     double rows = 0;        ///< share of the touched rows
     double lookups = 0;     ///< share of all lookups
   };

@@ -5,7 +5,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-/// Row k lies on the (k modulo n)-th of n ranks.
+/// Row k is on the (k modulo n)-th of n ranks.
 Result<std::vector<ShardSize>> row_classes(const ShardedTable& table, std::size_t ranks) {
   if (ranks == 0) {
     return fail(ErrorCode::kImpossible,

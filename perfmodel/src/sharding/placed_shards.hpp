@@ -20,7 +20,7 @@ Result<std::vector<ShardSize>> placed_sizes(const ShardedTable& table,
 /// Row and column of the first element of each shard, in the order of shard_sizes().
 std::vector<ShardSize> shard_offsets(const std::vector<ShardSize>& sizes, std::int64_t rows);
 
-/// The shards of a table as its placement cuts it. Errors: those of shard_sizes(), shard_ranks().
+/// The shards of a table as its placement cuts it. Errors of shard_sizes() and shard_ranks().
 Result<std::vector<PlacedShard>> placed_shards(const ShardedTable& table,
                                                const TablePlacement& placement, std::int64_t world,
                                                std::int64_t local_world);

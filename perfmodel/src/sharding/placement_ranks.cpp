@@ -15,7 +15,7 @@ bool is_everywhere(ShardingType type) {
   return type == ShardingType::kDataParallel || type == ShardingType::kRowWise;
 }
 
-// Blocks of rows that must lie on the ranks of one host; 1: each shard on its own.
+// Number of row blocks that must be on the ranks of one host; 1: each shard on its own.
 std::size_t blocks_on_a_host(ShardingType type, std::int64_t local_world) {
   const bool rows = type == ShardingType::kTableRowWise || type == ShardingType::kGrid ||
                     type == ShardingType::kHostRowSplit;

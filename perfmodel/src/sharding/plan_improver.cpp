@@ -83,7 +83,8 @@ class BatchModel::Improver {
     return try_changes(changes, if_no_worse);
   }
 
-  // Exchanges wait for their slowest rank: one table alone may gain nothing where all together do.
+  // Exchanges wait for their slowest rank: a change of one table may gain nothing although a change
+  // of all does.
   Result<void> choose_together() {
     std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes = 2; },
                                   [](TableSettings& s) { s.deduplicated = true; },
@@ -99,7 +100,7 @@ class BatchModel::Improver {
     return {};
   }
 
-  // What gains nothing is not chosen.
+  // Drops settings that gain nothing.
   Result<void> leave_as_tables_say() {
     const std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes.reset(); },
                                         [](TableSettings& s) { s.deduplicated.reset(); },
@@ -159,7 +160,7 @@ class BatchModel::Improver {
     return {};
   }
 
-  // What rounding leaves of loads that were taken away is no load.
+  // Sets rounding errors of removed loads to 0.
   static void drop_rest(ShardLoad& load) {
     constexpr double kNothing = 1e-6;  // bytes, ids, bags
     for (std::size_t i = 0; i < static_cast<std::size_t>(Load::kCount); ++i) {
@@ -272,7 +273,7 @@ class BatchModel::Improver {
       plan_[change.table] = change.to;
       if (auto good = apply(change.table, change.to, 1); !good) return Unexpected{good.error()};
     }
-    // What ranks do at home, all of them do.
+    // The load at home is the same on all ranks.
     if (differ(job_.at_home, job_before.at_home)) {
       std::fill(dirty_.begin(), dirty_.end(), char{1});
     }
@@ -317,7 +318,7 @@ class BatchModel::Improver {
            parts[BatchPart::kPrefetch];
   }
 
-  // The rank that the others wait for: by lookups, by what it sends, by what it fetches, by memory.
+  // The rank that the others wait for: by lookups, by sent bytes, by fetched bytes, by memory.
   std::size_t slow_rank() {
     const std::size_t by = random_.below(6);
     const auto load = [&](std::size_t r) {
@@ -369,7 +370,7 @@ class BatchModel::Improver {
     const std::size_t rank = slow_rank();
     const std::size_t table = pick_table(rank);
     if (!is_free(table)) return false;
-    // Most settings touch what every rank does at home: of many ranks fewer of them are tried.
+    // Most settings touch the work of every rank at home: with many ranks fewer of them are tried.
     const std::uint64_t seldom = std::max<std::uint64_t>(4, batch_.ranks.size() / 4);
     if (may_choose() && random_.below(seldom) == 0) return other_settings(table);
     const std::uint64_t kind = random_.below(3);

@@ -46,7 +46,7 @@ class PlanPool {
   bool empty() const { return plans_.empty(); }
   const Layout& best() const { return plans_.front().layout; }
   double best_objective() const { return plans_.empty() ? kInfinite : best().objective; }
-  const double& worth() const { return worth_; }  // what a plan has to beat
+  const double& worth() const { return worth_; }  // a new plan has to beat it
   std::vector<Layout> layouts() const {
     std::vector<Layout> layouts;
     for (const Plan& plan : plans_) layouts.push_back(plan.layout);

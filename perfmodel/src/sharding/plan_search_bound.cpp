@@ -30,7 +30,7 @@ class Bound {
   }
 
  private:
-  // At a price: the bound, and what its options hold.
+  // At a price: the bound, and the memory of its options.
   struct Relaxed {
     double bound = 0, bytes = 0;
     PhaseLoads loads{};

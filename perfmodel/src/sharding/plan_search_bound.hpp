@@ -4,7 +4,7 @@
 
 namespace perfmodel::sharding::search {
 
-/// What no plan that fits is better than; infinity: no plan fits.
+/// No plan that fits is better than this; infinity: no plan fits.
 ///
 /// If all ranks together had to bear the loads evenly and share their memory, each table would take
 /// the option that costs least at some price of a byte, and any price gives a bound (Lagrange). A

@@ -64,7 +64,8 @@ class Enumeration {
     return least;
   }
 
-  // What ranks are for ever: who may use them, and which runs of shards fall on their place.
+  // Groups ranks by what never changes: the tables that may use them and the runs of shards that
+  // fall on their place.
   void tell_ranks_apart() {
     std::vector<std::vector<std::uint32_t>> marks(ranks_.size());
     for (std::int32_t rank = 0; rank < space_.world; ++rank) {
@@ -118,7 +119,7 @@ class Enumeration {
     to.ddr += sign * run.demand.ddr_bytes;
   }
 
-  // Of plans that go on from here.
+  // Lower bound of all plans that continue this one.
   double bound(std::size_t tables, double of_this_table) const {
     double slowest = 0, all = left_[tables].load + of_this_table;
     for (std::size_t p = 0; p < space_.phases; ++p) {
@@ -141,7 +142,7 @@ class Enumeration {
 
   void place_table(std::size_t index) {
     if (index == order_.size()) {
-      layout_.objective = bound(index, 0);  // of all tables: largest loads
+      layout_.objective = bound(index, 0);  // with all tables placed: the largest loads
       double objective = 0;
       for (std::size_t p = 0; p < space_.phases; ++p) {
         double most = space_.floors[p];
@@ -196,7 +197,7 @@ class Enumeration {
     return ranks_[rank].hbm <= space_.hbm_cap && ranks_[rank].ddr <= space_.ddr_cap;
   }
 
-  // `left`: load of this piece and those behind it.
+  // `left`: load of this piece and the following ones.
   void place_piece(std::size_t index, const Option& option, std::int32_t piece, double left) {
     const std::uint32_t table = order_[index];
     std::int32_t* where = layout_.where.data() + space_.first_place[table];
@@ -243,7 +244,7 @@ class Enumeration {
     return is_first_rank(rank) && is_first_host(host);
   }
 
-  // What is left to place then; below 0: there is no room.
+  // Returns the load that is then left to place; below 0: there is no room.
   double put(const Option& option, std::int32_t piece, std::int32_t to, int sign, double left) {
     const bool blocks = option.spread == Spread::kHostBlocks;
     const std::int32_t count = blocks ? space_.local_world : 1;
@@ -264,7 +265,7 @@ class Enumeration {
   const std::uint64_t most_nodes_;
   const std::function<bool()>& go_on_;
   std::vector<std::uint32_t> order_;
-  std::vector<Least> left_;  // of the tables from here on
+  std::vector<Least> left_;  // for the tables from here on
   std::vector<Rank> ranks_;
   std::vector<std::uint32_t> kind_;
   Layout layout_;
@@ -278,7 +279,7 @@ class Enumeration {
 bool is_small(const FlatSpace& space) {
   constexpr std::size_t kMostTables = 12;
   constexpr std::int32_t kMostRanks = 16;
-  constexpr double kMostDigits = 18;  // of the number of plans, alike ones counted
+  constexpr double kMostDigits = 18;  // in the number of plans, alike ones counted
   if (space.choice_of.size() > kMostTables || space.world > kMostRanks) return false;
   double digits = 0;
   for (std::uint32_t c : space.choice_of) {

@@ -30,7 +30,7 @@ class Annealer final : public LocalSearch {
         annealing.cold / annealing.hot,
         1 / static_cast<double>(kStages * ((per_stage + kMovesPerLook - 1) / kMovesPerLook)));
     for (std::uint64_t stage = 0; stage < kStages; ++stage) {
-      if (stage > 0) moves_.load(Layout(moves_.layout()));  // without what rounding has left
+      if (stage > 0) moves_.load(Layout(moves_.layout()));  // without rounding errors
       moves_.ranks.set_norm(kFirstDoublings + static_cast<int>(stage));
       objective_ = moves_.ranks.objective();
       double cost = moves_.ranks.cost();

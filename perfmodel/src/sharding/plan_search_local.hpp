@@ -15,7 +15,7 @@ struct Annealing {
   bool repair = false;  ///< memory may run over; ends when it does not
 };
 
-/// What a search does on its way.
+/// Callbacks of a running search.
 struct SearchHooks {
   std::function<void(const Layout&)> found;        ///< a plan that is better or of other options
   std::function<bool(std::uint64_t moves)> go_on;  ///< now and then; false: stop
@@ -25,8 +25,8 @@ struct SearchHooks {
 class LocalSearch {
  public:
   virtual ~LocalSearch() = default;
-  /// From `start`; `worth` is the objective below which found() is told about plans (it changes as
-  /// the caller learns). Returns the moves tried.
+  /// Searches from `start` and reports plans whose objective is below `worth` to found() (`worth`
+  /// changes as the caller learns). Returns the moves tried.
   virtual std::uint64_t run(const Layout& start, const Annealing& annealing, Random& random,
                             const double& worth, const SearchHooks& hooks) = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace perfmodel::sharding::search {
 
-/// A plan that is changed move by move: where every piece lies and which pieces lie where.
+/// A plan that is changed move by move: the place of every piece, and the pieces at each place.
 template <std::size_t kPhases>
 class Moves {
  public:
@@ -214,7 +214,7 @@ class Moves {
   }
   int some_samples() { return 1 + static_cast<int>(random_->below(6)); }
 
-  // May this piece lie there, its table's other pieces staying where they are?
+  // May this piece be placed there if its table's other pieces stay?
   bool may_lie(std::uint32_t place, std::int32_t there) const {
     const std::uint32_t table = table_of_place_[place];
     const Option& option = option_of(table);

@@ -89,7 +89,7 @@ bool Packing::place_blocks(const Option& option, const Choice& choice, std::int3
   return true;
 }
 
-// Lightest at its slowest rank; fullest ranks last where nothing fits.
+// Lightest at its slowest rank; if nothing fits, fullest ranks last.
 std::int32_t Packing::best_host(const Option& option, const Choice& choice, std::int32_t piece,
                                 bool may_overflow) const {
   std::int32_t best = -1, emptiest = -1;

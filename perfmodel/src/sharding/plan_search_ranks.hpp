@@ -40,7 +40,7 @@ class Ranks {
 
   void add_everywhere(const Option& option, int sign) {
     if (!all_touched_) {
-      undo_touched();  // of this change: done again below
+      undo_touched();  // undoes this change; it is done again below
       before_ = now_;
       redo_touched();
       all_touched_ = true;
@@ -85,7 +85,7 @@ class Ranks {
   }
 
   void keep() {
-    bool fell = false;  // far enough for what is left of the old sum to be rounding
+    bool fell = false;  // far enough for the rest of the old sum to be rounding
     for (std::size_t p = 0; p < kPhases; ++p) fell = fell || sums_[p] < 1e-3 * old_sums_[p];
     if (fell) sum_powers();
     forget();
@@ -102,7 +102,7 @@ class Ranks {
     forget();
   }
 
-  /// What is there now counts as kept; targets become its maxima, q = 2^doublings.
+  /// Keeps the current state; its maxima become the targets, q = 2^doublings.
   void set_norm(int doublings) {
     doublings_ = doublings;
     for (std::size_t p = 0; p < kPhases; ++p) {
@@ -131,7 +131,7 @@ class Ranks {
     return over_ == 0 ? cost : cost * (1 + kOverflowPrice * static_cast<double>(over_) / caps());
   }
 
-  /// Of what was kept last.
+  /// Objective of the state that was kept last.
   double objective() {
     double sum = 0;
     for (std::size_t p = 0; p < kPhases; ++p) {
@@ -250,7 +250,7 @@ class Ranks {
     old_.push_back(old);
   }
 
-  // Twice in a row is what it was.
+  // Calling it twice in a row changes nothing.
   void undo_touched() {
     for (Old& old : old_) {
       for (std::size_t p = 0; p < kPhases; ++p) {

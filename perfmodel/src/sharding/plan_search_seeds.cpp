@@ -35,7 +35,7 @@ class Seeds {
   }
 
   // TorchRec: every table starts with its best option; the one that takes most memory goes on to
-  // its next best. Of that sequence, a few places are tried.
+  // its next best. A few places of that sequence are tried.
   void descend(bool by_largest) {
     constexpr std::size_t kTried = 40;
     std::vector<std::vector<std::uint32_t>> sorted;
@@ -148,7 +148,7 @@ class Seeds {
       low = high;
       high *= kRaise;
     }
-    std::vector<std::uint32_t> dear = best_;  // and what it takes to fit
+    std::vector<std::uint32_t> dear = best_;  // options at the least known price that fits
     choose_at(limit, low);
     std::vector<std::uint32_t> cheap = best_;
     for (int i = 0; i < kHalvings && cheap != dear && go_on(); ++i) {
@@ -214,7 +214,7 @@ class Seeds {
   const std::size_t most_;
   const std::function<bool()>& go_on_;
   std::vector<std::uint32_t> best_;  // per choice
-  double price_ = 0;                 // of a byte, about
+  double price_ = 0;                 // approximate price of a byte
   Layout layout_;
   std::vector<Layout> found_;
 };
@@ -245,7 +245,7 @@ Layout smallest_layout(const FlatSpace& space) {
   }
   Packing packing(space);
   if (!packing.pack(layout, Packing::Order::kLargestFirst)) {
-    // A table without a host that has room stays where it happens to be: any allowed places.
+    // A table without a host that has room stays at its present place: any allowed places.
     packing.pack(layout, Packing::Order::kLargestFirst, true);
   }
   return layout;

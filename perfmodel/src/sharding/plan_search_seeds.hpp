@@ -15,7 +15,7 @@ class Packing {
 
   enum class Order : std::uint8_t { kLongestFirst, kLargestFirst };
   /// Tables with the options in `layout`, each piece on the lightest rank or host that has room.
-  /// False: one had no room; with `may_overflow` it goes where most is left.
+  /// False: one had no room; with `may_overflow` it goes to the place with most room.
   bool pack(Layout& layout, Order order, bool may_overflow = false);
 
  private:
@@ -43,12 +43,12 @@ class Packing {
   std::vector<std::uint32_t> order_;
 };
 
-/// Plans to start from, best first, at most `most`; none: no seed fits. Where `go_on` says no, it
-/// stops with what it has, if that is any.
+/// Plans to start from, best first, at most `most`; none: no seed fits. Once it has a plan, it
+/// stops when `go_on` returns false.
 std::vector<Layout> make_seeds(const FlatSpace& space, double lower_bound, std::size_t most,
                                const std::function<bool()>& go_on);
 
-/// Where least memory is asked for; may take more than there is.
+/// The layout that needs least memory; may take more than there is.
 Layout smallest_layout(const FlatSpace& space);
 
 }  // namespace perfmodel::sharding::search

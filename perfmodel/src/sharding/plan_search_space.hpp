@@ -29,11 +29,11 @@ struct Run {
 struct Option {
   std::uint32_t index = 0;  ///< in TableChoices::options
   Spread spread = Spread::kFree;
-  std::int32_t pieces = 0;  ///< what is placed: shards or blocks; 0: everywhere
+  std::int32_t pieces = 0;  ///< pieces to place: shards or blocks; 0: everywhere
   std::uint32_t first_run = 0, runs = 0;
-  PhaseLoads loads{};            ///< of all shards
+  PhaseLoads loads{};            ///< sum over all shards
   double load = 0, largest = 0;  ///< over all phases: all shards, one shard
-  double least_objective = 0;    ///< of any plan that has it
+  double least_objective = 0;    ///< no plan with this option has a smaller objective
   std::int64_t hbm = 0, ddr = 0, hbm_max = 0, ddr_max = 0;  ///< all shards; one shard
 };
 
@@ -41,7 +41,7 @@ struct Choice {
   std::uint32_t first_option = 0, options = 0;
   std::int32_t most_pieces = 0;
   std::int32_t mask = -1;    ///< into FlatSpace::allowed; -1: all ranks
-  std::uint32_t tables = 0;  ///< that have it
+  std::uint32_t tables = 0;  ///< number of tables that have it
 };
 
 struct FlatSpace {

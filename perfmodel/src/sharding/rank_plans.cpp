@@ -10,7 +10,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-// The search knows no names: says what is short where that is the reason.
+// The search knows no names: describes the shortfall, if that is the reason.
 Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
   const std::string shortfall = describe_shortfall(model.study().tables, space);
   if (shortfall.empty()) return Unexpected{error};
@@ -46,7 +46,7 @@ std::vector<SpaceOptions> spaces_of(const BatchModel& model) {
     }
   }
   if (model.has_eager_host()) {
-    // What the host needs is no load of a rank: one kind of exchange alone needs least.
+    // The needs of the host are not a load of any rank: plans with one kind of exchange need least.
     std::vector<SpaceOptions> alone;
     for (SpaceOptions part : spaces) {
       part.copies = false;
@@ -188,8 +188,8 @@ std::array<std::size_t, 16> tables_by_type(const RankedPlan& plan) {
   return count;
 }
 
-// The best, and of the others those that shard other numbers of tables in some way: plans that
-// differ in places alone say nothing new.
+// Keeps the best, and others that shard other numbers of tables in some way: plans that only differ
+// in places say nothing new.
 void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
   std::vector<RankedPlan> kept;
   for (RankedPlan& plan : plans) {
@@ -205,8 +205,8 @@ void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
 
 }  // namespace
 
-// First a glance into every part of the space, then a thorough search of those that hold the
-// fastest plans, then changes of the best plans as time() judges them.
+// First a glance into every part of the space, then a thorough search of the parts with the fastest
+// plans, then changes of the best plans as time() judges them.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options) {
   constexpr double kGlance = 0.15, kGlances = 0.4;
   Ranking ranking(model, options);
@@ -222,7 +222,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     const auto us = look(spaces[i], kGlance, kGlances / static_cast<double>(spaces.size()));
     if (!us) return Unexpected{us.error()};
     if (!model.prefetches()) continue;
-    // Prefetches hide behind a batch, which is known only now.
+    // Prefetches overlap with a batch, whose time is known only now.
     SpaceOptions hidden = spaces[i];
     hidden.beside_prefetch_us = *us / model.device_factor();
     if (const auto beside = look(hidden, kGlance, kGlances / static_cast<double>(spaces.size()));
@@ -236,8 +236,8 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
   };
   sort();
   if (model.study().searched.any() && !looked.empty()) {
-    // What the exchanges of the best plan so far make worthwhile, in the spaces that are best so
-    // far.
+    // Settings that are worthwhile given the exchanges of the best plan so far, in the best spaces
+    // so far.
     auto chosen = model.cheapest_settings(ranking.best_time());
     if (!chosen) return Unexpected{chosen.error()};
     const auto settings = std::make_shared<const BatchModel::SettingsByWay>(std::move(*chosen));

@@ -8,7 +8,7 @@
 
 namespace perfmodel::sharding {
 
-/// "table NAME: expected X, found Y" of what cannot be.
+/// "table NAME: expected X, found Y", for impossible values.
 Unexpected refuse_table(const ShardedTable& table, std::string_view expected, const auto& found) {
   return fail(ErrorCode::kImpossible,
               fmt::format("table {}: expected {}, found {}", table.name, expected, found));

@@ -47,7 +47,7 @@ ZipfLaw law_of(const ShardedTable& table) {
           .shift = table.skew.shift};
 }
 
-// Of lookups, those that find one of the copies which every rank has.
+// Share of lookups that find one of the copies on every rank.
 double hot_share(const ShardedTable& table) {
   if (table.hot_rows <= 0) return 0;
   return IndexSkew(law_of(table))
@@ -63,8 +63,8 @@ ZipfLaw cold_law(const ShardedTable& table) {
   return law;
 }
 
-// Of the busiest of `parts` ranks, over rows that are spread by a hash. Of distinct ids, each is
-// one row: the most frequent one weighs no more than any other.
+// Share of ids on the busiest of `parts` ranks if a hash spreads the rows. Each distinct id is one
+// row: the most frequent one weighs no more than any other.
 double share_of_ids(const ShardedTable& table, double parts) {
   if (parts <= 1) return 1;
   if (table.deduplicated) return 1 / parts;
@@ -73,7 +73,7 @@ double share_of_ids(const ShardedTable& table, double parts) {
   return first + (1 - first) / parts;
 }
 
-// Written in one type and read in the other; nothing where both are the same.
+// Written in one type and read in the other; nothing if both are the same.
 double cast_bytes(int own, int wire) { return own == wire ? 0.0 : own + wire; }
 
 class Loads {
@@ -91,7 +91,7 @@ class Loads {
     }
     if (!cut.everywhere) ids_ *= 1 - hot_share(table);
     if (table.deduplicated && !cut.everywhere) {
-      // Of batches that differ by rank, as if all were the largest.
+      // Batches may differ by rank; all count as the largest.
       ids_ = bags_ = distinct_ids(table, settings.batch_per_rank) * senders;
     }
     const double share = share_of_ids(table, cut.parts);
@@ -198,10 +198,10 @@ class Loads {
     load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;
   }
 
-  // Of the ops of TorchRec's _pooled_ comms, as its graphs have them: All2All_Pooled_Wait joins
-  // what has come; backward three copies (WaitBackward 2, ReqBackward 1) and
-  // SplitWithSizesBackward's; ReduceScatterBase_ReqBackward divides the gradients of all samples,
-  // of which one part in W was copied twice before. `bytes` of vectors; of blocks of rows every
+  // Ops of TorchRec's _pooled_ comms, as in its graphs: All2All_Pooled_Wait joins the received
+  // vectors; backward there are three copies (WaitBackward 2, ReqBackward 1) and the copy of
+  // SplitWithSizesBackward; ReduceScatterBase_ReqBackward divides the gradients of all samples, of
+  // which one part in W was copied twice before. `bytes` counts vectors; with blocks of rows every
   // rank has them all.
   void stage(double bytes) {
     constexpr double kReadAndWrite = 2;
@@ -383,7 +383,7 @@ double exchange_copy_us_per_byte(TableSoftware software) {
 }
 
 double row_link_bytes_per_us(const Gpu& gpu) {
-  // FBGEMM's cache exchanges rows at 13.5 to 16.4 GB/s, half of what PCIe 4 promises.
+  // FBGEMM's cache exchanges rows at 13.5 to 16.4 GB/s, half of PCIe 4's nominal rate.
   constexpr double kShare = 0.5;
   return kShare * gpu.pcie_bandwidth.value * 1e-6;
 }

@@ -9,12 +9,11 @@
 namespace perfmodel::sharding {
 
 /// The job of a study under a plan, for build_torchrec_dlrm(): set `rank`, build, predict the ranks
-/// together. The graph is that of a TorchRec DLRM: fp32, rows in HBM, one feature per table, dot
-/// products.
+/// together. It builds a TorchRec DLRM: fp32, rows in HBM, one feature per table, dot products.
 ///
-/// Errors (kImpossible): no world, batch or dense layers; what such a graph does not know: other
-/// interactions, several features of a table, host memory, hashed arrays, row-splits; what
-/// shard_sizes() and shard_ranks() refuse.
+/// Errors (kImpossible): no world, batch or dense layers; options that such a graph lacks: other
+/// interactions, several features of a table, host memory, hashed arrays, row-splits; errors of
+/// shard_sizes() and shard_ranks().
 Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
                                         std::span<const TablePlacement> placements);
 

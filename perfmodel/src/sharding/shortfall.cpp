@@ -30,7 +30,7 @@ Shortfall find_shortfall(const PlanSpace& space) {
       least_hbm = std::min(least_hbm, hbm);
       least_ddr = std::min(least_ddr, ddr);
       fits = fits || (hbm_max <= space.hbm_cap && ddr_max <= space.ddr_cap);
-      // The option that lacks least: host memory is what the others lack, if HBM is not.
+      // The option that lacks least: the others lack host memory, if HBM suffices.
       const std::pair lacking(std::max<std::int64_t>(0, hbm_max - space.hbm_cap),
                               std::max<std::int64_t>(0, ddr_max - space.ddr_cap));
       const std::pair lacked(std::max<std::int64_t>(0, table.shard_hbm_bytes - space.hbm_cap),

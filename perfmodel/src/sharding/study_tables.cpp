@@ -51,7 +51,7 @@ void read_pooling_factor(ObjectReader& reader, TableFeature& feature) {
   }
 }
 
-// Of every rank alike, or a list of each rank's.
+// Reads one size for every rank, or a list with a size for each.
 void read_batch(ObjectReader& reader, const Json& json, TableFeature& feature) {
   if (!reader.has("batch")) return;
   if (!json["batch"].is_array()) {
@@ -254,7 +254,7 @@ namespace {
 
 constexpr std::string_view kColumns[] = {
     "table", "rows", "dim", "pooling", "dtype", "optimizer", "zipf_exponent", "weighted", "count"};
-/// What other lists call them.
+/// Names of the columns in other lists.
 using ColumnAlias = std::pair<std::string_view, std::string_view>;
 constexpr ColumnAlias kColumnAliases[] = {
     {"name", "table"},        {"num_embeddings", "rows"},    {"hash_size", "rows"},

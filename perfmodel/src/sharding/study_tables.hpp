@@ -13,7 +13,7 @@
 /// The tables of a study file.
 namespace perfmodel::sharding {
 
-/// What tables have unless they say otherwise.
+/// Values for tables that do not set their own.
 struct TableDefaults {
   ShardedTable table;
   bool has_rows = false, has_dim = false, has_features = false;
@@ -23,8 +23,8 @@ TableDefaults parse_defaults(const Json& json, std::optional<Error>& error);
 /// Tables of different names.
 class TableList {
  public:
-  /// One table, or `count` alike: name_0, name_1, ... Returns what is wrong, if anything:
-  /// "a name of its own, found ...".
+  /// One table, or `count` alike: name_0, name_1, ... Returns the error, if any: "a name of its
+  /// own, found ...".
   std::optional<std::string> add(ShardedTable table, std::int64_t count);
   const std::vector<ShardedTable>& tables() const { return tables_; }
   std::vector<ShardedTable> take() { return std::move(tables_); }

@@ -103,7 +103,7 @@ void read_per_feature(ObjectReader& reader, const char* key, std::size_t feature
   }
 }
 
-/// TorchRec's enumerations write themselves in lower case; in Python code they stand in upper case.
+/// TorchRec's enumerations print in lower case; Python code has them in upper case.
 std::string lowered(std::string text) {
   if (const std::size_t dot = text.rfind('.'); dot != std::string::npos)
     text = text.substr(dot + 1);

@@ -9,11 +9,11 @@
 /// Tables as the frameworks themselves list them.
 namespace perfmodel::sharding {
 
-/// Whether the beginning of a JSON file is that of a list of TorchRec or a model of HugeCTR.
+/// Whether a JSON file begins like a list of TorchRec or a model of HugeCTR.
 bool is_table_list(std::string_view head);
 
 /// TorchRec: a list of `EmbeddingBagConfig` and `EmbeddingConfig` (num_embeddings, embedding_dim,
-/// name, feature_names, data_type, pooling: SUM, MEAN or NONE), alone or as `tables` beside
+/// name, feature_names, data_type, pooling: SUM, MEAN or NONE), alone or as `tables` together with
 /// `constraints` (per table: sharding_types, compute_kernels, min_partition, pooling_factors,
 /// num_poolings, batch_sizes, is_weighted, use_dedup, cache_params). Without pooling factors, as
 /// the configurations are, a bag has 1 id and a warning says so.

@@ -12,7 +12,7 @@
 /// Names in files of tables and plans.
 namespace perfmodel::sharding {
 
-/// All names of an enumeration whose `to_string` is empty behind its last value.
+/// All names of an enumeration whose `to_string` is empty after its last value.
 template <class Enum>
 std::vector<std::string_view> names_of() {
   std::vector<std::string_view> names;
@@ -47,7 +47,7 @@ std::optional<int> dtype_bytes(std::string_view dtype);
 std::string_view full_dtype_name(std::string_view dtype);
 std::vector<std::string_view> dtype_names();
 
-/// "a sharding type, the nearest is "table_wise"": what an unknown name may have meant.
+/// "a sharding type, the nearest is "table_wise"": the nearest known name to an unknown one.
 template <class Names>
 std::string wanted_name(std::string_view what, std::string_view unknown, const Names& known) {
   return std::string(what) + ", the nearest is \"" + nearest_name(unknown, known) + "\"";

@@ -49,7 +49,7 @@ TableSettings used_settings(const TablePlacement& placement) {
   return settings;
 }
 
-// Where nearly all ids of a batch differ, sorting them gains nothing.
+// If nearly all ids of a batch differ, sorting them gains nothing.
 bool BatchModel::saves_ids(std::size_t index) const {
   constexpr double kWorthwhile = 0.9;
   {

@@ -117,7 +117,7 @@ class TableFinder {
     const bool same_width = lookup->max_dim * count == total_dim;
     const auto rows = std::llround(lookup->total_rows);
     if (rows < count) return refuse(op.node);
-    const std::int64_t unit = total_dim % 4 == 0 && total_dim / 4 >= count ? 4 : 1;  // of a width
+    const std::int64_t unit = total_dim % 4 == 0 && total_dim / 4 >= count ? 4 : 1;  // in columns
     for (std::int64_t i = 0; i < count; ++i) {
       ShardedTable table = table_like(op, lookup->shape);
       table.rows = share_of(rows, count, i, 1);
@@ -140,7 +140,7 @@ class TableFinder {
   void read_single(const OpView& op, const EmbeddingShape& shape, bool is_bag) {
     const Tensor& weight = *op.tensor_input(0);
     const Tensor& indices = *op.tensor_input(1);
-    // Of plain lookups the first axis of the indices are samples.
+    // In plain lookups the first axis of the indices is the sample.
     const bool has_axes = !is_bag && indices.rank > 1;
     const std::int64_t batch = has_axes ? op.shape(indices)[0] : shape.batch;
     if (batch <= 0 || indices.numel == 0) return warn_of_empty(op.node);
@@ -198,7 +198,7 @@ class TableFinder {
     }
   }
 
-  /// Of tables whose gradients the step takes.
+  /// Optimizer for tables whose gradients the step takes.
   TableOptimizer step_optimizer() {
     if (steps_.empty()) {
       warn_once("no optimizer is recorded, its state is left out");
@@ -237,7 +237,7 @@ class TableFinder {
     return sizes;
   }
 
-  /// Where whole tables lie on one rank, their lookups there have the samples of all ranks.
+  /// If a rank holds whole tables, their lookups there have the samples of all ranks.
   void divide_among_ranks() {
     const std::int64_t count = ranks();
     const std::set<std::int64_t> sizes = batches();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kTorchrecIdBytes = 8;
 constexpr double kLeastColumnsRead = 32;      // narrower rows are read as if they were that wide
-constexpr double kBatchedCopyFactor = 2.455;  // of gradients of rows that come from all ranks
+constexpr double kBatchedCopyFactor = 2.455;  // gradients of rows from all ranks
 constexpr double kDenseUpdateFactor = 9.22;   // element-wise work on a dense gradient
 constexpr double kDenseShareOfHbm = 0.5;
 constexpr double kUvmDivisor = 10;
@@ -56,7 +56,7 @@ class Estimate {
   TorchrecShardCost of(ShardSize size) const {
     TorchrecShardCost cost;
     cost.size = size;
-    perf(cost);  // of ranks without rows, too: upstream asks for columns alone
+    perf(cost);  // also for ranks without rows: upstream only asks for columns
     storage(cost);
     return cost;
   }
@@ -105,8 +105,7 @@ class Estimate {
     const double read =
         holds_whole_rows_once(type_) ? std::max(columns, kLeastColumnsRead) : columns;
     const double lookups = ids_here_ * arriving * read * bytes();
-    // What tables cut on a host put out goes to its ranks first: sequences as they are in the
-    // table.
+    // Tables cut on a host send their outputs to its ranks first: sequences in the table's type.
     const bool as_in_table = is_dense() || (is_cut_on_a_host(type_) && !table_.pooled);
     const double row = as_in_table ? bytes() : forward_wire();
     const double outputs = vectors_here_ * arriving * columns * row;
@@ -157,7 +156,8 @@ class Estimate {
     cost.backward_comms_ms += kBatchedCopyFactor * backward / bandwidth_;
   }
 
-  // Of the whole table's gradient, touched or not; between hosts as a ring in each and one across.
+  // Time to reduce the whole table's gradient, touched or not; between hosts as a ring in each and
+  // one across.
   double all_reduce(double columns) const {
     const double gradient = static_cast<double>(table_.rows) * columns * bytes();
     const double hosts = std::min(ranks_ / local_ranks_, 2.0);
@@ -175,7 +175,7 @@ class Estimate {
     if (all == 0) return 0;
     const auto rows = static_cast<double>(table_.rows), bins = static_cast<double>(counts.size());
     const double reach = table_.cache.load_factor * rows - 1;
-    std::size_t edges = 0;  // of bins, 0 among them, that the cache reaches
+    std::size_t edges = 0;  // edges of bins, 0 included, that the cache reaches
     while (edges <= counts.size() && static_cast<double>(edges) * rows / bins <= reach) ++edges;
     if (edges == 0) return 1;
     for (std::size_t i = 0; i < std::min(edges, counts.size()); ++i) near += counts[i];
@@ -272,7 +272,7 @@ class Estimate {
   const TorchrecSettings& settings_;
   const double ranks_, local_ranks_;
   double ids_ = 0, vectors_ = 0;            // per rank and batch
-  double ids_here_ = 0, vectors_here_ = 0;  // of those, of one shard
+  double ids_here_ = 0, vectors_here_ = 0;  // the same for one shard
   double bandwidth_ = 0;
 };
 

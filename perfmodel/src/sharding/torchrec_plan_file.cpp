@@ -29,7 +29,7 @@ std::string json_string(std::string_view text) {
 
 // ----------------------------------------------------------------------------------------- write
 
-// What TorchRec's plans have no place for.
+// Settings for which TorchRec's plans have no place.
 std::string own_settings(const TableSettings& settings) {
   std::vector<std::string> members;
   if (settings.deduplicated) {
@@ -190,7 +190,7 @@ class TorchrecPlanReader {
     if (!error_) plan_.tables.push_back(std::move(table));
   }
 
-  // Of TorchRec's CacheParams, the share of rows; the study has the rest.
+  // Reads the share of rows of TorchRec's CacheParams; the study has the rest.
   static void read_cache(const Json& json, TablePlacement& placement) {
     const auto share = json.find("load_factor");
     if (placement.kernel != ComputeKernel::kFusedUvmCaching || share == json.end() ||
@@ -253,11 +253,11 @@ class TorchrecPlanReader {
     return {numbers[0], numbers[1]};
   }
 
-  /// Are these the shards of a table that ends where the last of them ends?
+  /// Are these the shards of a table whose end is the last one's end?
   void check_shards(ObjectReader& reader, const std::vector<Shard>& shards,
                     NamedPlan::Table& table) {
     ShardedTable whole{.name = table.name, .rows = 0, .dim = 0};
-    std::int64_t blocks = 0;  // of rows
+    std::int64_t blocks = 0;  // number of row blocks
     for (const Shard& shard : shards) {
       whole.rows = std::max(whole.rows, shard.offset.rows + shard.size.rows);
       whole.dim = std::max(whole.dim, shard.offset.columns + shard.size.columns);
@@ -359,7 +359,7 @@ class TorchrecPlanReader {
       return root.fail_at("/plan", "devices that are the ranks modulo the ranks of a host",
                           "placements that contradict each other");
     }
-    // Without the number of ranks, one host may be larger than what is seen of it.
+    // Without the number of ranks, one host may be larger than its visible part.
     const bool open = !plan_.world && possible.back() == most;
     if (possible.size() == 1 && !open) plan_.local_world = possible.front();
   }
@@ -379,7 +379,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// What the table itself says needs no saying.
+/// Drops settings that only repeat the table's own.
 void drop_own_settings(const ShardedTable& table, TablePlacement& placement) {
   if (placement.settings.cache_share == table.cache.load_factor) {
     placement.settings.cache_share.reset();

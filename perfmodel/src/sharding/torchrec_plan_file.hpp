@@ -29,8 +29,8 @@ Result<void> write_torchrec_plan(const std::filesystem::path& file,
                                  std::int64_t local_world,
                                  std::span<const std::string> modules = {});
 
-/// Tables come sorted by module and name. `world` and `local_world` are set where the file tells
-/// them: by shards on all ranks, by rows cut on a host, by the places of shards.
+/// Tables come sorted by module and name. `world` and `local_world` are set if the file tells them:
+/// by shards on all ranks, by rows cut on a host, by the places of shards.
 ///
 /// Errors, with the place: unknown keys, types and kernels; sizes and offsets of shards that are
 /// not how TorchRec cuts a table of that size; places that contradict the ranks or each other; a

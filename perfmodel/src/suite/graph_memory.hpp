@@ -8,16 +8,17 @@
 
 namespace perfmodel::suite {
 
-/// What a step of `graph` needs of the GPU, each purpose at its own peak, in the order of
-/// `perfpredict memory`.
+/// GPU memory of a step of `graph`, each purpose at its own peak, in the order of `perfpredict
+/// memory`.
 struct MemoryOfGraph {
   std::vector<MemoryPurpose> purposes;
   double needed_bytes = 0;  ///< at the common peak
 };
 MemoryOfGraph graph_memory(const ExecutionGraph& graph, const Gpu& gpu);
 
-/// Of several graphs that take turns in one program: each reads the same weights, so the largest
-/// counts; gradients and state of the optimizer belong to what learns in each, so they add up.
+/// Adds a graph that takes turns with others in one program: all read the same weights, so the
+/// largest counts; gradients and optimizer state belong to the part that learns in each, so they
+/// add up.
 void add_graph(std::vector<MemoryPurpose>& memory, const std::vector<MemoryPurpose>& graph);
 
 }  // namespace perfmodel::suite

@@ -22,7 +22,7 @@ namespace {
 
 using BuildGraph = std::function<Result<ExecutionGraph>(const sweep::GraphSource&)>;
 
-/// A row and what of it belongs to the whole report.
+/// A row and its parts that belong to the whole report.
 struct MadeRow {
   SuiteRow row;
   std::int64_t parameters = 0;
@@ -54,7 +54,7 @@ class RowBuilder {
   }
 
  private:
-  // Of all graphs of an iteration.
+  // Sums over all graphs of an iteration.
   struct Sums {
     double modelled_us = 0, fp32_s = 0, matrix_s = 0;
   };
@@ -145,7 +145,7 @@ void each_row(SuiteReport& report, Take take) {
   }
 }
 
-// What all rows warn of is said once.
+// A warning of all rows appears once.
 void share_warnings(SuiteReport& report) {
   report.warnings = report.models.front().rows.front().warnings;
   each_row(report, [&](const SuiteRow& row) {

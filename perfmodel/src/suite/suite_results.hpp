@@ -8,7 +8,7 @@
 
 namespace perfmodel::suite {
 
-/// A report, with what was asked for that changes its figures.
+/// A report, with the options that change its figures.
 struct SuiteOutput {
   SuiteReport report;
   std::string kernel_models, host;  ///< as asked for

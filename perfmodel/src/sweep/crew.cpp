@@ -11,8 +11,8 @@
 namespace perfmodel::sweep {
 namespace {
 
-// What a rank sends: {kWants, rows of its last chunk} or {kIsDone, predicted, refused, too large,
-// failed}.
+// First word of a rank's message: {kWants, rows of its last chunk} or {kIsDone, predicted, refused,
+// too large, failed}.
 enum Word : std::uint64_t { kWants = 1, kIsDone = 2 };
 
 }  // namespace
@@ -63,7 +63,7 @@ void Crew::lead(std::size_t threads) {
   while (at_work_ > 0 || ranks_done_ < others) {
     while (auto message = team ? team->receive() : std::nullopt) serve(*message);
     report_progress();
-    // Others wait for an answer; a process alone only draws a bar.
+    // Others wait for an answer; a single process only draws a bar.
     std::this_thread::sleep_for(ranks_done_ < others ? 200us : 2000us);
   }
   report_progress();
@@ -117,7 +117,7 @@ std::vector<std::uint64_t> Crew::next_chunk(std::uint64_t rows_done) {
   return options_.team->ask(words);
 }
 
-// What is answered is kept, even where the chunk cannot be finished.
+// Answers are kept, even if the chunk cannot be finished.
 Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMaker& maker) {
   Result<void> outcome;
   std::string rows;

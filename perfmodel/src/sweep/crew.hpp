@@ -16,21 +16,21 @@
 
 namespace perfmodel::sweep {
 
-/// What a process did, or all ranks of a team.
+/// Counts of one process, or of all ranks of a team.
 struct WorkDone {
   std::uint64_t predicted = 0, refused = 0, too_large = 0;
-  std::size_t failed_ranks = 0;     ///< others, which have said why
-  std::optional<Error> error = {};  ///< of this process
+  std::size_t failed_ranks = 0;     ///< other ranks, which have said why
+  std::optional<Error> error = {};  ///< error of this process
   bool stopped = false;
 };
 
 /// The threads of one process: they take chunks, answer their rows and append them to the part.
-/// Rank 0 (and a process alone) takes them from the list and hands them out to the other ranks;
-/// those ask.
+/// Rank 0 (and a single process) takes them from the list and hands them out to the other ranks,
+/// which ask for them.
 class Crew {
  public:
-  /// `list`: of rank 0. `writer`: none where the part could not be opened (`problem`); the rank
-  /// then takes no work.
+  /// `list`: on rank 0. `writer`: none if the part could not be opened (`problem`); the rank then
+  /// takes no work.
   Crew(const SweepPoints& points, const GraphToolbox& toolbox, const Predictor& predictor,
        const SweepOptions& options, WorkList* list, Result<PartWriter> writer);
 
@@ -58,7 +58,7 @@ class Crew {
   std::atomic<bool> quit_ = false;
   std::atomic<std::size_t> at_work_ = 0;
   std::atomic<std::uint64_t> predicted_ = 0, refused_ = 0, too_large_ = 0;
-  // Of rank 0, about the others.
+  // Rank 0 only: counts of the others.
   std::uint64_t rows_of_others_ = 0;
   std::size_t ranks_done_ = 0;
   WorkDone done_;

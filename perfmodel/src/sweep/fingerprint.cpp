@@ -20,7 +20,7 @@ void Fingerprint::add(std::string_view text) {
 }
 
 Result<void> Fingerprint::add_file(const fs::path& file) {
-  // Not a pipe: whoever reads the file next would find it empty. Not a device: it may never end.
+  // No pipe: its next reader would find it empty. No device: it may never end.
   std::error_code ignored;
   std::ifstream in;
   if (fs::is_regular_file(file, ignored)) in.open(file, std::ios::binary);

@@ -9,13 +9,12 @@
 
 namespace perfmodel::sweep {
 
-/// Tells settings and files apart (FNV-1a, 64 bits); no guard against somebody who wants them to
-/// look alike.
+/// Tells settings and files apart (FNV-1a, 64 bits); no protection against deliberate collisions.
 class Fingerprint {
  public:
   /// Texts count one by one: "a", "b" is not "ab".
   void add(std::string_view text);
-  /// What a file holds, not what it is called.
+  /// Adds the content of a file, not its name.
   Result<void> add_file(const std::filesystem::path& file);
   /// Names and contents of all files below a folder; a folder that is not there holds none.
   Result<void> add_folder(const std::filesystem::path& folder);

@@ -6,12 +6,12 @@
 
 namespace perfmodel::sweep {
 
-/// The folder of a sweep's parts while somebody works in it. Every process at work shares it; who
-/// merges and removes the parts needs it alone. (Where the file system knows no locks, nothing is
-/// locked: merging is then left to whoever is sure that no process works.)
+/// A lock on the folder of a sweep's parts. Every working process shares it; the process that
+/// merges and removes the parts needs it alone. (On a file system without locks, nothing is locked:
+/// merge only when no process works.)
 class FolderLock {
  public:
-  /// Makes the folder, with a file `lock` in it, and shares it. Waits while somebody merges.
+  /// Makes the folder, with a file `lock` in it, and shares it. Waits during a merge.
   static Result<FolderLock> share(const std::filesystem::path& folder);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
@@ -20,10 +20,10 @@ class FolderLock {
   enum class Alone {
     kYes,
     kOthersAtWork,  ///< the last of them gets it
-    kGone,          ///< somebody else merged and removed the folder
+    kGone,          ///< another process merged and removed the folder
   };
-  /// From shared to alone, without waiting. Of several that ask at once, one gets it. Who does not
-  /// has lost its share too.
+  /// From shared to exclusive, without waiting. If several ask at once, one gets it. The others
+  /// have lost their share too.
   Alone take_alone();
 
   /// The folder with the lock, if nothing else is left in it.

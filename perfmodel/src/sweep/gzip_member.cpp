@@ -41,7 +41,7 @@ struct MemberReader::State {
   std::array<char, 65536> buffer;
   z_stream stream = {};
   std::uint64_t size = 0, begin = 0, end = 0;
-  std::uint64_t read = 0;  // bytes of the file that are in the buffer or behind it
+  std::uint64_t read = 0;  // bytes of the file up to the end of the buffer
   std::string text;
 
   ~State() { inflateEnd(&stream); }

@@ -91,7 +91,7 @@ PartWriter::~PartWriter() {
 }
 
 Result<PartWriter> PartWriter::open(const fs::path& file, std::string_view fingerprint) {
-  constexpr mode_t kMode = 0666;  // less what the user's mask takes
+  constexpr mode_t kMode = 0666;  // less the user's mask
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   if (descriptor < 0) return problem(file, fmt::format("cannot open: {}", std::strerror(errno)));
   PartWriter writer(file, descriptor);
@@ -128,7 +128,7 @@ Result<void> PartWriter::write_member(std::string_view text) {
   }
   if (done < member->size() || ::fsync(descriptor_) != 0) {
     const int reason = errno;
-    // What cannot be cut off now is a torn end to whoever reads the file.
+    // If the end cannot be cut off now, readers of the file see a torn end.
     [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(end_));
     return problem(file_, fmt::format("cannot write: {}", std::strerror(reason)));
   }

@@ -12,8 +12,8 @@ namespace perfmodel::sweep {
 
 /// The rows that one process has finished: a CSV of gzip members, so that `zcat` shows it. The
 /// first member is the head, a comment with the sweep's fingerprint; every other holds rows, one
-/// per line, the row's key in front. A member is on the disk, whole, before the next is begun: a
-/// process that is killed leaves at most one torn member behind, its last.
+/// per line, the row's key in front. Each member is complete on the disk before the next is begun:
+/// a process that is killed leaves at most one torn member, its last.
 class PartWriter {
  public:
   /// Opens for appending: takes the file for itself, cuts a torn tail off, writes the head of a new
@@ -24,8 +24,8 @@ class PartWriter {
   PartWriter& operator=(PartWriter&& other) noexcept;
   ~PartWriter();
 
-  /// Appends rows, each with its line end, and waits until they are on the disk. After an error
-  /// the file holds what it held before.
+  /// Appends rows, each with its line end, and waits until they are on the disk. After an error the
+  /// content of the file is unchanged.
   Result<void> append(std::string_view rows);
 
  private:
@@ -39,11 +39,11 @@ class PartWriter {
 
 struct PartSize {
   std::uint64_t complete = 0;  ///< bytes of complete members
-  std::uint64_t torn = 0;      ///< bytes behind them
+  std::uint64_t torn = 0;      ///< bytes after them
 };
 
 /// Calls `visit` with the rows of every complete member and the offset of the member. A part whose
-/// head is torn has no rows. Errors: those of `visit`; no part, or one of another fingerprint.
+/// head is torn has no rows. Errors of `visit`; no part, or one of another fingerprint.
 Result<PartSize> read_part(
     const std::filesystem::path& file, std::string_view fingerprint,
     const std::function<Result<void>(std::string_view rows, std::uint64_t offset)>& visit);

@@ -11,7 +11,7 @@
 namespace perfmodel::sweep {
 namespace {
 
-// What says nothing of the combination that was asked about.
+// Errors that say nothing about the requested combination.
 bool ends_sweep(const Error& error) {
   return error.code == ErrorCode::kIo || error.code == ErrorCode::kOutOfMemory ||
          error.code == ErrorCode::kCancelled;

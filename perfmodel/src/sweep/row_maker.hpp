@@ -14,7 +14,7 @@
 
 namespace perfmodel::sweep {
 
-/// The graphs that threads work on, each made once; kept as long as somebody holds it.
+/// The graphs that threads work on, each made once; kept while a thread holds it.
 class GraphStore {
  public:
   GraphStore(const SweepSpec& spec, const GraphToolbox& toolbox) : spec_(spec), toolbox_(toolbox) {}
@@ -30,15 +30,15 @@ class GraphStore {
   std::map<std::size_t, std::weak_ptr<const RecordedProgram>> graphs_;
 };
 
-/// Answers rows; one per thread. Keeps the last graph and its last rewritten form, which is what
-/// the next row mostly asks about.
+/// Answers rows; one per thread. Keeps the last graph and its last rewritten form, which the next
+/// row mostly needs.
 class RowMaker {
  public:
   RowMaker(const SweepPoints& points, const Predictor& predictor, GraphStore& graphs)
       : points_(points), predictor_(predictor), graphs_(graphs) {}
 
   struct Row {
-    std::string cells;       ///< of the results
+    std::string cells;       ///< cells of the results
     bool refused = false;    ///< it tells why there are none
     bool too_large = false;  ///< its static memory does not fit into the GPU
   };
@@ -56,10 +56,10 @@ class RowMaker {
   GraphStore& graphs_;
   std::optional<std::size_t> graph_number_;
   std::shared_ptr<const RecordedProgram> graph_;
-  StepScales scales_;                        // of its measured step
-  Launching launching_ = Launching::kEager;  // of the last rewritten form
+  StepScales scales_;                        // scales of its measured step
+  Launching launching_ = Launching::kEager;  // launching of the last rewritten form
   std::optional<std::uint64_t> group_;
-  std::optional<std::string> vendor_;  // whose libraries a captured graph calls in that form
+  std::optional<std::string> vendor_;  // vendor of the libraries in a captured graph
   Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");
 };
 

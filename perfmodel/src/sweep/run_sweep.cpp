@@ -24,7 +24,7 @@ namespace {
 // A sweep goes from graph to graph, so that a price is asked for again soon or never.
 constexpr std::size_t kCachedPrices = std::size_t{1} << 14;
 
-// Of small sweeps, chunks that every thread gets some of. The number of threads must not count:
+// In small sweeps, every thread gets some of the chunks. The number of threads must not count:
 // shards have to agree.
 std::uint64_t chunk_rows(const SweepPoints& points, const SweepOptions& options) {
   constexpr std::uint64_t kLeast = 8, kMost = 128, kChunksPerShard = 32;
@@ -43,7 +43,7 @@ std::string part_name(const SweepOptions& options) {
   return fmt::format("{}rank-{:04}.csv.gz", name, options.team ? options.team->rank() : 0);
 }
 
-// What rows depend on beside their keys.
+// Inputs of rows other than their keys.
 Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptions& options) {
   Fingerprint made;
   made.add("perfmodel-sweep-rows 2");
@@ -149,7 +149,7 @@ class Run {
     return {};
   }
 
-  // Nobody begins before all are ready for the same work.
+  // All ranks wait until all are ready for the same work.
   Result<void> agree(const Result<void>& ready) {
     if (!options_.team) return ready;
     Fingerprint mine;

@@ -19,10 +19,10 @@ namespace perfmodel::sweep {
 ///
 ///   graph=mlperf@5f3a9c21;batch=512;gpu=h100-sxm-80gb;topology=usual;strategy=ddp;world=8
 ///
-/// Behind '@' stands the graph's identity, so that a changed file or builder option is another key.
-/// Rewrites stand in the order in which they are applied, those that are "same" are left out: an
-/// axis that is added keeps the keys of the rows without it. Bytes that would need quoting are
-/// escaped as %XX.
+/// The graph's identity follows '@', so that a changed file or builder option is another key.
+/// Rewrites are in the order in which they are applied; those that are "same" are left out: an
+/// added axis keeps the keys of the rows without it. Bytes that would need quoting are escaped as
+/// %XX.
 class SweepPoints {
  public:
   /// Positions in the lists of the spec.
@@ -48,7 +48,7 @@ class SweepPoints {
   /// The lists of the spec as keys have them: two sweeps of one text have the same rows.
   std::string text() const;
 
-  /// Names of the columns in front of the results: "key,graph,batch,gpu,topology,strategy,world".
+  /// Names of the columns before the results: "key,graph,batch,gpu,topology,strategy,world".
   std::string columns() const;
   /// Their cells. Rewrites that leave the graph as it is and worlds that are not given are empty.
   std::string cells(std::uint64_t index) const;
@@ -58,7 +58,7 @@ class SweepPoints {
 
   const SweepSpec& spec_;
   std::uint64_t per_group_ = 0, groups_ = 0;
-  // Texts of keys, and where they lead to.
+  // Texts of keys, and their positions.
   std::vector<std::string> graphs_, gpus_, topologies_, strategies_;
   std::vector<std::vector<std::string>> values_;  // per axis; "same" is empty
   Positions graph_at_, gpu_at_, topology_at_, strategy_at_;

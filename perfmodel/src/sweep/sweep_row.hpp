@@ -11,7 +11,7 @@
 
 namespace perfmodel::sweep {
 
-/// Names of the columns behind those that say what is asked.
+/// Names of the columns after the question's columns.
 inline constexpr std::string_view kResultColumns =
     "e2e_us,gpu_active_us,cpu_us,exposed_communication_us,samples_per_step,samples_per_s,bound,"
     "bound_share,modelled_time_fraction,unmodelled_ops,kernels_out_of_range,"
@@ -21,8 +21,8 @@ inline constexpr std::string_view kResultColumns =
 /// The cells of an answer. Numbers have the digits that give the same double again, and no more.
 std::string result_cells(const Prediction& prediction, const Explanation& explanation);
 
-/// Those of a refusal: all empty but the last. What depends on the machine, such as the folder of a
-/// file, is left out.
+/// The cells of a refusal: all empty except the last. Parts that depend on the machine, such as the
+/// folder of a file, are left out.
 std::string refusal_cells(const Error& error);
 
 }  // namespace perfmodel::sweep

@@ -132,7 +132,7 @@ class SpecParser {
     error_ = Error{.message = std::move(message), .json_pointer = pointer};
   }
 
-  // What somebody else found wrong, at its place in the spec.
+  // Reports an error of another function at its place in the spec.
   void pass_on(const std::string& pointer, const Error& problem) {
     if (error_) return;
     const bool inside = problem.file.empty();
@@ -289,7 +289,7 @@ class SpecParser {
     spec_.gpus.push_back(std::move(choice));
   }
 
-  // Those of the data folder are part of what the whole sweep is made from.
+  // The data folder's architectures are in the fingerprint of the whole sweep.
   Fingerprint architectures_of(const std::string& pointer, const fs::path& gpu_file) {
     Fingerprint made;
     const fs::path folder = architectures_for(gpu_file, architectures_);

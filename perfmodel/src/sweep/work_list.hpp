@@ -24,14 +24,14 @@ class Chunks {
 
  private:
   std::uint64_t rows_ = 0, per_group_ = 0, most_ = 0;
-  std::uint64_t pieces_ = 0;  // of a group; 0: chunks hold whole groups
+  std::uint64_t pieces_ = 0;  // pieces of a group; 0: chunks hold whole groups
   std::uint64_t count_ = 0;
 };
 
-/// Hands out what is missing, chunk by chunk; to any thread.
+/// Hands out missing rows, chunk by chunk; to any thread.
 class WorkList {
  public:
-  /// Of the chunks with number % shards == shard, the rows that are not `finished`.
+  /// The rows that are not `finished`, from the chunks with number % shards == shard.
   WorkList(const Chunks& chunks, const std::vector<bool>& finished, std::size_t shard,
            std::size_t shards);
 

@@ -6,7 +6,7 @@
 
 namespace perfmodel::sync {
 
-/// A measured run beside what the job's constants say of it. Times in seconds.
+/// A measured run and the run computed from the job's constants. Times in seconds.
 struct ComparedRun {
   MeasuredRun measured;
   bool fitted = false;  ///< the run that gave the constants

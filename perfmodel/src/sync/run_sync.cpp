@@ -86,8 +86,8 @@ Result<void> check_target(const SchemeSettings& settings, const SyncTarget& targ
   return {};
 }
 
-// Work in flight at the end counts as work, and its steps that have ended count where steps count
-// without their commit.
+// Work in flight at the end counts as work, and its finished steps count if steps count without
+// their commit.
 void cut_off(SyncState& state, std::size_t index, double end_us) {
   SyncState::Progress& worker = state.progress[index];
   WorkerRun& totals = state.totals[index];

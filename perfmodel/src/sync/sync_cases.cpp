@@ -102,7 +102,7 @@ SyncCase parse_case(ObjectReader& reader) {
   return made;
 }
 
-// The number behind "name=" or "name ", in words like "fixed ADACOMM tau=40".
+// The number after "name=" or "name ", in words like "fixed ADACOMM tau=40".
 std::optional<std::int64_t> number_behind(const std::string& words,
                                           std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {

@@ -23,24 +23,24 @@ struct MeasuredRun {
   std::string id, scheme_text;
   SchemeSettings settings = {};
   double wall_s = 0;
-  double steps = 0;  ///< of all workers
+  double steps = 0;  ///< sum over all workers
   std::vector<double> compute_s = {};
   double blocked_s = 0;                   ///< mean over workers
   std::vector<std::string> assumed = {};  ///< settings that the file does not tell
 };
 
-/// What `cases` of a file holds: timelines to be computed, or runs that were measured.
+/// Content of `cases` in a file: timelines to be computed, or measured runs.
 struct SyncCases {
   std::vector<SyncCase> cases;
   std::vector<MeasuredRun> measured;
-  std::vector<std::string> warnings;  ///< keys that nobody reads
+  std::vector<std::string> warnings;  ///< unused keys
 };
 
 /// Reads `{"cases": [...]}`. A case has `id`, `scheme`, `step_time[]`, `commit_time[]`; `rounds` or
 /// `horizon`; `tau` (local_sgd, adacomm), `s` (ssp; null or "inf": no bound), `check_period` and
 /// `commits_per_period[]` (adsp). A measured run has `id`, `scheme` in words, `wall_s`,
-/// `total_steps`, `compute_s_per_worker_group[]`, `avg_blocked_s`. Errors: what is missing or no
-/// such value, by its place in the file.
+/// `total_steps`, `compute_s_per_worker_group[]`, `avg_blocked_s`. Errors: missing or wrong values,
+/// by their place in the file.
 Result<SyncCases> read_sync_cases(const std::filesystem::path& file);
 
 }  // namespace perfmodel::sync

@@ -11,7 +11,7 @@ namespace {
 
 using Phase = SyncState::Progress::Phase;
 
-// What a worker's lane does, as the term of its task.
+// Kinds of tasks on a worker's lane, as terms.
 enum LaneTerm : std::int32_t { kSteps, kCommit };
 
 // Times are sums of rounded numbers: so much of them counts as equal.

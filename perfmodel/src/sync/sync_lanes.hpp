@@ -11,7 +11,7 @@
 
 namespace perfmodel::sync {
 
-/// What policies of one job share: how far each worker is, and who waits for what.
+/// State that policies of one job share: how far each worker is, and who waits for what.
 struct SyncState {
   struct Progress {
     enum class Phase { kIdle, kComputing, kReady, kCommitting, kAtServers };
@@ -19,7 +19,7 @@ struct SyncState {
     double free_since_us = 0;   ///< end of the last thing that the worker did
     double last_commit_us = 0;  ///< its end
     double posted_us = 0;       ///< when its commit reached the servers
-    double block_start_us = 0;  ///< of the steps on the lane
+    double block_start_us = 0;  ///< begin of the steps on the lane
     std::int64_t block_steps = 0;
     std::int64_t rounds_computed = 0;
     std::int64_t version = 0;  ///< commits of all when the steps of the next commit began
@@ -69,7 +69,7 @@ class WorkerPolicy final : public LanePolicy {
   SyncState& state_;
 };
 
-/// Servers: one commit at a time, first come, first served. Lanes follow those of the workers.
+/// Servers: one commit at a time, first come, first served. Their lanes follow the workers' lanes.
 class ServerPolicy final : public LanePolicy {
  public:
   explicit ServerPolicy(SyncState& state) : state_(state) {}

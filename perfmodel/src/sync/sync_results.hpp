@@ -14,7 +14,7 @@ namespace perfmodel::sync {
 struct WorkerRow {
   Worker worker;
   WorkerRun run;
-  double time_us = 0;  ///< of the whole run
+  double time_us = 0;  ///< length of the whole run
 };
 std::vector<WorkerRow> worker_rows(const SyncJob& job, const SyncRun& run);
 

@@ -109,7 +109,7 @@ void one_group_per_rank(SyncPlan& plan) {
   plan.groups = std::move(ranks);
 }
 
-// Sets what has one value for all ranks, or one per rank.
+// Sets a value that is given once for all ranks, or once per rank.
 Result<void> set_of_rank(const std::vector<double>& values, std::string_view flag, std::size_t rank,
                          std::size_t ranks, auto& value) {
   if (values.empty()) return {};

@@ -184,7 +184,7 @@ double seconds_to_us(double seconds) { return seconds * 1e6; }
 
 double link_us(double bytes, double gb_per_s) { return seconds_to_us(bytes / (gb_per_s * 1e9)); }
 
-// What commits cost, from bytes and links where times are not given.
+// Computes the times of commits from bytes and links, unless times are given.
 class CommitTimes {
  public:
   CommitTimes(const SyncPlan& plan, const ExecutionGraph* graph, Exchange exchange,

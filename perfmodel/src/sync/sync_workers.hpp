@@ -15,10 +15,10 @@ namespace perfmodel::sync {
 struct WorkerGroup {
   std::string name;
   std::int64_t count = 1;
-  std::optional<std::string> gpu = {};       ///< whose prediction of the graph is the step
+  std::optional<std::string> gpu = {};       ///< its prediction of the graph is the step
   std::optional<double> step_us = {};        ///< wins over `gpu`
   std::optional<double> commit_us = {};      ///< wins over the link
-  std::optional<double> link_gb_per_s = {};  ///< of the worker to the servers, or to its neighbour
+  std::optional<double> link_gb_per_s = {};  ///< to the servers, or to the neighbour
   double host_scale = 1;                     ///< multiplies the host's part of the predicted step
   std::optional<Straggler> straggler = {};
 };
@@ -29,8 +29,8 @@ struct SyncPlan {
   std::optional<Exchange> exchange = {};
   std::int64_t servers = 1;
   std::optional<double> server_commit_us = {};     ///< wins over the network card
-  std::optional<double> server_nic_gb_per_s = {};  ///< of each server
-  std::optional<double> model_bytes = {};          ///< that one commit pushes, and pulls
+  std::optional<double> server_nic_gb_per_s = {};  ///< per server
+  std::optional<double> model_bytes = {};          ///< pushed by one commit, and pulled
 };
 
 /// "direct", "servers", "all-reduce".
@@ -46,7 +46,7 @@ Result<SyncPlan> read_sync_plan(const std::filesystem::path& file);
 /// A JSON file, schema `perfmodel-loss-model` (docs/sync.md).
 Result<LossModel> read_loss_model(const std::filesystem::path& file);
 
-/// A job with everything known, and what was assumed for it.
+/// A job with everything known, and its assumptions.
 struct PlannedJob {
   SyncJob job = {};
   std::vector<std::string> notes = {};
@@ -60,7 +60,7 @@ struct PlannedJob {
 ///               own part is what its slower link takes beyond that
 ///   all-reduce  a ring: 2 (n - 1) / n S / link
 ///
-/// Errors: a worker without a speed; those of predictions.
+/// Errors: a worker without a speed; errors of predictions.
 Result<PlannedJob> plan_sync_job(const SyncPlan& plan, const ExecutionGraph* graph);
 
 }  // namespace perfmodel::sync

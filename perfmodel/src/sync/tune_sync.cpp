@@ -12,7 +12,7 @@ constexpr std::array<std::int64_t, 8> kFirstTaus = {1, 5, 10, 20, 40, 60, 80, 10
 constexpr double kMostCommitsPerPeriod = 1e6, kGrowthOfRate = 1.25;
 constexpr int kFailuresInARow = 8;  ///< rates that gain nothing before the search ends
 constexpr double kPeriodsTried = 5;
-constexpr std::int64_t kCommitsTried = 100;  ///< per worker, where periods hold more
+constexpr std::int64_t kCommitsTried = 100;  ///< per worker, if periods hold more
 
 double longest_round_us(const SyncJob& job) {
   double longest = 0;

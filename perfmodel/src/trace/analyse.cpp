@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-// What makes figures mean less than they seem to.
+// Warns of gaps in the recording that make figures mean less than they seem to.
 void warn_of_gaps(const Trace& trace, const TraceSelection& chosen, TraceAnalysis& analysis) {
   std::set<int> devices;
   bool blank_work = false;

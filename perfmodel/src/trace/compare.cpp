@@ -106,7 +106,7 @@ Unexpected impossible_comparison(const ComparedStep& step, std::string message) 
       Error{.code = ErrorCode::kImpossible, .message = std::move(message), .file = step.source}};
 }
 
-// What both kinds of comparison share; `tables` are left to them.
+// Common part of both kinds of comparison; they fill `tables` themselves.
 Result<TraceComparison> compare_steps(const ComparedStep& before, const ComparedStep& after,
                                       std::string_view sides, ChangeTables& tables) {
   for (const ComparedStep* step : {&before, &after}) {

@@ -40,7 +40,7 @@ struct ComparedStep {
 /// Row of `ops` for the host's time and device work outside of every op.
 inline constexpr std::string_view kOutsideOps = "(outside of ops)";
 
-/// As `trace` prints it: ops are those that launch the work, by name and shapes or by name alone.
+/// As `trace` prints it: the ops that launch the work, by name and shapes or only by name.
 ComparedStep step_of(const ComparedTrace& trace, bool by_shape);
 
 /// Families of kernels by the name that a recording has.

@@ -52,7 +52,7 @@ bool loads_data(std::string_view name) {
   return name.starts_with("enumerate(DataLoader)") || name.starts_with("enumerate(DataPipe)");
 }
 
-// What is left of `free` after `part`, whose length within is returned.
+// Removes `part` from `free` and returns the length that was removed.
 double take(Intervals& free, Intervals part) {
   const Intervals mine = merged(std::move(part));
   const std::int64_t length = total_length(common(free, mine));
@@ -159,7 +159,7 @@ std::vector<TraceAnalysis::Queue> queue_lengths(const Trace& trace, const TraceS
 }
 
 TraceAnalysis::Launches launch_delays(const Trace& trace, const TraceSelection& chosen) {
-  std::map<std::int32_t, std::int64_t> first_start;  // of a call's tasks: a graph has many
+  std::map<std::int32_t, std::int64_t> first_start;  // per call: a graph has many tasks
   TraceAnalysis::Launches made;
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const GpuEvent& event = trace.gpu[i];
@@ -236,7 +236,7 @@ std::vector<TraceAnalysis::Split> split_steps(const Trace& trace, const TraceSel
     const bool loading = loads_data(trace.name(event));
     if (event.kind == HostKind::kAnnotation && !loading) continue;
     const Part part = loading ? kLoading : event.kind == HostKind::kCall ? kCalls : kOps;
-    if (part == kOps) {  // what lies within another op adds nothing
+    if (part == kOps) {  // an op within another op adds nothing
       if (event.thread == thread && event.end_ns() <= covered_to) continue;
       covered_to = event.thread == thread ? std::max(covered_to, event.end_ns()) : event.end_ns();
       thread = event.thread;

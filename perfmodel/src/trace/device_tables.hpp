@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-/// Stamps of device work by what it does.
+/// Stamps of device work by kind.
 struct DeviceIntervals {
   Intervals compute, collectives, copies, sets;
   void add(const GpuEvent& event, bool is_collective);

@@ -15,9 +15,9 @@ Intervals merged(Intervals intervals);
 // The rest takes merged ones.
 
 std::int64_t total_length(const Intervals& intervals);
-/// What lies in both.
+/// Times in both.
 Intervals common(const Intervals& a, const Intervals& b);
-/// What lies in `a` and not in `b`.
+/// Times in `a` but not in `b`.
 Intervals without(const Intervals& a, const Intervals& b);
 
 }  // namespace perfmodel

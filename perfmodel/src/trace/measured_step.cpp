@@ -127,8 +127,8 @@ class StepMeasurement {
     made_.steps.push_back({"", us(end + 1 - begin)});
   }
 
-  // The host is one chain: each moment belongs to the first op that ends behind it, and what lies
-  // behind the last op to the first one, which the next step begins with.
+  // The host is one chain: each moment belongs to the first op that ends after it. Time after the
+  // last op belongs to the first op, with which the next step begins.
   void add_host(std::int64_t begin, std::int64_t end) {
     std::int64_t covered_to = begin;
     ComparedStep::Op* first = nullptr;
@@ -236,7 +236,7 @@ class StepMeasurement {
 
   std::int64_t& of(Term term) { return terms_ns_[static_cast<std::size_t>(term)]; }
 
-  // T1 is what the others leave of the step, so that the terms add up to it.
+  // T1 is the rest of the step after the others, so that the terms add up to it.
   void set_terms(double steps) {
     const auto mean = [steps](std::int64_t ns) { return us(ns) / steps; };
     double rest = made_.step_us - mean(wait_ns_) - mean(loading_ns_);
@@ -256,7 +256,7 @@ class StepMeasurement {
   Intervals loading_;
   std::vector<std::pair<std::int64_t, std::int64_t>> windows_;
   std::map<std::string_view, ComparedStep::Op> ops_;
-  // Sums over all steps: of the terms of the host, T1 aside, and of what is none of them.
+  // Sums over all steps: of the terms of the host, except T1, and of the time in none of them.
   std::array<std::int64_t, std::size(kHostTerms)> terms_ns_{};
   std::int64_t wait_ns_ = 0, loading_ns_ = 0;
   ComparedStep made_;

@@ -15,7 +15,7 @@
 namespace perfmodel {
 namespace {
 
-// What a product computes in, as libraries name their kernels.
+// Type that a product computes in, as libraries name their kernels.
 enum class ProductType : std::uint8_t { kFloat32, kTf32, kHalf, kFloat8 };
 
 ProductType product_type_of_name(std::string_view kernel) {
@@ -29,7 +29,7 @@ ProductType product_type_of_name(std::string_view kernel) {
   return has("s1688") || has("s16816") ? ProductType::kTf32 : ProductType::kFloat32;
 }
 
-// What libraries compute such products with on the GPU. A program that allows TF32 gets it where
+// Rate at which libraries compute such products on the GPU. A program that allows TF32 gets it if
 // the GPU has it.
 FlopPerSecond product_rate(ProductType type, const Gpu& gpu) {
   switch (type) {
@@ -48,7 +48,7 @@ FlopPerSecond product_rate(ProductType type, const Gpu& gpu) {
   return gpu.peak(DType::kFloat32, gemm_uses_matrix_units(DType::kFloat32, gpu));
 }
 
-// What a kernel's time is multiplied with from one GPU to another.
+// Factor of a kernel's time from one GPU to another.
 double time_ratio(KernelFamily family, std::string_view kernel, const Gpu& from, const Gpu& to) {
   switch (family) {
     case KernelFamily::kCollective:
@@ -103,7 +103,7 @@ std::optional<Gpu> traced_gpu(const std::string& name, const Gpu& gpu,
   return known ? std::optional(std::move(*known)) : std::nullopt;
 }
 
-// What `KernelTimes::other_gpu` says.
+// Text for `KernelTimes::other_gpu`.
 std::string other_gpu(const std::string& name, const std::optional<Gpu>& from) {
   if (from) return from->name + ", scaled by family with peaks and bandwidths";
   const std::string_view reason = why_not_a_board(name);

@@ -9,23 +9,23 @@
 
 namespace perfmodel {
 
-/// Durations of a trace's kernels on a GPU, and what the user should know of them.
+/// Durations of a trace's kernels on a GPU, and notes for the user.
 struct MovedKernelTimes {
   KernelTimes times;
   KernelTimes::Use use = KernelTimes::Use::kAll;
-  std::optional<std::string> sentence;  ///< none where a prediction itself says what it took
+  std::optional<std::string> sentence;  ///< none if a prediction itself says it
 };
 
-/// Times of the kernels that no model can price from the graph of `trace`: of all where it has no
-/// shapes, else of what no rule knows and of captured graphs, which have no ops.
+/// Times of the kernels that no model can price from the graph of `trace`: all kernels if it has no
+/// shapes, else kernels that no rule knows and captured graphs, which have no ops.
 ///
-/// They are as measured; on a GPU that is not the trace's, scaled by family: products by the peak
-/// of the arithmetic that the kernel's name tells (fp8, half types, TF32, else fp32; TF32 on AMD is
-/// fp32), everything else by the bandwidth of memory, copies between host and device by that of
-/// PCIe. Collectives stay as measured. If the trace's GPU is not known, all times stay, which is
-/// refused where they would be most of the step.
+/// They are as measured; on another GPU than the trace's, scaled by family: products by the peak of
+/// the arithmetic in the kernel's name (fp8, half types, TF32, else fp32; TF32 on AMD is fp32),
+/// everything else by memory bandwidth, copies between host and device by PCIe bandwidth.
+/// Collectives stay as measured. If the trace's GPU is not known, all times stay, which is refused
+/// if they would be most of the step.
 ///
-/// Errors: those of kernel_times; a trace without shapes or with captured graphs whose GPU is not
+/// Errors as in kernel_times; a trace without shapes or with captured graphs whose GPU is not
 /// known.
 Result<MovedKernelTimes> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,

@@ -82,10 +82,10 @@ class OpTables {
     return name.starts_with("autograd::engine::evaluate_function");
   }
 
-  // Backward functions of the ops inside of a checkpoint lie in an evaluate_function of their own;
-  // what lies in the checkpoint's without one is forward work done again. An optimizer may run a
-  // step's passes itself, given as a closure: what begins before the last of its backward ops ends
-  // is none of its own work.
+  // Backward functions of the ops inside of a checkpoint have an evaluate_function of their own;
+  // work in the checkpoint's without one is forward work done again. An optimizer may run a step's
+  // passes itself, given as a closure: events that begin before the last of its backward ops ends
+  // are none of its own work.
   void find_phases() {
     std::vector<std::pair<std::int64_t, std::int64_t>> backward;  // start, end
     for (const HostEvent& event : trace_.host) {
@@ -163,7 +163,7 @@ class OpTables {
     return analysis_.phases.forward_us;
   }
 
-  // Work counts where the op ran on the device: shapes alone do not tell where.
+  // Work counts if the op ran on the device: shapes alone do not tell.
   void take_work() {
     for (std::size_t i = 0; i < figures_.size(); ++i) {
       OpFigures& figures = figures_[i];
@@ -178,7 +178,7 @@ class OpTables {
     }
   }
 
-  // Ops stand behind those that they lie in.
+  // Ops come after the ops that contain them.
   void add_up() {
     for (OpFigures& figures : figures_) figures.device_total_ns = figures.device_self_ns;
     for (std::size_t i = trace_.host.size(); i-- > 0;) {

@@ -10,11 +10,11 @@
 
 namespace perfmodel {
 
-/// What an op of the trace does itself, as its shapes say.
+/// Own work of an op of the trace, from its shapes.
 struct OpWork {
-  KernelFamily family = KernelFamily::kSmall;  ///< of its largest kernel
+  KernelFamily family = KernelFamily::kSmall;  ///< family of its largest kernel
   double flop = 0, bytes = 0;
-  std::optional<double> roofline_us = {};  ///< nothing for what crosses a link
+  std::optional<double> roofline_us = {};  ///< nothing for work that crosses a link
   KernelWork largest = {};                 ///< the kernel that moves most bytes
 };
 /// Ops that are alike have one entry.
@@ -38,8 +38,8 @@ OpTree op_tree(const Trace& trace, const TraceOps& ops);
 void add_op_tables(const Trace& trace, const TraceSelection& chosen, const TraceOps& nesting,
                    const OpTree& tree, const OpWorks& works, TraceAnalysis& analysis);
 
-/// Calls of modules by name, longest device time first. What a module launches is what calls within
-/// it, on its thread, launch.
+/// Calls of modules by name, longest device time first. A module launches whatever the calls within
+/// it on its thread launch.
 std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceSelection& chosen);
 
 }  // namespace perfmodel

@@ -4,8 +4,8 @@
 
 namespace perfmodel {
 
-/// Time that the peak of arithmetic and the bandwidth of memory allow for at the least. Nothing for
-/// what crosses a link, which is bound by neither.
+/// The least time that the peak of arithmetic and the bandwidth of memory allow for. Nothing for
+/// work that crosses a link, which is bound by neither.
 std::optional<double> least_us(const KernelWork& work, const Gpu& gpu);
 
 /// Work of each op by the rule of its name and its recorded shapes. Rules ask the GPU which kernels

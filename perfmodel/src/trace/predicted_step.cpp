@@ -29,7 +29,7 @@ Intervals& intervals_of(KernelFamily family, DeviceIntervals& work) {
   }
 }
 
-// In steady state work that ends behind its step runs beside that of the next one.
+// In steady state, work that ends after its step overlaps with the next step.
 void add_folded(double from, double us, double period, Intervals& intervals) {
   if (us >= period) {
     intervals.emplace_back(0, to_ns(period));
@@ -95,7 +95,7 @@ ComparedStep predicted_step(const Prediction& prediction) {
   }
   for (auto& [name, op] : ops) made.ops.push_back(std::move(op));
   for (auto& [family, sum] : families) made.families.push_back(std::move(sum));
-  // What belongs to no op: calls of labels.
+  // Calls of labels belong to no op.
   made.ops.push_back({.name = std::string(kOutsideOps), .host_us = prediction.cpu_us - host_us});
   const TraceAnalysis::Breakdown sum = device_breakdown(work);
   made.compute_us = sum.compute_us / steps;

@@ -86,7 +86,7 @@ class RankTables {
     const double first_end = end(*std::ranges::min_element(present, {}, end));
     ++made_.ranks[last].last_arrivals;
     for (const std::size_t r : present) {
-      // Nobody waits longer than until the collective ends.
+      // A rank waits at most until the collective ends.
       const double waited = std::clamp(start(last) - start(r), 0.0, end(r) - start(r));
       made_.ranks[r].waiting_us += waited;
       if (r != last) made_.ranks[last].caused_us += waited;
@@ -149,7 +149,7 @@ class RankTables {
 }  // namespace
 
 Result<void> check_ranks_of_job(std::span<const Trace> traces) {
-  const Trace* first = nullptr;  // that tells its world
+  const Trace* first = nullptr;  // the first one that tells its world
   std::set<std::int64_t> seen;
   for (const Trace& trace : traces) {
     const auto refuse = [&](std::string message) {

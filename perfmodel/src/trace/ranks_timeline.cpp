@@ -12,7 +12,7 @@
 namespace perfmodel {
 namespace {
 
-// Host threads first, then streams; ids of streams apart from those of threads.
+// Host threads first, then streams; stream ids are distinct from thread ids.
 constexpr std::int64_t kFirstStreamId = 1'000'000;
 
 std::string_view category_of_work(GpuKind kind) {

@@ -8,7 +8,7 @@ namespace {
 
 using Point = TraceAnalysis::BandwidthPoint;
 
-// Of a long curve the highest point of each run stays, and the last one, where it ends.
+// Thins a long curve: the highest point of each run stays, and the last point.
 void thin_bandwidth(std::vector<Point>& points) {
   constexpr std::size_t kMost = 2000;
   if (points.size() <= kMost) return;
@@ -47,7 +47,7 @@ std::vector<Point> copy_bandwidth(const Trace& trace, const TraceSelection& chos
     int tasks = 0;
     for (const auto& [stamp, change] : of_kind) {
       tasks += running[name][stamp];
-      rate = tasks > 0 ? rate + change : 0;  // sums of what begins and ends leave crumbs
+      rate = tasks > 0 ? rate + change : 0;  // sums of begins and ends leave crumbs
       points.push_back({.kind = std::string(trace.names.text(name)),
                         .time_us = static_cast<double>(stamp) / 1e3,
                         .gb_per_s = rate});

@@ -21,7 +21,7 @@ std::string plain_count(std::int64_t count) { return std::to_string(count); }
 std::string rate_text(double rate) { return rate == 0 ? "" : three_digits(rate); }
 std::string whole_percent(double share) { return percent(share, 0); }
 
-// Of the ops whose work is known alone.
+// Rate over those ops only whose work is known.
 auto rate_of_op(std::optional<double> Traced::Op::*amount, double per_us) {
   return [amount, per_us](const Traced::Op& op) -> std::optional<double> {
     if (!(op.*amount) || !(op.worked_us > 0)) return std::nullopt;
@@ -29,7 +29,7 @@ auto rate_of_op(std::optional<double> Traced::Op::*amount, double per_us) {
   };
 }
 
-// The file's own text; what is no JSON stays text.
+// The file's own text; text that is no JSON stays text.
 OrderedJson json_of_shapes(const Traced::Op& op) {
   if (op.shapes.empty()) return nullptr;
   OrderedJson shapes = OrderedJson::parse(op.shapes, nullptr, false);
@@ -252,7 +252,7 @@ const ResultFields<TraceRanks> kTraceJobFields = {
     {"collectives", list_of(&TraceRanks::collectives, kCollectiveFields)},
 };
 
-// All iterations of a trace that has some: what runs before and after them belongs to no step.
+// All iterations of a trace that has some: work before and after them belongs to no step.
 TraceWindow window_of_steps(const Trace& trace, const TraceWindow& window) {
   const std::size_t steps = iterations(trace).size();
   return window || steps == 0 ? window : std::pair<std::size_t, std::size_t>(0, steps);

@@ -25,7 +25,7 @@ extern const ResultFields<TraceAnalysis::Module> kModuleFields;
 extern const ResultFields<TraceReport::Kernel> kTopKernelFields;
 extern const ResultFields<TraceReport::Stream> kStreamFields;
 
-/// The content of one file, and where its time went.
+/// The content of one file, and the use of its time.
 struct TraceFindings {
   TraceReport report;
   TraceAnalysis analysis;
@@ -59,7 +59,7 @@ extern const ResultFields<TracedIteration> kTracedIterationColumns;
 /// The members of a document about one trace.
 OrderedJson trace_json(const TraceFindings& found);
 /// The members of the first one; `ranks[]`, one entry with the members of a trace per rank; `job`,
-/// what they say together.
+/// the results over all of them.
 OrderedJson trace_ranks_json(std::span<const TraceFindings> found, const TraceRanks& ranks);
 
 struct NamedTable {

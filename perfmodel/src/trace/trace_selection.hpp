@@ -11,10 +11,10 @@
 
 namespace perfmodel {
 
-/// Which events of a trace count: all, or those of some iterations. Device work belongs to the
+/// Which events of a trace count: all, or only some iterations. Device work belongs to the
 /// iteration that launched it, host events to the one that they start in.
 struct TraceSelection {
-  std::vector<TraceIteration> steps;      ///< of the whole trace
+  std::vector<TraceIteration> steps;      ///< all steps of the trace
   std::vector<std::int32_t> step_of_gpu;  ///< per device event; -1: launched in none
   std::vector<bool> is_collective;        ///< per device event: a kernel between ranks
   std::size_t first = 0, last = 0;        ///< iterations [first, last) count
@@ -29,11 +29,11 @@ struct TraceSelection {
   }
 };
 
-/// Error: the window is empty, or ends behind the trace's last iteration.
+/// Error: the window is empty, or ends after the trace's last iteration.
 Result<void> check_window(const Trace& trace, const TraceSelection& selection,
                           const std::optional<std::pair<std::size_t, std::size_t>>& window);
 
-/// `window`: iterations [first, last), within those of the trace; empty: all events.
+/// `window`: iterations [first, last) of the trace; empty: all events.
 TraceSelection select_events(const Trace& trace,
                              const std::optional<std::pair<std::size_t, std::size_t>>& window);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/contains.hpp"
@@ -82,6 +84,29 @@ Result<void> answer_variants(const ExecutionGraph& graph, const WhatIfOptions& o
     add_each_once(report.warnings, answer.rewrite_warnings);
   }
   return {};
+}
+
+std::optional<double> usd_per_million(const WhatIfReport& report, const WhatIfAnswer& answer) {
+  if (report.usd_per_gpu_hour.empty() || answer.error) return std::nullopt;
+  const double hours = answer.e2e_us * 1e-6 / 3600;
+  return 1e6 * hours * report.usd_per_gpu_hour[answer.target] /
+         static_cast<double>(answer.batch.value_or(1));
+}
+
+std::optional<double> kwh_per_million(const WhatIfAnswer& answer) {
+  if (!answer.energy_j || answer.error) return std::nullopt;
+  return 1e6 * *answer.energy_j / 3.6e6 / static_cast<double>(answer.batch.value_or(1));
+}
+
+std::vector<std::size_t> cheapest_first(const WhatIfReport& report) {
+  std::vector<std::size_t> order(report.answers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (report.usd_per_gpu_hour.empty()) return order;
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    return usd_per_million(report, report.answers[i])
+        .value_or(std::numeric_limits<double>::infinity());
+  });
+  return order;
 }
 
 double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer) {

@@ -20,6 +20,7 @@ struct WhatIfReport {
   std::vector<WhatIfAnswer> answers;
   std::string models;
   bool at_largest_batch = false;
+  std::vector<double> usd_per_gpu_hour;  ///< of each target; empty: not asked
   std::vector<std::string> warnings;
 
   const WhatIfAnswer& baseline() const { return answers.front(); }
@@ -37,6 +38,14 @@ Result<void> answer_variants(const ExecutionGraph& graph, const WhatIfOptions& o
 /// Times the baseline's throughput: samples per second where both inputs tell their batch, else
 /// steps per second. Not above 0: one of them has no answer.
 double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer);
+
+/// What a million samples cost [$] and draw [kWh] on all GPUs of the job; a million steps of a GPU
+/// where nothing tells the batch. None: no price, no power, no answer.
+std::optional<double> usd_per_million(const WhatIfReport& report, const WhatIfAnswer& answer);
+std::optional<double> kwh_per_million(const WhatIfAnswer& answer);
+
+/// Positions in `answers`: cheapest first, refusals last; in their own order without prices.
+std::vector<std::size_t> cheapest_first(const WhatIfReport& report);
 
 /// Warnings of one answer: a step that cannot run, for its types or its memory.
 std::vector<std::string> answer_warnings(const WhatIfReport& report, const WhatIfAnswer& answer);

@@ -22,6 +22,9 @@ const ResultFields<WhatIfRow> kWhatIfRowFields = {
     {"e2e_low_us", of_answer(&WhatIfAnswer::e2e_low_us)},
     {"e2e_high_us", of_answer(&WhatIfAnswer::e2e_high_us)},
     {"energy_j", of_answer(&WhatIfAnswer::energy_j)},
+    {"usd_per_million",
+     [](const WhatIfRow& row) { return usd_per_million(*row.report, *row.answer); }},
+    {"kwh_per_million", of_answer(kwh_per_million)},
     {"gpu_active_us", of_answer(&WhatIfAnswer::gpu_active_us)},
     {"cpu_us", of_answer(&WhatIfAnswer::cpu_us)},
     {"exposed_communication_us", of_answer(&WhatIfAnswer::exposed_communication_us)},
@@ -50,6 +53,7 @@ OrderedJson what_if_json(const WhatIfReport& report) {
                       {"gpus", OrderedJson::array()},
                       {"rows", OrderedJson::array()},
                       {"warnings", report.warnings}};
+  if (!report.usd_per_gpu_hour.empty()) json["cheapest_first"] = cheapest_first(report);
   for (const WhatIfTarget& target : report.targets) json["gpus"].push_back(target.gpu.name);
   for (const WhatIfAnswer& answer : report.answers) {
     OrderedJson row = {{"variant", report.variants[answer.variant].name},
@@ -80,7 +84,7 @@ std::string what_if_csv(const WhatIfReport& report) {
            part_fields<WhatIfRow>(of_answer(&WhatIfAnswer::memory), kHeldMemoryFields)}),
       {"e2e_us", "samples_per_s", "speed_up", "gpu_active_us", "cpu_us", "bound", "bound_share",
        "kernels", "samples_per_s_per_gpu", "static_bytes", "device_bytes", "e2e_low_us",
-       "e2e_high_us", "energy_j", "needed_bytes"});
+       "e2e_high_us", "energy_j", "needed_bytes", "usd_per_million", "kwh_per_million"});
   csv += ",gpu," + csv_header(fields) + ",error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);

@@ -136,8 +136,8 @@ bool fill(const simdjson::dom::element& from, Json& to) {
   return false;
 }
 
-/// A document that needs no memory to go: the destructor of a container in `Json` asks for some,
-/// and ends the program where there is none. (Documents nested deeper than files are go that way.)
+/// A document that is freed without allocating: the destructor of a container in `Json` allocates,
+/// and ends the program if it cannot. (Documents nested deeper than files are go that way.)
 class OwnedJson {
  public:
   OwnedJson() = default;
@@ -145,7 +145,7 @@ class OwnedJson {
   OwnedJson& operator=(const OwnedJson&) = delete;
   ~OwnedJson() { empty_out(document_, 0); }
 
-  /// Nothing where the document is odd in any way: `parse` says in which.
+  /// Nothing if the document has any fault: `parse` says which.
   const Json* parse_plain(const std::string& text) {
     simdjson::dom::parser parser;
     simdjson::dom::element root;
@@ -243,7 +243,7 @@ std::optional<double> ObjectReader::optional_positive(const char* key, bool null
     expect(key, what, *value);
     return std::nullopt;
   }
-  if (!(number >= 1e-15 && number <= 1e15)) {  // what is made of several of them stays finite
+  if (!(number >= 1e-15 && number <= 1e15)) {  // products of several of them stay finite
     expect(key, "a number from 1e-15 to 1e15", *value);
     return std::nullopt;
   }
@@ -441,7 +441,7 @@ Result<std::string> read_json_text(const std::filesystem::path& file, const std:
                     " bytes, found more (perfpredict --json-limit SIZE COMMAND raises it)",
                 file);
   };
-  // Not read to be refused; what is no file has no size.
+  // A too large file is refused unread; pipes have no size.
   if (const auto size = std::filesystem::file_size(file, ignored); !ignored && size > most) {
     return too_large();
   }

@@ -15,13 +15,13 @@
 #include "base/schema.hpp"
 #include "perfmodel/result.hpp"
 
-/// Strict reading of small JSON files, those in `data/` and those of users: every key is asked for,
-/// the first thing that is odd is the error. And the names by which such files are found.
+/// Strict reading of small JSON files from `data/` and from users: every key is asked for, the
+/// first oddity is the error. And the names by which such files are found.
 namespace perfmodel {
 
 using Json = nlohmann::json;
 
-/// What stands in the file, short enough for a message, secrets masked.
+/// The value found in the file, short enough for a message, secrets masked.
 std::string found(const Json& value);
 
 /// The known name that is most like an unknown one, whatever their cases; empty where none is
@@ -51,12 +51,12 @@ class ObjectReader {
   const std::string& pointer() const { return pointer_; }
   std::string pointer(std::string_view key) const;
 
-  /// Of any type; nullptr where the key is missing (an error).
+  /// A value of any type; nullptr if the key is missing (an error).
   const Json* any(const char* key) { return member(key); }
 
   std::string string(const char* key);
 
-  /// What other files may be named after.
+  /// A name that other files may be named after.
   std::string plain_name(const char* key);
 
   /// A number above 0, or 0 when it is null and null is allowed here.
@@ -89,7 +89,7 @@ class ObjectReader {
 
   void expect_value(const char* key, const Json& wanted);
 
-  /// The head of a document of ours. It may say what keys it has beyond those of version 1.0.
+  /// The head of a document of ours. It may list the keys that it adds to version 1.0.
   void expect_schema(const Schema& schema);
 
   void reject(const char* key, const std::string& wanted);
@@ -97,7 +97,7 @@ class ObjectReader {
   /// An error at this object or at something in it.
   void fail_at(const std::string& pointer, const std::string& wanted, const std::string& what);
 
-  /// Call last: any key that nobody asked for is an error.
+  /// Call last: any unread key is an error.
   void finish();
 
  private:
@@ -147,7 +147,7 @@ auto read_json_file(const std::filesystem::path& file, const std::string& what, 
   return parse_json_text(*text, with_article(what), file, parse);
 }
 
-/// What lies in a folder, in no order.
+/// Entries of a folder, in no order.
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
                                                   std::error_code& failure);
 

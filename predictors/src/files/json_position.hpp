@@ -7,7 +7,7 @@
 
 #include "perfmodel/result.hpp"
 
-/// Where something stands in the text of a valid JSON document.
+/// Positions of values in the text of a valid JSON document.
 namespace perfmodel {
 
 /// Offset of the value that a pointer (RFC 6901) names; where there is none, of the innermost value

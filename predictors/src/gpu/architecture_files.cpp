@@ -196,6 +196,16 @@ std::optional<QuantizeKernel> quantize_kernel_in(ObjectReader& set, const char* 
   return made;
 }
 
+void read_tf32_shares(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* object = fact.object(kValue, true);
+  if (!object) return;
+  ObjectReader set(*object, fact.pointer(kValue), error);
+  made.tf32_gemm_shares = {.across = share_in(set, "across"),
+                           .unaligned = share_in(set, "unaligned"),
+                           .unaligned_sums = share_in(set, "unaligned_sums")};
+  set.finish();
+}
+
 void read_quantize(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
   const Json* object = fact.object(kValue, true);
   if (!object) return;
@@ -494,7 +504,10 @@ constexpr Fact kFacts[] = {
     matrix_gemm<&A::matrix_gemm_fp8_token>("matrix_gemm_fp8_token"),
     matrix_gemm<&A::matrix_gemm_fp8_block>("matrix_gemm_fp8_block"),
     matrix_gemm<&A::matrix_gemm_fp4>("matrix_gemm_fp4"),
-    number_or_none<&A::unaligned_half_gemm_share>("unaligned_half_gemm_share"),
+    number_or_none<&A::unaligned_half_gemm_flop_per_clock_per_sm>(
+        "unaligned_half_gemm_flop_per_clock_per_sm"),
+    {"tf32_gemm_shares", read_tf32_shares,
+     [](const A& from, A& to) { to.tf32_gemm_shares = from.tf32_gemm_shares; }},
     {"quantize", read_quantize, [](const A& from, A& to) { to.quantize = from.quantize; }},
     {"elementwise_rates", read_elementwise,
      [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},
@@ -515,7 +528,7 @@ constexpr Fact kFacts[] = {
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
     {"nccl_generation", read_generation,
      [](const A& from, A& to) { to.nccl_generation = from.nccl_generation; }},
-    // What was measured on another architecture was not measured on this one.
+    // Kernels measured on another architecture were not measured on this one.
     {"measured_kernels", read_measured, [](const A&, A&) {}},
 };
 
@@ -527,7 +540,7 @@ struct ArchitectureFiles::Parsed {
     std::string from;
   };
   Architecture own;
-  std::vector<Borrowed> borrowed;  // of these files
+  std::vector<Borrowed> borrowed;  // taken from these files
 };
 
 namespace {
@@ -604,7 +617,7 @@ Result<Architecture> read_file(const fs::path& file, const ArchitectureFiles& fi
 fs::path architectures_beside(const fs::path& gpu_folder) {
   const char* name = "architectures";
   const fs::path as_written = (gpu_folder / ".." / name).lexically_normal();
-  const fs::path followed = gpu_folder / ".." / name;  // of a link: beside what it leads to
+  const fs::path followed = gpu_folder / ".." / name;  // for a link: next to its target
   std::error_code ignored;
   return !fs::is_directory(as_written, ignored) && fs::is_directory(followed, ignored) ? followed
                                                                                        : as_written;

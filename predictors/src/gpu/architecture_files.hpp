@@ -11,11 +11,11 @@
 
 namespace perfmodel {
 
-/// The folder `architectures` beside a folder of GPU files.
+/// The folder `architectures` next to a folder of GPU files.
 std::filesystem::path architectures_beside(const std::filesystem::path& gpu_folder);
 
-/// Where the architecture of a GPU file lies: beside its folder, if that is called `gpus`, as in a
-/// data folder; else in `otherwise`, if one is given.
+/// Folder of a GPU file's architecture: next to the file's folder if that is called `gpus`, as in a
+/// data folder; else `otherwise`, if given.
 std::filesystem::path architectures_for(const std::filesystem::path& gpu_file,
                                         const std::filesystem::path& otherwise);
 
@@ -26,9 +26,9 @@ class ArchitectureFiles {
 
   /// Whether there is a file of that name.
   bool has(std::string_view name) const;
-  /// What else is wrong with an unknown name: the nearest known ones, or that there are none.
+  /// A hint about an unknown name: the nearest known ones, or that there are none.
   std::string nearest(std::string_view name) const;
-  /// Where the file of that name lies, or would have to.
+  /// Path of the file of that name, existing or not.
   std::filesystem::path file_of(std::string_view name) const;
 
   Result<Architecture> read(const std::string& name);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/impossible.hpp"
 
@@ -17,7 +18,7 @@ using ByProtocol = std::array<double, 3>;
 using ByNodes = std::array<double, 3>;
 
 /// NVIDIA/nccl src/graph/tuning.cc and topo.h, commit 5067397 (2.30.7). Latencies in us, bandwidths
-/// in GB/s. Order of algorithms: that of NcclAlgorithm.
+/// in GB/s. Algorithms are in the order of NcclAlgorithm.
 constexpr ByProtocol kBaseLatency[] = {{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}, {0, 0, 0}, {0, 0, 0}};
 constexpr ByProtocol kNvlinkHop[] = {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}, {0, 0, 25}, {0, 0, 25}};
 constexpr ByProtocol kPcieHop[] = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}, {0, 0, 0}, {0, 0, 0}};
@@ -51,6 +52,17 @@ constexpr std::string_view kKindNames[] = {
 std::size_t index(auto value) { return static_cast<std::size_t>(value); }
 
 int floor_log2(int value) { return std::bit_width(static_cast<unsigned>(value)) - 1; }
+
+/// The largest buffer of each step of the size correction that lies below `bytes`.
+std::vector<Bytes> ends_of_steps(Bytes bytes) {
+  std::vector<Bytes> ends;
+  double step = 2 * kCorrectionUnit;
+  for (std::size_t i = 1; i <= std::size(kTreeSizeCorrection[0]) && step <= bytes.value; ++i) {
+    ends.push_back({std::nextafter(step, 0)});
+    step *= 2;
+  }
+  return ends;
+}
 
 /// One row of the tables, with everything that does not depend on the buffer.
 class Formulas {
@@ -233,13 +245,18 @@ const NcclOption& NcclTuning::best(Bytes bytes) const {
   return *best;
 }
 
+bool NcclTuning::leaves_ll(Bytes bytes) const {
+  bool leaves = best(bytes).protocol == NcclProtocol::kSimple;
+  for (const Bytes before : ends_of_steps(bytes)) {
+    leaves |= best(before).protocol == NcclProtocol::kSimple;
+  }
+  return leaves;
+}
+
 Microseconds NcclTuning::monotone_time(Bytes bytes) const {
   Microseconds longest = time(best(bytes), bytes);
-  double step = 2 * kCorrectionUnit;
-  for (std::size_t i = 1; i <= std::size(kTreeSizeCorrection[0]) && step <= bytes.value; ++i) {
-    const Bytes before{std::nextafter(step, 0)};  // the largest buffer of the step below
+  for (const Bytes before : ends_of_steps(bytes)) {
     longest = std::max(longest, time(best(before), before));
-    step *= 2;
   }
   return longest;
 }

@@ -83,7 +83,7 @@ std::optional<std::size_t> falling_octave(const Topology::Curve& curve, Bytes fi
     const Bytes wire{2 * (n - 1) / n * std::ldexp(first.value, static_cast<int>(i))};
     const double wire_us = (wire / curve.bus).count();
     const double slope = std::log2(curve.octave_factors[i + 1] / curve.octave_factors[i]);
-    if (slope < -wire_us / (curve.alpha.count() + wire_us)) return i + 1;
+    if (slope < -wire_us / (curve.alpha.count() + wire_us) - 1e-9) return i + 1;
   }
   return std::nullopt;
 }
@@ -103,9 +103,12 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
     Topology::Curve curve;
     curve.ranks = item.positive_integer("ranks");
     const int before = topology.curves.empty() ? 1 : topology.curves.back().ranks;
-    if (curve.ranks <= before || curve.ranks > topology.gpus_per_node) {
+    const int node = std::max(1, topology.gpus_per_node);  // 0 if it is missing
+    if (curve.ranks <= before ||
+        (curve.ranks > node && (!topology.nic || curve.ranks % node != 0))) {
       item.reject("ranks", "more than " + std::to_string(before) + ", at most " +
-                               std::to_string(topology.gpus_per_node) + " (gpus_per_node)");
+                               std::to_string(node) +
+                               " (gpus_per_node) or, where there is a nic, a multiple of that");
     }
     curve.alpha = latency(item, "alpha_us");
     curve.bus = {bandwidth(item, "bus_gb_per_s")};
@@ -253,6 +256,8 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     nic.bandwidth = {bandwidth(reader, "gb_per_s")};
     nic.latency = latency(reader, "latency_us");
     nic.efficiency = share(reader, "efficiency");
+    if (reader.has("ll128")) nic.ll128 = reader.boolean("ll128");
+    if (reader.has("pair_trees")) nic.pair_trees = reader.boolean("pair_trees");
     reader.finish();
     topology.nic = nic;
   }

@@ -6,9 +6,9 @@
 
 namespace perfmodel {
 
-/// What `rewrite_post_scheduling_fusion` says of a node in its kernel_backend,
-/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": the last so many of its inputs and outputs
-/// belong to pointwise ops that run in the kernel of the op.
+/// A node's kernel_backend as `rewrite_post_scheduling_fusion` writes it,
+/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": its last READ inputs and WRITTEN outputs belong
+/// to pointwise ops that run in the kernel of the op.
 struct FusedAnchor {
   std::uint32_t read = 0, written = 0;
   std::string_view ops;  ///< "_fused_gelu_add"

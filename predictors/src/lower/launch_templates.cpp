@@ -62,8 +62,8 @@ std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node) {
   mix_shapes(graph, graph.inputs(node), shapes);
   shapes = hash_mix(shapes, 5);
   mix_shapes(graph, graph.outputs(node), shapes);
-  // Ops of one name and shape launch differently now and then. A trace tells of each node what it
-  // launched: its id, or its place in the step, finds that again.
+  // Ops of one name and shape sometimes launch differently. A trace records each node's launches;
+  // its id, or its place in the step, finds them again.
   if (is_from_trace(graph)) shapes = hash_mix(shapes, static_cast<std::uint64_t>(node.rf_id));
   return shapes;
 }

@@ -42,7 +42,7 @@ struct MadeCalls {
         copy.call = amd ? "hipMemcpyWithStream" : "cudaMemcpyAsync";
       }
       asides[kind] = copies[kind][false];
-      asides[kind].stream = 2;  // 1 is that of collectives
+      asides[kind].stream = 2;  // 1 is for collectives
     }
   }
 
@@ -99,9 +99,8 @@ bool names_family(std::string_view kernel, KernelFamily family) {
   }
 }
 
-// Leaves those of the node's kernel calls that do the rule's work, one per piece: all in their
-// order where the numbers agree; else the calls named like the family, else the one that took the
-// longest, else the last ones.
+// Keeps the node's kernel calls that do the rule's work, one per piece: all in order if the numbers
+// agree; else the calls named like the family, else the longest call, else the last ones.
 void choose_main_calls(const std::vector<LoweredCall>& calls, const std::vector<KernelWork>& work,
                        std::vector<std::size_t>& kernels) {
   if (kernels.size() <= work.size()) return;
@@ -157,7 +156,7 @@ void skew_lookups(std::span<KernelWork> kernels, double exponent) {
   }
 }
 
-// What pointwise ops add to the kernel of the op in which they run.
+// Adds the work of pointwise ops to the kernel in which they run.
 void add_fused_ops(const ExecutionGraph& graph, const Node& node, const FusedAnchor& fused,
                    std::vector<KernelWork>& kernels) {
   if (kernels.empty()) return;
@@ -196,7 +195,7 @@ OpKind kind_of(const ExecutionGraph& graph, const Node& node) {
   return row ? row->kind : OpKind::kComposite;
 }
 
-// What the launches below an op do to its results and to the buffers that it allocates.
+// Tracks what launches below an op do to its results and to the buffers that it allocates.
 class WrittenStorages {
  public:
   WrittenStorages(const ExecutionGraph& graph, const Node& op) : graph_(graph), op_(op) {
@@ -393,12 +392,12 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
   }
 }
 
-// An op that is in no table and starts kernels that no child accounts for, as functions of
-// libraries do around an aten::empty: nothing below computes, a result or a buffer is never
-// written, or is read before.
+// Whether an op in no table starts kernels that no child accounts for, as library functions around
+// an aten::empty do: nothing below computes, or a result or buffer is never written, or is read
+// before it is.
 bool Lowering::is_blind(std::int32_t index, std::span<const LoweredCall> below) const {
   const Node& node = graph_.node(index);
-  if (waits_for_collective(graph_, node)) return false;  // which has written what it returns
+  if (waits_for_collective(graph_, node)) return false;  // the collective wrote the result
   WrittenStorages storages(graph_, node);
   bool computes = false;
   for (const LoweredCall& call : below) {
@@ -456,8 +455,8 @@ LaunchTemplates::Found Lowering::find_template(std::int32_t index, const Lowerin
   return found;
 }
 
-// The record of a collective and the label inside it (nccl:*) are one collective. Where a template
-// knows the label's launch, the label launches it; else the record does. -1: the record.
+// The record of a collective and the label inside it (nccl:*) are one collective. The label
+// launches it if a template knows the label's launch; else the record does. -1: the record.
 std::int32_t Lowering::label_that_launches(const Node& record) const {
   for (std::int32_t child : graph_.children(record)) {
     const LoweringFacts::Node& facts = facts_.nodes[child];
@@ -489,7 +488,7 @@ bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
     launching_label_ = -1;
   }
   if (found.calls) {
-    // The template knows that there are kernels, nobody what they do.
+    // The template knows that there are kernels, but no rule knows their work.
     if (facts.rule && !rule_spoke && std::ranges::any_of(*found.calls, is_kernel_like)) {
       stats_.unmodelled.push_back(index);
     }
@@ -577,7 +576,7 @@ void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list,
   }
 }
 
-// Where PyTorch launches a collective: in the label inside of its record.
+// PyTorch launches a collective in the label inside its record.
 std::int32_t Lowering::label_of_collective(std::int32_t record) const {
   for (std::int32_t child : graph_.children(record)) {
     if (graph_.name(child).starts_with("nccl:")) return child;

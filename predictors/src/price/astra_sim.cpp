@@ -20,7 +20,7 @@ using Algorithm = AstraSimNetwork::Algorithm;
 constexpr std::string_view kShapeNames[] = {"ring", "switch", "fully-connected"};
 constexpr std::string_view kAlgorithmNames[] = {"ring", "direct", "halving-doubling"};
 
-/// What the summing of a collective's phase does on one dimension.
+/// A phase of a collective on one dimension.
 enum class Phase : std::uint8_t { kReduceScatter, kAllGather, kAllToAll };
 
 /// One dimension of the network with `ranks` ranks.
@@ -91,8 +91,8 @@ class DimensionClock {
         std::max(one_way_ns((ranks_ - 1) / 2, sending), one_way_ns(ranks_ / 2, sending)));
   }
 
-  // Messages to the ranks 1 to `furthest` links away: all ranks do the same, so that what a link
-  // hands on is what it gets. One link in the order in which messages come.
+  // Messages to the ranks 1 to `furthest` links away: all ranks do the same, so a link passes on
+  // what it receives. Simulates one link, messages in order of arrival.
   double one_way_ns(int furthest, double sending) const {
     using Message = std::tuple<double, int, int>;  // when it comes, its number, links to go
     std::priority_queue<Message, std::vector<Message>, std::greater<>> coming;

@@ -11,8 +11,8 @@
 
 namespace perfmodel {
 
-/// A network and its collectives as ASTRA-sim's analytical backends price them: another opinion
-/// beside `collective_time`, and the same figures for who runs both.
+/// A network and its collectives as ASTRA-sim's analytical backends price them: a second opinion to
+/// `collective_time`, and the same figures for users of both.
 struct AstraSimNetwork {
   enum class Shape : std::uint8_t { kRing, kSwitch, kFullyConnected };
   enum class Algorithm : std::uint8_t { kRing, kDirect, kHalvingDoubling };
@@ -27,7 +27,7 @@ struct AstraSimNetwork {
   Algorithm all_reduce = Algorithm::kRing, all_gather = Algorithm::kRing,
             reduce_scatter = Algorithm::kRing, all_to_all = Algorithm::kDirect;
   int splits = 1;         ///< chunks that a collective is cut into
-  int active_chunks = 1;  ///< of them, at work at once
+  int active_chunks = 1;  ///< chunks at work at once
   double endpoint_delay_ns = 10;
   double local_memory_gb_per_s = 1600;
   /// Links carry one message at a time and hand whole messages on; false: every message leaves at

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,11 @@ constexpr double kNetworkPeerUs = 1;
 constexpr double kLaunchUs = 6.6;
 
 double us(Bytes bytes, BytesPerSecond rate) { return (bytes / rate).count(); }
+
+// Each GPU of a node keeps so many bytes under way between the machines once NCCL's pipeline of
+// chunks is full, with the protocol Simple. Fitted to printed nccl-tests and rccl-tests logs of two
+// and four machines with H100, A100 and MI300X on InfiniBand, RoCE and EFA.
+constexpr Bytes kInFlightPerGpu{5.7e6};
 
 double ring_share(double n) { return (n - 1) / n; }
 
@@ -56,14 +63,29 @@ Terms scaled_curve(const Topology& topology, const Topology::Curve& curve, int r
           .wire = (first.time() - first_latency) * share};
 }
 
-Terms calibrated_all_reduce(const Topology& topology, int ranks, Bytes bytes, double empty_us) {
-  const auto above = std::ranges::find_if(
-      topology.curves, [&](const Topology::Curve& curve) { return curve.ranks >= ranks; });
-  if (above == topology.curves.end()) {
-    return scaled_curve(topology, topology.curves.back(), ranks, bytes, empty_us);
+/// The curves of groups inside a node; groups of more ranks fill whole nodes.
+std::span<const Topology::Curve> curves_inside(const Topology& topology) {
+  const auto end = std::ranges::upper_bound(topology.curves, topology.gpus_per_node, {},
+                                            &Topology::Curve::ranks);
+  return {topology.curves.begin(), end};
+}
+
+/// The curve of exactly this group of whole nodes next to each other, or nullptr.
+const Topology::Curve* curve_between(const Topology& topology, const CollectiveQuery& query) {
+  if (query.kind != CollectiveKind::kAllReduce || query.nodes < 2 || query.node_stride != 1 ||
+      query.ranks != query.nodes * topology.gpus_per_node) {
+    return nullptr;
   }
+  const auto curve = std::ranges::find(topology.curves, query.ranks, &Topology::Curve::ranks);
+  return curve == topology.curves.end() ? nullptr : &*curve;
+}
+
+Terms calibrated_all_reduce(const Topology& topology, int ranks, Bytes bytes, double empty_us) {
+  const auto curves = curves_inside(topology);
+  const auto above = std::ranges::lower_bound(curves, ranks, {}, &Topology::Curve::ranks);
+  if (above == curves.end()) return scaled_curve(topology, curves.back(), ranks, bytes, empty_us);
   const Terms high = scaled_curve(topology, *above, ranks, bytes, empty_us);
-  if (above->ranks == ranks || above == topology.curves.begin()) return high;
+  if (above->ranks == ranks || above == curves.begin()) return high;
   const Topology::Curve& below = *(above - 1);
   const Terms low = scaled_curve(topology, below, ranks, bytes, empty_us);
   const double x = static_cast<double>(ranks - below.ranks) / (above->ranks - below.ranks);
@@ -131,9 +153,9 @@ bool in_fitted_range(const Topology::NcclTimes& nccl, const CollectiveQuery& que
 /// Bytes and group sizes inside the measured ones.
 bool measured(const Topology& topology, const CollectiveQuery& query) {
   if (!topology.unknown_generation.empty() || !topology.intra.unknown_kind.empty()) return false;
-  if (query.nodes != 1) return false;
-  if (topology.nccl && in_fitted_range(*topology.nccl, query)) return true;
-  if (query.kind != CollectiveKind::kAllReduce || topology.curves.empty()) return false;
+  if (query.nodes != 1 && !curve_between(topology, query)) return false;
+  if (query.nodes == 1 && topology.nccl && in_fitted_range(*topology.nccl, query)) return true;
+  if (query.kind != CollectiveKind::kAllReduce) return false;
   const auto curve = std::ranges::find(topology.curves, query.ranks, &Topology::Curve::ranks);
   if (curve == topology.curves.end()) return false;
   const auto octaves = static_cast<int>(curve->octave_factors.size()) - 1;
@@ -297,34 +319,77 @@ double empty_all_reduce_us(const Topology& topology, int ranks) {
 /// size on; below it, no time is longer than the curve's first one, so that none falls with bytes.
 Terms fitted_terms(const Topology& topology, const CollectiveQuery& query) {
   const Terms protocols = ring_times(*topology.nccl, query);
-  if (query.kind != CollectiveKind::kAllReduce || topology.curves.empty()) return protocols;
+  if (query.kind != CollectiveKind::kAllReduce || curves_inside(topology).empty()) return protocols;
   const Terms curve =
       calibrated_all_reduce(topology, query.ranks, std::max(query.bytes, topology.first_bytes),
                             empty_all_reduce_us(topology, query.ranks));
   return query.bytes >= topology.first_bytes ? curve : cheaper(protocols, curve);
 }
 
+Terms terms_of(const NcclTuning& tuning, Bytes bytes) {
+  const double time = tuning.monotone_time(bytes).count();
+  const double latency = std::min(time, tuning.best(bytes).latency_us);
+  return {.latency = latency, .wire = time - latency};
+}
+
+/// An all-reduce between nodes with the protocol Simple: the pipeline is filled, then the slower of
+/// the links inside a node and its NICs decides. Two nodes exchange their sums once in each
+/// direction where NCCL has a tree, others pass twice what a ring does.
+Terms piped_terms(const Topology& topology, const CollectiveQuery& query, const NcclTuning& tuning,
+                  double inside_us) {
+  const double local = static_cast<double>(query.ranks) / query.nodes;
+  const BytesPerSecond rate = ring_share_of_network(topology, query.nodes, query.node_stride) *
+                              node_bandwidth(topology, local, query.groups_per_node);
+  const double fill = us(std::min(query.bytes, local * kInFlightPerGpu), rate);
+  Terms best{.latency = std::numeric_limits<double>::infinity()};
+  for (const NcclOption& option : tuning.options()) {
+    if (option.protocol != NcclProtocol::kSimple) continue;
+    const bool once =
+        query.nodes == 2 && topology.nic->pair_trees && option.algorithm != NcclAlgorithm::kRing;
+    const double passes = once ? 1 : 2 * ring_share(query.ranks);
+    best = cheaper(best, {.latency = option.latency_us,
+                          .wire = fill + std::max(inside_us, us(passes * query.bytes, rate))});
+  }
+  return best;
+}
+
+Terms tuned_terms(const Topology& topology, const CollectiveQuery& query);
+
+/// Over several nodes, at least the time of the same buffer inside one. NCCL often leaves LL128
+/// before it pays, so that its choice counts and not the cheapest; but where it has a choice no
+/// larger buffer is faster.
+Terms terms_between_nodes(const Topology& topology, const CollectiveQuery& query,
+                          const NcclTuning& tuning) {
+  CollectiveQuery local = query;
+  local.nodes = local.groups_per_node = 1;
+  local.ranks = (query.ranks + query.nodes - 1) / query.nodes;
+  const Terms inside = local.ranks < 2 ? Terms{} : tuned_terms(topology, local);
+  Terms across = terms_of(tuning, query.bytes);
+  if (query.kind == CollectiveKind::kAllReduce) {
+    const Bytes all = local.bytes;
+    local.bytes = {1 << 30};  // where the links alone decide
+    const double link_us = local.ranks < 2 ? 0 : tuned_terms(topology, local).wire;
+    const Terms piped =
+        piped_terms(topology, query, tuning, link_us * all.value / local.bytes.value);
+    across = tuning.leaves_ll(all) ? piped : cheaper(across, piped);
+  }
+  return inside.time() > across.time() ? inside : across;
+}
+
 /// Collectives that NCCL's tuning model knows, inside one node or over several.
 Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
   PERFMODEL_CHECK(tuning.has_value());  // read_topology gives valid figures
-  const auto by_tuning = [&] {
-    const double time = tuning->monotone_time(query.bytes).count();
-    const NcclOption& best = tuning->best(query.bytes);
-    const double latency = std::min(time, best.latency_us);
-    return Terms{.latency = latency, .wire = time - latency};
-  };
   if (query.nodes > 1) {
-    const Terms across = by_tuning();
-    CollectiveQuery local = query;
-    local.nodes = local.groups_per_node = 1;
-    local.ranks = (query.ranks + query.nodes - 1) / query.nodes;
-    if (local.ranks < 2) return across;
-    const Terms inside = tuned_terms(topology, local);
-    return inside.time() > across.time() ? inside : across;
+    const Topology::Curve* curve = curve_between(topology, query);
+    if (!curve) return terms_between_nodes(topology, query, *tuning);
+    CollectiveQuery empty = query;
+    empty.bytes = {};
+    const double empty_us = terms_between_nodes(topology, empty, *tuning).time();
+    return scaled_curve(topology, *curve, query.ranks, query.bytes, empty_us);
   }
   if (topology.nccl) return fitted_terms(topology, query);
-  if (topology.curves.empty()) return by_tuning();
+  if (curves_inside(topology).empty()) return terms_of(*tuning, query.bytes);
 
   const double empty_us = empty_all_reduce_us(topology, query.ranks);
   const double n = query.ranks;
@@ -368,7 +433,13 @@ NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuer
       .ring = ring,
       .tree = ring,
       .nvls_available = false,
-      .ll128_enabled = intra.ll128};
+      .ll128_enabled = intra.ll128 && (nodes == 1 || topology.nic->ll128)};
+  if (nodes == 2 && topology.nic->pair_trees) {
+    // Each edge of a tree between two nodes carries the buffer once, half of what a ring does.
+    input.tree->intra_gb_per_s =
+        std::min(intra.channel_bandwidth.value * kGb, 2 * node_gb_per_s / input.tree->channels);
+    input.tree_pattern = false;
+  }
   if (intra.nvls_channels && nvls_efficiency(topology.generation) > 0) {
     input.nvls_available = true;
     NcclGraph nvls{.channels = *intra.nvls_channels,

@@ -33,7 +33,7 @@ ExpertLoad random_load(double experts, double tokens, double topk) {
   return load;
 }
 
-/// Value of the power law below which a share `u` of it lies.
+/// The `u`-quantile of the power law.
 double power_law_quantile(double u, double exponent, double least, double most) {
   const double power = 1 - exponent;
   if (std::abs(power) < 1e-6) return least * std::pow(most / least, u);

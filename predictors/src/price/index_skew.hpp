@@ -4,8 +4,7 @@
 
 #include "perfmodel/result.hpp"
 
-/// How unevenly the rows of a table are read, and what that does to caches and to duplicate
-/// indices.
+/// Skew of a table's row reads, and its effect on caches and duplicate indices.
 namespace perfmodel {
 
 /// Shifted Zipf law: row k is drawn with p(k) proportional to (k + shift)^-exponent, k = 1..rows;

@@ -7,10 +7,10 @@
 /// `predictors/src/work/`. Bytes count each tensor once; reuse in caches is the models' business.
 namespace perfmodel {
 
-/// Of one number; half a byte in `DType::kFloat4`, whose elements are pairs.
+/// Half a byte in `DType::kFloat4`, whose elements are pairs.
 double bytes_per_number(DType dtype);
 
-/// Of numbers [rows, cols] of 8 or 4 bits and their scales.
+/// Bytes of numbers [rows, cols] of 8 or 4 bits and their scales.
 double quantized_bytes(double rows, double cols, DType dtype, Scaling scaling);
 
 /// 2 b m n k FLOP; A, B (and the bias) are read, C is written. Inputs of 8 and 4 bits
@@ -52,7 +52,7 @@ KernelWork layer_norm_work(std::int64_t rows, std::int64_t cols, RowPass pass, D
 KernelWork batch_norm_work(std::int64_t channels, std::int64_t per_channel, RowPass pass,
                            DType dtype);
 
-/// Forward writes a byte mask beside the output; backward reads gradient and mask.
+/// Forward writes a byte mask next to the output; backward reads gradient and mask.
 KernelWork dropout_work(double elements, RowPass pass, DType dtype);
 
 /// Copy of [batch, rows, cols] with the last two axes swapped.

@@ -17,7 +17,7 @@ constexpr std::size_t kPriceWords = 8;
 std::uint64_t bits(double x) { return std::bit_cast<std::uint64_t>(x); }
 std::uint64_t bits(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 
-// 0: none is told.
+// 0: unknown.
 std::uint64_t bits(std::optional<Knowledge> knowledge) {
   return knowledge ? static_cast<std::uint64_t>(*knowledge) + 1 : 0;
 }
@@ -48,7 +48,7 @@ Price unpack(const PriceWords& words) {
           .memory = time(4),
           .latency = time(5),
           .bound = static_cast<Bound>(words[7] >> 8 & 0xFF),
-          // What pack() put there. NOLINTNEXTLINE(performance-no-int-to-ptr)
+          // A pointer from pack(). NOLINTNEXTLINE(performance-no-int-to-ptr)
           .model = {reinterpret_cast<const char*>(words[6]), words[7] >> 16},
           .in_range = (words[7] & 1) != 0,
           .knowledge = knowledge_of(words[7] >> 1 & 7)};
@@ -161,8 +161,8 @@ struct alignas(64) PriceCache::Entry {
   std::array<std::atomic<std::uint64_t>, kPriceWords> price;
   std::array<std::atomic<std::uint64_t>, kKeyWords - kFirstWords> more_words;
 
-  // Loads acquire and stores release: who reads a word of a writer sees that writer's odd number in
-  // the second look at the sequence, and drops what it read.
+  // Loads acquire and stores release: a reader of a writer's word sees that writer's odd number
+  // when it checks the sequence again, and drops the price.
   bool has(const Key& key) const {
     std::uint64_t difference = head.load(std::memory_order_acquire) ^ key.head;
     for (std::size_t i = 0; i < kFirstWords; ++i) {
@@ -213,7 +213,7 @@ bool PriceCache::find(const Key& key, Price& price) const {
   for (std::size_t probe = 0; probe < kProbes; ++probe) {
     const Entry& entry = entries_[(key.hash + probe) & mask_];
     const std::uint32_t sequence = entry.sequence.load(std::memory_order_acquire);
-    if (sequence == 0) return false;  // places are never given back: nothing lies behind
+    if (sequence == 0) return false;  // places are never given back: no later one is taken
     if (sequence % 2 != 0 || !entry.has(key)) continue;
     const PriceWords words = entry.load_price();
     if (entry.sequence.load(std::memory_order_relaxed) != sequence) continue;
@@ -238,7 +238,7 @@ void PriceCache::insert(const Key& key, const Price& price) {
   if (sequence % 2 != 0 ||
       !entry.sequence.compare_exchange_strong(sequence, sequence + 1, std::memory_order_acquire,
                                               std::memory_order_relaxed)) {
-    return;  // somebody writes there
+    return;  // another thread is writing
   }
   entry.store(key, pack(price));
   const std::uint32_t done = sequence + 2;

@@ -41,7 +41,7 @@ void SummedRange::add(KernelFamily family, const Price& price, Microseconds adde
 }
 
 SummedRange::Range SummedRange::range() const {
-  constexpr std::size_t kFamilies = 256;  // of a std::uint8_t
+  constexpr std::size_t kFamilies = 256;  // values of a std::uint8_t
   std::array<Widths, kFamilies> below, above;
   double burst_us = 0;
   for (const auto& [kernel, count] : kernels_) {

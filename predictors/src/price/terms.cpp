@@ -7,8 +7,8 @@
 namespace perfmodel::terms {
 namespace {
 
-/// Whether a board with GDDR keeps check bits in its memory, a sixteenth of it or more. Where
-/// usable memory is not known, its name tells.
+/// Whether a board with GDDR keeps check bits in its memory, a sixteenth of it or more. If usable
+/// memory is not known, its name tells.
 bool checks_in_band(const Gpu& gpu) {
   constexpr double kLeastUsable = 0.95;
   if (gpu.usable_gib > 0) return gpu.usable_gib < kLeastUsable * gpu.dram_gb;
@@ -17,8 +17,7 @@ bool checks_in_band(const Gpu& gpu) {
 }
 
 /// Share of the data sheet's DRAM bandwidth that long streams reach; data/architectures has what
-/// was measured. A memory type and generation without a measurement takes that of its nearest
-/// relative.
+/// was measured. A memory type and generation without a measurement takes its nearest relative's.
 double dram_efficiency(const Gpu& gpu) {
   const Architecture& architecture = gpu.architecture;
   if (gpu.dram_type.starts_with("HBM")) return architecture.hbm_share;
@@ -46,7 +45,8 @@ double last_level_bytes_per_us(const Gpu& gpu) {
 
 double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units) {
   const double peak = gpu.peak(dtype, matrix_units).value * 1e-6;
-  // Of fp32's even where products were measured: other kernels on matrix units were fitted with it.
+  // The energy is derived from fp32's even if products were measured: other kernels on matrix units
+  // were fitted with it.
   const double picojoule = derived_picojoule_per_flop(gpu, dtype, matrix_units);
   if (gpu.tdp_w <= 0 || picojoule <= 0) return peak;
   // 1 W / 1 pJ = 1e12 FLOP/s = 1e6 FLOP/us

@@ -46,7 +46,7 @@ double dram_bytes_per_us(const Gpu& gpu);
 /// Reachable L2 bandwidth with all SMs reading [bytes/us]; never below DRAM.
 double l2_bytes_per_us(const Gpu& gpu);
 
-/// Reachable bandwidth of the last-level cache, which is L2 where no other one lies behind it
+/// Reachable bandwidth of the last-level cache, which is L2 unless there is another one beyond it
 /// [bytes/us]; never below DRAM.
 double last_level_bytes_per_us(const Gpu& gpu);
 
@@ -80,7 +80,7 @@ inline double sm_clocks_per_us(const Gpu& gpu) {
 double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units);
 
 /// Fills `low` and `high` as a relative band round the part above the launch-free floor, and a
-/// wider one (half to twice) round the floor itself, which nobody measured for this GPU.
+/// wider one (half to twice) round the floor itself, which was not measured for this GPU.
 inline void set_range(Price& price, double relative) {
   const double floor = std::min(price.latency.count(), price.time.count());
   const double rest = price.time.count() - floor;

@@ -98,7 +98,7 @@ struct NodeTimes {
   double repeat = 1;
   std::array<double, 2> compute_us{};   // by stage; the backward has the gradients' adding up
   std::array<double, 2> transfer_us{};  // blocking
-  double async_us = 0;                  // all-reduce beside the backward pass
+  double async_us = 0;                  // all-reduce during the backward pass
 };
 
 bool is_transfer(const KernelRow& row) { return row.work.family == KernelFamily::kCollective; }

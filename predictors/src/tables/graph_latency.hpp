@@ -9,12 +9,12 @@
 
 #include "kernel_table.hpp"
 
-/// Latency of whole models from NeuSight's operator graphs: which kernels run how often, and what
-/// of it overlaps.
+/// Latency of whole models from NeuSight's operator graphs: how often each kernel runs, and what
+/// overlaps.
 namespace perfmodel {
 
-/// How the kernels of a graph make up its latency. Stages: fw; training has bw and acc as well (acc
-/// adds up weight gradients). n runs of a node count n times.
+/// Ways to add up a graph's kernels to its latency. Stages: fw; training has bw and acc as well
+/// (acc adds up weight gradients). n runs of a node count n times.
 enum class GraphAggregate : std::uint8_t {
   kSum,       ///< sum of repeat * time
   kSumFused,  ///< the same; rows of a fused node are one kernel
@@ -22,9 +22,9 @@ enum class GraphAggregate : std::uint8_t {
   /// last node to the first; an asynchronous all-reduce starts when the computation before it is
   /// done and the previous one has ended.
   kOverlapDp,
-  /// Four stages with a quarter of the layers each, what stands before the layers in the first and
-  /// what follows them in the last: GPipe's schedule of the micro-batches that the option names,
-  /// forward, then backward. One micro-batch: every stage once, three transfers between them.
+  /// Four stages with a quarter of the layers each; nodes before the layers join the first, nodes
+  /// after them the last: GPipe's schedule of the micro-batches that the option names, forward,
+  /// then backward. One micro-batch: every stage once, three transfers between them.
   kPipeline,
 };
 
@@ -39,7 +39,7 @@ struct GraphSpec {
 };
 Result<std::vector<GraphSpec>> read_graph_specs(const std::filesystem::path& file);
 
-/// One row of `e2e_train_gpus.csv`. Predictions that nobody published are NaN.
+/// One row of `e2e_train_gpus.csv`. Unpublished predictions are NaN.
 struct MeasuredGraph {
   int gpu = -1;  ///< index into `MeasuredGraphs::gpus`
   std::string graph, model, phase, option;

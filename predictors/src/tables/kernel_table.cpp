@@ -37,7 +37,7 @@ bool says_no_launch_cost(std::string_view comment) {
          text.find("no launch cost", key) != text.npos;
 }
 
-/// What words of cells mean: names repeat from row to row.
+/// Meanings of cells' words, kept because names repeat from row to row.
 template <class Meaning>
 class Words {
  public:
@@ -62,7 +62,7 @@ class TableReader {
   TableReader(CsvFile file, KernelTableOptions options)
       : cells_(std::move(file)), options_(std::move(options)) {}
 
-  /// What the header and the options say.
+  /// Reads the header and applies the options.
   Result<void> begin() {
     table_.file = csv().path();
     table_.has_launch_cost = std::ranges::none_of(csv().head(), says_no_launch_cost);
@@ -175,6 +175,9 @@ class TableReader {
                                  .stage = row.stage});
     if (row.work.family == KernelFamily::kCollective) {
       row.transfer_bytes = row.work.bytes_read.value;
+      if (given(kNodes) || given(kNics) || given(kNicRate) || given(kNetwork)) {
+        row.network = row_network(cells_);
+      }
     }
     if (is_graph_table_ && !cells_.error()) note_fused(row);
   }
@@ -348,7 +351,7 @@ class TableReader {
   Words<KnownOp> ops_;
   Words<int> gpus_;
   Words<const TypeSpec*> types_;
-  const OpSpec* op_spec_ = nullptr;  // of the row at hand
+  const OpSpec* op_spec_ = nullptr;  // the current row's
   const TypeSpec* type_ = nullptr;
   int gpu_ = -1, graph_ = 0;
   std::map<std::tuple<int, int, std::string>, std::size_t> fused_of_;

@@ -9,6 +9,7 @@
 
 #include "json/csv_file.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
 
 namespace perfmodel {
 
@@ -32,6 +33,7 @@ struct KernelRow {
   int fused_group = 0;
   bool is_free = false;       ///< a fused row whose work the first row of its group carries
   double transfer_bytes = 0;  ///< collectives and send/recv of operator graphs: buffer size
+  std::optional<NetworkFacts> network = {};  ///< of a collective whose row tells any
 };
 
 /// A table in columns of any `README.md` of the public data, or of our own measurements.
@@ -42,7 +44,7 @@ struct KernelTable {
   std::vector<std::string> graphs;
   std::vector<KernelRow> rows;
   std::vector<std::string> warnings;
-  /// False where a comment before the header says that times are those of the device alone:
+  /// False if a comment before the header says that times are the device's alone:
   /// "# timing: ... no launch cost".
   bool has_launch_cost = true;
 };
@@ -62,17 +64,16 @@ struct KernelTableOptions {
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options);
 
-/// All tables of these files and folders. The tables of a folder are its `.csv` and `.csv.gz` in
-/// the order of their names but `peaks`, which holds no kernels. Errors: a folder without tables,
-/// or with one of them twice.
+/// All tables of these files and folders. The tables of a folder are its `.csv` and `.csv.gz` files
+/// by name, except `peaks`, which holds no kernels. Errors: a folder without tables, or with one of
+/// them twice.
 Result<std::vector<KernelTable>> read_kernel_tables(const std::vector<std::string>& paths,
                                                     const KernelTableOptions& options);
 
-/// One table in blocks of rows, for tables that need not lie in memory as a whole: one thread
+/// One table in blocks of rows, for tables that need not be in memory as a whole: one thread
 /// at a time takes the text of the next rows, and any number of threads, each with a reader of its
-/// own, make rows of it. Rows and errors are those of `read_kernel_table`; that there are no rows
-/// at all is no error here. An operator graph is one block: the rows of a fused node need each
-/// other.
+/// own, make rows of it. Rows and errors are as in `read_kernel_table`, but a table without rows is
+/// no error. An operator graph is one block: the rows of a fused node need each other.
 class KernelTableBlocks {
  public:
   static Result<KernelTableBlocks> open(const std::filesystem::path& file,

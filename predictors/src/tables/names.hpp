@@ -50,10 +50,10 @@ struct OpSpec {
   std::string_view collective = {};  // its name in `CollectiveShape`
 };
 
-/// What a `dtype` or `precision` cell says.
+/// The meaning of a `dtype` or `precision` cell.
 struct TypeSpec {
   std::string_view name;
-  DType storage;  // of the tensors
+  DType storage;  // the tensors' type
   DType arithmetic;
   enum class Units : std::uint8_t { kAsPyTorch, kVector, kMatrix } units = Units::kAsPyTorch;
 };

@@ -69,8 +69,13 @@ constexpr ColumnSpec kColumns[] = {
     {kCausal, {"causal"}},
     {kMethod, {"method"}},
     {kWritesCache, {"kv_write"}},
-    {kKernel, {"kernel"}},  // of ops that have no choice: a name that nobody reads
+    {kKernel, {"kernel"}},  // ops without a choice ignore the name
     {kWorldSize, {"world_size"}},
+    {kNodes, {"nodes"}},
+    {kGpusPerNode, {"gpus_per_node"}},
+    {kNics, {"nics"}},
+    {kNicRate, {"nic_gb_per_s"}},
+    {kNetwork, {"network"}},
     {kShapeSet, {"shape_set"}},
     {kPaperTrain, {"paper_train"}},
     {kGraph, {"graph"}},
@@ -146,7 +151,7 @@ void RowCells::refuse(Column column, const std::string& what) {
 }
 
 void RowCells::reject_gpu(const Error& problem) {
-  // Problems of the GPU files stand as they are.
+  // Errors of GPU files are kept as they are.
   if (problem.code != ErrorCode::kUnknownName) return note(problem);
   Error error = csv_.at_cell(columns_[kDevice], problem.message);
   error.code = problem.code;

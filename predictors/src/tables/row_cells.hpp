@@ -104,13 +104,17 @@ enum Column : std::uint8_t {
   kName,
   kLibrary,
   kMemoryFormat,
+  kNodes,
+  kGpusPerNode,
+  kNics,
+  kNicRate,
+  kNetwork,
   kColumnCount
 };
 
-/// The cells of a table's current row as sizes, numbers and flags. What is wrong with a cell is
-/// kept as the row's error, the first one stays, and a harmless value is returned: whoever reads a
-/// row asks for `error()` at its end. A column may be one that the table lacks: its cells are
-/// empty.
+/// The cells of a table's current row as sizes, numbers and flags. The first faulty cell sets the
+/// row's error and reads as a harmless value: callers check `error()` at the end of a row. Cells of
+/// a missing column are empty.
 class RowCells {
  public:
   explicit RowCells(CsvFile file);
@@ -138,7 +142,7 @@ class RowCells {
 
   void reject(Column column, std::string_view wanted);  ///< "expected <wanted>, found <the cell>"
   void reject_unknown(Column column, std::string_view wanted);  ///< the same of a name
-  /// "expected <what>" of a row whose column may be one that the table lacks.
+  /// "expected <what>" for a row; the table may lack the column.
   void refuse(Column column, const std::string& what);
   void reject_gpu(const Error& problem);  ///< a GPU that is not known, or a file of it
   void missing_column(std::string_view name, std::string_view why);

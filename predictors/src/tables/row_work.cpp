@@ -110,7 +110,7 @@ Layout layout(RowCells& cells) {
   return Layout::kContiguous;
 }
 
-/// Operator graphs give what the node reads and writes: vector kernels of broadcast or split
+/// Operator graphs give the node's reads and writes: vector kernels of broadcast or split
 /// nodes move 4 (in + out) / out bytes per element of theirs.
 void count_node_bytes(RowCells& cells, const TableRow& row, KernelWork& work) {
   if (work.family == KernelFamily::kGemm || row.op.kind == OpKind::kMove) return;
@@ -468,14 +468,32 @@ KernelWork collective(RowCells& cells, const TableRow& row) {
   const double scale = size_in_bytes(row.type.storage) / 4.0;
   const double bytes = cells.positive(kBytes) * (row.is_graph_table ? scale : 1);
   work.bytes_read = work.bytes_written = {bytes};
-  // Operator graphs are those of four GPUs.
-  const std::int64_t ranks = row.op.collective == "send" ? 2 : row.is_graph_table ? 4 : 0;
+  // Operator graphs are for four GPUs.
+  std::int64_t ranks = row.op.collective == "send" ? 2 : row.is_graph_table ? 4 : 0;
+  if (ranks == 0 && cells.given(kNodes) && cells.given(kGpusPerNode)) {
+    ranks = cells.count(kNodes) * cells.count(kGpusPerNode);
+  }
   work.shape = CollectiveShape{.kind = std::string(row.op.collective),
                                .world_size = cells.count_or(kWorldSize, ranks)};
   return work;
 }
 
 }  // namespace
+
+NetworkFacts row_network(RowCells& cells) {
+  const auto count = [&](Column column) {
+    const std::int64_t count = cells.count_or(column, 0);
+    if (count > (1 << 24)) cells.reject(column, "at most 16,777,216");
+    return static_cast<int>(count);
+  };
+  NetworkFacts facts{.nodes = count(kNodes), .nics = count(kNics), .network = {}};
+  if (cells.given(kNicRate)) facts.nic_bandwidth = {cells.positive(kNicRate) * 1e9};
+  facts.network = cells.text(kNetwork);
+  if (!knows_network(facts.network)) {
+    cells.reject_unknown(kNetwork, "a network (" + network_kinds() + ")");
+  }
+  return facts;
+}
 
 KernelWork row_work(RowCells& cells, const TableRow& row) {
   const DType dtype = row.type.storage;
@@ -584,7 +602,7 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
       return collective(cells, row);
   }
   if (row.type.storage != row.type.arithmetic && result.dtype == row.type.storage) {
-    result.dtype = row.type.arithmetic;  // bytes are those of the narrow type by now
+    result.dtype = row.type.arithmetic;  // bytes were counted in the narrow type
   }
   if (row.is_graph_table && !cells.error()) count_node_bytes(cells, row, result);
   return result;

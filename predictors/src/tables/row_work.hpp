@@ -5,20 +5,24 @@
 #include "names.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
 #include "row_cells.hpp"
 
 namespace perfmodel::table {
 
-/// What is known of the row at hand before its sizes are read.
+/// Facts of the current row that are known before its sizes are read.
 struct TableRow {
   const OpSpec& op;
   const TypeSpec& type;
   const Gpu* gpu = nullptr;     ///< nullptr: the row names none
-  bool is_graph_table = false;  ///< of operator graphs: a node each, with what it reads and writes
-  std::string_view stage = {};  ///< of the node: fw, bw, acc
+  bool is_graph_table = false;  ///< a row is an operator graph's node with its bytes
+  std::string_view stage = {};  ///< the node's: fw, bw, acc
 };
 
 /// The kernel that the row's cells describe. Where `cells.error()` is set, it means nothing.
 KernelWork row_work(RowCells& cells, const TableRow& row);
+
+/// What a collective's row says of the machine that it crosses.
+NetworkFacts row_network(RowCells& cells);
 
 }  // namespace perfmodel::table

@@ -20,9 +20,9 @@ using learned::FeatureRow;
 using learned::LaunchCost;
 using learned::LearnedModel;
 
-/// The part of a floor that lies before the launch. Intercepts of NeuSight's elementwise times over
-/// bytes (large tensors) less an empty kernel: 0.40-0.46 of the floor on five NVIDIA GPUs, 0.60 and
-/// 0.65 on MI100 and MI210.
+/// The part of a floor that comes before the launch. Intercepts of NeuSight's elementwise times
+/// over bytes (large tensors) less an empty kernel: 0.40-0.46 of the floor on five NVIDIA GPUs,
+/// 0.60 and 0.65 on MI100 and MI210.
 constexpr double kDispatchShare = 0.43;
 constexpr double kDispatchShareAmd = 0.62;
 /// A layer norm allocates three results before it launches: intercepts of 0.58 to 0.92 on A100,
@@ -92,7 +92,7 @@ LearnedModel::Monotone monotone_of(std::span<const Sample> samples, double power
   return times;
 }
 
-/// What trees learn from.
+/// A row that trees learn from.
 struct Target {
   FeatureRow features;
   float label = 0;
@@ -104,12 +104,13 @@ struct Target {
   bool is_common_only = false;
 };
 
-constexpr double kAboveFloor = 1.15;  ///< measured over floor from which a row tells its time
+constexpr double kAboveFloor = 1.15;  ///< measured time over floor from which a row shows its own
+                                      ///< time
 
-/// Boards that their power limit holds well below the peak run compute-bound kernels at the clock
-/// that their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4
-/// linear sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that
-/// day than about a kernel; the heuristic's power model prices them.
+/// Boards whose power limit is well below the peak run compute-bound kernels at the clock that
+/// their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4 linear
+/// sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that day than
+/// about a kernel; the heuristic's power model prices them.
 bool runs_at_power_limit(const Sample& sample) {
   constexpr double kPowerLimited = 0.9;
   const KernelWork& work = sample.row->work;
@@ -213,8 +214,8 @@ std::set<LearnedModel::Cell> between(const std::set<LearnedModel::Cell>& cells, 
   return all;
 }
 
-/// Adds all cells that lie between others along some axis of sizes: a planned sweep leaves out
-/// sizes between those that it has. The corner of an L where nothing was measured stays outside.
+/// Adds all cells between others along some axis of sizes, since a planned sweep skips sizes. The
+/// unmeasured corner of an L stays outside.
 void fill_gaps(const learned::FeatureSet& set, LearnedModel::Cells& cells) {
   std::set<LearnedModel::Cell> filled(cells.begin(), cells.end());
   for (std::size_t before = 0; before != filled.size();) {
@@ -277,7 +278,7 @@ Recipe recipe_of(KernelFamily family) {
     recipe.lambda = 1;
   } else if (family == KernelFamily::kGemm) {
     // Single products below the floor are fast because their library splits k; batched ones of the
-    // same sizes lie above it. With 0.05 their times were priced beyond the whole call.
+    // same sizes are above it. With 0.05 their times were priced beyond the whole call.
     recipe.floor_weight = 0.3;
   } else if (family == KernelFamily::kExperts) {
     recipe.rounds = recipe.chip_rounds = 150;

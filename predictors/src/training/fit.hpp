@@ -25,7 +25,7 @@ struct Sample {
   bool has_launch_cost = true;  ///< false: timed on the device alone
 };
 
-/// How trees are grown. `recipe_of` gives the recipe of the shipped models.
+/// Settings for growing trees. `recipe_of` gives the recipe of the shipped models.
 struct Recipe {
   int rounds = 250, chip_rounds = 250;
   int depth = 6;
@@ -39,11 +39,11 @@ struct Recipe {
   /// count as fitted, and boards at their power limit are fitted as they are.
   bool one_gpu = false;
   bool monotone = false;  ///< prices that never fall as work grows, of the families that have a set
-  double heuristic_power = 0.9;  ///< of the heuristic's time in a monotone model
+  double heuristic_power = 0.9;  ///< exponent of the heuristic's time in a monotone model
   /// Log ratios count as at most this far from 0: a few rows whose library chose a wrong kernel
   /// must not bend the trees.
   double most_log_ratio = std::numeric_limits<double>::infinity();
-  /// Of a row at the campaign's launch floor, which says "at most" alone.
+  /// Weight of a row at the campaign's launch floor, which only says "at most".
   double floor_weight = 0.05;
 };
 
@@ -56,8 +56,8 @@ Recipe recipe_of(KernelFamily family);
 Recipe one_gpu_recipe();
 
 /// For monotone models of boards that a planned campaign measured, of families that have a set.
-/// Shallow trees: what the heuristic misses is mostly a matter of kinds. The better the heuristic,
-/// the higher the power of its time; kept-out rows choose (`train`).
+/// Trees are shallow, since the heuristic's errors depend mostly on kinds. The better the
+/// heuristic, the higher the power of its time; kept-out rows choose it (`train`).
 Recipe monotone_recipe(double heuristic_power, int depth);
 inline constexpr double kHeuristicPowers[] = {0.9, 0.7, 0.5};
 inline constexpr int kMonotoneDepths[] = {3, 4};

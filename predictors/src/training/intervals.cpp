@@ -17,10 +17,9 @@ using learned::LevelIntervals;
 
 constexpr std::size_t kFewest = 20;         ///< rows that have quantiles of their own
 constexpr std::size_t kFewestOutside = 50;  ///< the same of a GPU left out, beyond the fitted range
-constexpr double kCorrelation = 0.2;        ///< of rows of one unit, estimate
+constexpr double kCorrelation = 0.2;        ///< between rows of one unit, estimate
 constexpr double kTail = 0.05;              ///< share of rows below an interval, and above
-/// Share of the rows of each GPU left out that lies inside, at least: what is true of most GPUs
-/// need not be of the next.
+/// Least share of each left-out GPU's rows that must be inside: the next GPU need not be like most.
 constexpr double kLeastOfGpu = 0.88;
 constexpr Interval kUnknown = {.low = 0.5, .high = 2, .rows = 0};
 
@@ -78,8 +77,8 @@ Interval pooled_quantiles(const RatiosByGpu& by_gpu) {
   return interval;
 }
 
-/// Moves the ends apart until enough of one GPU's sorted rows lie inside; first the end at which
-/// more lie outside.
+/// Moves the ends apart until enough of one GPU's sorted rows are inside; first the end with more
+/// rows outside.
 void hold(Interval& interval, const std::vector<double>& sorted) {
   const auto low = std::ranges::lower_bound(sorted, interval.low);
   const auto high = std::ranges::upper_bound(sorted, interval.high);
@@ -119,7 +118,7 @@ void widen_farther(IntervalsByDistance& intervals) {
   }
 }
 
-/// A distance without intervals gets those of `others`, else a factor of two.
+/// A distance without intervals gets the intervals of `others`, else a factor of two.
 IntervalsByDistance by_distance(
     const std::array<std::optional<Interval>, learned::kDistances>& given,
     const IntervalsByDistance* others) {
@@ -151,7 +150,7 @@ std::map<std::string, KeptOutRows> split_by(const KeptOutRows& rows,
   return parts;
 }
 
-/// Of the GPUs that have enough rows at a distance.
+/// Ratios of the GPUs that have enough rows at a distance.
 RatiosByGpu ratios_by_gpu(const KeptOutRows& rows, std::size_t distance) {
   RatiosByGpu by_gpu;
   for (const auto& [gpu, own] : split_by(rows, &KeptOutRow::gpu)) {
@@ -177,7 +176,7 @@ IntervalsByDistance of_left_out_gpus(const KeptOutRows& rows, const KeptOutRows&
   return by_distance(given, others);
 }
 
-/// Of the groups of which at least two GPUs were left out.
+/// Adds intervals of the groups of which at least two GPUs were left out.
 void add_own(const KeptOutRows& rows, const KeptOutRows& all_levels, std::string KeptOutRow::*group,
              LevelIntervals& level) {
   std::map<std::string, KeptOutRows> all = split_by(all_levels, group);
@@ -209,7 +208,7 @@ void fill(IntervalsByDistance& intervals, const IntervalsByDistance& farther) {
   }
 }
 
-/// Distances without rows take those of the next farther level, by architecture or vendor where
+/// Distances without rows take the next farther level's intervals, by architecture or vendor if
 /// that level has them so.
 void fill(LevelIntervals& level, const LevelIntervals& farther) {
   for (const LevelIntervals::Own& entry : farther.own) {

@@ -18,16 +18,15 @@ struct KeptOutRow {
 };
 using KeptOutRows = std::vector<KeptOutRow>;
 
-/// Of boards that were measured: split-conformal, each board's own quantiles, and those of all
-/// boards together for one that has fewer than 20 rows at a distance.
+/// Intervals of measured boards: split-conformal, each board's own quantiles, or all boards'
+/// together if a board has fewer than 20 rows at a distance.
 learned::LevelIntervals board_intervals(const KeptOutRows& rows);
 
-/// Of GPUs that were left out: quantiles of all of them, each with the same weight, moved apart
-/// until 88 % of the rows of each GPU lie inside. An architecture of which two were left out has
-/// its own if asked for, and so has a vendor among several: libraries of another one say little of
-/// how far off a GPU's prices are.
-/// Outside of the fitted range the price is mostly the heuristic's and rows are few: there those of
-/// all levels count, without the last step.
+/// Intervals of GPUs that were left out: quantiles of all of them, each with the same weight, moved
+/// apart until 88 % of the rows of each GPU are inside. An architecture of which two were left out
+/// has its own if asked for, and so has a vendor among several: libraries of another one say little
+/// of how far off a GPU's prices are. Outside of the fitted range the price is mostly the
+/// heuristic's and rows are few: there the intervals of all levels count, without the last step.
 learned::LevelIntervals left_out_intervals(const KeptOutRows& rows, const KeptOutRows& all_levels,
                                            bool by_architecture);
 
@@ -35,7 +34,7 @@ learned::LevelIntervals left_out_intervals(const KeptOutRows& rows, const KeptOu
 /// narrower than a nearer one.
 void complete(std::array<learned::LevelIntervals, kKnowledgeLevels>& levels);
 
-/// How many of `rows` lie inside the intervals, those that have any of their own first.
+/// Counts of all rows and of rows inside their intervals, own intervals first.
 struct Share {
   std::size_t rows = 0, inside = 0;
   double value() const {

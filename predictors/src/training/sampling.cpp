@@ -29,7 +29,7 @@ FeatureRows standardised(const Eigen::Ref<const FeatureRows>& features) {
     if (largest > 0) values /= largest;  // squares stay finite
     values -= values.mean();
     const double deviation = std::sqrt(values.square().mean());
-    // Equal values leave rounding of their mean behind.
+    // Equal values leave rounding of their mean.
     if (deviation > 1e-12) {
       values /= deviation;
     } else {

@@ -8,7 +8,7 @@
 #include "base/random_sample.hpp"
 #include "perfmodel/result.hpp"
 
-/// Which k of n rows to measure on a device that is new (few-shot calibration).
+/// Chooses k of n rows to measure on a new device (few-shot calibration).
 namespace perfmodel {
 
 /// One row per candidate.
@@ -19,8 +19,8 @@ using FeatureRows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen:
 /// their units do not matter; features over several decades are better given as logarithms.
 ///
 /// Centres: k-means++ seeding (Arthur and Vassilvitskii 2007) and up to 25 Lloyd iterations on at
-/// most max(5000, 4 k) rows drawn by `seed`; then every row joins its nearest centre. Where there
-/// are fewer different rows than k, the rows farthest from their centres fill up.
+/// most max(5000, 4 k) rows drawn by `seed`; then every row joins its nearest centre. If there are
+/// fewer different rows than k, the rows farthest from their centres fill up.
 ///
 /// O(rows k d) per iteration. Errors: features that are not finite.
 Result<std::vector<std::size_t>> kmeans_sample(const Eigen::Ref<const FeatureRows>& features,

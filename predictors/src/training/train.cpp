@@ -61,7 +61,8 @@ void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
     }
     return tables.size();
   };
-  // Tables that share an op belong to one campaign only if they share no chip; ops are told apart.
+  // Tables that share an op belong to one campaign only if they share no chip; each op counts
+  // separately.
   std::map<std::tuple<std::string, std::string, std::size_t>, std::size_t> counts;
   for (const Sample& sample : group.fitted) {
     ++counts[{learned::chip_of(*sample.gpu), kernel_of(sample), table_of(sample)}];
@@ -79,7 +80,7 @@ void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
 std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOptions& options) {
   std::map<std::tuple<KernelFamily, DType, bool>, Group> groups;
   for (const KernelTable& table : tables) {
-    std::set<std::pair<int, int>> has_paper_rows;  // of this GPU and op
+    std::set<std::pair<int, int>> has_paper_rows;  // by GPU and op
     for (const KernelRow& row : table.rows) {
       if (row.paper_train) has_paper_rows.insert({row.gpu, row.op});
     }
@@ -168,9 +169,9 @@ std::int64_t odd_part(std::int64_t size) {
   return size;
 }
 
-/// What a campaign holds while it sweeps the rest: the weights of a product (batch, n, k; m is
-/// swept), the heads of attention (those of keys are swept), the layer of experts on any number of
-/// GPUs. 0: the family has no sweeps.
+/// Sizes that a campaign holds while it sweeps the rest: the weights of a product (batch, n, k; m
+/// is swept), the heads of attention (heads of keys are swept), the layer of experts on any number
+/// of GPUs. 0: the family has no sweeps.
 std::uint64_t sweep_key(const Sample& sample) {
   std::uint64_t key = std::hash<std::string>{}(*sample.op);
   const auto add = [&](auto... sizes) {
@@ -385,7 +386,7 @@ std::string name_of(const Group& group) {
 }
 
 using Gpus = std::map<std::string, const Gpu*>;        ///< by name
-using LeftOutRows = std::map<Knowledge, KeptOutRows>;  ///< by what the fit still knew
+using LeftOutRows = std::map<Knowledge, KeptOutRows>;  ///< by level of knowledge
 
 learned::LevelIntervals& intervals_of(LearnedModel& model, Knowledge level) {
   return model.intervals[static_cast<std::size_t>(level)];
@@ -416,7 +417,7 @@ bool has_one_architecture(const Gpus& gpus) {
   });
 }
 
-/// Boards that one fit leaves out, and what it still knows of them.
+/// Boards that one fit leaves out, and how near the remaining ones are.
 struct LeftOutSet {
   std::set<std::string> boards;
   Knowledge level = Knowledge::kNone;
@@ -450,7 +451,7 @@ struct Judged {
   Samples others;
 };
 
-/// How far to follow the common trees on GPUs of this level: best mean over the GPUs.
+/// Share of the common trees to trust on GPUs of this level: best mean over the GPUs.
 double choose_trust(std::vector<Judged>& all) {
   double best = std::numeric_limits<double>::infinity(), chosen = 0.5;
   for (double trust : {0.0, 0.25, 0.5, 0.75, 1.0}) {
@@ -640,13 +641,13 @@ class Trainer {
     return mix(key ^ mix(salt ^ report_.recipe.seed)) % kParts == static_cast<std::uint64_t>(part);
   }
 
-  /// What is kept out together with a row: its sweep, else the row `alone`.
+  /// The unit that is kept out together with a row: its sweep, else the row `alone`.
   std::uint64_t unit_of(const Sample& sample, std::uint64_t alone) const {
     const std::uint64_t key = sweep_key(sample);
     return sweeps_.contains(key) ? key : alone;
   }
 
-  /// How often a fifth of the rows is kept out: of few rows, or few sweeps, each once.
+  /// How many fifths of the rows are kept out in turn: all if there are few rows or sweeps.
   int folds() const {
     constexpr std::size_t kMany = 5000, kManySweeps = 40;
     const bool few_rows = report_.recipe.one_gpu && group_.fitted.size() < kMany;
@@ -714,7 +715,7 @@ class Trainer {
     return sum / static_cast<double>(group_.fitted.size());
   }
 
-  /// Where a part of the rows alone has nothing to fit (very few rows, one GPU at its power limit),
+  /// If a part of the rows alone has nothing to fit (very few rows, one GPU at its power limit),
   /// its errors stay unknown and its intervals as wide as without validation.
   void validate(LearnedModel& model) {
     const KeptOutRows random = keep_random_rows_out();
@@ -773,7 +774,7 @@ class Trainer {
     auto fitted = fit_rows(parts.first, fmt::format("{} left out", fmt::join(set.boards, ", ")));
     report_.recipe = recipe;
     if (!fitted) return std::nullopt;
-    // What the host added is known of the campaign, not of the kernel.
+    // The host's part is a fact of the campaign, not of the kernel.
     fitted->launch_costs = whole.launch_costs;
     Judged judged{.model = std::move(*fitted), .own = {}, .others = std::move(parts.first)};
     for (const Sample& sample : parts.second) judged.own[sample.gpu->name].push_back(sample);
@@ -781,7 +782,7 @@ class Trainer {
   }
 
   void leave_gpus_out(LearnedModel& model) {
-    if (has_one_architecture(gpus_)) model.unseen_trust = 0;  // nothing tells what others share
+    if (has_one_architecture(gpus_)) model.unseen_trust = 0;  // other architectures are unknown
     std::map<Knowledge, std::vector<Judged>> by_level;
     for (const LeftOutSet& set : left_out_sets(gpus_, options_)) {
       if (auto judged = judge(set, model)) by_level[set.level].push_back(std::move(*judged));
@@ -817,8 +818,7 @@ class Trainer {
   int done_ = 0;
 };
 
-/// Names what a model is made of: the same rows, options and recipe, in this version of the
-/// program.
+/// Identifies a model's inputs: its rows, options and recipe, and this version of the program.
 std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
   std::uint64_t key = std::hash<std::string>{}(name_of(group));
   for (const Samples* samples : {&group.fitted, &group.launches}) {
@@ -841,7 +841,7 @@ std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
   return mix(key ^ std::hash<std::string>{}(options.card));
 }
 
-/// A finished model beside the file to come, until all of them are finished.
+/// A finished model's file next to the final one, until all of them are finished.
 std::filesystem::path partial_file(const std::filesystem::path& file, std::uint64_t fingerprint) {
   std::filesystem::path partial = file;
   partial += fmt::format(".{:016x}.partial", fingerprint);
@@ -857,7 +857,7 @@ learned::Correction correction_of(const LearnedModel& model, const std::string& 
   const learned::FeatureSet& set = model.features();
   Eigen::Matrix<double, kTerms, kTerms> gram =
       kPrior * Eigen::Matrix<double, kTerms, kTerms>::Identity();
-  gram(0, 0) = 0.1 * kPrior;  // a GPU's level is what is least known
+  gram(0, 0) = 0.1 * kPrior;  // a GPU's level is least known
   Eigen::Matrix<double, kTerms, 1> moment = Eigen::Matrix<double, kTerms, 1>::Zero();
   learned::Correction correction{.gpu = gpu};
   for (const Sample& sample : few) {

@@ -19,14 +19,14 @@ namespace perfmodel::training {
 /// Which rows are fitted.
 enum class RowChoice {
   kAll,
-  kTrain,  ///< not those of NeuSight's `llm` shapes
+  kTrain,  ///< all but NeuSight's `llm` shapes
   /// NeuSight's own fitting set: `paper_train` = 1; of a GPU and op that has no such row, all rows.
   kPaper,
 };
 
 struct TrainOptions {
   std::optional<Recipe> recipe;  ///< else `recipe_of` the family, or `one_gpu_recipe`
-  std::uint64_t seed = 1;        ///< of splits, and of trees where no recipe is given
+  std::uint64_t seed = 1;        ///< for splits, and for trees without a recipe
   RowChoice rows = RowChoice::kAll;
   std::optional<KernelFamily> family;  ///< only this one
   bool validate = true;                ///< without, intervals are as wide as a factor of two
@@ -49,25 +49,25 @@ struct Validation {
 /// One GPU whose rows nothing was fitted on, rows above the launch floor, kernel times.
 struct LeftOut {
   std::string gpu;
-  Knowledge level = Knowledge::kNone;  ///< what the fit still knew of it
+  Knowledge level = Knowledge::kNone;  ///< how near the remaining GPUs were
   ErrorSummary learned, heuristic, roofline;
   /// Best constant times another GPU's time of the same kernel, fitted on the very rows: best and
   /// mean over the other GPUs. Without kernels in common: no rows.
   ErrorSummary best_ratio;
   std::string best_ratio_gpu;
-  std::map<std::string, double> ratio_mapes = {};  ///< of each other GPU with kernels in common
+  std::map<std::string, double> ratio_mapes = {};  ///< by other GPU with kernels in common
   ErrorSummary scaled_roofline;  ///< the roofline times the best constant for the very rows
   double mean_ratio_mape = 0;
   double coverage = 0;  ///< inside the ranges that the other GPUs give
 };
 
-/// How many kept-out rows of one GPU, above the launch floor, lie inside low..high.
+/// Counts one GPU's kept-out rows above the launch floor inside low..high.
 struct RangeCheck {
   Knowledge level = Knowledge::kNone;
   std::string gpu;
   std::size_t rows = 0;
-  double inside = 0;  ///< by the shipped intervals; of boards by those of other kept-out rows
-  /// By intervals in which the GPU itself has no part; nothing where no other GPU was left out.
+  double inside = 0;  ///< by the shipped intervals; for boards, by other kept-out rows'
+  /// By intervals from other GPUs only; nothing if no other GPU was left out.
   std::optional<double> by_others;
 };
 
@@ -101,14 +101,15 @@ struct TrainReport {
 std::vector<std::string> learned_families();
 
 /// Fits one model per family and dtype in the tables and writes them to `file` (whole or not at
-/// all). With several models each finished one is kept beside `file` (`FILE.<fingerprint>.partial`)
-/// until all are done: a run that was cut off goes on where it stopped if rows and options are the
-/// same. Errors: no row with a time, no family that models exist for.
+/// all). With several models each finished one is kept next to `file`
+/// (`FILE.<fingerprint>.partial`) until all are done: a run that was cut off goes on where it
+/// stopped if rows and options are the same. Errors: no row with a time, no family that models
+/// exist for.
 Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOptions& options,
                           const std::filesystem::path& file);
 
-/// One file per family and arithmetic, `FAMILY-DTYPE.json` in an existing folder: what
-/// `LearnedModels::open` reads, of the folder or as the models of one GPU in a folder named after
+/// One file per family and arithmetic, `FAMILY-DTYPE.json` in an existing folder:
+/// `LearnedModels::open` reads them as a folder's models, or as one GPU's in a folder named after
 /// it. Families without enough rows (50) are skipped. Files are written after the last fit, each
 /// whole or not at all. Errors: no family with enough rows.
 Result<TrainReport> train_folder(std::span<const KernelTable> tables, const TrainOptions& options,
@@ -119,8 +120,8 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
                               const std::filesystem::path& file);
 
 /// Error on a left-out GPU against the number of its kernels that were measured, by random and by
-/// k-means choice: mean over `seeds`, lowest and highest. Counts that leave no kernel to
-/// judge have no point; an error where none has one.
+/// k-means choice: mean over `seeds`, lowest and highest. Counts that leave no kernel to judge have
+/// no point; an error if none has one.
 struct FewShotPointError {
   int points = 0;
   double mean = 0, low = 0, high = 0;
@@ -138,7 +139,7 @@ struct EvalReport {
   Validation rows;
   std::vector<double> heuristic_us, roofline_us;  ///< per row, kernel times
   std::size_t unknown_rows = 0;
-  std::size_t unseen_rows = 0;  ///< of GPUs that were not measured for the model
+  std::size_t unseen_rows = 0;  ///< rows of GPUs that were not measured for the model
 };
 struct EvalOptions {
   bool only_llm = false, only_train = false;

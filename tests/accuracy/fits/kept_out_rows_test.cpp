@@ -145,8 +145,8 @@ TEST(KeptOutRows, ConvolutionMissesFivePercent) {
   expect_random_rows(fit_family(tables, KernelFamily::kConvolution, RowChoice::kAll, false), 7.5);
 }
 
-// A GPU that no row was fitted on: better than the data sheet alone, and the best constant ratio,
-// which is fitted on the very rows, beside it.
+// A GPU that no row was fitted on: better than the data sheet alone, next to the best constant
+// ratio, which is fitted on the very rows.
 TEST(DeepBench, OneGpuLeftOut) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const std::pair<const char*, KernelFamily> parts[] = {

@@ -1,4 +1,4 @@
-"""As much of pandas as the package uses: a frame of rows. Where pandas itself is installed, it is tested, too."""
+"""The part of pandas that the package uses: a frame of rows. If pandas itself is installed, it is tested, too."""
 
 
 class DataFrame:

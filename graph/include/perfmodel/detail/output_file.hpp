@@ -9,11 +9,10 @@
 namespace perfmodel {
 
 /// A file that appears whole or not at all: it is written under another name in the same folder and
-/// renamed by `commit`; without that, nothing is left. What a killed process leaves is called
-/// `file.PID.N.tmp`; nobody reads it. A file that may not be written is not replaced. A name that
-/// ends in `.gz` is compressed, as one member with an empty header, so that equal bytes give equal
-/// files. A file that is replaced keeps its permissions, and a link to one stays a link. What
-/// exists and is no regular file (a pipe, /dev/stdout) is written directly.
+/// renamed by `commit`; without that, nothing is left. A killed process leaves `file.PID.N.tmp`,
+/// which is never read. A read-only file is not replaced. A name that ends in `.gz` is compressed,
+/// as one member with an empty header, so that equal bytes give equal files. A replaced file keeps
+/// its permissions, and a link stays a link. Pipes and devices (/dev/stdout) are written directly.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::filesystem::path& file);

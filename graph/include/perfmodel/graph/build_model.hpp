@@ -15,19 +15,19 @@ namespace perfmodel {
 /// than C++ types. Zeros and empty texts keep what the preset has.
 struct ModelRequest {
   std::string family;         ///< one of `model_families()`
-  std::string preset = {};    ///< of the family; empty: a small usual one
+  std::string preset = {};    ///< one of the family's; empty: a small usual one
   std::int64_t batch = 0;     ///< samples per step
   std::int64_t sequence = 0;  ///< tokens per sample; of transformers alone
-  std::int64_t layers = 0;    ///< of transformers alone (of T5: of encoder and decoder)
+  std::int64_t layers = 0;    ///< transformers only (T5: encoder and decoder)
   /// none, sgd, momentum, adagrad, adam or adamw. DLRMs with batched tables: sgd, adagrad,
   /// rowwise_adagrad or adam.
   std::string optimizer = {};
 };
 
-/// One training step of it: what `build_dlrm`, `build_gpt`, ... make of the preset.
+/// Builds one training step with the family's `build_dlrm`, `build_gpt`, ...
 ///
 /// Errors: an unknown family, preset or optimizer; a sequence or layers that the family does not
-/// have; negative numbers; those of the family's `build_*`.
+/// have; negative numbers; as for the family's `build_*`.
 Result<ExecutionGraph> build_model(const ModelRequest& request);
 
 /// bert, dlrm, gpt, inception, llama, mlp, opt, resnet, t5, vgg.
@@ -38,12 +38,12 @@ struct MlpConfig {
   std::string name = "mlp";
   std::vector<std::int64_t> widths = {784, 512, 512, 10};  ///< features first, classes last
   std::int64_t batch = 64;
-  bool relu_behind_last = false;  ///< ReLU behind the last layer too
-  bool softmax = false;           ///< nn.Softmax in front of the loss
+  bool relu_behind_last = false;  ///< ReLU after the last layer, too
+  bool softmax = false;           ///< nn.Softmax before the loss
   TrainingOptions training;
 };
 
-/// "mnist", or "linear": the 21 layers of width 1,024, ReLU behind each, with a softmax of
+/// "mnist", or "linear": the 21 layers of width 1,024, each with a ReLU, and the softmax of
 /// param-bench's sample workload, batch 512.
 Result<MlpConfig> mlp_preset(std::string_view name);
 
@@ -122,7 +122,7 @@ struct LstmConfig {
   std::int64_t embedding = 650;
   std::int64_t hidden = 650;
   std::int64_t layers = 2;
-  double dropout = 0.5;  ///< behind the embedding and every layer; 0: none is called
+  double dropout = 0.5;  ///< after the embedding and every layer; 0: none is called
   std::int64_t batch = 20;
   std::int64_t steps = 35;
   TrainingOptions training;
@@ -159,7 +159,7 @@ struct Seq2seqConfig {
   std::int64_t source_vocabulary = 17'191, target_vocabulary = 7'709;
   std::int64_t embedding = 512, hidden = 512, attention = 512;
   std::int64_t encoder_layers = 2, decoder_layers = 2;
-  double dropout = 0;  ///< behind embeddings and between layers
+  double dropout = 0;  ///< after embeddings and between layers
   std::int64_t batch = 64;
   std::int64_t source_steps = 30, target_steps = 30;
   TrainingOptions training;
@@ -193,15 +193,15 @@ struct Deepspeech2Config {
   };
 
   std::string name = "deepspeech2";
-  std::int64_t frequencies = 161;  ///< of a window of 20 ms at 16 kHz
+  std::int64_t frequencies = 161;  ///< per window of 20 ms at 16 kHz
   std::vector<Convolution> convolutions = {
       {}, {.frequency_kernel = 21, .time_stride = 1, .frequency_padding = 10}};
   RecurrentCell cell = RecurrentCell::kGru;
   std::int64_t layers = 5, hidden = 800;
   std::int64_t characters = 29;
   std::int64_t batch = 32;
-  std::int64_t frames = 800;       ///< of every sample
-  std::int64_t target_steps = 80;  ///< characters of every transcript
+  std::int64_t frames = 800;       ///< per sample
+  std::int64_t target_steps = 80;  ///< characters per transcript
   TrainingOptions training;
 };
 
@@ -210,9 +210,9 @@ struct Deepspeech2Config {
 /// MXNet's example (Zhu et al., IISWC 2018; widths from memory).
 Result<Deepspeech2Config> deepspeech2_preset(std::string_view name);
 
-/// Steps that are left behind the convolutions.
+/// Steps that remain after the convolutions.
 std::int64_t output_steps(const Deepspeech2Config& config);
-/// Values per step behind the convolutions.
+/// Values per step after the convolutions.
 std::int64_t recurrent_input(const Deepspeech2Config& config);
 std::int64_t parameter_count(const Deepspeech2Config& config);
 
@@ -225,7 +225,7 @@ Result<ExecutionGraph> build_deepspeech2(const Deepspeech2Config& config);
 
 /// A residual network (He et al., 2015) as torchvision has it: a 7x7 stem, four stages of blocks,
 /// mean over the image, one linear layer, cross entropy. Stages have 64, 128, 256 and 512 channels
-/// (four times as many behind bottlenecks); all but the first halve the image.
+/// (four times as many after bottlenecks); all but the first halve the image.
 struct ResnetConfig {
   std::string name = "resnet18";
   enum class Block { kBasic, kBottleneck } block = Block::kBasic;
@@ -235,9 +235,9 @@ struct ResnetConfig {
   std::int64_t groups = 1, width_per_group = 64;
   std::int64_t classes = 1000;
   std::int64_t batch = 32;
-  std::int64_t resolution = 224;  ///< of the square image, three colours
-  /// Targets are probabilities of all classes [B, classes], as random data of benchmarks is;
-  /// otherwise the number of the class.
+  std::int64_t resolution = 224;  ///< side of the square image, three colours
+  /// Targets are probabilities of all classes [B, classes], like a benchmark's random data;
+  /// otherwise class numbers.
   bool soft_targets = false;
   TrainingOptions training;
 };
@@ -255,7 +255,7 @@ Result<ExecutionGraph> build_resnet(const ResnetConfig& config);
 struct VggConfig {
   std::string name = "vgg16";
   struct Layer {
-    std::int64_t channels = 0;  ///< of a convolution with bias and ReLU; 0: max pooling
+    std::int64_t channels = 0;  ///< a convolution's, with bias and ReLU; 0: max pooling
     std::int64_t kernel = 3, stride = 1, padding = 1;
   };
   std::vector<Layer> features;
@@ -263,10 +263,10 @@ struct VggConfig {
   std::int64_t pooled = 7;  ///< height and width that the linear layers get
   std::int64_t hidden = 4096;
   double dropout = 0.5;
-  bool dropout_in_front = false;  ///< of the linear layers, as AlexNet has it; else behind them
+  bool dropout_in_front = false;  ///< before the linear layers, as in AlexNet; else after them
   std::int64_t classes = 1000;
   std::int64_t batch = 32;
-  std::int64_t resolution = 224;  ///< of the square image, three colours
+  std::int64_t resolution = 224;  ///< side of the square image, three colours
   TrainingOptions training;
 };
 
@@ -282,8 +282,8 @@ struct InceptionConfig {
   std::string name = "inception_v3";
   std::int64_t classes = 1000;
   std::int64_t batch = 32;
-  std::int64_t resolution = 299;  ///< of the square image, three colours
-  /// The second classifier behind the last block of 768 channels; its loss counts 0.4.
+  std::int64_t resolution = 299;  ///< side of the square image, three colours
+  /// The second classifier, after the last block of 768 channels; its loss counts 0.4.
   bool auxiliary = true;
   double dropout = 0.5;
   TrainingOptions training;
@@ -300,8 +300,8 @@ Result<ExecutionGraph> build_inception(const InceptionConfig& config);
 /// head, a region proposal network on its last stage, RoI align, two linear layers of width
 /// `hidden`, a class and a box per region.
 ///
-/// What depends on data in the real model is given by numbers, and some bookkeeping is left out:
-/// - `kept` regions per image behind the suppression, `sampled` regions per image in the loss,
+/// Fixed numbers replace counts that depend on the data, and some bookkeeping is left out:
+/// - `kept` regions per image after the suppression, `sampled` regions per image in the loss,
 ///   `sampled_anchors` anchors per image in the loss of the proposals;
 /// - targets and the matching of boxes come with the batch as inputs;
 /// - images of one size, batch norm that learns; without a pyramid one feature map, the last;
@@ -309,11 +309,11 @@ Result<ExecutionGraph> build_inception(const InceptionConfig& config);
 struct FasterRcnnConfig {
   std::string name = "faster_rcnn";
   std::int64_t batch = 2;
-  std::int64_t resolution = 800;   ///< of the square image, three colours
+  std::int64_t resolution = 800;   ///< side of the square image, three colours
   std::int64_t classes = 91;       ///< background included
   std::int64_t anchors = 15;       ///< per place of the feature map
   std::int64_t candidates = 2000;  ///< best proposals per image that go into the suppression
-  std::int64_t kept = 1000;        ///< of these
+  std::int64_t kept = 1000;        ///< proposals that remain
   std::int64_t sampled = 512;      ///< regions per image
   std::int64_t sampled_anchors = 256;
   std::int64_t hidden = 1024;

@@ -17,7 +17,7 @@ struct EmbeddingTable {
   std::int64_t num_rows = 0;
   std::int64_t dim = 0;
   double pooling_factor = 1;  ///< mean lookups per sample
-  /// Where the table lies, for the graphs of distributed jobs (see PlacedTable::rank).
+  /// Rank that holds the table, for graphs of distributed jobs (see PlacedTable::rank).
   std::optional<std::int64_t> rank = {};
 };
 
@@ -26,13 +26,13 @@ struct EmbeddingTable {
 struct DlrmConfig {
   std::string name = "dlrm";
   std::vector<std::int64_t> bottom_mlp;  ///< widths, the dense features first
-  std::vector<std::int64_t> top_mlp;     ///< widths behind the interaction, the last one 1
+  std::vector<std::int64_t> top_mlp;     ///< widths after the interaction, the last one 1
   std::vector<EmbeddingTable> tables;
   std::int64_t batch = 2048;
 
-  /// Of the tables. Batched ones have it in FBGEMM's backward op: all of these (Adagrad with one
-  /// number per element, or per row) but SparseAdam. Single ones with sparse gradients take SGD,
-  /// Adagrad and SparseAdam, with dense ones SGD, Adagrad and Adam.
+  /// Optimizer of the tables. Batched tables train in FBGEMM's backward op and take all of these
+  /// (Adagrad with one number per element, or per row) except SparseAdam. Single tables take SGD,
+  /// Adagrad and SparseAdam with sparse gradients, and SGD, Adagrad and Adam with dense ones.
   enum class Optimizer {
     kSgd,
     kRowwiseAdagrad,
@@ -51,7 +51,7 @@ struct DlrmConfig {
   bool table_batched = true;
 
   /// Dot products of all pairs of vectors, next to the bottom MLP's output; otherwise the vectors
-  /// one behind the other.
+  /// themselves, concatenated.
   bool interaction_dot = true;
 
   /// DCNv2 instead (Wang et al., 2021), as in MLPerf v3: the vectors side by side pass through
@@ -61,14 +61,14 @@ struct DlrmConfig {
     std::int64_t layers = 0, rank = 512;
   } cross;
 
-  /// Of tables that are not batched: nn.EmbeddingBag(sparse=True), one entry per lookup.
+  /// nn.EmbeddingBag(sparse=True) for tables that are not batched: one entry per lookup.
   bool sparse_gradients = true;
 
-  /// Of tables that are not batched: offsets come as one tensor [tables, B], else one per table.
+  /// Tables that are not batched get their offsets as one tensor [tables, B], else one per table.
   bool stacked_offsets = true;
 
-  /// Device, version of PyTorch, regions, ...; its optimizer is not looked at. Its learning rate
-  /// is that of the tables too.
+  /// Device, version of PyTorch, regions, ...; its optimizer is ignored. Tables use its learning
+  /// rate, too.
   TrainingOptions training;
 };
 
@@ -101,7 +101,7 @@ Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem:
 /// How TorchRec cuts a table. W ranks, L of them per host. Tables that are cut in one way share a
 /// lookup and collectives.
 enum class TableSharding : std::uint8_t {
-  kDataParallel,     ///< a copy on each rank, whose gradient is reduced like that of an MLP
+  kDataParallel,     ///< a copy on each rank, whose gradient is all-reduced like an MLP's
   kTableWise,        ///< the whole table on one rank
   kColumnWise,       ///< pieces of its columns, each on one rank
   kTableColumnWise,  ///< pieces of its columns on ranks of one host
@@ -119,7 +119,7 @@ struct TableShard {
   bool operator==(const TableShard&) const = default;
 };
 
-/// A table of a TorchRec job and where it lies: `rank`, or else `sharding` and `shards`.
+/// A table of a TorchRec job and its place: `rank`, or else `sharding` and `shards`.
 struct PlacedTable {
   static constexpr std::int64_t kDataParallel = -1;
 
@@ -131,7 +131,7 @@ struct PlacedTable {
 
   /// Empty: `rank` tells. Otherwise they cover the table, in any order; `rank` is not looked at.
   std::vector<TableShard> shards = {};
-  TableSharding sharding = TableSharding::kTableWise;  ///< of `shards`
+  TableSharding sharding = TableSharding::kTableWise;  ///< kind of `shards`
 
   /// `sharding`, or what `rank` says.
   TableSharding kind() const {
@@ -145,7 +145,7 @@ struct PlacedTable {
 struct TorchrecDlrmConfig {
   std::string name = "torchrec-dlrm";
   std::vector<std::int64_t> bottom_mlp;  ///< widths, the dense features first
-  std::vector<std::int64_t> top_mlp;     ///< widths behind the interaction, the last one 1
+  std::vector<std::int64_t> top_mlp;     ///< widths after the interaction, the last one 1
   std::vector<PlacedTable> tables;       ///< one feature each, in the order of the batch
   /// Of sharded tables, in the backward pass of their lookups; the others have an Adagrad.
   enum class TableOptimizer : std::uint8_t {

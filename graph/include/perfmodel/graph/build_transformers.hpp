@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-/// What all transformers share. Shapes: tokens [batch, sequence], activations [batch, sequence,
+/// Settings of all transformers. Shapes: tokens [batch, sequence], activations [batch, sequence,
 /// hidden], attention scores [batch, heads, sequence, sequence].
 struct TransformerConfig {
   std::string name = "transformer";
@@ -46,21 +46,21 @@ struct TransformerConfig {
 /// experts write it. No token is dropped. How many rows an expert gets depends on the data and is
 /// not in a graph: it is priced as if all got as many.
 struct ExpertsConfig {
-  std::int64_t experts = 0;  ///< of a layer; 0: layers are dense
-  std::int64_t top_k = 2;    ///< experts of a token
+  std::int64_t experts = 0;  ///< per layer; 0: layers are dense
+  std::int64_t top_k = 2;    ///< experts per token
   std::int64_t hidden = 0;   ///< width inside of one expert; 0: `feed_forward`
   std::int64_t shared = 0;   ///< as wide again, times so many: an expert that takes every token
   /// Weight of the loss that makes loads even (HuggingFace's `router_aux_loss_coef`); 0: none.
   double balance_loss = 0;
 };
 
-/// Adapters of low rank beside frozen linear layers (LoRA, Hu et al. 2021): weights learn nothing
-/// and have neither gradients nor state of the optimizer; gradients go through them.
+/// Adapters of low rank on frozen linear layers (LoRA, Hu et al. 2021). Frozen weights have neither
+/// gradients nor optimizer state; gradients pass through them.
 struct LoraConfig {
   std::int64_t rank = 0;  ///< 0: all weights learn
   enum class On {
     kAttention,  ///< the projections of attention
-    kAll,        ///< those of feed-forward layers too
+    kAll,        ///< feed-forward layers, too
   } on = On::kAttention;
 };
 
@@ -100,7 +100,7 @@ struct GptConfig : TransformerConfig {
     kSilu,
   } activation = Activation::kGeluNew;
   bool tied = true;    ///< the output layer shares the word embeddings
-  bool biases = true;  ///< of the products of layers
+  bool biases = true;  ///< biases of the layers' products
   /// Eager attention scales, masks and normalises scores in one kernel, as Megatron does.
   bool fused_softmax = false;
   ExpertsConfig experts;  ///< two products each, without biases
@@ -136,7 +136,7 @@ Result<ExecutionGraph> build_opt(const OptConfig& config);
 struct LlamaConfig : TransformerConfig {
   std::int64_t kv_heads = 0;  ///< heads of keys and values; heads is a multiple of it
   bool tied = false;          ///< the output layer shares the word embeddings
-  bool biases = false;        ///< of the products of layers
+  bool biases = false;        ///< biases of the layers' products
   /// `aten::_fused_rms_norm` (torch.nn.RMSNorm from PyTorch 2.8 on; the kernels of Apex and
   /// flash-attn move as much). Weights of half types need it.
   bool fused_norms = false;
@@ -168,7 +168,7 @@ struct T5Config : TransformerConfig {
   std::int64_t buckets = 32;           ///< rows of the position bias
   bool gated = false;  ///< gate * up with gelu_new (T5 1.1, FLAN); otherwise ReLU, and the output
                        ///< layer shares the word embeddings
-  std::int64_t experts = 0;           ///< of a sparse layer; 0: none is sparse
+  std::int64_t experts = 0;           ///< per sparse layer; 0: none is sparse
   std::int64_t expert_capacity = 64;  ///< tokens of a sample that one expert takes
 };
 
@@ -181,12 +181,12 @@ std::vector<std::string_view> t5_presets();
 Result<ExecutionGraph> build_t5(const T5Config& config);
 
 /// The Transformer (Vaswani et al. 2017, arXiv 1706.03762): encoder and decoder with cross
-/// attention, norm behind the sum, ReLU, fixed sine positions; source words, target words and the
-/// output layer share one matrix. Written as HuggingFace's MarianMTModel, without its bias of the
+/// attention, norm after the sum, ReLU, fixed sine positions; source words, target words and the
+/// output layer share one matrix. Written like HuggingFace's MarianMTModel, without its bias of the
 /// scores.
 ///
-/// `layers` are those of the encoder, `sequence` its tokens per sentence, `batch` counts sentences.
-/// `dropout` stands behind the embeddings and each sub-layer, as in the paper.
+/// `layers` counts the encoder's layers, `sequence` its tokens per sentence, `batch` sentences.
+/// `dropout` follows the embeddings and each sub-layer, as in the paper.
 struct EncoderDecoderConfig : TransformerConfig {
   std::int64_t decoder_layers = 0;
   std::int64_t target_sequence = 32;  ///< tokens per sentence of the decoder
@@ -207,13 +207,13 @@ std::int64_t parameter_count(const EncoderDecoderConfig& config);
 /// attention than kEager.
 Result<ExecutionGraph> build_transformer(const EncoderDecoderConfig& config);
 
-/// nn.Embedding, `layers` of nn.TransformerEncoderLayer (batch first, norm behind the sum, GELU)
+/// nn.Embedding, `layers` of nn.TransformerEncoderLayer (batch first, norm after the sum, GELU)
 /// and a linear layer to the vocabulary, with the cross entropy of each token. Positions are not
 /// used.
 ///
 /// Training goes through F.multi_head_attention_forward: one product for queries, keys and values
-/// of [sequence, batch, hidden]; PyTorch 1.13 computes the attention in ops of its own
-/// (`Attention::kEager` is what it does; other values are refused there).
+/// of [sequence, batch, hidden]; PyTorch 1.13 computes the attention in separate ops, so it takes
+/// `Attention::kEager` alone.
 ///
 /// Errors: sizes that are not positive or do not divide, or that make tensors of 2^60 elements.
 Result<ExecutionGraph> build_torch_encoder(const TransformerConfig& config);

@@ -42,7 +42,7 @@ enum class ChakraCollective : std::uint8_t {
 };
 std::string_view to_string(ChakraCollective collective);
 
-/// Type of an attribute's value in the file; the numbers are those of the protobuf fields.
+/// Type of an attribute's value in the file, numbered like the protobuf fields.
 enum class ChakraValueType : std::uint8_t {
   kNone = 0,
   kDouble = 3,
@@ -133,10 +133,10 @@ struct ChakraNode {
 /// One rank's file.
 struct ChakraTrace {
   std::string version = "0.0.4";
-  std::vector<ChakraAttribute> attributes;  ///< of the head: "schema", ...
+  std::vector<ChakraAttribute> attributes;  ///< the head's: "schema", ...
   std::string unknown_fields;
   std::vector<ChakraNode> nodes;
-  std::vector<std::string> warnings;  ///< of the reader; not in files
+  std::vector<std::string> warnings;  ///< the reader's; not in files
 
   friend bool operator==(const ChakraTrace&, const ChakraTrace&) = default;
 };
@@ -167,13 +167,13 @@ Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOpt
 /// The file appears whole or not at all; equal traces give equal bytes.
 ///
 /// Files hold whole microseconds. Starts are rounded; of the durations, each node's rounding error
-/// is carried to the next node in order, apart for host (`is_cpu_op`) and device, so the sum of
-/// either is off by at most half a microsecond and that of a rank by less than one. No node is
-/// merged or dropped: one that becomes 0 takes 1 ns in ASTRA-sim. Nodes should stand in the order
-/// in which they run.
+/// is carried to the next node in order, separately for host (`is_cpu_op`) and device. So either
+/// sum is off by at most half a microsecond, and a rank's sum by less than one. No node is merged
+/// or dropped: one that becomes 0 takes 1 ns in ASTRA-sim. List nodes in the order in which they
+/// run.
 ///
-/// Errors name the node: what `read_chakra` would refuse; a collective, send, receive or memory
-/// node without the attributes that it needs; an attribute that has a member of its own.
+/// Errors name the node: one that `read_chakra` would refuse; a collective, send, receive or memory
+/// node without the attributes that it needs; an attribute that has its own member.
 Result<void> write_chakra(const ChakraTrace& trace, const std::filesystem::path& file);
 
 struct ChakraJobOptions {
@@ -185,13 +185,14 @@ struct ChakraJobOptions {
   std::size_t copies = 1;
 };
 
-/// Writes a whole job, `<prefix>.<rank>.et`, the index in `ranks` being the rank. All files are
-/// complete before the first one gets its name.
+/// Writes a whole job as `<prefix>.<rank>.et`, where the rank is the index in `ranks`. All files
+/// are complete before the first one gets its name.
 ///
-/// A network simulator stops for ever where the ranks disagree, so besides the errors of one file:
-/// every rank of a group must run the same collectives (type and comm_size) in the same order of
-/// nodes; a send starts at its own rank and has a receive with the same ranks, tag and size. Copies
-/// are of one trace, in which nobody sends and all collectives are of all ranks.
+/// A network simulator hangs if the ranks disagree. Errors are therefore, in addition to
+/// those for one file: ranks of a group that do not run the same collectives (type and comm_size)
+/// in the same order of nodes; a send that does not start at its own rank or has no receive with
+/// the same ranks, tag and size. Copies of one trace need a trace without sends, whose collectives
+/// span all ranks.
 Result<void> write_chakra(std::span<const ChakraTrace> ranks, const std::filesystem::path& prefix,
                           const ChakraJobOptions& options = {});
 

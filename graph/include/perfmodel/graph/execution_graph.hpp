@@ -116,11 +116,11 @@ struct Node {
   NameId op_schema = 0;
   NameId kernel_backend = 0;  ///< "triton" or empty
   NameId kernel_file = 0;
-  /// What the kernels of this op and of those below it take, instead of what is predicted; -1: not
-  /// given. Rewrites set both (perfmodel/graph/rewrite.hpp).
+  /// Time of the kernels of this op and its inner ops, instead of a predicted one; -1: predicted.
+  /// Rewrites set both (perfmodel/graph/rewrite.hpp).
   double kernel_time_us = -1;
-  double kernel_time_scale = 1;  ///< times this, after that
-  /// Of lookups: Zipf exponent of the indices (perfmodel/graph/rewrites/resize.hpp).
+  double kernel_time_scale = 1;  ///< factor on that time
+  /// Zipf exponent of the indices of a lookup (perfmodel/graph/rewrites/resize.hpp).
   double index_zipf_exponent = 0;
 };
 
@@ -132,8 +132,8 @@ struct ProcessGroup {
 
 /// A recorded or built graph of one process: ops with shapes, no times.
 ///
-/// Nodes are sorted by id, which is start order over all threads. Everything a node owns lies in
-/// flat pools, so a graph of a million nodes is a dozen allocations.
+/// Nodes are sorted by id, which is start order over all threads. Flat pools hold everything that a
+/// node owns, so a graph of a million nodes takes a dozen allocations.
 struct ExecutionGraph {
   std::string schema;  ///< "1.0.1", "1.1.1-chakra.0.0.4", ...
   std::string source;  ///< file it was read from; "built" for graphs without a recording
@@ -141,8 +141,8 @@ struct ExecutionGraph {
   /// Matrix products of fp32 tensors may run in TF32 (torch.backends.cuda.matmul.allow_tf32).
   /// Recordings do not tell; convolutions have a setting of their own.
   bool allow_tf32 = false;
-  /// What a capture says of itself: the JSON object of the file's head; empty: not captured. Its
-  /// assumptions are the first warnings.
+  /// A capture's description of itself, the JSON object `captured` in the file's head; empty: not
+  /// captured. Its assumptions are the first warnings.
   std::string captured;
   std::int64_t process_id = 0;
 
@@ -154,7 +154,7 @@ struct ExecutionGraph {
   std::vector<std::int64_t> shape_pool;
   std::vector<CommRecord> comm_records;
   std::vector<ProcessGroup> process_groups;
-  Recording recording;  ///< of the trace that the graph was made of
+  Recording recording;  ///< the trace's, if the graph was made from one
   std::vector<std::string> warnings;
 
   /// A node by its index, as parents and children give it.

@@ -20,20 +20,20 @@ struct TraceGraph {
   std::size_t ops = 0, ops_with_sizes = 0;
 };
 
-/// What a timed trace says of the ops, their nesting, arguments and threads:
+/// The graph that a timed trace shows: ops, their nesting, arguments and threads.
 ///
 /// - Nodes are the ops and annotations of `Trace::host`, in start order over all threads; parents
-///   are found by time. Ops of no length at one stamp are nested as ops of their names are where
-///   the stamps tell.
+///   are found by time. Ops of no length at one stamp are nested like ops of the same names with
+///   clear stamps.
 /// - Arguments come from the recorded shapes, types and values (`record_shapes`); results are not
-///   recorded. A tensor lives on the GPU if its op gave work to the device, on the host side of a
-///   copy where the copy tells. Every tensor is its own: which ones are the same is not recorded.
+///   recorded. A tensor is on the GPU if its op gave work to the device; a copy shows which of its
+///   sides is on the host. Every mention is its own tensor, since a trace does not show equal ones.
 ///   One case is inferred from the times: an op whose work began right at the end of a collective
 ///   on another stream, for nothing else, touches its memory.
-/// - Collectives have the kind, group, number and size of their records, else those of the labels
-///   inside ("nccl:all_reduce").
+/// - Collectives take kind, group, number and size from their records, else from the labels inside
+///   ("nccl:all_reduce").
 ///
-/// - Of a trace without record function ids, `Node::rf_id` is the place within the step, in start
+/// - Without record function ids in the trace, `Node::rf_id` is the place within the step, in start
 ///   order.
 ///
 /// `ExecutionGraph::schema` is "kineto". Errors: a trace without an op.
@@ -49,15 +49,15 @@ bool lacks_sizes(const ExecutionGraph& graph);
 /// `purpose` needs that: "--sequence".
 Result<void> check_tensors_known(const ExecutionGraph& graph, std::string_view purpose);
 
-/// What a program does, as a file tells it.
+/// A program as a file recorded it.
 struct RecordedProgram {
   ExecutionGraph graph;
-  /// Of which the graph was made; null: the file is a graph.
+  /// The source of the graph; null: the file is a graph.
   std::shared_ptr<const Trace> trace;
 };
 
-/// Reads an execution graph, or a Kineto trace in its place. Errors: those of the readers, a trace
-/// without an op. A trace on standard input is an error, since it would have to be read twice.
+/// Reads an execution graph, or a Kineto trace in its place. Errors: as for the readers; a trace
+/// without an op; a trace on standard input, since it would have to be read twice.
 Result<RecordedProgram> read_recorded_program(const std::filesystem::path& file,
                                               const ReadOptions& options = {});
 

@@ -6,7 +6,7 @@
 
 namespace perfmodel {
 
-/// What a model holds and computes, read off one step of its graph.
+/// Parameters and work of a model, found in one step of its graph.
 struct ModelSize {
   /// Elements of all parameters that get a gradient: what AccumulateGrad nodes take (once each, so
   /// shared weights count once), and the weights of FBGEMM's batched tables. 0 without backward
@@ -17,7 +17,7 @@ struct ModelSize {
   double matrix_flop = 0;
 };
 
-/// Of the first step of `graph`, recorded or built.
+/// Sums up the first step of `graph`, recorded or built.
 ModelSize model_size(const ExecutionGraph& graph);
 
 }  // namespace perfmodel

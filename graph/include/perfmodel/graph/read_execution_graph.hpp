@@ -12,9 +12,9 @@ namespace perfmodel {
 /// Reads a PyTorch execution trace, plain or gzip, of any schema from 1.0.0 to 1.1.1 in the flat or
 /// the nested layout (told apart by the keys of a node, not by the version text).
 ///
-/// Nodes may stand in any order. Orphans (a parent id that no node has) are kept and counted in
+/// Nodes may come in any order. Orphans (a parent id that no node has) are kept and counted in
 /// `warnings`. Errors: unreadable file, broken gzip or JSON, a missing or ill-typed field,
-/// duplicate ids, a cycle of parents; a timed trace in place of a graph is told by name.
+/// duplicate ids, a cycle of parents; a timed trace in place of a graph (the message says so).
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
                                             const ReadOptions& options = {});
 

@@ -41,7 +41,7 @@ Result<void> check_rewrites(const ExecutionGraph& graph, std::span<const NamedRe
 Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
                                       std::span<const NamedRewrite> rewrites);
 
-/// What tells two graphs apart, ids aside.
+/// The difference of two graphs, ids aside.
 struct GraphDifference {
   std::size_t nodes_before = 0, nodes_after = 0;
   /// Nodes of the second graph that have a namesake in the first, but with other sizes, types,
@@ -61,7 +61,7 @@ GraphDifference graph_difference(const ExecutionGraph& before, const ExecutionGr
 /// each.
 std::string to_string(const GraphDifference& difference);
 
-// What Daydream (Zhu et al., 2020, section 5) builds its what-ifs of. Patterns are names in which
+// The primitives of Daydream's what-ifs (Zhu et al., 2020, section 5). Patterns are names in which
 // '*' stands for any text: "aten::mm", "autograd::engine::evaluate_function: *", "## forward ##".
 // A pattern that matches no node is an error that lists near names.
 

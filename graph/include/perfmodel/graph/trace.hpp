@@ -44,8 +44,8 @@ struct HostEvent {
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };
 
-/// What a trace with `record_shapes` says of an op's inputs: JSON text, as it stands in the file.
-/// Equal ones are kept once.
+/// An op's inputs in a trace with `record_shapes`: JSON text as in the file. Equal texts are kept
+/// once.
 struct OpArguments {
   NameId dims = 0;      ///< "[[16, 13], [], [[2, 3], [4, 3]]]": extents, of lists one entry each
   NameId types = 0;     ///< "["float", "Scalar", "TensorList"]"
@@ -85,11 +85,11 @@ struct SyncEvent {
 /// Counters of the GPU over a stretch of time (CUPTI's range profiler), as recorded.
 struct CounterRange {
   std::int64_t start_ns = 0, duration_ns = 0;
-  NameId name = 0;                                ///< of the range
-  std::vector<std::pair<NameId, double>> values;  ///< by name of the counter
+  NameId name = 0;                                ///< name of the range
+  std::vector<std::pair<NameId, double>> values;  ///< by counter
 };
 
-/// What PyTorch notes about a collective, on its kernel or on its record_param_comms op.
+/// PyTorch's record of a collective, on its kernel or on its record_param_comms op.
 struct CollectiveNote {
   NameId kind = 0;           ///< "allreduce", "all_to_allv", ... as recorded
   NameId process_group = 0;  ///< empty: not recorded
@@ -103,7 +103,7 @@ struct CollectiveNote {
 struct MemoryRecord {
   std::int64_t time_ns = 0;
   std::int64_t bytes = 0;                      ///< below 0: taken back
-  std::int64_t allocated = -1, reserved = -1;  ///< of the device behind it; below 0: not recorded
+  std::int64_t allocated = -1, reserved = -1;  ///< on the device after it; below 0: not recorded
   std::uint64_t address = 0;
   std::int32_t thread = -1;     ///< into Trace::threads
   std::int16_t device = -1;     ///< -1: the type has no numbers (the host)
@@ -146,7 +146,7 @@ struct Trace {
   bool has_python_frames = false;           ///< calls of Python were recorded too
   bool has_pytorch_ops = false;             ///< ops as the profiler of PyTorch names their category
   std::string unread;   ///< categories of events that are not read, with counts; empty: none
-  Recording recording;  ///< what the check of the recording found; `warnings` begin with it
+  Recording recording;  ///< findings of its check; `warnings` begin with them
   std::vector<std::string> warnings;
 
   std::string_view name(const HostEvent& event) const { return names.text(event.name); }
@@ -160,14 +160,14 @@ struct Trace {
 /// array, old and new categories, CUDA and HIP calls, whole or fractional microseconds (parsed from
 /// the text, so no stamp is rounded), numeric, textual or negative thread ids.
 ///
-/// XPlanes that jax.profiler and TensorFlow export as Chrome JSON are read too: their processes and
-/// threads tell what is work of a GPU, events with a correlation are calls, the others ops.
+/// Also reads XPlanes that jax.profiler and TensorFlow export as Chrome JSON: their processes and
+/// threads show the work of a GPU, events with a correlation are calls, the others ops.
 ///
-/// The text is streamed: peak memory is the events kept plus some megabytes. Flows, counters
-/// drawn as curves and instants (but those of memory) are skipped, calls of Python functions unless
-/// asked for. Errors: unreadable
-/// file, broken gzip or JSON, an event that is no object, a stamp that is no number; an execution
-/// graph in place of a trace is told by name.
+/// The text is streamed: peak memory is the events kept plus some megabytes. Flows, counters drawn
+/// as curves and instants other than those about memory are skipped; so are calls of Python
+/// functions, unless asked for. Errors: an unreadable file, broken gzip or JSON, an event that is
+/// no object, a stamp that is no number, an execution graph in place of a trace (the message says
+/// so).
 Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options = {});
 
 }  // namespace perfmodel

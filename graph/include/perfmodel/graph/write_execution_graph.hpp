@@ -10,16 +10,16 @@
 namespace perfmodel {
 
 struct WriteOptions {
-  /// What made a built graph, for its head: "perfmodel build dlrm --preset mlperf".
+  /// The command that built the graph, for its head: "perfmodel build dlrm --preset mlperf".
   std::string generator = "perfmodel";
 };
 
-/// The graph as PyTorch writes execution traces: schema 1.1.1-chakra.0.0.4, nested layout. Nodes
-/// stand in the order of their ids. Built graphs carry `"built": true` and `"generator"` in the
-/// head; times of day are zero. Equal graphs give equal bytes.
+/// The graph in PyTorch's format for execution traces: schema 1.1.1-chakra.0.0.4, nested layout.
+/// Nodes come in the order of their ids. Built graphs carry `"built": true` and `"generator"` in
+/// the head; times of day are zero. Equal graphs give equal bytes.
 ///
-/// Not kept by ExecutionGraph, so not written: strides other than those of `aten::as_strided`
-/// results (all else counts as dense), tuples other than process groups (lists instead), sizes and
+/// Not kept by ExecutionGraph, so not written: strides, except for `aten::as_strided` results (all
+/// others count as dense), tuples other than process groups (lists instead), sizes and
 /// rank layout of communication records.
 std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions& options = {});
 
@@ -28,7 +28,7 @@ std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions
 Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
                                    const WriteOptions& options = {});
 
-/// The same but for the name, which `commit` gives it. For several files that belong together.
+/// The same, but `commit` gives the file its name. For several files that belong together.
 Result<OutputFile> write_unnamed_execution_graph(const ExecutionGraph& graph,
                                                  const std::filesystem::path& file,
                                                  const WriteOptions& options = {});

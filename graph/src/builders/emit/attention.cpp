@@ -33,7 +33,7 @@ TensorRef random_state(GraphBuilder& graph) {
   return made;
 }
 
-// What the kernels see of q, k and v; they write [B, S, H, Dv].
+// q, k and v as the kernels see them; they write [B, S, H, Dv].
 struct Operands {
   TensorRef q, k, v;
   Shape result, log_sum_exp;
@@ -113,7 +113,7 @@ void cudnn_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAttent
                 saved.offset, none});
 }
 
-// Gradients of q, k and v in the layout of the kernels, then in that of the caller.
+// Gradients of q, k and v in the kernels' layout, then in the caller's.
 std::vector<TensorRef> gradients_of(GraphBuilder& graph, const Operands& in) {
   return {empty_like(graph, in.q), empty_like(graph, in.k), empty_like(graph, in.v)};
 }

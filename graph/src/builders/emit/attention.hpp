@@ -15,14 +15,14 @@ struct FusedAttention {
   double dropout = 0;
   bool causal = false;
   TensorRef mask = {};               ///< added to the scores; may not exist
-  std::optional<double> scale = {};  ///< of the scores; unset: 1 / sqrt(D)
-  bool by_autocast = false;          ///< which calls the op from an op of the same name
+  std::optional<double> scale = {};  ///< factor on the scores; unset: 1 / sqrt(D)
+  bool by_autocast = false;          ///< autocast calls the op from an op of the same name
 };
 
 TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
                           const FusedAttention& options);
 
-/// What the call runs under `kMath`; without the call itself.
+/// The ops inside the call under `kMath`, without the call itself.
 TensorRef math_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
                          const FusedAttention& options);
 

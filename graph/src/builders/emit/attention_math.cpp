@@ -12,7 +12,7 @@
 namespace perfmodel {
 namespace {
 
-// 0 where a query may look at a key, else -inf.
+// 0 if a query may look at a key, else -inf.
 TensorRef triangle(AutogradTape& tape, std::int64_t queries, std::int64_t keys, DType dtype) {
   GraphBuilder& graph = tape.graph();
   const std::int64_t sequence = tape.sequence();

@@ -122,7 +122,7 @@ void AutogradTape::evaluate(int index) {
   for (TensorRef& buffer : node(index).buffers) {
     arrived.push_back(buffer);
     listed.push_back(buffer.exists() ? buffer : graph_.undefined());
-    // What a parameter takes stays; everything else is let go when the function has run.
+    // A parameter's gradient stays; all others are let go when the function has run.
     if (buffer.exists() && node(index).sequence >= 0) --holders_[graph_.storage(buffer)];
     buffer = {};
   }
@@ -169,7 +169,7 @@ TensorRef AutogradTape::sum_to(TensorRef gradient, const Shape& shape) {
   return leading == 0 ? summed : view(graph_, summed, shape);
 }
 
-// Since 2.0, a sum that nobody else holds takes what arrives next in place.
+// Since 2.0, a sum without another holder takes the next addend in place.
 bool AutogradTape::may_add_in_place(TensorRef sum) const {
   return !graph_.pytorch().before(2, 0) && graph_.is_dense(sum) &&
          holders_.at(graph_.storage(sum)) == 1;

@@ -9,7 +9,8 @@
 
 namespace perfmodel {
 
-/// What PyTorch's autograd engine keeps of the forward pass, and the engine that replays it.
+/// The part of the forward pass that PyTorch's autograd engine keeps, and the engine that replays
+/// it.
 ///
 /// Nodes run in order of their sequence number, highest first; gradient accumulation of parameters
 /// comes before everything else. A gradient that arrives as a second one is added inside the node
@@ -17,8 +18,8 @@ namespace perfmodel {
 /// its own for a GPU, on the caller's for a CPU.
 class AutogradTape {
  public:
-  /// Emits the ops of one backward function: one gradient per output (`exists()` is false where
-  /// none arrived) becomes one per input, again not existing where there is none.
+  /// Emits the ops of one backward function: one gradient per output (`exists()` is false if none
+  /// arrived) becomes one per input, which may not exist either.
   using BackwardOfMany =
       std::function<std::vector<TensorRef>(const std::vector<TensorRef>& gradients)>;
   using Backward = std::function<std::vector<TensorRef>(TensorRef gradient)>;
@@ -38,8 +39,8 @@ class AutogradTape {
   bool requires_grad(TensorRef tensor) const { return producer_.contains(tensor.index); }
 
   /// Notes that `outputs` came from `inputs` (those without gradient are left out) by a
-  /// differentiable op; takes a sequence number. Outputs: the differentiable ones alone. An op in
-  /// place names its input as output. Does nothing where no input needs a gradient; an op without
+  /// differentiable op; takes a sequence number. Outputs: only the differentiable ones. An op in
+  /// place names its input as output. Does nothing if no input needs a gradient; an op without
   /// inputs here (one that trains its own weights) is always noted.
   void record(std::string name, const std::vector<TensorRef>& inputs,
               const std::vector<TensorRef>& outputs, BackwardOfMany backward);
@@ -49,10 +50,10 @@ class AutogradTape {
   /// A gradient of something that was broadcast from `shape`, summed to that shape.
   TensorRef sum_to(TensorRef gradient, const Shape& shape);
 
-  /// What data-parallel training hooks into the backward pass.
+  /// Hooks of data-parallel training in the backward pass.
   struct Hooks {
-    /// Behind the accumulation of a parameter's gradient, in the engine's node: gives the tensor
-    /// that is the gradient from here on.
+    /// Called after the accumulation of a parameter's gradient, in the engine's node: returns the
+    /// tensor that is the gradient from here on.
     std::function<TensorRef(TensorRef parameter, TensorRef gradient)> accumulated;
     std::function<void()> finished;  ///< after the last node, on the engine's thread
   };
@@ -61,31 +62,31 @@ class AutogradTape {
   /// The backward pass of `loss`, whose gradient is one.
   void run(TensorRef loss);
 
-  /// The backward functions from the op that made `output` back to leaves, on the thread that is
-  /// current: for rewrites, which put them among copied ones. Nothing is accumulated: what comes
-  /// back is the gradient that each of `leaves`, which add_parameter() was told, would get.
+  /// The backward functions from the op that made `output` back to leaves, on the current thread:
+  /// for rewrites, which put them among copied ones. Nothing is accumulated: the result is the
+  /// gradient that each of `leaves`, which add_parameter() got, would receive.
   std::vector<TensorRef> run_back(TensorRef output, TensorRef gradient,
                                   const std::vector<TensorRef>& leaves = {});
 
-  /// Gradient of a parameter after run(); does not exist where none arrived.
+  /// Gradient of a parameter after run(); does not exist if none arrived.
   TensorRef gradient(TensorRef parameter) const;
 
  private:
-  struct Source {  // which output of which node made a tensor
+  struct Source {  // node and output that made a tensor
     int node = -1, output = 0;
   };
   struct Edge {
-    Source to;    // node -1: nobody takes this gradient
-    Shape shape;  // of the forward input
+    Source to;    // node -1: this gradient is not used
+    Shape shape;  // shape of the forward input
   };
   struct TapeNode {
     std::string name;
     std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
     std::vector<Edge> edges;
     BackwardOfMany backward;
-    TensorRef parameter = {};        // whose gradient is accumulated
+    TensorRef parameter = {};        // accumulates the gradient of this parameter
     int pending = 0;                 // gradients that are still to come
-    std::vector<TensorRef> buffers;  // sums of what has arrived
+    std::vector<TensorRef> buffers;  // sums of the gradients so far
   };
 
   TapeNode& node(int index) { return nodes_[index]; }

@@ -100,7 +100,7 @@ std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorR
     bias = empty(graph, DType::kFloat32, {channels});
     if (graph.is_contiguous(gradient)) {
       made = empty_like_dense(graph, x);
-    } else {  // the kernel for tensors that lie in any order
+    } else {  // the kernel for tensors of any memory order
       Shape axes = {0};
       for (std::size_t i = 2; i < graph.shape(x).size(); ++i) {
         axes.push_back(static_cast<std::int64_t>(i));

@@ -4,7 +4,7 @@
 
 namespace perfmodel {
 
-/// What nn.BatchNorm2d keeps: scale and shift with gradient, statistics over the batches so far.
+/// Tensors of nn.BatchNorm2d: scale and shift with gradient, statistics over the batches so far.
 struct BatchNorm {
   TensorRef weight, bias, mean, variance;  ///< [C]
   TensorRef batches;                       ///< int64, no axes

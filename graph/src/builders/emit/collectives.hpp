@@ -10,13 +10,13 @@ namespace perfmodel {
 
 /// Ranks of a job at equal distances that have a process group of their own.
 struct RankGroup {
-  std::int64_t number = 0;  ///< of the group, which no other one of the job has; above 1
+  std::int64_t number = 0;  ///< number of the group, unique in the job; above 1
   std::int64_t first = 0, stride = 1, size = 1;
 };
 
-/// What one rank calls of a process group. A collective is a c10d op, in it `record_param_comms`,
-/// in that the label of NCCL; the collectives of a rank are numbered, in all its groups alike: a
-/// wait of PyTorch before 2.2 tells nothing but the number.
+/// Calls of one rank to a process group. A collective is a c10d op that contains
+/// `record_param_comms`, which contains NCCL's label; the collectives of a rank are numbered across
+/// all its groups: a wait of PyTorch before 2.2 only has that number.
 class Communicator {
  public:
   /// All ranks. The first collective gets the number `first`.
@@ -51,8 +51,8 @@ class Communicator {
   void wait(std::int64_t number);
 
  private:
-  // PyTorch before 2.2 writes the address of the group, which nobody can know; any number that no
-  // other group has will do. Waits have 0 there.
+  // PyTorch before 2.2 writes the unpredictable address of the group; any number that no other
+  // group has will do. Waits have 0 there.
   static constexpr std::int64_t kDefaultGroup = 1;
 
   void begin_record(std::vector<Value> tensors, std::string_view collective,

@@ -9,7 +9,7 @@ namespace perfmodel {
 namespace {
 
 // A CPU copies row-major inputs in one loop. Others go piece by piece into views of the result; if
-// they all lie alike, the view of the first is moved along.
+// all have the same layout, the view of the first is moved along.
 void pieces_on_cpu(GraphBuilder& graph, const std::vector<TensorRef>& inputs, TensorRef out,
                    std::size_t axis) {
   const auto row_major = [&graph](TensorRef input) { return graph.is_contiguous(input); };

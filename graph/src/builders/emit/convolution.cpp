@@ -71,7 +71,7 @@ struct Wanted {
   bool x = false, weight = false, bias = false;
 };
 
-// What oneDNN allocates, in its order: the gradient of the input, of the bias, of the weight.
+// Allocations of oneDNN, in its order: the gradient of the input, of the bias, of the weight.
 Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, Wanted wanted) {
   Gradients made;
   if (wanted.x) {

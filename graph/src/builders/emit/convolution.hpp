@@ -12,10 +12,10 @@ struct Conv2d {
   bool transposed = false;  ///< nn.ConvTranspose2d, no output padding
 };
 
-/// Height and width behind a convolution or a window of a pooling op.
+/// Height and width after a convolution or a window of a pooling op.
 Shape convolved_size(const Shape& size, const Shape& kernel, const Conv2d& conv);
 
-/// What the op of a backend is called with. `bias` may not exist.
+/// Arguments of a backend's op. `bias` may not exist.
 struct ConvolutionCall {
   TensorRef x = {}, weight = {}, bias = {}, out = {};
   Value stride = kNone, padding = kNone, dilation = kNone, output_padding = kNone;

@@ -48,7 +48,7 @@ void table_to_gpu(GraphBuilder& graph, std::int64_t size) {
   graph.end_op({made});
 }
 
-// Lengths of inputs and targets and where each target starts.
+// Lengths of inputs and targets and the start of each target.
 void tables_to_gpu(GraphBuilder& graph, std::int64_t batch) {
   for (int i = 0; i < 3; ++i) table_to_gpu(graph, batch);
 }

@@ -121,7 +121,7 @@ TensorRef roi_align(AutogradTape& tape, TensorRef features, TensorRef regions,
   const Shape shape = {graph.shape(regions)[0], from[1], align.size, align.size};
   const std::vector<Value> arguments = {features,   regions,       align.scale, align.size,
                                         align.size, align.samples, false};
-  // The outer call is that of autograd, which calls the kernel's.
+  // The outer call belongs to autograd, which calls the kernel's.
   graph.begin_op("torchvision::roi_align", arguments, tape.sequence());
   graph.begin_op("torchvision::roi_align", arguments);
   const TensorRef out = zeros(graph, graph.dtype(features), shape);

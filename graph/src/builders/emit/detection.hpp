@@ -6,7 +6,7 @@ namespace perfmodel {
 
 // Ops of object detectors on a GPU, torchvision's among them.
 
-/// `x[rows]` of a [N] or [N, D] tensor; what is picked twice gets both gradients.
+/// `x[rows]` of a [N] or [N, D] tensor; a row that is picked twice gets both gradients.
 TensorRef pick_rows(GraphBuilder& graph, TensorRef x, TensorRef rows, std::int64_t sequence = -1);
 TensorRef pick_rows(AutogradTape& tape, TensorRef x, TensorRef rows);
 
@@ -24,7 +24,7 @@ TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRe
 /// `samples` x `samples` points per bin.
 struct RoiAlign {
   std::int64_t size = 7, samples = 2;
-  double scale = 1;  ///< of features to the image
+  double scale = 1;  ///< features over image
 };
 TensorRef roi_align(AutogradTape& tape, TensorRef features, TensorRef regions,
                     const RoiAlign& align);

@@ -8,7 +8,7 @@ namespace perfmodel {
 /// input on.
 TensorRef dropout(AutogradTape& tape, TensorRef x, double probability);
 
-/// What a GPU does: one kernel draws and scales, the mask of bytes is kept.
+/// Dropout on a GPU: one kernel draws and scales, the mask of bytes is kept.
 struct Dropped {
   TensorRef out, mask;
 };

@@ -59,7 +59,7 @@ TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradien
   return sparse;
 }
 
-// Sizes of bags are differences of offsets, the last one what is left.
+// Sizes of bags are differences of offsets, the last one is the rest.
 TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const std::int64_t bags = graph.numel(bag.offsets), lookups = graph.numel(bag.indices);
   const TensorRef sizes = empty(graph, DType::kInt64, {bags});
@@ -160,7 +160,7 @@ std::int64_t elements_of(const TableBatch& tables) {
                             std::int64_t{0});
 }
 
-// What lookup functions take of their optimizer.
+// Arguments of lookup functions for their optimizer.
 void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
                              std::vector<Value>& arguments) {
   using Optimizer = TableBatch::Optimizer;
@@ -168,7 +168,7 @@ void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
   const auto add = [&](std::initializer_list<Value> more) {
     arguments.insert(arguments.end(), more);
   };
-  const auto add_state = [&](std::int64_t numbers) {  // on the GPU, in host memory, where each is
+  const auto add_state = [&](std::int64_t numbers) {  // on the GPU, in host memory, place of each
     add({graph.new_tensor(DType::kFloat32, {numbers}), graph.new_tensor(DType::kFloat32, {0}),
          table_metadata(graph, DType::kInt32, count), table_metadata(graph, DType::kInt64, count)});
   };

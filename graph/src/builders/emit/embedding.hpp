@@ -16,13 +16,13 @@ inline constexpr std::int64_t kModeSum = 0;
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
                         bool sparse = true);
 
-/// What the backward pass of one lookup needs.
+/// Inputs of the backward pass of one lookup.
 struct Bag {
   std::int64_t rows = 0;
   TensorRef indices, offsets;
   TensorRef offset_to_bag = {}, bag_size = {}, maximum_indices = {};
   bool sparse = true;
-  // Of dense gradients alone:
+  // Dense gradients only:
   bool scale_by_frequency = false;
   std::int64_t mode = 0;  ///< 0: sum, 1: mean, 2: maximum
   TensorRef per_sample_weights = {};

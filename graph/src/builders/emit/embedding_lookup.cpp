@@ -12,7 +12,7 @@ namespace {
 
 // Up to this many lookups one kernel adds into the rows; more of them are sorted first.
 constexpr std::int64_t kMostUnsortedLookups = 3072;
-// Of rows that one block of the sorted kernel adds up.
+// Rows that one block of the sorted kernel adds up.
 constexpr std::int64_t kRowsPerThread = 10;
 constexpr std::int64_t kWarp = 32;
 
@@ -45,16 +45,16 @@ TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorR
   const auto like_indices = [&] { empty_like_contiguous(graph, indices); };
   const auto integers = [&](Shape shape) { empty(graph, DType::kInt64, std::move(shape)); };
   like_indices();  // sorted
-  like_indices();  // where they came from
+  like_indices();  // their original places
   graph.begin_op("aten::arange", {lookups, scalar_type_code(DType::kInt64), 0, device, kNone});
   graph.end_op({fill_arange(graph, empty(graph, DType::kInt64, {0}), lookups)});
   const TensorRef made = zeros(graph, graph.dtype(gradient), weight_shape);
-  integers({lookups});       // where segments start
+  integers({lookups});       // starts of segments
   integers({});              // how many there are
   integers({segments});      // parts of each
-  integers({segments});      // where these start
+  integers({segments});      // starts of these
   integers({});              // how many parts
-  integers({most_partial});  // where they start
+  integers({most_partial});  // their starts
   empty(graph, graph.dtype(gradient),
         {most_partial, (weight_shape[1] + kWarp - 1) / kWarp * kWarp});  // sums of parts
   return made;

@@ -18,8 +18,8 @@ TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes);
 /// The likeliest expert of each token; those beyond the capacity of an expert go to none.
 Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity);
 
-/// Sends `tokens` rows of x [B, S, H] through each expert, one after the other, and puts what comes
-/// out into `next`, which is returned. How many rows an expert gets is known to the device alone:
+/// Sends `tokens` rows of x [B, S, H] through each expert, one after the other, and puts the
+/// results into `next`, which is returned. Only the device knows how many rows an expert gets:
 /// picking them waits for it.
 TensorRef through_experts(
     AutogradTape& tape, const Routing& routing, TensorRef x, TensorRef next, std::int64_t tokens,

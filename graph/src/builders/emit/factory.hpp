@@ -4,7 +4,7 @@
 
 namespace perfmodel {
 
-// Tensors that a model makes from nothing, where it computes.
+// Tensors that a model makes from nothing, on its device.
 
 /// `torch.empty(shape)`; `with_dtype`: the caller names the type.
 TensorRef python_empty(GraphBuilder& graph, DType dtype, const Shape& shape,

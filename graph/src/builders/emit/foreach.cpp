@@ -34,7 +34,7 @@ Value per_tensor(const TensorList& x, double number) {
   return Value::List(x.size(), Value(number));
 }
 
-// `number`: what the types of the results are asked with; none where they are not asked.
+// `number`: with it the types of the results are asked; none if they are not asked.
 void in_place(GraphBuilder& graph, const char* op, const TensorList& x, std::vector<Value> others,
               const Value& number, const std::function<void(std::size_t)>& each) {
   others.insert(others.begin(), Value(x));

@@ -72,7 +72,7 @@ GraphBuilder::GraphBuilder(const PyTorch& pytorch) : pytorch_(pytorch) {
   switch_thread(kMainThread);
 }
 
-// New nodes add to what was copied; without room for them it would be copied once more.
+// New nodes follow the copied ones; without room for them all would be copied once more.
 template <class Entry>
 static std::vector<Entry> copy_with_room(const std::vector<Entry>& source) {
   std::vector<Entry> copy;
@@ -154,7 +154,7 @@ void GraphBuilder::switch_thread(std::int32_t thread) {
   thread_ = thread;
   if (!stack().empty()) return;
   Node& node = open_node("[pytorch|profiler|execution_trace|thread]", {}, Scope::kUser);
-  node.parent_id = graph_.nodes.front().id;  // itself, where nothing was copied yet
+  node.parent_id = graph_.nodes.front().id;  // itself, if nothing was copied yet
 }
 
 void GraphBuilder::close_to(std::int32_t thread, std::size_t position) {
@@ -331,7 +331,7 @@ Node& GraphBuilder::open_node(std::string_view name, const std::vector<Value>& i
   return graph_.nodes.back();
 }
 
-// Elements of lists are appended first, so that the values themselves lie side by side.
+// Elements of lists are appended first, so that the values themselves are contiguous.
 std::pair<std::uint32_t, std::uint32_t> GraphBuilder::append(const std::vector<Value>& values) {
   std::vector<Argument> made;
   made.reserve(values.size());
@@ -387,6 +387,7 @@ Argument GraphBuilder::argument(const Value& value) {
 }
 
 std::uint32_t GraphBuilder::tensor_entry(TensorRef ref) {
+  if (!ref.exists()) throw Contradiction("an op lacks one of its tensors");
   TensorState& from = tensors_[ref.index];
   if (from.id == 0) from.id = next_id();
   Tensor tensor;

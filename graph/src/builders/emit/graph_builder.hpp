@@ -25,8 +25,8 @@ struct TensorRef {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Thrown where a graph that is being rewritten contradicts itself, so that an op cannot be
-/// written: sizes, tensors that are missing. apply_rewrites() makes it an error.
+/// Thrown if a graph that is being rewritten contradicts itself, so that an op cannot be written:
+/// sizes, missing tensors. apply_rewrites() makes it an error.
 struct Contradiction : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -69,7 +69,7 @@ std::int64_t sum_of(const Shape& amounts);
 
 /// Writes nodes in the order in which PyTorch's observer numbers them: one counter gives ids to new
 /// input tensors and their storages, then to the op, then (after its children) to its new outputs.
-/// Ids are never reused, unlike those of a recording.
+/// Ids are never reused, unlike in a recording.
 class GraphBuilder {
  public:
   static constexpr std::int32_t kMainThread = 1, kAutogradThread = 2;
@@ -81,7 +81,7 @@ class GraphBuilder {
   GraphBuilder(const ExecutionGraph& source, const PyTorch& pytorch);
 
   const PyTorch& pytorch() const { return pytorch_; }
-  Device device() const { return pytorch_.device; }  ///< where the model computes
+  Device device() const { return pytorch_.device; }  ///< device on which the model computes
   static constexpr Device cpu() { return {.kind = Device::Kind::kCpu, .index = -1}; }
   static Value device_value(Device device);
   Value device_value() const { return device_value(device()); }
@@ -143,7 +143,7 @@ class GraphBuilder {
   /// Opens a node without schema, e.g. "autograd::engine::evaluate_function: ..."
   void begin_plain(std::string_view name, std::vector<Value> inputs = {},
                    std::int64_t sequence = -1);
-  /// Opens a `record_param_comms` node, which says what a collective does.
+  /// Opens a `record_param_comms` node, which describes a collective.
   void begin_communication(CommRecord record, std::vector<Value> inputs);
 
   void switch_thread(std::int32_t thread);
@@ -158,8 +158,8 @@ class GraphBuilder {
   /// Makes arguments of values.
   std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
   void close_thread(std::int32_t thread) { stacks_[thread].clear(); }
-  /// Goes to a thread and closes what is open there inside the node at `position`; one that was
-  /// closed is opened again.
+  /// Goes to a thread and closes its open nodes inside the node at `position`; one that was closed
+  /// is opened again.
   void close_to(std::int32_t thread, std::size_t position);
   /// Position of the innermost node that is open on this thread.
   std::size_t innermost() { return stack().back(); }
@@ -178,13 +178,13 @@ class GraphBuilder {
     std::int64_t id = 0;        // 0: the observer has not met it yet
     bool view = false;
     bool channels_last = false;           // one of a source, as that says
-    TensorRef indices = {}, values = {};  // of a sparse tensor
+    TensorRef indices = {}, values = {};  // parts of a sparse tensor
   };
 
   const TensorState& state(TensorRef tensor) const;
   TensorRef add(TensorState tensor);
   std::int64_t next_id() { return ++last_id_; }
-  // Copied graphs number their nodes anew; tensors go on behind the largest id of the source.
+  // Copied graphs number their nodes anew; tensors follow the largest id of the source.
   std::int64_t next_node_id();
   std::vector<std::size_t>& stack() { return stacks_[thread_]; }
   Node& open_node(std::string_view name, const std::vector<Value>& inputs, Scope scope);

@@ -9,7 +9,7 @@ namespace perfmodel {
 namespace {
 
 struct Reduced {
-  std::vector<bool> gone;  // which axes
+  std::vector<bool> gone;  // per axis
   Shape kept, dropped;     // the result with them as 1, and without them
   std::int64_t count = 1;  // elements that become one
 };

@@ -11,7 +11,7 @@ TensorRef sum(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_axe
               std::int64_t sequence = -1);
 TensorRef mean(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_axes,
                std::int64_t sequence = -1);
-/// `x.sum()` and `x.mean()`, where an op without axes calls the one with.
+/// `x.sum()` and `x.mean()`: an op without axes calls the one with axes.
 TensorRef sum(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef mean(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 /// `x.cumsum(axis, dtype=dtype)` of integers; on a CPU the op hands its input through a cast.

@@ -34,8 +34,8 @@ Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked) {
   return asked;
 }
 
-// Walks both shapes from the back: a block of axes of x that lie one behind the other in memory
-// can be cut anew, as PyTorch's computeStride does it.
+// Walks both shapes from the back: a block of axes of x that are contiguous in memory can be cut
+// anew, as in PyTorch's computeStride.
 std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const Shape& shape) {
   const Shape &from = graph.shape(x), &strides = graph.strides(x);
   if (graph.numel(x) == 0) return from == shape ? strides : contiguous_strides(shape);

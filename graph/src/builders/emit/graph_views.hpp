@@ -8,8 +8,8 @@
 
 namespace perfmodel {
 
-// Views without gradient: what runs inside an op that autograd handles as a whole, and in backward
-// functions. `sequence` is that of the node, -1 where autograd is switched off.
+// Views without gradient, for the inside of ops that autograd handles as a whole and of backward
+// functions. `sequence` is the node's, -1 if autograd is switched off.
 
 /// The same storage as a dense tensor of another shape; no op.
 TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape);
@@ -50,7 +50,7 @@ TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t seq
 TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
 TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
                       std::int64_t sequence = -1);
-/// A view where the memory allows it, else a copy.
+/// A view if the memory allows it, else a copy.
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
 /// All axes as one.
 TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);

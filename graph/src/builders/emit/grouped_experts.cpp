@@ -23,8 +23,8 @@ TensorRef grouped_mm(GraphBuilder& graph, TensorRef a, TensorRef b, TensorRef en
   return made;
 }
 
-// Gradients as _grouped_mm_mat1_backward and _grouped_mm_mat2_backward write them for matrices that
-// lie column by column.
+// Gradients as _grouped_mm_mat1_backward and _grouped_mm_mat2_backward write them for column-major
+// matrices.
 TensorRef grouped_linear(AutogradTape& tape, TensorRef rows, TensorRef weights, TensorRef ends) {
   GraphBuilder& graph = tape.graph();
   const TensorRef matrices = transpose(tape, weights, -2, -1);
@@ -69,7 +69,7 @@ Best top_k_of_last(AutogradTape& tape, TensorRef x, std::int64_t k) {
   return best;
 }
 
-// x / divisor, where both have gradients.
+// x / divisor; both have gradients.
 TensorRef quotient(AutogradTape& tape, TensorRef x, TensorRef divisor) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = binary(graph, "aten::div.Tensor", x, divisor, tape.sequence());
@@ -99,7 +99,7 @@ TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef indices) {
   return out;
 }
 
-// Where each number would stand if they were sorted.
+// Place of each number in sorted order.
 TensorRef argsort(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const TensorRef values = like(graph, x), order = graph.new_tensor(DType::kInt64, graph.shape(x));
@@ -109,7 +109,7 @@ TensorRef argsort(AutogradTape& tape, TensorRef x) {
   return order;
 }
 
-// Where the rows of each expert end, by the experts of all rows.
+// Ends of each expert's rows, from the experts of all rows.
 TensorRef ends_of_experts(AutogradTape& tape, TensorRef sorted, std::int64_t experts) {
   GraphBuilder& graph = tape.graph();
   const std::int64_t sequence = tape.sequence();

@@ -12,16 +12,16 @@ namespace perfmodel {
 TensorRef grouped_mm(GraphBuilder& graph, TensorRef a, TensorRef b, TensorRef ends,
                      std::int64_t sequence = -1);
 
-/// rows [T, K], weights [E, N, K] as those of linear layers -> [T, N].
+/// rows [T, K], weights [E, N, K] as in linear layers -> [T, N].
 TensorRef grouped_linear(AutogradTape& tape, TensorRef rows, TensorRef weights, TensorRef ends);
 
-/// Which experts each token goes to. How many rows an expert gets depends on the data; the device
-/// alone knows it (`ends`), and nothing waits for it.
+/// Which experts each token goes to. How many rows an expert gets depends on the data; only the
+/// device knows it (`ends`), and nothing waits for it.
 struct ExpertRouting {
   TensorRef chances;  ///< [T, E], softmax of the router's scores
   TensorRef chosen;   ///< [T, k], whole numbers: the experts of a token
   TensorRef tokens;   ///< [T k], whole numbers: the token of each row, sorted by expert
-  TensorRef ends;     ///< [E], 32 bits: where the rows of an expert end
+  TensorRef ends;     ///< [E], 32 bits: end of each expert's rows
   TensorRef weights;  ///< [T k, 1] of each row in the sum of its token
 };
 
@@ -32,12 +32,12 @@ ExpertRouting route_to_best(AutogradTape& tape, TensorRef scores, std::int64_t t
 /// Rows of x [T, H] for the experts: [T k, H].
 TensorRef rows_for_experts(AutogradTape& tape, TensorRef x, const ExpertRouting& routing);
 
-/// The weighted sum of what the experts made of each token; x [T, H] gives the shape.
+/// The weighted sum of the experts' results for each token; x [T, H] gives the shape.
 TensorRef sum_of_experts(AutogradTape& tape, TensorRef x, TensorRef rows,
                          const ExpertRouting& routing);
 
-/// E times the sum over experts of (share of the tokens that it gets, mean of its chance): what
-/// HuggingFace adds to the loss so that loads become even (Switch Transformer, equation 4).
+/// E times the sum over experts of (share of the tokens that it gets, mean of its chance):
+/// HuggingFace adds it to the loss so that loads become even (Switch Transformer, equation 4).
 TensorRef balance_loss(AutogradTape& tape, const ExpertRouting& routing);
 
 }  // namespace perfmodel

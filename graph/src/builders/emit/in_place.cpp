@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-// `function` of an x that is then its own result; the gradient needs the result alone.
+// `function` of an x that is then its own result; the gradient only needs the result.
 void from_result(AutogradTape& tape, const char* function, const char* backward_node,
                  const char* backward_op, TensorRef x) {
   GraphBuilder& graph = tape.graph();
@@ -29,13 +29,13 @@ TensorRef iterator_output(GraphBuilder& graph, TensorRef a, TensorRef b) {
     allocate_strided(graph, made, graph.strides(made), {.layout = false});
     return made;
   }
-  // Where both lie row by row, nothing has to be found out.
+  // If both are contiguous, the order is known.
   const bool order = graph.is_contiguous(a) && graph.is_contiguous(b);
   allocate(graph, made, {.layout = false, .order = order});
   return made;
 }
 
-// A copy that autograd records and nobody differentiates.
+// A copy that autograd records but that needs no derivative.
 TensorRef saved_clone(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::clone", {x, kNone}, tape.sequence());

@@ -24,7 +24,7 @@ TensorRef slice_all(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
-// Index tensors may lie in host memory; the op brings them where the data are.
+// Index tensors may be in host memory; the op brings them to the data's device.
 TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   const bool there = graph.device(index) == graph.device();
   const TensorRef made = there ? index : graph.new_tensor(graph.dtype(index), graph.shape(index));
@@ -34,7 +34,7 @@ TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
 
 }  // namespace
 
-// x has one axis of stride 0 in the place of the picked ones, the indices have 1 in all others.
+// x has one axis of stride 0 instead of the picked ones, the indices have 1 in all others.
 void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices) {
   Shape shape, strides, index_shape;
   bool picked = false;

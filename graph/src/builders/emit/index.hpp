@@ -14,10 +14,10 @@ void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<Tenso
 /// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
 TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index);
 
-/// Sorts a list on a CPU; gives where its values came from.
+/// Sorts a list on a CPU; returns the original places of its values.
 TensorRef sorted_order(GraphBuilder& graph, TensorRef x, int dim);
 
-/// `x.index_add_(0, indices, values, alpha=alpha)`: rows of `values` are added to those of `x`.
+/// `x.index_add_(0, indices, values, alpha=alpha)`: adds rows of `values` to rows of `x`.
 void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, TensorRef values,
                         Value alpha, std::int64_t sequence = -1);
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kAlignment = 256, kPaddingTiles = 32;
 
 std::int64_t tiles(std::int64_t count, std::int64_t tile) { return (count + tile - 1) / tile; }
 
-// CUB aligns what it needs and adds what may be lost at the start.
+// CUB aligns its memory and adds the bytes that may be lost at the start.
 void empty_bytes_for_cub(GraphBuilder& graph, std::int64_t needed) {
   const std::int64_t aligned = (needed + kAlignment - 1) / kAlignment * kAlignment;
   empty(graph, DType::kUInt8, {aligned + kAlignment - 1});

@@ -4,8 +4,8 @@
 
 namespace perfmodel {
 
-// FBGEMM's ops on jagged tensors: lists of indices of any length, one behind the other, with the
-// lengths in a tensor of their own. No gradient. `sequence`: of the ops inside, -1 under no_grad.
+// FBGEMM's ops on jagged tensors: consecutive lists of indices of any length, with the lengths in a
+// tensor of their own. No gradient. `sequence`: of the ops inside, -1 under no_grad.
 
 struct Jagged {
   TensorRef lengths;  ///< [F, B] or flat
@@ -17,8 +17,8 @@ struct Jagged {
 Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& features,
                       std::int64_t sequence, std::int64_t total = -1);
 
-/// Values of F features, which are rows of tables, told apart by the block of rows that they lie
-/// in: lengths of [F * B] become those of [buckets, F, B]. `block_rows` [F]: rows of a block.
+/// Sorts values of F features, which are rows of tables, by their block of rows: lengths [F * B]
+/// become [buckets, F, B]. `block_rows` [F]: rows of a block.
 Jagged block_bucketize(GraphBuilder& graph, TensorRef block_rows, std::int64_t buckets,
                        const Jagged& features, std::int64_t sequence);
 
@@ -29,7 +29,7 @@ TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t s
 
 void prefix_sum_scratch(GraphBuilder& graph, std::int64_t count);
 void run_length_scratch(GraphBuilder& graph, std::int64_t count);
-/// Of int64 keys with int32 values.
+/// Scratch for int64 keys with int32 values.
 void sort_scratch(GraphBuilder& graph, std::int64_t count);
 
 }  // namespace perfmodel

@@ -167,7 +167,7 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
 TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef target) {
   const TensorRef log_sigmoid = like(graph, x);
   graph.begin_op("aten::log_sigmoid", {x});
-  // The second output is what a CPU keeps for the backward pass.
+  // A CPU keeps the second output for the backward pass.
   const bool on_gpu = graph.pytorch().on_gpu();
   const TensorRef kept = graph.new_tensor(graph.dtype(x), on_gpu ? Shape{0} : graph.shape(x));
   graph.leaf_op("aten::log_sigmoid_forward", {x}, {log_sigmoid, kept});

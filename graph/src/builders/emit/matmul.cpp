@@ -28,7 +28,7 @@ void resolve_conj(GraphBuilder& graph, TensorRef x) {
   graph.leaf_op("aten::resolve_conj", {x}, {x});
 }
 
-// Whether BLAS takes the matrix as it lies, column after column, with `rows` elements in a column.
+// Whether BLAS takes the matrix as it is, column after column, with `rows` elements in a column.
 bool is_column_major(const Shape& shape, const Shape& strides) {
   return strides[0] == 1 && strides[1] >= std::max<std::int64_t>(1, shape[0]);
 }
@@ -39,7 +39,7 @@ Shape reversed(Shape values) {
 }
 
 // Generic BLAS on a CPU (at::native::addmm_impl_cpu_): all three matrices turn round if the result
-// lies row after row, and those that BLAS need not transpose are checked for conjugation.
+// is stored row after row, and matrices that BLAS need not transpose are checked for conjugation.
 void prepare_blas(GraphBuilder& graph, TensorRef out, TensorRef a, TensorRef b) {
   const Shape &shape = graph.shape(out), &strides = graph.strides(out);
   const bool columns =
@@ -213,7 +213,7 @@ TensorRef matmul(AutogradTape& tape, TensorRef a, TensorRef b) {
 
 namespace {
 
-// Rows of [B, S, K] lie one behind the other: one addmm for all of them.
+// The rows of [B, S, K] are contiguous: one addmm for all of them.
 TensorRef linear_of_rows(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias) {
   GraphBuilder& graph = tape.graph();
   const Shape shape = graph.shape(x);

@@ -4,7 +4,7 @@
 
 namespace perfmodel {
 
-// Matrix products. Those on a GraphBuilder have no gradient: what backward functions call.
+// Matrix products. Those on a GraphBuilder have no gradient: backward functions call them.
 
 TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);
 TensorRef bmm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);

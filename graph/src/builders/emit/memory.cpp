@@ -89,7 +89,7 @@ TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
 }
 
 namespace {
-// `arguments`: those of empty_like after the tensor.
+// `arguments`: empty_like's arguments after the tensor.
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
                           const std::vector<Value>& arguments, std::int64_t sequence = -1) {
   const Shape shape = graph.shape(x);
@@ -205,7 +205,7 @@ TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
   const TensorRef ones = like(graph, loss);
   const int code = scalar_type_code(graph.dtype(loss));
-  // PyTorch before 2.1 spells out the options that are those of the loss.
+  // PyTorch before 2.1 spells out the options, which equal the loss's.
   const std::vector<Value> arguments =
       graph.pytorch().before(2, 1)
           ? std::vector<Value>{loss, code, 0, graph.device_value(), false, 1}
@@ -224,7 +224,7 @@ void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking) 
 }
 
 namespace {
-// One op, without those that it calls.
+// One op, without its inner ops.
 void convert(GraphBuilder& graph, TensorRef x, TensorRef made, std::int64_t sequence) {
   graph.leaf_op("aten::to.dtype", {x, scalar_type_code(graph.dtype(made)), false, false, kNone},
                 {made}, sequence);

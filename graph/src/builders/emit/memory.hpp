@@ -4,8 +4,7 @@
 
 namespace perfmodel {
 
-// Allocations, fills and copies, on the device where the model computes; those that give `made` are
-// on its device.
+// Allocations, fills and copies on the model's device; ops that give `made` run on its device.
 
 /// A tensor of the same type and shape; no op.
 TensorRef like(GraphBuilder& graph, TensorRef x);
@@ -42,7 +41,7 @@ void empty_into(GraphBuilder& graph, TensorRef made, Value format = kNone);
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
-/// Says that the order in memory is that of `x`.
+/// With an argument for the order in memory, which is the order of `x`.
 TensorRef empty_like_in_order(GraphBuilder& graph, TensorRef x);
 /// Row-major, whatever order `x` has.
 TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
@@ -57,8 +56,8 @@ TensorRef ones_like(GraphBuilder& graph, TensorRef loss);
 void fill(GraphBuilder& graph, TensorRef x, Value number, std::int64_t sequence = -1);
 /// On a CPU, less than 32,768 elements are set without a further op.
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
-/// What an elementwise op on a CPU does with a wrapped number of another type than `dtype`: it is
-/// cast in an op of its own, the kernels of a GPU cast it on the way.
+/// Casts a wrapped number of another type than `dtype` for an elementwise op: a CPU casts it in an
+/// op of its own, the kernels of a GPU on the way.
 void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype);
 void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking = false);
 
@@ -66,7 +65,7 @@ struct ToOptions {
   TensorOptions tensor = {};
   bool non_blocking = false, always_copies = false;
 };
-/// `x.to(...)` by options of tensors: copies `x` to `made`, or does nothing where that is `x`.
+/// `x.to(...)` by options of tensors: copies `x` to `made`, or does nothing if that is `x`.
 void to(GraphBuilder& graph, TensorRef x, TensorRef made, const ToOptions& options = {},
         std::int64_t sequence = -1);
 /// `x.to(memory_format=torch.contiguous_format)` of a tensor that is row-major.
@@ -78,12 +77,12 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1)
 TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence = -1);
 /// The same that gives `made`, which may have another order in memory.
 void to_dtype(GraphBuilder& graph, TensorRef x, TensorRef made, std::int64_t sequence = -1);
-/// The same as one op, without those that it calls.
+/// The same as one op, without its inner ops.
 TensorRef to_dtype_alone(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence);
 /// `x.tolist()`: the host waits for the numbers.
 void to_list(GraphBuilder& graph, TensorRef x, std::int64_t sequence);
-/// `torch.tensor(..., device=device)` of numbers that Python wrote into `host`. `copied`: what the
-/// copy to a GPU spells out.
+/// `torch.tensor(..., device=device)` of numbers that Python wrote into `host`. `copied`: options
+/// that the copy to a GPU spells out.
 TensorRef tensor_of_python(GraphBuilder& graph, TensorRef host, Device device,
                            const TensorOptions& copied, std::int64_t sequence);
 /// `torch.tensor([...], device=device)` of `count` numbers.

@@ -27,7 +27,7 @@ TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRe
 
 /// weight * x / sqrt(mean(x^2) + eps) over the last axis, written out in pointwise ops as T5 and
 /// Llama of HuggingFace do (Zhang & Sennrich 2019). T5 takes the type of x as it is; Llama goes
-/// through float32, which is an op even where x has that type (`through_float`).
+/// through float32, which is an op even if x has that type (`through_float`).
 TensorRef rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps,
                    bool through_float);
 

@@ -332,7 +332,7 @@ TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b) {
   graph.end_op({out});
   tape.record(
       "MaximumBackward0", {a}, out, [&graph, a, b](TensorRef gradient) -> std::vector<TensorRef> {
-        // Where both are equal the gradient is shared.
+        // If both are equal, they share the gradient.
         const TensorRef half = scaled(graph, "aten::div.Scalar", "aten::div.Tensor", gradient, 2);
         const TensorRef equal = pointwise_result(graph, {a, b}, DType::kBool);
         graph.leaf_op("aten::eq.Tensor", {a, b}, {equal});

@@ -4,8 +4,8 @@
 
 namespace perfmodel {
 
-// Ops on each element. Tensors broadcast; the result lies in memory as the first tensor of its
-// shape does.
+// Ops on each element. Tensors broadcast; the result has the memory order of the first tensor of
+// its shape.
 
 /// A number in an expression: PyTorch keeps integers and floating-point numbers apart.
 struct Number {
@@ -19,7 +19,7 @@ struct Number {
   }
 };
 
-/// Where a pointwise op on `inputs` writes its result; no op.
+/// The tensor for the result of a pointwise op on `inputs`; no op.
 TensorRef pointwise_result(GraphBuilder& graph, const std::vector<TensorRef>& inputs, DType dtype);
 
 // Without gradient; `op` is the name with overload.
@@ -41,7 +41,7 @@ TensorRef where_else(GraphBuilder& graph, TensorRef mask, TensorRef x, int numbe
 TensorRef masked_fill(GraphBuilder& graph, TensorRef x, TensorRef mask, Number value,
                       std::int64_t sequence = -1);
 
-/// `x.to(dtype)`; `x` itself, without an op, where it has that type.
+/// `x.to(dtype)`; `x` itself, without an op, if it has that type.
 TensorRef cast(AutogradTape& tape, TensorRef x, DType dtype);
 TensorRef add(AutogradTape& tape, TensorRef a, TensorRef b);
 TensorRef add(AutogradTape& tape, TensorRef x, Number number);
@@ -59,7 +59,7 @@ TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent);
 TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t sequence = -1);
 TensorRef neg(AutogradTape& tape, TensorRef x);
 TensorRef rsqrt(AutogradTape& tape, TensorRef x);
-/// torch.max(a, b) where `b` has no gradient.
+/// torch.max(a, b) for a `b` without gradient.
 TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b);
 /// `other` has no gradient.
 TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other);

@@ -31,7 +31,7 @@ CellState library_cell(AutogradTape& tape, RecurrentCell cell, const CellWeights
 CellState unfused_cell(AutogradTape& tape, RecurrentCell cell, const CellWeights& weights,
                        TensorRef x, const CellState& state);
 
-/// One step of recurrent_layers() on a CPU, where the products with x were made for all steps:
+/// One step of recurrent_layers() on a CPU, which has made the products with x for all steps:
 /// `from_x` [B, G H] is x W + a.
 CellState step_on_cpu(AutogradTape& tape, RecurrentCell cell, const CellWeights& weights,
                       TensorRef from_x, const CellState& state);
@@ -46,9 +46,9 @@ struct RecurrentLayers {
   int layers = 1;
   bool bidirectional = false;
   double dropout = 0;  ///< between layers
-  /// Layer by layer, both directions of a layer behind each other.
+  /// Layer by layer, the two directions of a layer one after the other.
   std::vector<CellWeights> weights;
-  /// On a GPU: the one allocation in which all weights lie as cuDNN wants them.
+  /// On a GPU: the one allocation that holds all weights in cuDNN's order.
   TensorRef weight_buffer = {};
 
   std::int64_t directions() const { return bidirectional ? 2 : 1; }

@@ -106,7 +106,7 @@ CellState unfused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef 
   return {.hidden = add(tape, fresh, change), .memory = {}};
 }
 
-// On a CPU: the same products, then one op per sign, in place where nothing is lost.
+// On a CPU: the same products, then one op per sign, in place if nothing is lost.
 CellState lstm_on_cpu(AutogradTape& tape, TensorRef sum, TensorRef memory) {
   const auto gates = unsafe_chunk(tape, sum, 4, 1);
   sigmoid_in_place(tape, gates[0]);

@@ -46,7 +46,7 @@ TensorRef point_at(GraphBuilder& graph, TensorRef storage, std::int64_t offset, 
   return made;
 }
 
-// PyTorch looks whether the weights still lie in one allocation.
+// PyTorch checks whether the weights are still in one allocation.
 TensorRef whole_buffer(AutogradTape& tape, TensorRef buffer) {
   GraphBuilder& graph = tape.graph();
   const Shape shape = graph.shape(buffer);
@@ -166,7 +166,7 @@ class CudnnCall {
     return made;
   }
 
-  // Outputs that nobody used have a gradient of zeros.
+  // Unused outputs have a gradient of zeros.
   void make_gradients_of_outputs(const std::vector<TensorRef>& gradients) {
     if (!gradients[0].exists()) dense_zeros_like(out_.sequence);
     last_hidden_ = gradients[1].exists() ? gradients[1] : dense_zeros_like(start_.hidden);
@@ -182,13 +182,14 @@ class CudnnCall {
     return made;
   }
 
-  // One buffer like that of the weights; per layer and direction the matrices of x and of h, then
-  // the biases, each all gates together, are looked up in it and given the shapes of the weights.
+  // One buffer like the weights' buffer; per layer and direction the matrices of x and of h, then
+  // the biases, each with all gates together, are looked up in it and given the shapes of the
+  // weights.
   std::vector<TensorRef> gradients_of_weights() {
     const TensorRef all = zeros(graph_, graph_.dtype(buffer_), graph_.shape(buffer_));
     std::vector<TensorRef> raw, made;
     std::int64_t offset = 0;
-    for (const CellWeights& w : layers_.weights) {  // matrices stand before all biases
+    for (const CellWeights& w : layers_.weights) {  // matrices come before all biases
       for (TensorRef matrix : {w.input, w.hidden}) {
         raw.push_back(point_at(graph_, all, offset, {graph_.numel(matrix), 1}));
         offset += graph_.numel(matrix);
@@ -218,7 +219,7 @@ class CudnnCall {
   RecurrentLayers layers_;
   TensorRef x_;
   CellState start_;
-  Shape shape_;  // of x: [T, B, I]
+  Shape shape_;  // shape of x: [T, B, I]
   TensorRef buffer_, dropout_state_, reserve_, last_hidden_, last_memory_;
   RecurrentOutput out_;
 };

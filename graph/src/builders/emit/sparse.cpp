@@ -93,7 +93,7 @@ TensorRef extreme_index(GraphBuilder& graph, const char* op, TensorRef indices) 
   return value;
 }
 
-// What the host compares with the shape.
+// The host compares the least and the largest index with the shape.
 void check_indices(GraphBuilder& graph, TensorRef indices) {
   const TensorRef least = extreme_index(graph, "aten::min.dim", indices);
   const TensorRef largest = extreme_index(graph, "aten::max.dim", indices);

@@ -13,7 +13,7 @@ enum class SparseMaker {
   kFunction,     ///< `torch.sparse_coo_tensor(indices, values, size)`
 };
 /// PyTorch 1.13 compares the least and the largest index with the shape, for which the host waits
-/// twice where they are on a GPU. Since 2.0 it does so only under
+/// twice if they are on a GPU. Since 2.0 it does so only under
 /// `torch.sparse.check_sparse_tensor_invariants`.
 TensorRef checked_sparse_coo_tensor(GraphBuilder& graph, SparseMaker maker, TensorRef indices,
                                     TensorRef values, Shape shape);
@@ -25,7 +25,7 @@ void add_to_empty_sparse(GraphBuilder& graph, TensorRef empty_sparse, TensorRef 
 TensorRef indices_of(GraphBuilder& graph, TensorRef sparse);
 TensorRef values_of(GraphBuilder& graph, TensorRef sparse);
 
-// What ops on sparse tensors ask and do first.
+// First questions and calls of ops on sparse tensors.
 std::int64_t entries_of(const GraphBuilder& graph, TensorRef sparse);  ///< no op
 void ask_entries(GraphBuilder& graph, TensorRef sparse);
 void ask_coalesced(GraphBuilder& graph, TensorRef sparse, bool answer);

@@ -60,7 +60,7 @@ void coalesce_on_cpu(GraphBuilder& graph, TensorRef sparse, TensorRef made, std:
   graph.set_sparse_parts(made, kept_indices, kept_values);
 }
 
-// An empty sparse tensor, with parts that become those of two axes.
+// An empty sparse tensor, whose parts will get two axes.
 TensorRef empty_sparse(GraphBuilder& graph, DType dtype) {
   graph.begin_op("aten::empty.memory_format",
                  {Shape{0}, scalar_type_code(dtype), 1, graph.device_value(), kNone, kNone});
@@ -73,7 +73,7 @@ TensorRef empty_sparse(GraphBuilder& graph, DType dtype) {
   return made;
 }
 
-// A copy of the indices in the order in which they lie.
+// A copy of the indices in their memory order.
 TensorRef clone_in_order(GraphBuilder& graph, TensorRef x) {
   const TensorRef made =
       graph.new_tensor(graph.dtype(x), graph.device(x), graph.shape(x), graph.strides(x));
@@ -204,8 +204,8 @@ void coalesce_on_gpu(GraphBuilder& graph, TensorRef sparse, TensorRef made) {
   allocate_like(graph, sorted, rows);
   copy(graph, sorted, rows);
   graph.end_op({sorted});
-  empty(graph, DType::kInt64, {entries});  // where entries were before the sort
-  empty(graph, DType::kInt64, {entries});  // where runs of equal entries begin
+  empty(graph, DType::kInt64, {entries});  // places of entries before the sort
+  empty(graph, DType::kInt64, {entries});  // begins of runs of equal entries
   resize_to(graph, sorted, indices);
   empty_into(graph, merged);
   make_unsafe(graph, made);

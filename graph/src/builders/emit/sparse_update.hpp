@@ -4,7 +4,7 @@
 
 namespace perfmodel {
 
-// What optimizers do with sparse gradients.
+// Ops of optimizers on sparse gradients.
 
 /// dense += alpha * sparse, whose indices may repeat.
 void add_sparse_(GraphBuilder& graph, TensorRef dense, TensorRef sparse, Value alpha);

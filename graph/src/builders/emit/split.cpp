@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-// Gradients of pieces that nobody used are zero.
+// Gradients of unused pieces are zero.
 std::vector<TensorRef> complete(GraphBuilder& graph, std::vector<TensorRef> gradients,
                                 const std::vector<TensorRef>& pieces) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -5,7 +5,7 @@
 namespace perfmodel {
 namespace {
 
-// What TensorIterator does to a number of another type where the op computes on the CPU.
+// TensorIterator casts a number of another type if the op computes on the CPU.
 void cast(GraphBuilder& graph, TensorRef number, TensorRef x) {
   if (graph.device(x) != GraphBuilder::cpu() || graph.dtype(x) == graph.dtype(number)) return;
   to_dtype(graph, number, graph.dtype(x));

@@ -5,8 +5,8 @@
 namespace perfmodel {
 
 // Ops without gradient that change a tensor or make one like it, as optimizers call them. A number
-// becomes a tensor on the CPU
-// ("wrapped"); where the tensor is on the CPU too, the op casts it to the tensor's type first.
+// becomes a tensor on the CPU ("wrapped"); if the tensor is on the CPU too, the op casts it to the
+// tensor's type first.
 
 void add_number_(GraphBuilder& graph, TensorRef x, Value number);
 void mul_number_(GraphBuilder& graph, TensorRef x);
@@ -48,7 +48,7 @@ TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequen
 
 /// `torch.tensor(1.0)` on the CPU.
 TensorRef cpu_number(GraphBuilder& graph);
-/// `x.item()`, which waits for the GPU where the tensor is there.
+/// `x.item()`, which waits for the GPU if the tensor is there.
 void item(GraphBuilder& graph, TensorRef x, Value value);
 
 }  // namespace perfmodel

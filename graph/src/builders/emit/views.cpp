@@ -198,7 +198,7 @@ std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const S
   const std::vector<TensorRef> pieces = split_with_sizes(graph, x, sizes, dim, tape.sequence());
   tape.record("SplitWithSizesBackward0", {x}, pieces,
               [&graph, dim, pieces](std::vector<TensorRef> gradients) -> std::vector<TensorRef> {
-                // Gradients of pieces that nobody used are zero.
+                // Gradients of unused pieces are zero.
                 for (std::size_t i = 0; i < gradients.size(); ++i) {
                   if (gradients[i].exists()) continue;
                   gradients[i] = zeros(graph, graph.dtype(pieces[i]), graph.shape(pieces[i]));

@@ -22,7 +22,7 @@ TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim);
 TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape);
 TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end);
 TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);
-/// A copy in row-major order; `x` itself, without an op, where it is in that order.
+/// A copy in row-major order; `x` itself, without an op, if it is in that order.
 TensorRef contiguous(AutogradTape& tape, TensorRef x);
 
 /// Without its last axis, which has size 1.

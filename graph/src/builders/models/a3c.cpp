@@ -28,7 +28,7 @@ std::int64_t left_of(std::int64_t size, std::int64_t kernel, std::int64_t stride
   return size < kernel ? 0 : (size - kernel) / stride + 1;
 }
 
-// Height and width behind both convolutions.
+// Height and width after both convolutions.
 std::int64_t map_size(const A3cConfig& config) {
   return left_of(left_of(config.resolution, kFirstKernel, kFirstStride), kSecondKernel,
                  kSecondStride);
@@ -93,7 +93,7 @@ class A3cBuilder {
   }
 
  private:
-  // Of the recording tape, or of the one that stands for torch.no_grad().
+  // On the recording tape, or on the one for torch.no_grad().
   TensorRef apply(AutogradTape& tape, const LinearLayer& layer, TensorRef x) {
     return linear(tape, x, layer.weight, layer.bias);
   }
@@ -117,7 +117,7 @@ class A3cBuilder {
     return div(no_grad_, to_dtype(graph_, bytes, DType::kFloat32), kBrightest);
   }
 
-  // What the agent sees now, as its heads want it.
+  // The agent's present view, as input for its heads.
   TensorRef look(TensorRef frames, CellState& state) {
     const TensorRef seen = see(no_grad_, frames);
     if (!config_.lstm) return seen;

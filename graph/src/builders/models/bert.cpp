@@ -98,7 +98,7 @@ class BertBuilder {
     return index_range(tape_, index_all(tape_, x, 0), 1, 0, config_.sequence);
   }
 
-  // 0 where a token may be looked at, else the lowest number; [B, 1, 1, S].
+  // 0 if a token may be looked at, else the lowest number; [B, 1, 1, S].
   TensorRef additive_mask(TensorRef mask) {
     TensorRef wide = unsqueeze(tape_, unsqueeze(tape_, index_all(tape_, mask, 0), 1), 2);
     wide = index_all(tape_, wide, 3);
@@ -195,7 +195,7 @@ class BertBuilder {
   NormWeights embedding_norm_, transform_norm_;
   std::vector<BertLayer> layers_;
   LinearWeights pooler_, transform_, decoder_, classifier_;
-  std::array<TensorRef, 2> ends_;  // of answers, one per sample
+  std::array<TensorRef, 2> ends_;  // ends of answers, one per sample
 };
 
 }  // namespace

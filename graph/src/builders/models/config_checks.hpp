@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-// What builders ask of a config, and how they say what is wrong with it.
+// Checks of a config by builders, and the messages if they fail.
 
 /// A tensor has fewer elements.
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 60;

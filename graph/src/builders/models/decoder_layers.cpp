@@ -28,7 +28,7 @@ constexpr double kLayersEps = 1e-5;
 using Mixer = DecoderLayersConfig::Mixer;
 using FeedForward = DecoderLayersConfig::FeedForward;
 
-// SiLU(gate) * up of [..., 2 N] in one kernel, as fused SwiGLU: it moves what aten::glu moves.
+// SiLU(gate) * up of [..., 2 N] in one kernel, like fused SwiGLU: it moves as much as aten::glu.
 TensorRef gated_unit(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   Shape shape = graph.shape(x);
@@ -69,8 +69,8 @@ TensorRef squared_relu(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
-// Rows of x [T, W] in the order of `order` [R]; backward each token sums its R / T rows where they
-// lie, in one kernel.
+// Rows of x [T, W] in the order of `order` [R]; backward each token sums its R / T rows without
+// moving them, in one kernel.
 TensorRef permuted(AutogradTape& tape, TensorRef x, TensorRef order) {
   GraphBuilder& graph = tape.graph();
   const Shape from = graph.shape(x);
@@ -91,7 +91,7 @@ TensorRef permuted(AutogradTape& tape, TensorRef x, TensorRef order) {
   return out;
 }
 
-// Of rows [R, W] the sums per token [T, W]; backward each row takes the gradient of its token.
+// Sums the rows [R, W] per token [T, W]; backward each row takes the gradient of its token.
 TensorRef unpermuted(AutogradTape& tape, TensorRef rows, std::int64_t tokens) {
   GraphBuilder& graph = tape.graph();
   const Shape from = graph.shape(rows);
@@ -113,7 +113,7 @@ TensorRef unpermuted(AutogradTape& tape, TensorRef rows, std::int64_t tokens) {
 
 struct MixerWeights {
   AdaptedLinear in, out;                            // all kinds
-  AdaptedLinear query_down, key_value_down, query;  // of latent attention
+  AdaptedLinear query_down, key_value_down, query;  // latent attention
   TensorRef query_norm, key_value_norm, inner_norm;
 };
 
@@ -156,7 +156,7 @@ class LayersBuilder {
   std::int64_t width_of_experts() const {
     return config_.expert_input > 0 ? config_.expert_input : config_.hidden;
   }
-  // Gate and up lie in one matrix.
+  // Gate and up are in one matrix.
   std::int64_t fused(std::int64_t width) const { return config_.gated ? 2 * width : width; }
 
   TensorRef frozen_parameter(Shape shape) {
@@ -368,7 +368,7 @@ class LayersBuilder {
     return add(tape_, mul(tape_, x, angle()), mul(tape_, swapped, angle()));
   }
 
-  // Keys or values [B, S, K, D] as [B, S, H, D]: fused kernels read them where they are.
+  // Keys or values [B, S, K, D] as [B, S, H, D]: fused kernels read them in place.
   TensorRef shared_by_heads(TensorRef x) {
     const Shape shape = graph_.shape(x);
     const std::int64_t share = config_.heads / shape[2];
@@ -405,8 +405,8 @@ class LayersBuilder {
     return state_width() + 2 * config_.states.groups * config_.states.state;
   }
 
-  // In chunks of Q tokens: C B^T [Q, Q] of each group, times x within a chunk; the states of
-  // chunks B^T x, and what they give to the next ones, C h.
+  // In chunks of Q tokens: C B^T [Q, Q] of each group, times x within a chunk; the states of chunks
+  // B^T x, and their contribution to the next ones, C h.
   TensorRef through_states(const MixerWeights& weights, TensorRef x) {
     const StateSpaceSizes& of = config_.states;
     const std::int64_t batch = config_.batch, length = config_.sequence;
@@ -450,7 +450,10 @@ class LayersBuilder {
 };
 
 Result<void> check_layers(const DecoderLayersConfig& config) {
-  if (auto good = check_transformer(config); !good) return good;
+  if (auto good = expect_at_least("heads", 1, config.heads); !good) return good;
+  TransformerConfig sizes = config;
+  if (config.head_width > 0) sizes.heads = 1;  // their width is not hidden / heads
+  if (auto good = check_transformer(sizes); !good) return good;
   if (auto good = check_next_token(config); !good) return good;
   if (config.sequence % config.residual_parts != 0) {
     return bad_config(fmt::format("sequence: expected a multiple of the {} parts, found {}",

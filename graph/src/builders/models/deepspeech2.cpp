@@ -24,7 +24,7 @@ Conv2d geometry(const Deepspeech2Config::Convolution& convolution) {
   return conv;
 }
 
-// {frequencies, steps} behind the convolutions.
+// {frequencies, steps} after the convolutions.
 Shape convolved(const Deepspeech2Config& config) {
   Shape size = {config.frequencies, config.frames};
   for (const auto& convolution : config.convolutions) {
@@ -106,7 +106,7 @@ class Deepspeech2Builder {
 
  private:
   struct Layer {
-    BatchNorm norm;  // in front of all layers but the first
+    BatchNorm norm;  // before all layers except the first
     RecurrentLayers both;
   };
 

@@ -193,7 +193,7 @@ TrainingOptions training_options(const DlrmConfig& config) {
   return options;
 }
 
-// Of the tables, if it is not the one that walks all parameters.
+// Optimizer of the tables, if it is not the one that walks all parameters.
 std::optional<TrainingOptions::Optimizer> sparse_optimizer(const DlrmConfig& config) {
   using Optimizer = TrainingOptions::Optimizer;
   if (!has_sparse_gradients(config)) return {};
@@ -354,7 +354,7 @@ class DlrmBuilder {
   TrainingStep step_;
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
-  std::vector<TensorRef> weights_;  // of the tables, unless batched
+  std::vector<TensorRef> weights_;  // tables, unless batched
   std::vector<DenseLayer> bottom_, top_;
   std::vector<CrossLayer> cross_;
   TensorRef dense_, labels_;

@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-// What all DLRMs share.
+// Shared parts of all DLRMs.
 
 struct DenseLayer {
   TensorRef weight, bias;
@@ -18,7 +18,7 @@ struct DenseLayer {
 std::vector<DenseLayer> make_layers(const std::vector<std::int64_t>& widths,
                                     const std::function<TensorRef(Shape)>& parameter);
 
-/// Linear layers with ReLU behind each; the last one of `last_is_plain` has none.
+/// Linear layers, each followed by ReLU; with `last_is_plain` the last one is not.
 TensorRef multilayer_perceptron(AutogradTape& tape, TensorRef x,
                                 const std::vector<DenseLayer>& layers, bool last_is_plain = false);
 

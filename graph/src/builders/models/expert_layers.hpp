@@ -9,7 +9,7 @@ namespace perfmodel {
 /// The parameters of one layer of experts.
 struct ExpertLayer {
   LinearWeights router;
-  TensorRef gate, up, down;  // of all experts: [E, out, in]; the gate may not exist
+  TensorRef gate, up, down;  // all experts: [E, out, in]; the gate may not exist
   LinearWeights shared_gate, shared_up, shared_down;  // may not exist
 };
 
@@ -17,16 +17,16 @@ struct ExpertLayer {
 ExpertLayer make_expert_layer(TrainingStep& step, const ExpertsConfig& config, std::int64_t width,
                               std::int64_t feed_forward, bool gated);
 
-/// What comes out of a layer, and what it adds to the loss.
+/// The result of a layer, and its part of the loss.
 struct ExpertsResult {
   TensorRef out;           ///< [B, S, H]
-  TensorRef balance_loss;  ///< a number; does not exist where none is asked for
+  TensorRef balance_loss;  ///< a number; exists only if asked for
 };
 ExpertsResult apply_experts(AutogradTape& tape, const ExpertsConfig& config,
                             const ExpertLayer& layer, TensorRef x,
                             const std::function<TensorRef(TensorRef)>& activation);
 
-/// The loss of the tokens with those of the layers, weighted.
+/// The loss of the tokens plus the layers' losses, weighted.
 TensorRef with_balance_losses(AutogradTape& tape, const ExpertsConfig& config, TensorRef loss,
                               const std::vector<TensorRef>& of_layers);
 

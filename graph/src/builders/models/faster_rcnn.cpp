@@ -20,15 +20,15 @@ namespace perfmodel {
 namespace {
 
 constexpr double kOverlap = 0.7, kBeta = 1.0 / 9;
-constexpr std::int64_t kLastStride = 32;  // of the last stage
+constexpr std::int64_t kLastStride = 32;  // stride of the last stage
 
 ResnetConfig backbone() { return *resnet_preset("resnet50"); }
 
 constexpr std::int64_t kPyramidChannels = 256;
 constexpr std::size_t kPyramidStages = 4;
 
-// What a map sees of the image per place, largest map first; proposals come from all, regions are
-// read in all but the one behind the last stage.
+// Stride of each map in the image, largest map first; proposals come from all maps, regions are
+// read in all except the one after the last stage.
 std::vector<std::int64_t> strides(const FasterRcnnConfig& config) {
   if (config.pyramid) return {4, 8, 16, kLastStride, 2 * kLastStride};
   return {kLastStride};
@@ -154,7 +154,7 @@ class FasterRcnnBuilder {
     return add(tape_, regions_loss(maps, regions), proposal_loss);
   }
 
-  // Of all maps together, as `shape`.
+  // Joins the parts of all maps, as `shape`.
   TensorRef joined(const std::vector<TensorRef>& parts, const Shape& shape) {
     return config_.pyramid ? reshape(tape_, cat(tape_, parts, 1), shape) : parts.front();
   }
@@ -275,7 +275,7 @@ class FasterRcnnBuilder {
   LinearLayer first_, second_, classes_, boxes_;
   TensorRef image_, anchors_, picked_anchors_, is_object_, anchor_targets_;
   TensorRef picked_regions_, region_classes_, picked_boxes_, box_targets_;
-  std::vector<ConvLayer> inner_, outer_;   // of a pyramid, by stage
+  std::vector<ConvLayer> inner_, outer_;   // for a pyramid, by stage
   std::vector<TensorRef> regions_of_map_;  // the same
 };
 

@@ -49,7 +49,7 @@ class GptBuilder {
   }
 
  private:
-  // Weights lie the other way round than those of nn.Linear.
+  // Weights are transposed compared with nn.Linear.
   LinearWeights make_conv1d(std::int64_t in, std::int64_t out) {
     const TensorRef weight = step_.parameter({in, out});
     return {weight, config_.biases ? step_.parameter({out}) : TensorRef{}};

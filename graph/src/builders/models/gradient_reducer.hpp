@@ -21,14 +21,14 @@ class GradientReducer {
   GradientReducer(GraphBuilder& graph, const std::vector<TensorRef>& parameters);
 
   bool owns(TensorRef parameter) const { return place_.contains(parameter.index); }
-  /// Behind the accumulation of a gradient; returns its place in the bucket.
+  /// Called after the accumulation of a gradient; returns its place in the bucket.
   TensorRef reduce(TensorRef parameter, TensorRef gradient, Communicator& ranks);
   /// After the backward pass: gradients are the buckets' pieces; which parameters were used?
   void finish();
 
   std::int64_t num_buckets() const { return static_cast<std::int64_t>(buckets_.size()); }
 
-  /// Where the gradient of a parameter lies between the steps.
+  /// Place of a parameter's gradient between the steps.
   TensorRef kept_gradient(TensorRef parameter) const { return views_.at(parameter.index); }
 
  private:

@@ -28,7 +28,7 @@ struct Filter {
   bool padded = true;  // so that stride 1 keeps the size
 };
 
-// Filters one behind the other, at most one pooling in front; the last two may stand side by side.
+// Consecutive filters, at most one pooling before them; the last two may be parallel.
 struct Branch {
   enum class Pool { kNone, kAverage, kMaximum } pool = Pool::kNone;
   std::vector<Filter> filters;
@@ -104,7 +104,7 @@ class InceptionBuilder {
     return made;
   }
 
-  // Branches start from the same input; their outputs lie side by side.
+  // Branches start from the same input; their outputs are concatenated.
   MixedLayers make(const Mixed& mixed) {
     MixedLayers made;
     const std::int64_t in = channels_;
@@ -196,7 +196,7 @@ class InceptionBuilder {
   const InceptionConfig& config_;
   TrainingStep step_;
   AutogradTape& tape_ = step_.tape();
-  std::int64_t channels_ = 3;  // of what the next layer gets
+  std::int64_t channels_ = 3;  // channels of the next layer's input
   std::vector<ConvNorm> stem_, auxiliary_;
   std::vector<MixedLayers> early_, late_;
   LinearLayer auxiliary_head_, head_;

@@ -4,9 +4,8 @@
 
 namespace perfmodel {
 
-/// A linear layer with an adapter of low rank beside it (LoRA, Hu et al. 2021, equation 3):
-/// y = x W^T + (x A^T) B^T, W [out, in], A [rank, in], B [out, rank]. The scale alpha / rank is
-/// part of B.
+/// A linear layer with an adapter of low rank (LoRA, Hu et al. 2021, equation 3): y = x W^T + (x
+/// A^T) B^T, W [out, in], A [rank, in], B [out, rank]. B includes the scale alpha / rank.
 struct AdaptedLinear {
   LinearWeights base;
   TensorRef down, up;  // A and B; may not exist

@@ -100,8 +100,8 @@ class LstmBuilder {
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
   TensorRef embedding_, decoder_, decoder_bias_;
-  RecurrentLayers layers_;          // of the library
-  std::vector<CellWeights> cells_;  // of a loop
+  RecurrentLayers layers_;          // the library's
+  std::vector<CellWeights> cells_;  // the loop's
 };
 
 LstmConfig preset(std::int64_t width, double dropout, std::int64_t steps) {

@@ -62,7 +62,7 @@ class OptBuilder {
     }
   }
 
-  // Position of each token among those that are no padding, two rows on.
+  // Position of each token, padding not counted, two rows on.
   TensorRef position_ids(TensorRef mask) {
     const TensorRef whole = to_dtype_alone(graph_, mask, DType::kInt64, tape_.sequence());
     const TensorRef counted = cumsum(graph_, whole, 1, kNone, tape_.sequence());
@@ -72,7 +72,7 @@ class OptBuilder {
     return add(tape_, from_zero, static_cast<int>(kPositionOffset));
   }
 
-  // 0 where a token may be looked at, else the lowest number; [B, 1, S, S].
+  // 0 if a token may be looked at, else the lowest number; [B, 1, S, S].
   TensorRef additive_mask(TensorRef padding) {
     const std::int64_t length = config_.sequence;
     const Shape shape = {config_.batch, 1, length, length};

@@ -5,7 +5,7 @@
 namespace perfmodel {
 namespace {
 
-// A view of `buffer` from `offset` on, which moves behind it.
+// A view of `buffer` from `offset` on; `offset` moves to its end.
 TensorRef next_part(GraphBuilder& graph, TensorRef buffer, std::int64_t& offset, Shape shape) {
   Shape strides = contiguous_strides(shape);
   const TensorRef part = graph.new_view(buffer, std::move(shape), std::move(strides), offset);

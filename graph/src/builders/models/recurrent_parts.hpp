@@ -5,13 +5,13 @@
 
 namespace perfmodel {
 
-// What models with recurrent layers share.
+// Shared parts of models with recurrent layers.
 
 /// The parameters of nn.LSTM or nn.GRU in the order in which it registers them. On a GPU they are
 /// views of one buffer, first all matrices, then all biases, as cuDNN wants them.
 RecurrentLayers make_recurrent_layers(TrainingStep& step, RecurrentLayers shape);
 
-/// Those of one nn.LSTMCell or nn.GRUCell.
+/// The parameters of one nn.LSTMCell or nn.GRUCell.
 CellWeights make_cell(TrainingStep& step, RecurrentCell cell, std::int64_t input,
                       std::int64_t hidden);
 

@@ -32,7 +32,7 @@ constexpr std::array kResnetPresets = {
     ResnetPreset{"wide_resnet101_2", Block::kBottleneck, {3, 4, 23, 3}, 1, 128},
 };
 
-// Behind stem, pooling and three stages, each of which halves the image and rounds up.
+// After stem, pooling and three stages, each of which halves the image and rounds up.
 std::int64_t last_size(std::int64_t resolution) { return (resolution + 31) / 32; }
 
 Result<void> check(const ResnetConfig& config) {

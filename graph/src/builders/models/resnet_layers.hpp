@@ -7,7 +7,7 @@
 
 namespace perfmodel {
 
-/// What a ResNet computes in front of its head: also the backbone of detectors.
+/// The layers of a ResNet before its head: also the backbone of detectors.
 class ResnetTrunk {
  public:
   /// Makes the parameters.
@@ -16,7 +16,7 @@ class ResnetTrunk {
   /// [B, C, H, W] of the last `count` stages, image [B, 3, H, W].
   std::vector<TensorRef> stages(TensorRef image, std::size_t count);
 
-  /// Channels behind each stage.
+  /// Channels after each stage.
   static std::vector<std::int64_t> channels(const ResnetConfig& config);
 
  private:

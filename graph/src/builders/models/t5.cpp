@@ -26,7 +26,7 @@ constexpr double kT5Eps = 1e-6;
 
 struct Attention {
   LinearWeights query, key, value, out;
-  TensorRef bias;  // positions; of a stack's first layer alone
+  TensorRef bias;  // positions; only in a stack's first layer
   TensorRef norm;
 };
 struct FeedForward {
@@ -34,8 +34,8 @@ struct FeedForward {
 };
 struct T5Layer {
   Attention self, cross;             // the latter in a decoder
-  LinearWeights router;              // of a sparse layer
-  std::vector<FeedForward> experts;  // one of a dense layer
+  LinearWeights router;              // in a sparse layer
+  std::vector<FeedForward> experts;  // one in a dense layer
   TensorRef norm;
 };
 struct Stack {
@@ -111,8 +111,8 @@ class T5Builder {
   }
   TensorRef drop(TensorRef x) { return dropout(tape_, x, config_.dropout); }
 
-  // 0 where a token may be looked at, else the lowest number: [B, 1, 1, S], or for a decoder that
-  // must not see what follows [B, 1, S, S].
+  // 0 if a token may be looked at, else the lowest number: [B, 1, 1, S], or [B, 1, S, S] for a
+  // decoder that must not see later tokens.
   TensorRef additive_mask(std::int64_t length, bool causal) {
     TensorRef mask = ones(graph_, DType::kFloat32, {config_.batch, length});
     if (causal) {

@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-/// What a batch of TorchRec's random data set holds.
+/// Sizes of a batch of TorchRec's random data set.
 struct RandomBatchShape {
   std::int64_t batch = 0, dense_features = 0;
   std::vector<std::int64_t> lookups;  ///< per sparse feature, of the whole batch

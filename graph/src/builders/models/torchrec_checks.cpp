@@ -80,7 +80,7 @@ class ShardCheck {
     return check_range(part("rows of shard"), shard.rows, 0, table_.num_rows);
   }
 
-  // Ranks that share the rows of a piece: 1, those of a host, all.
+  // Number of ranks that share the rows of a piece: 1, a host's ranks, or all.
   std::int64_t block_count() const {
     if (table_.sharding == Kind::kRowWise) return config_.world_size;
     const bool by_host = table_.sharding == Kind::kTableRowWise || table_.sharding == Kind::kGrid;

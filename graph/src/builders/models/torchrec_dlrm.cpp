@@ -26,7 +26,7 @@ namespace perfmodel {
 namespace {
 
 constexpr double kTorchrecLearningRate = 0.005;
-constexpr double kSteps = 11;  // that the optimizer has counted
+constexpr double kSteps = 11;  // steps so far in the optimizer's count
 
 TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
   using Optimizer = TorchrecDlrmConfig::TableOptimizer;
@@ -49,8 +49,8 @@ PyTorch pytorch_of(const TorchrecDlrmConfig& config) {
   return pytorch;
 }
 
-// Groups of ranks are numbered after that of all ranks: those of a host, host by host, and those
-// in one place on all hosts.
+// Numbers of groups follow the group of all ranks: first the ranks of each host, host by host, then
+// the ranks in one place on all hosts.
 constexpr std::int64_t kFirstSubgroup = 2;
 
 RankGroup ranks_of_host(const TorchrecDlrmConfig& config) {
@@ -100,7 +100,7 @@ std::pair<TensorRef, TensorRef> indices_and_offsets(AutogradTape& tape, const Ja
   return {indices, to_dtype(tape.graph(), offsets, DType::kInt64, tape.sequence())};
 }
 
-// An empty tensor that is joined to the vectors, so that there is one where tables are missing.
+// Joins an empty tensor to the vectors, so that there is one even if tables are missing.
 void join_nothing(AutogradTape& tape, std::int64_t batch) {
   const TensorRef nothing = tape.graph().new_tensor(DType::kFloat32, {0});
   const TensorRef out = view(tape.graph(), nothing, {batch, 0}, tape.sequence());
@@ -171,7 +171,7 @@ class TorchrecStep {
   }
 
   void make_parameters() {
-    // Of the lookup of each group, or of nothing in its place.
+    // A parameter for each group's lookup, or for the empty tensor in its place.
     for (std::size_t i = 0; i < placement_.groups().size(); ++i) {
       placeholders_.push_back(parameter({0}));
     }
@@ -200,7 +200,7 @@ class TorchrecStep {
   }
 
   // The gradient of a replicated table is a piece of the gradient of all of them; Python cuts it
-  // out whenever somebody reads it.
+  // out at each read.
   TensorRef piece_of_gradient(TensorRef gradient, std::size_t which, std::int64_t sequence) {
     std::int64_t start = 0;
     for (std::size_t i = 0; i < which; ++i) start += elements_of(replicated_table(i));
@@ -214,7 +214,7 @@ class TorchrecStep {
 
   void zero_grad() {
     graph_.begin_label("Optimizer.zero_grad#Adagrad.zero_grad");
-    // The first table's gradient is found and dropped, with it that of the others.
+    // The first table's gradient is found and dropped, and the others' with it.
     if (replicated_weights_.exists()) {
       piece_of_gradient(reducers_.front().kept_gradient(replicated_weights_), 0, tape_.sequence());
     }
@@ -235,7 +235,7 @@ class TorchrecStep {
     return loss;
   }
 
-  // The last step exchanged them, right behind its vectors and this batch's sizes.
+  // The last step exchanged them, right after its vectors and this batch's sizes.
   IndexExchange::Arrived wait_for_indices() {
     return indices_.wait(first_collective_ - collectives_per_step() + collectives_before_lengths());
   }
@@ -246,7 +246,7 @@ class TorchrecStep {
     indices_.send(next);
   }
 
-  // What a group has here looks up for all ranks.
+  // Looks up a group's tables on this rank, for all ranks.
   TensorRef look_up(std::size_t group, const Jagged& features) {
     const std::int64_t samples = config_.batch_per_rank * config_.world_size;
     TableBatch here = tables_here(config_, placement_.groups()[group]);
@@ -347,7 +347,7 @@ class TorchrecStep {
     return vector_collectives(placement_) + indices_.size_collectives();
   }
 
-  // Of vectors and of their gradients, of sizes, lengths and indices; all-reduces.
+  // Collectives for vectors and their gradients, sizes, lengths and indices; all-reduces.
   std::int64_t collectives_per_step() const {
     std::int64_t count = 2 * vector_collectives(placement_) + indices_.collectives();
     for (const GradientReducer& reducer : reducers_) count += reducer.num_buckets();
@@ -363,9 +363,9 @@ class TorchrecStep {
   Communicator host_ = ranks_.subgroup(ranks_of_host(config_));
   Communicator across_ = ranks_.subgroup(ranks_across_hosts(config_));
   IndexExchange indices_{tape_, config_, placement_, ranks_};
-  std::deque<VectorExchange> exchanges_;  // of each group
+  std::deque<VectorExchange> exchanges_;  // one per group
   RandomBatchShape batch_shape_;
-  std::vector<GradientReducer> reducers_;  // of replicated tables, if there are any, and MLPs
+  std::vector<GradientReducer> reducers_;  // for replicated tables, if there are any, and MLPs
   std::vector<TensorRef> dense_parameters_;
   std::vector<DenseLayer> bottom_, top_;
   std::vector<TensorRef> placeholders_;

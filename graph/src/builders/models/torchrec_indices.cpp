@@ -89,8 +89,8 @@ void IndexExchange::length_per_feature(TensorRef lengths, std::int64_t bags,
   to_list(graph_, sums, sequence);
 }
 
-// All groups send their sizes before the first of them waits, since the host has to allocate what
-// it receives.
+// All groups send their sizes before the first of them waits, since the host has to allocate the
+// memory for received values.
 void IndexExchange::send(const Batch& next) {
   const std::vector<Jagged> parts = split_by_group(order_features(next.sparse));
   std::vector<Jagged> sent;
@@ -151,8 +151,7 @@ std::vector<Jagged> IndexExchange::split_by_group(const Jagged& all) {
   return parts;
 }
 
-// Blocks come out one behind the other. Where hosts own tables, their ranks' parts are put side by
-// side then.
+// Cuts into consecutive blocks. If hosts own tables, the parts of their ranks are then joined.
 Jagged IndexExchange::cut_by_rows(const ShardingGroup& group, const Jagged& features) {
   if (!group.cuts_rows()) return features;
   const auto pieces = static_cast<std::int64_t>(group.pieces().size());

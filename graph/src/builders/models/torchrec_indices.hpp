@@ -11,9 +11,9 @@
 
 namespace perfmodel {
 
-/// How indices come to their tables (KJTAllToAll): features in the order of their owners, cut by
-/// blocks of rows where rows are cut; then, group by group, sizes, lengths and values are exchanged
-/// by all ranks.
+/// Brings indices to their tables (KJTAllToAll): features in the order of their owners, cut by
+/// blocks of rows if rows are cut; then, group by group, all ranks exchange sizes, lengths and
+/// values.
 class IndexExchange {
  public:
   IndexExchange(AutogradTape& tape, const TorchrecDlrmConfig& config,

@@ -42,8 +42,8 @@ std::int64_t blocks_of(TableSharding sharding, const TorchrecDlrmConfig& config)
   }
 }
 
-// Shards of one piece of columns are the blocks of one owner: sorted by column and rank, a piece's
-// stand side by side.
+// Shards of one piece of columns are the blocks of one owner: sorted by column and rank, the shards
+// of a piece are neighbours.
 void add_pieces(ShardingGroup& group, std::size_t at, const PlacedTable& table,
                 std::int64_t lookups) {
   std::vector<TableShard> shards = shards_of(table);
@@ -98,7 +98,7 @@ std::vector<std::size_t> ShardingGroup::tables() const {
 
 std::vector<std::size_t> ShardingGroup::column_order() const {
   const auto all = pieces();
-  std::map<std::size_t, std::size_t> place;  // of a table among the tables
+  std::map<std::size_t, std::size_t> place;  // place of a table among the tables
   for (std::size_t table : tables()) place.try_emplace(table, place.size());
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -8,12 +8,12 @@
 
 namespace perfmodel {
 
-/// Columns of a table, whose rows lie on one rank or in blocks on several.
+/// Columns of a table, with all rows on one rank or blocks of rows on several.
 struct TablePiece {
   std::size_t table = 0;
   std::int64_t column = 0, columns = 0;
-  std::vector<std::int64_t> rows;     ///< of each block
-  std::vector<std::int64_t> lookups;  ///< of each block, by the samples of one rank
+  std::vector<std::int64_t> rows;     ///< per block
+  std::vector<std::int64_t> lookups;  ///< per block, by the samples of one rank
 };
 
 /// Tables that are sharded in one way. Each piece has an owner, which is `blocks` neighbouring
@@ -36,7 +36,7 @@ struct ShardingGroup {
   std::vector<const TablePiece*> pieces() const;
   /// Tables in the order of their first pieces.
   std::vector<std::size_t> tables() const;
-  /// Where each piece goes to have whole tables side by side; empty: they are.
+  /// New place of each piece so that whole tables are contiguous; empty: they are.
   std::vector<std::size_t> column_order() const;
 
   std::int64_t lookups_on(std::int64_t rank) const;
@@ -45,7 +45,7 @@ struct ShardingGroup {
   Shape widths() const;  ///< columns of each owner
 };
 
-/// What all ranks know of the plan. Takes a good configuration.
+/// Facts about the plan that all ranks know. Takes a good configuration.
 class TorchrecPlacement {
  public:
   explicit TorchrecPlacement(const TorchrecDlrmConfig& config);
@@ -53,7 +53,7 @@ class TorchrecPlacement {
   const std::vector<ShardingGroup>& groups() const { return groups_; }
   /// Tables of which every rank has a copy.
   const std::vector<std::size_t>& replicated() const { return replicated_; }
-  /// Of all groups, then the replicated ones: how vectors stand side by side.
+  /// Tables of all groups, then the replicated ones: the order of the concatenated vectors.
   std::vector<std::size_t> tables() const;
   /// The table of each feature that is sent, or kept for a replicated table.
   std::vector<std::size_t> features() const;
@@ -65,7 +65,7 @@ class TorchrecPlacement {
  private:
   std::vector<ShardingGroup> groups_;
   std::vector<std::size_t> replicated_;
-  std::vector<std::int64_t> lookups_;  // of each table, by the samples of one rank
+  std::vector<std::int64_t> lookups_;  // per table, by the samples of one rank
 };
 
 /// Ranks of a host, all of them if the configuration says nothing else.

@@ -47,7 +47,7 @@ class VectorRequest {
 /// The exchange of vectors of one group.
 class VectorExchange {
  public:
-  /// `host`, `across`: of this rank, used by groups with hosts alone.
+  /// `host`, `across`: of this rank, only used by groups with hosts.
   VectorExchange(AutogradTape& tape, const ShardingGroup& group, std::int64_t batch,
                  const Communicator& ranks, const Communicator& host, const Communicator& across);
 

@@ -9,12 +9,12 @@
 
 namespace perfmodel {
 
-/// What is the same around every model: parameters, copies of the batch, zero_grad, backward pass,
-/// optimizer. A model file makes its parameters, then calls run() with what copies its inputs and
-/// what computes its loss.
+/// The common part of all models: parameters, copies of the batch, zero_grad, backward pass,
+/// optimizer. A model file makes its parameters, then calls run() with functions that copy its
+/// inputs and compute its loss.
 class TrainingStep {
  public:
-  /// `sparse_optimizer`: of the parameters with sparse gradients; unset: that of all others.
+  /// `sparse_optimizer`: for parameters with sparse gradients; unset: the same as for all others.
   explicit TrainingStep(const TrainingOptions& options,
                         std::optional<TrainingOptions::Optimizer> sparse_optimizer = {})
       : options_(options), sparse_optimizer_(sparse_optimizer), graph_(options.pytorch) {}
@@ -24,7 +24,7 @@ class TrainingStep {
   const TrainingOptions& options() const { return options_; }
 
   /// A parameter of the type of the options; the optimizer walks them in the order in which they
-  /// are made. Sparse gradient: that of a table whose lookups touch few rows.
+  /// are made. Sparse gradient: for a table whose lookups touch few rows.
   TensorRef parameter(Shape shape, bool sparse_gradient = false);
   /// Parameters made from now on belong to a model that does not learn in this step: they have no
   /// gradient, and the optimizer does not see them.
@@ -36,15 +36,15 @@ class TrainingStep {
   /// Parameters that `sparse_optimizer` does not update.
   const std::vector<TensorRef>& parameters() const { return parameters_; }
 
-  /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
+  /// An input of the step: copied from host memory, or on a CPU there already.
   TensorRef input(DType dtype, Shape shape);
 
   /// The parts of a step in which zero_grad and regions have their places.
   struct Parts {
     std::function<void()> inputs;                   ///< may be left out
     std::function<TensorRef()> forward;             ///< the model; returns its prediction
-    std::function<TensorRef(TensorRef)> loss = {};  ///< of the prediction; left out: it is the loss
-    std::function<void()> behind_optimizer = {};    ///< what ends the step, in training alone
+    std::function<TensorRef(TensorRef)> loss = {};  ///< left out: the prediction is the loss
+    std::function<void()> behind_optimizer = {};    ///< ends the step, in training only
   };
   ExecutionGraph run(const Parts& parts);
   /// The whole step; `loss` emits the forward pass (inputs too) and returns the loss.
@@ -66,8 +66,8 @@ class TrainingStep {
   GraphBuilder graph_;
   AutogradTape tape_{graph_};
   bool frozen_ = false;
-  std::vector<TensorRef> parameters_, sparse_parameters_;          // of each optimizer
-  std::vector<TensorRef> kept_gradients_, kept_sparse_gradients_;  // where zero_grad clears them
+  std::vector<TensorRef> parameters_, sparse_parameters_;          // per optimizer
+  std::vector<TensorRef> kept_gradients_, kept_sparse_gradients_;  // if zero_grad clears them
 };
 
 }  // namespace perfmodel

@@ -24,7 +24,7 @@ constexpr double kTransformerEps = 1e-5;
 
 struct HeadedAttention {
   LinearWeights key, value, query, out;
-  NormWeights norm;  // behind the sum
+  NormWeights norm;  // after the sum
 };
 struct TransformerLayer {
   HeadedAttention self;
@@ -124,7 +124,7 @@ class EncoderDecoder {
 
   std::int64_t width() const { return config_.hidden / config_.heads; }
 
-  // Tokens of `x` look at those of `read`; without a mask at all of them.
+  // Tokens of `x` look at tokens of `read`; without a mask at all of them.
   TensorRef attend(const HeadedAttention& layer, TensorRef x, TensorRef read, TensorRef mask) {
     const double factor = 1.0 / std::sqrt(static_cast<double>(width()));
     const TensorRef scaled = mul(tape_, linear(tape_, x, layer.query), factor);

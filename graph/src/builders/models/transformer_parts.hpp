@@ -10,7 +10,7 @@
 
 namespace perfmodel {
 
-/// `torch.finfo(torch.float32).min`: what masks put in place of scores.
+/// `torch.finfo(torch.float32).min`: masks replace scores by it.
 inline constexpr double kLowestFloat = std::numeric_limits<float>::lowest();
 
 struct LinearWeights {
@@ -32,18 +32,18 @@ TensorRef split_heads(AutogradTape& tape, TensorRef x, std::int64_t heads, bool 
 /// [B, H, S, D] -> [B, S, H * D], which copies.
 TensorRef join_heads(AutogradTape& tape, TensorRef x, bool by_transpose);
 
-/// `x[:, start:end]` of one axis as Python's index expression does it: no op where all is taken.
+/// `x[:, start:end]` of one axis like Python's index expression: no op if everything is taken.
 TensorRef index_range(AutogradTape& tape, TensorRef x, int dim, std::int64_t start,
                       std::int64_t end);
 /// The ":" of an index expression, which is an op.
 TensorRef index_all(AutogradTape& tape, TensorRef x, int dim);
 
-/// 0 where a token may be looked at, else the lowest number: [B, 1, S, S], as HuggingFace's
-/// decoders make it (`_make_causal_mask`).
+/// 0 if a token may be looked at, else the lowest number: [B, 1, S, S], as HuggingFace's decoders
+/// make it (`_make_causal_mask`).
 TensorRef causal_mask(AutogradTape& tape, std::int64_t batch, std::int64_t length);
 
-/// `shift_tokens_right(labels)`, [B, S]: what a decoder reads are the labels one place to the
-/// right, a start token first.
+/// `shift_tokens_right(labels)`, [B, S]: a decoder reads the labels one place to the right, a start
+/// token first.
 TensorRef shift_right(AutogradTape& tape, TensorRef labels);
 
 /// `FusedAttention` with the kernel of the config; eager attention is not one.

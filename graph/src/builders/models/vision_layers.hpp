@@ -6,8 +6,8 @@
 
 namespace perfmodel {
 
-// Layers of image models: parameters in the order in which PyTorch's modules register them, and
-// what a call of the layer does.
+// Layers of image models: parameters in the order in which PyTorch's modules register them, and the
+// ops of a call.
 
 struct ConvLayer {
   TensorRef weight, bias;

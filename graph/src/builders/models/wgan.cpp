@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kSlope = 0.2;     // of leaky ReLU
+constexpr double kSlope = 0.2;     // slope of leaky ReLU
 constexpr std::int64_t kSeed = 4;  // height and width between noise and image
 
 Result<void> check(const WganConfig& config) {
@@ -110,7 +110,7 @@ class WganBuilder {
     return tanh(tape_, apply(step_, to_image_, x));
   }
 
-  // Mean of what the critic says of each image.
+  // Mean of the critic's outputs over the images.
   TensorRef critic(TensorRef x) {
     x = leaky_relu_in_place(tape_, apply(step_, from_image_, x), kSlope);
     for (const ConvNorm& layer : critic_) {

@@ -80,14 +80,18 @@ class AttentionReader {
     return std::nullopt;
   }
 
-  // Takes in a product with a number, or a quotient, of what `from` holds.
+  // Takes in a product with a number, or a quotient, of what `from` holds. A number may be a tensor
+  // of one element whose id a larger one had before.
   const Version* scaled(std::int32_t op) {
     const auto& inputs = flow_.inputs(op);
     const auto arguments = graph_.inputs(op);
     if (arguments.size() < 2 || inputs.empty()) return nullptr;
-    const bool wrapped = inputs.size() > 1;
-    if (wrapped && size(*inputs[1]) != 1) return nullptr;
-    const auto factor = wrapped ? constant(*inputs[1]) : number_of(arguments[1]);
+    const Tensor* tensor = input_at(graph_, op, 1);
+    if (tensor && tensor->numel != 1) return nullptr;
+    const bool is_known = inputs.size() > 1 && size(*inputs[1]) == 1;
+    const auto factor = !tensor    ? number_of(arguments[1])
+                        : is_known ? constant(*inputs[1])
+                                   : std::nullopt;
     if (!factor) {
       site_.scale.reset();
     } else if (site_.scale) {

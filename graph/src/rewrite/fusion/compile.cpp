@@ -11,7 +11,9 @@
 #include "loop_rules.hpp"
 #include "perfmodel/graph/rewrites/compiled_optimizer.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
+#include "rewrite/memory/rerun_ops.hpp"
 #include "saved_values.hpp"
+#include "step/autograd_names.hpp"
 #include "step/tree_walk.hpp"
 
 namespace perfmodel {
@@ -20,9 +22,13 @@ namespace {
 class RegionCompiler {
  public:
   RegionCompiler(const StepView& step, const CompiledRegion& region)
-      : step_(step), graph_(step.graph()), is_inside_(graph_.nodes.size()), rules_(step) {
+      : step_(step),
+        graph_(step.graph()),
+        is_inside_(graph_.nodes.size()),
+        rules_(step, &is_inside_) {
     made_.region = region;
     for (const std::int32_t op : region.ops) mark(op);
+    for (const std::int32_t wrapper : region.wrappers) is_inside_[wrapper] = true;
     for (const std::int32_t function : region.functions) mark(evaluate(function));
   }
 
@@ -30,6 +36,7 @@ class RegionCompiler {
     for (const std::int32_t op : made_.region.ops) rules_.read(op);
     loops().set_backward(true);
     for (const std::int32_t function : made_.region.functions) {
+      loops().set_stays(runs_ops_again(function));
       for (const std::int32_t child : graph_.children(evaluate(function))) rules_.read(child);
     }
     find_what_leaves();
@@ -57,7 +64,40 @@ class RegionCompiler {
   }
   void mark(std::int32_t root) {
     walk_tree(
-        graph_, root, [&](std::int32_t node) { return is_inside_[node] = true; }, [] {});
+        graph_, root,
+        [&](std::int32_t node) {
+          const bool leaves = accumulates_parameter(node);
+          if (leaves) made_.accumulations.push_back(node);
+          return is_inside_[node] = !leaves;
+        },
+        [] {});
+  }
+
+  // The gradient of a checkpoint's input goes on to other functions, a parameter's does not.
+  bool accumulates_parameter(std::int32_t node) const {
+    if (!is_accumulation(node)) return false;
+    const std::int32_t end = last_below(graph_, node);
+    bool goes_on = false;
+    for (std::int32_t inside = node; inside <= end; ++inside) {
+      for_each_tensor(graph_, graph_.inputs(inside), [&](const Tensor& gradient) {
+        for (const std::int32_t reader : step_.storages().readers(step_.storages().of(gradient))) {
+          goes_on |= reader > end && step_.backward().in_backward[reader] &&
+                     graph_.find_around(reader, [&](auto at) { return is_accumulation(at); }) < 0;
+        }
+      });
+    }
+    return !goes_on;
+  }
+  bool is_accumulation(std::int32_t node) const {
+    return graph_.name(node).starts_with(kEvaluate) && graph_.name(node).ends_with(kAccumulate);
+  }
+
+  bool runs_ops_again(std::int32_t function) const {
+    const std::int32_t node = step_.backward().functions[function].function;
+    if (graph_.name(node) == kCheckpointBackward) return true;
+    return std::ranges::any_of(graph_.children(node), [&](std::int32_t child) {
+      return graph_.name(child) == kRecomputeRegion;
+    });
   }
 
   // What is around the region belongs to it too.
@@ -182,14 +222,28 @@ Result<void> check_devices(const StepView& step) {
   return {};
 }
 
+// All that a checkpoint runs again must be in the region of its backward function.
+Result<void> check_checkpoints(const StepView& step, const CompiledRegion& region) {
+  const ExecutionGraph& graph = step.graph();
+  for (const std::int32_t wrapper : region.wrappers) {
+    const std::int32_t end = last_below(graph, wrapper);
+    for (std::int32_t node = wrapper; node <= end; ++node) {
+      const bool is_op = step.forward().op_around(node) == node;
+      if (!is_op || std::ranges::binary_search(region.ops, node)) continue;
+      return refuse_compilation(
+          fmt::format("checkpoints without graph breaks, found {} (node {}) in {}",
+                      graph.name(node), graph.node(node).id, graph.name(wrapper)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
                                         const CompileRewrite& rewrite) {
   const StepView step(graph);
-  if (auto good =
-          step.check("compile", {.no_offload = true, .no_checkpoints = true, .eager = true});
-      !good) {
+  if (auto good = step.check("compile", {.no_offload = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
   for (const Node& node : graph.nodes) {
@@ -207,6 +261,7 @@ Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
       rewrite.mode == CompileMode::kMaxAutotune ? Epilogues::kInProducts : Epilogues::kApart;
   std::vector<CompiledKernels> compiled;
   for (const CompiledRegion& region : compiled_regions(step, rewrite.extent)) {
+    if (auto good = check_checkpoints(step, region); !good) return Unexpected{good.error()};
     CompiledKernels kernels = RegionCompiler(step, region).compile(epilogues);
     if (!kernels.forward.empty() || !kernels.backward.empty())
       compiled.push_back(std::move(kernels));

@@ -7,6 +7,7 @@
 
 #include "base/contains.hpp"
 #include "ops/catalogue.hpp"
+#include "step/tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -180,6 +181,17 @@ class RegionFinder {
     ops.erase(first, ops.end());
   }
 
+  // The op around a node, or the first one below it.
+  std::int32_t op_of(std::int32_t forward) const {
+    if (forward < 0) return -1;
+    const std::int32_t end = last_below(graph_, forward);
+    std::int32_t op = -1;
+    for (std::int32_t node = forward; op < 0 && node <= end; ++node) {
+      op = step_.forward().op_around(node);
+    }
+    return op;
+  }
+
   void add_functions() {
     std::vector<std::int32_t> region_of(graph_.nodes.size(), -1);
     std::vector<std::pair<std::int64_t, std::int64_t>> numbers;  // autograd's first and last
@@ -197,7 +209,7 @@ class RegionFinder {
     for (std::size_t i = 0; i < functions.size(); ++i) {
       const BackwardFunction& function = functions[i];
       if (function.accumulates() || holds_collective(graph_, function.evaluate)) continue;
-      const std::int32_t op = step_.forward().op_around(function.forward);
+      const std::int32_t op = op_of(function.forward);
       std::int32_t region = op < 0 ? -1 : region_of[op];
       if (function.forward < 0) {  // some recordings lack the numbers of ops inside others
         const auto holds = [&](const auto& of) {
@@ -207,6 +219,9 @@ class RegionFinder {
         region = found == numbers.end() ? -1 : static_cast<std::int32_t>(found - numbers.begin());
       }
       if (region < 0) continue;
+      if (op > function.forward && function.forward >= 0) {
+        regions_[region].wrappers.push_back(function.forward);
+      }
       regions_[region].functions.push_back(static_cast<std::int32_t>(i));
       regions_[region].sequence = std::max(regions_[region].sequence, function.sequence);
     }

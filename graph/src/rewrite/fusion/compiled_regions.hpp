@@ -12,6 +12,8 @@ namespace perfmodel {
 struct CompiledRegion {
   std::vector<std::int32_t> ops = {};        ///< of StepView::forward()
   std::vector<std::int32_t> functions = {};  ///< into BackwardPass::functions
+  /// Nodes around several ops that have one of the functions: checkpoints.
+  std::vector<std::int32_t> wrappers = {};
   std::int64_t sequence = -1;                ///< autograd's number of the region
 };
 

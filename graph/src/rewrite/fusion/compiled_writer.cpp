@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "compiled_labels.hpp"
+#include "compiled_tensors.hpp"
 #include "generated_kernels.hpp"
 #include "reduction_parts.hpp"
 #include "step/autograd_names.hpp"
@@ -45,6 +45,10 @@ class CompiledWriter {
     for (const std::int32_t function : region.functions) {
       take_out(step_.backward().functions[function].evaluate);
     }
+    for (const std::int32_t wrapper : region.wrappers) take_out(wrapper);
+    for (const std::int32_t node : compiled.accumulations) {
+      edit_.replace(node, [this, &region, node] { write_accumulation(region, node); });
+    }
     const std::int32_t place = place_of_region(step_, region.ops);
     edit_.precede(place,
                   [this, &compiled, number, place] { write_forward(compiled, number, place); });
@@ -65,7 +69,7 @@ class CompiledWriter {
     std::vector<Value> inputs;
     for (const LoopValue& value : compiled.loops.values) {
       if (value.made_by < 0 && !value.is_blank && !is_incoming_gradient(compiled, value)) {
-        inputs.emplace_back(reference(value));
+        inputs.emplace_back(tensors_.ref(value));
       }
     }
     builder().begin_plain("CompiledFunction", std::move(inputs), compiled.region.sequence);
@@ -82,7 +86,7 @@ class CompiledWriter {
     edit_.copy().close_beside(first);
     std::vector<TensorRef> gradients;
     for (const LoopValue& value : compiled.loops.values) {
-      if (is_incoming_gradient(compiled, value)) gradients.push_back(reference(value));
+      if (is_incoming_gradient(compiled, value)) gradients.push_back(tensors_.ref(value));
     }
     write_kept(compiled, true);
     builder().begin_plain(std::string(kEvaluate) + "CompiledFunctionBackward");
@@ -96,6 +100,28 @@ class CompiledWriter {
     end_graph();
     builder().end_op();
     builder().end_op();
+  }
+
+  // In the source it is below the function of a checkpoint, here beside the compiled one.
+  void write_accumulation(const CompiledRegion& region, std::int32_t accumulation) {
+    std::int32_t around = accumulation;
+    for (std::int32_t at = around; at >= 0 && step_.backward().in_backward[at];
+         at = source_.node(at).parent) {
+      around = at;
+    }
+    edit_.copy().close_beside(around);
+    walk_tree(
+        source_, accumulation,
+        [&](std::int32_t node) {
+          Node copied = source_.node(node);
+          copied.fw_parent = 0;
+          if (copied.scope == Scope::kBackward) {
+            copied.fw_thread = source_.node(region.ops.front()).thread;
+          }
+          builder().copy_node(copied);
+          return true;
+        },
+        [&] { builder().close(); });
   }
 
   bool is_incoming_gradient(const CompiledKernels& compiled, const LoopValue& value) const {
@@ -128,10 +154,6 @@ class CompiledWriter {
     builder().end_op({seeds});
   }
 
-  TensorRef reference(const LoopValue& value) {
-    return builder().tensor_of_source(made().tensors[value.tensor]);
-  }
-
   void write_kernels(const CompiledKernels& compiled, const std::vector<LoopKernel>& kernels) {
     kernels_.clear();
     for (const LoopKernel& kernel : kernels) {
@@ -154,14 +176,14 @@ class CompiledWriter {
     const bool takes = op.addend == LoopOp::Addend::kTaken;
     if (takes) values.insert(values.end(), {Value(1), Value(1)});
     builder().leaf_op(takes ? "aten::addmm" : "aten::mm", std::move(values),
-                      {tensor_of(loops.values[op.writes[0]], op.writes[0])});
+                      {tensors_.ref(loops.values[op.writes[0]])});
   }
 
   // The tensors of a product as the call in the graph mentions them.
   std::vector<Argument> operands(const LoopGraph& loops, const LoopOp& op) {
     std::vector<Argument> tensors;
     if (op.addend == LoopOp::Addend::kTaken) {
-      tensors.push_back(argument(loops.values[op.reads[0].value], op.reads[0].value));
+      tensors.push_back(tensors_.argument(loops.values[op.reads[0].value]));
     }
     const bool drops = op.addend == LoopOp::Addend::kDropped;
     for (const Argument& input : source_.inputs(op.node).subspan(drops ? 1 : 0)) {
@@ -173,20 +195,14 @@ class CompiledWriter {
   void write_template(const LoopGraph& loops, const LoopKernel& kernel) {
     const LoopOp& product = loops.ops[kernel.product];
     GeneratedKernel made{.name = "triton_tem_fused_" + names_of_ops(loops, kernel),
-                         .reads = operands(loops, product)};
+                         .reads = operands(loops, product),
+                         .writes = tensors_.arguments(loops, kernel.writes)};
     for (const LoopRead& read : kernel.reads) {
       const bool is_operand =
           std::ranges::find(product.reads, read.value, &LoopRead::value) != product.reads.end();
-      if (!is_operand) made.reads.push_back(argument(loops.values[read.value], read.value));
-    }
-    for (const std::int32_t written : kernel.writes) {
-      made.writes.push_back(argument(loops.values[written], written));
+      if (!is_operand) made.reads.push_back(tensors_.argument(loops.values[read.value]));
     }
     kernels_.write(builder(), made);
-  }
-
-  TensorRef tensor_of(const LoopValue& value, std::int32_t index) {
-    return builder().tensor_of_source(made().tensors[argument(value, index).index]);
   }
 
   void copy_tree(const LoopOp& call) {
@@ -202,26 +218,13 @@ class CompiledWriter {
         [&] { builder().close(); });
   }
 
-  Argument argument(const LoopValue& value, std::int32_t index) {
-    if (value.tensor != LoopValue::kNoTensor) {
-      return {.kind = Argument::Kind::kTensor, .index = value.tensor};
-    }
-    const auto known = new_tensors_.find({&value, index});
-    if (known != new_tensors_.end()) return builder().tensor_argument(known->second);
-    const TensorRef made = builder().new_tensor(value.dtype, value.device, Shape{value.numel});
-    new_tensors_.emplace(std::pair(&value, index), made);
-    return builder().tensor_argument(made);
-  }
-
   void write_loop(const LoopGraph& loops, const LoopKernel& kernel) {
     const std::int64_t parts = parts_of_reduction(kernel);
-    std::vector<Argument> reads, writes;
+    std::vector<Argument> reads;
     for (const LoopRead& read : kernel.reads) {
-      reads.push_back(argument(loops.values[read.value], read.value));
+      reads.push_back(tensors_.argument(loops.values[read.value]));
     }
-    for (const std::int32_t written : kernel.writes) {
-      writes.push_back(argument(loops.values[written], written));
-    }
+    const std::vector<Argument> writes = tensors_.arguments(loops, kernel.writes);
     if (parts == 1) return write_kernel(loops, kernel, kernel.rows, kernel.columns, reads, writes);
     std::vector<Argument> partial;
     for (const std::int32_t op : kernel.ops) {
@@ -282,7 +285,7 @@ class CompiledWriter {
   GraphEdit edit_;
   std::vector<bool> in_region_;  // by node: outermost nodes of regions
   GeneratedKernels kernels_;
-  std::map<std::pair<const LoopValue*, std::int32_t>, TensorRef> new_tensors_;
+  CompiledTensors tensors_{edit_.builder()};
 };
 
 }  // namespace

@@ -20,6 +20,9 @@ struct CompiledKernels {
   std::vector<std::uint32_t> views;
   /// Nodes that stay as they are, in front of the kernels of their pass.
   std::set<std::int32_t> kept;
+  /// AccumulateGrads of parameters inside of checkpoints: nodes that come after the region's
+  /// backward function.
+  std::vector<std::int32_t> accumulations;
   /// By mention in the graph: the one whose tensor nodes of the region read instead.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> renamed;
 };

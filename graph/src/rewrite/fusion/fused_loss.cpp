@@ -74,7 +74,10 @@ class LossFinder {
     loss.group = {.ops = {op}, .result = flow_.outputs(op).front()};
     if (!is_whole) {
       const std::int32_t softmax = read[0]->op;
-      if (softmax < 0 || graph_.name(softmax) != "aten::log_softmax") return std::nullopt;
+      if (softmax < 0 || graph_.name(softmax) != "aten::log_softmax" ||
+          flow_.inputs(softmax).empty()) {
+        return std::nullopt;
+      }
       loss.logits = flow_.inputs(softmax).front();
       loss.group.ops.insert(loss.group.ops.begin(), softmax);
     }
@@ -101,12 +104,13 @@ class LossFinder {
     const std::int32_t op = loss.group.ops.back();
     LogitsLayer layer;
     const Version* at = loss.logits;
-    for (; at->op >= 0 && keeps_numbers(graph_.name(at->op)); at = flow_.inputs(at->op).front()) {
+    while (at->op >= 0 && keeps_numbers(graph_.name(at->op)) && !flow_.inputs(at->op).empty()) {
       loss.group.ops.push_back(at->op);
       const Version* from = flow_.inputs(at->op).front();
       const bool is_cut = graph_.tensors[from->tensor].numel != graph_.tensors[at->tensor].numel;
       if (is_cut && std::exchange(layer.slice, at->op))
         return leave(op, " of logits that are cut twice");
+      at = from;
     }
     layer.logits = at;
     for (const Pattern& product : products_) {

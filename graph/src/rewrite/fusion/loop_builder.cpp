@@ -96,6 +96,7 @@ void LoopBuilder::add(LoopOp op, const std::vector<const Tensor*>& made) {
 
 void LoopBuilder::add(LoopOp op) {
   op.in_backward = in_backward_;
+  op.stays = stays_;
   graph_.add(std::move(op));
 }
 

@@ -23,7 +23,10 @@ class LoopBuilder {
   LoopGraph& graph() { return graph_; }
   /// Begins another graph of loops; views stay known.
   void restart();
+  bool in_backward() const { return in_backward_; }
   void set_backward(bool in_backward) { in_backward_ = in_backward; }
+  /// Whether what follows is of a function that runs ops of the forward pass again.
+  void set_stays(bool stays) { stays_ = stays; }
 
   /// The value that a mention sees now.
   LoopRead read(const Tensor& mention);
@@ -64,7 +67,7 @@ class LoopBuilder {
   std::vector<const Tensor*> known_;     // mentions whose storage has one
   FactsOfValues<Order> order_;           // by tensor
   FactsOfValues<std::int64_t> root_;     // by tensor
-  bool in_backward_ = false;
+  bool in_backward_ = false, stays_ = false;
 };
 
 }  // namespace perfmodel

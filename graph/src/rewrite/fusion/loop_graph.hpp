@@ -55,6 +55,7 @@ struct LoopOp {
   bool in_backward = false, is_random = false;
   bool is_large = false;   ///< reads many elements for each result: not computed where it is read
   bool runs_once = false;  ///< the partitioner keeps its result
+  bool stays = false;      ///< a checkpoint runs it again: the forward pass must not run it instead
 
   bool is_loop() const { return kind != Kind::kLibrary; }
   bool reduces() const { return kind == Kind::kRows || kind == Kind::kColumns; }

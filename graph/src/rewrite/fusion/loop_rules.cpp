@@ -113,6 +113,7 @@ void LoopRules::read_below(std::int32_t node) {
 }
 
 void LoopRules::read(std::int32_t node) {
+  if (inside_ && !(*inside_)[node]) return;
   const std::string_view name = graph_.name(node);
   if (graph_.node(node).scope == Scope::kBackward) {
     const Op* function = find_op(name);  // a library runs kernels in its own

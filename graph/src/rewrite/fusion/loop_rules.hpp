@@ -27,7 +27,9 @@ bool dispatches_again(const ExecutionGraph& graph, std::int32_t node);
 /// attention, sorts and ops that are not in the catalogue library calls.
 class LoopRules {
  public:
-  explicit LoopRules(const StepView& step) : graph_(step.graph()), loops_(step) {}
+  /// `inside`: by node; others are left out. Null: none is.
+  explicit LoopRules(const StepView& step, const std::vector<bool>* inside = nullptr)
+      : graph_(step.graph()), loops_(step), inside_(inside) {}
 
   void read(std::int32_t node);
 
@@ -63,6 +65,7 @@ class LoopRules {
 
   const ExecutionGraph& graph_;
   LoopBuilder loops_;
+  const std::vector<bool>* inside_;
   std::vector<Norm> norms_;
 };
 

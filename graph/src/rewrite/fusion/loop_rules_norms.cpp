@@ -37,13 +37,14 @@ void LoopRules::norm(std::int32_t node) {
   loops_.add(std::move(affine), {result});
   // The decomposition of the backward pass divides by the count; the partitioner keeps the
   // quotient.
+  const bool was_backward = loops_.in_backward();
   loops_.set_backward(true);
   loops_.add(LoopOp{.name = name + "_backward",
                     .node = node,
                     .reads = {loops_.read(*statistics.back())},
                     .writes = {made.scale},
                     .rows = rows});
-  loops_.set_backward(false);
+  loops_.set_backward(was_backward);
   norms_.push_back(made);
 }
 

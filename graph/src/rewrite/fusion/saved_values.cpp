@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "builders/emit/graph_builder.hpp"
 #include "flow_network.hpp"
 
 namespace perfmodel {
@@ -17,7 +18,8 @@ class PassPartitioner {
       : graph_(graph),
         needs_gradient_(graph.values.size()),
         is_live_(graph.ops.size()),
-        is_forward_(graph.ops.size()) {}
+        is_forward_(graph.ops.size()),
+        is_open_(graph.ops.size()) {}
 
   PassesOfRegion split() {
     find_live_ops();
@@ -69,7 +71,7 @@ class PassPartitioner {
     for (std::int32_t op = 0; op < count_of_ops(); ++op) {
       const LoopOp& made = graph_.ops[op];
       if (!made.in_backward) continue;
-      bool needs = made.kind == LoopKind::kLibrary || made.is_random;
+      bool needs = made.kind == LoopKind::kLibrary || made.is_random || made.stays;
       for (const LoopRead& read : made.reads) {
         const bool is_outside = value(read.value).made_by < 0 && !value(read.value).is_blank;
         needs |= needs_gradient_[read.value] || (is_outside && !is_read_forward[read.value]);
@@ -226,6 +228,13 @@ class PassPartitioner {
 
   // Writes the op for the backward pass, after the ops that it needs and that are not saved.
   void write_again(std::int32_t op, bool as_it_is) {
+    if (is_open_[op]) throw Contradiction("an op reads its own result");
+    is_open_[op] = true;
+    write_with_makers(op, as_it_is);
+    is_open_[op] = false;
+  }
+
+  void write_with_makers(std::int32_t op, bool as_it_is) {
     std::vector<LoopRead> reads = graph_.ops[op].reads;
     for (LoopRead& read : reads) {
       const std::int32_t made_by = value(read.value).made_by;
@@ -266,6 +275,7 @@ class PassPartitioner {
   LoopGraph& graph_;
   std::vector<bool> needs_gradient_;                 // by value
   std::vector<bool> is_live_, is_forward_, is_far_;  // by op
+  std::vector<bool> is_open_;                        // by op: its makers are being written again
   std::vector<std::int32_t> again_;                  // by value: the one of the backward pass
   PassesOfRegion passes_;
 };

@@ -93,7 +93,7 @@ class NormFinder {
     if (const Version* x = match["x"]; x && (!is_centred || x != norm.x)) return std::nullopt;
     norm.eps = number_of(match["sum"]->op, 1);  // unless it is a wrapped number
     std::ranges::sort(norm.group.ops);
-    while (is_cast(norm.x->op)) {
+    while (is_cast(norm.x->op) && !flow_.inputs(norm.x->op).empty()) {
       const std::int32_t cast = norm.x->op;
       const Version* from = flow_.inputs(cast).front();
       const bool is_inside = is_read_inside(*norm.x, norm.group.ops);

@@ -71,6 +71,7 @@ class CellFinder {
     for (const std::int32_t op : flow_.ops()) {
       if (flow_.outputs(op).empty()) continue;
       const Version& result = *flow_.outputs(op).front();
+      if (graph_.tensors[result.tensor].rank == 0) continue;  // no state
       std::optional<UnfusedCell> cell = lstm(result);
       if (!cell) cell = gru(result);
       if (!cell) cell = plain(result);

@@ -4,9 +4,32 @@
 #include <utility>
 
 #include "base/contains.hpp"
+#include "builders/emit/graph_views.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {
+namespace {
+
+// Moves the nodes from `from` on to `to`, which is before them. Numbers stay in order.
+void move_nodes(ExecutionGraph& graph, std::size_t to, std::size_t from) {
+  const std::vector<Node> before(graph.nodes.begin() + static_cast<std::ptrdiff_t>(to),
+                                 graph.nodes.end());
+  const std::span<Node> nodes = std::span(graph.nodes).subspan(to);
+  std::ranges::rotate(nodes, nodes.begin() + static_cast<std::ptrdiff_t>(from - to));
+  std::unordered_map<std::int64_t, std::int64_t> ids;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    ids.emplace(nodes[i].id, before[i].id);
+    nodes[i].id = before[i].id;
+    nodes[i].rf_id = before[i].rf_id;
+  }
+  for (Node& node : nodes) {
+    if (const auto parent = ids.find(node.parent_id); parent != ids.end()) {
+      node.parent_id = parent->second;
+    }
+  }
+}
+
+}  // namespace
 
 const ExecutionGraph& CpuOp::source() const { return rewrite_->source(); }
 GraphEdit& CpuOp::edit() const { return rewrite_->edit_; }
@@ -113,15 +136,50 @@ void CpuOp::replace(Write write) const {
   edit().replace(node_, [op = *this, write = std::move(write)] {
     if (op.rewrite_->error_) return;
     op.edit().copy().close_beside(op.node_);
+    const std::size_t position = op.edit().made().nodes.size();
     op.write_as(write);
+    const std::size_t end = op.edit().made().nodes.size();
+    if (end == position || op.rewrite_->error_) return;
+    op.write_saved(position, false);
+    move_nodes(op.edit().made(), position + 1, end);
+    op.write_saved(position, true);
   });
 }
 
 void CpuOp::refill(Write write) const {
   rewrite_->settled_[node_] = true;
   edit().refill(node_, [op = *this, write = std::move(write)] {
-    if (write && !op.rewrite_->error_) write(op.edit().builder());
+    if (op.rewrite_->error_) return;
+    const std::size_t position = op.edit().made().nodes.size() - 1;
+    op.write_saved(position, false);
+    if (write) write(op.edit().builder());
+    op.write_saved(position, true);
   });
+}
+
+// Autograd detaches what it gives to hooks of saved tensors: inputs before the kernel runs, results
+// after it.
+std::vector<std::int32_t> CpuOp::saved(bool results) const {
+  std::vector<std::int32_t> found;
+  for (const std::int32_t child : children()) {
+    const CpuOp op = at(child);
+    if (op.child("detach") < 0 || op.name() != "aten::detach" || !op.input(0)) continue;
+    bool is_result = false;
+    for_each_tensor(source(), source().outputs(node_),
+                    [&](const Tensor& tensor) { is_result |= tensor.id == op.input(0)->id; });
+    if (is_result == results) found.push_back(child);
+  }
+  return found;
+}
+
+// Into the node at `position`, which is this op's.
+void CpuOp::write_saved(std::size_t position, bool results) const {
+  GraphBuilder& graph = edit().builder();
+  for (const std::int32_t child : saved(results)) {
+    const CpuOp op = at(child);
+    graph.close_to(graph.thread(), position);
+    op.write_as([op](GraphBuilder& graph) { detach(graph, op.tensor(0)); });
+  }
 }
 
 void CpuOp::write_as(const Write& write) const {

@@ -203,6 +203,19 @@ void fill_squared_error(const CpuOp& op) {
   });
 }
 
+// mse_loss_backward(gradient, x, target, reduction): into zeros.
+void fill_squared_error_gradient(const CpuOp& op) {
+  op.refill([op](GraphBuilder& graph) {
+    const TensorRef made = op.result(0);
+    graph.begin_op("aten::zeros_like", {op.tensor(1), kNone, kNone, kNone, kNone, 0});
+    allocate_like(graph, made, op.tensor(1));
+    zero(graph, made);
+    graph.end_op({made});
+    graph.leaf_op("aten::mse_loss_backward.grad_input",
+                  {op.tensor(0), op.tensor(1), op.tensor(2), op.argument(3), made}, {made});
+  });
+}
+
 const BareRules& bare_rules() {
   static const BareRules kRules = {
       {"aten::relu", fill_relu},
@@ -224,6 +237,7 @@ const BareRules& bare_rules() {
       {"aten::_adaptive_avg_pool2d_backward", fill_windows_gradient},
       {"aten::binary_cross_entropy", fill_binary_cross_entropy},
       {"aten::mse_loss", fill_squared_error},
+      {"aten::mse_loss_backward", fill_squared_error_gradient},
   };
   return kRules;
 }

@@ -72,7 +72,8 @@ void write_convolution(const CpuOp& op, const CpuOp& outer, std::size_t stride,
   const auto flag = [&](std::size_t at) { return outer.integer(at) != 0; };
   const auto is_channels_last = [&](std::size_t at) {
     const Tensor* tensor = op.input(at);
-    return tensor && tensor->is_channels_last;
+    return tensor && (tensor->is_channels_last ||
+                      lie_channels_last(op.source().shape(*tensor), graph.strides(op.tensor(at))));
   };
   ConvolutionCall call{.x = op.tensor(kConvInput),
                        .weight = op.tensor(kConvWeight),

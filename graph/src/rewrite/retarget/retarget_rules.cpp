@@ -18,6 +18,22 @@ void retarget_leaf(const CpuOp& op) { op.refill({}); }
 // A number is compared and moved lazily; neither happens on a GPU without complex tensors.
 void disappear(const CpuOp& op) { op.leave_out(); }
 
+// A CPU looks for classes out of range first, the kernel of a GPU does it on the way.
+void retarget_one_hot(const CpuOp& op) {
+  if (op.integer(1) < 0) return;  // the largest class says their number, on a GPU as well
+  for (const std::int32_t child : op.children()) {
+    const std::string_view name = op.at(child).name();
+    if (name == "aten::min" || name == "aten::max" || name == "aten::item") {
+      op.at(child).leave_out();
+    }
+  }
+}
+
+// F.interpolate calls an op that calls the one with a kernel, of the same name.
+void retarget_upsampling(const CpuOp& op) {
+  if (op.child(op.name()) < 0) retarget_leaf(op);
+}
+
 // The addend is copied into the result on both devices.
 void retarget_batched_product(const CpuOp& op) {
   if (!op.children().empty()) return op.keep_children({"aten::expand", "aten::copy_"});
@@ -54,6 +70,8 @@ const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
       {"layer_norm_backward", retarget_layer_norm_gradient},
       {"index_select", retarget_index_select},
       {"index_put", retarget_index_put},
+      {"one_hot", retarget_one_hot},
+      {"upsample", retarget_upsampling},
       {"embedding_gradient", retarget_embedding_gradient},
       {"embedding_bag", retarget_embedding_bag},
       {"embedding_bag_gradient", retarget_embedding_bag_gradient},
@@ -65,12 +83,14 @@ const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
   return kRules;
 }
 
-// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists.
+// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists and
+// for what a CPU does inside.
 RetargetRule find_rule(std::string_view name) {
   const Op* op = find_op(name);
-  if (!op || (op->name != name && op->kind != OpKind::kForeach)) return nullptr;
+  if (!op) return nullptr;
   const std::string_view named = retarget_rule(*op);
-  if (named.empty()) return nullptr;
+  const bool variants_too = op->kind == OpKind::kForeach || named == "leaf";
+  if (named.empty() || (op->name != name && !variants_too)) return nullptr;
   const auto rule = retarget_rules().find(named);
   PERFMODEL_CHECK(rule != retarget_rules().end());  // a row names a rule that there is not
   return rule->second;
@@ -124,7 +144,7 @@ Retargeter::Retargeter(const StepView& step, const Placement& placement, const P
       options_(options),
       edit_(step.graph(), pytorch),
       settled_(step.graph().nodes.size()),
-      strides_(strides_of_views(step)) {
+      strides_(strides_in_memory(step)) {
   move_to_gpu(placement, edit_.made(), source().nodes);
 }
 

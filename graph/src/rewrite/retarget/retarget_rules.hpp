@@ -88,6 +88,8 @@ class CpuOp {
 
  private:
   TensorRef missing(std::string_view expected) const;
+  std::vector<std::int32_t> saved(bool results) const;
+  void write_saved(std::size_t position, bool results) const;
 
   Retargeter* rewrite_;
   std::int32_t node_;
@@ -120,7 +122,7 @@ class Retargeter {
   std::optional<Error> error_;
   std::vector<bool> settled_;  // per node: nothing is asked about it and what is below it
   std::unordered_map<std::int64_t, KeptForBackward> kept_;  // by autograd's number
-  FactsOfValues<Shape> strides_;                            // of views
+  FactsOfValues<Shape> strides_;                            // of views and what is made of them
   std::unordered_map<std::int64_t, TensorRef> sparse_;      // by id of the source
 };
 

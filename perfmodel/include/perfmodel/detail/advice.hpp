@@ -14,10 +14,10 @@
 /// The question and the answer of `optimize` (perfmodel/optimize.hpp).
 namespace perfmodel {
 
-/// What the search makes small, as microseconds for as many samples as the given step has.
+/// The figure that the search minimises, in microseconds for as many samples as the given step has.
 enum class AdviceObjective : std::uint8_t {
   kStep,              ///< the step; its samples stay
-  kSamplesPerS,       ///< of the whole job; larger batches are allowed
+  kSamplesPerS,       ///< the whole job's; larger batches are allowed
   kSamplesPerGpuHour  ///< larger batches and fewer GPUs are allowed
 };
 std::string_view to_string(AdviceObjective objective);  ///< "step", ...
@@ -31,16 +31,16 @@ struct OptimizeOptions {
   /// Names of `advice_families()`; empty: all that the objective and the number of ranks leave.
   std::vector<std::string> allow = {};
   AdviceObjective objective = AdviceObjective::kStep;
-  std::optional<double> memory_limit_bytes = {};  ///< of one GPU; empty: what its driver shows
-  /// Data-parallel ranks (DistributedDataParallel) that run the graph of one; 1: as it is.
+  std::optional<double> memory_limit_bytes = {};  ///< per GPU; empty: the memory its driver shows
+  /// Data-parallel ranks (DistributedDataParallel) that each run the graph; 1: the graph alone.
   std::int64_t world = 1;
   double time_budget_s = 60;
   std::size_t beam = 3;  ///< steps that each round of the search starts from
   /// How the commands of the answer name the graph, and the flags that predictions of it need.
   std::string graph_file = "GRAPH", predict_flags = {};
-  /// Those of them that name the GPU and the topology, for other commands.
+  /// The flags that name the GPU and the topology, for other commands.
   std::string machine_flags = {};
-  std::string topology = {};  ///< of plans of tables; empty: what the GPU usually sits in
+  std::string topology = {};  ///< for plans of tables; empty: the GPU's usual node
   std::stop_token cancel = {};
   /// Called after each prediction with their number so far.
   std::function<void(std::size_t evaluations)> progress = {};
@@ -53,10 +53,10 @@ struct AdvisedStep {
   std::string code;             ///< lines of PyTorch that do it
   double step_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step of one GPU
-  double needed_bytes = 0;            ///< of one GPU
-  double gain_us = 0;                 ///< of the samples of the given step
-  double gain_share = 0;              ///< of the given step
-  double error_us = 0;                ///< how far the gain may be off
+  double needed_bytes = 0;            ///< per GPU
+  double gain_us = 0;                 ///< for the samples of the given step
+  double gain_share = 0;              ///< share of the given step
+  double error_us = 0;                ///< possible error of the gain
   bool within_error = false;          ///< the gain is no larger than that
   bool same_numbers = true;           ///< false: it changes what the program computes
 };
@@ -67,16 +67,16 @@ struct CombinedStep {
   /// With it and those before it, for as many samples as the given step has; empty: it needs one
   /// that comes later.
   std::optional<double> then_us = {};
-  /// What the combination loses without it, and without those that refuse the graph then.
+  /// Loss of the combination without this move, and without the moves that then refuse the graph.
   double adds_us = 0;
   bool others_need_it = false;  ///< there are such
   bool same_numbers = true;
-  double adds_share = 0;  ///< of the given step
+  double adds_share = 0;  ///< share of the given step
   double error_us = 0;
   bool within_error = false;
 };
 
-/// What was asked for and did not help.
+/// A move that the user asked for and that does not help.
 struct LostMove {
   enum class Why : std::uint8_t {
     kRefused,     ///< the rewrite or the prediction refuses the graph
@@ -103,14 +103,14 @@ struct CeilingRow {
 
 struct Ceiling {
   double step_us = 0;
-  std::vector<CeilingRow> rows;  ///< each the one that gains most behind those above
+  std::vector<CeilingRow> rows;  ///< each gains most after the rows above
   double rest_us = 0;            ///< the step if all rows were free: latencies and gaps of streams
-  /// The step if all that lies on its critical path took no time: that of the second path.
+  /// The step if its whole critical path took no time, that is, the length of the second path.
   double without_path_us = 0;
 };
 
-/// What the planner of embedding tables says of the tables alone, as `shard` does
-/// (docs/sharding.md): lookups, exchanges and updates of one batch, without the dense layers.
+/// A plan of the embedding tables alone, as by `shard` (docs/sharding.md): lookups, exchanges and
+/// updates of one batch, without the dense layers.
 struct TablePlanAdvice {
   double plan_us = 0;  ///< under the best plan found
   /// With every table on every rank and all-reduced gradients; empty: does not fit, or is not
@@ -120,11 +120,11 @@ struct TablePlanAdvice {
   std::string command, code;
 };
 
-/// What the search over parallel layouts says of the whole job, as `layout` does
-/// (docs/layout.md): a model of its own, whose times stand beside each other alone.
+/// The best parallel layout of the whole job, as by `layout` (docs/layout.md). This is another
+/// model, so compare its times only with each other.
 struct LayoutPlanAdvice {
-  double step_us = 0;       ///< of the fastest layout that fits
-  double memory_bytes = 0;  ///< of its worst rank
+  double step_us = 0;       ///< step of the fastest layout that fits
+  double memory_bytes = 0;  ///< memory of its worst rank
   std::string layout;       ///< "dp 2, tp 4, micro batch 4, ZeRO 1"
   /// The job as it is: a whole model on every rank. Empty: it has no such price.
   std::optional<double> replicated_us = {};
@@ -139,7 +139,7 @@ struct Advice {
   double same_numbers_us = 0;  ///< the best that the search saw without other numbers
   std::optional<std::int64_t> baseline_batch, best_batch;  ///< samples per step of one GPU
   std::int64_t baseline_ranks = 1, best_ranks = 1;
-  double baseline_bytes = 0, best_bytes = 0, memory_limit_bytes = 0;  ///< of one GPU
+  double baseline_bytes = 0, best_bytes = 0, memory_limit_bytes = 0;  ///< per GPU
   AdviceObjective objective = AdviceObjective::kStep;
   std::string baseline_command, best_command;
   double best_error_us = 0;
@@ -149,8 +149,8 @@ struct Advice {
   std::vector<CombinedStep> combination;  ///< in the same order; empty: nothing helps
   std::vector<LostMove> lost;
   Ceiling ceiling;
-  std::optional<TablePlanAdvice> table_plan = {};    ///< of several ranks with tables
-  std::optional<LayoutPlanAdvice> layout_plan = {};  ///< of several ranks, where it was asked for
+  std::optional<TablePlanAdvice> table_plan = {};    ///< for several ranks with tables
+  std::optional<LayoutPlanAdvice> layout_plan = {};  ///< for several ranks, if asked for
   std::size_t evaluations = 0;  ///< predictions of the search; the answer's errors take more
   double seconds = 0;
   bool complete = true;  ///< false: the time budget or the caller ended the search

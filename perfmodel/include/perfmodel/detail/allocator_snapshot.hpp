@@ -11,13 +11,12 @@
 
 namespace perfmodel {
 
-/// What a snapshot of PyTorch's CUDA allocator (`torch.cuda.memory._snapshot()` as JSON) holds of
-/// one device.
+/// One device in a snapshot of PyTorch's CUDA allocator (`torch.cuda.memory._snapshot()` as JSON).
 struct SnapshotDevice {
   std::int64_t device = 0;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;  ///< at the time of the snapshot
-  /// Parts of segments that no tensor holds: in segments that hold nothing (empty_cache gives them
-  /// back), and beside blocks in use (it cannot).
+  /// Bytes that no tensor holds: in empty segments, which empty_cache gives back, and next to
+  /// blocks in use, which it cannot.
   std::int64_t free_segment_bytes = 0, inactive_split_bytes = 0;
   std::int64_t pending_free_bytes = 0;  ///< freed, but a stream may still use it
   std::size_t segments = 0, blocks = 0;

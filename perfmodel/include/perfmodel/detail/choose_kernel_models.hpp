@@ -14,7 +14,7 @@ namespace perfmodel {
 struct ChosenKernelModels {
   KernelModels models;  ///< live as long as `owner`
   std::optional<LearnedModels> owner = {};
-  std::string warning = {};  ///< what was taken instead of what was asked for
+  std::string warning = {};  ///< names the models taken instead of the requested ones
 
   /// A model file that was needed and could not be read. Ask after pricing.
   Result<void> check() const;

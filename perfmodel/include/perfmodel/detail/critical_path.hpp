@@ -19,19 +19,19 @@ struct CriticalPath {
   /// The tasks of one op name and category.
   struct Step {
     std::string op, category;
-    double us = 0;          ///< on the path, gaps and latencies before its tasks included
-    std::size_t count = 0;  ///< tasks on the path
-    double own_us = 0;      ///< of all its tasks in the step, on the path or not
-    double slack_us = 0;    ///< the least over its tasks: what one may add before the step grows
+    double us = 0;                ///< on the path, gaps and latencies before its tasks included
+    std::size_t count = 0;        ///< tasks on the path
+    double own_us = 0;            ///< sum over its tasks in the step, on the path or not
+    double slack_us = 0;          ///< least delay of one of its tasks that makes the step longer
     double step_if_free_us = -1;  ///< the step if all its tasks took no time; -1: not asked
   };
   double step_us = 0;
   std::vector<Share> shares;   ///< longest first; they add up to the step
   std::vector<Step> steps;     ///< on the path, longest first; they add up to the step
-  std::vector<Step> off_path;  ///< beside the path, most own time first
+  std::vector<Step> off_path;  ///< steps off the path, most own time first
 };
 
-/// What tasks are called in a critical path: those with one key are one step.
+/// Names of tasks in a critical path. Tasks with the same key are one step.
 struct TaskNames {
   std::function<std::uint64_t(TaskGraph::TaskId)> key;
   std::function<std::string(TaskGraph::TaskId)> op;        ///< "aten::mm"
@@ -49,9 +49,9 @@ struct CriticalPathOptions {
 /// Walks back from the end of `last` to the end of `first` (-1: the start of the schedule). Time
 /// between two tasks of the path (latency, gap, hand-over) counts as the later one's.
 ///
-/// "If free": the end of `last` minus that of `first` in a schedule where the step's tasks, inside
-/// and outside of the window, take no time. Ranks run one program, so those of other ranks do
-/// neither: an op that got faster on one rank alone would only wait for the others.
+/// "If free": the time from the end of `first` to the end of `last` in a schedule whose tasks of
+/// that step take no time, inside and outside of the window and on every rank. Ranks run one
+/// program, and an op that got faster on one rank alone would only wait for the others.
 Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& schedule,
                                    TaskGraph::TaskId first, TaskGraph::TaskId last,
                                    const TaskNames& names, const CriticalPathOptions& options = {});

@@ -14,19 +14,19 @@ struct Explanation {
   /// device, else the family of kernels that takes most of the device's part of the path ("gemm",
   /// "collective", ...).
   std::string bound;
-  /// For how much of the step the bound works, 0 to 1: host busy, or the kernels of the family.
-  /// What it takes of the critical path, where something may work beside it, stands in `path`.
+  /// Share of the step during which the bound works, 0 to 1: the busy host, or the kernels of the
+  /// family. `path` has its share of the critical path, while other work may overlap it.
   double bound_share = 0;
-  /// False: the prediction kept no ops, so there is no critical path, and the bound is told by
-  /// whether the device works for more or less than half of the step.
+  /// False: the prediction kept no ops, so there is no critical path, and the bound is the device
+  /// if it works for more than half of the step.
   bool from_critical_path = false;
 
   struct Part {
     std::string name;  ///< "host", "gemm", "T4", ...
     double us = 0;
-    double share = 0;  ///< of the step
+    double share = 0;  ///< share of the step
   };
-  std::vector<Part> path;     ///< of the critical path, longest first; adds up to the step
+  std::vector<Part> path;     ///< critical path, longest part first; adds up to the step
   std::vector<Part> host;     ///< T1 ... TX, longest first
   std::vector<Part> kernels;  ///< by family, longest first; need not lie on the path
 
@@ -38,7 +38,7 @@ struct Explanation {
   std::string text;
 };
 
-/// Explains one prediction. Never fails but for memory.
+/// Explains one prediction. Never fails, except without memory.
 ///
 /// ```
 /// const auto made = explain(*predictor->predict(job, "t4", {.keep_ops = true}));

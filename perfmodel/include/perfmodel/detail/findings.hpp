@@ -14,7 +14,7 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
-/// What is wrong with a training step, found by rules (docs/analyze.md).
+/// Problems of a training step, found by rules (docs/analyze.md).
 namespace perfmodel {
 
 enum class Confidence : std::uint8_t {
@@ -29,12 +29,12 @@ struct Finding {
   std::string_view rule;  ///< "low-parallelism"
   std::string title;      ///< a sentence with the figures that it rests on
   std::string where;      ///< call path: "ProfilerStep / aten::linear / aten::addmm"
-  double share = 0;       ///< of the step, what the finding is about takes by itself
+  double share = 0;       ///< share of the step of the problem's own work
   /// The step minus the step scheduled again with the repair; nothing: it costs no time (memory).
   std::optional<double> gain_us = {};
-  double gain_share = 0;  ///< of the step
+  double gain_share = 0;  ///< gain as a share of the step
   Confidence confidence = Confidence::kMedium;
-  std::string advice;   ///< what to do
+  std::string advice;   ///< the repair
   bool folded = false;  ///< gains less than 2 % of the step
 };
 
@@ -49,7 +49,7 @@ struct Findings {
 
 struct AnalyzeOptions {
   std::vector<std::string> rules = {};  ///< names of `analyze_rules()`; empty: all
-  std::optional<std::pair<std::size_t, std::size_t>> iterations = {};  ///< of traces, [first, last)
+  std::optional<std::pair<std::size_t, std::size_t>> iterations = {};  ///< [first, last) of a trace
 };
 
 struct AnalyzeRule {
@@ -58,14 +58,14 @@ struct AnalyzeRule {
 /// All rules in the order of documents.
 std::span<const AnalyzeRule> analyze_rules();
 
-/// One trace, or those of the ranks of one job (findings are those of the first rank and of the
-/// job). `gpu`: that of the trace, null: not known, then no rule speaks of rooflines. Errors: an
-/// unknown rule, no ops, fewer iterations than asked for, those of `replay` for several ranks.
+/// Analyses one trace, or the traces of the ranks of one job (with findings about the first rank
+/// and the job). `gpu` recorded the trace; null: not known, and no rule uses rooflines. Errors: an
+/// unknown rule, no ops, fewer iterations than asked for, for several ranks as for `replay`.
 Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
                          const AnalyzeOptions& options = {});
 
-/// One predicted step (of several ranks: the first). Errors: an unknown rule, those of `predict`, a
-/// table of method lin.
+/// Analyses one predicted step (the first rank's). Errors: an unknown rule, a table of method lin,
+/// as for `predict`.
 Result<Findings> analyze(std::span<const RankInput> ranks, const Gpu& gpu,
                          const AnalyzeOptions& options = {});
 

@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-/// What every host thread and stream of every rank of a job does, to be drawn. Times in
+/// A drawing of a job: the work of every host thread and stream of every rank. Times in
 /// microseconds on one clock.
 struct JobTimeline {
   struct Track {
@@ -31,8 +31,8 @@ struct JobTimeline {
   std::vector<std::string> ranks;  ///< names of the processes
   std::vector<Track> tracks;
   std::vector<std::string> names;
-  std::vector<Slice> slices;  ///< of a track in order of start, those that hold others first
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> launches;  ///< slices: call, its work
+  std::vector<Slice> slices;  ///< by track, then start; an outer slice before its inner ones
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> launches;  ///< slices: a call, its work
   std::vector<std::uint32_t> critical_path;                       ///< slices, in order of time
 };
 

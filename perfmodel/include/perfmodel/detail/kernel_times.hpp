@@ -35,7 +35,7 @@ class KernelTimes {
   /// Work of another stream that has to end first.
   struct Wait {
     Call call;
-    /// From its end to the start; below 0: it drains beside. None: that of an awaited event.
+    /// From its end to the start; below 0: they overlap. None: the start of an awaited event.
     std::optional<double> lag_us;
   };
 
@@ -43,16 +43,17 @@ class KernelTimes {
     double us = 0;
     std::uint32_t count = 0;
     bool collective = false;
-    /// Of the node's tensors when it took this time; in a graph of other sizes, work that no rule
-    /// knows is taken to grow with them.
+    /// Bytes of the node's tensors when it took this time. Work without a rule is assumed to grow
+    /// with them in a graph of other sizes.
     double input_bytes = 0;
     /// For calls of the same step, in most iterations.
     std::vector<Wait> waits = {};
-    /// Behind the work before it on its stream, where that held it; none: never, or not known.
+    /// Gap after the work before it on its stream, if that delayed it; none: it never did, or not
+    /// known.
     std::optional<double> gap_us = {};
   };
 
-  /// Of the `ordinal`-th device call that the node makes itself; nullptr if the trace has none.
+  /// The time of the node's own device call number `ordinal`; nullptr if the trace has none.
   const Time* find(std::int32_t node, std::uint32_t ordinal) const;
 
   void add(std::int32_t node, std::uint32_t ordinal, double us, bool collective,

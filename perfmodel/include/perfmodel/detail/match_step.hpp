@@ -18,14 +18,13 @@ struct StepScales {
   double device = 1;  ///< `PredictOptions::device_scale`
 };
 
-/// The scales with which a predicted step takes `measured_us`, to 0.01 %. A host-bound step says
-/// how fast the host is: its time is scaled alone. A step in which the GPU is busy for nine tenths
-/// and more says nothing of the host: kernels are scaled. Where that one alone cannot explain what
-/// was measured (its time would be less than a thirtieth, or more than thirty times as long), both
-/// are.
+/// Finds the scales with which a predicted step takes `measured_us`, to 0.01 %. A host-bound step
+/// shows the speed of the host, so only the host's time is scaled. A step whose GPU is busy for
+/// nine tenths or more shows nothing about the host, so kernels are scaled. If one scale alone
+/// cannot explain the measurement (it would be below 1/30 or above 30), both are used.
 ///
-/// `predict(scales)` predicts the step that was measured. Errors: a time that is not above 0; those
-/// of `predict`; a step that no scale explains.
+/// `predict(scales)` predicts the measured step. Errors: a time that is not above 0; a step that no
+/// scale explains; as for `predict`.
 Result<StepScales> match_step(double measured_us,
                               const std::function<Result<Prediction>(const StepScales&)>& predict);
 
@@ -36,9 +35,9 @@ struct TimedStep {
   std::int64_t batch = 0;  ///< samples in it; 0: the graph's
 };
 
-/// With which scales `program` takes on its GPU what was measured; `target` is the question's, with
-/// its host and models. Errors: an unknown GPU, a batch that the graph cannot have, those of
-/// `match_step`.
+/// Finds the scales with which `program` takes the measured time on its GPU. The host and models
+/// come from `target`, the question's GPU. Errors: an unknown GPU, a batch that the graph cannot
+/// have, as for `match_step`.
 Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgram& program,
                                   const WhatIfTarget& target);
 

@@ -24,7 +24,7 @@ struct MeasuredMemory {
     std::int64_t allocated_bytes = 0;
     std::optional<std::int64_t> reserved_bytes;
   };
-  std::vector<Point> curve;  ///< behind every allocation and release
+  std::vector<Point> curve;  ///< after every allocation and release
 
   std::int64_t peak_bytes = 0;                 ///< allocated
   double peak_us = 0;                          ///< when it was first reached

@@ -22,8 +22,7 @@
 
 namespace perfmodel {
 
-/// What a stretch of host or device time is. First the terms of the host, in the order of
-/// `kHostTerms`.
+/// Kinds of host and device time. The host's terms come first, in the order of `kHostTerms`.
 enum class Term : std::uint8_t {
   kT1,
   kT2,
@@ -45,12 +44,13 @@ std::string_view to_string(Term term);
 struct OverheadStats {
   double mean_us = 0, std_us = 0, median_us = 0;
   std::uint64_t count = 0;
-  /// Of ops that walk over a list of tensors (`_foreach_*` and the like): its mean length; 0: of
-  /// other ops, or not known.
+  /// Mean length of the list of an op that walks over tensors (`_foreach_*` and the like); 0:
+  /// another op, or not known.
   double tensors = 0;
 
-  /// The mean for a list of another length. What lies above `base_us`, the mean of ops of any kind,
-  /// and above that share of it grows with the list.
+  /// The mean for a list of another length. The part up to `base_us` (the mean over ops of any
+  /// kind), or up to `fixed_share` of the mean if that is more, stays; the rest grows with the
+  /// list.
   double at_length(double tensors_asked, double base_us, double fixed_share = 0) const;
 };
 
@@ -102,29 +102,29 @@ struct DeviceConstants {
   double event_gap_us = 2.0;   ///< awaited end on another stream -> start
 };
 
-/// How a gap between ops of two phases (outermost labels) divides: the share before the first
-/// phase's label closes, and the share after the second one's opens. The rest lies between them.
+/// Parts of a gap between ops of two phases (outermost labels): the share before the first phase's
+/// label closes, and the share after the second one's opens. The rest is between the two.
 struct GapSplit {
   double tail = 0.25, head = 0.25;
 };
 
-/// What recorded the host's times, and so lengthened them.
+/// The collector that recorded the host's times and made them longer.
 enum class Collector : std::uint8_t {
   kUnknown,
-  kNone,      ///< nothing: figures are those of steps as they run
+  kNone,      ///< none: steps as they run
   kProfiler,  ///< Kineto, with or without shapes
   kProfilerWithStacks,
-  kProfilerAndObserver,  ///< beside the execution trace observer: several times longer
+  kProfilerAndObserver,  ///< with the execution trace observer: several times longer
 };
 std::string_view to_string(Collector collector);
 
 /// A program that a table was learned from, and how its host compares.
 struct OverheadProgram {
-  std::string name;  ///< of its table
+  std::string name;  ///< name of its table
   std::string gpu;   ///< as its traces name it
   std::vector<std::string> sources;
   double launch_us = 0;   ///< mean time of a kernel launch as recorded
-  double host_scale = 1;  ///< what its host figures were multiplied by
+  double host_scale = 1;  ///< factor on its host figures
   double shared = 0;      ///< share of its host time in ops and calls that others have too
   std::string left_out;   ///< why it is not in the table; empty: it is
 };
@@ -146,11 +146,11 @@ struct OverheadTable {
   std::size_t iterations = 0;
   std::string unfit_for_pools;   ///< why others should not take it over; empty: they may
   bool python_recorded = false;  ///< calls of Python were recorded too: longer gaps (T1)
-  Collector collector = Collector::kUnknown;  ///< of the traces
-  /// What the figures as recorded were multiplied by, so that they are those of steps that nobody
-  /// records; empty: they are as recorded. `ops` are as recorded in any case.
+  Collector collector = Collector::kUnknown;  ///< collector of the traces
+  /// Factors that took the collector's cost out of the recorded figures; empty: figures as
+  /// recorded. `ops` are always as recorded.
   std::optional<TermFactors> without_collector;
-  std::vector<OverheadProgram> programs;  ///< of pooled tables: what was pooled and what was not
+  std::vector<OverheadProgram> programs;  ///< in a pooled table: the programs, pooled or left out
 
   OverheadTerm t1, t2, t3, t5, tx;
   std::map<std::string, OverheadStats> t4;   ///< by call; "cudaMemcpyAsync DtoH blocking", ...
@@ -159,7 +159,7 @@ struct OverheadTable {
   std::unordered_map<std::uint64_t, GapSplit> gap_splits;  ///< by T1 context or class key
   DeviceConstants device;
   LaunchTemplates templates;
-  Recording recording;  ///< what the checks of its traces found
+  Recording recording;  ///< findings of the checks of its traces
   std::vector<std::string> warnings;
 
   /// Own duration of a call; falls back from the full key to the call's name, then to all launches.
@@ -175,7 +175,7 @@ struct HostTerm {
   /// Its figures in a table; nullptr: they are by call (`OverheadTable::t4`).
   OverheadTerm OverheadTable::*figures = nullptr;
   bool is_gap = false;          ///< between ops: figures by class of gap, not by op
-  bool may_be_missing = false;  ///< in files: those of earlier programs lack it
+  bool may_be_missing = false;  ///< in files: earlier versions did not write it
 };
 
 inline constexpr HostTerm kHostTerms[] = {
@@ -207,10 +207,10 @@ enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration, kLis
 std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next);
 std::uint64_t gap_class_key(GapClass gap);
 std::string_view to_string(GapClass gap);
-/// Of gaps that grow with the program: at the border of a step (Python's loops over parameters) and
-/// before the thread of the backward pass begins (what its engine prepares). Their `tensors` are
-/// the ops of the backward pass. Of 13 programs with 27 to 2,054 ops on an H200, a fifth to a third
-/// of what they take does not grow with them.
+/// Fixed share of the gaps that grow with the program: at the border of a step (Python's loops over
+/// parameters) and before the backward thread begins (the engine's preparation). Their `tensors`
+/// are the ops of the backward pass. In 13 programs with 27 to 2,054 ops on an H200, a fifth to a
+/// third of these gaps does not grow with the ops.
 inline constexpr double kFixedShareOfGaps = 0.25;
 
 /// Whether an op walks over a list of tensors, one after the other: `aten::_foreach_*`, fused
@@ -230,7 +230,7 @@ std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node);
 
 struct OverheadSource {
   const Trace* trace = nullptr;
-  const ExecutionGraph* graph = nullptr;  ///< of the same program, or nullptr
+  const ExecutionGraph* graph = nullptr;  ///< graph of the same program, or nullptr
 };
 
 struct OverheadOptions {

@@ -28,9 +28,9 @@ struct PredictOptions {
   /// Asked instead of `models` for all but collectives; of the same models and the same GPU.
   PriceCache* prices = nullptr;
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
-  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
-  Launching launching = Launching::kEager;  ///< what a region is: docs/overheads.md
-  std::optional<ScaleOut> scale_out;        ///< run the graph on so many ranks, all alike
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of the graph's
+  Launching launching = Launching::kEager;  ///< regions: see docs/overheads.md
+  std::optional<ScaleOut> scale_out;        ///< run the graph on several equal ranks
   bool keep_ops = true;                     ///< fill `ops` and `critical_path`
   bool keep_calls = false;                  ///< fill the calls of `ops`, for timelines
   std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
@@ -51,8 +51,8 @@ struct PredictOptions {
 /// Scales of hosts that a report compares with the one that was asked for.
 /// Nine of ten host-bound steps of two machines lie between (docs/accuracy.md).
 inline constexpr std::array<double, 2> kOtherHosts = {0.75, 1.4};
-/// Scales between which a host lies that the overheads were recorded on, with this program and
-/// under the same profiler.
+/// Range of scales for the host that recorded the overheads, with this program and under the same
+/// profiler.
 inline constexpr std::array<double, 2> kSameHosts = {0.9, 1.1};
 inline constexpr double kMostHostScale = 1e6;
 

@@ -16,18 +16,18 @@ struct PredictedMemory {
   double peak_allocated_bytes = 0;  ///< torch.cuda.max_memory_allocated()
   double peak_reserved_bytes = 0;   ///< torch.cuda.max_memory_reserved()
   double context_bytes = 0;         ///< of the process, outside of PyTorch's allocator
-  /// Of the peak; they add up to `needed_bytes()`. What blocks are larger than their storages, and
-  /// segments than their blocks, is reserve.
+  /// Bytes at the peak; they add up to `needed_bytes()`. The excess of blocks over storages, and of
+  /// segments over blocks, counts as reserve.
   MemoryByPurpose by_purpose{};
-  /// What Python variables may keep beside what the ops need, the model's last result, tensors of
-  /// which the graph tells no storage, and what libraries take: a workspace of convolutions,
-  /// buffers of collectives.
+  /// Bytes that may be needed in addition: tensors that Python variables keep, the model's last
+  /// result, tensors without a storage in the graph, a workspace of convolutions, buffers of
+  /// collectives.
   double unsure_bytes = 0;
   double device_bytes = 0;  ///< that the driver shows
 
   double static_bytes() const { return held.total(); }
   double needed_bytes() const { return peak_reserved_bytes + context_bytes; }
-  /// Without a byte that the allocator holds and nobody uses: it gives those back before it fails.
+  /// Leaves out unused bytes in the allocator, which gives them back before it fails.
   double low_bytes() const { return peak_allocated_bytes + context_bytes; }
   double high_bytes() const { return needed_bytes() + unsure_bytes; }
   bool static_fits() const { return static_bytes() <= device_bytes; }

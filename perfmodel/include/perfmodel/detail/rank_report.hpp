@@ -20,19 +20,19 @@ struct RankReport {
 
 /// A job of several ranks. Times in microseconds, per step.
 struct JobReport {
-  double step_us = 0;  ///< of the slowest rank
-  /// Step of the slowest rank over the mean, minus 1, if nobody waited for anybody.
+  double step_us = 0;  ///< step of the slowest rank
+  /// Step of the slowest rank over the mean, minus 1, if no rank waited for another.
   double imbalance = 0;
-  /// The rank that the others wait for most: its recorded number, else its position; -1: nobody.
+  /// The rank that the others wait for most: its recorded number, else its position; -1: none.
   std::int64_t straggler = -1;
-  double straggler_saving_us = 0;  ///< what the mean step loses if nobody waited for it
+  double straggler_saving_us = 0;  ///< gain of the mean step if no rank waited for it
 };
 
-/// Steps of all ranks, in microseconds, if nobody waited for the ignored ones (`ignored[rank]`).
+/// Steps of all ranks, in microseconds, if no rank waited for the ignored ones (`ignored[rank]`).
 using StepsWithout = std::function<Result<std::vector<double>>(const std::vector<bool>& ignored)>;
 
-/// The job of ranks with these steps and this communication. Asks `steps_without` for the own pace
-/// of all ranks, and for the steps without the straggler. Errors: those of `steps_without`.
+/// Reports on ranks with these steps and this communication. Asks `steps_without` for the pace of
+/// each rank alone, and for the steps without the straggler. Errors: as for `steps_without`.
 Result<JobReport> job_report(std::span<const double> steps_us,
                              std::span<const RankReport> communication,
                              const StepsWithout& steps_without);

@@ -13,21 +13,21 @@
 
 namespace perfmodel {
 
-/// What a trace takes when it is scheduled again from its own durations. Times in microseconds.
+/// The step of a trace that is scheduled again from its own durations. Times in microseconds.
 struct Replay {
   struct Iteration {
     std::string name;
     double measured_us = 0;  ///< host wall; 0: the file has no times of it
     double unscaled_us = 0;  ///< replayed with every scale at 1
     double replayed_us = 0;
-    double measured_device_period_us = 0;  ///< end of its device work since that of the last one
+    double measured_device_period_us = 0;  ///< from the last step's end of device work to its own
     double unscaled_device_period_us = 0;  ///< these three are 0 for the first iteration
     double replayed_device_period_us = 0;
     double data_loading_us = 0;       ///< as measured, in all
     double unrecorded_device_us = 0;  ///< for which nothing that the trace holds kept the device
     bool queue_filling = false;  ///< the launch queue was not full yet, as it is from some step on
 
-    /// Of the replay itself, as a fraction; 0 where nothing was measured.
+    /// Error of the replay itself, as a fraction; 0 without a measurement.
     double error() const { return measured_us > 0 ? unscaled_us / measured_us - 1 : 0; }
     /// What the scales change, as a fraction.
     double change() const { return unscaled_us > 0 ? replayed_us / unscaled_us - 1 : 0; }

@@ -14,7 +14,7 @@ namespace perfmodel::sharding {
 struct RankedPlan {
   std::vector<TablePlacement> placements;
   BatchTime time;
-  double objective_us = 0;  ///< what the search saw
+  double objective_us = 0;  ///< objective of the search
 };
 
 struct RankedPlans {
@@ -30,10 +30,10 @@ struct RankedPlans {
 /// The best plans for a study: searched by phases (`BatchModel::space`, with several ideas of what
 /// hides behind what), scheduled in full, changed table by table as `BatchModel::time` judges, and
 /// sorted by that; among equally fast ones the plan comes first that leaves more memory on its
-/// fullest rank. Errors: those of the search, which say what does not fit.
+/// fullest rank. Errors: as for the search, which names the tables that do not fit.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options);
 
-/// What a plan waits for, and what would help.
+/// The bottleneck of a plan, and ways to relieve it.
 struct PlanAdvice {
   BatchPart bottleneck = BatchPart::kLookupForward;
   double free_gain_us = 0;  ///< if that part took no time at all

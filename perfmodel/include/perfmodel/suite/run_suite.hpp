@@ -15,7 +15,7 @@
 
 namespace perfmodel::suite {
 
-/// One model with one batch size. Times are those of one iteration, all its graphs together.
+/// One model with one batch size. Times are for one iteration, all its graphs together.
 struct SuiteRow {
   std::int64_t batch = 0;
   double step_us = 0, low_us = 0, high_us = 0;
@@ -29,19 +29,19 @@ struct SuiteRow {
   double fp32_utilization = 0, matrix_utilization = 0;
   double cpu_utilization = 0;         ///< time that the host works / step, of one core
   std::vector<MemoryPurpose> memory;  ///< each at its own peak
-  double needed_bytes = 0;            ///< of all, at the common peak of the largest graph
+  double needed_bytes = 0;            ///< all graphs, at the common peak of the largest
   double modelled_time_fraction = 1;
   std::size_t kernels_out_of_range = 0;
-  std::vector<std::string> warnings;  ///< of its predictions, but for those that all rows share
+  std::vector<std::string> warnings;  ///< its own; warnings of all rows are not repeated
 };
 
 struct SuiteModelReport {
   SuiteModel model;
-  std::int64_t parameters = 0;  ///< of all graphs, as built
+  std::int64_t parameters = 0;  ///< of all graphs together
   std::vector<SuiteRow> rows;   ///< by batch
 
   bool uses_matrix_units() const;  ///< in any row
-  const SuiteRow& best() const;    ///< of the most units per second
+  const SuiteRow& best() const;    ///< the row with the most units per second
   /// The smallest batch that reaches this share of the best throughput.
   const SuiteRow& first_to_reach(double share) const;
 };
@@ -52,14 +52,14 @@ struct SuiteReport {
   double fp32_peak_flop_per_s = 0;
   std::vector<SuiteModelReport> models;
   std::vector<std::string> unmodelled_ops;
-  std::vector<std::string> warnings;  ///< of all rows
+  std::vector<std::string> warnings;  ///< shared by all rows
   std::size_t row_count() const;
 };
 
 struct SuiteOptions {
   std::string gpu = {};                    ///< empty: the suite's
   std::vector<std::string> models = {};    ///< names; empty: all
-  std::vector<std::int64_t> batches = {};  ///< instead of those of the models
+  std::vector<std::int64_t> batches = {};  ///< instead of the models' own
   std::filesystem::path data = {};         ///< these three: see PredictorConfig
   std::string kernel_models = "learned";
   std::filesystem::path overheads = {};
@@ -70,7 +70,8 @@ struct SuiteOptions {
 };
 
 /// Builds and predicts all models with all batches. `build`: see `GraphToolbox::build`. Errors: an
-/// unknown GPU or model; what cannot be built, with its place in the suite; those of predictions.
+/// unknown GPU or model; a model that cannot be built (with its place in the suite); as for
+/// `predict`.
 Result<SuiteReport> run_suite(
     const Suite& suite,
     const std::function<Result<ExecutionGraph>(const sweep::GraphSource&)>& build,

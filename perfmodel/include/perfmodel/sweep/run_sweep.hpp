@@ -12,19 +12,19 @@
 namespace perfmodel::sweep {
 
 struct SweepReport {
-  std::uint64_t rows = 0, chunks = 0;  ///< of the whole sweep
-  std::uint64_t finished_before = 0;   ///< rows that parts had at the start
+  std::uint64_t rows = 0, chunks = 0;  ///< in the whole sweep
+  std::uint64_t finished_before = 0;   ///< rows in parts at the start
   std::uint64_t predicted = 0;         ///< rows that this run added, refused ones included
-  std::uint64_t refused = 0;           ///< of those
-  std::uint64_t too_large = 0;         ///< of those: static memory that does not fit into the GPU
-  std::uint64_t foreign = 0;           ///< rows in parts that are none of this sweep (any more)
+  std::uint64_t refused = 0;           ///< predicted rows with an error
+  std::uint64_t too_large = 0;         ///< predicted rows whose static memory does not fit the GPU
+  std::uint64_t foreign = 0;           ///< rows in parts that do not (or no longer) belong to it
   std::uint64_t repeated = 0;          ///< rows that were made more than once
-  std::uint64_t torn_bytes = 0;        ///< of members that a killed process left unfinished
-  std::uint64_t missing = 0;           ///< rows that nobody has finished yet
-  std::vector<std::size_t> missing_shards = {};  ///< whose chunks have some of them, from 1
+  std::uint64_t torn_bytes = 0;        ///< in members that a killed process left unfinished
+  std::uint64_t missing = 0;           ///< unfinished rows
+  std::vector<std::size_t> missing_shards = {};  ///< shards with unfinished rows, from 1
   bool merged = false;                           ///< `output` is written
-  bool stopped = false;                          ///< `stop` said so
-  bool others_at_work = false;             ///< all is finished, but another process is to merge it
+  bool stopped = false;                          ///< ended by `stop`
+  bool others_at_work = false;  ///< all rows are finished, and another process will merge them
   std::vector<std::string> warnings = {};  ///< figures of GPUs that stand in for unknown ones
 };
 

@@ -7,12 +7,12 @@ namespace {
 constexpr double kLeastShare = 0.02;
 
 void find_allocator_calls(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
-  // What comes before all device work creates the context.
+  // Calls before all device work create the context.
   double first_work = step.span_us;
   for (const KernelFact& kernel : step.kernels) first_work = std::min(first_work, kernel.start_us);
   Suspicion made;
   bool frees = false;
-  std::size_t late = 0;  // behind the first step, when the pool should hold all that is needed
+  std::size_t late = 0;  // after the first step the pool should hold all that is needed
   for (std::size_t i = 0; i < step.allocator_calls.size(); ++i) {
     const AllocatorCall& call = step.allocator_calls[i];
     if (call.start_us < first_work) continue;

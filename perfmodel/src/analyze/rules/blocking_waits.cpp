@@ -12,7 +12,7 @@ bool reads_one_value(std::string_view op) {
          op == "aten::nonzero";
 }
 
-// The outermost of the ops that stand for the same thing: aten::item around _local_scalar_dense.
+// The outermost of nested ops for the same thing: aten::item around _local_scalar_dense.
 std::int32_t op_to_name(const StepFacts& step, std::int32_t op) {
   while (op >= 0) {
     const std::int32_t parent = step.ops[op].parent;

@@ -5,7 +5,7 @@ namespace perfmodel::findings {
 namespace channels_first {
 namespace {
 
-constexpr double kLeastShare = 0.02;  // of the step, saved
+constexpr double kLeastShare = 0.02;  // saved share of the step
 
 bool is_transpose_of_images(const KernelFact& kernel) {
   return kernel.name.find("nchwToNhwc") != std::string_view::npos ||

@@ -5,7 +5,7 @@ namespace cpu_ops {
 namespace {
 
 constexpr double kLeastShare = 0.02;
-constexpr double kLeastUs = 100;  // of one op: less is what any op costs the host
+constexpr double kLeastUs = 100;  // per op: any op costs the host this much
 
 void find_cpu_ops(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   std::vector<bool> launches(step.ops.size(), false), waits(step.ops.size(), false);

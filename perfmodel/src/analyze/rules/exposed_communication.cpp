@@ -5,7 +5,7 @@ namespace perfmodel::findings {
 namespace exposed_communication {
 namespace {
 
-constexpr double kLeastShare = 0.05;  // of the step; as TraceLens and HTA report it
+constexpr double kLeastShare = 0.05;  // share of the step; as TraceLens and HTA report it
 
 void find_exposed_communication(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   std::vector<std::pair<double, double>> all, other;

@@ -6,8 +6,8 @@ namespace perfmodel::findings {
 namespace far_below_roofline {
 namespace {
 
-// Ours: measured kernels of each family reach more than this in nine of ten cases where they are
-// large enough (docs/accuracy.md), and low-parallelism has what is below 5 %.
+// Our thresholds: nine of ten measured kernels of each family reach more than this if they are
+// large enough (docs/accuracy.md), and low-parallelism reports kernels below 5 %.
 constexpr double kLeastShare = 0.02, kMostReached = 0.3, kLeastReached = 0.05;
 constexpr double kReachable = 0.5;
 constexpr double kLeastRooflineUs = 5;  // less is latency, not the kernel's doing
@@ -34,7 +34,7 @@ std::optional<std::size_t> strided_input(std::string_view dims_text,
   return {};
 }
 
-// What its inputs' layout has to do with it.
+// Says whether the layout of its inputs is a cause.
 std::string layout_of(const StepFacts& step, const KernelFact& kernel) {
   if (kernel.op >= 0) {
     const OpFact& op = step.ops[kernel.op];

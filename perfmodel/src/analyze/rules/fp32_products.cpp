@@ -5,7 +5,7 @@ namespace fp32_products {
 namespace {
 
 constexpr double kLeastShare = 0.05;
-constexpr double kReachable = 0.6;  // of the half type's peak, as large products do
+constexpr double kReachable = 0.6;  // share of the half type's peak that large products reach
 
 // By its shapes' type, else by its name: cuBLAS calls plain fp32 "sgemm".
 bool is_fp32(const KernelFact& kernel) {

@@ -26,7 +26,7 @@ void find_layout_changes(const StepFacts& step, const Gpu*, std::vector<Suspicio
   const std::set<std::int32_t> convolutions = channels_first_convolutions(step);
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     const KernelFact& kernel = step.kernels[i];
-    // Rule channels-first has what half convolutions transpose.
+    // Rule channels-first reports the transposes of half-precision convolutions.
     if (!changes_layout(step, kernel) || convolutions.contains(kernel.op)) continue;
     made.repair.remove_kernel(i);
     made.share_us += kernel.time_us;

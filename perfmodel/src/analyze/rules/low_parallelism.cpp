@@ -5,13 +5,14 @@ namespace low_parallelism {
 namespace {
 
 // DeepContext (ASPLOS 2025) has the rule; it fires at these shares.
-constexpr double kLeastShare = 0.05;  // of the step
+constexpr double kLeastShare = 0.05;  // share of the step
 constexpr double kMostReached = 0.05;
-// What a good kernel of its kind reaches, and what a repaired one counts with.
+// Share that a good kernel of its kind reaches, also assumed for a repaired one.
 constexpr double kReachable = 0.5;
 constexpr double kLeastKernelUs = 2;
 
-// Of the roofline, as the shapes say; of the SMs, as Kineto's blocks per SM say where they do not.
+// Reached share of the roofline, from shapes; without shapes, of the SMs, from Kineto's blocks per
+// SM.
 std::optional<double> reached_by(const StepFacts& step, const KernelGroup& group) {
   double least = 0, filled = 0;
   bool by_shape = true, by_blocks = true;

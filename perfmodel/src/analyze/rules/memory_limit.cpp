@@ -4,7 +4,7 @@ namespace perfmodel::findings {
 namespace memory_limit {
 namespace {
 
-constexpr double kFull = 0.9;  // of what the driver shows: fragmentation needs the rest
+constexpr double kFull = 0.9;  // share of the driver's memory: fragmentation needs the rest
 
 void find_memory_limit(const StepFacts& step, const Gpu* gpu, std::vector<Suspicion>& found) {
   if (!step.peak_memory_bytes || !step.device_memory_bytes || !gpu) return;

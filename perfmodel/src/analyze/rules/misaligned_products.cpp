@@ -24,7 +24,7 @@ void find_misaligned_products(const StepFacts& step, const Gpu* gpu,
   };
   const std::vector<KernelGroup> groups = groups_of(step, misaligned);
   if (groups.empty()) return;
-  // Only models of measured products know what alignment does.
+  // Only models of measured products know the effect of alignment.
   const auto chosen = choose_kernel_models("learned");
   if (!chosen) return;
   for (const KernelGroup& group : groups) {
@@ -45,8 +45,8 @@ void find_misaligned_products(const StepFacts& step, const Gpu* gpu,
       sizes.k = padded(sizes.k, 8);
       const double taken = step.kernels[i].time_us;
       const double then = chosen->models.price(aligned, *gpu).time.count();
-      // The models' measured products are nearly all aligned: what they say of a padded one holds,
-      // and a recorded kernel is compared with that. Of two prices the ratio counts.
+      // The models' measured products are nearly all aligned: their price of a padded one holds,
+      // and a recorded kernel is compared with that. With two prices, the ratio counts.
       const double now =
           step.is_recorded ? taken : chosen->models.price(*step.kernels[i].work, *gpu).time.count();
       if (now > 0 && then < now) made.repair.kernel_us[i] = taken * then / now;

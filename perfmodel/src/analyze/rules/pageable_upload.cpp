@@ -8,11 +8,11 @@ constexpr double kLeastShare = 0.01;
 // Below it CUDA stages copies anyway and the call does not block (CUDA Runtime API, "API
 // synchronization behavior").
 constexpr double kLeastBytes = 64 * 1024;
-// Of the theoretical rate of PCIe; pinned copies reach 80 to 90 % (nvbandwidth on A100 and H100).
+// Share of PCIe's theoretical rate; pinned copies reach 80 to 90 % (nvbandwidth on A100 and H100).
 constexpr double kPinnedShare = 0.8;
 
 void find_pageable_upload(const StepFacts& step, const Gpu* gpu, std::vector<Suspicion>& found) {
-  if (!step.is_recorded) return;  // a graph does not tell where the host's memory lies
+  if (!step.is_recorded) return;  // a graph does not say where the host's memory is
   Suspicion made;
   double bytes = 0;
   std::int32_t op = -1;

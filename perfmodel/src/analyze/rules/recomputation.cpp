@@ -5,7 +5,7 @@ namespace recomputation {
 namespace {
 
 constexpr double kLeastShare = 0.05;
-constexpr double kRoomy = 0.6;  // of the memory: then something is left to keep
+constexpr double kRoomy = 0.6;  // share of the memory: then some activations can be kept
 
 // Forward work that a checkpoint's backward pass does again.
 bool is_recomputed(const StepFacts& step, std::int32_t op) {

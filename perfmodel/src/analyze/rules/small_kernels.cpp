@@ -7,10 +7,10 @@ namespace {
 // DeepContext: 8 kernels of 10 us on average that take 2 % of the step.
 constexpr std::size_t kLeastKernels = 8;
 constexpr double kMostMeanUs = 10, kLeastShare = 0.02;
-// Of a kernel that does next to nothing: what fusing it saves on the device at the least.
+// Time of a kernel that does next to nothing: fusing it saves at least this on the device.
 constexpr double kEmptyKernelUs = 1.5;
 
-// What a compiler puts into one kernel.
+// Kernels that a compiler fuses into one.
 bool is_fusable(const KernelFact& kernel) {
   if (kernel.kind == DeviceKind::kSet) return true;
   if (kernel.kind != DeviceKind::kKernel) return false;
@@ -70,7 +70,7 @@ std::int32_t common_parent(const StepFacts& step, const Chain& chain) {
   return level < around.size() ? around[level] : -1;
 }
 
-// One kernel, one launch, and the ops' own host time is that of one.
+// One kernel and one launch remain, and the host time of one op.
 void fuse(const StepFacts& step, const Chain& chain, Repair& repair) {
   double fused = 0, longest = 0;
   for (const std::size_t i : chain) {

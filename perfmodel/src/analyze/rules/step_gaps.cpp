@@ -5,7 +5,7 @@ namespace step_gaps {
 namespace {
 
 constexpr double kLeastShare = 0.05;
-constexpr double kEdge = 0.15;  // of a step, before its end and behind its begin
+constexpr double kEdge = 0.15;  // share of a step, before its end and after its begin
 
 // How far a moment is from the nearest border between steps, of a step.
 double distance_to_border(const StepFacts& step, double at_us) {

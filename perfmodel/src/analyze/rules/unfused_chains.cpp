@@ -4,7 +4,7 @@ namespace perfmodel::findings {
 namespace unfused_chains {
 namespace {
 
-constexpr double kLeastShare = 0.05;  // of the step, saved
+constexpr double kLeastShare = 0.05;  // saved share of the step
 
 // Inductor puts these into one kernel of Triton.
 bool is_fusable(const KernelFact& kernel) {

@@ -19,7 +19,7 @@ struct HashSpec {
   bool by_elements = false;        ///< HashedNet: a hash for each element
   std::optional<double> ratio;     ///< elements of the tables per element of the array
   std::vector<std::string> names;  ///< tables to hash; none: all
-  bool search_chooses = false;     ///< which tables are hashed
+  bool search_chooses = false;     ///< the search chooses the hashed tables
 };
 
 Unexpected unexpected_spec(std::string_view found) {

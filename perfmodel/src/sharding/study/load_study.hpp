@@ -9,9 +9,9 @@
 
 namespace perfmodel::sharding {
 
-/// Reads the tables (a study, a CSV list, a list of a framework or an execution graph) and puts the
-/// question over what they say. Errors: the readers'; no GPU, world or batch anywhere;
-/// unknown names.
+/// Reads the tables (a study, a CSV list, a list of a framework or an execution graph); values in
+/// the question override theirs. Errors: the readers'; no GPU, world or batch anywhere; unknown
+/// names.
 Result<LoadedStudy> load_study(const ShardQuestion& question);
 
 /// A plan file, TorchRec's or HugeCTR's, for the tables of the study. Errors: the readers';

@@ -13,7 +13,7 @@
 
 namespace perfmodel::sharding {
 
-/// The share of HBM that is left alone, if the study does not say (BatchModel and usable_hbm() have
+/// The share of HBM that stays free, if the study does not say (BatchModel and usable_hbm() have
 /// the same).
 inline constexpr double kDefaultFreeShare = 0.15;
 

@@ -216,7 +216,7 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded, const S
     if (!without) return Unexpected{without.error()};
     auto with = best_us(*model, hashed, options);
     if (!with) return Unexpected{with.error()};
-    // A plan that hashes nothing is one of those that the tables may choose.
+    // The tables may also choose a plan that hashes nothing.
     if (chooses && *without) *with = *with ? std::min(**with, **without) : **without;
     report.rows.push_back({gpus, *without, *with});
     if (*without && !report.sharded_fits) report.sharded_fits = gpus;

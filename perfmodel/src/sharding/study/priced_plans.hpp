@@ -20,7 +20,7 @@ struct SearchWatch {
   std::function<std::shared_ptr<void>()> begin_search = {};
   /// Called a few times a second.
   std::function<void(const SearchProgress&)> progress = {};
-  /// True ends a search with what it has.
+  /// True ends a search with its best plans so far.
   std::function<bool()> is_stopped = {};
   /// Called with the name of each question of a study.
   std::function<void(const std::string&)> begin_question = {};
@@ -76,7 +76,7 @@ struct ShardReport {
 };
 
 /// The `keep` best plans for the study, in its costs. The report points to `loaded`. Errors: the
-/// search's, which say what does not fit.
+/// search's, which name the missing memory.
 Result<ShardReport> search_for_plans(const LoadedStudy& loaded, std::size_t keep,
                                      const SearchWatch& watch = {});
 

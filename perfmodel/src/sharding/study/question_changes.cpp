@@ -119,7 +119,7 @@ void scale_nvlink(Topology& topology, double factor) {
 }
 
 // Questions may name files. A name in a study or a topology is only looked up: its author must not
-// choose what is opened here.
+// choose the files that are opened here.
 Unexpected at(Error error, const std::string& file, const char* pointer) {
   error.file = file;
   error.json_pointer = pointer;

@@ -4,8 +4,8 @@
 #include "perfmodel/result.hpp"
 #include "shard_question.hpp"
 
-/// The steps by which a question is put over what its file of tables says. Each changes the study
-/// and adds its warnings; `load_study` has their order.
+/// The steps by which a question overrides its file of tables. Each changes the study and adds its
+/// warnings; `load_study` has their order.
 namespace perfmodel::sharding {
 
 /// World, batch, pipeline, memory, network and launch. Errors: an unknown network; no world, no
@@ -16,7 +16,7 @@ Result<void> set_job(const ShardQuestion& question, LoadedStudy& loaded);
 /// indices beyond a table's rows.
 Result<void> fit_accesses(const ShardQuestion& question, LoadedStudy& loaded);
 
-/// Types, rules and settings of all tables, and what a search may choose for each.
+/// Types, rules and settings of all tables, and the choices of a search for each.
 Result<void> change_tables(const ShardQuestion& question, LoadedStudy& loaded);
 
 Result<void> change_dense_part(const ShardQuestion& question, LoadedStudy& loaded);
@@ -25,7 +25,7 @@ Result<void> change_dense_part(const ShardQuestion& question, LoadedStudy& loade
 Result<void> choose_machine(const ShardQuestion& question, LoadedStudy& loaded);
 
 /// "robe:m=27e6,Z=32,iterations=1,kernel=reference,tables=a+b" puts tables into one hashed array;
-/// ratio=1000 in the place of m. Errors: other texts, unknown tables.
+/// ratio=1000 replaces m. Errors: other texts, unknown tables.
 Result<void> hash_tables(const ShardQuestion& question, LoadedStudy& loaded);
 
 /// Errors: as choose_kernel_models() has them.

@@ -28,7 +28,7 @@ struct ShardQuestion {
   bool deduplicate = false;
 };
 
-/// A question and what differs from it in one input.
+/// A question and its variants in one input.
 struct StudyQuestion {
   ShardQuestion base;
   std::vector<std::int64_t> worlds;          ///< empty: powers of two

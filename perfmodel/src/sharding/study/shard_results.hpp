@@ -8,7 +8,7 @@
 #include "study_questions.hpp"
 #include "study_sweep.hpp"
 
-/// Results about sharding: what documents, tables of text and CSV have of them.
+/// Results about sharding, as in documents, text tables and CSV.
 namespace perfmodel::sharding {
 
 /// A plan with the report that it is in.
@@ -25,7 +25,7 @@ extern const ResultFields<StudyAnswer> kAnswerFields;
 /// All of a report but the head of a document.
 OrderedJson report_json(const ShardReport& report);
 
-/// What limits a plan: the part of a batch, or "GPU 3" of a rating.
+/// Names the limit of a plan: a part of a batch, or "GPU 3" of a rating.
 std::string limit_text(const PricedPlan& plan);
 
 std::string sweep_csv(const std::string& axis, const std::vector<SweepRow>& rows);
@@ -55,7 +55,7 @@ std::vector<std::string> answer_cells(const StudyAnswer& answer, double memory_c
 /// Load and memory of a GPU under a plan.
 struct RankLoad {
   std::size_t rank = 0;
-  double load = 0;    ///< of lookups [us], or TorchRec's rating [ms]
+  double load = 0;    ///< time of lookups [us], or TorchRec's rating [ms]
   double memory = 0;  ///< bytes
 };
 std::vector<RankLoad> rank_loads(const PricedPlan& plan);

@@ -9,8 +9,8 @@
 #include "priced_plans.hpp"
 #include "shard_question.hpp"
 
-/// The questions of somebody who has to choose a machine, answered together: ways to shard, types,
-/// networks and numbers of GPUs, and how robust the best plan is.
+/// The questions before the choice of a machine, answered together: ways to shard, types, networks
+/// and numbers of GPUs, and how robust the best plan is.
 namespace perfmodel::sharding {
 
 /// The best plan for a question that differs in one thing.

@@ -14,7 +14,7 @@ namespace perfmodel::sharding {
 struct SweepQuestion {
   ShardQuestion base;
   std::string axis;                 ///< a name in sweep_axes()
-  std::vector<std::string> values;  ///< that the axis takes
+  std::vector<std::string> values;  ///< values of the axis
   std::string plan;                 ///< a file; empty: the best plan for each value
 };
 

@@ -7,8 +7,8 @@
 #include "perfmodel/result.hpp"
 #include "shard_question.hpp"
 
-/// The questions of a study: each differs from `base` in one input. `loaded` is what `base` asks
-/// about.
+/// The questions of a study: each differs from `base` in one input. `loaded` is the study of
+/// `base`.
 namespace perfmodel::sharding {
 
 struct StudyVariant {

@@ -35,7 +35,7 @@ Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlac
                           const std::filesystem::path& folder) {
   auto config = sharded_dlrm(loaded.study, placements);
   if (!config) return Unexpected{config.error()};
-  // The first graph is built before a folder is made for what may be impossible.
+  // The first graph is built before a folder is made, as it may be impossible.
   const std::string& dtype = loaded.study.dense->dtype;  // sharded_dlrm() refuses studies without
   auto graph = graph_of_rank(*config, dtype);
   if (!graph) return Unexpected{graph.error()};

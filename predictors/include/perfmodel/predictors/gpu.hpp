@@ -26,7 +26,7 @@ struct Gpu {
   int num_sms = 0;  ///< SMs or CUs
   double base_clock_mhz = 0, boost_clock_mhz = 0;
 
-  /// Dense peaks in TFLOP/s; absent where the hardware has no such unit or nobody publishes it.
+  /// Dense peaks in TFLOP/s; absent if the hardware has no such unit or the figure is unpublished.
   struct Peaks {
     std::optional<double> fp64, fp32, fp16, bf16;
     std::optional<double> fp32_matrix, tf32_matrix, fp16_matrix, bf16_matrix, fp8_matrix,
@@ -36,15 +36,15 @@ struct Gpu {
 
   std::string dram_type;
   double dram_gb = 0;     ///< as sold, in GiB
-  double usable_gib = 0;  ///< what the driver shows programs; 0: not known of this board
+  double usable_gib = 0;  ///< memory that the driver shows programs; 0: unknown for this board
   BytesPerSecond dram_bandwidth;
   Bytes l2_size;
-  Bytes last_level_cache_size;  ///< 0: none beside L2
+  Bytes last_level_cache_size;  ///< 0: none besides L2
   Bytes shared_memory_per_sm;
   int max_threads_per_sm = 0, warp_size = 32;
   int pcie_generation = 0, pcie_lanes = 0;
   BytesPerSecond pcie_bandwidth;  ///< one direction, theoretical
-  std::string link_type;          ///< "nvlink", "xgmi", one that nobody knows, or empty
+  std::string link_type;          ///< "nvlink", "xgmi", an unknown one, or empty
   std::string link_like;          ///< the known type that an unknown one counts as
   int link_count = 0;
   BytesPerSecond link_bandwidth;  ///< both directions together, as datasheets quote it; 0: no link
@@ -54,11 +54,10 @@ struct Gpu {
 
   /// Peak rate for arithmetic in `dtype`; with `matrix_units` the tensor or matrix cores are
   /// used if the GPU has them for this type, else the vector units. Half types never count slower
-  /// than fp32: where the hardware is (consumer Pascal), libraries convert.
+  /// than fp32: if the hardware is slower (consumer Pascal), libraries convert.
   FlopPerSecond peak(DType dtype, bool matrix_units) const;
 
-  /// What programs see of the memory; the share that the architecture says where this board's is
-  /// not known.
+  /// Memory that programs see; if this board's figure is unknown, the architecture's share counts.
   Bytes usable_memory() const;
 };
 
@@ -88,35 +87,35 @@ inline constexpr GpuPeak kGpuPeaks[] = {
 bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu);
 
 /// Whether the GPU's matrix units have the type. Only types of 8 and 4 bits can be missing:
-/// libraries convert or compute the others elsewhere.
+/// libraries convert the others or compute them elsewhere.
 bool has_matrix_units(DType dtype, const Gpu& gpu);
 
-/// What the GPU's prices lean on for want of something that is known, one sentence each: figures of
-/// another architecture or link. Empty for every GPU of the data folder.
+/// One sentence for each substitute that the GPU's prices rely on: figures of another architecture
+/// or link. Empty for every GPU of the data folder.
 std::vector<std::string> stand_ins(const Gpu& gpu);
 
-/// One GPU file. Its architecture is looked up beside the folder of the file, in
+/// One GPU file. Its architecture is looked up next to the folder of the file, in
 /// `../architectures`, if that folder is called `gpus`, as in the data folder; else in
-/// `architectures`. Errors name the missing or odd field. An architecture without a file is one,
-/// unless the GPU file names another that stands in (`like`).
+/// `architectures`. Errors name the missing or odd field. An architecture without a file is an
+/// error, unless the GPU file names a substitute (`like`).
 Result<Gpu> read_gpu(const std::filesystem::path& file,
                      const std::filesystem::path& architectures = {});
 
-/// Every GPU of a folder, sorted by name; their architectures lie beside it, in `../architectures`.
+/// Every GPU of a folder, sorted by name; their architectures are in `../architectures`.
 /// An alias that two GPUs claim is an error.
 Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 
-/// What a name says of a GPU that is no whole board, though it holds the name of one: "a MIG slice,
-/// which ..."; a vGPU, a laptop GPU, a Max-Q design. Empty for other names. An AMD virtual function
-/// ("AMD Instinct MI300X VF") is a whole board and found as such.
+/// Says why a name that contains a board's name is no whole board: "a MIG slice, which ..."; a
+/// vGPU, a laptop GPU, a Max-Q design. Empty for other names. An AMD virtual function ("AMD
+/// Instinct MI300X VF") is a whole board and found as such.
 std::string_view why_not_a_board(std::string_view name);
 
 /// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file, whose
-/// architecture may be one beside `folder`. An unknown name is an error that lists the nearest
-/// known ones.
+/// architecture may be next to `folder`. An unknown name is an error that lists the nearest known
+/// ones.
 Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
 
-/// The same for names that stand in a file: a path is an unknown name. Who writes a table must not
+/// The same for names from a file: a path is an unknown name, so that the writer of a table cannot
 /// choose what its reader opens.
 Result<Gpu> find_known_gpu(std::string_view name, const std::filesystem::path& folder);
 

@@ -44,26 +44,26 @@ enum class KernelFamily : std::uint8_t {
   kSmall,
 };
 std::string_view to_string(KernelFamily family);
-std::optional<KernelFamily> parse_kernel_family(std::string_view name);  ///< of such a text
+std::optional<KernelFamily> parse_kernel_family(std::string_view name);
 
-/// What a recorded kernel does, by its name ("volta_sgemm_64x64_nt": GEMM), for reports of traces.
-/// Nothing for names that say nothing.
+/// Family of a recorded kernel by its name ("volta_sgemm_64x64_nt": GEMM), for reports of traces.
+/// Nothing if the name does not tell.
 std::optional<KernelFamily> kernel_family_of_name(std::string_view name);
 
-/// What shares a scale among the elements of a type of 8 or 4 bits: a whole tensor, a token (a row
+/// Which elements of a type of 8 or 4 bits share a scale: a whole tensor, a token (a row
 /// of the activations, a column of the weights), or a block: 128 elements of a row and 128 x 128
 /// weights in 8 bits, 16 elements of a row in 4 bits (nvfp4).
 enum class Scaling : std::uint8_t { kTensor, kToken, kBlock };
 std::string_view to_string(Scaling scaling);  ///< "tensor", "token", "block"
 
-/// C[b, m, n] = A[b, m, k] B[b, k, n], row-major; `batch` 1 for plain GEMM. A transposed operand
-/// lies in memory with its two axes swapped (a linear layer's weight: `b_transposed`).
+/// C[b, m, n] = A[b, m, k] B[b, k, n], row-major; `batch` 1 for plain GEMM. A transposed operand is
+/// in memory with its two axes swapped (a linear layer's weight: `b_transposed`).
 struct GemmShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false;
   bool has_bias = false;               ///< epilogue adds a vector of n
-  Scaling scaling = Scaling::kTensor;  ///< of operands of 8 and 4 bits; sizes count numbers
-  /// The kernel that quantises A, given in bf16, counts too: a linear layer as tables time it.
+  Scaling scaling = Scaling::kTensor;  ///< for operands of 8 and 4 bits; sizes count numbers
+  /// Includes the kernel that quantises A from bf16, as tables time a linear layer.
   bool quantizes_a = false;
 };
 
@@ -72,12 +72,12 @@ struct GemmShape {
 /// n].
 struct HashedProductShape {
   enum class Scheme : std::uint8_t { kTiles, kElements } scheme = Scheme::kTiles;
-  /// The gradient of the weight, which is added to the array's; else y = x W (the gradient of x is
-  /// such a product, too).
+  /// The weight's gradient, added to the array's; else y = x W (the gradient of x is such a
+  /// product, too).
   bool is_weight_gradient = false;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t elements = 0;
-  std::int64_t tile_k = 32, tile_n = 64;  ///< one run in the array (tiles); of elements: not used
+  std::int64_t tile_k = 32, tile_n = 64;  ///< one run in the array; unused for single elements
 };
 
 /// Direct convolution; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
@@ -85,12 +85,12 @@ struct ConvolutionShape {
   enum class Pass : std::uint8_t { kForward, kInputGradient, kWeightGradient } pass;
   std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 1, s = 1, p = 0, q = 0, groups = 1;
   std::int64_t stride = 1;
-  /// Images lie as matrix units read them (NHWC). Else (NCHW) the library transposes them for
-  /// kernels on matrix units, and its results back.
+  /// Images are NHWC, as matrix units read them. Else (NCHW) the library transposes them for
+  /// kernels on matrix units, and the results back.
   bool channels_last = false;
 };
 
-/// Table-batched embedding bag; averages where tables differ (dim, rows) and totals where said.
+/// Table-batched embedding bag; averages over tables (dim, rows) unless noted.
 struct EmbeddingShape {
   std::int64_t batch = 0, num_tables = 1;
   double num_rows = 0;        ///< rows per table (mean)
@@ -114,18 +114,18 @@ struct AttentionShape {
   enum class Pass : std::uint8_t { kForward, kBackward } pass = Pass::kForward;
   std::int64_t batch = 0, heads = 0, seq_q = 0, seq_k = 0, head_dim = 0;
   bool causal = false;
-  bool dropout = false;       ///< of probabilities: a random number per score
-  std::int64_t kv_heads = 0;  ///< of k and v, shared by groups of q's heads; 0: as many as q has
+  bool dropout = false;       ///< probabilities drop out: a random number per score
+  std::int64_t kv_heads = 0;  ///< shared by groups of q's heads; 0: as many as q has
   /// Flash, forward: k and v are written to a paged cache first and read from there, as servers do.
   bool writes_cache = false;
   AttentionGeneration kernel = AttentionGeneration::kFramework;
 };
 
-/// Rows that are sorted by group, each group times a matrix of its own, in one kernel (the experts
-/// of a layer): C[r, :] = A[r, :] B[group of r], B [groups, k, n].
+/// Rows sorted by group, each group times its own matrix, in one kernel (a layer's experts, say):
+/// C[r, :] = A[r, :] B[group of r], B [groups, k, n].
 struct GroupedGemmShape {
-  std::int64_t groups = 0;  ///< matrices; of fewer rows than groups, some are not touched
-  std::int64_t rows = 0;    ///< of all groups together
+  std::int64_t groups = 0;  ///< matrices; with fewer rows than groups, some are untouched
+  std::int64_t rows = 0;    ///< all groups together
   std::int64_t n = 0, k = 0;
   double imbalance = 1;  ///< rows of the largest group over the mean of all groups; at least 1
 };
@@ -135,10 +135,10 @@ struct GroupedGemmShape {
 struct ExpertsShape {
   ExpertsLibrary kernel = ExpertsLibrary::kTriton;
   std::int64_t tokens = 0, hidden = 0;
-  std::int64_t inter = 0;  ///< of one expert on this GPU: its share where tensors are sharded
+  std::int64_t inter = 0;  ///< one expert's on this GPU: its share if tensors are sharded
   std::int64_t experts = 0, topk = 0;
-  /// How tokens spread over experts: each picks at random, all as evenly as possible, or loads
-  /// drawn from a power law with this exponent (see `expert_load` in expert_load.hpp).
+  /// Distribution of tokens over experts: at random, as even as possible, or drawn from a power law
+  /// with this exponent (see `expert_load` in expert_load.hpp).
   enum class Routing : std::uint8_t { kRandom, kBalanced, kPowerLaw } routing = Routing::kRandom;
   double power_law = 0;
 };
@@ -164,7 +164,7 @@ struct RecurrentShape {
     kBackwardWeights
   } pass = Pass::kForward;
   std::int64_t hidden = 0, batch = 0, timesteps = 0;
-  std::int64_t layers = 1;  ///< more: of one size, steps of all of them side by side (a wavefront)
+  std::int64_t layers = 1;  ///< above 1: equal layers whose steps run side by side (a wavefront)
   bool persistent = false;  ///< weights stay in registers; blocks wait for each other at each step
 };
 
@@ -172,46 +172,46 @@ enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevi
 struct CopyShape {
   CopyKind kind = CopyKind::kDeviceToDevice;
   bool pageable = true;  ///< host side not pinned
-  /// A kernel that gathers runs of this many bytes, as many left out after each; 0: one whole
-  /// block.
+  /// A kernel gathers runs of this many bytes with gaps of the same size; 0: one whole block.
   std::int64_t run_bytes = 0;
-  bool aside = false;  ///< on a stream of its own, behind all work that the caller's stream had
+  bool aside = false;  ///< on a stream of its own, after all earlier work of the caller's stream
 };
 
 struct CollectiveShape {
   std::string kind;  ///< all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, ...
   std::int64_t world_size = 1;  ///< 0: not recorded
-  /// Of the job, who take part; empty: not recorded, taken as neighbours from the first rank on.
+  /// Participating ranks of the job; empty: not recorded, taken as neighbours from the first rank
+  /// on.
   std::vector<std::int64_t> ranks = {};
 };
 
-/// What a kernel does with the rows that indices find.
+/// How a kernel uses the rows that indices select.
 enum class RowAccess : std::uint8_t {
   kRead,       ///< a gather
   kAdd,        ///< a scatter by atomic adds
-  kSortedAdd,  ///< indices are sorted first; a warp adds what goes to the same row
+  kSortedAdd,  ///< indices are sorted first; a warp adds all values of a row
 };
 
 /// Independent rows of a reduction, softmax or norm: few rows leave SMs idle.
 struct RowShape {
   std::int64_t rows = 0;  ///< results, or rows that are normalised separately
   std::int64_t cols = 0;  ///< elements that are combined per row
-  /// Reductions over an outer axis: the tensor is [cols, rows], the elements of a row lie apart.
+  /// Reductions over an outer axis: the tensor is [cols, rows], and a row's elements are not
+  /// contiguous.
   bool is_strided = false;
   bool is_channel = false;        ///< batch norm: rows are channels, one block for each at worst
   bool is_rms = false;            ///< a norm of mean squares in one kernel
   bool is_log = false;            ///< log_softmax: other kernels than softmax's
   bool is_cudnn = false;          ///< batch norm by cuDNN or MIOpen; else PyTorch's own kernels
-  bool is_channels_last = false;  ///< batch norm: the elements of a channel lie apart
+  bool is_channels_last = false;  ///< batch norm: a channel's elements are not contiguous
   std::int64_t table_rows = 0;    ///< gather, scatter: rows of the whole table; 0: not known
   RowAccess access = RowAccess::kRead;
   double zipf_exponent = 0;  ///< gather, scatter: skew of the indices (`ZipfLaw`); 0: uniform
-  std::int64_t batch = 1;    ///< transpose: matrices that `rows` counts the rows of
+  std::int64_t batch = 1;    ///< transpose: matrices, whose rows `rows` counts together
   Scaling scaling = Scaling::kTensor;  ///< quantise: tensors whose scale is known take one pass
 };
 
-/// How the tensors of an elementwise kernel lie to each other; each has a variant of its own in
-/// PyTorch.
+/// Relative layout of an elementwise kernel's tensors; PyTorch has a variant for each.
 enum class Layout : std::uint8_t {
   kContiguous,   ///< vectors of elements, one index for all tensors
   kBroadcast,    ///< an input is smaller than the result: an offset per element
@@ -224,7 +224,7 @@ enum class Layout : std::uint8_t {
 /// "contiguous", "broadcast", "strided", "transposed", "mixed types", "upsampled 3d", "generated"
 std::string_view to_string(Layout layout);
 
-/// What one kernel (or copy, or set) has to do: the input of every kernel model.
+/// The work of one kernel (or copy, or set): the input of every kernel model.
 struct KernelWork {
   KernelFamily family = KernelFamily::kSmall;
   DType dtype = DType::kFloat32;
@@ -235,24 +235,24 @@ struct KernelWork {
                CollectiveShape, RowShape, AttentionShape, RecurrentShape, GroupedGemmShape,
                ExpertsShape, LinearAttentionShape, HashedProductShape>
       shape = {};
-  Layout layout = Layout::kContiguous;  ///< of elementwise kernels
+  Layout layout = Layout::kContiguous;  ///< for elementwise kernels
 
   Bytes bytes() const { return bytes_read + bytes_written; }
 };
 
-/// Whether it multiplies matrices of a type that the GPU's matrix units lack. Its price is that of
-/// wider types then, and out of range.
+/// Whether it multiplies matrices of a type that the GPU's matrix units lack. It is then priced in
+/// a wider type, out of range.
 bool lacks_units(const KernelWork& work, const Gpu& gpu);
 /// Whether it multiplies matrices of a half type, or in TF32, that the GPU computes in fp32, as
-/// Volta and Turing do with bf16 and most of Pascal with fp16. Its price is that of fp32's rate,
-/// and out of range.
+/// Volta and Turing do with bf16 and most of Pascal with fp16. It is priced at fp32's rate, out of
+/// range.
 bool computes_in_fp32(const KernelWork& work, const Gpu& gpu);
 
 enum class Bound : std::uint8_t { kCompute, kMemory, kLatency, kLink, kMeasured };
 std::string_view to_string(Bound bound);
 
-/// What a model was measured on, seen from the GPU that it prices: the nearest of these. Ranges are
-/// calibrated for each.
+/// How near to the priced GPU a model was measured: the nearest of these. Ranges are calibrated for
+/// each.
 enum class Knowledge : std::uint8_t {
   kNone,          ///< no GPU of its architecture: the data sheet alone
   kArchitecture,  ///< another chip of its architecture
@@ -268,9 +268,9 @@ struct Price {
   Microseconds low{0}, high{0};                    ///< expected range
   Microseconds compute{0}, memory{0}, latency{0};  ///< terms; `time` is no plain sum of them
   Bound bound = Bound::kLatency;
-  std::string_view model = "";  ///< static name of the model that spoke
+  std::string_view model = "";  ///< static name of the model that priced it
   bool in_range = true;         ///< inside the range that the model was fitted or checked on
-  /// Nothing for a time that was given or traced, and where the model does not say.
+  /// Nothing for a given or traced time, or if the model does not say.
   std::optional<Knowledge> knowledge = {};
 };
 
@@ -287,7 +287,7 @@ class KernelModel {
 };
 
 /// Knows one model per family. `heuristic` is this project's default; `roofline` is the plain
-/// baseline max(flop / peak, bytes / bandwidth) that every accuracy table shows beside it.
+/// baseline max(flop / peak, bytes / bandwidth) that every accuracy table shows for comparison.
 class KernelModels {
  public:
   static const KernelModels& heuristic();
@@ -296,7 +296,7 @@ class KernelModels {
   const KernelModel& model(KernelFamily family) const {
     return *models_[static_cast<std::size_t>(family)];
   }
-  /// Out of range on a GPU whose architecture nobody knows, or which multiplies the type in another
+  /// Out of range on a GPU whose architecture is unknown, or which multiplies the type in another
   /// one, whatever the model says.
   Price price(const KernelWork& work, const Gpu& gpu) const {
     Price price = model(work.family).price(work, gpu);

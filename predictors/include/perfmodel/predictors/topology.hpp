@@ -16,15 +16,15 @@ namespace perfmodel {
 enum class IntraLink : std::uint8_t { kNvswitch, kNvlinkMesh, kXgmi, kPcie };
 std::string_view to_string(IntraLink link);  ///< "nvlink-mesh"
 
-/// How the GPUs of one node and the nodes are tied together, read from `data/topologies/NAME.json`.
+/// Links between the GPUs of a node and between nodes, read from `data/topologies/NAME.json`.
 struct Topology {
   std::string name;                      ///< "dgx-a100"
   std::string title;                     ///< "NVIDIA DGX A100 with 8 A100"
   std::vector<std::string> gpus;         ///< names of GPUs that it is built with
-  std::vector<std::string> default_for;  ///< those that run in it unless one says otherwise
+  std::vector<std::string> default_for;  ///< GPUs that run in it unless told otherwise
   int gpus_per_node = 0;
   NcclGeneration generation = NcclGeneration::kVolta;
-  std::string unknown_generation;  ///< as the file says; `generation` stands in. Empty: known
+  std::string unknown_generation;  ///< as the file says; `generation` replaces it. Empty: known
   std::string cpu;                 ///< "intel", "amd" or "other"
 
   struct RingChannels {
@@ -32,20 +32,22 @@ struct Topology {
   };
   struct Intra {
     IntraLink kind = IntraLink::kPcie;
-    std::string unknown_kind;          ///< as the file says; `kind` stands in. Empty: known
+    std::string unknown_kind;          ///< as the file says; `kind` replaces it. Empty: known
     BytesPerSecond gpu_bandwidth;      ///< one GPU, one direction, datasheet
     int ring_channels = 0;             ///< one-way rings through all GPUs
     BytesPerSecond channel_bandwidth;  ///< as NCCL counts one
-    std::vector<RingChannels> ring_channels_by_ranks;  ///< where the mesh makes it differ
+    std::vector<RingChannels> ring_channels_by_ranks;  ///< if the mesh makes it differ
     std::optional<int> nvls_channels;                  ///< NVLink SHARP; none: the switch has none
     bool ll128 = true;                                 ///< NCCL may use its LL128 protocol
-    BytesPerSecond p2p_bandwidth;                      ///< one GPU to one other
+    BytesPerSecond p2p_bandwidth;                      ///< one GPU to another
     BytesPerSecond all_to_all_bandwidth;               ///< one GPU to all others at once
-    double efficiency = 1;  ///< share of NCCL's bandwidth that is reached, where no curve says so
+    double efficiency = 1;  ///< reached share of NCCL's bandwidth, without a curve
   } intra;
 
   struct Nic {
     int count = 0;
+    bool ll128 = true;         ///< NCCL may use LL128 between nodes, too
+    bool pair_trees = true;    ///< trees of two nodes pass the NICs once; false: NCCL 2.14
     BytesPerSecond bandwidth;  ///< one NIC, one direction, datasheet
     Microseconds latency{0};
     double efficiency = 1;
@@ -53,18 +55,18 @@ struct Topology {
   std::optional<Nic> nic;  ///< none: one node only
 
   /// Switches between the nodes, whose NICs are filled in the order of ranks. Each level joins
-  /// `nodes` nodes; what leaves them shares uplinks of 1 / oversubscription of the bandwidth that
-  /// comes up to the level.
+  /// `nodes` nodes; traffic that leaves them shares uplinks with 1 / oversubscription of the
+  /// bandwidth that enters the level.
   struct Network {
     struct Level {
       int nodes = 0;
-      double oversubscription = 1;  ///< at least 1; of the last level nothing leaves
+      double oversubscription = 1;  ///< at least 1; nothing leaves the last level
     };
-    /// 0: a node's NICs are on one leaf switch. Else NIC i of all nodes of a leaf is on a switch of
-    /// its own (of rail i mod rails), and only rings and pairs of the same NIC stay below it.
+    /// 0: a node's NICs are on one leaf switch. Else NIC i of all nodes of a leaf is on its own
+    /// switch (rail i mod rails), and only rings and pairs of the same NIC stay below it.
     int rails = 0;
-    /// NCCL moves data inside the node to the GPU of the receiver's rail (PXN); without it, it
-    /// crosses over between the rails above the leaves.
+    /// NCCL first moves data inside the node to the GPU of the receiver's rail (PXN); else data
+    /// changes rails above the leaves.
     bool pxn = true;
     std::vector<Level> levels;  ///< from the leaves up, nodes ascending; at least one
   };
@@ -72,8 +74,8 @@ struct Topology {
 
   /// Measured all-reduce of one group size inside a node,
   ///   t(S) = (alpha + 2 (n-1)/n S / bus) c(S),
-  /// c: `octave_factors` at first_bytes, 2 first_bytes, 4 first_bytes, ..., in between linear in
-  /// log c over log S, the end ones beyond. t never falls (checked when read).
+  /// c: `octave_factors` at first_bytes, 2 first_bytes, 4 first_bytes, ..., linear in log c over
+  /// log S between them, constant beyond. t never falls (checked when read).
   struct Curve {
     int ranks = 0;
     Microseconds alpha{0};
@@ -84,11 +86,11 @@ struct Topology {
   std::vector<Curve> curves;  ///< by ranks, ascending; empty: not calibrated
   std::string calibration;    ///< where the curves come from
 
-  /// What NCCL takes inside one node for S bytes (counted as nccl-tests does) among n ranks, fitted
+  /// NCCL's time inside one node for S bytes (counted as nccl-tests does) among n ranks, fitted
   /// to measurements; the equations are in collectives.hpp.
   struct NcclTimes {
     Microseconds base{0}, hop{0};  ///< LL and LL128: of an empty buffer, and per step of the ring
-    double rise = 0;               ///< share that this latency grows by where S >> rise_bytes:
+    double rise = 0;               ///< share by which this latency grows if S >> rise_bytes:
     Bytes rise_bytes;              ///< NCCL opens more channels
     BytesPerSecond low_rate;
     Microseconds simple_base{0}, simple_hop{0};  ///< Simple, and NVLS where it is faster
@@ -97,7 +99,7 @@ struct Topology {
       BytesPerSecond low_rate;
       Microseconds simple_base{0};
     } all_to_all;
-    struct Rates {  ///< of Simple: what one rank puts on the wire, per time
+    struct Rates {  ///< Simple: rates at which one rank fills the wire
       int ranks = 0;
       bool measured = false;  ///< false: taken over from another GPU with the same links
       BytesPerSecond all_reduce, all_gather, reduce_scatter, all_to_all;
@@ -110,19 +112,37 @@ struct Topology {
   std::string notes;
   std::vector<std::string> sources;
 
-  /// One-way rings that NCCL lays through a group of that many GPUs of a node.
+  /// One-way rings of NCCL through a group of that many GPUs of a node.
   int ring_channels(int ranks) const;
 };
 
-/// Whether so many GPUs fit below the topology's switches. Error: they do not.
+/// A network as a table of measurements describes it; 0 and empty: the topology's own.
+struct NetworkFacts {
+  int nodes = 0;                    ///< nodes of a group
+  int nics = 0;                     ///< per node
+  BytesPerSecond nic_bandwidth{0};  ///< one NIC, one direction
+  std::string network;              ///< "EFA 4 x 100, p4d", "roce", "400 Gb/s"
+};
+
+/// The kinds that `with_network` knows: "infiniband, roce, efa, efa-p4d".
+std::string network_kinds();
+/// Whether it is empty, begins with a known kind, or is a speed alone.
+bool knows_network(const std::string& network);
+
+/// The topology with these NICs. The kind is the first word of `network`, in any case; one that
+/// begins with a digit is a speed without a kind. Errors: an unknown kind, a topology
+/// without a NIC whose facts do not say all of one.
+Result<Topology> with_network(Topology topology, const NetworkFacts& facts);
+
+/// Error: the topology's switches cannot join so many GPUs.
 Result<void> check_fits(const Topology& topology, std::int64_t gpus);
 
-/// What its prices lean on for want of something that is known, one sentence each: NCCL's figures
-/// of another generation, another link.
+/// One sentence for each substitute that its prices rely on: NCCL's figures of another generation,
+/// another link.
 std::vector<std::string> stand_ins(const Topology& topology);
 
-/// One topology file. Errors name the missing or odd field. A generation or link that nobody knows
-/// is one, unless the file names another that stands in (`like`).
+/// One topology file. Errors name the missing or odd field. An unknown generation or link is an
+/// error, unless the file names a substitute (`like`).
 Result<Topology> read_topology(const std::filesystem::path& file);
 
 /// The topologies known by name. Immutable; looking up reads no file.
@@ -155,8 +175,8 @@ class TopologyCatalog {
 };
 
 /// Node of 8 GPUs from the data sheet of one: rings over 0.8 of the link's one-way bandwidth (as
-/// NCCL counts NVLink: 20 of 25 GB/s; 12 of 15.75 on PCIe), no curves, no NIC. For GPUs that no
-/// topology knows.
+/// NCCL counts NVLink: 20 of 25 GB/s; 12 of 15.75 on PCIe), no curves, no NIC. For GPUs in no
+/// topology.
 Topology datasheet_topology(const Gpu& gpu);
 
 /// The built-in default topology of the GPU, else its `datasheet_topology`.

@@ -4,8 +4,7 @@
 
 /// Fused attention. q [b, h, sq, d], k [b, h, sk, d] (flash variants of the low-level op: [b, s, h,
 /// d]). FLOP as `attention_work` counts them (4 or 10 b h sq sk d, causal half of it); bytes are
-/// those of the recorded tensors. The backward pass has a kernel before it that sums gradient times
-/// output per row.
+/// the recorded tensors'. Before the backward pass, a kernel sums gradient times output per row.
 namespace perfmodel::ops {
 namespace {
 
@@ -20,7 +19,7 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   const bool heads_last =
       !of_cudnn && !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
   std::int64_t sq, sk, heads, kv_heads;
-  // Scores cost the width of queries, sums that of values: both count by their mean.
+  // Scores cost the width of queries, sums the width of values: both count by their mean.
   const Tensor* v = op.tensor_input(first + 2);
   const std::int64_t width = dim(op, *q, -1);
   const bool has_values = v && v->rank == q->rank && dim(op, *v, -1) > 0;
@@ -30,7 +29,7 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
     sk = dim(op, *k, heads_last ? 1 : 2);
     heads = dim(op, *q, heads_last ? 2 : 1);
     kv_heads = dim(op, *k, heads_last ? 2 : 1);
-  } else {  // packed variable lengths [total, h, d]: the longest sequence stands in the arguments
+  } else {  // packed variable lengths [total, h, d]: arguments hold the longest sequence
     const int max_q = parameter_index(op, "max_q");
     const int max_k = parameter_index(op, "max_k");
     if (max_q < 0) return false;

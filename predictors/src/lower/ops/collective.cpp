@@ -8,8 +8,8 @@
 
 /// record_param_comms: the node that launches a collective. bytes_read is what this rank puts in,
 /// bytes_written what it gets; splits, where recorded, replace the tensor sizes of an all-to-all,
-/// and the larger side sets the pace. Which ranks take part is told where the graph describes the
-/// process group. Waits, barriers without data and set-up records launch nothing.
+/// and the larger side sets the pace. The ranks are known if the graph describes the process group.
+/// Waits, barriers without data and set-up records launch nothing.
 ///
 /// Ops of libraries without such a record (symmetric memory, custom all-reduces) are the collective
 /// in their name; without a group whose size the graph tells they have no price.
@@ -118,7 +118,7 @@ std::int64_t size_of(const OpView& op, const ProcessGroup* group) {
   return group->size > 0 ? group->size : static_cast<std::int64_t>(group->ranks.size());
 }
 
-/// Of the first argument with tensors on the GPU.
+/// Bytes and type of the first argument with tensors on the GPU.
 double bytes_of_first(const OpView& op, std::span<const Argument> arguments, DType& dtype) {
   for (const Argument& argument : arguments) {
     double size = 0;

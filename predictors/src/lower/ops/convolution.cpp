@@ -88,8 +88,8 @@ bool allow_tf32(const OpView& op) {
                    : bool_input(op, static_cast<std::size_t>(index), kDefaultAllowTf32);
 }
 
-/// A backward pass does not record the switch; it is that of the graph's first convolution. Parts
-/// of a backward pass alone have PyTorch's default.
+/// A backward pass does not record the switch; the graph's first convolution tells it. A graph of
+/// backward passes alone has PyTorch's default.
 bool recorded_tf32(const ExecutionGraph& graph) {
   for (const Node& node : graph.nodes) {
     const std::string_view name = graph.name(node);
@@ -154,7 +154,7 @@ bool lower_native_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWo
   return true;
 }
 
-/// Old traces have sizes and no values: then what the sizes say.
+/// Old traces have sizes and no values: then the sizes give the stride.
 std::int64_t stride_of(const OpView& op, std::size_t at, const Tensor* input,
                        const Tensor* output) {
   const IntList recorded = int_list_input(op, at);

@@ -43,7 +43,7 @@ bool lower_copy(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kerne
     } else if (source->dtype != target->dtype || source->numel != target->numel) {
       // Elements of a cast are counted in the type that it writes, as tables of casts are.
       const bool casts = source->dtype != target->dtype && is_floating_point(target->dtype) &&
-                         gpu.vendor == "nvidia";  // nobody measured casts elsewhere
+                         gpu.vendor == "nvidia";  // casts elsewhere are unmeasured
       kernels.push_back(make_work(KernelFamily::kElementwise, casts ? target->dtype : source->dtype,
                                   bytes(*source), bytes(*target),
                                   static_cast<double>(target->numel)));

@@ -2,7 +2,7 @@
 
 /// PyTorch's own CTC loss. Forward: one kernel walks over the T steps and writes alpha [B, T, S'].
 /// Backward: one walks back and makes a beta of the same size, one collects both into the gradient
-/// [T, B, C], one clears what lies behind the end of each sample. Priced by their bytes: a lower
+/// [T, B, C], one clears everything after the end of each sample. Priced by their bytes: a lower
 /// bound, as the steps of a walk wait for each other and few blocks run.
 namespace perfmodel::ops {
 namespace {

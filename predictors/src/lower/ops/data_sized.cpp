@@ -44,13 +44,13 @@ void append_range(std::vector<KernelWork>& kernels, std::int64_t count) {
                               static_cast<double>(count) * kIndexBytes));
 }
 
-/// Where each element has gone: marks of changes, their running sum, and unless equal elements were
-/// neighbours before, a scatter to the places from which the sort took them.
+/// The inverse indices: marks of changes, their running sum, and unless equal elements were
+/// neighbours before, a scatter back to their places before the sort.
 void append_inverse(std::vector<KernelWork>& kernels, DType dtype, std::int64_t count, double read,
                     bool scatters) {
   const double places = static_cast<double>(count) * kIndexBytes;
   kernels.push_back(make_work(KernelFamily::kIndex, dtype, read, places));
-  kernels.push_back(small_work());  // of the scan
+  kernels.push_back(small_work());  // the scan
   kernels.push_back(make_work(KernelFamily::kReduction, DType::kInt64, places, places,
                               static_cast<double>(count)));
   kernels.back().shape = RowShape{.rows = 1, .cols = count};
@@ -85,8 +85,8 @@ bool lower_unique(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
 }
 
 /// unique_dim(self, dim, sorted, return_inverse, return_counts) and unique_dim_consecutive(self,
-/// dim, return_inverse, return_counts): sorts the numbers of the rows by what is in the rows. Rows
-/// differ early as a rule, so a comparison is taken as one sector of memory of each.
+/// dim, return_inverse, return_counts): sorts row numbers by the rows' contents. Rows usually
+/// differ early, so a comparison reads one memory sector of each.
 bool lower_unique_dim(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   constexpr double kSector = 32;
   const Tensor* x = op.tensor_input(0);

@@ -5,12 +5,12 @@
 
 #include "rule_support.hpp"
 
-/// What the nodes of lookups in embedding tables say of them.
+/// Reads lookups in embedding tables from their nodes.
 namespace perfmodel::ops {
 
 /// A lookup of FBGEMM in several tables at once.
 struct BatchedLookup {
-  EmbeddingShape shape;  ///< of a mean table
+  EmbeddingShape shape;  ///< a mean table's
   DType dtype = DType::kFloat32;
   double lookups = 0, total_dim = 0;
   double total_rows = 0;  ///< were all tables as wide as the mean one
@@ -20,7 +20,7 @@ struct BatchedLookup {
 
 /// "fbgemm::split_embedding_codegen_lookup_sgd_function" and its kind.
 bool is_batched_lookup(std::string_view name);
-/// None: not the arguments that such a node has.
+/// None if the arguments are not such a node's.
 std::optional<BatchedLookup> read_batched_lookup(const OpView& op);
 
 /// _embedding_bag(weight, indices, offsets, scale, mode, sparse, per_sample_weights,

@@ -14,7 +14,7 @@ struct NamedLower {
   Lower lower;
 };
 
-/// FLOP per element of the pointwise ops that a name lists behind "_fused_", as Inductor names
+/// FLOP per element of the pointwise ops that a name lists after "_fused_", as Inductor names
 /// kernels ("triton_poi_fused_add_cos_0"); an estimate where it lists none.
 double flop_of_fused_ops(std::string_view name);
 

@@ -9,7 +9,7 @@
 ///
 /// The lookup op carries everything. Its autograd node sees only the gradient, so the rule goes
 /// back to the lookup: the node itself or, in older graphs whose lookup has no sequence number, the
-/// first lookup of that kind behind the node with the same number; its output has the gradient's
+/// first lookup of that kind after the node with the same number; its output has the gradient's
 /// shape.
 namespace perfmodel::ops {
 namespace {
@@ -76,7 +76,7 @@ const Node* find_lookup(const OpView& op) {
     const Tensor* output = candidate.tensor_output(0);
     if (!output || !std::ranges::equal(op.shape(*output), op.shape(*gradient))) continue;
     best = &node;
-    if (op.forward && node.id > op.forward->id) break;  // the first behind it
+    if (op.forward && node.id > op.forward->id) break;  // the first after it
   }
   return best;
 }

@@ -34,6 +34,17 @@ std::vector<TensorList> tensor_lists(const OpView& op, std::span<const Argument>
   return lists;
 }
 
+/// How many of them differ: the gradients that addcmul_ multiplies with themselves come once from
+/// memory.
+int different(const OpView& op, const std::vector<TensorList>& lists) {
+  std::vector<std::int64_t> ids;
+  for (const TensorList& list : lists) {
+    const std::int64_t id = op.graph.tensors[list.items[0].index].id;
+    if (id == 0 || std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  return static_cast<int>(ids.size());
+}
+
 const Tensor* tensor_of(const OpView& op, const Argument& argument) {
   return argument.kind == Argument::Kind::kTensor ? &op.graph.tensors[argument.index] : nullptr;
 }
@@ -105,8 +116,9 @@ bool lower_foreach(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
     return true;
   }
   const bool only_writes = name == "aten::_foreach_zero_";
-  return append_multi_tensor(op, inputs[0], in_place ? lists : lists + 1, only_writes ? 0 : lists,
-                             1, static_cast<double>(lists), kernels);
+  return append_multi_tensor(op, inputs[0], in_place ? lists : lists + 1,
+                             only_writes ? 0 : different(op, inputs), 1, static_cast<double>(lists),
+                             kernels);
 }
 
 /// _fused_adam_(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, ...): depth 4,

@@ -66,15 +66,15 @@ std::int64_t numbers_per_element(const Tensor& operand) {
   return operand.dtype == DType::kFloat4 ? 2 : 1;
 }
 
-/// What shares a scale, told by how many the left operand [rows, ...] has.
+/// Infers the scaling from the number of scales of the left operand [rows, ...].
 Scaling scaling_of(const Tensor& operand, const Tensor* scales, std::int64_t rows) {
   if (operand.dtype == DType::kFloat4) return Scaling::kBlock;
   if (!scales || scales->numel <= 1) return Scaling::kTensor;
   return scales->numel == rows ? Scaling::kToken : Scaling::kBlock;
 }
 
-/// _scaled_mm(A, B, scales of A, scales of B, bias, ...): operands of 8 or 4 bits, a result that is
-/// wider. B lies column by column.
+/// _scaled_mm(A, B, scales of A, scales of B, bias, ...): operands of 8 or 4 bits, a wider result.
+/// B is stored column by column.
 bool lower_scaled_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* a = op.tensor_input(0);
   const Tensor* b = op.tensor_input(1);

@@ -112,8 +112,8 @@ bool lower_scatter(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   return true;
 }
 
-/// Targets of index_put: the axes behind the last list of indices lie together and are added as one
-/// row, those before the first are further rows for each index.
+/// Targets of index_put: the axes after the last list of indices are contiguous and added as one
+/// row; axes before the first list are further rows for each index.
 RowShape sorted_rows(const OpView& op, const Tensor& self, std::int64_t elements) {
   std::int64_t cols = 1;
   const auto shape = op.shape(self);

@@ -26,7 +26,7 @@ bool lower_quantize(const OpView& op, const Gpu&, std::vector<KernelWork>& kerne
   const std::int64_t cols = std::max<std::int64_t>(1, dim(op, *x, -1)), rows = x->numel / cols;
   double written = 0, copies = 0;
   DType dtype = DType::kUnknown;
-  std::int64_t scales = 0;  // of the copy that has most
+  std::int64_t scales = 0;  // the most of any copy
   for_each_gpu_tensor(op, op.outputs(), [&](const Tensor& made) {
     written += bytes(made);
     // Scales of powers of two are a type of 8 bits, too.

@@ -7,11 +7,11 @@
 namespace perfmodel::ops {
 namespace {
 
-/// What the price of a family's kernel says of its element types.
+/// Element types for which a family's price is valid.
 enum class Priced {
   kBytes,   ///< any: they are moved, and graphs say how many bytes an element has
   kReals,   ///< numbers and flags; complex ones take more work than rules count
-  kFloats,  ///< peaks of the GPU are those of floats
+  kFloats,  ///< the GPU's peaks are for floats
   kProducts,
 };
 

@@ -10,17 +10,17 @@
 
 #include "perfmodel/predictors/detail/op_rules.hpp"
 
-/// What the op rules share: reading arguments, counting bytes, and a rule made from a function.
+/// Helpers of op rules: they read arguments, count bytes, and make a rule from a function.
 namespace perfmodel::ops {
 
-/// What a rule does with one node; same contract as `OpRule::lower`.
+/// Lowers one node; same contract as `OpRule::lower`.
 using Lower = bool (*)(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels);
 
 /// A rule that first asks whether the node only hands on to a child: PyTorch re-dispatches many ops
 /// under their own name (aten::sum -> aten::sum), and the child is a node with its own kernels. The
-/// kernels then count only if their work is that of the element types: complex and unknown types
-/// are merely moved, products are those of floats and int8. `calls`: names of other ops, separated
-/// by spaces, that it may hand on to (`Op::calls`); they must live as long as the rule.
+/// kernels count only if their work fits the element types: complex and unknown types are merely
+/// moved, products take floats and int8. `calls`: names of other ops, separated by spaces, that it
+/// may hand on to (`Op::calls`); they must live as long as the rule.
 std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls = {});
 
 /// Name without trailing "_": "aten::add_" -> "aten::add".
@@ -45,7 +45,7 @@ double real_input(const OpView& op, std::size_t i, double fallback);
 struct IntList {
   std::array<std::int64_t, 4> values{};
   std::size_t size = 0;
-  /// The i-th; a list of one element stands for all dimensions.
+  /// The i-th value; a list of one element holds for all dimensions.
   std::int64_t at(std::size_t i, std::int64_t fallback) const {
     if (size == 0) return fallback;
     return i < size ? values[i] : values[size - 1];
@@ -53,7 +53,7 @@ struct IntList {
 };
 IntList int_list_input(const OpView& op, std::size_t i);
 
-/// Sizes of the last dimensions and products; 1 for what a shape does not have.
+/// Size of dimension `i`; 1 if the shape has no such dimension.
 std::int64_t dim(const OpView& op, const Tensor& tensor, int i);  ///< i < 0 counts from the end
 
 inline double bytes(const Tensor* tensor) {
@@ -65,9 +65,9 @@ inline double bytes(const Tensor& tensor) { return static_cast<double>(tensor.by
 /// `out=` tensors, unless the op works in place) and every output once.
 struct Traffic {
   double read = 0, written = 0;
-  std::int64_t output_elements = 0;  ///< of the largest output, else of the largest input
-  DType dtype = DType::kUnknown;     ///< of the first floating-point tensor, else of the first
-  bool any = false;                  ///< some tensor lies on the GPU
+  std::int64_t output_elements = 0;  ///< the largest output's, else the largest input's
+  DType dtype = DType::kUnknown;     ///< the first floating-point tensor's, else the first one's
+  bool any = false;                  ///< some tensor is on the GPU
 };
 Traffic traffic(const OpView& op);
 

@@ -14,7 +14,7 @@ bool lower_softmax(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   if (x->numel == 0) return true;
   const bool is_backward = op.name().find("backward") != std::string_view::npos;
   const bool is_masked = op.name().find("masked") != std::string_view::npos;
-  // The dimension stands behind the tensors; -1 is by far the most frequent.
+  // The dimension follows the tensors; -1 is by far the most frequent.
   const std::int64_t axis = int_input(op, is_backward ? 2 : is_masked ? 2 : 1, -1);
   const std::int64_t cols = std::max<std::int64_t>(1, dim(op, *x, static_cast<int>(axis)));
   const double n = static_cast<double>(x->numel);

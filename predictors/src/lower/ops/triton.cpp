@@ -8,10 +8,10 @@
 
 /// A kernel that torch.compile wrote in Triton. Its arguments are tensors, then the sizes of the
 /// space that it walks: elements (triton_poi), or results and the elements that each combines
-/// (triton_red in a loop, triton_per in one go). Each tensor moves once, and never more of it than
-/// the space has elements: a kernel that gathers rows of a table reads these alone. Where outputs
+/// (triton_red in a loop, triton_per in one go). Each tensor moves once, but at most as many
+/// elements as the space has: a kernel that gathers rows of a table reads only these. If outputs
 /// are recorded (fused ops of rewrites), all inputs are read and all outputs written; else the last
-/// tensor is taken as the one that is written, so that a tensor changed in place counts once.
+/// tensor is assumed to be written, so that a tensor changed in place counts once.
 ///
 /// Products ("triton_tem_fused_mm_0", the templates that max-autotune chooses) are products, lists
 /// of tensors ("triton_for_fused_0") an optimizer's. Inductor's names tell which ops were fused,
@@ -118,7 +118,7 @@ bool draws_random_numbers(std::string_view name) {
   return false;
 }
 
-/// What a kernel walks over.
+/// The elements that a kernel walks over.
 struct Space {
   std::int64_t results = 0;  ///< 0: the kernel does not say
   std::int64_t combined = 1;
@@ -158,7 +158,7 @@ double moved_bytes(const Tensor& tensor, const Space& space) {
   return std::min(bytes(tensor), space.elements() * tensor.item_size);
 }
 
-/// Names also list the ops that made what a kernel reads: a loop that leaves few results sums.
+/// Names also list the ops that made a kernel's inputs: a loop with few results is taken to sum.
 double flop_of_element(std::string_view name, const Gpu& gpu, DType dtype, double written,
                        double elements) {
   const bool leaves_few = 2 * written < elements * size_in_bytes(dtype);

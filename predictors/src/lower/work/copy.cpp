@@ -1,7 +1,7 @@
 #include "price/kernel_work.hpp"
 
-/// A copy reads and writes its bytes once each, wherever the two sides lie; a set only writes. What
-/// a strided copy leaves out is not counted.
+/// A copy reads and writes its bytes once each, wherever the two sides are; a set only writes. A
+/// strided copy's gaps do not count.
 namespace perfmodel {
 
 KernelWork memcpy_work(double bytes, CopyShape shape) {

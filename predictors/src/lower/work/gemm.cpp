@@ -9,7 +9,7 @@
 ///   written b m n s_C
 ///
 /// s_C = s, but 2 for inputs of 8 and 4 bits: libraries accumulate in fp32 and write half types.
-/// Where A is quantised on the way, its bf16 numbers are read and its quantised ones written too.
+/// If A is quantised on the way, its bf16 numbers are read and its quantised ones written too.
 namespace perfmodel {
 namespace {
 

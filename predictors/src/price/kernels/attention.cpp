@@ -23,12 +23,12 @@ Bound largest_term(const Price& price) {
                                                                 : Bound::kMemory;
 }
 
-/// Of FlashAttention-2 (Dao 2023; recalled, not re-read): what a pass reaches of the peak, and the
-/// FLOP of a score and element of the head. Backward computes the scores again.
+/// FlashAttention-2 (Dao 2023; recalled, not re-read): share of the peak that a pass reaches, and
+/// FLOP per score and element of the head. Backward computes the scores again.
 constexpr double kForwardShare = 0.68, kBackwardShare = 0.55;
 constexpr double kForwardFlop = 4, kBackwardFlop = 10;
 
-/// Where no kernel was measured: rows of q that one block owns (backward: of k), and of k that it
+/// Without a measured kernel: rows of q that one block owns (backward: of k), and rows of k that it
 /// takes at a time.
 constexpr double kTile = 128;
 
@@ -62,7 +62,7 @@ double peak_share(const AttentionShape& s, bool matrix_units, const Gpu& gpu) {
 constexpr double kRoundTrips = 4;
 constexpr double kSetUpUs = 2;
 
-/// Flash kernels of which none was measured on the architecture, N scores in tiles of 128 x 128:
+/// Flash kernels on an architecture without measured ones, scores in tiles of 128 x 128:
 ///
 ///   blocks = b h ceil(s / 128), s = sq forward, sk backward; waves = ceil(blocks / SMs)
 ///   t = t_empty + 4 t_dram + t_set_up + max(bytes / B, FLOP per block / (e P / SMs) waves)
@@ -121,9 +121,9 @@ const AttentionTile& pick_tile(const AttentionKernel& kernel, double d) {
   return kernel.tiles.back();
 }
 
-/// Of FlashAttention's rule for splits (`num_splits_heuristic` of flash_api, recalled): at most as
-/// many; none where blocks fill this share of the SMs or keys are that few tiles; the fewest whose
-/// waves are filled nearly as well as the best.
+/// FlashAttention's rule for splits (`num_splits_heuristic` of flash_api, recalled): at most
+/// kMostSplits; none if blocks fill kFullSms of the SMs or keys are at most kFewTiles tiles; the
+/// fewest whose waves are filled nearly as well as the best.
 constexpr double kMostSplits = 128, kFullSms = 0.8, kFewTiles = 4, kWellFilled = 0.85;
 
 double num_splits(double blocks, double sms, double k_tiles) {
@@ -140,8 +140,8 @@ double num_splits(double blocks, double sms, double k_tiles) {
   return splits;
 }
 
-/// What of the longest causal block the SMs end apart: blocks differ in length, and no kernel sorts
-/// all of them.
+/// SMs finish apart by this share of the longest causal block: blocks differ in length, and no
+/// kernel sorts all of them.
 constexpr double kTail = 0.8;
 
 double filled_share(double rows, double tile) { return rows / (std::ceil(rows / tile) * tile); }
@@ -203,7 +203,7 @@ bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType 
 
 /// Time of a tile of scores if SMs compute 32 exponentials per clock (Blackwell Ultra), from that
 /// with 16, which the shares of tiles contain. 16 per clock are one per 16 FLOP of the vector
-/// units' peak. Kernels written for tensor memory run exponentials beside products (p = 2 holds
+/// units' peak. Kernels written for tensor memory overlap exponentials with products (p = 2 holds
 /// FA4's head sizes 64 and 128 together), FlashAttention-2 runs them after (p = 1, as FA3's and
 /// cuDNN's on Hopper):
 ///
@@ -238,9 +238,8 @@ double dropout_clocks(const AttentionShape& s, AttentionGeneration kernel) {
 ///   t       = t_launch + max(compute + exposed t_stream(bytes), t_stream(bytes))
 ///   splits:   ... + t_split + t_stream(8 splits b h sq d)
 ///
-/// Backward: 10 FLOP instead of 4, blocks that own rows of k and take q in turn. Where that pass
-/// was measured, all of the traffic that it exposes counts, and the gradient of q, which blocks add
-/// up in fp32:
+/// Backward: 10 FLOP instead of 4, blocks that own rows of k and take q in turn. If that pass was
+/// measured, all of its exposed traffic counts, and the gradient of q, which blocks add up in fp32:
 ///
 ///   t       = t_launch + compute + exposed t_stream(bytes) + q_sums t_stream(4 b h sq d)
 ///
@@ -331,11 +330,11 @@ Price math_price(const AttentionShape& s, const KernelWork& work, const Gpu& gpu
     add(softmax_model(), softmax_work(heads * s.seq_q, s.seq_k, RowPass::kForward, work.dtype));
     product(s.seq_q, s.head_dim, s.seq_k);
   } else {
-    product(s.seq_k, s.head_dim, s.seq_q);  // of the values
-    product(s.seq_q, s.seq_k, s.head_dim);  // of the probabilities
+    product(s.seq_k, s.head_dim, s.seq_q);  // gradient of the values
+    product(s.seq_q, s.seq_k, s.head_dim);  // gradient of the probabilities
     add(softmax_model(), softmax_work(heads * s.seq_q, s.seq_k, RowPass::kBackward, work.dtype));
-    product(s.seq_q, s.head_dim, s.seq_k);  // of the queries
-    product(s.seq_k, s.head_dim, s.seq_q);  // of the keys
+    product(s.seq_q, s.head_dim, s.seq_k);  // gradient of the queries
+    product(s.seq_k, s.head_dim, s.seq_q);  // gradient of the keys
   }
   sum.bound = largest_term(sum);
   sum.model = kName;

@@ -4,7 +4,7 @@
 
 namespace perfmodel::kernels {
 
-/// How a kernel of fused attention whose tiles are known cuts up its work.
+/// Blocks and tiles of a fused attention kernel with known tiles.
 struct AttentionBlocks {
   double groups = 0, rows = 0, tokens = 0;  ///< rows of a group; tokens of q that a tile holds
   double waves = 0, splits = 1;
@@ -15,8 +15,7 @@ struct AttentionBlocks {
   AttentionTile tile;
 };
 
-/// Nothing for unfused attention, on vector units, and where no kernel of the architecture is
-/// known.
+/// Nothing for unfused attention, on vector units, and on architectures without a known kernel.
 std::optional<AttentionBlocks> attention_blocks(const AttentionShape& shape, bool matrix_units,
                                                 const Gpu& gpu);
 

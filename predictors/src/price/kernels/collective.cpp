@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/impossible.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "price/kernels/models.hpp"
 #include "price/terms.hpp"
@@ -26,7 +27,7 @@ int stride_of(std::span<const std::int64_t> ranks, const Topology& topology, int
   return static_cast<int>(std::max<std::int64_t>(1, spanned / (nodes - 1)));
 }
 
-/// Measured over price, of nine in ten.
+/// Measured time over price, for nine of ten collectives.
 struct CollectiveRange {
   double low = 0.9, high = 1.1;  ///< most points of the curves of all-reduce lie within 10 %
 };
@@ -40,7 +41,10 @@ CollectiveRange measured_range(const Topology& topology, Bytes bytes) {
   return is_small_on_pcie ? CollectiveRange{0.7, 1.7} : CollectiveRange{0.87, 1.22};
 }
 
-Price to_price(const CollectiveTime& result, const CollectiveRange& range) {
+}  // namespace
+
+Price collective_price(const CollectiveTime& result, const Topology& topology, Bytes bytes) {
+  const CollectiveRange range = measured_range(topology, bytes);
   Price price = terms::make_price(0, result.wire.count(), result.latency.count(),
                                   result.in_range ? "collective-curve" : "collective-nccl", 0.3);
   price.bound = result.bound;
@@ -52,6 +56,13 @@ Price to_price(const CollectiveTime& result, const CollectiveRange& range) {
   return price;
 }
 
+namespace {
+
+Bytes bytes_of(const KernelWork& work, CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce ? work.bytes_read
+                                            : std::max(work.bytes_read, work.bytes_written);
+}
+
 Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& topology,
                        const CollectiveOptions& options) {
   const auto* shape = std::get_if<CollectiveShape>(&work.shape);
@@ -60,9 +71,7 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
   CollectiveQuery query{.kind = kind.value_or(CollectiveKind::kAllReduce)};
   query.ranks = known ? static_cast<int>(std::min<std::int64_t>(shape->world_size, 1 << 24))
                       : topology.gpus_per_node;
-  query.bytes = query.kind == CollectiveKind::kAllReduce
-                    ? work.bytes_read
-                    : std::max(work.bytes_read, work.bytes_written);
+  query.bytes = bytes_of(work, query.kind);
   if (query.kind == CollectiveKind::kSend || query.kind == CollectiveKind::kRecv) query.ranks = 2;
   if (query.ranks <= 1) {  // NCCL still launches a kernel that copies (nothing in place)
     return terms::make_price(0, 0,
@@ -77,7 +86,7 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
   const Topology* used = &topology;
   if (query.nodes > 1 && topology.network &&
       query.nodes > topology.network->levels.back().nodes / query.node_stride) {
-    fitting = topology;  // nothing is known of what joins so many nodes
+    fitting = topology;  // switches for so many nodes are unknown
     fitting.network->levels.back().nodes = query.nodes * query.node_stride;
     used = &fitting;
   }
@@ -89,7 +98,7 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
   }
   const auto result = collective_time(*used, query, options);
   PERFMODEL_CHECK(result.has_value());  // every count fits by now
-  Price price = to_price(*result, measured_range(*used, query.bytes));
+  Price price = collective_price(*result, *used, query.bytes);
   price.in_range &= known && kind.has_value() && used == &topology;
   price.knowledge = price.in_range ? Knowledge::kBoard : Knowledge::kNone;
   return price;
@@ -122,6 +131,30 @@ class Collective final : public KernelModel {
 };
 
 }  // namespace
+
+Result<Price> price_on_network(const KernelWork& work, const Topology& topology,
+                               const NetworkFacts& facts) {
+  const auto* shape = std::get_if<CollectiveShape>(&work.shape);
+  const auto kind = shape ? collective_kind(shape->kind) : std::nullopt;
+  if (!kind || shape->world_size < 1 || shape->world_size > (1 << 24)) {
+    return impossible(
+        "a collective of 1 to 16,777,216 ranks (world_size, or nodes and gpus_per_node)",
+        shape ? std::to_string(shape->world_size) : "another kernel");
+  }
+  const auto there = with_network(topology, facts);
+  if (!there) return Unexpected{there.error()};
+  const int ranks = static_cast<int>(shape->world_size);
+  const CollectiveQuery query{
+      .kind = *kind,
+      .bytes = bytes_of(work, *kind),
+      .ranks = ranks,
+      .nodes = facts.nodes > 0 ? facts.nodes : (ranks - 1) / there->gpus_per_node + 1};
+  const auto time = collective_time(*there, query);
+  if (!time) return Unexpected{time.error()};
+  Price price = collective_price(*time, *there, query.bytes);
+  price.knowledge = price.in_range ? Knowledge::kBoard : Knowledge::kNone;
+  return price;
+}
 
 std::unique_ptr<KernelModel> make_collective_model(Topology topology,
                                                    const CollectiveOptions& options) {

@@ -128,7 +128,7 @@ constexpr double kTf32WeightLoopFlop = 700;
 /// Input gradients under a stride run one product per phase, each with few taps.
 constexpr double kPhasedShare = 0.75;
 constexpr double kFilterLatencyUs = 2;  ///< beyond a product's, where filters have several taps
-constexpr double kTailShare = 0.3;      ///< of a last wave, where k is split (matrix_gemm.hpp)
+constexpr double kTailShare = 0.3;      ///< for a last wave, if k is split (matrix_gemm.hpp)
 constexpr double kLeastPartDepth = 128;
 
 /// Share of the loop's rate that narrower tiles reach.
@@ -143,7 +143,7 @@ constexpr GemmTile kTiles[] = {
     {.log2_m = 5, .log2_n = 6, .efficiency = 0.33},
     {.log2_m = 5, .log2_n = 5, .efficiency = 0.18},
 };
-// Of architectures without measured products; they run their `matrix_gemm_tiles`.
+// For architectures without measured products, which run their `matrix_gemm_tiles`.
 constexpr double kOldStoreBytesPerClock = 9.2, kOldLatencyUs = 3;
 
 std::int64_t round_up(std::int64_t size, std::int64_t step) {
@@ -165,7 +165,7 @@ struct ImplicitGemm {
   GemmShape shape;
   double bytes = 0;      ///< that DRAM delivers and takes
   double loop_flop = 0;  ///< per clock and SM
-  double share = 1;      ///< of the rate, else
+  double share = 1;      ///< a further factor on the rate
   bool splits_k = false;
 };
 

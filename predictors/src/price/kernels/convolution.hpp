@@ -6,8 +6,8 @@
 
 namespace perfmodel::kernels {
 
-/// What 3x3 filters with stride 1 cost by the two Winograd algorithms of the libraries [us];
-/// infinite where they do not apply. fp32 on vector units.
+/// Times of 3x3 filters with stride 1 by the libraries' two Winograd algorithms [us]; infinite if
+/// they do not apply. fp32 on vector units.
 struct ConvolutionTimes {
   double fused_winograd = std::numeric_limits<double>::infinity();
   double staged_winograd = std::numeric_limits<double>::infinity();

@@ -15,7 +15,7 @@ constexpr double kSector = 32;
 double round_to_sector(double bytes) { return std::ceil(bytes / kSector) * kSector; }
 
 /// Constants of the reference model (Lin et al., code of 2023).
-constexpr double kOccupancy = 0.71;  ///< of the warps that fit on an SM, measured
+constexpr double kOccupancy = 0.71;  ///< share of the warps that fit on an SM, measured
 constexpr double kWarpsPerSm = 64;   ///< where the data sheet has no number of threads
 constexpr double kUsableCache = 0.9;
 constexpr double kTableOffsetBytes = 32, kBagOffsetBytes = 64;  ///< per bag and table
@@ -124,10 +124,10 @@ namespace kernels {
 namespace {
 
 /// Forward: see embedding_rates.hpp. Valid for pooled sums of bags of similar length: the longest
-/// bag of a batch sets a floor that a mean does not show. The traffic is that of the reference
-/// model (L2 version of its authors, geometric mean error 8-10 % on V100 and A100), which takes
-/// max(DRAM, L2) and knows no waves; the sum of squares, and all bytes passing through L2, follow
-/// nine measured row widths (docs/embedding.md).
+/// bag of a batch sets a floor that a mean does not show. The traffic follows the reference model
+/// (L2 version of its authors, geometric mean error 8-10 % on V100 and A100), which takes max(DRAM,
+/// L2) and knows no waves; the sum of squares, and all bytes passing through L2, follow nine
+/// measured row widths (docs/embedding.md).
 ///
 /// PyTorch's own bags (`is_serial`, ATen's EmbeddingBag.cu: 1,024 blocks of 8 warps) take c = B T
 /// ceil(D / 32) pieces of 32 columns, each by a warp that has one row in flight:
@@ -174,7 +174,7 @@ class EmbeddingForward final : public KernelModel {
         terms::empty_kernel_us(gpu) + kFixedTrips * terms::kConstants.dram_latency_us;
     Price price = terms::make_price(std::max(waits, issue), memory, latency,
                                     "embedding-forward-heuristic", kRange);
-    if (price.bound == Bound::kCompute) price.bound = Bound::kLatency;  // of loads, not of FLOP
+    if (price.bound == Bound::kCompute) price.bound = Bound::kLatency;  // loads wait, FLOP do not
     price.in_range = law_of(s).is_valid;
     return price;
   }
@@ -194,7 +194,7 @@ class EmbeddingForward final : public KernelModel {
 class EmbeddingBackward final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    constexpr double kReadWriteShare = 0.8;  // of work without a shape
+    constexpr double kReadWriteShare = 0.8;  // for work without a shape
     const auto* s = std::get_if<EmbeddingShape>(&work.shape);
     const double latency = terms::empty_kernel_us(gpu) + 4 * terms::kConstants.dram_latency_us;
     if (!s) {

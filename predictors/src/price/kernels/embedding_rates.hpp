@@ -2,11 +2,11 @@
 
 #include "perfmodel/predictors/kernel.hpp"
 
-/// The forward model of table-batched embedding bags, with what it needs of a GPU made explicit:
-/// whoever has measured an embedding kernel can put fitted rates in the place of the data sheet's.
+/// The forward model of table-batched embedding bags, with the GPU's rates explicit: rates fitted
+/// to a measured embedding kernel can replace the data sheet's.
 namespace perfmodel {
 
-/// What a GPU gives to one forward launch.
+/// Rates of a GPU for one forward launch.
 struct EmbeddingRates {
   double fixed_us = 0;  ///< empty kernel and the dependent loads of the first bags
   double stall_us = 0;  ///< all later waves of bags, each waiting for its dependent loads
@@ -24,7 +24,7 @@ struct EmbeddingTraffic {
   double hit_rate = 0;          ///< share of row reads that find their row in the cache
   double l2_bytes = 0;          ///< between SMs and cache: everything
   double dram_bytes = 0;        ///< rows that miss, offsets, indices and results
-  double missed_row_bytes = 0;  ///< of these, rows
+  double missed_row_bytes = 0;  ///< the part for rows
   double dram_cost_bytes = 0;   ///< dram_bytes with rows that miss counted f times (see below)
 };
 
@@ -40,7 +40,7 @@ EmbeddingTraffic embedding_forward_traffic(const EmbeddingShape& shape,
                                            const EmbeddingRates& rates);
 
 /// t = fixed + sqrt(stall^2 + (L2 bytes / B_L2)^2 + (DRAM bytes / B_DRAM)^2): the three share one
-/// queue of loads, so that none hides behind another where they are alike. Rows that miss count f
+/// queue of loads, so none hides another if they are alike. Rows that miss count f
 /// times, f = 1.55 for rows of up to 128 bytes, 1.1 up to 256, else 1: short scattered reads use
 /// DRAM pages badly.
 Price embedding_forward_price(const EmbeddingShape& shape, const EmbeddingRates& rates);
@@ -50,7 +50,7 @@ struct EmbeddingBackwardTraffic {
   double touched_rows = 0;  ///< per table: expected distinct ones
   double l2_bytes = 0;      ///< gradients of bags, once per lookup
   double dram_bytes = 0;    ///< gradients once, touched rows and state twice, sorted indices
-  double cost_factor = 1;   ///< of both: f for narrow rows, over 0.8 as reads turn to writes
+  double cost_factor = 1;   ///< on both: f for narrow rows, over 0.8 as reads turn to writes
 };
 
 /// DRAM bytes = T (B R(D o) + U (2 R(D w) + state)) + T B L (i + 8), L2 bytes = T B L R(D o), with

@@ -9,10 +9,10 @@
 namespace perfmodel::kernels {
 namespace {
 
-/// Of the idle part of a last wave that is part filled, as of `matrix_gemm`.
+/// Share of a partly filled last wave's idle part that counts, as in `matrix_gemm`.
 constexpr double kGroupedTail = 0.3;
-/// At which a tile's results leave, per SM and clock: those of the products (docs/kernel_models.md)
-/// differ between architectures from 7 to 39; grouped ones were fitted with one figure.
+/// Bytes of results that an SM stores per clock: plain products (docs/kernel_models.md) have 7 to
+/// 39, by architecture; grouped ones were fitted with one figure.
 constexpr double kGroupedStoreBytes = 20;
 
 struct GroupedTime {
@@ -20,12 +20,12 @@ struct GroupedTime {
   double total() const { return std::cbrt(compute * compute * compute + memory * memory * memory); }
 };
 
-/// What the products of a layer have in common.
+/// The common inputs of a layer's products.
 struct GroupedCall {
   const ExpertsKernel& kernel;
   const ExpertLoad& load;
   DType dtype;
-  double rows, weight_bytes;  ///< of all groups, of all their matrices
+  double rows, weight_bytes;  ///< all groups' rows, all their matrices' bytes
   bool few_tokens;
   const Gpu& gpu;
 };
@@ -91,7 +91,7 @@ Price assemble(const GroupedTime& products, double vectors, double latency,
   return price;
 }
 
-/// Nothing is known of the kernels but a share of the peaks.
+/// The price of unknown kernels: a share of the peaks.
 Price unknown_price(const KernelWork& work, const Gpu& gpu, std::string_view model) {
   const double rate = 0.5 * terms::sustained_flop_per_us(gpu, work.dtype, work.matrix_units);
   Price price =
@@ -158,8 +158,8 @@ class Experts final : public KernelModel {
   }
 };
 
-/// One product by itself, as within a layer; the latency is that of a plain product. Never measured
-/// alone: out of range.
+/// One product by itself, as within a layer, with a plain product's latency. Never measured alone:
+/// out of range.
 class GroupedGemm final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {

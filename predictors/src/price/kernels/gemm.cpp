@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "gemm_tiles.hpp"
@@ -35,44 +36,56 @@ double item_size_of(DType dtype) {
 /// less); 0.85 made V100 worse.
 constexpr double kUnalignedShare = 0.93;
 
-// TF32 has the figures of 16-bit types, and kernels of its own: small tiles reach less, and
-// Hopper's units read it from shared memory along k only. Chosen on the TF32 products of H100 and
-// H200 (data/measurements, first draw): 436 aligned ones 10 % (19), 136 others 14 % (46).
+// TF32 has the figures of 16-bit types, and kernels of its own: small tiles reach less. Chosen on
+// the TF32 products of H100 and H200, as `Architecture::tf32_gemm_shares` was.
 constexpr double kTf32TileExponent = 0.3;
-constexpr double kTf32AcrossShare = 0.6;  ///< of products neither of whose operands lies along k
-constexpr double kTf32UnalignedShare = 0.75;
 
 bool is_aligned(std::int64_t length, double item_size) {
   return length * static_cast<std::int64_t>(8 * item_size) % 128 == 0;
 }
 
-/// Whether every row of A, B and C, as they lie in memory, begins at a multiple of 16 bytes.
+/// Whether every row of A, B and C, as stored, begins at a multiple of 16 bytes.
 bool rows_are_aligned(const GemmShape& s, double item_size) {
   const std::array lengths{s.a_transposed ? s.m : s.k, s.b_transposed ? s.k : s.n, s.n};
   return std::ranges::all_of(lengths, [&](auto length) { return is_aligned(length, item_size); });
 }
 
-/// How much slower a product runs than the figures of its architecture say: its sums and loads
-/// (`gain`), and everything but its fixed time (`share`).
+/// Slowdown of a product against its architecture's figures: of its sums and loads (`gain`), and of
+/// everything except its fixed time (`share`).
 struct Slowdown {
   double gain = 1, share = 1, tile_exponent = 0;
 };
 
-/// Of 16-bit types and TF32. Hopper's and Blackwell's kernels load aligned rows only; older ones
-/// stand in.
-Slowdown slowdown(const GemmShape& s, double item_size, const Gpu& gpu) {
-  const bool is_tf32 = item_size == 4;
-  const double old_share = gpu.architecture.unaligned_half_gemm_share;
-  Slowdown made{.tile_exponent = is_tf32 ? kTf32TileExponent : 0};
-  if (rows_are_aligned(s, item_size)) {
-    if (is_tf32 && old_share > 0 && s.a_transposed && !s.b_transposed) made.gain = kTf32AcrossShare;
-  } else if (old_share > 0) {
-    made.gain = old_share;
-    made.share = is_tf32 ? kTf32UnalignedShare : old_share;
-  } else {
-    made.gain = kUnalignedShare;
+/// Share of everything that unaligned 16-bit products reach on older kernels, so that their sums
+/// keep those kernels' rate. Matrix units do a power of two FLOP per clock; data sheets state their
+/// peak at clocks below the boost clock.
+double unaligned_half_share(const Gpu& gpu, DType dtype) {
+  const double old_kernels = gpu.architecture.unaligned_half_gemm_flop_per_clock_per_sm;
+  if (old_kernels <= 0) return 1;
+  const double stated = gpu.peak(dtype, true).value * 1e-6 / terms::sm_clocks_per_us(gpu);
+  return std::min(1.0, std::sqrt(old_kernels / std::exp2(std::round(std::log2(stated)))));
+}
+
+Slowdown tf32_slowdown(const GemmShape& s, bool aligned, const Gpu& gpu) {
+  const Tf32Shares& shares = gpu.architecture.tf32_gemm_shares;
+  if (!aligned) {
+    return {.gain = std::min(kUnalignedShare, shares.unaligned_sums),
+            .share = shares.unaligned,
+            .tile_exponent = kTf32TileExponent};
   }
-  return made;
+  const bool across = s.a_transposed && !s.b_transposed;
+  return {.gain = across ? shares.across : 1, .tile_exponent = kTf32TileExponent};
+}
+
+/// Slowdown in 16-bit types and TF32. Hopper's and Blackwell's kernels load aligned rows only;
+/// older kernels run the other products.
+Slowdown slowdown(const GemmShape& s, DType dtype, const Gpu& gpu) {
+  const double item_size = item_size_of(dtype);
+  const bool aligned = rows_are_aligned(s, item_size);
+  if (item_size == 4) return tf32_slowdown(s, aligned, gpu);
+  if (aligned) return {};
+  const double share = unaligned_half_share(gpu, dtype);
+  return {.gain = std::min(kUnalignedShare, share), .share = share};
 }
 
 /// One kernel after the other.
@@ -120,7 +133,7 @@ class Gemm final : public KernelModel {
         work.matrix_units && measured_products(work.dtype, shape->scaling, gpu);
     const Slowdown slow =
         is_measured && item_size >= 2
-            ? slowdown(*shape, item_size, gpu)
+            ? slowdown(*shape, work.dtype, gpu)
             : Slowdown{.gain = is_aligned(shape->k, item_size) ? 1 : kUnalignedShare};
     const TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units,
                                    work.bytes().value, slow.gain, gpu, slow.tile_exponent);

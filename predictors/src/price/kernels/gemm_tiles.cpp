@@ -16,7 +16,7 @@ constexpr double kMinSplitDepth = 128;  ///< k that one part of a split keeps at
 constexpr double kMaxSplits = 32;
 constexpr double kIoRoundTrips = 3;  ///< first operands, first tile, last store
 
-/// What the library has for such a product (data/architectures).
+/// The library's tiles for such a product (data/architectures).
 std::span<const GemmTile> tiles_of(const Architecture& architecture, bool matrix_units,
                                    bool is_batched) {
   if (matrix_units) return architecture.matrix_gemm_tiles;

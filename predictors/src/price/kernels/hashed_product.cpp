@@ -20,7 +20,7 @@ double blocks_of(std::int64_t size, double block) {
   return std::ceil(static_cast<double>(size) / block);
 }
 
-/// What is computed: m x n, with the sum over k.
+/// The computed product: m x n, with the sum over k.
 GemmShape product_of(const HashedProductShape& s) {
   if (s.is_weight_gradient) return {.m = s.n, .n = s.k, .k = s.m};
   return {.m = s.m, .n = s.n, .k = s.k};

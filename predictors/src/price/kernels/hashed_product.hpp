@@ -4,12 +4,12 @@
 
 namespace perfmodel::kernels {
 
-/// What the lookups of a hashed weight move, beside the operands and results that are stored.
+/// Traffic of a hashed weight's lookups, without stored operands and results.
 struct HashedLookups {
   double hashes = 0;      ///< computed
   double bytes = 0;       ///< between SMs and L2, in sectors of 32 bytes
   double hit_rate = 0;    ///< share of them that finds its sector in the cache
-  double dram_bytes = 0;  ///< what misses, at least what is touched once
+  double dram_bytes = 0;  ///< misses, at least each touched sector once
 };
 
 /// Blocks compute tiles of the result of 64 rows, so that forward and input gradient look up the
@@ -21,7 +21,7 @@ struct HashedLookups {
 ///   hit  = min(1, 0.9 cache / (elements s))
 ///   DRAM = max(min(k n, elements) s, (1 - hit) bytes / min(rows of blocks, 4))
 ///
-/// since four rows of blocks run side by side and share what they read (the swizzle of ROAST's
+/// since four rows of blocks run side by side and share their reads (the swizzle of ROAST's
 /// kernel). `elements` is at least 1.
 HashedLookups hashed_lookups(const HashedProductShape& shape, double item_size, const Gpu& gpu);
 
@@ -42,9 +42,9 @@ KernelWork stored_product(const HashedProductShape& shape, DType dtype, bool mat
 /// GPU.
 Price hashed_product_price(const HashedProductShape& shape, const KernelWork& work, const Gpu& gpu);
 
-/// The price of a hashed product where another model knows the stored product better: what the hash
-/// adds is added to it; where the hash saves time, the share of it that is left stays. As much out
-/// of range as before.
+/// The price of a hashed product if another model knows the stored product better: the hash's extra
+/// time is added to that price; if the hash saves time, the same share of it is kept. `in_range`
+/// does not change.
 Price beside_stored(Price hashed, const Price& stored, const Price& better_stored);
 
 }  // namespace perfmodel::kernels

@@ -19,8 +19,8 @@ namespace {
 /// B: a share of the reachable DRAM or L2 rate, as for streams: partly used sectors, and an index
 /// load before each data load. Rates are PyTorch's kernels' (`IndexRates`). Gathers of rows that
 /// are no multiple of 16 bytes run with a thread per element, which their bytes bound. Before
-/// PyTorch 2.8 all did, with the index of each element divided out (`kElementRate`). What a
-/// sorted sum does with a row that many indices share (one warp adds them all) is not priced.
+/// PyTorch 2.8 all did, with the index of each element divided out (`kElementRate`). The time of a
+/// sorted sum on a row that many indices share (one warp adds them all) is not priced.
 class Index final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
@@ -67,7 +67,7 @@ class Index final : public KernelModel {
     return 0;
   }
 
-  /// Share of the indices that name the row which most of them name.
+  /// Share of the indices that name the most frequent row.
   static double most_frequent(const RowShape& shape) {
     if (shape.table_rows <= 0) return 0;
     const auto table_rows = static_cast<double>(shape.table_rows);

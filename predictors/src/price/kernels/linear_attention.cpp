@@ -37,8 +37,9 @@ Price convolution_price(const LinearAttentionRates& rates, const KernelWork& wor
   return finish(compute, memory, rates.convolution_launch_us, std::max(compute, memory));
 }
 
-/// What the rule's kernels hand on to each other: w, u and the new values per token and head; the
-/// scores of a chunk, written and read twice; the state at each chunk, and in fp32 at both ends.
+/// Bytes that the rule's kernels pass to each other: w, u and the new values per token and head;
+/// the scores of a chunk, written and read twice; the state at each chunk, and in fp32 at both
+/// ends.
 double rule_bytes(const LinearAttentionShape& s, const LinearTokens& n, double size) {
   const double k = static_cast<double>(s.k_dim), v = static_cast<double>(s.v_dim);
   const double token_heads = n.tokens * static_cast<double>(s.v_heads);

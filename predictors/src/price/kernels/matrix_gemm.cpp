@@ -11,10 +11,10 @@ namespace {
 
 // Chosen on bf16 products of A100, H100, B200, GB200 and RTX PRO 6000 together (public silicon
 // tables; docs/kernel_models.md has the errors).
-constexpr double kTailShare = 0.3;       ///< of the idle part of a last wave that is part filled
-constexpr double kLeastPartDepth = 128;  ///< k that a part of a split keeps at least
+constexpr double kTailShare = 0.3;       ///< idle part of a partly filled last wave that counts
+constexpr double kLeastPartDepth = 128;  ///< least k of a part of a split
 constexpr double kMostParts = 32;
-constexpr double kWavesOfParts[] = {1, 2};  ///< that a split fills
+constexpr double kWavesOfParts[] = {1, 2};  ///< waves that a split fills
 constexpr double kHeatFromUs = 500, kHeatOverUs = 1000;
 
 /// Energy of a FLOP relative to a 16-bit one, where the type has no figures of its own.
@@ -46,7 +46,7 @@ const std::optional<MatrixGemm>& own_products(DType dtype, Scaling scaling,
   return kNone;
 }
 
-/// Time for operands read once; of a GPU whose one L2 is large, part of them from there.
+/// Time to read the operands once; a GPU with one large L2 reads part of them from there.
 double operand_time(const MatrixGemm& set, double bytes, double l2_rate, const Gpu& gpu) {
   const double dram_rate = set.dram_share * gpu.dram_bandwidth.value * 1e-6;
   if (set.reuse_distance <= 0) return bytes / dram_rate;
@@ -142,7 +142,7 @@ TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item
       const double heat = set.always_hot ? 1 : held_share(compute);
       both += heat * std::max(0.0, limit - both);
       if (latency + both >= best.total) return;
-      const double scale = both / larger;  // so that the larger one is what they take together
+      const double scale = both / larger;  // so that the larger one is their common time
       best = {compute * scale, memory * scale, latency, latency + both};
     };
     consider(1, set.latency_us);

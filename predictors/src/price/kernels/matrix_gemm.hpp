@@ -5,9 +5,9 @@
 
 namespace perfmodel::kernels {
 
-/// What was measured of such products on the GPU's architecture; null where nothing was. TF32 is a
+/// Measurements of such products on the GPU's architecture; null if there are none. TF32 is a
 /// product of the 16-bit types; exact fp32 and fp64 matrix units are not. Types of 8 and 4 bits
-/// without figures of their own take those of the next wider ones.
+/// without figures of their own take the next wider type's.
 const MatrixGemm* measured_products(DType dtype, Scaling scaling, const Gpu& gpu);
 
 /// Whether products of 8 or 4 bits with this scaling were measured themselves there.

@@ -6,8 +6,8 @@
 namespace perfmodel::kernels {
 namespace {
 
-/// What the caches hold of tensors that pass one after the other: all up to 0.8 of their size,
-/// nothing beyond 1.1 (fp8 conversions on H100, B200 and RTX PRO 6000 alike).
+/// Share of consecutive tensors that the caches hold: all up to 0.8 of their size, nothing beyond
+/// 1.1 (fp8 conversions on H100, B200 and RTX PRO 6000 alike).
 double share_in_cache(double bytes, double cache) {
   return std::clamp((1.1 * cache - bytes) / (0.3 * cache), 0.0, 1.0);
 }

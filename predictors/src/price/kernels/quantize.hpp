@@ -4,8 +4,8 @@
 
 namespace perfmodel::kernels {
 
-/// What was measured of kernels that quantise to such numbers on the GPU's architecture; null where
-/// nothing was.
+/// Measurements of kernels that quantise to such numbers on the GPU's architecture; null if there
+/// are none.
 const QuantizeKernel* measured_quantize(DType dtype, Scaling scaling, const Gpu& gpu);
 
 }  // namespace perfmodel::kernels

@@ -11,8 +11,8 @@ namespace {
 /// Chosen on DeepBench's fp32 rows (`rnn.csv.gz`: 8 GPUs, H 256-4096, B 8-128) for the smallest
 /// mean |log error|, e and the share of the DRAM rate held at or below 0.95 and 1. Mean (median)
 /// absolute error in %, each GPU with constants of the other GPUs of its vendor, which differ
-/// little from these; beside it roofline, and one constant ratio per pair of GPUs fitted on the
-/// very rows (mean over the partners):
+/// little from these; then roofline, and one constant ratio per pair of GPUs fitted on the very
+/// rows (mean over the partners):
 ///
 ///   forward         this         LSTM  GRU  plain  roofline   ratio
 ///   gtx-1080-ti     19 (11)      26    10   19     76         19
@@ -53,16 +53,16 @@ double product_rate(const Gpu& gpu, DType dtype) {
 ///
 /// f: of the cell, LSTM or GRU. depth: length of the summed axis (H forward, g H for NVIDIA's
 /// backward data), which blocks walk one after the other; with few results per step nothing hides
-/// it. The weights are read at every step, beside the sums: rows with persistent kernels (weights
+/// it. The weights are read at every step, during the sums: rows with persistent kernels (weights
 /// kept in registers) do not stand out in the data, except 256 hidden units at batch 16 on some
-/// Pascal cards (2-3 times faster than this). On Pascal batches of 17 to 32 take backward kernels
-/// that are slower than those of batch 64: a choice of CUDA 8's library. GPUs after 2018, their
-/// libraries and half types are not in the data: out of range. DeepBench's rows include what the
-/// host adds between the kernels of a step.
+/// Pascal cards (2-3 times faster than this). On Pascal batches of 17 to 32 take slower backward
+/// kernels than batch 64: a choice of CUDA 8's library. GPUs after 2018, their libraries and half
+/// types are not in the data: out of range. DeepBench's rows include what the host adds between the
+/// kernels of a step.
 ///
-/// Where the architecture has `recurrent_cycles` (on Hopper measured, elsewhere another one's, and
-/// then the range reaches to what DeepBench's libraries would take), a step is a product in waves
-/// of tiles, its pointwise kernel and gaps, and layers lie side by side (`recurrent_steps.hpp`):
+/// If the architecture has `recurrent_cycles` (on Hopper measured, elsewhere another one's, and
+/// then the range reaches to the time of DeepBench's libraries), a step is a product in waves of
+/// tiles, its pointwise kernel and gaps, and layers run side by side (`recurrent_steps.hpp`):
 ///
 ///   t = t_empty + max(steps of all layers, T L weights / (m B_mem))
 ///
@@ -164,7 +164,8 @@ class Recurrent final : public KernelModel {
     const double n = static_cast<double>(s.timesteps), layers = static_cast<double>(s.layers);
     const double weights = layers * weight_elements(s) * size_in_bytes(dtype);
     const double share = (is_backward ? chosen_.backward_data : chosen_.forward).memory_share;
-    // Alone, what is no product is latency; side by side the products of other layers hide it.
+    // In a single layer, time outside of products is latency; products of other layers would hide
+    // it.
     const double beside = n * (step.kernels_us + step.gaps_us);
     return {library_steps_us(s, is_backward, step) - beside,
             n * terms::stream_time(gpu, weights, share), terms::empty_kernel_us(gpu) + beside};

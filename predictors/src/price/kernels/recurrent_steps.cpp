@@ -13,8 +13,8 @@ namespace {
 /// Backward products of H100's lstm-1024x4-b128, lstm-512x2-b128 and lstm-256x1-b32
 /// (data/measurements/h100-sxm-80gb, all `train`) have 4, 7 and 5 parts of 1024, 293 and 205.
 constexpr double kShortestPart = 200, kMostParts = 7;
-/// Pointwise kernels and adding up, of what a step takes beside its product: 2.3 of 6.3 us forward,
-/// 4.4 of 9.6 backward.
+/// Share of pointwise kernels and adding up in a step's time outside its product: 2.3 of 6.3 us
+/// forward, 4.4 of 9.6 backward.
 constexpr double kKernelShare = 0.42;
 /// Batch 128: eight parts of four steps and one of three (batch 32: five of seven).
 constexpr double kPartsOfSequence = 9;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "column_sums.hpp"
 #include "models.hpp"
 #include "price/terms.hpp"
 
@@ -9,7 +10,7 @@ namespace {
 
 struct RowConstants {
   std::string_view model;
-  double bandwidth_share;                     ///< of the reachable DRAM rate, with all SMs busy
+  double bandwidth_share;                     ///< share of the reachable DRAM rate, all SMs busy
   double long_row_share, long_row_share_amd;  ///< the same for rows of over 1024 elements
   double round_trips;  ///< dependent memory round trips of the shortest kernel
   double barrier_us;   ///< block-wide barriers and shuffles of one row
@@ -88,8 +89,8 @@ constexpr RowKernel kCudnnHalfBatchNorm = {2300, 1.1, 1.1};
 constexpr RowKernel kCudnnHalfBatchNormBackward = {2040, 0.77, 0.40};
 constexpr double kChannelsLastChain = 1.5;  ///< chain_rate: many blocks share a channel
 
-/// Clocks of a row. Rows of over 1024 elements go through shared memory; those of over 8192 cost
-/// less per element (never less than a shorter row).
+/// Clocks of a row. Rows of over 1024 elements go through shared memory; beyond 8192 they cost less
+/// per element (never less than a shorter row).
 double row_clocks(const RowKernel& kernel, double cols) {
   constexpr double kSharedRow = 8192, kStreamRate = 2.5;
   if (kernel.register_rate <= 0) return kernel.row + cols / kernel.rate;
@@ -194,13 +195,13 @@ class Softmax final : public Rows {
   }
 };
 
-/// PyTorch's sums and maxima where they have been measured:
+/// PyTorch's sums and maxima where they have been measured, along rows
 ///
 ///   t = t_empty + 2 t_dram + min(chain, most) + sqrt(memory^2 + issue^2)
 ///
-/// chain: a row's elements, one after the other, until more blocks share the row (`most`). Short
-/// sums along columns and rows of some 5,000 elements take up to twice as long, until the split
-/// starts. Fitted as row kernels are (mean error 8 % of whole tensors, 20 of rows, 28 of columns).
+/// and along columns by column_sum_latency_us(). chain: a row's elements, one after the other,
+/// until more blocks share the row (`most`). Rows of some 5,000 elements take up to twice as long,
+/// until the split starts. Fitted as row kernels are (mean error 8 % of whole tensors, 20 of rows).
 class Reduction final : public Rows {
  public:
   using Rows::Rows;
@@ -210,18 +211,18 @@ class Reduction final : public Rows {
     const double speed = shape ? row_speed(work, *shape, gpu) : 0;
     if (speed <= 0) return Rows::price(work, gpu);
     constexpr double kRow = 50, kRange = 0.4;
+    const double memory = work.bytes().value / terms::dram_bytes_per_us(gpu);
+    if (shape->is_strided) {
+      return terms::make_price(0, memory, column_sum_latency_us(*shape, work.bytes().value, gpu),
+                               "reduction-heuristic", kRange);
+    }
     struct Chain {
       double rate, most_us;
     };
-    const Chain chain = shape->is_strided  ? Chain{0.02, 10.6}
-                        : shape->rows == 1 ? Chain{6, 5.2}
-                                           : Chain{0.38, 6.6};
+    const Chain chain = shape->rows == 1 ? Chain{6, 5.2} : Chain{0.38, 6.6};
     const auto rows = static_cast<double>(shape->rows), cols = static_cast<double>(shape->cols);
-    const double memory = work.bytes().value / terms::dram_bytes_per_us(gpu);
-    // Threads side by side sum columns: no row costs a block's reduction. Short rows share a block.
-    const double issue = shape->is_strided
-                             ? 0
-                             : rows * std::min(kRow, cols) / (speed * terms::sm_clocks_per_us(gpu));
+    // Short rows share a block.
+    const double issue = rows * std::min(kRow, cols) / (speed * terms::sm_clocks_per_us(gpu));
     const double latency =
         terms::empty_kernel_us(gpu) + 2 * terms::kConstants.dram_latency_us +
         std::min(cols / (chain.rate * speed * terms::clock_mhz(gpu)), chain.most_us);
@@ -245,7 +246,7 @@ const RowKernel& norm_kernel(const RowShape& shape, bool backward, bool half) {
   return shape.is_channels_last ? kBatchNormBackwardLast : kBatchNormBackward;
 }
 
-/// Norms in PyTorch's own kernels. Where `RowKernel` does not price them, a block takes a row
+/// Norms in PyTorch's own kernels. If `RowKernel` does not price them, a block takes a row
 /// through its reductions, whatever its length,
 ///
 ///   t = t_empty + n t_dram + t_barrier + max(rows model, rows clocks / (SMs clock))
@@ -259,8 +260,8 @@ class Norm final : public Rows {
 
   Price price(const KernelWork& work, const Gpu& gpu) const override {
     const auto* shape = std::get_if<RowShape>(&work.shape);
-    // What writes no tensor makes statistics or the parameters' gradients alone; cuDNN's batch norm
-    // of inference is a stream.
+    // A kernel that writes no tensor makes only statistics or the parameters' gradients; cuDNN's
+    // batch norm of inference is a stream.
     const bool is_row_kernel =
         shape && work.bytes_written.value > 0 && (shape->is_channel || !shape->is_cudnn);
     if (is_row_kernel && row_speed(work, *shape, gpu) > 0) {
@@ -304,7 +305,7 @@ class Norm final : public Rows {
 
 /// Two phases: partial results, then the last block adds them up (one more round trip and a fence).
 /// Most reductions of a training step are bias gradients: sums over the slow dimension, which read
-/// strided. Share and fixed cost follow those of the public MLP and ResNet traces (2080 Ti, A100).
+/// strided. Share and fixed cost follow the public MLP and ResNet traces (2080 Ti, A100).
 const KernelModel& reduction_model() {
   static const Reduction model({"reduction-heuristic", 0.5, 0.5, 0.5, 4, 2.0, 0, true, 0.4});
   return model;

@@ -7,10 +7,10 @@
 namespace perfmodel::kernels {
 namespace {
 
-/// What sets one kind of streaming kernel apart.
+/// Constants of one kind of streaming kernel.
 struct StreamConstants {
   std::string_view model;
-  double bandwidth_share;  ///< of the reachable DRAM rate
+  double bandwidth_share;  ///< share of the reachable DRAM rate
   double round_trips;      ///< dependent memory round trips of the shortest kernel
   double fixed_us;         ///< other fixed cost
   double relative_range;
@@ -21,7 +21,7 @@ struct StreamConstants {
 ///   t = t_empty + n t_dram + max(bytes_hit / B_L2 + bytes_miss / (s B_DRAM), flop / (0.5 peak))
 ///
 /// t_empty [us] empty kernel, n dependent round trips of t_dram [us], B [bytes/us]. bytes_hit is
-/// the part that lies in the last-level cache because the kernel before wrote it: a working set of
+/// the part that is in the last-level cache because the kernel before wrote it: a working set of
 /// up to half the cache hits, beyond twice nothing does, with a linear change between (cyclic
 /// streams through a hashed LRU-like cache). Valid for dense contiguous tensors of any size;
 /// `Elementwise` knows the others. Constants: see `terms::Constants` and below;
@@ -44,12 +44,12 @@ class Stream : public KernelModel {
   StreamConstants c_;
 };
 
-/// What sets a variant of PyTorch's elementwise kernels apart.
+/// Constants of a variant of PyTorch's elementwise kernels.
 struct Variant {
   double ElementwiseRates::*rate;
   double amd_round_trips;  ///< more than a contiguous kernel's, of the shortest kernel
   double below, above;     ///< shares of the rest of the time that the range spans
-  double share = 1;        ///< of the rate
+  double share = 1;        ///< share of the rate
 };
 
 /// The index of each element goes through a division per axis where tensors do not lie alike. Read
@@ -116,7 +116,7 @@ Price generated_price(const KernelWork& work, const Gpu& gpu, double latency_us)
 /// with the rate of PyTorch's variant of the kernel. Memory and SMs slow each other down where both
 /// are busy: together(a, b) = (a^3 + b^3)^(1/3), which holds the large kernels of H100 and H200 to
 /// 3 to 7 % with one rate for both memories and types. On MI300X the larger of the two fits better.
-/// What no rate bounds is priced as a plain stream.
+/// A kernel that no rate bounds is priced as a plain stream.
 class Elementwise final : public Stream {
  public:
   using Stream::Stream;
@@ -153,7 +153,7 @@ class Elementwise final : public Stream {
   }
 };
 
-/// Random numbers beside a stream: the generator's state is loaded first. Forward, Philox's integer
+/// A stream with random numbers: the generator's state is loaded first. Forward, Philox's integer
 /// rounds bound wide memories: elements per clock and SM read off dropout on H100 and H200, where
 /// one rate fits both memories (data/measurements).
 class Dropout final : public Stream {

@@ -126,8 +126,8 @@ constexpr FeatureSpec kScaledGemmSpecs[] = {
     PERFMODEL_GEMM_FEATURES,
 };
 
-/// Where the kernel that quantises was measured together with the product, a product alone takes
-/// the ratio of both.
+/// If the kernel that quantises was measured together with the product, a product alone takes the
+/// ratio of both.
 bool fill_scaled_gemm(const KernelWork& work, const Gpu& gpu, const Price& baseline,
                       FeatureRow& row) {
   const auto* g = std::get_if<GemmShape>(&work.shape);
@@ -325,7 +325,7 @@ bool fill_embedding(const KernelWork& work, const Gpu& gpu, const Price& baselin
   out.add_log2(bags * gpu.warp_size / (gpu.num_sms * std::max(1.0, 1.0 * gpu.max_threads_per_sm)),
                64);
   out.add(alignment(static_cast<std::int64_t>(e->dim)));
-  // Says what the heuristic found of hits and of rows that are read twice.
+  // This feature carries the heuristic's cache hits and repeated rows.
   out.add_log2(work.bytes().value /
                std::max(1.0, baseline.memory.count() * terms::dram_bytes_per_us(gpu)));
   add_balance(out, work, gpu, baseline);
@@ -459,7 +459,7 @@ bool fill_index(const KernelWork& work, const Gpu& gpu, const Price& baseline, F
   const auto* r = std::get_if<RowShape>(&work.shape);
   if (!r || r->rows < 1 || r->cols < 1) return false;
   const auto rows = static_cast<double>(r->rows);
-  // Of a table that nobody named, each row is taken to be found once.
+  // Without a named table, each row counts as found once.
   const double table_rows = r->table_rows > 0 ? static_cast<double>(r->table_rows) : rows;
   const double row_bytes = work.bytes_written.value / rows;
   Writer out(row);
@@ -639,7 +639,7 @@ constexpr FeatureSpec kLinearAttentionSpecs[] = {
     PERFMODEL_DEVICE_FEATURES,
 };
 
-/// Where no kernel was measured, the heuristic speaks alone, out of range.
+/// Without a measured kernel only the heuristic counts, out of range.
 bool fill_linear_attention(const KernelWork& work, const Gpu& gpu, const Price& baseline,
                            FeatureRow& row) {
   const auto* l = std::get_if<LinearAttentionShape>(&work.shape);
@@ -787,8 +787,8 @@ constexpr FeatureSpec kMonotoneRowSpecs[] = {
     PERFMODEL_DEVICE_FEATURES,
 };
 
-/// Softmax or log_softmax; layer norm, norm of mean squares, batch norm by who computes it and how
-/// images lie; sums along rows or columns; each with its gradient.
+/// Softmax or log_softmax; layer norm, norm of mean squares, batch norm by library and image
+/// layout; sums along rows or columns; each with its gradient.
 double row_kernel(const RowShape& r, const KernelWork& work) {
   const int which = r.is_channel ? 3 + (r.is_cudnn ? 1 : 0) + (r.is_channels_last ? 2 : 0)
                     : r.is_rms   ? 2

@@ -20,7 +20,7 @@ struct FeatureSpec {
   /// Axis of the fitted range: the sizes that a sweep chooses. Tails and alignments, which repeat,
   /// and what follows from sizes and device are none.
   bool is_axis = false;
-  /// The axis counts kinds (a filter's height), not powers of two: another one lies far away.
+  /// The axis counts kinds (a filter's height), not powers of two: another kind is far away.
   bool is_kind = false;
   /// 1: a size, with which the time may only grow (`monotone_set`).
   int monotone = 0;
@@ -29,11 +29,11 @@ struct FeatureSpec {
 };
 
 /// Dimensionless description of a kernel on a GPU, per family. Sizes count in powers of two,
-/// relative to what the GPU has of it: work per SM, waves, working set over L2, intensity over
+/// relative to the GPU's: work per SM, waves, working set over L2, intensity over
 /// machine balance; rates of the device per SM and clock. Names are part of model files.
 struct FeatureSet {
   std::span<const FeatureSpec> specs;
-  /// False where the work has not the shape that the family's features need.
+  /// False if the work lacks the shape that the family's features need.
   bool (*fill)(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row);
 };
 

@@ -123,8 +123,8 @@ LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow
 }
 
 namespace {
-/// The own box is among them. The fit writes them sorted; of others not all are found. A coordinate
-/// at the end of its range stands for all beyond it.
+/// Whether `own` is among the cells. The fit writes them sorted; in unsorted cells some are missed.
+/// A coordinate at the end of its range holds for all beyond it.
 bool lies_in_one(const LearnedModel::Cells& cells, const LearnedModel::Cell& own) {
   const auto is_end = [](std::int8_t step) { return step == -128 || step == 127; };
   return std::ranges::none_of(own, is_end) && std::ranges::binary_search(cells, own);

@@ -20,18 +20,18 @@ namespace perfmodel::learned {
 /// power only. Architecture and number of SMs name it: "ampere/108".
 std::string chip_of(const Gpu& gpu);
 
-/// The same text for as long as the program runs: prices keep names of models that may be gone.
+/// A copy that lasts as long as the program, since prices keep names of models that may be gone.
 std::string_view interned(std::string_view name);
 
-/// Products of fp32 tensors on units of lower precision (TF32), told from those in fp32. AMD's fp32
-/// matrix units are exact: their products are fp32.
+/// Distinguishes products of fp32 tensors on units of lower precision (TF32) from products in fp32.
+/// AMD's fp32 matrix units are exact: their products are fp32.
 bool is_tf32(const KernelWork& work, const Gpu& gpu);
 
-/// The arithmetic of a model as files and models are named by it: "float32", "tf32", "bfloat16".
+/// The arithmetic as it appears in names of files and models: "float32", "tf32", "bfloat16".
 std::string_view arithmetic_name(DType dtype, bool tf32);
 
 struct LearnedModel;
-/// What its kernels are called: family and arithmetic, "gemm-bfloat16".
+/// Name of its kernels: family and arithmetic, "gemm-bfloat16".
 std::string kind_of(const LearnedModel& model);
 
 struct Arithmetic {
@@ -48,7 +48,7 @@ inline bool moves_bytes(KernelFamily family) {
   return family == KernelFamily::kCopy || family == KernelFamily::kSet;
 }
 
-/// What the timing of a campaign adds to a kernel. A time between two events round one framework
+/// Time that a campaign's timing adds to a kernel. A time between two events round one framework
 /// call on an idle stream is
 ///
 ///   t = max(floor, dispatch + t_kernel)
@@ -72,9 +72,8 @@ constexpr int kDistances = 3;
 /// By distance from the fitted range: inside, up to one power of two outside, beyond.
 using IntervalsByDistance = std::array<Interval, kDistances>;
 
-/// Intervals of one level of knowledge: of any GPU, and those of single boards (level board),
-/// architectures (level architecture) and vendors (but of boards) that have enough rows of their
-/// own.
+/// Intervals of one level of knowledge: for any GPU, and for boards (level board), architectures
+/// (level architecture) and vendors (other levels than board) with enough rows of their own.
 struct LevelIntervals {
   struct Own {
     std::string of;
@@ -83,12 +82,12 @@ struct LevelIntervals {
   IntervalsByDistance any;
   std::vector<Own> own;
 
-  /// Those of the first name that has its own.
+  /// The intervals of the first name that has its own, else `any`.
   const IntervalsByDistance& of(std::initializer_list<std::string_view> names) const;
 };
 
-/// What a few measured kernels of a new GPU say: log(measured / predicted) by ridge regression on a
-/// constant, intensity over balance and size (`perfpredict train --calibrate`).
+/// Correction from a few measured kernels of a new GPU: log(measured / predicted) by ridge
+/// regression on a constant, intensity over balance and size (`perfpredict train --calibrate`).
 struct Correction {
   static constexpr std::size_t kTerms = 3;
   std::string gpu;
@@ -104,28 +103,28 @@ struct Correction {
 ///   t = t_heuristic exp(s(d) [common(x) + chip(x, chip)])
 ///
 /// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
-/// features and the chip's number, fitted on what `common` left, for chips that were measured; for
-/// others of their architecture those of the chip most like it, both times `sibling_trust`, and for
-/// the rest common alone times `unseen_trust`. Boards that were not measured have the device
-/// features of the board that stands in for them (`chip_devices`). d: distance of x to the fitted
-/// range, in powers of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
+/// features and the chip's number, fitted on what `common` left, for measured chips; others of
+/// their architecture use the most similar chip, both times `sibling_trust`, and the rest use
+/// common alone times `unseen_trust`. Boards that were not measured have the device features of the
+/// board that stands in for them (`chip_devices`). d: distance of x to the fitted range, in powers
+/// of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
 ///
 /// A monotone model never falls as work grows, if the heuristic does not:
 ///
 ///   t = t_heuristic exp(s (common(x) - (1 - p) log(min(max(t_heuristic, low), high))))
 ///
 /// low, high [us]: the heuristic's times of the fitted rows. Between them t grows as the heuristic
-/// to the power p, which leaves trees room for what only grows; beyond them as the heuristic
-/// itself. Sizes in x (`monotone_set`) are constrained to grow, kinds are free, and s is below 1
-/// for kinds alone that were not measured.
+/// to the power p, which leaves trees room to grow; beyond them as the heuristic itself. Sizes in x
+/// (`monotone_set`) are constrained to grow, kinds are free, and s is below 1 only for unmeasured
+/// kinds.
 struct LearnedModel {
   std::string name;             ///< "gemm-learned"
   std::string_view price_name;  ///< the same, interned: `Price::model`; empty: made at each price
   KernelFamily family = KernelFamily::kGemm;
   DType dtype = DType::kFloat32;
-  bool tf32 = false;  ///< `dtype` is that of the tensors then
+  bool tf32 = false;  ///< then `dtype` is the tensors'
   struct Monotone {
-    double power = 0.9;              ///< of the heuristic's time
+    double power = 0.9;              ///< exponent of the heuristic's time
     double low_us = 1, high_us = 1;  ///< the heuristic's shortest and longest fitted time
   };
   std::optional<Monotone> monotone;  ///< nothing: free trees
@@ -133,23 +132,23 @@ struct LearnedModel {
   TreeEnsemble common, chip;
   std::vector<std::string> chips;  ///< number = place
   std::vector<std::string> gpus;   ///< boards that were measured
-  /// Their makers: libraries of another one share nothing with what was measured, and the heuristic
-  /// prices alone there. Empty: of any.
+  /// Vendors of these boards: other vendors' libraries share nothing with the measured ones, so
+  /// only the heuristic prices there. Empty: any vendor.
   std::vector<std::string> vendors;
   /// The fitted range: boxes of two powers of two along each axis of the family's features that
-  /// held enough rows; coordinates in such steps. Marginal ranges would take "k large" and "n
-  /// large" for granted together although no sweep had both.
+  /// held enough rows; coordinates in such steps. Marginal ranges would accept "k large" and "n
+  /// large" together although no sweep had both.
   using Cell = std::array<std::int8_t, kMaxAxes>;
   static constexpr float kCellWidth = 2;
   static constexpr float kOtherKind = 2;  ///< distance of another kind
   using Cells = std::vector<Cell>;
-  Cells common_cells;             ///< of the rows that `common` was fitted on
+  Cells common_cells;             ///< cells of the rows that `common` was fitted on
   std::vector<Cells> chip_cells;  ///< by chip
   const Cells& cells_of(int chip_number) const {
     return chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
   }
   /// By chip: features of the device, of the first board with it that was measured. Trees see them
-  /// in place of those of boards that were not, for between boards they know nothing.
+  /// in place of an unmeasured board's, for between boards they know nothing.
   std::vector<std::array<float, kDeviceFeatures>> chip_devices;
   std::array<LevelIntervals, kKnowledgeLevels> intervals;  ///< by `Knowledge`
   std::vector<LaunchCost> launch_costs;
@@ -178,13 +177,13 @@ struct LearnedModel {
   int nearest_chip(const Gpu& gpu) const;
   Knowledge knowledge(const Gpu& gpu) const;
 
-  /// What the model has for one GPU, looked up once for many kernels.
+  /// The model's parts for one GPU, looked up once for many kernels.
   struct ForGpu {
     Knowledge knowledge = Knowledge::kNone;
     int chip = -1;       ///< -1: not measured
     int tree_chip = -1;  ///< or the one most like it of the architecture, -1 without any
     double trust = 1;    ///< share of common(x) that counts
-    const IntervalsByDistance* intervals = nullptr;  ///< of the model
+    const IntervalsByDistance* intervals = nullptr;  ///< points into the model
   };
   ForGpu for_gpu(const Gpu& gpu) const;
   /// Completes a row's features: the chip's number, and its device where the board is another one.
@@ -204,7 +203,7 @@ struct LearnedModel {
   bool refine(const KernelWork& work, const Gpu& gpu, Price& price,
               int* distance_class = nullptr) const;
   static int class_of(float distance) { return distance <= 0 ? 0 : distance <= 1 ? 1 : 2; }
-  /// Of a measured GPU and op; null where no campaign timed them.
+  /// Launch cost of a measured GPU and op; null if no campaign timed them.
   const LaunchCost* launch_cost(std::string_view gpu, std::string_view op) const;
   /// The rest of `refine`, from the sums of both ensembles (`chip_sum` 0 where the chip was not
   /// measured): several rows may be walked through the trees together.

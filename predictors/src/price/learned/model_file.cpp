@@ -97,7 +97,7 @@ class Reader {
     return result;
   }
   /// A list of lists of as many integers each, as `Rows` hold them: of thousands, without a place
-  /// for each. False if something else stands there; whoever reads it item by item learns where.
+  /// for each. False if there is something else; reading it item by item finds out where.
   template <class Rows>
   bool rows(Rows& to) const {
     dom::array list;
@@ -421,7 +421,7 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
   if (!error) {
     const std::int64_t version = root.member("version").integer(0, 1'000'000);
     std::string problem = version_problem(schemas::kKernelModels, version);
-    // Trees divide by what the heuristics of their program said, so they cannot be brought along.
+    // Trees are ratios to their own program's heuristics, so they cannot be converted.
     if (version < schemas::kKernelModels.version) problem += ": fit it anew, `perfpredict train`";
     if (!problem.empty() && !error) {
       error = Error{.code = ErrorCode::kFormat, .message = problem, .json_pointer = "/version"};

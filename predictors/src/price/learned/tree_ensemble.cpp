@@ -131,7 +131,7 @@ void TreeWalker::add_tree(std::span<const TreeEnsemble::Node> source) {
         leaf_values_.push_back(0);
         next_level.insert(next_level.end(), {at + 1, at + node.right});
       } else {
-        // A lone root has nothing to its left: it stands there twice.
+        // A lone root has nothing to its left: it is stored twice.
         if (place == 0) {
           nodes_.push_back({kAllGoRight, 0, 0});
           leaf_values_.push_back(node.value);

@@ -35,10 +35,10 @@ class TreeEnsemble {
   std::size_t feature_count() const;
 };
 
-/// The same trees laid out for speed; a walker that is kept saves the layout per call. Results are
-/// those of the ensemble to the bit.
+/// The same trees laid out for speed; a walker that is kept saves the layout per call. Results
+/// equal the ensemble's to the bit.
 ///
-/// The two children of a node lie side by side, so that a step is a comparison and an addition,
+/// The two children of a node are adjacent, so that a step is a comparison and an addition,
 /// without a branch. Leaves lead to themselves: every walk takes as many steps as its tree is deep,
 /// and several walks run interleaved, which hides the latency of their loads.
 class TreeWalker {

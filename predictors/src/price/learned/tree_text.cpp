@@ -17,7 +17,7 @@ constexpr std::string_view kBase64Digits =
 constexpr std::uint8_t kNoDigit = 0xFF;
 constexpr std::uint8_t kLeafByte = 0xFF;
 constexpr std::size_t kNodeBytes = 5;
-constexpr std::size_t kMostNodes = 65535;  // of a tree: distances to right children have 16 bits
+constexpr std::size_t kMostNodes = 65535;  // per tree: distances to right children have 16 bits
 
 constexpr auto kBase64Values = [] {
   std::array<std::uint8_t, 256> values{};

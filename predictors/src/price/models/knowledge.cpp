@@ -65,7 +65,7 @@ bool is_named(std::string_view kernels, const KernelWork& work, const Gpu& gpu) 
 
 Knowledge heuristic_knowledge(const KernelWork& work, const Gpu& gpu) {
   Knowledge known = Knowledge::kNone;
-  if (std::holds_alternative<HashedProductShape>(work.shape)) return known;  // nobody timed one
+  if (std::holds_alternative<HashedProductShape>(work.shape)) return known;  // none was timed
   for (const MeasuredKernels& measured : gpu.architecture.measured_kernels) {
     if (!is_named(measured.kernels, work, gpu)) continue;
     if (std::ranges::find(measured.gpus, gpu.name) != measured.gpus.end()) return Knowledge::kBoard;

@@ -133,7 +133,7 @@ class Library {
   std::vector<Loaded> models_;
 };
 
-/// All models of a family: those for any GPU, and those of single GPUs, which go first.
+/// All models of a family: for any GPU, and for single GPUs, which go first.
 struct Libraries {
   explicit Libraries(KernelFamily family) : shared(family) {}
 
@@ -329,7 +329,7 @@ std::map<std::string, Knowledge> heuristic_knowledge(const Gpu& gpu) {
 
 std::map<std::string, Knowledge> LearnedModels::knowledge(const Gpu& gpu) const {
   std::map<std::string, Knowledge> kinds = heuristic_knowledge(gpu);
-  // A model goes before the heuristic, those of this GPU before the others.
+  // A model goes before the heuristic, this GPU's models before the others.
   for (const auto& libraries : state_->libraries) {
     libraries->shared.each_model([&](const LearnedModel& model) {
       if (model.knows_vendor(gpu)) kinds[learned::kind_of(model)] = model.knowledge(gpu);

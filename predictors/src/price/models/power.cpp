@@ -12,7 +12,8 @@ bool gain_from_matrix_units(DType dtype, const Gpu& gpu) {
   return gpu.peak(dtype, true).value > gpu.peak(dtype, false).value;
 }
 
-/// That the GPU computes in: bf16 for narrower ones that its matrix units lack, as `Gpu::peak`.
+/// The type that the GPU computes in: bf16 for narrower types that its matrix units lack, as in
+/// `Gpu::peak`.
 DType computed_type(DType dtype, const Gpu& gpu) {
   return has_matrix_units(dtype, gpu) ? dtype : DType::kBFloat16;
 }

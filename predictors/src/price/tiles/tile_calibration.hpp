@@ -11,20 +11,20 @@
 
 namespace perfmodel::tiles {
 
-/// A product that somebody timed on the GPU, launch cost not included.
+/// A product timed on the GPU, without launch cost.
 struct MeasuredProduct {
   GemmShape shape;
   double measured_us = 0;
 };
 
-/// A measured product beside the fastest schedule of a space.
+/// A measured product and the fastest schedule of a space.
 struct CalibrationRow {
   MeasuredProduct product;
   RankedTile best;
 };
 
-/// The library's time of a product where nobody knows which kernel it chooses, told from a few
-/// measured ones by the fastest schedule of a space:
+/// The library's time of a product if its choice of kernel is unknown, from a few measured products
+/// and the fastest schedule of a space:
 ///
 ///   t = t_schedule exp(w . x)
 ///   x = 1, log share of the tiles that the product fills, log of rounded-up over real waves (at
@@ -33,7 +33,7 @@ struct CalibrationRow {
 ///
 /// w by ridge regression on log(measured / t_schedule) with a prior of two rows for "no
 /// correction", a tenth of that for the level. Tried on bf16 products of A100, H100 and B200 with
-/// 50 rows; the errors, beside the best constant ratio's, are asserted (`TileCalibration.*`) and in
+/// 50 rows; the errors, and the best constant ratio's, are asserted (`TileCalibration.*`) and in
 /// docs/tiles.md.
 class TileCalibration {
  public:

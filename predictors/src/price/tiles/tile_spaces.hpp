@@ -49,7 +49,7 @@ struct TileSchedule {
 /// rounded up to 8. Shared memory: two tiles of A and B.
 TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_inner, int block_k);
 
-/// What is used without a search: 128 x 128 x 8 by 256 threads.
+/// The schedule used without a search: 128 x 128 x 8 by 256 threads.
 TileSchedule default_simt_tile();
 
 /// Matrix units: as above with fragments of the instruction's depth 16, two half-precision numbers

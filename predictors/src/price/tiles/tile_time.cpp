@@ -21,9 +21,9 @@ constexpr int kLeastTargetOfMma = 80;        ///< the instruction 16 x 8 x 16 of
 constexpr double kL2LatencyUs = 0.2;
 constexpr double kStoreBytesPerClock = 16;  ///< per SM, where the architecture has no figure
 
-/// What a GPU does for tiles, per microsecond.
+/// A GPU's work on tiles per microsecond.
 struct TileRates {
-  double flop = 0;           ///< of one SM
+  double flop = 0;           ///< FLOP of one SM
   double shared = 0;         ///< bytes of one SM
   double l2 = 0, store = 0;  ///< bytes of one SM
   double dram = 0;           ///< bytes of all
@@ -90,7 +90,7 @@ double compute_us(const TileSchedule& tile, double resident, const TileRates& ra
 
 /// A product cut into blocks.
 struct TileGrid {
-  double rows = 0, columns = 0;  ///< of blocks, of one product
+  double rows = 0, columns = 0;  ///< blocks of one product
   double batch = 1;
   double tiles_k = 0;  ///< operand tiles of one block
   double splits = 1;

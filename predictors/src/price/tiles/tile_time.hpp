@@ -18,9 +18,9 @@ struct TileTime {
   double compute_us = 0;   ///< the same
   double prologue_us = 0;  ///< first tile of a wave
   double epilogue_us = 0;  ///< results of a wave
-  double fixed_us = 0;     ///< of a kernel without work
+  double fixed_us = 0;     ///< time of a kernel without work
   double reduce_us = 0;    ///< kernel that adds up the parts of k, its fixed time included
-  double waves = 0;        ///< of blocks over the SMs; the last one counts as what it holds
+  double waves = 0;        ///< blocks over the SMs' places; the last wave by its filled share
   double dram_bytes = 0;
   int resident = 1;  ///< blocks on an SM
   int split_k = 1;
@@ -45,9 +45,9 @@ struct TileOptions {
 /// peak and e the share of it that the library's best inner loop reached on the architecture; i is
 /// the share of multiply-adds among the instructions of a thread's inner loop (vector units), o =
 /// min(1, warps of the SM / 4): each of its four parts needs a warp. Warps read their fragments
-/// from shared memory. A wave's tiles lie in a near-square of the result (swizzle), so rows and
+/// from shared memory. A wave's tiles form a near-square of the result (swizzle), so rows and
 /// columns that its blocks share come from DRAM once; operands that fit into L2 come from there
-/// once. Without double buffers registers and shared memory stay those of the schedule, so only the
+/// once. Without double buffers registers and shared memory stay the schedule's, so only the
 /// overlap goes.
 ///
 /// Not in it: bank conflicts, uncoalesced rows, clocks under load. Assumes that m, n, k are at

@@ -4,8 +4,8 @@
 
 namespace perfmodel {
 
-/// Where PyTorch's DistributedDataParallel closes its buckets of gradients, unless the user sets a
-/// cap, which then holds for the first one too.
+/// Sizes at which PyTorch's DistributedDataParallel closes its buckets of gradients, unless the
+/// user sets a cap, which then holds for the first bucket, too.
 inline constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t kBucketCapBytes = std::int64_t{25} << 20;
 

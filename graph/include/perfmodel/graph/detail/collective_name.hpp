@@ -4,9 +4,8 @@
 
 namespace perfmodel {
 
-/// What a collective does, from the name of its kernel, record or op:
-/// "ncclDevKernel_AllGather_RING" and "_allgather_base" are an "all_gather". Empty: the name says
-/// nothing.
+/// The kind of a collective, by the name of its kernel, record or op:
+/// "ncclDevKernel_AllGather_RING" and "_allgather_base" are an "all_gather". Empty for other names.
 std::string_view collective_in_name(std::string_view name);
 
 /// The same for an op of a library ("symm_mem::one_shot_all_reduce", "vllm::all_reduce",

@@ -6,14 +6,14 @@
 namespace perfmodel {
 
 /// Equal layers of a decoder between its embeddings and its loss, **as one rank of a parallel job
-/// holds them**: heads, widths, experts and vocabulary are those of the rank, tokens too. Nothing
-/// is communicated in the graph; where a group splits the residual stream, gathers and scatters
-/// stand as the copies that they leave in memory.
+/// holds them**: with the rank's own heads, widths, experts, vocabulary and tokens. The graph has
+/// no communication; if a group splits the residual stream, gathers and scatters are written as the
+/// copies that they leave in memory.
 ///
 /// Queries, keys and values come from one product, gate and up from another; experts' rows are
 /// gathered forward and summed backward. `fused`: the kernels of Megatron Core with
 /// Transformer Engine: activation and product in one kernel, rotary positions in one, keys and
-/// values shared by heads without copies. Otherwise each of them is PyTorch's own ops.
+/// values shared by heads without copies. Otherwise PyTorch's own ops.
 struct DecoderLayersConfig : TransformerConfig {
   enum class Mixer { kAttention, kLatent, kStateSpace, kNone } mixer = Mixer::kAttention;
   enum class FeedForward { kDense, kExperts, kNone } inner = FeedForward::kDense;
@@ -29,8 +29,8 @@ struct DecoderLayersConfig : TransformerConfig {
   // Experts. `experts.experts` are routed among, `held` lie on this rank and get `rows`.
   ExpertsConfig experts;
   std::int64_t held = 0, rows = 0;
-  std::int64_t shared_width = 0;  ///< of the expert that takes every token; 0: none
-  std::int64_t expert_input = 0;  ///< width that experts see (LatentMoE); 0: hidden
+  std::int64_t shared_width = 0;  ///< width of the expert that takes every token; 0: none
+  std::int64_t expert_input = 0;  ///< input width of experts (LatentMoE); 0: hidden
 
   LoraConfig lora;
   /// Ranks that share the residual stream by tokens: norms and sums work on 1/parts of `sequence`.

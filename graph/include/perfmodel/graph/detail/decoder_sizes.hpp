@@ -6,12 +6,12 @@ namespace perfmodel {
 
 /// Feed-forward layers of several experts, of which each token takes a few.
 struct DecoderExperts {
-  std::int64_t experts = 0;  ///< routed ones of a layer; 0: layers are dense
-  std::int64_t top_k = 2;    ///< of a token
-  std::int64_t hidden = 0;   ///< width inside of one; 0: `feed_forward`
-  std::int64_t shared = 0;   ///< width inside of the expert that takes every token; 0: none
-  std::int64_t input = 0;    ///< width that routed experts see (LatentMoE); 0: that of the model
-  std::int64_t dense_layers = 0;  ///< first layers, which are dense
+  std::int64_t experts = 0;       ///< routed ones of a layer; 0: layers are dense
+  std::int64_t top_k = 2;         ///< experts per token
+  std::int64_t hidden = 0;        ///< width inside of an expert; 0: `feed_forward`
+  std::int64_t shared = 0;        ///< width inside of the expert that takes every token; 0: none
+  std::int64_t input = 0;         ///< input width of routed experts (LatentMoE); 0: the model's
+  std::int64_t dense_layers = 0;  ///< number of dense layers at the beginning
 };
 
 /// Attention through a latent vector per token (DeepSeek-V2, Liu et al. 2024, section 2.1): queries
@@ -19,7 +19,7 @@ struct DecoderExperts {
 struct LatentAttentionSizes {
   std::int64_t query_rank = 0;  ///< 0: queries are projected at once
   std::int64_t key_value_rank = 0;
-  std::int64_t plain_width = 0, rotary_width = 0;  ///< of a head of queries and keys
+  std::int64_t plain_width = 0, rotary_width = 0;  ///< per head of queries and keys
   std::int64_t value_width = 0;
 };
 

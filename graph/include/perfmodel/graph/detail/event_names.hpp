@@ -32,8 +32,8 @@ enum class SyncKind { kNone, kStream, kDevice, kEvent };
 /// A call that waits for the device.
 SyncKind sync_kind(std::string_view name);
 
-/// What a kernel does by its name (data/names/kernels.json): "collective", or a family of kernels
-/// ("gemm", "norm", ...); empty for names that say nothing.
+/// The kind of a kernel by its name (data/names/kernels.json): "collective", or a family of kernels
+/// ("gemm", "norm", ...); empty for other names.
 std::string_view kind_of_kernel(std::string_view name);
 
 /// Whether a kernel moves data between ranks: kernels of NCCL, RCCL, oneCCL and HCCL, and of

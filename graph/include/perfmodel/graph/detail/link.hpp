@@ -24,8 +24,8 @@ struct GraphLink {
     kAlignment,         ///< thread order with some events missing on either side
   } method = Method::kThreadOrder;
   std::vector<GraphOccurrence> occurrences;  ///< in time order
-  std::size_t linked_nodes = 0;              ///< of the first occurrence
-  std::size_t nodes = 0;  ///< that could be linked (structural ones have no event)
+  std::size_t linked_nodes = 0;              ///< linked to their first occurrence
+  std::size_t nodes = 0;  ///< candidates for a link (structural nodes have no event)
 };
 std::string_view to_string(GraphLink::Method method);
 

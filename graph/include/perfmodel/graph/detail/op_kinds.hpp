@@ -14,7 +14,8 @@ namespace perfmodel {
 struct OpKinds {
   ExecutionGraph graph;
   std::vector<std::int32_t> event_of_node;  ///< per node, index into Trace::host; -1: no event
-  /// Per host event: the event that stands in `graph` for it, with the same arguments; -1: none.
+  /// For each host event, the event that represents it in `graph`, with the same arguments; -1:
+  /// none.
   std::vector<std::int32_t> like;
 };
 

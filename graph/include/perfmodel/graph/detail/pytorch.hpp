@@ -5,7 +5,7 @@
 namespace perfmodel {
 
 /// The PyTorch whose ops a builder writes: one model calls different ops on another device or
-/// version. Known are 1.13, 2.0 and 2.4; versions behind the last one are taken as that one.
+/// version. Known are 1.13, 2.0 and 2.4; a later version counts as the last one.
 ///
 /// Before 2.0 zero_grad fills gradients with zeros, optimizers walk the parameters one by one, and
 /// a region allocates a handle. Before 2.1 a view by reshape() is `aten::_reshape_alias`, cuBLASLt

@@ -10,9 +10,9 @@
 
 namespace perfmodel {
 
-/// What a file may ask of the reader. The defaults are far above any recording; they are there so
-/// that a broken or hostile file ends with an error and not with a full memory. Every such error
-/// names the limit and how to raise it.
+/// Limits of the reader. The defaults are far above any recording, so that a broken or hostile file
+/// ends with an error and not with a full memory. Every such error names the limit and the way to
+/// raise it.
 struct ReadLimits {
   static constexpr std::size_t kMostNesting = 1000, kMostDepth = 4000;
   static constexpr std::uint64_t kMostElements = 2147483647;  // indices have 32 bits
@@ -24,7 +24,7 @@ struct ReadLimits {
   /// One node or event, or one Chakra message. Below 4 GiB.
   std::uint64_t element_bytes = std::uint64_t{1} << 30;
   std::uint64_t elements = kMostElements;              ///< nodes or events. At most kMostElements.
-  std::uint64_t kept_bytes = std::uint64_t{16} << 30;  ///< what the result holds, approximately
+  std::uint64_t kept_bytes = std::uint64_t{16} << 30;  ///< size of the result, approximately
   /// Inflated over compressed bytes; judged from 64 MiB of inflated text on. gzip reaches 1032.
   std::uint64_t inflation = 250;
 };
@@ -39,13 +39,13 @@ std::string read_limit_names();
 
 /// How files are read. The same for graphs, traces and Chakra traces.
 struct ReadOptions {
-  /// Recover every complete node or event of a broken file. What was dropped or repaired is in the
-  /// warnings, counted and with the first places.
+  /// Recover every complete node or event of a broken file. Warnings count all drops and repairs
+  /// and name the first places.
   bool salvage = false;
   /// The file "-" is standard input, plain or gzip. Off by default, since a name may come from
   /// whoever talks to a server over its standard input.
   bool dash_is_stdin = false;
-  /// Of traces: keep the calls of Python functions too, which can be 85 % of a file.
+  /// Keep a trace's calls of Python functions, too, which can be 85 % of a file.
   bool python_frames = false;
   ReadLimits limits = {};
   /// Called after each read from the file (every megabyte or less), on the reading thread, with the

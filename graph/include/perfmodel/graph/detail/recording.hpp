@@ -14,7 +14,7 @@ struct RecordingFinding {
   std::string sentence;   ///< for people, with the count
 };
 
-/// What the check of a recording found. Empty: nothing was odd.
+/// Findings of the check of a recording. Empty: nothing was odd.
 struct Recording {
   std::vector<RecordingFinding> findings;
 

@@ -13,8 +13,8 @@ namespace perfmodel {
 
 /// Bytes of GPU memory that one process holds however large its batch is, by purpose.
 struct StaticMemory {
-  double parameters = 0;       ///< what the forward pass reads: weights, buffers, masks
-  double tables = 0;           ///< the same, where lookups alone read it
+  double parameters = 0;       ///< read by the forward pass: weights, buffers, masks
+  double tables = 0;           ///< the same, if only lookups read it
   double gradients = 0;        ///< dense ones: lookups with sparse gradients have none
   double optimizer_state = 0;  ///< momenta, and master weights that the forward pass does not read
   double other = 0;            ///< met first in the backward pass: buckets of reducers, scales
@@ -30,11 +30,11 @@ struct StaticMemory {
   }
 };
 
-/// Of the first step of `graph` (`storage_lifetimes`): the storages that it takes from outside and
-/// the gradients that it keeps. A sparse gradient has no storage. Where a batch lies on the GPU
-/// before the step begins, it counts as a parameter.
+/// Sums up the first step of `graph` (`storage_lifetimes`): storages from outside of the step and
+/// gradients that it keeps. A sparse gradient has no storage. A batch that is on the GPU before the
+/// step begins counts as a parameter.
 ///
-/// Not counted: activations, workspaces, what the allocator and the CUDA context take.
+/// Leaves out activations, workspaces, the allocator's reserve and the CUDA context.
 StaticMemory static_memory(const ExecutionGraph& graph);
 /// `bytes`: of each storage, in their place.
 StaticMemory static_memory(const StorageLifetimes& lifetimes, std::span<const std::int64_t> bytes);

@@ -10,16 +10,16 @@
 
 namespace perfmodel {
 
-/// What memory of the device is held for, in the order of reports.
+/// Purposes of device memory, in the order of reports.
 enum class MemoryPurpose : std::uint8_t {
   kWeights,      ///< parameters, tables, buffers, masks: there before the step, read in it
-  kGradients,    ///< of parameters, from the backward pass until zero_grad
+  kGradients,    ///< parameters' gradients, from the backward pass until zero_grad
   kOptimizer,    ///< momenta, master weights
   kActivations,  ///< made by the forward pass (copies of the batch too), read by the backward pass
   kTemporaries,  ///< made and freed on the way
-  kWorkspace,    ///< of libraries
+  kWorkspace,    ///< libraries' workspaces
   kCommunication,  ///< buckets, gathered shards, buffers of NCCL
-  kReserve,        ///< the context, what the allocator holds and nobody uses
+  kReserve,        ///< the context, and unused memory of the allocator
 };
 inline constexpr std::size_t kMemoryPurposes = 8;
 std::string_view to_string(MemoryPurpose purpose);  ///< "weights", "gradients", ...
@@ -35,7 +35,7 @@ inline double at(const MemoryByPurpose& bytes, MemoryPurpose purpose) {
 
 /// One storage from the op that makes it to the last one that needs it.
 struct StorageLifetime {
-  /// Node index before the first or behind the last of the step.
+  /// Node index before the first or after the last of the step.
   static constexpr std::int32_t kBefore = -1, kBeyond = INT32_MAX;
 
   std::int64_t bytes = 0;  ///< asked for: not rounded by the allocator
@@ -62,22 +62,24 @@ struct StorageLifetimes {
   /// Names of ops with tensors that have no storage or no size, each once: what those hold is not
   /// counted.
   std::vector<std::string> without_sizes;
-  std::int64_t uncounted_bytes = 0;  ///< of all these tensors together, where the size is known
+  std::int64_t uncounted_bytes = 0;  ///< sum over the ones with a known size
 };
 
 /// Lifetimes from the mentions of storages in the first step of `graph`, recorded or built.
 ///
 /// - An id is one storage from the op that makes it to the next op that makes it anew: recorded ids
 ///   are addresses and are reused. Views and results in place belong to their storage.
-/// - A storage is freed behind the last op that mentions it. What an autograd function read, it
-///   holds until it returns, as the engine does. Python variables that keep a tensor longer are in
-///   no graph.
-/// - Storages that an op reads before any op has made them were there before the step and stay.
+/// - A storage is freed after the last op that mentions it. An autograd function holds its inputs
+///   until it returns, as the engine does. A graph does not show Python variables that keep a
+///   tensor longer.
+/// - Storages that an op reads before any op has made them exist before the step and stay.
 ///   FBGEMM's tables in host memory (uvm) are left out.
-/// - Gradients that AccumulateGrad keeps live until the next step's zero_grad where it sets them to
-///   none; where none is recorded, or in buffers that are there before the step, always.
-/// - Without a backward pass, results of ops that autograd numbered keep what derivatives.yaml says
-///   (the op catalogue) until the step ends: the forward pass of a training step.
+/// - Gradients that AccumulateGrad keeps live until the next step's zero_grad sets them to none.
+/// They
+///   live on if no zero_grad is recorded, or in buffers that exist before the step.
+/// - Without a backward pass, ops that autograd numbered keep the tensors that derivatives.yaml
+/// names
+///   (the op catalogue) until the step ends, like the forward pass of a training step.
 StorageLifetimes storage_lifetimes(const ExecutionGraph& graph);
 
 }  // namespace perfmodel

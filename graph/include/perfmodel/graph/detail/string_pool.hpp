@@ -29,7 +29,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t seed, std::uint64_t value) {
 /// Names kept once; traces repeat a few hundred names a million times.
 class StringPool {
  public:
-  /// What a name takes beside its text, about.
+  /// Approximate memory of a name in addition to its text.
   static constexpr std::uint64_t kBytesPerName = 64;
 
   StringPool() { intern(""); }

@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-/// Structure of a trace's host events, found by time: what lies inside what.
+/// Nesting of a trace's host events, found by time.
 ///
 /// "Inside" = same thread, starts at or after the other's start and strictly before its end.
 struct TraceOps {
@@ -31,8 +31,8 @@ struct TraceIteration {
 ///
 /// If several optimizers step, the most frequent one marks the steps; if they step equally often,
 /// the last one does. Optimizers of one class differ by their ops. An optimizer within another is
-/// part of it. An interval is no step if nothing was recorded for most of it: it lies between two
-/// windows of a schedule.
+/// part of it. An interval is no step if most of it was not recorded, between two windows of a
+/// schedule.
 std::vector<TraceIteration> iterations(const Trace& trace);
 
 /// Whether two steps follow each other: ProfilerStep#3 and #4; of steps without numbers, where one

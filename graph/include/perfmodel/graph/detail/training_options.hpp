@@ -8,12 +8,12 @@
 
 namespace perfmodel {
 
-/// What all model builders share: who computes, and how the step around the model looks.
+/// Settings of all model builders: the device, and the step around the model.
 struct TrainingOptions {
   PyTorch pytorch;
 
-  /// Of the parameters, and so of the activations: a half type is what `model.to(torch.bfloat16)`
-  /// makes. Language models compute their loss in float32 all the same.
+  /// Type of the parameters, and so of the activations: a half type stands for
+  /// `model.to(torch.bfloat16)`. Language models still compute their loss in float32.
   DType weights = DType::kFloat32;
 
   enum class Phase {
@@ -41,7 +41,7 @@ struct TrainingOptions {
     kEightBit,  ///< Adam with state in 8 bits and one kernel per parameter (bitsandbytes)
   } implementation = Implementation::kDefault;
 
-  /// Unset: 0.01 for SGD and Adagrad, 0.001 for Adam; no decay but for AdamW (0.01). They change
+  /// Unset: 0.01 for SGD and Adagrad, 0.001 for Adam; no decay except for AdamW (0.01). They change
   /// numbers in arguments, and a decay adds an op.
   std::optional<double> learning_rate, weight_decay;
 
@@ -51,15 +51,15 @@ struct TrainingOptions {
 
   /// Where zero_grad is called.
   enum class ZeroGradPlace {
-    kBeforeBackward,  ///< behind the loss
-    kBeforeForward,   ///< behind the copies of the batch
+    kBeforeBackward,  ///< after the loss
+    kBeforeForward,   ///< after the copies of the batch
     kBeforeLoss,      ///< between the model and its loss
   } zero_grad_place = ZeroGradPlace::kBeforeBackward;
 
-  /// The batch lies in pinned host memory, so that copying it does not block the host.
+  /// The batch is in pinned host memory, so copying it does not block the host.
   bool pinned_input = true;
 
-  /// The batch lies where the model computes; nothing is copied.
+  /// The batch is on the model's device already; nothing is copied.
   bool resident_input = false;
 
   /// Regions `## forward ##`, `## backward ##` and `## optimizer ##` around the parts of the step,

@@ -22,14 +22,14 @@ struct PrecisionOptions {
     kFp4,   ///< the same in 4 bits: nvfp4, 16 numbers of a row share a scale
   } precision = Precision::kFp32;
 
-  /// What shares a scale in 8 bits.
+  /// Numbers that share one scale, in 8 bits.
   enum class Scaling {
     kDelayed,   ///< a tensor; from the magnitudes that it had in earlier steps
     kCurrent,   ///< a tensor; from its own magnitude, which a kernel of its own finds first
     kToken,     ///< a row of the operand along which the product sums
     kBlock128,  ///< 128 numbers of such a row, 128 x 128 of weights (DeepSeek-V3)
     kMx,        ///< 32 numbers of such a row; scales are powers of two (mxfp8)
-    kNv16,      ///< 16 numbers of such a row: that of 4 bits
+    kNv16,      ///< 16 numbers of such a row, in 4 bits
   } scaling = Scaling::kDelayed;
 
   /// The loss is scaled, gradients are unscaled and checked (torch.cuda.amp.GradScaler): fp16 only.
@@ -47,31 +47,31 @@ struct PrecisionOptions {
 /// nothing else. Half types do what torch.autocast does around the forward pass (lists of ops:
 /// PyTorch 2 on GPUs, PyTorch 1.13 on CPUs):
 ///
-/// - an op of its lists stands twice, the outer node without sequence number, casts of its
-///   arguments (last argument first) between the two; casts of parameters are kept for the rest of
-///   the forward pass;
-/// - what follows computes in the type of its inputs, mixed inputs in fp32;
-/// - each cast that autograd sees has its ToCopyBackward0; where a gradient has another type than
-///   the tensor it belongs to, the engine casts it behind the function; gradients of parameters
-///   arrive in fp32;
+/// - an op of its lists appears twice: the outer node has no sequence number, and the casts of its
+///   arguments (last argument first) come between the two; casts of parameters are kept for the
+///   rest of the forward pass;
+/// - later ops compute in the type of their inputs, with mixed inputs in fp32;
+/// - each cast that autograd sees has its ToCopyBackward0; if a gradient has another type than its
+///   tensor, the engine casts it after the function; gradients of parameters arrive in fp32;
 /// - sequence numbers grow by the casts that came before.
 ///
-/// With master weights nothing is cast on the way: all fp32 tensors on the GPU become half ones,
-/// the loss included, but for statistics of norms, log-sum-exps of attention and all of a batch
-/// norm beside its input and result. Each step of the optimizer casts the gradients to fp32,
-/// changes its own fp32 copies of the weights and copies these into the model. Where a loss scaler
-/// would check gradients for infinities, nothing stands.
+/// With master weights there are no such casts. All fp32 tensors on the GPU become half ones, the
+/// loss included; statistics of norms, log-sum-exps of attention and all tensors of a batch norm
+/// except its input and result stay in fp32. Each optimizer step casts the gradients to fp32,
+/// changes its own fp32 copies of the weights and copies these into the model. A loss scaler's
+/// check for infinities is not written.
 ///
-/// fp8 and fp4 take an fp32 graph to bf16 first; a graph whose products are in half types already
-/// keeps them. Then, as Transformer Engine's recipes do on Hopper:
+/// fp8 and fp4 first take an fp32 graph to bf16; a graph with products in half types keeps them.
+/// Then, like Transformer Engine's recipes on Hopper:
 ///
 /// - products of linear layers (mm, addmm and grouped products with a parameter), forward and
 ///   backward, become `aten::_scaled_mm` and `aten::_scaled_grouped_mm`, which write the half type;
-/// - `transformer_engine::quantize` writes the narrow copies, a kernel per operand: each layer's
-///   input and gradient for itself, a weight once per step, directly from its fp32 parameter, in
-///   the place of autocast's half copy. One kernel writes the copy along rows and the one along
-///   columns, whichever the products of the layer need: they sum along rows of both operands;
-/// - all else stays: attention, norms, losses, embeddings, optimizers, gradients of biases, and
+/// - `transformer_engine::quantize` writes the narrow copies, one kernel per operand: each layer's
+///   input and gradient, and each weight once per step, directly from its fp32 parameter instead of
+///   autocast's half copy. One kernel writes the copies along rows and along columns that the
+///   layer's products need, since these sum along rows of both operands;
+/// - everything else stays: attention, norms, losses, embeddings, optimizers, gradients of biases,
+/// and
 ///   products whose result becomes probabilities (the head, a router) or whose sizes are no
 ///   multiples of 16 (32 with mx and in 4 bits, 128 with blocks of 128).
 ///
@@ -88,23 +88,22 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
 /// sizes and types stay. A graph without a convolution is an error (kImpossible).
 Result<ExecutionGraph> rewrite_channels_last(const ExecutionGraph& graph);
 
-/// What becomes of every optimizer step; what is not given stays.
+/// Changes of every optimizer step; empty fields leave it as it is.
 struct OptimizerRewrite {
   /// Another kind starts with PyTorch's default numbers and state of its own.
   std::optional<TrainingOptions::Optimizer> optimizer;
   std::optional<TrainingOptions::Implementation> implementation;
 };
 
-/// Writes what stands in each `Optimizer.step#...` anew, as PyTorch writes it on this device:
-/// parameters, gradients, state and numbers stay. Steps that are like that already stay as they
-/// are.
+/// Rewrites the ops of each `Optimizer.step#...` as PyTorch runs them on this device. Parameters,
+/// gradients, state and numbers stay. A step that is already like that stays as it is.
 ///
-/// Numbers that no op of the old step holds (momentum, eps and the decay of AdamW in loops) become
-/// PyTorch's defaults, fused steps do not tell how many steps were made (taken as 4).
+/// Numbers that no op of the old step shows (momentum, eps and the decay of AdamW in loops) become
+/// PyTorch's defaults. Fused steps do not show the number of steps so far, which becomes 4.
 ///
-/// Fails without an optimizer step, at ops in it that belong to no known optimizer, at sparse
-/// gradients unless the step stays a loop of plain SGD, and where PyTorch has no such step (fused
-/// on a CPU, fused Adagrad).
+/// Errors: no optimizer step; ops in it that belong to no known optimizer; sparse gradients, unless
+/// the step stays a loop of plain SGD; a step that PyTorch does not have (fused on a CPU, fused
+/// Adagrad).
 Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
                                          const OptimizerRewrite& rewrite);
 
@@ -155,17 +154,17 @@ struct CheckpointOptions {
 /// - forward: a CheckpointFunction node around the segment, one sequence number for all of it;
 /// - backward: CheckpointFunctionBackward restores the random state (two copies of the GPU's),
 ///   detaches the segment's inputs, runs the segment again under new numbers and its backward
-///   functions inside itself, with the inputs' gradients accumulated as leaves. What several
-///   segments send to one tensor is summed behind each of them.
+///   functions inside itself, with the inputs' gradients accumulated as leaves. Gradients from
+///   several segments to one tensor are summed after each of them.
 ///
 /// Source: torch/utils/checkpoint.py and torch/csrc/autograd/input_buffer.cpp, 1.13 and 2.x;
-/// recordings of 1.13 on a CPU. Recomputed ops get numbers behind the last one of the graph;
-/// PyTorch counts per thread. Masks and the like are taken as captured, not as inputs.
+/// recordings of 1.13 on a CPU. Recomputed ops get numbers after the last one of the graph; PyTorch
+/// counts per thread. Masks and the like count as captured, not as inputs.
 ///
-/// Preconditions (kImpossible): a backward pass, of one step; no checkpoints yet; segments found,
-/// each with one tensor with a gradient that goes out and at least one that comes in and is not
-/// written into; its backward functions ran one after the other; its parameters are its own. As
-/// many layers as are asked for; dropout where masks are to be kept.
+/// Preconditions (kImpossible): one step with a backward pass; no checkpoints yet; at least one
+/// segment. Each segment has one output with a gradient and at least one input that is not written
+/// into; its backward functions ran one after the other; its parameters are its own. There are as
+/// many layers as asked for, and dropout if masks are to be kept.
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
                                              const CheckpointOptions& options);
 
@@ -173,28 +172,28 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
 struct DataParallelRewrite {
   std::int64_t world_size = 2;
   std::int64_t first_bucket_bytes = kFirstBucketBytes;
-  std::int64_t bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
-  /// Larger gradients are reduced in even pieces of at most so much, as those of a parameter that
-  /// the program holds in pieces: the copy of one piece into its bucket runs beside the all-reduce
-  /// of the one before. Not with views.
+  std::int64_t bucket_cap_bytes = kBucketCapBytes;  ///< for all buckets but the first
+  /// Larger gradients are reduced in even pieces of at most this size, like the gradients of a
+  /// parameter that the program holds in pieces: the copy of one piece into its bucket overlaps the
+  /// all-reduce of the one before. Not with views.
   std::optional<std::int64_t> split_bytes = {};
-  /// Gradients are pieces of the buckets: nothing is copied back behind the all-reduces.
+  /// Gradients are pieces of the buckets, so nothing is copied back after the all-reduces.
   bool gradient_as_bucket_view = false;
   std::int64_t first_collective = 1;  ///< number of the first collective of the process group
 };
 
-/// What DistributedDataParallel adds to each step of a graph of one GPU: the broadcast of buffers
-/// in front of the model and the region `DistributedDataParallel.forward` around it, behind each
-/// AccumulateGrad the copy of the gradient into its bucket (see `gradient_buckets`) and, when the
-/// bucket is full, its all-reduce, at the end of the backward pass the way back. The batch is that
-/// of one GPU.
+/// Adds to each step of a graph of one GPU what DistributedDataParallel does: the broadcast of
+/// buffers before the model and the region `DistributedDataParallel.forward` around it; after each
+/// AccumulateGrad the copy of the gradient into its bucket (see `gradient_buckets`) and the
+/// all-reduce of a full bucket; the copies back at the end of the backward pass. The batch is one
+/// GPU's.
 ///
-/// Known buffers are the statistics of batch norms. The region ends in front of the first op whose
-/// name speaks of a loss, or of the backward pass. Parameters are known where an optimizer step
-/// tells whose gradients they are; elsewhere `copy_bucket_to_grad` names the gradient.
+/// Known buffers are the statistics of batch norms. The region ends before the first op whose name
+/// contains a loss, or before the backward pass. An optimizer step shows which parameter a gradient
+/// belongs to; without one, `copy_bucket_to_grad` names the gradient.
 ///
-/// Fails for sizes below 1, graphs with collectives of their own, without AccumulateGrad on a GPU,
-/// sparse gradients (NCCL does not reduce them). `copies`, if given, gets the new position of each
+/// Errors: sizes below 1, a graph with collectives or without AccumulateGrad on a GPU, sparse
+/// gradients (NCCL does not reduce them). `copies`, if given, gets the new position of each
 /// of the graph's nodes.
 Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
                                              const DataParallelRewrite& rewrite,

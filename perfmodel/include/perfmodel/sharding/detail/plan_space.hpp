@@ -7,14 +7,14 @@
 
 #include "perfmodel/sharding/detail/embedding_shards.hpp"
 
-/// What a search for plans has to know, whoever says what shards cost.
+/// The input of a search for plans, whatever model prices the shards.
 namespace perfmodel::sharding {
 
 /// Parts of a batch that all ranks pass one after the other.
 inline constexpr std::size_t kMostPhases = 6;
 using PhaseLoads = std::array<double, kMostPhases>;
 
-/// What one shard asks of its rank.
+/// The load of one shard on its rank.
 struct ShardDemand {
   PhaseLoads loads{};  ///< per phase, in the unit of the objective
   std::int64_t hbm_bytes = 0, ddr_bytes = 0;
@@ -30,7 +30,7 @@ struct ShardDemand {
 struct PlacementOption {
   ShardingType type = ShardingType::kTableWise;
   ComputeKernel kernel = ComputeKernel::kFused;
-  std::int64_t least_columns = 0;  ///< of a piece of columns, if other than the table's own rule
+  std::int64_t least_columns = 0;  ///< smallest piece of columns, if unlike the table's own rule
   struct Run {
     std::int64_t count = 1;  ///< consecutive shards that are alike
     ShardDemand demand;

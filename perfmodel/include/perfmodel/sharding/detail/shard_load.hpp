@@ -11,7 +11,7 @@
 
 namespace perfmodel::sharding {
 
-/// What shards ask of the rank that holds them, all of it additive. Bytes per batch unless said.
+/// Loads of shards on the rank that holds them; all add up. Bytes per batch unless said otherwise.
 enum class Load : std::uint8_t {
   // lookups in HBM: one kernel for all tables of a rank, one sort for its backward pass
   kForwardL2Bytes,
@@ -21,8 +21,8 @@ enum class Load : std::uint8_t {
   kBackwardL2Bytes,
   kBackwardDramBytes,
   kSortedIds,
-  kSortedRows,  ///< of tables, which decide how many bits a sort looks at
-  kFeatures,    ///< lookups of software that takes tables one by one
+  kSortedRows,  ///< rows of tables, which decide how many bits a sort looks at
+  kFeatures,    ///< lookups, for software that takes tables one by one
   // host memory
   kForwardLinkBytes,  ///< rows read over the link by the forward kernel
   kBackwardLinkBytes,
@@ -36,8 +36,8 @@ enum class Load : std::uint8_t {
   // memory
   kWeightBytes,
   kOptimizerBytes,
-  kCacheBytes,   ///< of rows in host memory
-  kBufferBytes,  ///< ids and vectors
+  kCacheBytes,   ///< caches of rows in host memory
+  kBufferBytes,  ///< buffers of ids and vectors
   kHostBytes,    ///< in host memory
   kCount
 };
@@ -66,7 +66,8 @@ class ShardLoad {
 
 /// Who runs the tables.
 enum class TableSoftware : std::uint8_t {
-  /// One kernel for all tables of a rank; sort, sum and update fused behind it (FBGEMM, HugeCTR).
+  /// One kernel for all tables of a rank, with sort, sum and update fused after it (FBGEMM,
+  /// HugeCTR).
   kFused,
   /// A lookup per feature; gradients are lists of rows that are sorted, made distinct, summed and
   /// handed to an optimizer op per table (TensorFlow's IndexedSlices, torch.nn with sparse=True).
@@ -90,16 +91,15 @@ struct LoadSettings {
   bool staged = false;
 };
 
-/// Loads of one shard. Ids of blocks of rows: 1 / parts of them, as hashed ids spread, but the
-/// most frequent row, which is on one rank alone: p_1 + (1 - p_1) / parts on the busiest (1 / parts
-/// of distinct ids, where tables are deduplicated).
+/// Loads of one shard. A block of rows gets 1 / parts of the ids, since hashed ids spread evenly,
+/// except for the most frequent row, which is on one rank alone: the busiest rank gets p_1 + (1 -
+/// p_1) / parts (deduplicated tables: 1 / parts of the distinct ids).
 ///
-/// W ranks, S samples each, L ids per bag: a shard sees W S L / parts ids in W S bags. Rows that
-/// lie in host memory are read over the link once per miss of L2 (UVM), or once per miss of their
-/// cache in HBM (Che's approximation for an LRU cache under the table's skew), which also writes
-/// back what it drops: beside an earlier batch with pipeline "prefetch", else while the kernel
-/// waits. Vectors on the wire in another type than their own are cast once on each side: both types
-/// are moved through memory.
+/// W ranks, S samples each, L ids per bag: a shard sees W S L / parts ids in W S bags. Rows in host
+/// memory cross the link once per miss of L2 (UVM), or once per miss of their cache in HBM (Che's
+/// approximation for an LRU cache under the table's skew), which also writes dropped rows back:
+/// during an earlier batch with pipeline "prefetch", else while the kernel waits. Vectors that
+/// travel in another type are cast once on each side, which moves both types through memory.
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu);
 
@@ -114,21 +114,20 @@ ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array
 /// over all elements.
 ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
 
-/// What a rank does for its own samples of a deduplicated table, wherever the table lies: sort the
-/// ids, write where each of them went, sum the vectors that come back, and the reverse. I ids of D
+/// Work of a rank for its own samples of a deduplicated table, wherever the table is stored: sort
+/// the ids, write the place of each, sum the vectors that come back, and the reverse. I ids of D
 /// columns, U of them distinct: 16 I bytes of places, I rows through L2, U vectors from memory.
 ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings);
 
 /// Copies of a table's hot rows on one rank: lookups of its own samples, a dense gradient.
 ShardLoad hot_rows_load(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
 
-/// What every rank does for its own samples of a table that is not data-parallel: both of the above
-/// where the table has them, and the casts of vectors that come (and gradients that go) in another
-/// type.
+/// Work of every rank for its own samples of a table that is not data-parallel: both of the above
+/// if the table needs them, and casts of vectors received (and gradients sent) in another type.
 ShardLoad load_at_home(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
 bool has_load_at_home(const ShardedTable& table);  ///< false: the load is 0
 
-/// Distinct ids of one rank's batch that leave it: not those of hot rows.
+/// Distinct ids of one rank's batch that leave it; hot rows stay.
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);
 
 /// Bytes of a table's vectors for all samples of a job, as they go over the wire.
@@ -144,8 +143,9 @@ struct LookupTime {
 LookupTime lookup_time(const ShardLoad& sum, TableSoftware software, const Gpu& gpu,
                        const KernelModels& models);
 
-/// What splitting, joining and staging add to an exchange of a rank's vectors, each way [us/byte].
-/// Software that takes tables one by one: 24.3 us/MB, fitted with its other constants.
+/// Cost of splitting, joining and staging in an exchange of a rank's vectors, each way
+/// [us/byte]: 24.3 us/MB for software that takes tables one by one, fitted with its other
+/// constants.
 double exchange_copy_us_per_byte(TableSoftware software);
 
 /// Effective bytes per microsecond of reads of single rows over the host link.

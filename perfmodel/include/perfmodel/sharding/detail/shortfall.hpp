@@ -7,7 +7,7 @@
 
 namespace perfmodel::sharding {
 
-/// What a space lacks, for messages that can name tables.
+/// The memory that a space lacks, for messages that name tables.
 struct Shortfall {
   /// Over all tables, each in the option that takes least, against all ranks. More than there is:
   /// no plan fits. Otherwise one may, or shards are too large to fill the ranks with.

@@ -34,7 +34,7 @@ struct TorchrecSettings {
   bool inference = false;
 };
 
-/// What shards cost the rank that holds them.
+/// Costs of shards on the rank that holds them.
 struct TorchrecCost {
   double forward_compute_ms = 0, forward_comms_ms = 0;
   double backward_compute_ms = 0, backward_comms_ms = 0, prefetch_ms = 0;

@@ -15,7 +15,7 @@ struct TablePlacement {
   ShardingType type = ShardingType::kTableWise;
   ComputeKernel kernel = ComputeKernel::kFused;
   std::vector<std::int64_t> ranks = {};
-  std::int64_t least_columns = 0;  ///< of a piece of columns; 0: the table's own
+  std::int64_t least_columns = 0;  ///< smallest piece of columns; 0: the table's own
   TableSettings settings = {};     ///< calibrated costs only
   bool operator==(const TablePlacement&) const = default;
 };
@@ -35,7 +35,7 @@ struct TorchrecRating {
 
   double rating_ms() const;          ///< the largest load of a rank; the least is best
   double mean_ms() const;            ///< over the ranks
-  std::int64_t largest_hbm() const;  ///< of a rank
+  std::int64_t largest_hbm() const;  ///< on any rank
   std::size_t slowest_rank() const;  ///< the first with that load
 };
 

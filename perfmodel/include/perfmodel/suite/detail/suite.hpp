@@ -17,7 +17,7 @@ namespace perfmodel::suite {
 struct SuiteGraph {
   sweep::GraphSource source;  ///< builder and flags, all but the batch
   std::int64_t times = 1;     ///< per iteration
-  std::string pointer = {};   ///< where it stands in the file, for errors
+  std::string pointer = {};   ///< place in the file, for errors
 };
 
 struct SuiteModel {
@@ -28,10 +28,10 @@ struct SuiteModel {
   /// Units that one iteration works through, per sample of `--batch`: tokens of a sentence, steps
   /// of the critic that each take a batch of images.
   double units_per_sample = 1;
-  std::string batch_unit;  ///< what the batch counts: "sentences"
+  std::string batch_unit;  ///< unit of the batch: "sentences"
   std::vector<std::int64_t> batches;
   std::vector<SuiteGraph> graphs;
-  /// Parameters of all that learns, as somebody else states them, and who; none: nobody does.
+  /// Trainable parameters as published, and the source; none: not published.
   std::optional<std::int64_t> published_parameters;
   std::string parameters_source;
   std::vector<std::string> notes;  ///< where settings come from and what they leave out
@@ -50,11 +50,11 @@ struct Suite {
 /// without entries, names that stand twice, batches that do not grow, `batch` among the flags.
 Result<Suite> read_suite(const std::filesystem::path& file);
 
-/// `name` of those in `data`/suites, or a file that ends in .json. Errors: a name that is none,
-/// with those that there are; those of `read_suite`.
+/// Reads the suite `name` of `data`/suites, or a file that ends in .json. Errors: an unknown name
+/// (lists the known ones); as for `read_suite`.
 Result<Suite> find_suite(std::string_view name, const std::filesystem::path& data);
 
-/// Those of `data`/suites, by name. Errors: those of `read_suite`.
+/// Reads all suites of `data`/suites, by name. Errors: as for `read_suite`.
 Result<std::vector<Suite>> read_suites(const std::filesystem::path& data);
 
 }  // namespace perfmodel::suite

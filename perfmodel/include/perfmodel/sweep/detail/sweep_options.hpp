@@ -14,10 +14,9 @@ namespace perfmodel::sweep {
 struct SweepOptions {
   std::filesystem::path output;     ///< CSV; `.gz` compresses. Parts lie in `output`.parts/
   std::filesystem::path data = {};  ///< data folder; empty: `find_data_folder()`
-  std::string version = {};         ///< of the program: rows of another one are refused
-  std::size_t threads = 1;          ///< of this process; 0: as many as the machine runs at once
-  /// Rows that are handed out and written at once; 0: 128, fewer in small sweeps. Alike for all
-  /// shards.
+  std::string version = {};         ///< the program's: rows of another version are refused
+  std::size_t threads = 1;          ///< per process; 0: as many as the machine runs at once
+  /// Rows handed out and written at once; 0: 128, fewer in small sweeps. The same for all shards.
   std::uint64_t chunk_rows = 0;
   std::size_t shard = 0, shards = 1;  ///< this process takes chunks with number % shards == shard
   bool keep_parts = false;            ///< after merging

@@ -19,20 +19,20 @@ namespace perfmodel::sweep {
 /// Where a graph of a sweep comes from.
 struct GraphSource {
   std::string name = {};            ///< unique in the sweep
-  std::filesystem::path file = {};  ///< of the graph; empty: it is built
+  std::filesystem::path file = {};  ///< the graph's file; empty: it is built
   std::string builder = {};         ///< "dlrm", as `perfpredict build` calls it
   /// Of the builder, by name: flags without dashes and their values, "true" and "false" of those
   /// that take none.
   std::vector<std::pair<std::string, std::string>> options = {};
-  /// What a step of it was measured to take: its rows start from there (`Predictor::match_step`).
+  /// A measured step of the graph, from which its rows start (`Predictor::match_step`).
   struct Measured {
     double us = 0;
-    std::string gpu = {};    ///< of the sweep; empty: its first one
+    std::string gpu = {};    ///< one of the sweep's; empty: its first
     std::int64_t batch = 0;  ///< 0: the graph's
   };
   std::optional<Measured> measured = {};
-  std::filesystem::path folder = {};  ///< of the spec: what files among the options stand in
-  std::string identity = {};          ///< 8 hex digits of what the graph is made from
+  std::filesystem::path folder = {};  ///< the spec's folder, for files among the options
+  std::string identity = {};          ///< 8 hex digits of the graph's sources
 };
 
 /// A rewrite and the values that are tried.
@@ -46,10 +46,10 @@ struct RewriteAxis {
 };
 
 struct GpuChoice {
-  std::string name = {};      ///< of the GPU, as `perfpredict gpus` lists it
+  std::string name = {};      ///< as `perfpredict gpus` lists the GPU
   std::string asked = {};     ///< name or path of the file, for PredictorConfig
-  std::string identity = {};  ///< of a file: 8 hex digits of what it holds; empty: a known GPU
-  std::vector<std::string> stand_ins = {};  ///< what its prices lean on, see `stand_ins(gpu)`
+  std::string identity = {};  ///< 8 hex digits of the file's content; empty: a known GPU
+  std::vector<std::string> stand_ins = {};  ///< GPUs that its prices rely on, see `stand_ins(gpu)`
 };
 
 struct StrategyChoice {
@@ -70,7 +70,7 @@ struct SweepSpec {
   std::vector<StrategyChoice> strategies = {{}};
   std::string models = "learned";        ///< as PredictorConfig takes it
   std::filesystem::path overheads = {};  ///< as PredictorConfig takes it
-  double host_scale = 1;                 ///< of all rows
+  double host_scale = 1;                 ///< for all rows
 };
 
 /// Builders and rewrites by the names that a spec has for them.
@@ -82,18 +82,16 @@ struct GraphToolbox {
   /// Builds a graph; called from several threads. Errors: an unknown builder (`json_pointer`:
   /// "/build") or option ("/options/NAME"), options that do not fit together ("/options").
   std::function<Result<ExecutionGraph>(const GraphSource&)> build;
-  /// Those of the options that are files.
+  /// The options that name files.
   std::function<std::vector<std::filesystem::path>(const GraphSource&)> files;
 };
 
 /// Reads a spec: JSON of schema `perfmodel-sweep` 1 (docs/sweep.md has every key). Files are
-/// relative to the spec's folder. Every graph that is built is built once, to see that it can be;
-/// graph files are only hashed. GPUs are those of `data`/gpus, or files; topologies the built-in
-/// ones.
+/// relative to the spec's folder. Every built graph is built once as a check; graph files are only
+/// hashed. GPUs are names of `data`/gpus, or files; topologies are built-in names.
 ///
-/// Errors, with the place: unknown keys, keys and values that stand twice, names that nobody knows,
-/// values that a rewrite or builder does not take, files that cannot be read, more than
-/// `kMostRows` rows.
+/// Errors, with the place: unknown keys, repeated keys and values, unknown names, values that a
+/// rewrite or builder does not take, files that cannot be read, more than `kMostRows` rows.
 Result<SweepSpec> read_sweep_spec(const std::filesystem::path& file, const GraphToolbox& toolbox,
                                   const std::filesystem::path& data);
 

@@ -23,14 +23,14 @@ class Team {
   virtual std::size_t rank() const = 0;
   virtual std::size_t size() const = 0;
 
-  /// Of all ranks together: what each of them gave, by rank.
+  /// Called by all ranks together: returns the word that each gave, by rank.
   virtual Words gather(std::uint64_t mine) = 0;
 
-  /// Of ranks above 0, from any thread: sends words to rank 0 and waits for its answer.
+  /// Called by ranks above 0, from any thread: sends words to rank 0 and waits for its answer.
   virtual Words ask(std::span<const std::uint64_t> words) = 0;
 
-  /// Of rank 0, from the thread that made the team: a question, if there is one; each gets one
-  /// answer.
+  /// Called by rank 0, from the thread that made the team: returns a question, if there is one.
+  /// Each question gets one answer.
   virtual std::optional<Message> receive() = 0;
   virtual void answer(std::size_t rank, std::span<const std::uint64_t> words) = 0;
 };

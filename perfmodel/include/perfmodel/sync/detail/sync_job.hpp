@@ -14,11 +14,11 @@ namespace perfmodel::sync {
 /// When a worker may go on, and when it commits its gradients (or its parameters).
 enum class Scheme {
   kBsp,       ///< bulk synchronous: every step is committed, and all wait for all
-  kAsp,       ///< asynchronous: every step is committed, nobody waits
-  kSsp,       ///< stale synchronous: nobody is `staleness` steps or more ahead of the slowest
+  kAsp,       ///< asynchronous: every step is committed, no worker waits
+  kSsp,       ///< stale synchronous: no worker is `staleness` steps or more ahead of the slowest
   kLocalSgd,  ///< `tau` local steps, then all commit together (federated averaging)
   kAdacomm,   ///< local SGD whose tau falls with the loss (Wang & Joshi 2019)
-  kAdsp,      ///< a fixed rate of commits per worker, nobody waits (Hu et al. 2020)
+  kAdsp,      ///< a fixed rate of commits per worker, no waits (Hu et al. 2020)
 };
 
 /// "bsp", "asp", "ssp", "local_sgd", "adacomm", "adsp", in the order of `Scheme`.
@@ -53,9 +53,9 @@ struct Worker {
   Straggler straggler = {};
 };
 
-/// What commits pass through.
+/// The path of a commit.
 enum class Exchange {
-  kDirect,     ///< a commit takes the worker's `commit_us` and meets nobody
+  kDirect,     ///< a commit takes the worker's `commit_us`, without contention
   kServers,    ///< parameter servers, whose network cards the workers share
   kAllReduce,  ///< one collective of all, which begins when the last worker is ready
 };
@@ -70,8 +70,8 @@ struct Servers {
 struct SyncJob {
   std::vector<Worker> workers = {};
   Exchange exchange = Exchange::kDirect;
-  Servers servers = {};    ///< of Exchange::kServers
-  std::uint64_t seed = 0;  ///< of the stragglers
+  Servers servers = {};    ///< for Exchange::kServers
+  std::uint64_t seed = 0;  ///< for the stragglers
 };
 
 /// Steps that a scheme needs to a target, as a share of those that synchronous steps need:
@@ -83,10 +83,10 @@ struct SyncJob {
 /// dependence is linear follows the bound of Wang & Joshi (2019, theorem 1) in tau and holds for
 /// small costs alone.
 struct LossModel {
-  double steps_to_target = 5420;  ///< of all workers together
+  double steps_to_target = 5420;  ///< by all workers together
   double tau_cost = 0.0141, staleness_cost = 0.0141;
   double first_loss = 1, target_loss = 0.1, limit_loss = 0;
-  /// Where the figures come from; the default's are those of one measured job.
+  /// Source of the figures; the defaults come from one measured job.
   std::string source =
       "ADSP's CIFAR-10 job of three workers (5,420 synchronous steps, 8,400 with tau 40); the cost "
       "of staleness is assumed to be that of tau";
@@ -99,10 +99,10 @@ struct LossModel {
 
 struct SchemeSettings {
   Scheme scheme = Scheme::kBsp;
-  /// Local SGD: steps per commit. ADACOMM: those of the beginning.
+  /// Local SGD: steps per commit. ADACOMM: steps per commit at the beginning.
   std::int64_t tau = 1;
   /// SSP. Nothing: no bound. 0 and 1 both mean lockstep: under the rule "own steps less the slowest
-  /// worker's are below `staleness`" 0 would let nobody begin.
+  /// worker's are below `staleness`" no worker could begin with 0.
   std::optional<std::int64_t> staleness = 1;
   double period_us = 60e6;  ///< ADSP: over which commits are counted. ADACOMM: of one tau
   /// ADSP: per worker, or one for all.
@@ -112,14 +112,14 @@ struct SchemeSettings {
 /// When a run ends: at whichever comes first.
 struct SyncTarget {
   std::optional<std::int64_t> rounds = {};   ///< commits of each worker
-  std::optional<std::int64_t> commits = {};  ///< of all together
+  std::optional<std::int64_t> commits = {};  ///< by all workers together
   double horizon_us = std::numeric_limits<double>::infinity();
   /// Synchronous steps' worth of progress; ADACOMM alone, whose tau changes on the way.
   std::optional<double> progress = {};
 };
 
 struct WorkerRun {
-  /// Ended in time: those of BSP, ASP and SSP with their commit, the others' without.
+  /// Steps that ended in time: with their commit under BSP, ASP and SSP, else without.
   std::int64_t steps = 0;
   std::int64_t commits = 0;
   double compute_us = 0, commit_us = 0;

@@ -17,8 +17,8 @@ struct LaneTask {
 };
 
 /// Decides at run time what lanes do next, for work whose order no list of tasks can fix in
-/// advance: whether a worker may begin its next step depends on how far the others are. Lanes that
-/// depend on each other share their state behind their policies.
+/// advance: whether a worker may begin its next step depends on the progress of the others. Lanes
+/// that depend on each other share state through their policies.
 class LanePolicy {
  public:
   virtual ~LanePolicy() = default;
@@ -27,14 +27,15 @@ class LanePolicy {
   /// again after every moment at which a task ended or began.
   virtual std::optional<LaneTask> next(std::int32_t lane, double now_us) = 0;
 
-  /// The task of the lane ended. All that end at one moment are told before anybody is asked.
+  /// The task of the lane ended. All tasks that end at one moment are reported before any lane is
+  /// asked for its next.
   virtual void ended(std::int32_t lane, const LaneTask& task, double now_us) = 0;
 
   /// Nothing more is wanted of any lane. Asked after each moment.
   virtual bool finished() const = 0;
 };
 
-/// What one lane did and when.
+/// A stretch of one lane's work.
 struct LaneSpan {
   std::int32_t lane = 0, term = 0;
   double start_us = 0, end_us = 0;

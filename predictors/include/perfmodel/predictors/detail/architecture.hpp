@@ -14,8 +14,8 @@
 
 namespace perfmodel {
 
-/// One tile of a matrix product: what a block of threads computes at a time. Its sides are powers
-/// of two, kept as shifts: a price looks at a few dozen tiles.
+/// One tile of a matrix product, which a block of threads computes at a time. Its sides are powers
+/// of two, kept as shifts, since a price looks at a few dozen tiles.
 struct GemmTile {
   int log2_m = 7, log2_n = 7;
   double efficiency = 1;  ///< share of an SM's peak that a full wave of such blocks reaches
@@ -25,79 +25,86 @@ struct GemmTile {
 /// How the library multiplies matrices on matrix units in one type (docs/kernel_models.md).
 struct MatrixGemm {
   std::vector<GemmTile> tiles;  ///< both orientations of each; `alone` is not used
-  /// Operands that tiles get from L2 [bytes per boost clock and SM]. What neighbours read together
-  /// counts once, so this may exceed what L2's ports deliver.
+  /// Operands that tiles get from L2 [bytes per boost clock and SM]. Bytes that neighbours read
+  /// together count once, so this may exceed the rate of L2's ports.
   double l2_bytes_per_clock_per_sm = 0;
-  double store_bytes_per_clock_per_sm = 0;  ///< at which a tile's results leave, after its sums
-  double latency_us = 0;  ///< of a product whose work takes no time; once more where k is split
-  double dram_share = 1;  ///< of the data sheet's bandwidth, operands read once
-  double picojoule_per_flop = 0;  ///< with which board power bounds the rate of long products
+  double store_bytes_per_clock_per_sm = 0;  ///< rate of a tile's results, stored after its sums
+  double latency_us = 0;          ///< least time of a product; counts twice where k is split
+  double dram_share = 1;          ///< share of the data sheet's bandwidth, operands read once
+  double picojoule_per_flop = 0;  ///< board power bounds long products with it
   /// Operands are still in L2 if this many times their bytes went by since; 0: they never are.
   double reuse_distance = 0;
   bool splits_k = true;     ///< few tiles share their sums among SMs; else whole waves of tiles run
   bool always_hot = false;  ///< measured at the power limit: it bounds short products too
 };
 
-/// A kernel that quantises activations from bf16 in one pass (docs/kernel_models.md).
-struct QuantizeKernel {
-  double latency_us = 0;                 ///< of a kernel that has next to nothing to do
-  double elements_per_clock_per_sm = 0;  ///< per boost clock, where memory does not bound it
-  double dram_share = 1;                 ///< of the data sheet's bandwidth
+/// Speed of TF32 products relative to aligned ones with an operand contiguous along k.
+struct Tf32Shares {
+  double across = 1;          ///< sums of aligned ones, neither operand contiguous along k
+  double unaligned = 1;       ///< all of a product with rows that begin off multiples of 16 bytes
+  double unaligned_sums = 1;  ///< its sums, on top
 };
 
-/// By type and by what shares a scale. Empty where nothing was measured.
+/// A kernel that quantises activations from bf16 in one pass (docs/kernel_models.md).
+struct QuantizeKernel {
+  double latency_us = 0;                 ///< least time of a kernel
+  double elements_per_clock_per_sm = 0;  ///< per boost clock, where memory does not bound it
+  double dram_share = 1;                 ///< share of the data sheet's bandwidth
+};
+
+/// By type and scaling. Empty if nothing was measured.
 struct QuantizeKernels {
   std::optional<QuantizeKernel> fp8_tensor, fp8_token, fp8_block, fp4;
 };
 
 /// Generations of kernels for fused attention.
 enum class AttentionGeneration : std::uint8_t {
-  kFa2,        ///< FlashAttention-2, what PyTorch's own attention runs
+  kFa2,        ///< FlashAttention-2, PyTorch's own
   kFa3,        ///< FlashAttention-3, for Hopper
   kFa4,        ///< FlashAttention-4, for Blackwell
   kTrtllm,     ///< TensorRT-LLM's generated kernels
-  kCudnn,      ///< cuDNN's, which PyTorch calls where asked to
-  kFramework,  ///< whichever the framework takes
+  kCudnn,      ///< cuDNN's, which PyTorch calls on request
+  kFramework,  ///< the framework's choice
 };
 /// In files and tables; `kFramework` has no name.
 inline constexpr std::string_view kAttentionGenerationNames[] = {"fa2", "fa3", "fa4", "trtllm_gen",
                                                                  "cudnn"};
 
-/// What a block of an attention kernel computes at a time, for heads of up to `head_dim` elements:
-/// the scores of `q` rows of queries with `k` keys.
+/// A block of an attention kernel computes one tile at a time, for heads of up to `head_dim`
+/// elements: the scores of `q` rows of queries with `k` keys.
 struct AttentionTile {
   double head_dim = 128, q = 128, k = 128;
-  double share = 1;  ///< of an SM's peak that the block's products reach while it works
+  double share = 1;  ///< share of an SM's peak that a working block's products reach
 };
 
 /// One kernel of fused attention (docs/kernel_models.md). Backward: the three kernels of that pass
-/// together; blocks own rows of k, `tiles` have the same reading.
+/// together; blocks own rows of k, and `tiles` are read the same way.
 struct AttentionKernel {
   AttentionGeneration name = AttentionGeneration::kFa2;
   bool backward = false;
   bool paged = false;  ///< writes k and v to a paged cache first and reads them from there
-  /// Measured in inference, without a mask and on the listed head sizes: other passes take the
-  /// kernel of training of that name, if there is one.
+  /// Measured in inference, without a mask, on the listed head sizes: other passes use the training
+  /// kernel of that name, if there is one.
   bool without_mask = false;
-  /// On this architecture. Else the constants are another one's, and `attention_share` of the
-  /// shares of the tiles counts.
+  /// On this architecture. Else the constants are another one's, and the tiles' shares are
+  /// multiplied by `attention_share`.
   bool measured = false;
-  double launch_us = 0;   ///< of a call that has next to nothing to do
-  double block_us = 0;    ///< per block, beside its products
+  double launch_us = 0;   ///< least time of a call
+  double block_us = 0;    ///< per block, besides its products
   double exposed = 0;     ///< share of the traffic's time that no product hides
-  double alone = 1;       ///< speed of a block that has its SM for itself
-  double split_us = 0;    ///< of the kernel that adds up split keys; 0: keys are not split
+  double alone = 1;       ///< speed of a block alone on its SM
+  double split_us = 0;    ///< time of the kernel that adds up split keys; 0: keys are not split
   double q_sums = 0;      ///< backward: passes over the gradient of q in fp32, which blocks add up
   bool pack_gqa = false;  ///< heads that share keys may fill one tile together
   std::vector<AttentionTile> tiles;  ///< by head size, ascending
 };
 
 struct AttentionKernels {
-  AttentionGeneration framework = AttentionGeneration::kFa2;  ///< what the framework takes
+  AttentionGeneration framework = AttentionGeneration::kFa2;  ///< the framework's default
   std::vector<AttentionKernel> list;  ///< holds one of the framework's; empty: none was measured
 };
 
-/// Libraries that compute the experts of a layer.
+/// Libraries that compute a layer's experts.
 enum class ExpertsLibrary : std::uint8_t {
   kTriton,   ///< SGLang's fused experts
   kCutlass,  ///< TensorRT-LLM's grouped products
@@ -105,48 +112,48 @@ enum class ExpertsLibrary : std::uint8_t {
 };
 inline constexpr std::string_view kExpertsLibraryNames[] = {"triton", "cutlass", "tuned"};
 
-/// How a library computes the experts of a layer (docs/kernel_models.md).
+/// A library's kernels for a layer's experts (docs/kernel_models.md).
 struct ExpertsKernel {
   ExpertsLibrary name = ExpertsLibrary::kTriton;
   bool measured = false;  ///< on this architecture; else the constants are another one's
-  double launch_us = 0;   ///< of a layer that has next to nothing to do, all kernels together
-  double expert_us = 0;   ///< per expert that gets a row: routing, and where its rows begin
-  double dram_share = 1;  ///< of the data sheet's bandwidth, weights read once
+  double launch_us = 0;   ///< least time of a layer, all kernels together
+  double expert_us = 0;   ///< per expert with rows: routing, and finding its rows
+  double dram_share = 1;  ///< share of the data sheet's bandwidth, weights read once
   double l2_bytes_per_clock_per_sm = 0;  ///< operands that tiles get from L2
-  double vector_share = 1;    ///< of the bandwidth that kernels between the products reach
-  double reuse_distance = 0;  ///< as of `MatrixGemm`, in bytes of all touched weights
+  double vector_share = 1;    ///< share of the bandwidth that kernels between the products reach
+  double reuse_distance = 0;  ///< as in `MatrixGemm`, in bytes of all touched weights
   bool permutes = false;      ///< a kernel of its own sorts rows by expert
-  /// The first tile counts for at most as many tokens as experts, the last one for more (SGLang's
-  /// default, where no tuned choice is shipped); else the best of all.
+  /// The first tile serves up to as many tokens as experts, the last one more (SGLang's default
+  /// without a tuned choice); else the best of all tiles counts.
   bool tile_by_tokens = false;
   std::vector<GemmTile> tiles;  ///< rows by columns; `alone` is not used
 };
 
-/// How fast the kernels of gated delta networks are (docs/kernel_models.md).
+/// Rates of the kernels of gated delta networks (docs/kernel_models.md).
 struct LinearAttentionRates {
   bool measured = false;  ///< on this architecture; else the figures are another one's
   // The causal convolution.
   double convolution_launch_us = 0;
   double convolution_elements_per_clock_per_sm = 0;
-  double convolution_dram_share = 1;  ///< of the reachable bandwidth
+  double convolution_dram_share = 1;  ///< share of the reachable bandwidth
   // The gated delta rule, all its kernels together.
   double launch_us = 0;
-  double first_chunk_us = 0;  ///< more, once a sequence fills a chunk
-  double chunk_us = 0;        ///< of a chunk's step of the state, one after the other
-  double states_per_sm = 1;   ///< that advance at a time
-  double unit_us = 0;         ///< of a chunk of one head on one SM, the parallel kernels together
-  double dram_share = 1;      ///< of the reachable bandwidth
+  double first_chunk_us = 0;  ///< extra, once a sequence fills a chunk
+  double chunk_us = 0;        ///< time of a chunk's step of the state, one after the other
+  double states_per_sm = 1;   ///< states that advance at a time
+  double unit_us = 0;         ///< time of a chunk of one head on one SM, all parallel kernels
+  double dram_share = 1;      ///< share of the reachable bandwidth
 };
 
-/// For which batches PyTorch asks cuDNN for recurrent layers that keep their weights in registers.
+/// Batches for which PyTorch asks cuDNN to keep a recurrent layer's weights in registers.
 enum class PersistentRecurrent : std::uint8_t {
   kNone,
-  kVolta,   ///< multiples of 16 but for 80 and 112, and 8
+  kVolta,   ///< multiples of 16 except 80 and 112, and 8
   kAmpere,  ///< on 98 SMs or more, multiples of 8 up to 128; not for GRUs
 };
 inline constexpr std::string_view kPersistentRecurrentNames[] = {"none", "volta", "ampere"};
 
-/// What one step of a library's recurrent layer takes beside its sums, in boost clocks.
+/// Boost clocks of one step of a library's recurrent layer besides its sums.
 struct RecurrentStepCycles {
   double cell = 0;   ///< pointwise kernel and gaps between kernels, whatever the sizes
   double depth = 0;  ///< per element of the summed axis, which blocks walk one after the other
@@ -165,9 +172,9 @@ struct ElementwiseRates {
 
 /// Kernels that find rows by index, in boost clocks.
 struct IndexRates {
-  double adds = 0, half_adds = 0;  ///< elements added atomically per clock and SM; of half types
-  double hot_row = 0;              ///< from one add to a row to the next to the same
-  double sorted_warp = 0;          ///< of an SM, for a warp that adds a sorted run
+  double adds = 0, half_adds = 0;  ///< atomic adds of elements per clock and SM
+  double hot_row = 0;              ///< between two adds to the same row
+  double sorted_warp = 0;          ///< share of an SM, for a warp that adds a sorted run
   double block = 0;                ///< from one block's start to the next, on the whole GPU
 };
 
@@ -178,84 +185,85 @@ struct MeasuredKernels {
   std::vector<std::string> gpus;
 };
 
-/// What all GPUs of one generation have in common and no data sheet says. It is read from
-/// `data/architectures/NAME.json`, where each figure stands beside its source (docs/formats.md).
+/// Figures that all GPUs of one generation share and no data sheet gives, read from
+/// `data/architectures/NAME.json`, which gives each figure's source (docs/formats.md).
 ///
-/// A `Gpu` that is made by hand has one without a name until somebody gives it one. Its figures
-/// take nothing off the data sheet, and every price of a kernel is out of range.
+/// A hand-made `Gpu` starts with a nameless architecture. Its figures keep the data sheet's rates,
+/// and every price of a kernel is out of range.
 struct Architecture {
-  std::string name;    ///< "ampere", as the GPU file says
-  std::string like;    ///< the known one whose figures stand in for those of `name`; empty: its own
-  std::string vendor;  ///< "nvidia" or "amd"
-  std::vector<std::string> targets;  ///< of compilers: "sm_80", "gfx90a"
+  std::string name;                  ///< "ampere", as the GPU file says
+  std::string like;                  ///< the known one whose figures count instead; empty: its own
+  std::string vendor;                ///< "nvidia" or "amd"
+  std::vector<std::string> targets;  ///< compilers' names: "sm_80", "gfx90a"
 
   // Shares of the data sheet's DRAM bandwidth that long streams reach. GDDR of server boards checks
-  // errors in band, which costs some of it; boards for gamers do without.
+  // errors in band, which costs some bandwidth; gaming boards do not.
   double hbm_share = 1, gddr_share = 1, unchecked_gddr_share = 1;
-  /// Reachable bandwidth of L2, all SMs together; never taken to be below that of DRAM.
+  /// Reachable bandwidth of L2, all SMs together; never taken to be below DRAM's.
   double l2_bytes_per_clock_per_sm = 0;
-  /// The same of a last-level cache behind L2; 0: as fast as L2.
+  /// The same for a last-level cache beyond L2; 0: as fast as L2.
   double last_level_bytes_per_clock_per_sm = 0;
-  double fp32_picojoule_per_flop = 0;  ///< of a dense GEMM on vector units; 0: power limits nothing
+  double fp32_picojoule_per_flop = 0;  ///< dense GEMM on vector units; 0: power limits nothing
   // See power.hpp.
-  double dram_picojoule_per_byte = 0;  ///< of traffic, the way to the SMs included
-  double idle_power_share = 0.2;       ///< of the board's limit, drawn whatever the work
-  /// Device memory of a process beside the allocator's: context, loaded kernels.
+  double dram_picojoule_per_byte = 0;  ///< energy of traffic, the way to the SMs included
+  double idle_power_share = 0.2;       ///< share of the board's limit, drawn whatever the work
+  /// Device memory of a process outside the allocator: context, loaded kernels.
   std::int64_t context_bytes = 0;
-  std::int64_t blas_workspace_bytes = 0;  ///< that PyTorch holds per BLAS handle and stream
-  /// The most that libraries take beside what a graph shows: a convolution while it runs, and a
-  /// communicator of NCCL for its channels.
+  std::int64_t blas_workspace_bytes = 0;  ///< PyTorch's, per BLAS handle and stream
+  /// The most memory that libraries take and no graph shows: a running convolution, and the
+  /// channels of an NCCL communicator.
   std::int64_t convolution_workspace_bytes = 0, collective_buffer_bytes = 0;
-  /// Of the data sheet's memory, where the GPU file does not say what programs see of it.
+  /// Share of the data sheet's memory that programs see, unless the GPU file gives it.
   double usable_memory_share = 1;
-  int max_blocks_per_sm = 32;  ///< resident at once; of a `Gpu` that was read, on its target
-  std::map<std::string, int, std::less<>> max_blocks_of_targets = {};  ///< that differ from it
+  int max_blocks_per_sm = 32;  ///< resident at once; in a `Gpu` from a file, its target's
+  std::map<std::string, int, std::less<>> max_blocks_of_targets = {};  ///< exceptions
 
-  // Tiles that the library of matrix products has: on vector units, for one product and for
-  // batches of them (empty: the same), and on matrix units.
+  // Tiles of the library of matrix products: on vector units for one product, for batches (empty:
+  // the same), and on matrix units.
   std::vector<GemmTile> gemm_tiles = {GemmTile{}}, batched_gemm_tiles = {},
                         matrix_gemm_tiles = {GemmTile{}};
-  /// What was measured of products on matrix units: of fp16, bf16 and TF32; of fp8, and there with
-  /// a scale per token or block; of fp4. Where nothing was, that of fp8, then of fp16 counts; where
-  /// these are empty, `matrix_gemm_tiles` are all there is.
+  /// Measured products on matrix units: fp16, bf16 and TF32; fp8, also with a scale per token or
+  /// block; fp4. An unmeasured type uses fp8's figures, else fp16's; if all are empty, only
+  /// `matrix_gemm_tiles` count.
   std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8, matrix_gemm_fp8_token,
       matrix_gemm_fp8_block, matrix_gemm_fp4;
-  /// Share of the speed of aligned 16-bit products that others reach, where older kernels compute
-  /// them: a row of A, B or C does not begin at a multiple of 16 bytes; 0: the same kernels do.
-  double unaligned_half_gemm_share = 0;
+  /// Rate of the older kernels that compute unaligned 16-bit products (a row of A, B or C does not
+  /// begin at a multiple of 16 bytes); 0: the same kernels as for others.
+  double unaligned_half_gemm_flop_per_clock_per_sm = 0;
+  Tf32Shares tf32_gemm_shares;
   QuantizeKernels quantize;
 
   ElementwiseRates elementwise_rates;
   IndexRates index_rates;
   // Norms, in clocks of one SM. 0: bound by their bytes alone.
-  /// Of a row of a layer norm; of half types. On NVIDIA PyTorch's other row kernels scale with it.
+  /// Per row of a layer norm; in half types. On NVIDIA PyTorch's other row kernels scale with it.
   double norm_row_clocks = 0, half_norm_row_clocks = 0;
-  double channel_element_clocks = 0;  ///< of an element of a batch norm's channel, one block each
+  double channel_element_clocks = 0;  ///< per element of a batch norm's channel, one block each
   /// Layout changes round convolutions on matrix units [elements per boost clock and SM]. NVIDIA:
   /// of each transposed tensor, in tiles of 32 x 32, where memory does not bound them; AMD: of
   /// input and output. 0: by bytes alone (NVIDIA), one more pass over the tensors (AMD).
   double convolution_layout_rate = 0;
 
-  /// What the attention kernels that a framework has here reach of the peak of matrix units,
-  /// relative to FlashAttention-2 on Ampere.
+  /// Share of the matrix units' peak that the framework's attention kernels reach here, relative to
+  /// FlashAttention-2 on Ampere.
   double attention_share = 1;
   AttentionKernels attention_kernels;
   std::vector<ExpertsKernel> experts_kernels;  ///< empty: none is known
   std::optional<LinearAttentionRates> linear_attention;
-  /// None: those of the libraries of 2016 to 2018 (`price/kernels/recurrent.cpp`).
+  /// None: the libraries of 2016 to 2018 count (`price/kernels/recurrent.cpp`).
   std::optional<RecurrentCycles> recurrent_cycles;
   PersistentRecurrent persistent_recurrent = PersistentRecurrent::kNone;
   bool recurrent_measured = false;      ///< the model of recurrent layers was fitted here
-  bool slow_recurrent_batches = false;  ///< backward kernels of batches of 17 to 32 are slow ones
+  bool slow_recurrent_batches = false;  ///< backward kernels are slow for batches of 17 to 32
   NcclGeneration nccl_generation = NcclGeneration::kVolta;  ///< row of NCCL's tables
   std::vector<MeasuredKernels> measured_kernels;
 
-  /// Whether the figures are its own. Prices are out of range where they are not.
+  /// Whether the figures are its own. If not, prices are out of range.
   bool is_known() const { return !name.empty() && like.empty(); }
 };
 
-/// One file. A figure may be that of another architecture, whose file is looked for in the folder
-/// `others`; empty: in that of the file. Errors name the missing or odd field.
+/// One file. A figure may refer to another architecture, whose file is looked for in the folder
+/// `others`; empty: next to `file`. Errors name the missing or odd field.
 Result<Architecture> read_architecture(const std::filesystem::path& file,
                                        const std::filesystem::path& others = {});
 

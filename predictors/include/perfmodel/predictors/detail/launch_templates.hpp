@@ -31,7 +31,7 @@ struct TemplateCall {
   friend bool operator==(const TemplateCall&, const TemplateCall&) = default;
 };
 
-/// The calls of one node, in order; those of its children are not part of it.
+/// The calls of one node, in order, without its children's.
 using LaunchTemplate = std::vector<TemplateCall>;
 
 /// How much of a node's surroundings a key holds. The devices of the tensors are the strongest
@@ -51,14 +51,14 @@ using TemplateKeys = std::array<std::uint64_t, kTemplateLevels>;
 /// Keys of a node, from the most to the least specific. Equal in every file and on every machine.
 TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node);
 
-/// What the key of TemplateLevel::kShapes holds beside that of kDevices.
+/// The part of a TemplateLevel::kShapes key that a kDevices key lacks.
 std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node);
 
 /// Launch templates learned from traces: per key the most common list of calls.
 struct LaunchTemplates {
   struct Entry {
     std::uint32_t list = 0;   ///< into `lists`
-    std::uint32_t count = 0;  ///< observations behind it
+    std::uint32_t count = 0;  ///< observations of `list`
   };
   std::vector<LaunchTemplate> lists;
   std::array<std::unordered_map<std::uint64_t, Entry>, kTemplateLevels> by_key;

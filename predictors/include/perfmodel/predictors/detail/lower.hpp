@@ -14,20 +14,20 @@ namespace perfmodel {
 
 /// One host call of an op with the device work that it starts.
 struct LoweredCall {
-  const TemplateCall* call = nullptr;  ///< of the templates, or one that rules make; never null
+  const TemplateCall* call = nullptr;  ///< from a template or made by a rule; never null
   std::int32_t node = -1;              ///< the node that makes the call
   std::uint16_t ordinal = 0;           ///< position among the node's own calls
   std::uint16_t after_children = 0;    ///< the call comes after this many children of the node
   std::int32_t work = -1;              ///< into LoweredOp::work; -1: none (sync) or unknown
   bool inferred = false;               ///< only the template knows this kernel
-  std::int16_t on_stream = -1;         ///< role, where it is not the call's
+  std::int16_t on_stream = -1;         ///< role, unless it is the call's
 
   std::int16_t stream() const { return on_stream >= 0 ? on_stream : call->stream; }
 };
 
-/// What launch templates may decide.
+/// How much launch templates may decide.
 enum class TemplateUse : std::uint8_t {
-  kCalls,         ///< how the host calls and when it waits; which work exists is the rules' to say
+  kCalls,         ///< the host's calls and waits; rules decide which work exists
   kCallsAndWork,  ///< number, kind and stream of the kernels too: same program, same machine
 };
 
@@ -38,28 +38,28 @@ struct LoweredOp {
   std::vector<KernelWork> work;
 };
 
-/// Where the templates and rules of a lowering came from and where they disagreed.
+/// Counts of nodes by source of their calls, and of disagreements between templates and rules.
 struct LoweringStats {
   std::array<std::size_t, kTemplateLevels> nodes_by_level{};
   std::size_t nodes_by_rule = 0;  ///< no template, the op's rule gave the calls
   std::size_t disagreements = 0;  ///< template and rule give different numbers of kernels
-  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments; of
-  /// those with children, the ones that no children's kernels explain.
+  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments;
+  /// nodes with children only if no child's kernels explain them.
   std::vector<std::int32_t> unmodelled;
 };
 
-/// What lowering knows of a graph beside sizes and numbers: the same for all graphs that differ in
-/// these alone, such as other batches of one model.
+/// Facts about a graph that do not depend on sizes and numbers: the same for all graphs that differ
+/// only in these, such as other batches of one model.
 struct LoweringFacts {
   struct Node {
-    const OpRule* rule = nullptr;  ///< of ops that touch GPU memory
+    const OpRule* rule = nullptr;  ///< only for ops that touch GPU memory
     std::int32_t partner = -1;     ///< see forward_partners
     bool touches_gpu = false;
     bool reaches_gpu = false;       ///< it or a node below it touches GPU memory
     bool is_known = false;          ///< has a rule, a row of the op catalogue, or is a label
-    std::uint64_t devices_key = 0;  ///< of TemplateLevel::kDevices
+    std::uint64_t devices_key = 0;  ///< key of TemplateLevel::kDevices
     LaunchTemplates::Found found;   ///< on the levels without shapes
-    const std::vector<std::string_view>* parameters = nullptr;  ///< of nodes with a rule
+    const std::vector<std::string_view>* parameters = nullptr;  ///< only for nodes with a rule
   };
   LoweringFacts() = default;
   LoweringFacts(LoweringFacts&&) = default;  // nodes point into `schemas`
@@ -85,20 +85,20 @@ class Lowering {
   Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
            const OpRuleRegistry& rules = OpRuleRegistry::builtin(),
            TemplateUse use = TemplateUse::kCallsAndWork);
-  /// With the facts of the graph (or of one that differs in sizes alone) and these templates.
+  /// Uses the facts of the graph (or of one that differs only in sizes) and these templates.
   Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
            const LoweringFacts& facts, TemplateUse use);
 
   /// `node` with everything below it.
   LoweredOp lower(std::int32_t node);
-  /// The same into `op`, whose memory is used again.
+  /// The same into `op`, whose memory is reused.
   void lower(std::int32_t node, LoweredOp& op);
 
   const LoweringStats& stats() const { return stats_; }
 
  private:
   void add_node(std::int32_t index, LoweredOp& op);
-  /// False: nothing says what the node itself launches.
+  /// False: the node's own launches are unknown.
   bool own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
   bool is_blind(std::int32_t index, std::span<const LoweredCall> below) const;
   bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
@@ -120,8 +120,8 @@ class Lowering {
   TemplateUse use_;
   std::vector<KernelWork> kernels_;        // scratch
   std::vector<std::size_t> kernel_calls_;  // scratch
-  std::int32_t launching_label_ = -1;      // of the record of a collective that was lowered last
-  std::vector<KernelWork> label_work_;     // what it launches
+  std::int32_t launching_label_ = -1;      // label of the last lowered collective's record
+  std::vector<KernelWork> label_work_;     // launched by that label
   LoweringStats stats_;
 };
 

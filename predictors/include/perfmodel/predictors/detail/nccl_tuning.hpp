@@ -10,7 +10,7 @@
 
 namespace perfmodel {
 
-/// What a group of GPUs does together.
+/// An operation that a group of GPUs does together.
 enum class CollectiveKind : std::uint8_t {
   kAllReduce,
   kAllGather,
@@ -27,7 +27,7 @@ std::string_view to_string(CollectiveKind kind);  ///< "all_reduce"
 /// The kind of that name, or nothing.
 std::optional<CollectiveKind> collective_kind(std::string_view name);
 
-/// Rows of NCCL's constant tables. Older GPUs use Volta's row, Ada and Turing those of the
+/// Rows of NCCL's constant tables. Older GPUs use Volta's row, Ada and Turing the row of the
 /// generation before them.
 enum class NcclGeneration : std::uint8_t { kVolta, kAmpere, kHopper, kBlackwell };
 inline constexpr std::string_view kNcclGenerationNames[] = {"volta", "ampere", "hopper",
@@ -38,11 +38,11 @@ enum class NcclProtocol : std::uint8_t { kLl, kLl128, kSimple };
 std::string_view to_string(NcclAlgorithm algorithm);  ///< "Ring"
 std::string_view to_string(NcclProtocol protocol);    ///< "LL128"
 
-/// What NCCL's topology search found for one algorithm. Bandwidths in GB/s per channel.
+/// The result of NCCL's topology search for one algorithm. Bandwidths in GB/s per channel.
 struct NcclGraph {
   int channels = 0;
   double intra_gb_per_s = 0, inter_gb_per_s = 0;
-  double inter_latency_us = 0;  ///< of the NIC, added to every network hop
+  double inter_latency_us = 0;  ///< the NIC's, added to every network hop
 };
 
 struct NcclTuningInput {
@@ -61,7 +61,7 @@ struct NcclOption {
   NcclAlgorithm algorithm;
   NcclProtocol protocol;
   double latency_us = 0;          ///< before the ring plateau's factor
-  double bandwidth_gb_per_s = 0;  ///< of the algorithm, before the tree's size correction
+  double bandwidth_gb_per_s = 0;  ///< before the tree's size correction
 };
 
 /// The formulas by which NCCL 2.30 chooses algorithm and protocol.
@@ -105,6 +105,8 @@ class NcclTuning {
   /// Time of the fastest option, made monotone: no less than any smaller buffer takes (the size
   /// correction of trees makes steps down at powers of two).
   Microseconds monotone_time(Bytes bytes) const;
+  /// Whether the protocol Simple is the fastest at this size, or was at a smaller one.
+  bool leaves_ll(Bytes bytes) const;
 
  private:
   NcclTuning() = default;

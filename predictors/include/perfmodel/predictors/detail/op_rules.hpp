@@ -17,7 +17,7 @@ struct OpView {
   const ExecutionGraph& graph;
   const Node& node;
   const Node* forward = nullptr;  ///< the forward op of a backward node's sequence number, if any
-  /// Of the node's schema, where somebody has taken it apart before; see parameter_names.
+  /// Parameter names of the node's schema, if already parsed; see parameter_names.
   const std::vector<std::string_view>* parameters = nullptr;
 
   std::string_view name() const { return graph.name(node); }
@@ -34,15 +34,15 @@ struct OpView {
 /// into the text.
 std::vector<std::string_view> parameter_names(std::string_view schema);
 
-/// Says which kernels one node launches itself (those of its children excluded) and how much work
+/// Says which kernels one node launches itself (not its children's) and how much work
 /// each does. A rule covers one op family; it is asked only for nodes that touch GPU memory.
 class OpRule {
  public:
   virtual ~OpRule() = default;
 
   /// Appends the node's kernels in launch order. Nothing appended = the node launches none.
-  /// Returns false if the node's arguments are not those the rule expects, or of element types
-  /// whose work it does not know: the op then counts as unmodelled and is listed.
+  /// Returns false if the rule does not expect the node's arguments or know the work of their
+  /// element types: the op then counts as unmodelled and is listed.
   virtual bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const = 0;
 };
 
@@ -55,7 +55,7 @@ class OpRuleRegistry {
   void add(std::vector<std::string> op_names, std::unique_ptr<OpRule> rule);
 
   /// For names with a free part, such as "nccl:" or the autograd nodes of FBGEMM's optimizers.
-  /// Asked in the order of adding, after the exact names.
+  /// Asked in the order added, after the exact names.
   void add_prefix(std::string prefix, std::unique_ptr<OpRule> rule);
 
   /// For the nodes of PyTorch's own derivatives, "MulBackward0"; asked last.

@@ -4,42 +4,42 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
-/// Energy of kernels, and what a board's power limit makes of it (docs/kernel_models.md).
+/// Energy of kernels, and prices under a board's power limit (docs/kernel_models.md).
 ///
-///   E = e_FLOP FLOP + e_byte bytes                 of a kernel, beside what the board draws anyway
+///   E = e_FLOP FLOP + e_byte bytes                 of a kernel, without the board's idle power
 ///   P = P_idle + sum E / T <= P_limit              mean over some tens of milliseconds
 ///
 /// e_FLOP: energy of one FLOP by type [J], of a dense product, operands included; e_byte: of a byte
 /// that comes from or goes to DRAM [J], of no more bytes than DRAM delivers in the kernel's time;
 /// P_limit: `Gpu::tdp_w`; P_idle: a share of it. Single kernels of up to some milliseconds run on
-/// what the board has in store: prices of kernels are such bursts.
+/// stored energy: prices of kernels are such bursts.
 ///
 /// Measured on GB200 alone, with bf16 products (public silicon tables, gemm_sustained).
 namespace perfmodel {
 
-/// Energy of a FLOP of a kernel [pJ]: that of the architecture's measured products where the kernel
-/// may use matrix units, else `derived_picojoule_per_flop`.
+/// Energy of a FLOP of a kernel [pJ]: as measured for the architecture's products if the kernel may
+/// use matrix units, else `derived_picojoule_per_flop`.
 double picojoule_per_flop(const KernelWork& work, const Gpu& gpu);
 
 /// [J]
 struct KernelEnergy {
   double flop_j = 0, dram_j = 0;
-  bool measured = false;  ///< the energy of a FLOP is that of the architecture's measured products
+  bool measured = false;  ///< the energy of a FLOP comes from the architecture's measured products
 
   double sum_j() const { return flop_j + dram_j; }
 };
 
-/// Of a kernel that takes `time`. Nothing on a GPU without a limit.
+/// Energy of a kernel that takes `time`. Zero on a GPU without a limit.
 KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds time);
 
-/// The price of a kernel that runs again and again: no faster than its energy allows, where that
-/// was measured; estimates bound the rates of kernels in their prices and no more. `low` stays the
-/// burst's. Measured times stay.
+/// The price of a kernel that runs again and again: no faster than its energy allows, if that was
+/// measured; estimated energies bound only the rates inside prices. `low` stays the burst's.
+/// Measured times stay.
 Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu);
 
-/// The price of a kernel that runs alone some tens of times, as benchmarks do: up to half a
-/// millisecond they are over before the board's regulator acts, from one and a half it holds them
-/// to the limit, and linear between (`matrix_gemm` prices products so).
+/// The price of a kernel that runs alone some tens of times, as benchmarks do: kernels of up to 0.5
+/// ms end before the board's regulator acts, from 1.5 ms on it holds them to the limit, linear
+/// between (`matrix_gemm` prices products so).
 Price sustained_alone(const Price& burst, const KernelWork& work, const Gpu& gpu);
 
 }  // namespace perfmodel

@@ -11,28 +11,28 @@
 namespace perfmodel {
 
 /// Remembers the prices of kernels on one GPU: `price(work)` is `models.price(work, gpu)` to the
-/// bit. For whoever asks again and again for the same few thousand kernels, such as a scheduler
-/// that keeps one cache per kind of GPU.
+/// bit. For callers that repeat the same few thousand kernels, such as a scheduler that keeps one
+/// cache per kind of GPU.
 ///
 /// Memory is bounded: a fixed table of `capacity()` entries (`kEntryBytes` each), allocated at
-/// once. An entry lives within `kProbes` places of where its hash points; where all of these are
-/// taken a new price replaces one of them. Up to half the capacity that next to never happens;
-/// beyond, the cache forgets some prices and asks the models again.
+/// once. An entry is within `kProbes` places of its hash's; if all are taken, a new price replaces
+/// one of them. That is rare up to half the capacity; beyond, the cache forgets some prices and
+/// asks the models again.
 ///
 /// Keys are compared whole, never by hash alone; 0.0 and -0.0 are different keys. Collectives,
 /// which carry a name, go to the models each time.
 ///
 /// Thread-safe: any number of threads may ask at once. Readers take no lock and write nothing
-/// shared. Each entry has a sequence number (odd while somebody writes it) that a reader compares
-/// before and after; a reader that meets a writer takes the price for missing, and a writer that
-/// meets another drops its price.
+/// shared. Each entry has a sequence number (odd during a write) that a reader compares before and
+/// after; a reader that meets a writer treats the price as missing, and a writer that meets another
+/// drops its price.
 class PriceCache {
  public:
   static constexpr std::size_t kDefaultCapacity = std::size_t{1} << 16;
   static constexpr std::size_t kProbes = 8;
   static constexpr std::size_t kEntryBytes = 192;
 
-  /// Of `models`, which must live longer than the cache and must not change, on `gpu` (copied).
+  /// Caches prices of `models`, which must outlive the cache and not change, on `gpu` (copied).
   /// `capacity` is rounded up to a power of two, `kProbes` at least.
   PriceCache(const KernelModels& models, const Gpu& gpu, std::size_t capacity = kDefaultCapacity);
   ~PriceCache();
@@ -41,8 +41,7 @@ class PriceCache {
 
   Price price(const KernelWork& work);
 
-  /// prices[i] = price(work[i]); as many prices as work. What is missing goes to the models
-  /// together.
+  /// prices[i] = price(work[i]); as many prices as work. Missing ones go to the models together.
   void price_many(std::span<const KernelWork> work, std::span<Price> prices);
 
   const Gpu& gpu() const { return gpu_; }

@@ -14,8 +14,8 @@ namespace perfmodel {
 ///   high  = sum n_i t_i + sqrt(sum_f W_f^2)               families are independent
 ///
 /// and the same below. Kernels priced alike are one kernel with one error. `rho`, the correlation
-/// of two errors of one family on one GPU: 0.35 (docs/kernel_models.md). What the board's power
-/// limit adds to a kernel belongs to the time and to the upper end alone.
+/// of two errors of one family on one GPU: 0.35 (docs/kernel_models.md). Time added by the board's
+/// power limit counts in the time and the upper end only.
 class SummedRange {
  public:
   static constexpr double kCorrelation = 0.35;

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/byte_amount.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "kernels/collective_answer.hpp"
+#include "plot/line_plot.hpp"
+#include "plot/svg_document.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/field_table.hpp"
+#include "terminal/output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct CollectiveArguments : CollectiveStudy {
+  std::string plot;
+  bool json = false;
+};
+
+std::string title_of(const CollectiveTable& table) {
+  return fmt::format("{} of {} on {} of {}, {}", table.study.op,
+                     counted(static_cast<std::size_t>(table.study.world), "GPU"),
+                     counted(static_cast<std::size_t>(table.rows.front().question.nodes), "node"),
+                     table.topology.name, table.gpu);
+}
+
+/// One size, in words.
+void add_rows(const CollectiveAnswer& answer, TextList& list) {
+  const CollectiveTime& price = answer.price;
+  list.row("size", byte_amount_text(answer.question.bytes.value));
+  list.row("time",
+           fmt::format("{:.2f} us ({:.2f} to {:.2f}){}", price.time.count(), answer.low.count(),
+                       answer.high.count(), price.in_range ? "" : ", out of what was measured"));
+  list.row("  is made of", fmt::format("{:.2f} us latency, {:.2f} us on the wire",
+                                       price.latency.count(), price.wire.count()));
+  list.row("bus bandwidth",
+           fmt::format("{:.4g} GB/s (algorithm's: {:.4g})", price.bus_bandwidth.value * 1e-9,
+                       answer.algorithm_bandwidth().value * 1e-9));
+  list.row("NCCL takes", fmt::format("{}, {}", price.algorithm, price.protocol));
+}
+
+std::string collective_text(const CollectiveTable& table, bool bold) {
+  TextList list;
+  for (const std::string& warning : table.warnings) list.row("warning", warning);
+  list.row("collective", title_of(table));
+  if (table.rows.size() == 1) {
+    add_rows(table.rows.front(), list);
+    return list.text();
+  }
+  const TextTable rows =
+      field_table(table.rows, kCollectiveSizeFields,
+                  {"bytes", "time_us", "low_us", "high_us", "bus_gb_per_s", "algorithm_gb_per_s",
+                   "latency_us", "wire_us", "algorithm", "protocol", "in_range"});
+  return list.text() + "\n" + rows.text(bold);
+}
+
+// Bus bandwidth over the sizes with its range.
+Result<std::string> collective_svg(const CollectiveTable& table) {
+  LinePlot plot{.title = "Bus bandwidth", .x_label = "bytes", .y_label = "GB/s", .legend = false};
+  LinePlot::Line line{.name = table.study.op, .points = {}};
+  for (const CollectiveAnswer& row : table.rows) {
+    const double wire = row.price.wire_bytes.value * 1e-3;  // GB/s are this by us
+    line.points.emplace_back(row.question.bytes.value, wire / row.price.time.count());
+    line.ranges.emplace_back(wire / row.high.count(), wire / row.low.count());
+  }
+  plot.lines.push_back(std::move(line));
+  auto panel = line_panel(plot);
+  if (!panel) return Unexpected{panel.error()};
+  return svg_document(fmt::format("{} of {} GPUs", table.study.op, table.study.world),
+                      fmt::format("{}, {}; predicted by perfmodel", table.gpu, table.topology.name),
+                      {std::move(*panel)}, 1);
+}
+
+Result<void> run_collective(const CollectiveArguments& arguments) {
+  const auto table = answer_collectives(arguments);
+  if (!table) return Unexpected{table.error()};
+  if (!arguments.plot.empty()) {
+    const auto svg = collective_svg(*table);
+    if (!svg) return Unexpected{svg.error()};
+    if (auto written = write_file(arguments.plot, *svg); !written) return written;
+  }
+  if (arguments.json) return print_document(schemas::kCollective, collective_json(*table));
+  return print_report(collective_text(*table, bold_allowed()));
+}
+
+}  // namespace
+
+Command collective_command(CommandParser parent) {
+  auto arguments = std::make_shared<CollectiveArguments>();
+  const CommandParser app = parent.add_subcommand(
+      "collective", "How long a collective of NCCL takes between GPUs, by size");
+  app.add_option("OP", arguments->op,
+                 "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, "
+                 "scatter, send or recv")
+      .required()
+      .type_name("");
+  app.add_option("SIZE", arguments->sizes,
+                 "Bytes as nccl-tests counts them: 4096, 64KiB, 1MiB, 2GiB; 1KiB:1GiB doubles from "
+                 "one to the other")
+      .required()
+      .type_name("");
+  app.add_option("--gpu", arguments->gpu, "A known name, or a GPU file")
+      .required()
+      .type_name("NAME");
+  app.add_option("--world", arguments->world, "GPUs that take part").required().type_name("N");
+  app.add_option("--nodes", arguments->nodes,
+                 "Nodes that they are spread over evenly (default: as few as hold them)")
+      .check(at_least(1))
+      .type_name("N");
+  app.add_option("--topology", arguments->topology,
+                 "A known name, or a topology file (default: what the GPU usually sits in)")
+      .type_name("NAME");
+  app.add_option("--type", arguments->type,
+                 "fp32, bf16, ...: sizes without a unit count elements of this type")
+      .type_name("TYPE");
+  app.add_option("--plot", arguments->plot, "Write bus bandwidth by size as SVG").type_name("FILE");
+  app.add_flag("--json", arguments->json, "Print one JSON document");
+  app.footer(
+      "perfpredict collective all_reduce 64MiB --gpu h100-sxm-80gb --world 16\n"
+      "perfpredict collective all_to_all 1KiB:1GiB --gpu a100-sxm-80gb --world 8 --plot a2a.svg");
+  return {app, [arguments] { return run_collective(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/byte_amount.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "kernels/topology_fit.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/field_table.hpp"
+#include "terminal/output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct TopologyArguments : TopologyFitStudy {
+  std::string output;
+  double nic_gb_per_s = 0;
+};
+
+void add_figures(const std::vector<FittedFigure>& figures, TextList& list) {
+  for (const FittedFigure& figure : figures) {
+    list.row("  " + figure.name,
+             fmt::format("{:.4g} ({:.4g} to {:.4g})", figure.value, figure.low, figure.high));
+  }
+}
+
+std::string fit_text(const TopologyFit& fit) {
+  TextList list;
+  for (const std::string& warning : fit.warnings) list.row("warning", warning);
+  for (const GroupFit& at : fit.groups) {
+    const auto& sizes = at.group.sizes;
+    list.row("fitted", fmt::format("{}, {} to {}: {:.1f} % off", at.group.text(),
+                                   byte_amount_text(sizes.front().bytes),
+                                   byte_amount_text(sizes.back().bytes), at.error_percent));
+    add_figures(at.figures, list);
+    list.row("  sizes", fmt::format("{} measured, {} needed{}", sizes.size(), at.enough,
+                                    at.half_percent ? fmt::format("; every second one predicts the "
+                                                                  "others within {:.1f} %",
+                                                                  *at.half_percent)
+                                                    : ""));
+    for (const std::string& sentence : at.deviations) list.row("deviates", sentence);
+  }
+  if (!fit.figures.empty()) list.row("NICs", "share of the data sheet, latency");
+  add_figures(fit.figures, list);
+  return list.text();
+}
+
+Result<void> run_fit(TopologyArguments& arguments) {
+  arguments.network.nic_bandwidth = {arguments.nic_gb_per_s * 1e9};
+  const auto fit = fit_topology(arguments);
+  if (!fit) return Unexpected{fit.error()};
+  if (!arguments.output.empty()) {
+    const auto written = write_file(arguments.output, to_text(fit->topology));
+    if (!written) return written;
+  }
+  return print_report(fit_text(*fit));
+}
+
+}  // namespace
+
+Command topology_command(CommandParser parent) {
+  auto arguments = std::make_shared<TopologyArguments>();
+  const CommandParser topology =
+      parent.add_subcommand("topology", "Topology files: links, NICs and measured collectives");
+  topology.require_subcommand(1);
+  const CommandParser app = topology.add_subcommand(
+      "fit", "Fits a topology file to logs of nccl-tests or rccl-tests, and says what deviates");
+  app.add_option("LOG", arguments->logs, "Output of nccl-tests or rccl-tests")
+      .required()
+      .type_name("");
+  app.add_option("--gpu", arguments->gpu, "A known name, or a GPU file")
+      .required()
+      .type_name("NAME");
+  app.add_option("--like", arguments->like,
+                 "The healthy machine: a known topology or a file (default: what the GPU usually "
+                 "sits in)")
+      .type_name("NAME");
+  app.add_option("--nics", arguments->network.nics, "NICs of a node, if --like has others")
+      .check(at_least(1))
+      .type_name("N");
+  app.add_option("--nic-gb-per-s", arguments->nic_gb_per_s, "One NIC, one direction (400 Gb/s: 50)")
+      .check(above_zero())
+      .type_name("X");
+  app.add_option("--network", arguments->network.network, network_kinds()).type_name("KIND");
+  app.add_option("--op", arguments->reading.op, "The collective, if the logs do not name it")
+      .type_name("OP");
+  app.add_option("--world", arguments->reading.world, "GPUs, if the logs do not list them")
+      .check(at_least(2))
+      .type_name("N");
+  app.add_option("--nodes", arguments->reading.nodes, "Nodes, if the logs do not list the GPUs")
+      .check(at_least(1))
+      .type_name("N");
+  app.add_flag("--in-place", arguments->reading.in_place, "Take the times in place");
+  app.add_option("--name", arguments->name, "Name of the topology (default: ...-fitted)")
+      .type_name("NAME");
+  app.add_option("-o,--output", arguments->output, "Write the topology file").type_name("FILE");
+  app.footer(
+      "perfpredict topology fit all_reduce.log --gpu h100-sxm-80gb -o our-cluster.json\n"
+      "perfpredict collective all_reduce 64MiB --gpu h100-sxm-80gb --world 16 --topology "
+      "our-cluster.json");
+  return {app, [arguments] { return run_fit(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,118 @@
+#include "configured_decoder.hpp"
+
+#include <fmt/format.h>
+
+#include "layout/layer_kinds.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
+
+namespace perfmodel {
+namespace {
+
+std::string_view family_of(const DecoderModel& model) {
+  if (model.gated && model.rms_norm) return "llama";
+  if (model.positions == 0) return "gpt_neox";
+  return model.activation == DecoderModel::Activation::kRelu ? "opt" : "gpt";
+}
+
+// Names a part that the builders do not write; empty: there is none.
+std::string_view unbuilt_part(const DecoderModel& model) {
+  const DecoderExperts& experts = model.experts;
+  if (head_width_of(model) * model.heads != model.hidden) return "heads of another width";
+  if (model.latent.key_value_rank > 0) return "latent attention";
+  if (model.windowed_layers > 0) return "attention in windows";
+  if (model.state_layers > 0) return "state spaces";
+  if (model.sinks) return "attention with sinks";
+  if (experts.dense_layers > 0) return "dense layers among layers with experts";
+  const std::int64_t width = expert_hidden_of(model);
+  if (experts.experts > 0 && experts.shared % width != 0) return "shared experts of another width";
+  if (model.next_tokens > 0) return "modules of further tokens";
+  return {};
+}
+
+Result<NamedDecoder> decoder_of(const std::filesystem::path& file, std::string_view family) {
+  auto read = read_decoder_config(file);
+  if (!read) return read;
+  const std::string_view found = family_of(read->model);
+  if (!family.empty() && found != family) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected the config.json of a {}, found one of a {}", family, found),
+                file);
+  }
+  const std::string_view part = unbuilt_part(read->model);
+  if (part.empty() && found != "gpt_neox") return read;
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected layers that `build` writes, found {} (`layout` prices them)",
+                          part.empty() ? "rotary positions with layer norms" : part),
+              file);
+}
+
+// All families have these sizes.
+template <class Config>
+Config sized(const NamedDecoder& decoder) {
+  const DecoderModel& model = decoder.model;
+  Config config;
+  config.name = model.name;
+  config.batch = 1;
+  config.sequence = decoder.sequence;
+  config.layers = model.layers;
+  config.hidden = model.hidden;
+  config.heads = model.heads;
+  config.feed_forward = model.feed_forward;
+  config.vocabulary = model.vocabulary;
+  return config;
+}
+
+LlamaConfig llama_of(const NamedDecoder& decoder) {
+  const DecoderModel& model = decoder.model;
+  LlamaConfig config = sized<LlamaConfig>(decoder);
+  config.dropout = 0;
+  config.kv_heads = kv_heads_of(model);
+  config.tied = model.tied;
+  config.biases = model.biases;
+  const DecoderExperts& experts = model.experts;
+  if (experts.experts == 0) return config;
+  config.experts = {.experts = experts.experts,
+                    .top_k = experts.top_k,
+                    .hidden = expert_hidden_of(model),
+                    .shared = experts.shared / expert_hidden_of(model)};
+  return config;
+}
+
+GptConfig gpt_of(const NamedDecoder& decoder) {
+  GptConfig config = sized<GptConfig>(decoder);
+  config.positions = decoder.model.positions;
+  config.tied = decoder.model.tied;
+  return config;
+}
+
+OptConfig opt_of(const NamedDecoder& decoder) {
+  OptConfig config = sized<OptConfig>(decoder);
+  config.positions = decoder.sequence;
+  return config;
+}
+
+}  // namespace
+
+bool names_config(std::string_view preset) {
+  return preset.ends_with(".json") || preset.find('/') != std::string_view::npos;
+}
+
+Result<LlamaConfig> llama_of_config(const std::filesystem::path& file) {
+  return decoder_of(file, "llama").map(llama_of);
+}
+Result<GptConfig> gpt_of_config(const std::filesystem::path& file) {
+  return decoder_of(file, "gpt").map(gpt_of);
+}
+Result<OptConfig> opt_of_config(const std::filesystem::path& file) {
+  return decoder_of(file, "opt").map(opt_of);
+}
+
+Result<ExecutionGraph> graph_of_config(const std::filesystem::path& file) {
+  const auto decoder = decoder_of(file, "");
+  if (!decoder) return Unexpected{decoder.error()};
+  const std::string_view family = family_of(decoder->model);
+  if (family == "gpt") return build_gpt(gpt_of(*decoder));
+  return family == "opt" ? build_opt(opt_of(*decoder)) : build_llama(llama_of(*decoder));
+}
+
+}  // namespace perfmodel

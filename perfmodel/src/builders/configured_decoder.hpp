@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+/// Decoders of `build` from a Hugging Face `config.json`, with batch 1 and as many tokens as the
+/// model has positions for. Errors: as read_decoder_config() has them; a model of another family;
+/// layers that the builder does not write (heads of another width, latent attention, windows, first
+/// dense layers, state spaces), which `layout` prices.
+namespace perfmodel {
+
+/// Whether the name of a preset is a file.
+bool names_config(std::string_view preset);
+
+Result<LlamaConfig> llama_of_config(const std::filesystem::path& file);
+Result<GptConfig> gpt_of_config(const std::filesystem::path& file);
+Result<OptConfig> opt_of_config(const std::filesystem::path& file);
+
+/// Builds one step of the family that the file names.
+Result<ExecutionGraph> graph_of_config(const std::filesystem::path& file);
+
+}  // namespace perfmodel

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/nccl_log.hpp"
+
+namespace perfmodel {
+
+/// The time of the group's collective on a topology [us]. Error: what `collective_time` refuses.
+Result<double> group_us(const Topology& topology, const MeasuredGroup& group, double bytes);
+
+/// Sentences on what differs from a healthy machine of that kind: ranges of sizes that are 15 % or
+/// more off, then the one fault (a missing NIC, a link at half rate, another algorithm) that
+/// explains the times, if one does. Empty: nothing. `group_us` must take the group.
+std::vector<std::string> deviations(const Topology& healthy, const MeasuredGroup& group);
+
+}  // namespace perfmodel

@@ -1,0 +1,268 @@
+#include "kernels/topology_fit.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "base/byte_amount.hpp"
+#include "base/impossible.hpp"
+#include "base/statistics.hpp"
+#include "files/json_file.hpp"
+#include "gpu/builtin_topologies.hpp"
+#include "kernels/collective_answer.hpp"
+#include "kernels/topology_faults.hpp"
+#include "perfmodel/data_files.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kKib = 1024, kMib = 1 << 20;
+
+/// Error: the sizes cannot tell the figures of a line apart.
+Result<void> check_sizes(const MeasuredGroup& group) {
+  constexpr std::size_t kFewest = 5;
+  const double first = group.sizes.front().bytes, last = group.sizes.back().bytes;
+  if (group.sizes.size() >= kFewest && last >= 64 * kMib && last >= 64 * first) return {};
+  std::vector<std::string> missing;
+  for (const double bytes : {kKib, 16 * kKib, 256 * kKib, 4 * kMib, 64 * kMib, 1024 * kMib}) {
+    const auto is_near = [&](const MeasuredSize& size) {
+      return size.bytes < 4 * bytes && bytes < 4 * size.bytes;
+    };
+    if (std::ranges::none_of(group.sizes, is_near)) missing.push_back(byte_amount_text(bytes));
+  }
+  return impossible(
+      fmt::format(
+          "at least {} sizes of {} up to 64 MiB or more, 64 times the smallest (without {})",
+          kFewest, group.text(), fmt::join(missing, ", ")),
+      fmt::format("{} from {} to {}", group.sizes.size(), byte_amount_text(first),
+                  byte_amount_text(last)));
+}
+
+using NamedFigure = std::pair<const char*, std::function<double(const TimeLine&)>>;
+
+/// Figures with their least and greatest value if any one size is left out.
+std::vector<FittedFigure> figures_of(const MeasuredGroup& group, const TimeLine& line) {
+  const double factor = bus_factor(group.kind, group.ranks);
+  const NamedFigure named[] = {{"latency_us", [](const TimeLine& l) { return l.base; }},
+                               {"simple_us", [](const TimeLine& l) { return l.simple; }},
+                               {"fill_us", [](const TimeLine& l) { return l.fill; }},
+                               {"bus_gb_per_s", [&](const TimeLine& l) {
+                                  return l.slope > 0 ? factor / l.slope * 1e-3 : 0;
+                                }}};
+  std::vector<FittedFigure> figures;
+  for (const auto& [name, value] : named)
+    figures.push_back({name, value(line), value(line), value(line)});
+  for (std::size_t left_out = 0; left_out < group.sizes.size(); ++left_out) {
+    std::vector<MeasuredSize> sizes = group.sizes;
+    sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(left_out));
+    const TimeLine other = fit_time_line(sizes);
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      const double value = named[i].second(other);
+      figures[i].low = std::min(figures[i].low, value);
+      figures[i].high = std::max(figures[i].high, value);
+    }
+  }
+  return figures;
+}
+
+GroupFit fit_group(const Topology& healthy, const MeasuredGroup& group) {
+  constexpr double kClose = 6;
+  GroupFit fit{.group = group, .line = fit_time_line(group.sizes)};
+  fit.figures = figures_of(group, fit.line);
+  fit.error_percent = mean_error_percent(fit.line, group.sizes);
+  fit.half_percent = held_out_percent(group.sizes, 2);
+  fit.enough = group.sizes.size();
+  for (std::size_t stride = 2; stride <= 4; ++stride) {
+    const auto off = held_out_percent(group.sizes, stride);
+    if (!off || *off > kClose) break;
+    fit.enough = group.sizes.size() / stride;
+  }
+  fit.deviations = deviations(healthy, group);
+  return fit;
+}
+
+/// A figure of the NICs, which the time rises or falls with.
+struct NicSetting {
+  double low = 0, high = 0;
+  bool rises = false;
+  void (*set)(Topology&, double) = nullptr;
+};
+
+/// The value at which the topology takes the measured time, by bisection; nothing if it takes it
+/// nowhere between `low` and `high`, because links inside the nodes decide, say.
+std::optional<double> setting_for(Topology topology, const MeasuredGroup& group,
+                                  const MeasuredSize& size, const NicSetting& setting) {
+  double low = setting.low, high = setting.high;
+  for (int step = 0; step < 40; ++step) {
+    const double middle = std::sqrt(low * high);
+    setting.set(topology, middle);
+    const bool is_longer = group_us(topology, group, size.bytes).value() > size.us;
+    (is_longer == setting.rises ? high : low) = middle;
+  }
+  if (low == setting.low || high == setting.high) return std::nullopt;
+  return low;
+}
+
+/// Sets the figure to the median over the sizes from `first` to `last`. It stays if it cannot
+/// explain most of them: then links inside the nodes decide the others.
+void fit_setting(const char* name, double first, double last, const NicSetting& setting,
+                 Topology& topology, TopologyFit& fit) {
+  std::vector<double> found;
+  std::size_t asked = 0;
+  for (const GroupFit& at : fit.groups) {
+    for (const MeasuredSize& size : at.group.sizes) {
+      if (at.group.nodes < 2 || size.bytes < first || size.bytes > last) continue;
+      ++asked;
+      if (auto value = setting_for(topology, at.group, size, setting)) found.push_back(*value);
+    }
+  }
+  if (found.empty() || 2 * found.size() < asked) return;
+  const auto [low, high] = std::ranges::minmax(found);
+  fit.figures.push_back({name, median_of(found), low, high});
+  setting.set(topology, fit.figures.back().value);
+}
+
+void fit_nics(Topology& topology, TopologyFit& fit) {
+  fit_setting("nic_efficiency", 256 * kMib, std::numeric_limits<double>::infinity(),
+              {0.01, 1, false, [](Topology& on, double share) { on.nic->efficiency = share; }},
+              topology, fit);
+  fit_setting(
+      "nic_latency_us", 0, 64 * kKib,
+      {0.01, 1000, true, [](Topology& on, double us) { on.nic->latency = Microseconds{us}; }},
+      topology, fit);
+}
+
+/// A curve of the format from a time that never falls, at octaves from `first` to `last`. Between
+/// octaves log c is linear, so c is raised where the time would fall there.
+OrderedJson curve_json(int ranks, double alpha, double us_per_byte, double first, double last,
+                       const std::function<double(double)>& us) {
+  std::vector<double> factors;
+  for (double bytes = first, before = 0; bytes < 2 * last; before = bytes, bytes *= 2) {
+    double factor = us(bytes) / (alpha + us_per_byte * bytes);
+    if (!factors.empty()) {
+      const double wire = us_per_byte * before;
+      factor = std::max(factor, factors.back() * std::exp2(-wire / (alpha + wire)));
+    }
+    factors.push_back(factor);
+  }
+  return {{"ranks", ranks},
+          {"alpha_us", alpha},
+          {"bus_gb_per_s", 2 * (ranks - 1.0) / ranks / us_per_byte * 1e-3},
+          {"octave_factors", factors}};
+}
+
+bool has_curve(const Topology& topology, const MeasuredGroup& group) {
+  return group.kind == CollectiveKind::kAllReduce &&
+         (group.nodes == 1 || group.ranks == group.nodes * topology.gpus_per_node);
+}
+
+/// Curves of all measured all-reduces from one octave below the first size on, and of the groups of
+/// `like` that were not measured.
+OrderedJson curves_json(const TopologyFit& fit, const Topology& like) {
+  double first = 1 << 30, last = 0;
+  for (const GroupFit& at : fit.groups) {
+    if (!has_curve(like, at.group)) continue;
+    first = std::min(first, std::exp2(std::floor(std::log2(at.group.sizes.front().bytes)) - 1));
+    last = std::max(last, at.group.sizes.back().bytes);
+  }
+  std::map<int, OrderedJson> curves;
+  for (const Topology::Curve& curve : like.curves) {
+    const MeasuredGroup group{.ranks = curve.ranks,
+                              .nodes = (curve.ranks - 1) / like.gpus_per_node + 1};
+    curves[curve.ranks] =
+        curve_json(curve.ranks, curve.alpha.count(),
+                   2 * (curve.ranks - 1.0) / curve.ranks / curve.bus.value * 1e6, first, last,
+                   [&](double bytes) { return group_us(like, group, bytes).value(); });
+  }
+  for (const GroupFit& at : fit.groups) {
+    if (!has_curve(like, at.group)) continue;
+    const double wire = at.line.slope > 0 ? at.line.slope : at.line.us(last) / last;
+    curves[at.group.ranks] =
+        curve_json(at.group.ranks, at.line.base > 0 ? at.line.base : at.line.us(first), wire, first,
+                   last, [&](double bytes) { return at.line.us(bytes); });
+  }
+  OrderedJson list = OrderedJson::array();
+  for (auto& [ranks, curve] : curves) list.push_back(std::move(curve));
+  return {{"source", "logs of nccl-tests or rccl-tests"},
+          {"software", "as in the logs"},
+          {"fitted", "all sizes"},
+          {"command", "perfpredict topology fit"},
+          {"first_bytes", first},
+          {"curves", list}};
+}
+
+Result<OrderedJson> file_of(const Topology& like, const std::string& asked) {
+  for (const auto& [name, text] : builtin_topology_files()) {
+    const OrderedJson json = OrderedJson::parse(text, nullptr, false);
+    if (json.value("name", "") == like.name) return json;
+  }
+  auto text = read_json_text(asked, "topology file");
+  if (!text) return Unexpected{text.error()};
+  return OrderedJson::parse(*text, nullptr, false);  // it has been read before
+}
+
+Result<OrderedJson> topology_json(const TopologyFitStudy& study, const TopologyFit& fit,
+                                  const Topology& fitted) {
+  auto json = file_of(fit.healthy, study.like);
+  if (!json) return json;
+  OrderedJson& file = *json;
+  file["name"] = study.name.empty() ? fit.healthy.name + "-fitted" : study.name;
+  file["title"] = "Fitted to logs; like " + fit.healthy.name;
+  file["default_for"] = OrderedJson::array();
+  if (fitted.nic) {
+    file["nic"] = {{"count", fitted.nic->count},
+                   {"gb_per_s", fitted.nic->bandwidth.value * 1e-9},
+                   {"latency_us", fitted.nic->latency.count()},
+                   {"efficiency", fitted.nic->efficiency},
+                   {"ll128", fitted.nic->ll128},
+                   {"pair_trees", fitted.nic->pair_trees}};
+  }
+  const auto is_kept = [&](const GroupFit& at) { return has_curve(fitted, at.group); };
+  if (std::ranges::any_of(fit.groups, is_kept)) file["all_reduce"] = curves_json(fit, fit.healthy);
+  file["notes"] = fmt::format("Fitted to logs; the rest is copied from {}.", fit.healthy.name);
+  file["sources"] = {"logs of nccl-tests or rccl-tests on this machine"};
+  return json;
+}
+
+}  // namespace
+
+Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
+  if (!study.name.empty() && !is_plain_name(study.name)) {
+    return impossible("a name of letters, digits, \"-\", \"_\" and \".\"", study.name);
+  }
+  const auto groups = read_nccl_logs({study.logs.begin(), study.logs.end()}, study.reading);
+  if (!groups) return Unexpected{groups.error()};
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  const auto gpu = find_gpu(study.gpu, *data / "gpus");
+  if (!gpu) return Unexpected{gpu.error()};
+  TopologyFit fit;
+  auto like = topology_named(study.like, *gpu, fit.warnings);
+  if (!like) return Unexpected{like.error()};
+  auto healthy = with_network(*like, study.network);
+  if (!healthy) return Unexpected{healthy.error()};
+  fit.healthy = *healthy;
+  for (const MeasuredGroup& group : *groups) {
+    if (auto few = check_sizes(group); !few) return Unexpected{few.error()};
+    const auto us = group_us(*healthy, group, group.sizes.back().bytes);
+    if (!us) return Unexpected{us.error()};
+    fit.groups.push_back(fit_group(*healthy, group));
+    if (has_curve(*healthy, group)) continue;
+    fit.warnings.push_back(group.text() +
+                           ": the file has curves of all-reduces of whole nodes "
+                           "alone, so this one changes the NICs at most");
+  }
+  Topology fitted = *healthy;
+  if (fitted.nic) fit_nics(fitted, fit);
+  auto json = topology_json(study, fit, fitted);
+  if (!json) return Unexpected{json.error()};
+  fit.topology = std::move(*json);
+  return fit;
+}
+
+}  // namespace perfmodel
