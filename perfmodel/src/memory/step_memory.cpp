@@ -216,6 +216,8 @@ PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
     }
     if (squeezed) use = squeezed;
   }
+  // Beyond any address space the allocator gives nothing out.
+  memory.peak_allocated_bytes = memory.peak_reserved_bytes = in_use;
   if (use) {
     memory.peak_allocated_bytes = static_cast<double>(use->peak_allocated);
     memory.peak_reserved_bytes = static_cast<double>(use->peak_reserved);

@@ -62,7 +62,11 @@ std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const 
 }
 
 std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim) {
-  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<int>(graph.shape(x).size()) : dim);
+  const int rank = static_cast<int>(graph.shape(x).size()), axis = dim < 0 ? dim + rank : dim;
+  if (axis < 0 || axis >= rank) {
+    throw Contradiction(fmt::format("a tensor of {} dimensions has no dimension {}", rank, dim));
+  }
+  return static_cast<std::size_t>(axis);
 }
 
 TensorRef detach(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
