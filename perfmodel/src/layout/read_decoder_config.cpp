@@ -211,7 +211,7 @@ bool read_windows(const Json& config, ObjectReader& reader, const ConfigFamily& 
   if (!gemma && family.type != "phi3") return false;
   model.window = number_or(config, reader, "sliding_window", 1, 0);
   if (model.window == 0) return true;
-  if (family.type == "phi3") ++model.window;  // the token itself
+  if (family.type == "phi3") ++model.window;                   // the token itself
   const std::int64_t every = family.type == "gemma2" ? 2 : 6;  // so many layers, one sees all
   model.windowed_layers = gemma ? model.layers - model.layers / every : model.layers;
   if (gemma && reader.has("layer_types")) {

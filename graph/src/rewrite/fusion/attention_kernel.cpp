@@ -136,6 +136,7 @@ class AttentionWriter {
     }
     mask = cast(tape, mask, builder_.dtype(q));
     const Shape &queries = builder_.shape(q), shape = builder_.shape(mask);
+    if (shape.empty()) throw Contradiction("a mask of attention has no dimension");
     Shape whole = {queries[0], 1, queries[2], shape.back()};
     if (state.plan.mask_has_gradient) whole[1] = queries[1];
     const bool is_whole = shape == whole || (shape.size() == 4 && shape[2] == queries[2] &&

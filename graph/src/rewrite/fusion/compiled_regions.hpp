@@ -14,7 +14,7 @@ struct CompiledRegion {
   std::vector<std::int32_t> functions = {};  ///< into BackwardPass::functions
   /// Nodes around several ops that have one of the functions: checkpoints.
   std::vector<std::int32_t> wrappers = {};
-  std::int64_t sequence = -1;                ///< autograd's number of the region
+  std::int64_t sequence = -1;  ///< autograd's number of the region
 };
 
 /// Regions end at what TorchDynamo of PyTorch 2 does not trace: collectives of either pass, values

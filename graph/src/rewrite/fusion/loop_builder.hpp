@@ -25,7 +25,7 @@ class LoopBuilder {
   void restart();
   bool in_backward() const { return in_backward_; }
   void set_backward(bool in_backward) { in_backward_ = in_backward; }
-  /// Whether what follows is of a function that runs ops of the forward pass again.
+  /// Says whether the next ops belong to a function that recomputes the forward pass.
   void set_stays(bool stays) { stays_ = stays; }
 
   /// The value that a mention sees now.
