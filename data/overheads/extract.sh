@@ -59,7 +59,7 @@ servers=(dlrm_v100 rm_8gpu_a100 linear_rtx2080ti resnet18_rtx2080ti bert_small_i
 pool v100-server-2023 --host dlrm_v100 "${servers[@]}"
 
 # One host for every GPU, without a profiler: the programs above and the H200's training traces in
-# data/measurements, one table each. The H100's unprofiled training steps take out what the profiler
+# data/measurements, one table each (tier 4 was measured later and only judges). The H100's unprofiled training steps take out what the profiler
 # added; the H200's steps judge.
 measurements=$here/../measurements
 own=$(mktemp -d)
@@ -69,7 +69,7 @@ import collections, json, sys
 points = json.load(open(sys.argv[1] + "/index.json"))["points"]
 programs = collections.defaultdict(list)
 for point in points:
-    if "kineto" in point["files"] and point["split"] == "train":
+    if "kineto" in point["files"] and point["split"] == "train" and point["tier"] <= 3:
         programs[point["workload"]].append(f"{sys.argv[1]}/{point['key']}.kineto.json.gz")
 for name, files in programs.items():
     print(name, *files)

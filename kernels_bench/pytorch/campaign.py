@@ -20,7 +20,7 @@ TINY_BATCHES = (4, 6, 8, 10)
 @dataclass(frozen=True)
 class Workload:
     """One program to train. `options` go to its maker in workloads/, `settings` hold for the whole
-    step: tf32, autocast (bf16), compile."""
+    step: tf32, autocast (bf16), channels_last, compile (True or a mode of torch.compile)."""
 
     name: str
     tier: int
@@ -119,8 +119,28 @@ def _tier3(tier1: List[Workload]) -> List[Workload]:
     return found
 
 
+def _tier4(earlier: List[Workload]) -> List[Workload]:
+    """Programs as people speed them up: fused attention, compiled, CUDA graphs, channels-last."""
+    by_name = {w.name: w for w in earlier}
+    gpt2, resnet = by_name["gpt2-small-1024"], by_name["resnet50"]
+    bf16 = {"autocast": "bf16"}
+    found = [_variant(gpt2, suffix, 4, {"attention": attention}, {**bf16, **settings}, (16,))
+             for suffix, attention, settings in (
+                 ("bf16", "plain", {}), ("bf16-flash", "flash", {}),
+                 ("bf16-flash-compile", "flash", {"compile": True}),
+                 ("bf16-flash-graphs", "flash", {"compile": "reduce-overhead"}),
+                 ("bf16-compile", "plain", {"compile": True}))]
+    found += [_variant(resnet, suffix, 4, {}, {**bf16, **settings}, (64, 256))
+              for suffix, settings in (("bf16-first", {}), ("bf16-last", {"channels_last": True}))]
+    found.append(_variant(resnet, "bf16-last-compile", 4, {}, {**bf16, "channels_last": True, "compile": True}, (64,)))
+    found += [_variant(by_name[name], "compile", 4, {}, {"compile": True}, (2048,))
+              for name in ("dlrm-default", "dlrm-ddp", "dlrm-mix26-bags")]
+    return found + [_variant(by_name["transformer-base"], "bf16", 4, settings=bf16, batches=(4,))]
+
+
 _TIER1 = _tier1()
-WORKLOADS: List[Workload] = _TIER1 + _tier2(_TIER1) + _tier3(_TIER1)
+_EARLIER = _TIER1 + _tier2(_TIER1) + _tier3(_TIER1)
+WORKLOADS: List[Workload] = _EARLIER + _tier4(_EARLIER)
 
 # Fail on purpose: tests of how the collector takes errors. In no tier, not listed.
 SELF_TESTS = [Workload("self-test-raises", 0, "self_test.make", (4,), {"what": "raise"}),

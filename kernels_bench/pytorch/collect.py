@@ -60,7 +60,7 @@ def chosen_points(args):
         tiers = args.tier or [1]
         chosen = [w for w in campaign.WORKLOADS if w.tier in tiers]
         if not chosen:
-            raise BadInput(f"no workload in tier {' '.join(map(str, tiers))}: expected 1, 2 or 3")
+            raise BadInput(f"no workload in tier {' '.join(map(str, tiers))}: expected 1, 2, 3 or 4")
     if args.batch and min(args.batch) < 1:
         raise BadInput(f"--batch: expected positive numbers, found {min(args.batch)}")
     return [(w, b) for w in chosen for b in (args.batch or campaign.batches(w, args.scale))]

@@ -100,10 +100,10 @@ def clocks_under_load(device, step):
             process.wait()
 
 
-def command_line(arguments):
+def command_line(arguments, program="collect.py"):
     """The command, without personal folders."""
     shown = ["DIR" if before == "--out" else shlex.quote(a) for before, a in zip([""] + arguments, arguments)]
-    return " ".join(["collect.py"] + shown)
+    return " ".join([program] + shown)
 
 
 def provenance(device):

@@ -7,7 +7,9 @@
 Writes DIR/<gpu>/ops.csv, which `perfpredict kernels`, `train` and `eval` read; other_ops.csv, of ops that
 they do not know and of those that failed; sustained.csv and side_by_side.csv, kernels under load and two at a
 time; kernels.json: which kernels each op launched. Rows that are there already are skipped: run it again to
-go on. --seed makes another draw, for judging.
+go on. --seed makes another draw, for judging. --sweep takes one size in fine steps (fine), the same operands left
+in the L2 (warm), attention by library, products in fp8, into ops_NAME.csv, other_ops_NAME.csv and
+kernels_NAME.json.
 """
 
 import argparse
@@ -19,13 +21,13 @@ import sys
 import time
 from pathlib import Path
 
-UNKNOWN_OPS = ("nll_loss", "foreach_norm")  # unknown to `perfpredict kernels`
+UNKNOWN_OPS = ("nll_loss", "foreach_norm", "quantize_eager")  # unknown to `perfpredict kernels`
 COLUMNS = [
     "id", "gpu", "family", "name", "op", "dtype", "library", "layout", "memory_format", "direction", "m", "n",
     "k", "b", "c", "h", "w", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w", "groups", "rows", "cols",
     "elements", "n_inputs", "tensors", "table_rows", "strided", "batch", "heads", "kv_heads", "seq_q", "seq_k",
-    "head_dim", "causal", "method", "dim", "pooling", "tables", "zipf", "index_bytes", "optimizer", "time_us",
-    "p10_us", "p90_us", "repeats", "calls", "copies", "bytes", "error"]
+    "head_dim", "causal", "method", "scaling", "dim", "pooling", "tables", "zipf", "index_bytes", "optimizer", "time_us",
+    "p10_us", "p90_us", "repeats", "calls", "copies", "l2_warm", "bytes", "error"]
 MEMORY_LIMIT = 8e9
 TINY_BYTES, TINY_PRODUCTS = 4e6, 2e7  # quick on a CPU
 
@@ -35,6 +37,7 @@ def arguments():
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results, DIR/<gpu>")
     parser.add_argument("--device", default="cuda", help="cuda (default) or cpu")
     parser.add_argument("--count", type=int, default=20000, metavar="N", help="cases of the sweep (default 20000)")
+    parser.add_argument("--sweep", choices=("drawn", "fine", "warm", "attention", "fp8"), default="drawn")
     parser.add_argument("--seed", type=int, default=20261126, metavar="N", help="of the sizes (default 20261126)")
     parser.add_argument("--budget", type=float, default=math.inf, metavar="SECONDS", help="begin no case after this")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: small cases only, for tests")
@@ -131,14 +134,22 @@ def kernels_of(case, device):
     return [[event.name, round(event.device_time, 3)] for event in record.events() if event.device_time > 0]
 
 
+def file_of(stem, sweep, kind):
+    """Name of a sweep's file; the drawn one's bears no name."""
+    return f"{stem}{'' if sweep == 'drawn' else '_' + sweep}.{kind}"
+
+
 def sweep(args, folder, gpu, head, begin):
     """Writes the first table, and the launches of the first case of each name and type."""
     import torch
-    from ops import families
+    from ops import families, fine
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size if args.device != "cpu" else 1e5
-    table, others = (Table(folder / name, COLUMNS, head) for name in ("ops.csv", "other_ops.csv"))
+    if args.sweep == "warm":
+        l2_bytes = 0
+    table, others = (Table(folder / file_of(name, args.sweep, "csv"), COLUMNS, head) for name in ("ops", "other_ops"))
     samples, failed, measured = {}, {}, 0
-    for number, case in enumerate(families.cases(args.seed, args.count)):
+    drawn = families.cases(args.seed, args.count) if args.sweep == "drawn" else fine.SWEEPS[args.sweep]()
+    for number, case in enumerate(drawn):
         if time.monotonic() - begin > args.budget:
             break
         if args.scale == "tiny" and not is_tiny(case):
@@ -150,7 +161,7 @@ def sweep(args, folder, gpu, head, begin):
             continue  # an op that this version does not have
         found = measure(case, args.device, l2_bytes)
         row = {"id": str(number), "gpu": gpu, "family": case.family, "name": case.name, "bytes": int(case.bytes),
-               **case.cells, **found}
+               **case.cells, **found, **({"l2_warm": 1} if args.sweep == "warm" else {})}
         (others if "error" in found or case.cells["op"] in UNKNOWN_OPS else table).add(row)
         if "error" in found:
             failed[kind] = failed.get(kind, 0) + 1
@@ -244,12 +255,12 @@ def main():
     gpu = machine.gpu_name(args.device)
     folder = Path(args.out) / gpu
     folder.mkdir(parents=True, exist_ok=True)
-    provenance = {**machine.provenance(args.device), "command": " ".join(["sweep_ops.py"] + sys.argv[1:])}
+    provenance = {**machine.provenance(args.device), "command": machine.command_line(sys.argv[1:], "sweep_ops.py")}
     head = ["timing: graph replay, no launch cost", json.dumps(provenance)]
     samples = sweep(args, folder, gpu, head, begin)
     if args.device != "cpu":
         torch.cuda.empty_cache()
-        if args.sustained > 0:
+        if args.sustained > 0 and args.sweep == "drawn":
             sustained(args, folder, gpu, head[1:])
             torch.cuda.empty_cache()
             pairs(args, folder, gpu, head[1:])
@@ -261,7 +272,7 @@ def main():
                 found[key] = {"cells": case.cells, "kernels": kernels_of(case, args.device)}
             except RuntimeError as error:
                 found[f"{name} {dtype}"] = {"error": one_line(error)}
-        (folder / "kernels.json").write_text(json.dumps(found, indent=1))
+        (folder / file_of("kernels", args.sweep, "json")).write_text(json.dumps(found, indent=1))
     print(f"done after {time.monotonic() - begin:.0f} s", file=sys.stderr)
 
 

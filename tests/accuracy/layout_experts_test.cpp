@@ -215,8 +215,8 @@ TEST(MlperfRuns, AdaptersWithALayout) {
 // --- Long documents: Llama 3.1 8B on 8 B200 ------------------------------------------------------
 
 // Three rows have AdamW on the CPU, at the rate of another host (ZeRO-Offload's) to which nothing
-// here was fitted. The fourth, ZeRO-2 on the GPUs, is too fast: DeepSpeed's figures come from one
-// run of ZeRO-3.
+// here was fitted. The fourth, ZeRO-2 on the GPUs, is too fast, although DeepSpeed's copies and
+// all-reduces in fp32 are counted: its figures come from one run of ZeRO-3.
 TEST(DocumentRuns, WithTheOptimizerOnTheHost) {
   if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   auto csv = CsvFile::open(*public_data() / "training_runs" / "documents.csv").value();
@@ -249,7 +249,7 @@ TEST(DocumentRuns, WithTheOptimizerOnTheHost) {
   ASSERT_EQ(ratios.size(), 4U);
   for (const std::size_t i : {0U, 1U, 2U}) EXPECT_NEAR(ratios[i], 1, 0.1) << i;
   EXPECT_GT(ratios[3], 1.1);
-  EXPECT_LT(ratios[3], 1.28);
+  EXPECT_LT(ratios[3], 1.25);
 }
 
 }  // namespace layout_experts_accuracy

@@ -42,6 +42,17 @@ struct Errors {
   }
 };
 
+/// The text of a gzip file.
+inline std::string inflated(const std::filesystem::path& file) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> in(gzopen(file.c_str(), "rb"), gzclose);
+  std::string text;
+  std::array<char, 4096> part;
+  for (int size = 0; (size = gzread(in.get(), part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
 /// Lines of a table, 1-based, with a text.
 inline std::set<int> lines_with(const std::filesystem::path& file, std::string_view text) {
   std::set<int> lines;
@@ -135,7 +146,7 @@ struct Step {
 };
 
 /// Points with a trace and an execution graph; `others`: a board whose graphs of the same programs
-/// stand in where this one kept none.
+/// stand in where this one kept none. Not compiled programs: their graphs lack what Triton wrote.
 inline std::vector<Step> traced_steps(const std::string& gpu, const std::string& others = {}) {
   const auto index = nlohmann::json::parse(std::ifstream(folder_of(gpu) / "index.json"));
   std::vector<Step> steps;
@@ -145,6 +156,7 @@ inline std::vector<Step> traced_steps(const std::string& gpu, const std::string&
     if (!point["files"].contains("et")) graph = folder_of(others) / (key + ".et.json.gz");
     const bool is_there = point["files"].contains("et") || !others.empty();
     if (!is_there || !std::filesystem::exists(graph) || !point.contains("trace")) continue;
+    if (point["settings"].contains("compile")) continue;
     double active = 0;
     for (const auto& us : point["trace"]["gpu_active_us"]) active += us.get<double>();
     steps.push_back(

@@ -2,6 +2,7 @@
 // of FlashAttention), by default. Not blind: the rates of cuDNN's batch norms in half types agree
 // with Lambda's ResNet-50, and energies of products and some constants of kernels come from even
 // rows of `vidur`, `liger` and `attention` (data/architectures says which).
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -111,6 +112,15 @@ struct Judged {
   }
 };
 
+ExecutionGraph lambda_graph(const CsvFile& csv) {
+  const std::string model = cell(csv, "model"), precision = cell(csv, "precision");
+  const auto batch = static_cast<std::int64_t>(number(csv, "batch"));
+  return model == "resnet50"
+             ? network(resnet_preset("resnet50").value(), build_resnet, batch, precision,
+                       cell(csv, "backend") == "synthetic")
+             : bert(model, batch, static_cast<std::int64_t>(number(csv, "seq")), precision);
+}
+
 // Software of 2020 (`v0`) is a fifth slower than software of 2022 and later, and a question does
 // not say which it is: both are reported, and both count in the mean.
 TEST(TodaysPrograms, OneGpuStepsOfLambda) {
@@ -119,12 +129,7 @@ TEST(TodaysPrograms, OneGpuStepsOfLambda) {
   for (CsvFile csv = table("lambda/steps.csv"); csv.next();) {
     if (number(csv, "gpus") != 1 || cell(csv, "backend").starts_with("dali")) continue;
     const std::string model = cell(csv, "model"), precision = cell(csv, "precision");
-    const auto batch = static_cast<std::int64_t>(number(csv, "batch"));
-    const ExecutionGraph graph =
-        model == "resnet50"
-            ? network(resnet_preset("resnet50").value(), build_resnet, batch, precision,
-                      cell(csv, "backend") == "synthetic")
-            : bert(model, batch, static_cast<std::int64_t>(number(csv, "seq")), precision);
+    const ExecutionGraph graph = lambda_graph(csv);
     const std::string family = cell(csv, "family").substr(0, 2);
     const std::string year = family == "v1" || family == "v2" ? "2022 on" : "2020";
     judged.add(model + " " + precision + ", software of " + year, graph, cell(csv, "gpu"),
@@ -141,6 +146,86 @@ TEST(TodaysPrograms, OneGpuStepsOfLambda) {
   EXPECT_LE(sum / rows, 7);
   EXPECT_LE(judged.mape(), 11);
   EXPECT_EQ(judged.too_large, 0);
+}
+
+// ---- several GPUs of one machine --------------------------------------------------------------
+
+std::string lambda_program(const CsvFile& csv) {
+  std::string key;
+  for (const char* column : {"gpu", "model", "precision", "batch", "seq", "backend", "family"}) {
+    key += cell(csv, column) + " ";
+  }
+  return key;
+}
+
+// Rows whose links are known not to have worked: the virtual machines of 2022 (README: eight
+// A100-40GB), whose BERT sums its gradients at 3 to 8 GB/s on every board but the H100.
+bool has_broken_links(const CsvFile& csv) {
+  return cell(csv, "family").starts_with("v1") && cell(csv, "gpu") != "h100-sxm-80gb";
+}
+
+// The A100 boards on PCIe sum gradients at 35 to 76 GB/s, more than one link carries: bridges.
+std::string lambda_topology(const std::string& gpu) {
+  return gpu.starts_with("a100-pcie") ? "pcie-gen4-bridges" : "";
+}
+
+std::string kind_of_links(const std::string& gpu) {
+  if (gpu.find("sxm") != gpu.npos) return "NVLink";
+  return gpu.starts_with("rtx-3") ? "PCIe through the host" : "PCIe";
+}
+
+struct Slowdowns {
+  double error = 0, bias = 0;
+  int rows = 0;
+
+  void add(double predicted, double measured) {
+    error += std::abs(predicted - measured);
+    bias += predicted - measured;
+    ++rows;
+  }
+  double mean() const { return 100 * error / rows; }
+};
+
+// Step on 2 to 16 GPUs over the step on one, points of a percent. ResNet-50 has PyTorch's DDP, BERT
+// Apex's, which reduces after the backward pass.
+TEST(TodaysPrograms, DataParallelStepsOfLambda) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::map<std::string, double> one_gpu;
+  for (CsvFile csv = table("lambda/steps.csv"); csv.next();) {
+    if (number(csv, "gpus") == 1) one_gpu[lambda_program(csv)] = number(csv, "step_ms");
+  }
+  std::map<std::string, Slowdowns> groups;
+  for (CsvFile csv = table("lambda/steps.csv"); csv.next();) {
+    const auto alone = one_gpu.find(lambda_program(csv));
+    const bool dali = cell(csv, "backend").starts_with("dali");
+    if (number(csv, "gpus") == 1 || dali || alone == one_gpu.end() || has_broken_links(csv)) {
+      continue;
+    }
+    const std::string gpu = cell(csv, "gpu"), model = cell(csv, "model");
+    const ExecutionGraph graph = lambda_graph(csv);
+    const ExecutionGraph parallel =
+        rewrite_data_parallel(graph, {.world_size = static_cast<std::int64_t>(number(csv, "gpus")),
+                                      .delayed = model != "resnet50"})
+            .value();
+    const double one_us = predictor().predict(graph, gpu)->e2e_us;
+    const double added_us =
+        predictor().predict(parallel, gpu, {.topology = lambda_topology(gpu)})->e2e_us - one_us;
+    const double measured = number(csv, "step_ms") / alone->second;
+    for (const std::string& group : {kind_of_links(gpu), kind_of_links(gpu) + ", " + model}) {
+      groups[group].add(1 + added_us / one_us, measured);
+    }
+    groups[kind_of_links(gpu) + ", on the measured step"].add(1 + added_us / 1e3 / alone->second,
+                                                              measured);
+  }
+  for (const auto& [name, made] : groups) {
+    std::printf("%-34s %3d rows, slowdown %.1f points off (%+.1f)\n", name.c_str(), made.rows,
+                made.mean(), 100 * made.bias / made.rows);
+  }
+  EXPECT_LE(groups["NVLink"].mean(), 2);
+  // Misses 4: steps of BERT in TF32 on software of 2020 are predicted up to a third too short, so
+  // that what is added to them is a larger share.
+  EXPECT_LE(groups["PCIe"].mean(), 6.5);
+  EXPECT_LE(groups["PCIe, on the measured step"].mean(), 4.5);
 }
 
 TEST(TodaysPrograms, ImageModelsOfTimm) {

@@ -34,7 +34,7 @@ std::vector<JobCase> job_cases() {
   return {
       {"torchtitan.toml",
        {"--gpu", "h100-sxm-80gb", "--world", "8"},
-       {"llama3-8b", "--gpu", "h100-sxm-80gb", "--world", "8", "--software", "fsdp",
+       {"llama3-8b", "--gpu", "h100-sxm-80gb", "--world", "8", "--software", "torchtitan",
         "--micro-batch", "1", "--global-batch", "8", "--sequence", "8192", "--zero", "fsdp",
         "--recompute", "op", "--compiled"}},
       {"megatron.sh",
@@ -184,6 +184,20 @@ TEST(LayoutJobs, HaveOneMeaningInAllSyntaxes) {
   const Words more = {"--gpu", "h100-sxm-80gb", "--world", "8"};
   EXPECT_EQ(json_of(with({"layout", written("titan.json", json)}, more))["layouts"],
             json_of(with({"layout", job("torchtitan.toml")}, more))["layouts"]);
+}
+
+TEST(LayoutJobs, AnswersSayThatLayersAreCompiled) {
+  const std::string text =
+      output_of({"layout", job("torchtitan.toml"), "--gpu", "h100-sxm-80gb", "--world", "8"});
+  EXPECT_THAT(text, HasSubstr("bf16, compiled, flash attention"));
+}
+
+TEST(LayoutJobs, AreToldFromModelsByName) {
+  const Words more = {"--gpu", "h100-sxm-80gb", "--world", "8", "--global-batch", "8"};
+  expect_error(with({"layout", "nosuch.toml"}, more), 1, "nosuch.toml: expected a readable training job");
+  written("gpt2-xl", "no job");
+  const std::string inside = "cd '" + scratch().string() + "' &&";
+  EXPECT_THAT(output_of(with({"layout", "gpt2-xl"}, more), inside), HasSubstr("48 layers of 1600"));
 }
 
 TEST(LayoutJobs, FlagsCountBeforeTheFile) {

@@ -122,7 +122,7 @@ TEST(OptimizeCommand, SaysHowSeveralGpusShareTheModel) {
   EXPECT_LT(sharded["plan_us"], sharded["replicated_us"]);
   const std::string text = output_of(with({"optimize"}, tables));
   expect_narrow(text);
-  EXPECT_THAT(text, HasSubstr("Plan of embedding tables\n  tables alone"));
+  EXPECT_THAT(text, HasSubstr("Plan of embedding tables\n  sharded"));
 }
 
 TEST(OptimizeCommand, PrintsItsTables) {

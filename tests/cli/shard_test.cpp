@@ -62,7 +62,7 @@ TEST(ShardCommand, RanksPlans) {
   ASSERT_GE(json["plans"].size(), 1u);
   const Json& best = json["plans"][0];
   EXPECT_LT(best["low_us"].get<double>(), best["predicted_us"].get<double>());
-  EXPECT_GT(best["high_us"].get<double>(), best["predicted_us"].get<double>());
+  EXPECT_GE(best["high_us"].get<double>(), best["predicted_us"].get<double>());
   EXPECT_EQ(best["per_rank"].size(), 4u);
   EXPECT_EQ(best["memory_bytes"].size(), 4u);
   std::set<std::string> placed;
@@ -171,7 +171,8 @@ TEST(ShardCommand, PlansRoundTrip) {
 TEST(ShardCommand, ComparesPlans) {
   const std::string plan = scratch_file("rows.json");
   ASSERT_EQ(run(searching({"shard", study(), "--types", "row_wise", "-o", plan})).status, 0);
-  const auto outcome = run(searching({"shard", "compare", study(), "--plan", plan}));
+  const auto outcome = run(searching(
+      {"shard", "compare", study(), "--plan", plan, "--network", "hugectr,flat,rings,in-order"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("found against rows.json: -"));
   EXPECT_THAT(outcome.out, HasSubstr("row_wise"));
@@ -245,8 +246,10 @@ TEST(ShardCommand, ComparesHashedArrays) {
 TEST(ShardCommand, CrossoverOfCriteosTablesOnOneTo64Gpus) {
   const std::string graph = scratch_file("criteo.json");
   ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "--batch", "2048", "-o", graph}).status, 0);
-  const auto outcome = run({"shard", graph, "--gpu", "a100-sxm-80gb", "--world", "64", "--compress",
-                            "robe:ratio=1000,Z=32,kernel=chunked", "--json"});
+  // The tables alone, by software that launches all at once.
+  const auto outcome = run({"shard", graph, "--gpu", "a100-sxm-80gb", "--world", "64",
+                            "--interaction", "none", "--network", "hugectr,flat,rings,in-order",
+                            "--compress", "robe:ratio=1000,Z=32,kernel=chunked", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json compression = Json::parse(outcome.out)["compression"];
   EXPECT_NEAR(4e-9 * compression["table_elements"].get<double>(), 96.1, 0.1);

@@ -11,9 +11,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "program.hpp"
+#include "topology_fit_support.hpp"
 
 namespace perfmodel::test_support {
 namespace topology_fit_test {
@@ -21,68 +22,6 @@ namespace topology_fit_test {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Size {
-  double bytes = 0, us = 0;
-};
-
-constexpr double kMib = 1 << 20;
-
-std::string devices(int ranks, int nodes) {
-  std::string text = "# nThread 1 nGpus 1 minBytes 8 step: 2(factor)\n# Using devices\n";
-  for (int rank = 0; rank < ranks; ++rank) {
-    text += "#  Rank " + std::to_string(rank) + " Group  0 Pid 77 on  host-" +
-            std::to_string(rank * nodes / ranks) + " device 0 [0x07] NVIDIA H100 80GB HBM3\n";
-  }
-  return text + "#       size  count  type  redop  root  time  algbw  busbw #wrong\n";
-}
-
-/// One row as nccl-tests prints it, twice as long in place.
-std::string row(const Size& size, double factor) {
-  char text[200];
-  const double algorithm = size.bytes / size.us * 1e-3;
-  std::snprintf(text, sizeof text,
-                "%12.0f %12.0f float sum -1 %.2f %.2f %.2f 0 %.2f %.2f %.2f N/A\n", size.bytes,
-                size.bytes / 4, size.us, algorithm, algorithm * factor, 2 * size.us, algorithm / 2,
-                algorithm / 2 * factor);
-  return text;
-}
-
-/// A row of an old version's all-to-all: neither operation nor root, nothing in place.
-std::string old_row(const Size& size, double factor) {
-  char text[200];
-  const double algorithm = size.bytes / size.us * 1e-3;
-  std::snprintf(text, sizeof text, "%.0f %.0f float %.2f %.2f %.2f 0e+00 N/A N/A N/A N/A\n",
-                size.bytes, size.bytes / 4, size.us, algorithm, algorithm * factor);
-  return text;
-}
-
-std::string all_reduce_log(const std::vector<Size>& sizes, int ranks, int nodes) {
-  std::string text = "mpirun -np 16 ./build/all_reduce_perf -b 8 -e 8G -f 2 -g 1\n";
-  text += devices(ranks, nodes);
-  for (const Size& size : sizes) text += row(size, 2.0 * (ranks - 1) / ranks);
-  return text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 44.5\n";
-}
-
-/// Without the report's line breaks.
-std::string on_one_line(const std::string& text) {
-  std::istringstream in(text);
-  std::string line;
-  for (std::string word; in >> word;) line += word + " ";
-  return line;
-}
-
-const Words kH100 = {"--gpu", "h100-sxm-80gb"};
-
-Outcome fit(const std::string& log, const Words& more = kH100) {
-  return run(with({"topology", "fit", written("fit.log", log)}, more));
-}
-
-Json collective(const std::vector<Size>& sizes, const Words& words) {
-  Words all = {"collective", "all_reduce"};
-  for (const Size& size : sizes) all.push_back(std::to_string(static_cast<long>(size.bytes)));
-  return json_of(with(all, words))["sizes"];
-}
 
 struct PublicRun {
   std::string gpu, nodes, nics, nic_gb_per_s, network;
@@ -156,22 +95,6 @@ TEST(TopologyFit, HalfOfEachPublicRunPredictsTheOtherHalf) {
   }
 }
 
-/// A machine of HGX H100, whose times are off by up to 4 % in a fixed pattern.
-std::vector<Size> sizes_of(int world, const std::function<double(const Json&)>& us) {
-  const Json rows = json_of({"collective", "all_reduce", "1KiB:8GiB", "--gpu", "h100-sxm-80gb",
-                             "--world", std::to_string(world)})["sizes"];
-  std::vector<Size> sizes;
-  for (const Json& row : rows) {
-    const double off = 0.04 * std::sin(2.4 * static_cast<double>(sizes.size()));
-    sizes.push_back({row["bytes"], us(row) * (1 + off)});
-  }
-  return sizes;
-}
-
-double wire_longer(const Json& row, double factor) {
-  return row["latency_us"].get<double>() + row["wire_us"].get<double>() * factor;
-}
-
 /// NCCL's rings by hand, 16 GPUs on 2 nodes of 8 NICs with 45 GB/s: 28 hops inside and 2 between
 /// the nodes, the larger of 3.4, 1.9, 0.6 us and of the network's overhead inside; LL takes half of
 /// the rate, at most 39 GB/s, LL128 0.92 of it.
@@ -218,15 +141,6 @@ TEST(TopologyFit, SaysWhichSizesAreSlow) {
   });
   EXPECT_THAT(on_one_line(fit(all_reduce_log(sizes, 16, 2)).out),
               ContainsRegex("16 GPUs on 2 nodes from 256 MiB: (29|30|31) % below hgx-h100"));
-}
-
-// A line by hand: 20 us, then 100 GB/s of bus bandwidth between 8 GPUs of one node.
-std::vector<Size> line_sizes() {
-  std::vector<Size> sizes;
-  for (double bytes = 1024; bytes <= 1024 * kMib; bytes *= 4) {
-    sizes.push_back({bytes, 20 + bytes * 1.75 / 100e3});
-  }
-  return sizes;
 }
 
 TEST(TopologyFit, FiguresOfALineComeBack) {

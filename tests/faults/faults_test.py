@@ -145,7 +145,7 @@ class Faults:
         self.plan = inputs / "plan.json"
         self.shard_flags = ["--gpu", "a100-sxm-40gb", "--world", "4", "--batch-per-gpu", "512"]
         self.dense_flags = ["--bottom", "13-128-64", "--top", "128-1"]
-        self.ask("shard", "rank", self.tables, *self.shard_flags, *self.dense_flags, "--time-budget", 1, "-o", self.plan)
+        self.ask("shard", "rank", self.tables, *self.shard_flags, *self.dense_flags, "--choose", "none", "--time-budget", 1, "-o", self.plan)
         self.spec = inputs / "spec.json"
         self.spec.write_text(json.dumps({
             "schema": "perfmodel-sweep", "version": 1, "graphs": [{"build": "mlp"}],

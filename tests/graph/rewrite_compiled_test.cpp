@@ -10,17 +10,20 @@
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 namespace {
 
-ExecutionGraph gpt(double dropout = 0) {
+using Precision = PrecisionOptions::Precision;
+
+ExecutionGraph gpt(double dropout = 0, std::int64_t vocabulary = 1000) {
   GptConfig config = gpt_preset("gpt2").value();
   config.layers = 2;
   config.hidden = 256;
   config.heads = 4;
   config.feed_forward = 1024;
-  config.vocabulary = 1000;
+  config.vocabulary = vocabulary;
   config.batch = 64;
   config.sequence = config.positions = 128;
   config.dropout = dropout;
@@ -145,6 +148,43 @@ TEST(RewriteCompiled, RunsCheckpointsAgainInTheBackwardFunction) {
   EXPECT_EQ(count(again, "torch::autograd::AccumulateGrad"),
             count(before, "torch::autograd::AccumulateGrad"));
   EXPECT_LT(activations(again), activations(plain) / 2);
+}
+
+// With a vocabulary of 1,003 these are the logits, the gradients of their inputs and of the weight.
+// Two copies of the logits' gradient are one kernel, copies of the weight one in each pass.
+TEST(RewriteCompiled, PadsHalfProductsWhoseRowsAreNotAligned) {
+  const auto padded_products = [](std::int64_t vocabulary, bool half) {
+    ExecutionGraph graph = gpt(0, vocabulary);
+    if (half) graph = rewrite_precision(graph, {.precision = Precision::kBf16}).value();
+    graph = compile(graph);
+    EXPECT_EQ(count(graph, "triton_poi_fused_mm"), half && vocabulary % 8 != 0 ? 3 : 0);
+    return std::ranges::count_if(graph.nodes, [&](const Node& node) {
+      if (graph.name(node) != "aten::mm") return false;
+      bool is_padded = false;
+      for_each_tensor(graph, graph.inputs(node), [&](const Tensor& operand) {
+        is_padded |= std::ranges::count(graph.shape(operand), 1008) > 0;
+      });
+      return is_padded;
+    });
+  };
+  EXPECT_EQ(padded_products(1003, true), 3);
+  EXPECT_EQ(padded_products(1003, false), 0);
+  EXPECT_EQ(padded_products(1000, true), 0);
+}
+
+// The vectors of the tables and the dense features: a kernel each beyond eight, else one for all.
+TEST(RewriteCompiled, WritesThePartsOfAWideCatOneByOne) {
+  const auto kernels = [](std::size_t tables) {
+    DlrmConfig config{.bottom_mlp = {4, 8}, .top_mlp = {11, 1}, .batch = 2};
+    config.tables.assign(tables, {100, 8, 2});
+    config.table_batched = false;
+    const ExecutionGraph graph = compile(build_dlrm(config).value());
+    return std::ranges::count_if(graph.nodes, [&](const Node& node) {
+      const std::string_view name = graph.name(node);
+      return name.starts_with("triton_poi") && name.find("_cat") != name.npos;
+    });
+  };
+  EXPECT_EQ(kernels(8) - kernels(7), 9 - 1);
 }
 
 TEST(RewriteCompiled, RefusesByName) {

@@ -190,6 +190,27 @@ TEST(DataParallel, BucketsAreCutInTheOrderOfReadiness) {
   EXPECT_EQ(reduced.size(), 5u);
 }
 
+// Apex's delay_allreduce: 12 x (1 MiB + 2 KiB) in one buffer, once the backward pass is done.
+TEST(DataParallel, DelayedReducesAllGradientsTogether) {
+  const ExecutionGraph made =
+      value(rewrite_data_parallel(mlp(), {.world_size = 8, .delayed = true}));
+  std::vector<double> reduced;
+  std::size_t last_function = 0, reduction = 0, copies = 0;
+  for (std::size_t i = 0; i < made.nodes.size(); ++i) {
+    const std::string_view name = made.name(made.nodes[i]);
+    if (name.starts_with("autograd::engine")) last_function = i;
+    if (reduction > 0 && name == "aten::copy_") ++copies;
+    if (name != "nccl:all_reduce") continue;
+    reduction = i;
+    for_each_tensor(made, made.inputs(made.nodes[i]), [&](const Tensor& tensor) {
+      reduced.push_back(static_cast<double>(tensor.bytes()));
+    });
+  }
+  EXPECT_EQ(reduced, std::vector<double>{12.0 * ((1 << 20) + (2 << 10))});
+  EXPECT_GT(reduction, last_function);
+  EXPECT_EQ(copies, 24U);
+}
+
 std::string refusal(const ExecutionGraph& graph, const DataParallelRewrite& rewrite = {}) {
   const auto made = rewrite_data_parallel(graph, rewrite);
   return made ? "" : made.error().message;
@@ -199,6 +220,9 @@ TEST(DataParallel, SaysWhyNot) {
   EXPECT_EQ(refusal(mlp(), {.world_size = 0}), "data-parallel: expected at least 1 GPU, found 0");
   EXPECT_EQ(refusal(mlp(), {.bucket_cap_bytes = 0}),
             "data-parallel: expected buckets of at least 1 B, found 1048576 and 0");
+  EXPECT_EQ(refusal(mlp(), {.gradient_as_bucket_view = true, .delayed = true}),
+            "data-parallel: expected one buffer after the backward pass, or views or pieces in "
+            "buckets, found both");
   EXPECT_EQ(refusal(mlp([](MlpConfig& config) {
               config.training.phase = TrainingOptions::Phase::kForward;
             })),

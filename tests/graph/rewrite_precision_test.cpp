@@ -164,6 +164,33 @@ TEST(RewritePrecision, BatchNormsKeepTheTypeOfTheirImages) {
   EXPECT_EQ(gradients, 20);
 }
 
+// cuDNN takes no images in bf16: PyTorch's own kernels do, as the backward pass knows.
+TEST(RewritePrecision, BatchNormsInBf16RunInPyTorchsKernels) {
+  ResnetConfig config = *resnet_preset("resnet18");
+  config.batch = 2;
+  const ExecutionGraph source = *build_resnet(config);
+  PrecisionOptions master{.precision = Precision::kBf16, .master_weights = true};
+  for (const ExecutionGraph& made :
+       {rewritten(source, Precision::kBf16), rewrite_precision(source, master).value()}) {
+    for (const char* name : {"aten::native_batch_norm", "aten::native_batch_norm_backward",
+                             "NativeBatchNormBackward0", "aten::_batch_norm_impl_index"}) {
+      EXPECT_EQ(count(made, name), 20U) << name;
+    }
+    for (const Node& node : made.nodes) {
+      EXPECT_FALSE(made.name(node).starts_with("aten::cudnn_batch_norm"));
+      if (made.name(node) == "aten::_batch_norm_impl_index") {
+        EXPECT_EQ(made.outputs(node)[4].integer, 0);  // PyTorch's own
+      }
+      if (made.name(node) != "aten::native_batch_norm_backward") continue;
+      const Tensor& gradient = made.tensors[made.inputs(node)[0].index];
+      const Tensor& image = made.tensors[made.inputs(node)[1].index];
+      EXPECT_TRUE(std::ranges::equal(made.shape(gradient), made.shape(image)));
+      EXPECT_EQ(made.outputs(node).size(), 3U);
+    }
+  }
+  EXPECT_EQ(count(rewritten(source, Precision::kFp16), "aten::native_batch_norm"), 0U);
+}
+
 // Lists of PyTorch 2 for GPUs: aten/src/ATen/autocast_mode.h.
 TEST(RewritePrecision, OpsAreOnPyTorchsListsOfAutocast) {
   using enum AutocastPolicy;

@@ -257,5 +257,25 @@ TEST(LayoutOffload, Fp8ActivationsByHand) {
   EXPECT_EQ(made.step_ms, before.step_ms);
 }
 
+// Latent attention also keeps its two normed latents for the up-projections; each of 8 experts
+// keeps its input and the result of its activation, the shared one and dense layers theirs.
+TEST(LayoutOffload, Fp8ActivationsOfLatentAttentionByHand) {
+  RandomLayout of = llama_on_a_node();
+  of.job.model = find_decoder("deepseek-v3")->model;
+  of.job.model.next_tokens = 0;
+  of.job.sequence = 4096;
+  of.job.global_batch = 64;
+  of.job.precision = LayoutJob::Precision::kFp8;
+  of.job.software = "nemo";
+  of.layout = {.dp = 64, .ep = 64};
+  const double before = predicted(of).activation_bytes;
+  of.job.fp8_activations = true;
+  const double attention = 7168 + 1536 + 512 - 128 * 128;
+  const double dense = attention + 7168 + 18432;
+  const double experts = attention + 8 * (7168 + 2048) + 7168 + 2048;
+  const double saved = 4096 * (3 * dense + 58 * experts);
+  EXPECT_NEAR(before - predicted(of).activation_bytes, saved, 1e-3 * saved);
+}
+
 }  // namespace layout_offload_test
 }  // namespace perfmodel

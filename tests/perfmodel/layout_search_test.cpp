@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,48 @@ TEST(LayoutSearch, FindsWhatPricingEachFinds) {
   EXPECT_EQ(ranking->frontier.front().prediction.reserved_bytes,
             smallest->prediction.reserved_bytes);
   EXPECT_EQ(ranking->frontier.back().prediction.step_ms, best.front());
+}
+
+LayoutJob expert_job() {
+  LayoutJob job = search_job();
+  job.model.layers = 16;
+  job.model.experts = {.experts = 16, .top_k = 2, .hidden = 2048};
+  return job;
+}
+
+// Searches with one number of expert ranks know no bounds of layers.
+TEST(LayoutSearch, BoundsOfExpertLayersPassOverNothing) {
+  const LayoutJob job = expert_job();
+  LayoutSpace space = search_space();
+  const auto all = rank_layouts(search_pricer(), job, 16, space);
+  ASSERT_TRUE(all) << to_string(all.error());
+  std::vector<double> best;
+  std::vector<RankedLayout> points;
+  std::int64_t priced = 0;
+  for (const std::int64_t ep : {1, 2, 4, 8, 16}) {
+    space.ep = {ep};
+    const auto one = rank_layouts(search_pricer(), job, 16, space);
+    ASSERT_TRUE(one) << to_string(one.error());
+    std::ranges::copy(steps_of(one->best), std::back_inserter(best));
+    std::ranges::copy(one->frontier, std::back_inserter(points));
+    priced += one->priced;
+  }
+  std::ranges::sort(best);
+  best.resize(10);
+  EXPECT_EQ(steps_of(all->best), best);
+  EXPECT_LT(all->priced, priced / 2);
+  for (const RankedLayout& point : points) {
+    const bool is_met = std::ranges::any_of(all->frontier, [&](const RankedLayout& other) {
+      return other.prediction.step_ms <= point.prediction.step_ms &&
+             other.prediction.reserved_bytes <= point.prediction.reserved_bytes;
+    });
+    EXPECT_TRUE(is_met) << point.prediction.step_ms;
+    const auto least = search_pricer().at_least(job, point.layout);
+    if (!least) continue;  // one expert per rank
+    EXPECT_LE(least->step_ms, point.prediction.step_ms);
+    EXPECT_LE(least->reserved_bytes, point.prediction.reserved_bytes);
+    EXPECT_GT(least->reserved_bytes, 0.9 * point.prediction.reserved_bytes);
+  }
 }
 
 TEST(LayoutSearch, SaysTheSameEachTime) {

@@ -112,6 +112,7 @@ TEST(LayoutTraces, SoDoAllStrategies) {
       {"ZeRO-2, recomputed", again},
       {"ZeRO-3", grid(2, 1, 4, Sharding::kZero3)},
       {"HSDP over two nodes", grid(1, 1, 16, Sharding::kHsdp)},
+      {"HSDP in a pipeline", grid(1, 2, 16, Sharding::kHsdp)},
       {"GPipe", gpipe},
       {"interleaved", interleaved},
       {"two nodes", grid(2, 2, 4, Sharding::kZero1)}};
@@ -229,6 +230,17 @@ TEST(LayoutTraffic, HybridShardingSumsOverTheCopies) {
   auto traffic = traffic_of(traces_of(tiny_job(), grid(1, 1, 16, Sharding::kHsdp), false).ranks[0]);
   EXPECT_NEAR(traffic.at("scatter gradients"), kBatch / 16.0 * 4 * kParameters, 1e-6 * kParameters);
   EXPECT_NEAR(traffic.at("gradients of the copies"), 4 * kParameters / 8, 64);
+  const LayoutTraces staged = traces_of(tiny_job(), grid(1, 2, 16, Sharding::kHsdp), false);
+  double scattered = 0, summed = 0, gathered = 0;
+  for (const ChakraTrace& trace : staged.ranks) {
+    auto stage = traffic_of(trace);
+    scattered += stage.at("gradients");
+    summed += stage.at("gradients of the copies");
+    gathered += stage.at("gather updated weights");
+  }
+  EXPECT_NEAR(scattered, 4 * kParameters, 64);
+  EXPECT_NEAR(summed, 4 * kParameters / 8, 64);
+  EXPECT_NEAR(gathered, 2 * kParameters / 8, 64);
 }
 
 // Everything that the ranks of a job do together is split, not repeated.

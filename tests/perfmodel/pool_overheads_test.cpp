@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "../scratch.hpp"
+#include "overheads/collector_cost.hpp"
 #include "tiny_run.hpp"
 
 namespace perfmodel {
@@ -212,6 +214,40 @@ TEST(PoolOverheads, BadInputIsAnError) {
             "expected at least one table that is fit to pool, found none");
   EXPECT_EQ(pool_overheads(good, "two").error().message,
             "expected one of the pooled programs as host, found two");
+}
+
+// ---- collectors
+// --------------------------------------------------------------------------------
+
+// A file with the table of a program as this collector recorded it.
+std::string recorded(const std::string& name, Collector collector, double slower) {
+  OverheadTable table = program(slower);
+  table.collector = collector;
+  const std::string file = test_support::scratch_file(name + ".json");
+  EXPECT_TRUE(write_overheads(table, file));
+  return file;
+}
+
+TEST(PooledFiles, LoseWhatEachCollectorWasMeasuredToCost) {
+  const double with = *slowdown_under(Collector::kProfiler);
+  const double plain = *slowdown_under(Collector::kProfilerWithoutShapes);
+  const auto pooled =
+      pool_overhead_files({recorded("with", Collector::kProfiler, with),
+                           recorded("plain", Collector::kProfilerWithoutShapes, plain)},
+                          "", {"measured"});
+  ASSERT_TRUE(pooled) << to_string(pooled.error());
+  EXPECT_EQ(pooled->without_collector, kWithoutProfiler);
+  EXPECT_NEAR(pooled->programs[1].host_scale, 1, 1e-3);  // the same host
+  EXPECT_NEAR(pooled->call_us("cudaLaunchKernel").us, 5 * with * kWithoutProfiler[3], 1e-2);
+}
+
+TEST(PooledFiles, OfACollectorThatWasNotMeasuredAreRefused) {
+  const auto pooled =
+      pool_overhead_files({recorded("odd", Collector::kUnknown, 1)}, "", {"measured"});
+  ASSERT_FALSE(pooled);
+  EXPECT_EQ(pooled.error().message,
+            "expected tables whose collector's cost was measured, found odd with collector: not "
+            "known");
 }
 
 // ---- lists and calls ---------------------------------------------------------------------------

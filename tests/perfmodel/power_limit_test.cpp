@@ -21,12 +21,13 @@ Gpu board(double tdp_w) {
   return gpu;
 }
 
-// Long products: the device is busy throughout.
+// Long products of aligned rows: the device is busy throughout, and its matrix units are.
 const ExecutionGraph& large_steps() {
   static const ExecutionGraph graph = [] {
     GptConfig config = *gpt_preset("gpt2");
     config.layers = 2;
     config.batch = 64;
+    config.vocabulary = 50304;
     return rewrite_precision(build_gpt(config).value(),
                              {.precision = PrecisionOptions::Precision::kBf16})
         .value();

@@ -6,6 +6,7 @@
 #include "../predictors/graph_fixture.hpp"
 #include "program/call_costs.hpp"
 #include "program/given_times.hpp"
+#include "program/warm_inputs.hpp"
 
 namespace perfmodel {
 namespace price_program_test {
@@ -164,6 +165,66 @@ TEST_F(GivenTimes, OfTheOutermostNodeCount) {
   add(1, 10);
   give_times(graph_, questions_, kernels_);
   EXPECT_EQ(us(0), 12);
+}
+
+// A tensor is written and read again, with another kernel between.
+class WarmInputs : public ::testing::Test {
+ protected:
+  WarmInputs() {
+    gpu_.architecture = test_support::architecture("hopper");
+    gpu_.l2_size = {10e6};
+  }
+
+  // Time of the reader of `bytes`, 100 us otherwise.
+  double reader_us(double bytes, double bytes_between = 0, const KernelWork& like = {}) const {
+    test_support::GraphFixture made;
+    const auto tensor = [&](double size) {
+      return made.tensor({static_cast<std::int64_t>(size / 4)});
+    };
+    const Argument between = tensor(bytes_between), mine = tensor(bytes);
+    made.node("aten::relu", {tensor(bytes)}, {mine});
+    made.node("aten::relu", {between}, {tensor(bytes_between)});
+    made.node("aten::relu", {mine}, {tensor(bytes)});
+    std::vector<KernelQuestion> questions(3, {.work = like});
+    const double sizes[] = {bytes, bytes_between, bytes};
+    for (std::int32_t i = 0; i < 3; ++i) {
+      questions[i].node = i;
+      questions[i].work.bytes_read = questions[i].work.bytes_written = {sizes[i]};
+    }
+    std::vector<PredictedKernel> kernels(3, {.price = price_of(100)});
+    take_warm_inputs(made.graph(), questions, gpu_, kernels);
+    EXPECT_EQ(kernels[0].price.time.count(), 100);
+    EXPECT_DOUBLE_EQ(kernels[2].price.high.count(), 2 * kernels[2].price.time.count());
+    return kernels[2].price.time.count();
+  }
+
+  Gpu gpu_ = round_gpu();
+  const KernelWork relu_{.family = KernelFamily::kElementwise};
+};
+
+TEST_F(WarmInputs, SaveTheirShareOfTheTimeAboveAnEmptyKernels) {
+  EXPECT_DOUBLE_EQ(reader_us(1e6, 0, relu_), 100 - 0.88 / 2 * (100 - 1.6));
+  EXPECT_DOUBLE_EQ(reader_us(1e6, 1e6, relu_), reader_us(1e6, 0, relu_));
+}
+
+TEST_F(WarmInputs, LeaveTheCacheAsOtherBytesAreTouched) {
+  double before = 0;
+  for (const double between : {0., 1.5e6, 2e6, 3e6, 4e6, 5e6}) {
+    const double us = reader_us(1e6, between, relu_);
+    EXPECT_GE(us, before);
+    before = us;
+  }
+  EXPECT_EQ(before, 100);
+  EXPECT_EQ(reader_us(6e6, 0, relu_), 100);  // larger than the cache itself
+}
+
+TEST_F(WarmInputs, CountWhereTheyWereMeasured) {
+  KernelWork product{.family = KernelFamily::kGemm};
+  EXPECT_EQ(reader_us(1e6, 0, product), 100);
+  KernelWork backward{.family = KernelFamily::kNorm, .shape = RowShape{.is_channel = true}};
+  EXPECT_EQ(reader_us(1e6, 0, backward), 100);
+  gpu_.architecture = test_support::architecture("ampere");
+  EXPECT_EQ(reader_us(1e6, 0, relu_), 100);
 }
 
 TEST(SyncCosts, AreTheShorterTimeAndWhatWakingAdds) {

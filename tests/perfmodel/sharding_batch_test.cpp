@@ -8,6 +8,7 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
 #include "price/index_skew.hpp"
+#include "sharding/batch_schedule.hpp"
 
 namespace perfmodel::sharding {
 namespace sharding_batch_test {
@@ -426,17 +427,45 @@ TEST(ShardingNetwork, NamesAreChecked) {
 
 // The host is counted per batch, per kind of exchange and per table.
 TEST(ShardingBatch, AnEagerHostIsAFloor) {
-  HostNeeds host{.batch_us = 5000};
-  host.kinds[HostNeeds::kVectors] = {.us = 300, .table_us = 20};
-  host.kinds[HostNeeds::kSums] = {.us = 400, .table_us = 10};
+  StepNeeds step;
+  step.batch.host(BatchPart::kTopForward) = 50'000;
+  step.kinds[StepNeeds::kVectors].once.host(BatchPart::kIdSizes) = 300;
+  step.kinds[StepNeeds::kVectors].table.host(BatchPart::kIdSizes) = 20;
+  step.kinds[StepNeeds::kSums].once.host(BatchPart::kSplit) = 400;
+  step.kinds[StepNeeds::kSums].table.host(BatchPart::kSplit) = 10;
   const ShardingStudy study = small_study();
   std::vector<TablePlacement> plan = whole_tables(study);
-  EXPECT_DOUBLE_EQ(model_of(study, {.host = host}).time(plan)->predicted_us, 5000 + 300 + 4 * 20);
+  EXPECT_DOUBLE_EQ(model_of(study, {.step = step}).time(plan)->host_us, 50'000 + 300 + 4 * 20);
   plan[0] = {.type = Type::kRowWise};
-  const auto time = model_of(study, {.host = host}).time(plan);
-  EXPECT_DOUBLE_EQ(time->predicted_us, 5000 + 300 + 3 * 20 + 400 + 10);
-  EXPECT_DOUBLE_EQ(time->host_us, time->predicted_us);
-  EXPECT_DOUBLE_EQ(model_of(study, {.host_us = 9000, .host = host}).time(plan)->predicted_us, 9000);
+  const auto time = model_of(study, {.step = step}).time(plan);
+  EXPECT_DOUBLE_EQ(time->host_us, 50'000 + 300 + 3 * 20 + 400 + 10);
+  EXPECT_GE(time->predicted_us, time->host_us);
+  const double given = model_of(study, {.host_us = 90'000, .step = step}).time(plan)->predicted_us;
+  EXPECT_DOUBLE_EQ(given, 90'000);
+}
+
+// A step is as long as its parts on the device and its waits if the host keeps ahead, and a wait
+// keeps the device from working ahead.
+TEST(ShardingBatch, TheHostWaitsForTheDevice) {
+  const auto us = [](double host_us, double wait_us) {
+    BatchTime batch;
+    batch.ranks.resize(1);
+    batch.ranks[0].parts[BatchPart::kTopBackward] = 100;
+    batch.ranks[0].parts[BatchPart::kTopForward] = 100;
+    batch.step.emplace();
+    batch.step->host(BatchPart::kTopBackward) = 10;
+    batch.step->host(BatchPart::kTopForward) = host_us;
+    batch.step->wait(HostWait::kIndexForward) = wait_us;
+    batch.step->wait(HostWait::kIdSizes) = 5;
+    schedule_batch(batch, {});
+    double sum = 0;
+    for (std::size_t i = 0; i < kBatchParts; ++i) sum += batch.critical[static_cast<BatchPart>(i)];
+    EXPECT_DOUBLE_EQ(sum, batch.predicted_us);
+    return batch.predicted_us;
+  };
+  EXPECT_DOUBLE_EQ(us(10, 0), 100 + 100 + 5);
+  EXPECT_DOUBLE_EQ(us(150, 0), 200 + 5);              // launched while the first part runs
+  EXPECT_DOUBLE_EQ(us(150, 20), 100 + 20 + 150 + 5);  // launched after it
 }
 
 TEST(ShardingBatch, SequencesExchangeAVectorPerId) {

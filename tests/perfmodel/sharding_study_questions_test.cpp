@@ -125,6 +125,31 @@ TEST(LoadStudy, SaysWhatIsMissing) {
   EXPECT_THAT(error_of(asked), HasSubstr("--indices: expected TABLE=FILE"));
 }
 
+TEST(LoadStudy, KnowsAStudyWithoutASchema) {
+  ShardQuestion asked = question();
+  asked.tables = folder().written("bare.json", R"({"tables": [{"name": "a", "rows": 1000,
+  "dim": 64, "pooling": 1}], "dense": {"bottom_mlp": [13, 64], "top_mlp": [32, 1]}})");
+  const auto loaded = load_study(asked);
+  ASSERT_TRUE(loaded) << to_string(loaded.error());
+  EXPECT_EQ(loaded->study.tables.size(), 1U);
+  EXPECT_TRUE(loaded->study.dense);
+}
+
+// One way to launch decides, the others are for the range; HugeCTR launches all at once.
+TEST(LoadStudy, LaunchesOpByOpByDefault) {
+  ShardQuestion asked = question();
+  const auto eager = load_study(asked);
+  ASSERT_TRUE(eager) << to_string(eager.error());
+  EXPECT_TRUE(eager->options.step);
+  EXPECT_EQ(eager->options.other_steps.size(), 2U);
+  asked.launch = "graphs";
+  const auto graphs = load_study(asked);
+  EXPECT_LT(graphs->options.step->batch.host_us(), eager->options.step->batch.host_us());
+  asked.launch = "";
+  asked.network = "hugectr";
+  EXPECT_FALSE(load_study(asked)->options.step);
+}
+
 TEST(LoadStudy, HashesTables) {
   ShardQuestion asked = question();
   asked.compress = "robe:ratio=100,Z=16,kernel=chunked,tables=b+";

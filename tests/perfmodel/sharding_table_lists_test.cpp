@@ -55,7 +55,7 @@ TEST(TableLists, TorchrecsOwnConfigurations) {
   EXPECT_EQ(user.cache.load_factor, 0.25);
   EXPECT_TRUE(user.pooled);
   EXPECT_FALSE(clicks.pooled);
-  EXPECT_EQ(study->launch, Launch::kEager);
+  EXPECT_FALSE(study->launch);  // eager
   EXPECT_THAT(study->warnings, ElementsAre(HasSubstr("1 of 2 tables have no pooling_factors")));
 }
 
@@ -95,7 +95,7 @@ TEST(TableLists, HugectrModels) {
   EXPECT_EQ(study->world, 8);
   EXPECT_EQ(study->batch_per_rank, 8192);
   EXPECT_TRUE(study->network.hierarchical);
-  EXPECT_EQ(study->launch, Launch::kGraphs);
+  EXPECT_TRUE(study->network.fuses_layers);
 }
 
 TEST(TableLists, CsvColumnsInAnyOrderByAnyName) {

@@ -17,6 +17,7 @@
 namespace perfmodel::sharding {
 namespace sharding_tables_in_graph_test {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -36,6 +37,26 @@ GraphTables found_in(const DlrmConfig& config) {
   auto found = tables_in_graph(*graph);
   EXPECT_TRUE(found) << to_string(found.error());
   return std::move(*found);
+}
+
+TEST(TablesInGraph, LayersAreKnown) {
+  using Interaction = DensePart::Interaction;
+  DlrmConfig config = config_of({{1000, 16, 2}, {7, 16, 1}, {50, 16, 1}}, true);
+  config.bottom_mlp = {13, 32, 16};
+  config.top_mlp = {64, 8, 1};
+  const auto dot = found_in(config).dense;
+  ASSERT_TRUE(dot);
+  EXPECT_THAT(dot->bottom_mlp, ElementsAre(13, 32, 16));
+  EXPECT_THAT(dot->top_mlp, ElementsAre(64, 8, 1));
+  EXPECT_EQ(dot->interaction, Interaction::kDot);
+  config.interaction_dot = false;
+  EXPECT_EQ(found_in(config).dense->interaction, Interaction::kConcatenation);
+  config.cross = {.layers = 2, .rank = 24};
+  const auto crossed = found_in(config).dense;
+  EXPECT_EQ(crossed->interaction, Interaction::kLowRankCross);
+  EXPECT_EQ(crossed->cross_layers, 2);
+  EXPECT_EQ(crossed->cross_rank, 24);
+  EXPECT_THAT(crossed->top_mlp, ElementsAre(64, 8, 1));
 }
 
 TEST(TablesInGraph, SingleTablesAreKnownExactly) {
@@ -116,6 +137,10 @@ TEST(TablesInGraph, PlainLookupsHaveNoBags) {
   EXPECT_FALSE(found->tables[0].pooled);
   EXPECT_EQ(found->tables[0].rows, config.vocabulary);
   EXPECT_EQ(found->tables[0].dim, config.hidden);
+  // Attention has batched products, but no layers of a recommender.
+  EXPECT_FALSE(found->dense);
+  EXPECT_THAT(found->warnings,
+              Contains(::testing::StartsWith("layers: not understood, left out: ")));
 }
 
 TEST(TablesInGraph, RefusesGraphsWithoutLookups) {

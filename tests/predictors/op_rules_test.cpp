@@ -214,6 +214,7 @@ TEST_F(OpRules, CopyGoesByDevices) {
       one(f.node("aten::copy_", {f.tensor({8}, DType::kFloat16), f.tensor({8})}));
   EXPECT_EQ(cast.family, KernelFamily::kElementwise);
   EXPECT_DOUBLE_EQ(cast.bytes().value, 8 * (4 + 2));
+  EXPECT_EQ(cast.dtype, DType::kFloat32);  // the type that it reads, as in rows of tables
   EXPECT_EQ(count(f.node("aten::copy_", {f.cpu_tensor({8}), f.cpu_tensor({8})})), 0u);
 }
 

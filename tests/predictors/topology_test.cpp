@@ -44,7 +44,7 @@ class TopologyFile {
 TEST(Topologies, EveryFileLoadsUnderItsName) {
   const auto catalog = TopologyCatalog::read(source_data() / "topologies");
   ASSERT_TRUE(catalog.has_value()) << to_string(catalog.error());
-  EXPECT_EQ(catalog->topologies().size(), 21u);
+  EXPECT_EQ(catalog->topologies().size(), 24u);
   for (const Topology& topology : catalog->topologies()) {
     const Topology::Intra& intra = topology.intra;
     EXPECT_LE(intra.ring_channels * intra.channel_bandwidth.value, intra.gpu_bandwidth.value)
@@ -143,7 +143,12 @@ TEST(Topologies, RingsOfTheMeshAreThoseOfItsLinks) {
   };
   const Topology topology = TopologyCatalog::builtin().find("dgx1-v100").value();
   for (int n : {3, 4, 6, 7, 8}) EXPECT_EQ(topology.ring_channels(n), 2 * cycles(n)) << n;
-  EXPECT_EQ(cycles(5), 0);  // the file says 1, an estimate
+  // No cycle passes GPU 4, which has links to GPU 0 alone among the first five. By hand: one ring
+  // goes 0, 4, 0, 1, 2, 3, its reverse 0, 3, 2, 1, 0, 4: GPU 0 hands on, and each direction of the
+  // two links 0-4 carries one of them.
+  EXPECT_EQ(cycles(5), 0);
+  EXPECT_EQ(std::accumulate(links[4], links[4] + 4, 0), links[4][0]);
+  EXPECT_EQ(topology.ring_channels(5), links[4][0]);
   EXPECT_EQ(topology.ring_channels(2), 1);
 }
 
@@ -221,6 +226,16 @@ struct BadField {
   const char* message;
 };
 
+Json group_curve(const char* op, int ranks, const std::vector<double>& factors) {
+  return {{"op", op},
+          {"ranks", ranks},
+          {"nodes", 1},
+          {"first_bytes", 64},
+          {"alpha_us", 10},
+          {"bus_gb_per_s", 50},
+          {"octave_factors", factors}};
+}
+
 TEST(Topologies, ErrorsNameTheField) {
   const BadField cases[] = {
       {"missing", [](Json& j) { j.erase("gpus_per_node"); }, "/gpus_per_node",
@@ -285,6 +300,25 @@ TEST(Topologies, ErrorsNameTheField) {
       {"falling", [](Json& j) { j["all_reduce"]["curves"][1]["octave_factors"][1] = 0.5; },
        "/all_reduce/curves/1/octave_factors/1",
        "expected a time that never falls with bytes, found a factor that lowers it: 0.5"},
+      {"machine", [](Json& j) { j["gpus_per_machine"] = 3; }, "/gpus_per_machine",
+       "expected a divisor of gpus_per_node, found 3"},
+      {"group",
+       [](Json& j) {
+         j["collectives"] = {group_curve("all_meet", 8, {1, 1})};
+       },
+       "/collectives/0/op", "expected a collective, such as all_gather, found \"all_meet\""},
+      {"nodes of a group",
+       [](Json& j) {
+         j["collectives"] = {group_curve("send", 16, {1, 1})};
+       },
+       "/collectives/0/nodes",
+       "expected nodes that hold the ranks, and a nic for more than one, found 1"},
+      {"falling group",
+       [](Json& j) {
+         j["collectives"] = {group_curve("reduce", 8, {1, 0.1})};
+       },
+       "/collectives/0/octave_factors/1",
+       "expected a time that never falls with bytes, found a factor that lowers it: 0.1"},
       {"sources", [](Json& j) { j["sources"] = Json::array(); }, "/sources",
        "expected at least one source, found []"},
   };

@@ -108,6 +108,11 @@ def attention(rng):
     direction = rng.choice(("fwd", "bwd", "bwd"))
     if kind == "efficient":
         kv_heads = heads
+    return attention_case(batch, heads, kv_heads, head_dim, seq, seq_k, causal, kind, dtype, direction)
+
+
+def attention_case(batch, heads, kv_heads, head_dim, seq, seq_k, causal, kind, dtype, direction):
+    """One call of attention by library `kind`."""
     forward, backward = ATTENTION[kind]
 
     def tensors(device):

@@ -72,11 +72,21 @@ def build(maker, workload, batch, device, tiny, seed):
     torch.manual_seed(seed)
     with _default_device(device):
         parts = maker(batch=batch, device=device, tiny=tiny, **workload.options)
-    if workload.settings.get("compile"):
+    if workload.settings.get("channels_last"):
+        as_channels_last(parts)
+    compiled = workload.settings.get("compile")
+    if compiled:
         if not hasattr(torch, "compile"):
             raise Unsupported("torch.compile is not in this torch")
-        parts.model = torch.compile(parts.model)
+        parts.model = torch.compile(parts.model, mode=None if compiled is True else compiled)
     return Trainer(parts, _autocast(workload.settings.get("autocast"), device))
+
+
+def as_channels_last(parts):
+    """Weights and images in NHWC, as PyTorch's own recipe has it."""
+    parts.model.to(memory_format=torch.channels_last)
+    parts.batches = [(images.contiguous(memory_format=torch.channels_last),) + tuple(rest)
+                     for images, *rest in parts.batches]
 
 
 def set_precision(tf32):

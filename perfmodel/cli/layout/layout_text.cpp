@@ -57,11 +57,11 @@ std::string head_text(const LayoutReport& report) {
   }
   list.row("model", words);
   list.row("machine", fmt::format("{} x {}, {}", report.gpus, report.gpu_title, report.topology));
-  list.row("job", fmt::format("{} sequences of {} tokens per step, {}, {} attention, gradients in "
-                              "{}, {}",
+  list.row("job", fmt::format("{} sequences of {} tokens per step, {}{}, {} attention, gradients "
+                              "in {}, {}",
                               job.global_batch, job.sequence, to_string(job.precision),
-                              to_string(job.attention), job.fp32_gradients ? "fp32" : "half",
-                              software_text(report)));
+                              job.compiled ? ", compiled" : "", to_string(job.attention),
+                              job.fp32_gradients ? "fp32" : "half", software_text(report)));
   if (job.packed_mean != 1) {
     list.row("documents", fmt::format("attention {} of whole sequences', {} on the slowest rank",
                                       percent(job.packed_mean),

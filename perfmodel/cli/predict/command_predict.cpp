@@ -28,7 +28,7 @@ namespace perfmodel::cli {
 namespace {
 
 struct PredictArguments : PredictionQuestion {
-  std::string use_name = "all", strategy_name, timeline, chakra;
+  std::string use_name = "all", strategy_name, timeline, chakra, launch = "eager";
   std::shared_ptr<Anonymizer> pseudonyms;
   ReadOptions reading;
   bool json = false, full = false, burst = false, cuda_graphs = false, compiled = false;
@@ -49,8 +49,12 @@ void complete(PredictArguments& arguments) {
   arguments.use = arguments.use_name == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
   if (arguments.strategy_name == "ddp") arguments.strategy = ParallelStrategy::kDdp;
   if (arguments.strategy_name == "fsdp") arguments.strategy = ParallelStrategy::kFsdp;
-  if (arguments.compiled) arguments.launching = Launching::kCompiled;
-  if (arguments.cuda_graphs) arguments.launching = Launching::kCudaGraphs;
+  if (arguments.compiled || arguments.launch == "compiled") {
+    arguments.launching = Launching::kCompiled;
+  }
+  if (arguments.cuda_graphs || arguments.launch == "graphs") {
+    arguments.launching = Launching::kCudaGraphs;
+  }
   arguments.sustained = !arguments.burst;
   arguments.keep_calls = !arguments.timeline.empty();
   arguments.keep_chakra = !arguments.chakra.empty();
@@ -87,9 +91,9 @@ Result<void> run_predict(const PredictArguments& arguments) {
   if (!arguments.chakra.empty()) {
     // The graph of one rank, on --world of them that do the same.
     const bool alone = report->chakra.size() == 1 && arguments.world > 1;
-    const std::size_t copies = alone ? static_cast<std::size_t>(arguments.world) : 1;
-    if (auto written = write_chakra(report->chakra, arguments.chakra, {.copies = copies});
-        !written) {
+    ChakraJobOptions job = report->chakra_groups;
+    job.copies = alone ? static_cast<std::size_t>(arguments.world) : 1;
+    if (auto written = write_chakra(report->chakra, arguments.chakra, job); !written) {
       return written;
     }
   }
@@ -150,7 +154,16 @@ Command predict_command(CommandParser parent) {
   app.option("--interference").capture_default_str();
   add_models_option(app, arguments->models);
   const Option captured = app.add_flag("--cuda-graphs", arguments->cuda_graphs, kCudaGraphsHelp);
-  app.add_flag("--compiled", arguments->compiled, kCompiledHelp).excludes(captured);
+  const Option compiled =
+      app.add_flag("--compiled", arguments->compiled, kCompiledHelp).excludes(captured);
+  app.add_option("--launch", arguments->launch,
+                 "How the host launches: eager (op by op), graphs (as --cuda-graphs) or compiled "
+                 "(as --compiled)")
+      .check(one_of({"eager", "graphs", "compiled"}))
+      .capture_default_str()
+      .type_name("HOW")
+      .excludes(captured)
+      .excludes(compiled);
   app.add_flag("--burst", arguments->burst,
                "Ignore the board's power limit: every kernel runs as fast as a short burst");
   app.add_option(
@@ -161,7 +174,7 @@ Command predict_command(CommandParser parent) {
   app.add_option(
          "--chakra", arguments->chakra,
          "Write Chakra traces for network simulators, PREFIX.N.et, one per rank: of the graphs, "
-         "or of --world ranks that all run the one graph")
+         "of --world ranks that all run the one graph, or of --world ranks in --stages")
       .type_name("PREFIX");
   app.add_flag("--full", arguments->full,
                "Print everything: host overheads and phases, all kernels, the critical path");

@@ -20,8 +20,9 @@ namespace {
 constexpr std::size_t kScreenLines = 40;
 constexpr std::size_t kVersionLines = 2;  // lines of print_report()
 constexpr std::size_t kMostRows = 5, kMostWarnings = 4, kLinesOfWarning = 2;
-constexpr std::size_t kValueWidth = 85;  // next to the longest name of a fact
-constexpr double kLeastWritten = 0.001;  // smallest value shown: TFLOP/s, GiB
+constexpr std::size_t kValueWidth = 85;   // next to the longest name of a fact
+constexpr double kLeastShownCost = 1e-3;  // share of the step
+constexpr double kLeastWritten = 0.001;   // smallest value shown: TFLOP/s, GiB
 
 // The rank that is shown, and how.
 struct View {
@@ -222,6 +223,20 @@ std::string collectives(const View& view) {
                      view.time.with_name(c.exposed_us));
 }
 
+// The costs of parallel training besides its collectives.
+std::string parallel_costs(const View& view) {
+  const Prediction::ParallelCosts& costs = view.p.parallel;
+  std::string text;
+  for (const auto& [us, what] :
+       {std::pair(costs.copies_us, "copies"), std::pair(costs.beside_us, "kernels beside"),
+        std::pair(costs.slowest_us, "slowest board")}) {
+    if (us < kLeastShownCost * view.p.e2e_us) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, view.time.with_name(us));
+  }
+  if (text.empty() || !view.p.scaled_out) return text;
+  return fmt::format("{} ({})", text, view.p.scaled_out->network);
+}
+
 std::string busy(const View& view) {
   const Prediction& p = view.p;
   return fmt::format("GPU {} ({}), host {} ({})", view.time.with_name(p.gpu_active_us),
@@ -252,6 +267,7 @@ std::string facts(const View& view, const Explanation& made) {
   fact("busy", busy(view));
   fact("power", power_text(view.p, view.report.gpu));
   fact("collectives", collectives(view));
+  fact("besides", parallel_costs(view));
   return "\n" + list.text();
 }
 

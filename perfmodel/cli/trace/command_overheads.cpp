@@ -218,10 +218,11 @@ Command overheads_command(CommandParser parent) {
       .type_name("US");
   add_as_recorded(app, arguments->as_recorded);
   app.add_option("--without-collector", arguments->without_collector,
-                 "With --pool: factors that take out of each term what recording added to it")
+                 "With --pool: remove the time that recording added: by the measured cost of each "
+                 "table's collector, or by factors of the terms")
       .needs(pool)
       .delimiter(',')
-      .type_name("TERM=FACTOR,...");
+      .type_name("measured|TERM=FACTOR,...");
   add_window(app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1 of each trace, counted from 0");
   app.add_option("--scale-to", arguments->scale_to,

@@ -152,8 +152,7 @@ std::string advice_table_plan(const Advice& advice) {
   if (!advice.table_plan) return "";
   const TablePlanAdvice& plan = *advice.table_plan;
   TextList list;
-  list.row("tables alone",
-           fmt::format("{} ms per batch: {}", milliseconds(plan.plan_us), plan.plan));
+  list.row("sharded", fmt::format("{} ms per batch: {}", milliseconds(plan.plan_us), plan.plan));
   list.row("on every rank", plan.replicated_us
                                 ? fmt::format("{} ms per batch", milliseconds(*plan.replicated_us))
                                 : "does not fit");

@@ -302,6 +302,11 @@ struct OpenEffect {
 
 class StepCalibration;
 
+/// Lower bounds of a step.
+struct LeastStep {
+  double step_ms = 0, reserved_bytes = 0;
+};
+
 /// Prices layouts of one job family on one machine. Layers are priced once per distinct shard
 /// (model, tp, micro batch, sequence, recompute, precision) and remembered, so that all further
 /// layouts cost microseconds. Thread-safe.
@@ -313,6 +318,10 @@ class LayoutPricer {
   /// Errors (kImpossible): sizes that do not divide, more ranks than the topology can tie together,
   /// a type that the GPU lacks.
   Result<LayoutPrediction> predict(const LayoutJob& job, const ParallelLayout& layout) const;
+
+  /// Less than `predict` says, at the cost of pricing layers for one `ep` alone; nothing if no such
+  /// bound is known. `step_ms` is 0 if the layout does not fit.
+  std::optional<LeastStep> at_least(const LayoutJob& job, const ParallelLayout& layout) const;
 
   /// The same step as tasks, for network simulators and timelines: a trace of every rank, or of one
   /// rank of each pipeline stage (perfmodel/detail/layout_traces.hpp). Errors: those of `predict`,

@@ -32,6 +32,7 @@ struct PredictedKernel {
   double copied_bytes = 0;      ///< moved by a copy, or set
   Price price;
   double limited_us = 0;   ///< added by the board's power limit; `price.low` is without it
+  double beside_us = 0;    ///< added by collectives that run meanwhile
   KernelEnergy energy;     ///< on top of the board's idle power
   double given_scale = 1;  ///< factor that a rewrite put on the predicted time
   bool inferred = false;   ///< known from the launch template alone
@@ -124,6 +125,12 @@ struct Prediction {
 
   CriticalPath critical_path;  ///< of the reported step
   RankReport communication;    ///< waits are known only for ranks predicted together
+  /// What parallel training costs this rank besides its collectives, in microseconds per step.
+  struct ParallelCosts {
+    double copies_us = 0;   ///< kernels that copy gradients and buffers for collectives
+    double beside_us = 0;   ///< sum over kernels, see PredictedKernel
+    double slowest_us = 0;  ///< the rank whose board needs the most power sets the pace
+  } parallel;
   /// How long the collectives of one rank's trace waited for the other ranks of its job (recorded
   /// time less the modelled transfer on the trace's GPU), and the step without these waits.
   /// Microseconds per step; `e2e_us` includes the waits.

@@ -13,6 +13,7 @@
 #include "files/json_file.hpp"
 #include "job_values.hpp"
 #include "json/csv_file.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {
@@ -226,6 +227,11 @@ OrderedJson lines_json(const std::vector<JobLine>& lines) {
   return list;
 }
 
+bool ends_like_job(const fs::path& file) {
+  constexpr std::string_view kEndings[] = {".toml", ".yaml", ".yml", ".sh"};
+  return std::ranges::find(kEndings, file.extension().string()) != std::end(kEndings);
+}
+
 }  // namespace
 
 bool is_model_config(const fs::path& file) {
@@ -240,17 +246,18 @@ bool is_model_config(const fs::path& file) {
 }
 
 bool may_be_job(const fs::path& file) {
+  if (ends_like_job(file)) return true;
+  if (!file.has_parent_path() && find_decoder(file.string())) return false;
   std::error_code ignored;
   return fs::is_regular_file(file, ignored) && !is_model_config(file);
 }
 
 bool is_job(const fs::path& file) {
   constexpr std::uintmax_t kMostBytes = 1 << 20;
-  constexpr std::string_view kEndings[] = {".toml", ".yaml", ".yml", ".sh"};
   std::error_code failure;
   if (!fs::is_regular_file(file, failure) || fs::file_size(file, failure) > kMostBytes)
     return false;
-  if (std::ranges::find(kEndings, file.extension().string()) != std::end(kEndings)) return true;
+  if (ends_like_job(file)) return true;
   if (is_model_config(file)) return false;
   const auto entries = read_job_text(file);
   return entries && recognised_format(*entries, file).has_value();

@@ -194,21 +194,6 @@ class LogReader {
 
 }  // namespace
 
-double bus_factor(CollectiveKind kind, int ranks) {
-  const double share = (ranks - 1.0) / ranks;
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * share;
-    case CollectiveKind::kBroadcast:
-    case CollectiveKind::kReduce:
-    case CollectiveKind::kSend:
-    case CollectiveKind::kRecv:
-      return 1;
-    default:
-      return share;
-  }
-}
-
 std::string MeasuredGroup::text() const {
   return fmt::format("{} of {} GPUs on {} node{}", to_string(kind), ranks, nodes,
                      nodes == 1 ? "" : "s");

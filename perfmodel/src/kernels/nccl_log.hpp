@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/predictors/detail/nccl_tuning.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
 
@@ -36,8 +36,5 @@ struct NcclLogOptions {
 /// and no `world`, a file without rows.
 Result<std::vector<MeasuredGroup>> read_nccl_logs(const std::vector<std::filesystem::path>& files,
                                                   const NcclLogOptions& options);
-
-/// nccl-tests' busbw by its algbw.
-double bus_factor(CollectiveKind kind, int ranks);
 
 }  // namespace perfmodel

@@ -14,6 +14,9 @@
 namespace perfmodel {
 namespace {
 
+// A machine that is off by less is taken for healthy: machines of one kind differ.
+constexpr double kOffAtLeast = 0.08;
+
 /// A fault and the times that the group's sizes would take with it.
 struct Fault {
   std::string text;
@@ -115,7 +118,7 @@ double distance(const MeasuredGroup& group, const std::vector<double>& us,
 /// machines of one kind differ by less), and with it half as much and at most 15 %.
 std::optional<std::string> best_fault(const Topology& healthy, const MeasuredGroup& group,
                                       const std::vector<double>& usual) {
-  constexpr double kExplains = 0.5, kOff = 0.08, kMost = 0.15;
+  constexpr double kExplains = 0.5, kMost = 0.15;
   std::vector<Fault> faults;
   if (group.nodes > 1) add_nic_faults(healthy, group, faults);
   faults.push_back({"a link between GPUs of a node is at half rate, and the others wait for it",
@@ -125,7 +128,7 @@ std::optional<std::string> best_fault(const Topology& healthy, const MeasuredGro
       faults, {}, [&](const Fault& fault) { return distance(group, fault.us); });
   const double before = distance(group, usual, best->us, usual);
   const double after = distance(group, best->us, best->us, usual);
-  if (before < kOff || after > std::min(kMost, kExplains * before)) return std::nullopt;
+  if (before < kOffAtLeast || after > std::min(kMost, kExplains * before)) return std::nullopt;
   const double x = usual.back() / group.sizes.back().us;
   return fmt::format("{}: as if {} (x {:.2f} at {}; {:.0f} % off then, {:.0f} % without)",
                      group.text(), best->text, x, byte_amount_text(group.sizes.back().bytes),
@@ -133,6 +136,18 @@ std::optional<std::string> best_fault(const Topology& healthy, const MeasuredGro
 }
 
 }  // namespace
+
+bool shows_a_nic(const Topology& healthy, const MeasuredGroup& group) {
+  if (healthy.nic->count < 2) return false;
+  const std::vector<double> usual = times_on(healthy, group);
+  Topology broken = healthy;
+  --broken.nic->count;
+  const std::vector<double> less = times_on(broken, group);
+  for (std::size_t i = 0; i < usual.size(); ++i) {
+    if (less[i] > (1 + kOffAtLeast) * usual[i]) return true;
+  }
+  return false;
+}
 
 Result<double> group_us(const Topology& topology, const MeasuredGroup& group, double bytes) {
   const auto time = collective_time(

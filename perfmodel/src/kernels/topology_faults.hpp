@@ -15,4 +15,8 @@ Result<double> group_us(const Topology& topology, const MeasuredGroup& group, do
 /// explains the times, if one does. Empty: nothing. `group_us` must take the group.
 std::vector<std::string> deviations(const Topology& healthy, const MeasuredGroup& group);
 
+/// Whether some size would take so much longer with one NIC less that it would be named. If
+/// links inside the nodes decide, none does.
+bool shows_a_nic(const Topology& healthy, const MeasuredGroup& group);
+
 }  // namespace perfmodel

@@ -13,9 +13,9 @@
 #include "base/impossible.hpp"
 #include "base/statistics.hpp"
 #include "files/json_file.hpp"
-#include "gpu/builtin_topologies.hpp"
 #include "kernels/collective_answer.hpp"
 #include "kernels/topology_faults.hpp"
+#include "kernels/topology_file.hpp"
 #include "perfmodel/data_files.hpp"
 
 namespace perfmodel {
@@ -137,96 +137,39 @@ void fit_nics(Topology& topology, TopologyFit& fit) {
       topology, fit);
 }
 
-/// A curve of the format from a time that never falls, at octaves from `first` to `last`. Between
-/// octaves log c is linear, so c is raised where the time would fall there.
-OrderedJson curve_json(int ranks, double alpha, double us_per_byte, double first, double last,
-                       const std::function<double(double)>& us) {
-  std::vector<double> factors;
-  for (double bytes = first, before = 0; bytes < 2 * last; before = bytes, bytes *= 2) {
-    double factor = us(bytes) / (alpha + us_per_byte * bytes);
-    if (!factors.empty()) {
-      const double wire = us_per_byte * before;
-      factor = std::max(factor, factors.back() * std::exp2(-wire / (alpha + wire)));
-    }
-    factors.push_back(factor);
-  }
-  return {{"ranks", ranks},
-          {"alpha_us", alpha},
-          {"bus_gb_per_s", 2 * (ranks - 1.0) / ranks / us_per_byte * 1e-3},
-          {"octave_factors", factors}};
-}
-
-bool has_curve(const Topology& topology, const MeasuredGroup& group) {
-  return group.kind == CollectiveKind::kAllReduce &&
-         (group.nodes == 1 || group.ranks == group.nodes * topology.gpus_per_node);
-}
-
-/// Curves of all measured all-reduces from one octave below the first size on, and of the groups of
-/// `like` that were not measured.
-OrderedJson curves_json(const TopologyFit& fit, const Topology& like) {
-  double first = 1 << 30, last = 0;
+/// Links inside a node, as groups of one node show them: NCCL's rates of the sizes of groups that
+/// the topology knows, which groups over several nodes rely on, too.
+void fit_rates(Topology& topology, const TopologyFit& fit) {
+  using Rates = Topology::NcclTimes::Rates;
+  static const std::map<CollectiveKind, BytesPerSecond Rates::*> kFields = {
+      {CollectiveKind::kAllReduce, &Rates::all_reduce},
+      {CollectiveKind::kAllGather, &Rates::all_gather},
+      {CollectiveKind::kReduceScatter, &Rates::reduce_scatter},
+      {CollectiveKind::kAllToAll, &Rates::all_to_all}};
+  if (!topology.nccl) return;
   for (const GroupFit& at : fit.groups) {
-    if (!has_curve(like, at.group)) continue;
-    first = std::min(first, std::exp2(std::floor(std::log2(at.group.sizes.front().bytes)) - 1));
-    last = std::max(last, at.group.sizes.back().bytes);
+    const auto field = kFields.find(at.group.kind);
+    if (at.group.nodes > 1 || field == kFields.end() || at.line.slope <= 0) continue;
+    auto& rates = topology.nccl->rates;
+    const auto own = std::ranges::find(rates, at.group.ranks, &Rates::ranks);
+    if (own == rates.end()) continue;
+    (*own).*(field->second) = {bus_factor(at.group.kind, at.group.ranks) / at.line.slope * 1e6};
   }
-  std::map<int, OrderedJson> curves;
-  for (const Topology::Curve& curve : like.curves) {
-    const MeasuredGroup group{.ranks = curve.ranks,
-                              .nodes = (curve.ranks - 1) / like.gpus_per_node + 1};
-    curves[curve.ranks] =
-        curve_json(curve.ranks, curve.alpha.count(),
-                   2 * (curve.ranks - 1.0) / curve.ranks / curve.bus.value * 1e6, first, last,
-                   [&](double bytes) { return group_us(like, group, bytes).value(); });
-  }
+}
+
+/// Warns if no group between so many nodes would show one missing NIC.
+void warn_of_hidden_nics(TopologyFit& fit) {
+  std::map<int, bool> shown;
   for (const GroupFit& at : fit.groups) {
-    if (!has_curve(like, at.group)) continue;
-    const double wire = at.line.slope > 0 ? at.line.slope : at.line.us(last) / last;
-    curves[at.group.ranks] =
-        curve_json(at.group.ranks, at.line.base > 0 ? at.line.base : at.line.us(first), wire, first,
-                   last, [&](double bytes) { return at.line.us(bytes); });
+    if (at.group.nodes > 1) shown[at.group.nodes] |= shows_a_nic(fit.healthy, at.group);
   }
-  OrderedJson list = OrderedJson::array();
-  for (auto& [ranks, curve] : curves) list.push_back(std::move(curve));
-  return {{"source", "logs of nccl-tests or rccl-tests"},
-          {"software", "as in the logs"},
-          {"fitted", "all sizes"},
-          {"command", "perfpredict topology fit"},
-          {"first_bytes", first},
-          {"curves", list}};
-}
-
-Result<OrderedJson> file_of(const Topology& like, const std::string& asked) {
-  for (const auto& [name, text] : builtin_topology_files()) {
-    const OrderedJson json = OrderedJson::parse(text, nullptr, false);
-    if (json.value("name", "") == like.name) return json;
+  for (const auto& [nodes, is_shown] : shown) {
+    if (is_shown) continue;
+    fit.warnings.push_back(fmt::format(
+        "a missing NIC would not show between {} nodes: links inside them decide; a log of "
+        "all_to_all (alltoall_perf) shows it",
+        nodes));
   }
-  auto text = read_json_text(asked, "topology file");
-  if (!text) return Unexpected{text.error()};
-  return OrderedJson::parse(*text, nullptr, false);  // it has been read before
-}
-
-Result<OrderedJson> topology_json(const TopologyFitStudy& study, const TopologyFit& fit,
-                                  const Topology& fitted) {
-  auto json = file_of(fit.healthy, study.like);
-  if (!json) return json;
-  OrderedJson& file = *json;
-  file["name"] = study.name.empty() ? fit.healthy.name + "-fitted" : study.name;
-  file["title"] = "Fitted to logs; like " + fit.healthy.name;
-  file["default_for"] = OrderedJson::array();
-  if (fitted.nic) {
-    file["nic"] = {{"count", fitted.nic->count},
-                   {"gb_per_s", fitted.nic->bandwidth.value * 1e-9},
-                   {"latency_us", fitted.nic->latency.count()},
-                   {"efficiency", fitted.nic->efficiency},
-                   {"ll128", fitted.nic->ll128},
-                   {"pair_trees", fitted.nic->pair_trees}};
-  }
-  const auto is_kept = [&](const GroupFit& at) { return has_curve(fitted, at.group); };
-  if (std::ranges::any_of(fit.groups, is_kept)) file["all_reduce"] = curves_json(fit, fit.healthy);
-  file["notes"] = fmt::format("Fitted to logs; the rest is copied from {}.", fit.healthy.name);
-  file["sources"] = {"logs of nccl-tests or rccl-tests on this machine"};
-  return json;
 }
 
 }  // namespace
@@ -235,7 +178,7 @@ Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
   if (!study.name.empty() && !is_plain_name(study.name)) {
     return impossible("a name of letters, digits, \"-\", \"_\" and \".\"", study.name);
   }
-  const auto groups = read_nccl_logs({study.logs.begin(), study.logs.end()}, study.reading);
+  auto groups = read_nccl_logs({study.logs.begin(), study.logs.end()}, study.reading);
   if (!groups) return Unexpected{groups.error()};
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
@@ -247,17 +190,16 @@ Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
   auto healthy = with_network(*like, study.network);
   if (!healthy) return Unexpected{healthy.error()};
   fit.healthy = *healthy;
-  for (const MeasuredGroup& group : *groups) {
+  for (MeasuredGroup& group : *groups) {
+    group.nodes = nodes_of_machines(*healthy, group.ranks, group.nodes);
     if (auto few = check_sizes(group); !few) return Unexpected{few.error()};
     const auto us = group_us(*healthy, group, group.sizes.back().bytes);
     if (!us) return Unexpected{us.error()};
     fit.groups.push_back(fit_group(*healthy, group));
-    if (has_curve(*healthy, group)) continue;
-    fit.warnings.push_back(group.text() +
-                           ": the file has curves of all-reduces of whole nodes "
-                           "alone, so this one changes the NICs at most");
   }
+  warn_of_hidden_nics(fit);
   Topology fitted = *healthy;
+  fit_rates(fitted, fit);
   if (fitted.nic) fit_nics(fitted, fit);
   auto json = topology_json(study, fit, fitted);
   if (!json) return Unexpected{json.error()};

@@ -352,10 +352,8 @@ Result<void> check_storage(const LayoutJob& job) {
     return impossible_layout(
         fmt::format("fp8_activations: expected precision fp8, found {}", to_string(job.precision)));
   }
-  if (job.model.state_layers == 0 && job.model.latent.key_value_rank == 0) return {};
-  return impossible_layout(
-      "fp8_activations: expected attention with keys and values of its own, found latent attention "
-      "or states");
+  if (job.model.state_layers == 0) return {};
+  return impossible_layout("fp8_activations: expected layers of attention alone, found states");
 }
 
 }  // namespace

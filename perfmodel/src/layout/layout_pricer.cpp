@@ -114,6 +114,11 @@ Result<void> check_precision(const Gpu& gpu, LayoutJob::Precision precision) {
                           gpu.name, fmt::join(known, ", "), to_string(precision)));
 }
 
+double device_bytes(const Gpu& gpu, const Framework& framework) {
+  return gpu.usable_memory().value - static_cast<double>(gpu.architecture.context_bytes) -
+         framework.outside_bytes;
+}
+
 LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& time,
                                const StepBytes& bytes) {
   const Gpu& gpu = *question.gpu;
@@ -158,9 +163,7 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   made.software = question.framework->name;
   made.attention = to_string(attention_kernel(question));
   made.attention_share = slowest_packed_share(job, layout);
-  made.device_bytes = gpu.usable_memory().value -
-                      static_cast<double>(gpu.architecture.context_bytes) -
-                      question.framework->outside_bytes;
+  made.device_bytes = device_bytes(gpu, *question.framework);
   made.host_bytes = bytes.host.total();
   made.host_weight_bytes = bytes.host.weights;
   made.host_gradient_bytes = bytes.host.gradients;
@@ -198,6 +201,16 @@ std::vector<std::string> defaults_that_surprise(const LayoutJob& job,
     warnings.push_back("cuda_graphs: their memory pools are not counted");
   }
   return warnings;
+}
+
+// A shard with one expert per layer as if it held so many, at no cost for kernels.
+std::shared_ptr<const ShardCosts> holding(ShardCosts shard, std::int64_t experts) {
+  for (PartCosts* part : {&shard.layer, &shard.head}) {
+    const double more = static_cast<double>(experts - 1) * part->experts;
+    part->experts += more;
+    part->parameters += more;
+  }
+  return std::make_shared<const ShardCosts>(std::move(shard));
 }
 
 std::vector<std::int64_t> layers_of_stages(const ParallelLayout& layout,
@@ -285,8 +298,9 @@ struct LayoutPricer::State {
     StepQuestion question;
   };
   /// `beyond`: of rows at the slowest rank of experts, what they exceed with that chance; 0: their
-  /// mean.
-  Result<Asked> ask(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0);
+  /// mean. `at_least`: the kernels of all experts cost as much as one expert's.
+  Result<Asked> ask(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0,
+                    bool at_least = false);
 
   /// The step as the models have it.
   struct TimedStep {
@@ -346,7 +360,7 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
 
 Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job,
                                                             const ParallelLayout& layout,
-                                                            double beyond) {
+                                                            double beyond, bool at_least) {
   if (auto good = check_layout(job, layout); !good) return Unexpected{good.error()};
   if (auto good = check_precision(gpu, job.precision); !good) return Unexpected{good.error()};
   if (auto good = check_fits(topology, layout.gpus()); !good) return Unexpected{good.error()};
@@ -383,7 +397,7 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
        .compiled = job.compiled,
        .cp = layout.cp,
        .context_balanced = layout.context_balanced,
-       .ep = layout.ep,
+       .ep = at_least ? job.model.experts.experts : layout.ep,
        .etp = layout.etp,
        .expert_load = slowest_expert_load(job, layout, beyond),
        .lora_rank = job.lora_rank,
@@ -397,6 +411,7 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
        .copies_gradients =
            framework.plain_pytorch && layout.dp > 1 && layout.zero == Sharding::kNone});
   if (!costs) return Unexpected{costs.error()};
+  if (at_least) costs = holding(**costs, job.model.experts.experts / layout.ep);
   auto chunks =
       spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
   if (!chunks) return Unexpected{chunks.error()};
@@ -467,6 +482,23 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   }
   if (layout.searched_stages && layout.pp > 1) made.stage_layers = layers_of_stages(layout, chunks);
   return made;
+}
+
+std::optional<LeastStep> LayoutPricer::at_least(const LayoutJob& job,
+                                                const ParallelLayout& layout) const {
+  const bool known = job.model.experts.experts > layout.ep && !calibration_ &&
+                     !splits_backward(layout.order) && !layout.searched_stages;
+  if (!known) return std::nullopt;
+  const auto asked = state_->ask(job, layout, 0, true);
+  if (!asked) return std::nullopt;
+  constexpr double kSettles = 0.98;  // the pace of long pipelines is known within 1 %
+  LeastStep least{.reserved_bytes =
+                      step_bytes(asked->question, asked->chunks).reserved() * (1 - 1e-9)};
+  if (least.reserved_bytes > device_bytes(state_->gpu, *asked->question.framework)) return least;
+  const auto time = step_time(asked->question, asked->chunks);
+  if (!time) return std::nullopt;
+  least.step_ms = time->step_us * 1e-3 * kSettles;
+  return least;
 }
 
 Result<LayoutPricer> LayoutPricer::measured(std::span<const MeasuredStep> steps) const {

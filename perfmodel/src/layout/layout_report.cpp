@@ -211,7 +211,8 @@ OrderedJson layout_json(const LayoutReport& report) {
                       {"sequence", job.sequence},
                       {"software", software_words(report)},
                       {"flop_per_token", job_flop_per_token(job)},
-                      {"mfu_convention", kMfuConvention}};
+                      {"mfu_convention", kMfuConvention},
+                      {"defaults", kDefaultsBesidePredict}};
   if (report.search) {
     const LayoutRanking& search = *report.search;
     json["search"] = {{"considered", search.considered},

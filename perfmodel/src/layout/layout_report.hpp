@@ -55,6 +55,12 @@ Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
 /// The program that the job names, or those that suit its layouts.
 std::string software_words(const LayoutReport& report);
 
+/// A user who compares with `predict --world` has to know this (docs/layout.md).
+inline constexpr std::string_view kDefaultsBesidePredict =
+    "predict --world takes precision, optimizer, attention, loss and vocabulary as its graph has "
+    "them and FSDP units of 100 MB; layout takes bf16, adamw, flash, the vocabulary padded to 128 "
+    "and a unit per layer: --software pytorch --grad-dtype bf16 --loss full describes the same "
+    "step";
 /// The convention by which MFU and HFU count.
 inline constexpr std::string_view kMfuConvention =
     "6 N + 6 layers hidden sequence FLOP per token: causal attention by half";

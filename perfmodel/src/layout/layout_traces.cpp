@@ -44,12 +44,13 @@ void finish_stage(LayoutStep& step, std::size_t stage) {
   }
   front = {step.tasks.add_kernels(stage, step.tasks.name("optimizer"), work.optimizer_us, front)};
   if (work.gather_us > 0) {
-    front = {step.tasks.add_collective(stage, step.tasks.name("gather updated weights"),
-                                       {.kind = ChakraCollective::kAllGather,
-                                        .group = RankGroup::kData,
-                                        .ranks = step.layout.dp,
-                                        .bytes = work.gather_bytes},
-                                       work.gather_us, front)};
+    front = {step.tasks.add_collective(
+        stage, step.tasks.name("gather updated weights"),
+        {.kind = ChakraCollective::kAllGather,
+         .group = step.sharing_ranks() < step.layout.dp ? RankGroup::kShards : RankGroup::kData,
+         .ranks = step.sharing_ranks(),
+         .bytes = work.gather_bytes},
+        work.gather_us, front)};
   }
 }
 
@@ -199,7 +200,7 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
                             layout.gpus(), nodes_of_rank * 1e-6));
   }
   const std::vector<ChakraTrace> stages = step.tasks.traces(step.stages());
-  GroupNumbers groups(layout, work.sharded ? work.sharded->shards : 1, every_rank);
+  GroupNumbers groups(layout, shard_ranks(question), every_rank);
   LayoutTraces made{.timeline = step.tasks.timeline(question.job->model.name, step.stages(),
                                                     layout.tp * layout.dp),
                     .step_us = step.tasks.makespan_us()};

@@ -458,15 +458,19 @@ class WorkPricer {
   std::int64_t replicas_of_experts() const {
     return layout_.dp * layout_.cp * layout_.tp / (layout_.ep * layout_.etp);
   }
+  std::int64_t summing_ranks() const {
+    return layout_.zero == Sharding::kNone ? replicas() : shards_;
+  }
+  double copies_us(double dense) {
+    const std::int64_t shards = summing_ranks();
+    return groups_.time_us(CollectiveKind::kAllReduce, dense / real(shards), replicas() / shards,
+                           layout_.tp * shards);
+  }
   // Of a buffer whose parts for dense weights and for experts lie in groups of their own. Copies of
   // shards then add up their sums.
   double shared_us(CollectiveKind kind, double dense, double experts) {
-    const std::int64_t shards = layout_.zero == Sharding::kNone ? replicas() : shards_;
-    const double copies_us = kind == CollectiveKind::kAllGather
-                                 ? 0
-                                 : groups_.time_us(CollectiveKind::kAllReduce, dense / real(shards),
-                                                   replicas() / shards, layout_.tp * shards);
-    return groups_.time_us(kind, dense, shards, layout_.tp) + copies_us +
+    const double sums_us = kind == CollectiveKind::kAllGather ? 0 : copies_us(dense);
+    return groups_.time_us(kind, dense, summing_ranks(), layout_.tp) + sums_us +
            (experts > 0
                 ? groups_.time_us(kind, experts, replicas_of_experts(), layout_.ep * layout_.etp)
                 : 0);
@@ -561,6 +565,7 @@ class WorkPricer {
     sums.bucket_us =
         shared_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
                   dense * gradient_bytes(job_) / buckets, experts * gradient_bytes(job_) / buckets);
+    sums.copies_us = copies_us(dense * gradient_bytes(job_) / buckets);
     return sums;
   }
 

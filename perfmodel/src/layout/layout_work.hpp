@@ -46,6 +46,7 @@ struct GradientSums {
   double bytes = 0;  ///< of all buckets
   std::int64_t buckets = 0;
   double bucket_us = 0;
+  double copies_us = 0;          ///< part of bucket_us: the sum over copies of shards (HSDP)
   bool scatters = false;         ///< each rank gets its part of the sum alone
   bool each_microbatch = false;  ///< ZeRO-2: no rank keeps whole gradients
 };

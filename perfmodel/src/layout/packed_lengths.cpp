@@ -120,6 +120,7 @@ Result<PackedShare> packed_share(const fs::path& file, std::int64_t sequence) {
 }
 
 double slowest_packed_share(const LayoutJob& job, const ParallelLayout& layout) {
+  if (job.packed_mean == 1) return 1;
   const double of_rank = static_cast<double>(job.global_batch) / static_cast<double>(layout.dp);
   const double more =
       job.packed_deviation / std::sqrt(of_rank) * expected_largest(static_cast<double>(layout.dp));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -345,10 +346,11 @@ class LayoutSearch {
         options_(options),
         found_(std::max<std::size_t>(1, options.keep)) {}
 
-  Result<LayoutRanking> run(const std::vector<Candidate>& candidates) {
+  Result<LayoutRanking> run(std::vector<Candidate>& candidates) {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());
+    const bool shares = varies_experts(candidates);
     std::vector<const Candidate*> too_large;
-    for (const Candidate& candidate : candidates) {
+    for (Candidate& candidate : candidates) {
       stop_point();
       if (options_.cancel.stop_requested()) {
         ranking_.complete = false;
@@ -356,9 +358,12 @@ class LayoutSearch {
       }
       ++done_;
       if (options_.progress) options_.progress(done_, ranking_.considered);
-      if (device_bytes_ > 0 && candidate.least.bytes > device_bytes_) {
+      bool passes = flop_per_ms_ > 0 &&
+                    found_.rules_out(candidate.least.flop / flop_per_ms_, candidate.least.bytes);
+      if (!passes && shares && !is_too_large(candidate)) passes = bound_rules_out(candidate);
+      if (is_too_large(candidate)) {
         too_large.push_back(&candidate);
-      } else if (!rules_out(candidate)) {
+      } else if (!passes) {
         price(candidate);
       }
     }
@@ -370,9 +375,22 @@ class LayoutSearch {
   }
 
  private:
-  bool rules_out(const Candidate& candidate) const {
-    return flop_per_ms_ > 0 &&
-           found_.rules_out(candidate.least.flop / flop_per_ms_, candidate.least.bytes);
+  bool is_too_large(const Candidate& candidate) const {
+    return device_bytes_ > 0 && candidate.least.bytes > device_bytes_;
+  }
+
+  // The layers that bounds rest on pay off if many layouts share them.
+  static bool varies_experts(const std::vector<Candidate>& candidates) {
+    std::set<std::int64_t> ranks;
+    for (const Candidate& one : candidates) ranks.insert(one.layout.ep);
+    return ranks.size() > 2;
+  }
+
+  bool bound_rules_out(Candidate& candidate) const {
+    const auto least = pricer_.at_least(job_, candidate.layout);
+    if (!least) return false;
+    candidate.least.bytes = std::max(candidate.least.bytes, least->reserved_bytes);
+    return found_.rules_out(least->step_ms, least->reserved_bytes);
   }
 
   void price(const Candidate& candidate) {

@@ -82,7 +82,8 @@ LayerPart named_parts(const LayoutRecompute& recompute, const DecoderModel& mode
   }
   const bool activation = (recompute.modules & LayoutRecompute::kExpertActivation) != 0;
   if (activation && (recompute.modules & LayoutRecompute::kExpertInner) == 0) {
-    sum = sum + LayerPart{0, (made + 1) * parts.expert_activation, parts.expert_activation};
+    const double made_again = parts.expert_activation;
+    sum = sum + LayerPart{0, (made + 1) * made_again, made_again, made_again};
   }
   return sum;
 }

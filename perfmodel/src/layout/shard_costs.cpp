@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -384,13 +385,18 @@ Result<GraphCosts> graph_costs(const ShardQuestion& question, const GraphOf& gra
                                std::vector<std::string>& warnings) {
   const auto graph = graph_of(layers, question.compiled ? GraphForm::kCompiled : GraphForm::kEager);
   if (!graph) return Unexpected{graph.error()};
-  const auto timed = holds_update(question) ? graph_of(layers, GraphForm::kWholeStep) : graph;
-  if (!timed) return Unexpected{timed.error()};
+  std::optional<ExecutionGraph> whole;
+  if (holds_update(question)) {
+    auto made = graph_of(layers, GraphForm::kWholeStep);
+    if (!made) return Unexpected{made.error()};
+    whole = std::move(*made);
+  }
+  const ExecutionGraph& timed = whole ? *whole : *graph;
   options.keep_ops = true;
-  const auto step = predictor.predict(*timed, gpu, options);
+  const auto step = predictor.predict(timed, gpu, options);
   if (!step) return Unexpected{step.error()};
   GraphCosts sums;
-  add_passes(*timed, *step, question.tp > 1, sums);
+  add_passes(timed, *step, question.tp > 1, sums);
   add_captured(*step, sums);
   add_memory(*graph, question, sums);
   warnings = step->warnings;
@@ -532,15 +538,20 @@ Result<double> layer_extra_bytes(const ShardQuestion& question, const GraphOf& g
   return two.late_extra_bytes - (two.activation_bytes - one.activation_bytes);
 }
 
-// Transformer Engine keeps inputs of products in fp8, a byte less each: results of the norms and of
-// the activation. Attention keeps its result for itself, which is one more there.
+// Transformer Engine keeps inputs of products in fp8, a byte less each: results of the norms (of
+// latent attention's, too) and of the activation. Attention keeps its result for itself, which is
+// one more there.
 void keep_in_fp8(const ShardQuestion& question, const LayerKind& kind, PartCosts& layer) {
   const DecoderModel& model = question.model;
   const auto real = [](std::int64_t number) { return static_cast<double>(number); };
   const double tp = real(question.tp), parts = question.sequence_parallel ? tp : 1;
   const double hidden = real(model.hidden) / parts;
   const DecoderExperts& experts = model.experts;
-  double less = hidden - real(model.heads * head_width_of(model)) / tp;
+  const LatentAttentionSizes& latent = model.latent;
+  const bool has_latent = kind.mixer == LayerKind::Mixer::kLatent;
+  const std::int64_t width = has_latent ? latent.value_width : head_width_of(model);
+  double less = hidden - real(model.heads * width) / tp;
+  if (has_latent) less += real(latent.query_rank + latent.key_value_rank);
   if (kind.inner == LayerKind::Inner::kDense) less += hidden + real(model.feed_forward) / tp;
   if (kind.inner == LayerKind::Inner::kExperts) {
     const double inner = real(expert_hidden_of(model)) / real(question.etp);

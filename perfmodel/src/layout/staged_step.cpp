@@ -114,13 +114,22 @@ class StagedStep {
   }
 
   TaskId add_bucket(std::size_t stage, const GradientSums& sums, const Tasks& ready) {
-    return step_.tasks.add_collective(
+    const std::int64_t shards = step_.sharing_ranks(), copies = step_.layout.dp / shards;
+    const double bytes = sums.bytes / static_cast<double>(sums.buckets);
+    const TaskId summed = step_.tasks.add_collective(
         stage, step_.tasks.name("gradients"),
         {.kind = sums.scatters ? ChakraCollective::kReduceScatter : ChakraCollective::kAllReduce,
-         .group = RankGroup::kData,
-         .ranks = step_.layout.dp,
-         .bytes = sums.bytes / static_cast<double>(sums.buckets)},
-        sums.bucket_us, ready);
+         .group = copies > 1 ? RankGroup::kShards : RankGroup::kData,
+         .ranks = shards,
+         .bytes = bytes},
+        sums.bucket_us - sums.copies_us, ready);
+    if (copies == 1) return summed;
+    return step_.tasks.add_collective(stage, step_.tasks.name("gradients of the copies"),
+                                      {.kind = ChakraCollective::kAllReduce,
+                                       .group = RankGroup::kReplicas,
+                                       .ranks = copies,
+                                       .bytes = bytes / static_cast<double>(shards)},
+                                      sums.copies_us, {summed});
   }
 
   std::string title_of(const parallel::PipelineOp& op) const {

@@ -103,6 +103,10 @@ struct LayoutStep {
 
   std::size_t stages() const { return fronts.size(); }
   std::int64_t microbatches() const { return work.microbatches; }
+  /// Ranks that share one copy of what is sharded; all data parallel ranks, unless HSDP has copies.
+  std::int64_t sharing_ranks() const {
+    return layout.zero == Sharding::kHsdp ? shard_ranks(question) : layout.dp;
+  }
   const ChunkWork& chunk_at(std::size_t stage, std::int64_t chunk) const {
     return work.chunks[static_cast<std::size_t>(chunk) * stages() + stage];
   }

@@ -11,6 +11,7 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/sharding/rank_plans.hpp"
 #include "sharding/tables_in_graph.hpp"
+#include "sharding/torchrec_step.hpp"
 
 namespace perfmodel::advice {
 namespace {
@@ -19,7 +20,13 @@ using sharding::BatchModel;
 using sharding::ShardingType;
 using sharding::TablePlacement;
 
-// As `shard GRAPH` asks: the tables of the graph, without a dense part.
+// The topology that the options name, or the usual one of the GPU.
+Result<Topology> topology_of(const WhatIfTarget& target, const OptimizeOptions& options) {
+  if (options.topology.empty()) return topology_for(target.gpu);
+  return TopologyCatalog::builtin().find(options.topology);
+}
+
+// As `shard GRAPH` asks: tables and layers of the graph in an eager step of PyTorch.
 Result<BatchModel> model_of(const ExecutionGraph& graph, const WhatIfTarget& target,
                             const OptimizeOptions& options, std::int64_t& batch) {
   auto found = sharding::tables_in_graph(graph);
@@ -28,17 +35,22 @@ Result<BatchModel> model_of(const ExecutionGraph& graph, const WhatIfTarget& tar
     return fail(ErrorCode::kImpossible, "expected lookups of one batch, found several");
   }
   batch = *found->batch;
-  Topology topology = topology_for(target.gpu);
-  if (!options.topology.empty()) {
-    auto named = TopologyCatalog::builtin().find(options.topology);
-    if (!named) return Unexpected{named.error()};
-    topology = std::move(*named);
-  }
+  const auto topology = topology_of(target, options);
+  if (!topology) return Unexpected{topology.error()};
   sharding::ShardingStudy study;
   study.tables = std::move(found->tables);
+  study.dense = std::move(found->dense);
   study.world = options.world;
+  study.local_world = std::min<std::int64_t>(options.world, topology->gpus_per_node);
   study.batch_per_rank = batch;
-  return BatchModel::make(study, target.gpu, topology, {.models = target.options.models});
+  sharding::BatchOptions batch_options{.models = target.options.models};
+  const auto possible = BatchModel::make(study, target.gpu, *topology, batch_options);
+  if (!possible) return Unexpected{possible.error()};
+  auto step = sharding::torchrec_step(study, target.gpu, *topology, batch_options,
+                                      *target.overheads, Launching::kEager);
+  if (!step) return Unexpected{step.error()};
+  batch_options.step = std::move(*step);
+  return BatchModel::make(study, target.gpu, *topology, batch_options);
 }
 
 // Every table whole on every rank, as DistributedDataParallel holds it.

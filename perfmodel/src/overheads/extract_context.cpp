@@ -87,7 +87,8 @@ class DeviceSamples {
 Collector collector_of(const Trace& trace, bool observed) {
   if (!trace.has_pytorch_ops) return Collector::kUnknown;
   if (observed) return Collector::kProfilerAndObserver;
-  return trace.has_python_frames ? Collector::kProfilerWithStacks : Collector::kProfiler;
+  if (trace.has_python_frames) return Collector::kProfilerWithStacks;
+  return trace.arguments.empty() ? Collector::kProfilerWithoutShapes : Collector::kProfiler;
 }
 
 bool no_op_between(const Trace& trace, std::int64_t from, std::int64_t to) {

@@ -29,7 +29,10 @@ std::string_view to_string(KeyLevel level) {
 }
 
 std::string_view to_string(Collector collector) {
-  static constexpr std::string_view kNames[] = {"not known", "none", "profiler",
+  static constexpr std::string_view kNames[] = {"not known",
+                                                "none",
+                                                "profiler without shapes",
+                                                "profiler",
                                                 "profiler with stacks",
                                                 "profiler and execution trace observer"};
   return enum_name(kNames, collector);

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <set>
 
-#include "base/decimal_number.hpp"
 #include "host_kind.hpp"
 #include "statistics.hpp"
 
@@ -336,34 +334,6 @@ OverheadTable pool_scaled(const std::vector<const OverheadTable*>& programs) {
   return made;
 }
 
-// "T4=1.5" for every term of the host.
-Result<TermFactors> term_factors(const std::vector<std::string>& texts) {
-  TermFactors factors;
-  factors.fill(0);
-  for (const std::string& text : texts) {
-    const std::size_t sign = std::min(text.find('='), text.size());
-    const auto term = std::ranges::find(kHostTerms, text.substr(0, sign), &HostTerm::name);
-    double factor = 0;
-    const bool is_number =
-        read_decimal(std::string_view(text).substr(std::min(sign + 1, text.size())), factor);
-    if (term == std::ranges::end(kHostTerms) || !is_number ||
-        !(factor >= 0.001 && factor <= 1000)) {
-      return fail(
-          ErrorCode::kUnknownName,
-          fmt::format("expected TERM=FACTOR with T1, T2, T3, T4, T5 or TX and a factor from "
-                      "0.001 to 1000, found {}",
-                      text));
-    }
-    factors[term - std::ranges::begin(kHostTerms)] = factor;
-  }
-  if (std::ranges::count(factors, 0.0) > 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a factor for each of T1, T2, T3, T4, T5 and TX, found {}",
-                            fmt::join(texts, ",")));
-  }
-  return factors;
-}
-
 }  // namespace
 
 std::vector<HostFactor> compare_hosts(std::span<const PoolMember> programs) {
@@ -503,29 +473,6 @@ Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& fi
       "its host time",
       scaling.factor, file.filename().string(), 100 * scaling.coverage));
   return {};
-}
-
-Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
-                                          const std::string& reference,
-                                          const std::vector<std::string>& without_collector) {
-  std::deque<OverheadTable> tables;
-  std::vector<PoolMember> members;
-  for (const std::string& file : files) {
-    auto table = read_overheads(file);
-    if (!table) return Unexpected{table.error()};
-    tables.push_back(std::move(*table));
-    members.push_back(
-        {.name = std::filesystem::path(file).stem().string(), .table = &tables.back()});
-  }
-  auto pooled = pool_overheads(members, reference);
-  if (!pooled) return pooled;
-  if (!without_collector.empty()) {
-    const auto factors = term_factors(without_collector);
-    if (!factors) return Unexpected{factors.error()};
-    scale_terms(*pooled, *factors);
-    pooled->without_collector = *factors;
-  }
-  return pooled;
 }
 
 }  // namespace perfmodel

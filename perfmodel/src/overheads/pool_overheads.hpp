@@ -65,8 +65,9 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
                                      const std::string& reference = {});
 
 /// The same for files with a table each, named like them. `without_collector`: a factor for each
-/// term, as "T4=1.5", that removes the time that recording added to it; empty: none. Errors: too
-/// few factors.
+/// term, as "T4=1.5", that removes the time that recording added to it, or "measured" alone:
+/// the cost of each table's collector on the machine where it was measured (`kWithoutProfiler`);
+/// empty: none. Errors: too few factors; a collector that was not measured.
 Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
                                           const std::string& reference,
                                           const std::vector<std::string>& without_collector);

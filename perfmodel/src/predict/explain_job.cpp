@@ -105,6 +105,29 @@ RankReport report_communication(const RankProgram& rank, std::size_t r, const Jo
   return made;
 }
 
+bool copies_for_collectives(const ExecutionGraph& graph, std::int32_t node) {
+  return graph.find_around(node, [&](std::int32_t i) {
+    const std::string_view name = graph.name(i);
+    return name.find("reducer::") != name.npos || name == "aten::flatten_dense_tensors" ||
+           name == "apex.parallel.DistributedDataParallel.allreduce_fallback";
+  }) >= 0;
+}
+
+Prediction::ParallelCosts report_parallel(const RankProgram& rank) {
+  Prediction::ParallelCosts made{.slowest_us = rank.program.slowest_board_us};
+  for (const Instruction& at : rank.program.instructions) {
+    const Launch* launch = launch_of(at);
+    if (!launch || launch->collective) continue;
+    made.beside_us += rank.program.kernel(*launch).beside_us;
+    if (launch->node >= 0 && copies_for_collectives(rank.graph(), launch->node)) {
+      made.copies_us += rank.program.device_us(*launch);
+    }
+  }
+  const auto steps = static_cast<double>(rank.program.steps.size());
+  for (double* us : {&made.copies_us, &made.beside_us, &made.slowest_us}) *us /= steps;
+  return made;
+}
+
 void report_power(const HostProgram& program, const Gpu& gpu, Prediction& made) {
   made.energy_j = step_energy_j(gpu, program, made.e2e_us);
   for (const PredictedKernel& kernel : program.kernels) {
@@ -149,7 +172,9 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r,
   if (!made) return made;
   if (auto good = check_figures(r, names, *made); !good) return Unexpected{good.error()};
   made->communication = report_communication(rank, r, tasks);
+  if (made->communication.collectives > 0) made->parallel = report_parallel(rank);
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
+  if (rank.recorded) made->graph = rank.recorded;
   made->ranks = job_size(rank, ranks_of(programs));
   report_memory(*rank.memory, rank.graph(), gpu, *made);
   report_power(rank.program, gpu, *made);

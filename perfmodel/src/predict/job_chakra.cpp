@@ -42,7 +42,8 @@ bool has_several_groups(const RankProgram& rank) {
   std::set<std::string_view> groups;
   for (const Instruction& at : rank.program.instructions) {
     const Launch* launch = collective_of(at);
-    if (launch && launch->collective->comm >= 0) groups.insert(group_of(rank, *launch->collective));
+    if (!launch || launch->collective->from >= 0) continue;
+    if (launch->collective->comm >= 0) groups.insert(group_of(rank, *launch->collective));
   }
   return groups.size() > 1;
 }
@@ -73,6 +74,14 @@ std::unordered_map<TaskId, Doing> last_pass(std::span<const RankProgram> program
   return made;
 }
 
+void describe_message(const RankProgram& rank, const CollectiveLaunch& own, ChakraTask& made) {
+  made.transfer = ChakraTransfer{.receives = static_cast<std::size_t>(own.to) == made.rank,
+                                 .from = own.from,
+                                 .to = own.to,
+                                 .tag = own.meeting};
+  made.comm_bytes = static_cast<std::int64_t>(bytes_of(rank.program, own));
+}
+
 // A single group contains all ranks, whatever its name.
 void describe_collective(const RankProgram& rank, const Launch& launch, bool several_groups,
                          const std::map<std::int32_t, double>& meetings, ChakraTask& made) {
@@ -84,6 +93,7 @@ void describe_collective(const RankProgram& rank, const Launch& launch, bool sev
       made.group_size = shape->world_size;
     }
   }
+  if (own.from >= 0) return describe_message(rank, own, made);
   if (own.comm >= 0 && several_groups) made.process_group = group_of(rank, own);
   made.collective = chakra_collective(kind);
   made.group_size = std::max<std::int64_t>(1, made.group_size);

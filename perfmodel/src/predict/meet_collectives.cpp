@@ -44,6 +44,18 @@ std::vector<RankCollective> collectives_of(const RankProgram& rank) {
   return made;
 }
 
+// Stages of a pipeline meet already.
+std::int32_t known_meetings(std::span<const RankProgram> ranks) {
+  std::int32_t meetings = 0;
+  for (const RankProgram& rank : ranks) {
+    for (const Instruction& at : rank.program.instructions) {
+      const Launch* launch = collective_of(at);
+      if (launch) meetings = std::max(meetings, launch->collective->meeting + 1);
+    }
+  }
+  return meetings;
+}
+
 void warn_of_absent_ranks(std::span<const RankProgram> ranks,
                           const std::vector<std::vector<RankCollective>>& collectives,
                           std::vector<std::string>& warnings) {
@@ -81,6 +93,7 @@ void agree_on_time(std::span<Price* const> prices) {
 Result<std::int32_t> meet_collectives(std::span<RankProgram> ranks, bool missing,
                                       std::vector<std::string>& warnings) {
   if (ranks.size() == 1) return 0;
+  if (const std::int32_t known = known_meetings(ranks); known > 0) return known;
   std::vector<std::vector<RankCollective>> collectives;
   std::vector<std::string> names;
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "beside_collectives.hpp"
 #include "explain_job.hpp"
 #include "job_tasks.hpp"
 #include "meet_collectives.hpp"
+#include "pipeline_stages.hpp"
 #include "power_limit.hpp"
 #include "program/given_times.hpp"
 #include "program/price_program.hpp"
@@ -75,17 +77,19 @@ Result<void> check_world(std::span<const RankProgram> programs) {
             .file = programs.front().graph().source}};
 }
 
-// Schedules the steady state at the pace that the boards' power limits allow. The host may hide
-// slower kernels, so that the board has to slow more of them.
+// Schedules the steady state at the pace that concurrent collectives and the boards' power limits
+// allow. The host may hide slower kernels, so that the board has to slow more of them.
 Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
                                                std::int32_t meetings,
                                                std::vector<std::string>& warnings) {
   constexpr int kMostTries = 4;
+  bool alone = true;
   for (int tries = 1;; ++tries) {
     auto tasks = std::make_unique<JobTasks>(programs, meetings);
     std::vector<std::string> own;
     auto scheduled = find_steady_state(programs, *tasks, own);
     if (!scheduled) return Unexpected{scheduled.error()};
+    if (std::exchange(alone, false) && slow_beside_collectives(*tasks, programs)) continue;
     if (tries < kMostTries && hold_to_power_limit(*tasks, programs)) continue;
     warnings.insert(warnings.end(), own.begin(), own.end());
     return tasks;
@@ -113,7 +117,8 @@ Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks
     programs.push_back(std::move(*program));
   }
   if (auto good = check_world(programs); !good) return Unexpected{good.error()};
-  return programs;
+  if (options.stages == 1) return programs;
+  return make_stage_programs(programs.front(), options.stages, warnings);
 }
 
 /// The tasks of a job that began at the given times of its ranks, if there are any.

@@ -53,9 +53,18 @@ constexpr PredictionField kPredictionFields[] = {
                              "MIB", kMegabytes),
     needing<PredictionField>("strategy", "unit_mb", &PredictionQuestion::unit_mb,
                              "FSDP: MB of parameters per unit (default 100)", "MB", kMegabytes),
+    needing<PredictionField>("strategy", "delay_allreduce", &PredictionQuestion::delay_allreduce,
+                             "DDP: reduce all gradients after the backward pass, in one buffer per "
+                             "type (Apex's delay_allreduce)"),
+    needing<PredictionField>("world", "stages", &PredictionQuestion::stages,
+                             "Stages of the pipeline that the one graph is a rank of; its sends "
+                             "and receives cut it into microbatches, and the other stages are "
+                             "copies of it (default: 1)",
+                             "P", kRanks),
     {"interference", &PredictionQuestion::interference,
-     "Multiply the time of collectives on the wire by this: compute beside them slows it", "X",
-     kInterference},
+     "Multiply the time of collectives on the wire by this (kernels that run meanwhile slow "
+     "without it)",
+     "X", kInterference},
     {"rank_start", &PredictionQuestion::rank_start_us,
      "Time at which each rank begins the step, in microseconds on one clock: predicts this one "
      "step instead of the steady state",
@@ -103,6 +112,25 @@ std::optional<QuestionProblem> problem_of_unlike_ranks(const PredictionQuestion&
   return QuestionProblem{"--overheads", "expected one for all ranks, found several"};
 }
 
+std::optional<QuestionProblem> problem_of_stages(const PredictionQuestion& question) {
+  if (question.stages == 1) return std::nullopt;
+  const auto problem = [](std::string message) {
+    return QuestionProblem{"--stages", std::move(message)};
+  };
+  if (question.world % question.stages != 0) {
+    return problem(
+        fmt::format("expected a divisor of {} ranks, found {}", question.world, question.stages));
+  }
+  if (question.graphs.size() > 1) {
+    return problem(
+        fmt::format("expected the graph of one rank, found {} graphs", question.graphs.size()));
+  }
+  if (question.strategy) return problem("expected no --strategy, found one");
+  if (!question.rank_start_us.empty()) return problem("expected no --rank-start, found one");
+  if (question.has_unlike_ranks()) return problem("expected ranks that are alike");
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const PredictionField> prediction_fields() { return kPredictionFields; }
@@ -127,7 +155,14 @@ std::optional<QuestionProblem> problem_of(const PredictionQuestion& question) {
     return QuestionProblem{
         flag, fmt::format("expected {} per graph ({}), found {}", expected, graphs, count)};
   }
+  if (auto problem = problem_of_stages(question)) return problem;
   if (!question.strategy) return std::nullopt;
+  if (question.delay_allreduce && question.strategy != ParallelStrategy::kDdp) {
+    return QuestionProblem{"--delay-allreduce", "expected --strategy ddp, found fsdp"};
+  }
+  if (question.delay_allreduce && question.bucket_mb) {
+    return QuestionProblem{"--delay-allreduce", "expected no --bucket-mb: there are no buckets"};
+  }
   if (question.world == 0 && !question.names_several_gpus()) return QuestionProblem{"--world", ""};
   const bool is_ddp = question.strategy == ParallelStrategy::kDdp;
   if (is_ddp ? question.unit_mb : question.bucket_mb) {

@@ -58,6 +58,7 @@ const ResultFields<FamilyTotal> kFamilyFields = {
 const ResultFields<ScaledOut> kScaledOutFields = {
     {"strategy", &ScaledOut::strategy},
     {"world", &ScaledOut::world},
+    {"network", &ScaledOut::network},
     {"nodes", &ScaledOut::nodes},
     {"collectives", &ScaledOut::collectives},
     {"parameter_bytes", &ScaledOut::parameter_bytes, Digits::kAll},
@@ -186,6 +187,9 @@ void add_parts(OrderedJson& json, const PredictionReport& report, const RankPred
   const Prediction& p = slowest.prediction;
   if (p.recorded_waits) {
     json["recorded_waits"] = json_object(*p.recorded_waits, kRecordedWaitFields);
+  }
+  if (p.communication.collectives > 0) {
+    json["parallel_costs"] = json_object(p.parallel, kParallelCostsFields);
   }
   if (p.scaled_out) json["scale_out"] = json_object(*p.scaled_out, kScaledOutFields);
 }

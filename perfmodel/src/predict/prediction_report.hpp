@@ -65,6 +65,7 @@ struct PredictionReport {
   StepWork work;                                  ///< work of the slowest graph
   std::optional<sync::DrawnSteps> drawn;          ///< with stragglers
   std::vector<ChakraTrace> chakra;                ///< if asked for
+  ChakraJobOptions chakra_groups;                 ///< groups of the stages of a pipeline
   std::vector<std::string> warnings;
 
   std::size_t slowest() const;

@@ -72,9 +72,16 @@ const ResultFields<PredictedKernel> kPredictedKernelFields = {
     {"in_range", of_price(&Price::in_range)},
     {"inferred", &PredictedKernel::inferred},
     {"limited_us", &PredictedKernel::limited_us},
+    {"beside_us", &PredictedKernel::beside_us},
     {"energy_j", [](const PredictedKernel& kernel) { return kernel.energy.sum_j(); }},
     {"low_us", price_us(&Price::low)},
     {"high_us", price_us(&Price::high)},
+};
+
+const ResultFields<Prediction::ParallelCosts> kParallelCostsFields = {
+    {"copies_us", &Prediction::ParallelCosts::copies_us},
+    {"beside_us", &Prediction::ParallelCosts::beside_us},
+    {"slowest_us", &Prediction::ParallelCosts::slowest_us},
 };
 
 const ResultFields<Prediction> kJobFields = {

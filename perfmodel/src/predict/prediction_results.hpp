@@ -9,6 +9,7 @@ namespace perfmodel {
 extern const ResultFields<Prediction> kStepFields;
 /// Figures of a job.
 extern const ResultFields<Prediction> kJobFields;
+extern const ResultFields<Prediction::ParallelCosts> kParallelCostsFields;
 
 extern const ResultFields<PredictedKernel> kPredictedKernelFields;
 

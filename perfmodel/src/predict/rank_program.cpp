@@ -10,6 +10,7 @@
 #include "program/launch_regions.hpp"
 #include "program/lower_program.hpp"
 #include "program/price_program.hpp"
+#include "program/silent_collectives.hpp"
 
 namespace perfmodel {
 namespace {
@@ -26,6 +27,24 @@ Result<void> make_data_parallel(RankProgram& made) {
         std::make_shared<KernelTimes>(times_of_copies(*rank.options.kernel_times, *made.made));
     rank.options.kernel_times = made.times.get();
   }
+  return {};
+}
+
+std::int64_t world_of(const PredictOptions& options) {
+  return options.scale_out ? options.scale_out->world : options.world_size;
+}
+
+Result<void> record_collectives(std::size_t silent, RankProgram& made,
+                                std::vector<std::string>& warnings) {
+  RankInput& rank = made.rank;
+  auto graph = record_silent_collectives(*rank.graph, world_of(rank.options));
+  if (!graph) return Unexpected{graph.error()};
+  made.recorded = std::make_shared<const ExecutionGraph>(std::move(*graph));
+  rank.graph = made.recorded.get();
+  warnings.push_back(
+      fmt::format("{} collectives were recorded without communication (a fake process group): "
+                  "they are priced by size and group",
+                  silent));
   return {};
 }
 
@@ -119,6 +138,13 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
   Result<HostFacts> own;
   if (!known) {
     own = facts_of(rank);
+    if (!own) return Unexpected{own.error()};
+    known = &*own;
+  }
+  if (known->silent_collectives > 0 && world_of(rank.options) > 1) {
+    auto done = record_collectives(known->silent_collectives, made, warnings);
+    if (!done) return Unexpected{done.error()};
+    own = facts_of(made.rank);
     if (!own) return Unexpected{own.error()};
     known = &*own;
   }

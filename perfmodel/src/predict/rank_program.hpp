@@ -19,6 +19,8 @@ struct RankProgram {
   RankInput rank;                                 ///< with strategy ddp of the graph below
   std::shared_ptr<const DataParallelGraph> made;  ///< null: the given graph was predicted
   std::shared_ptr<const KernelTimes> times;       ///< times of that graph's nodes
+  /// The given graph with records of its collectives, if a fake process group left them out.
+  std::shared_ptr<const ExecutionGraph> recorded;
   HostProgram program;
   std::shared_ptr<const MemoryPlan> memory;  ///< memory of the graph
   const Gpu* gpu = nullptr;                  ///< it was priced on this GPU

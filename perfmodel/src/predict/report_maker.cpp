@@ -48,6 +48,7 @@ bool ReportMaker::communicates() const {
 
 Result<void> ReportMaker::finish(const PredictionQuestion::Iterations& iterations) {
   for (RankPrediction& rank : report_.ranks) {
+    if (question_.stages > 1) continue;  // the recorded rank may not have the whole batch
     if (const auto batch = samples_per_step(rank.graph)) rank.prediction.batch = *batch;
   }
   if (chosen_.owner) report_.model_files = chosen_.owner->files_read();

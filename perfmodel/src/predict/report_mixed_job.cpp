@@ -158,6 +158,7 @@ class MixedRanks : ReportMaker {
       return {};
     }
     ScaleOut how{.world = ranks_};
+    how.ddp.delayed = question_.delay_allreduce;
     if (question_.bucket_mb.value_or(0) > 0) {
       how.ddp.bucket_cap_bytes = how.ddp.first_bucket_bytes = *question_.bucket_mb * 1024 * 1024;
     }
@@ -210,6 +211,7 @@ class MixedRanks : ReportMaker {
                       .count = kinds_[i].count,
                       .slowdown = kinds_[i].slowdown};
       PredictOptions& options = rank.rank.options;
+      options.topology = topology_ ? &*topology_ : nullptr;
       options.host_scale = kinds_[i].host_scale;
       options.sustained = question_.sustained;
       options.launching = question_.launching;

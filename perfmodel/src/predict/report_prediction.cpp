@@ -13,6 +13,7 @@
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "predict/pipeline_stages.hpp"
 #include "predict/report_maker.hpp"
 #include "predict/rewritten_times.hpp"
 #include "trace/moved_kernel_times.hpp"
@@ -141,7 +142,7 @@ class AlikeRanks : ReportMaker {
 
   Result<void> read_ranks(std::vector<RecordedProgram>& inputs) {
     const std::size_t count = question_.graphs.size();
-    report_.ranks.reserve(count);
+    report_.ranks.reserve(count * static_cast<std::size_t>(question_.stages));
     kernel_times_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       RankPrediction& rank = report_.ranks.emplace_back(rank_of(
@@ -211,8 +212,10 @@ class AlikeRanks : ReportMaker {
   }
 
   PredictOptions options_of(std::size_t rank) const {
-    PredictOptions options{
-        .recorded_waits = is_alone(), .models = &models_, .world_size = question_.world};
+    PredictOptions options{.recorded_waits = is_alone(),
+                           .models = &models_,
+                           .world_size = question_.world / question_.stages,
+                           .topology = &network_};
     options.keep_calls = question_.keep_calls;
     if (question_.strategy) {
       options.scale_out = ScaleOut{.world = question_.world,
@@ -223,6 +226,7 @@ class AlikeRanks : ReportMaker {
         auto& ddp = options.scale_out->ddp;
         ddp.bucket_cap_bytes = ddp.first_bucket_bytes = *question_.bucket_mb * 1024 * 1024;
       }
+      options.scale_out->ddp.delayed = question_.delay_allreduce;
       if (question_.unit_mb) options.scale_out->fsdp_unit_bytes = *question_.unit_mb * 1e6;
     }
     options.use = own_use_.value_or(report_.use);
@@ -290,10 +294,14 @@ class AlikeRanks : ReportMaker {
     auto job = predict_job(inputs, report_.gpu,
                            {.rank_start_us = question_.rank_start_us,
                             .missing_collectives = question_.missing_collectives,
-                            .keep_chakra = question_.keep_chakra});
+                            .keep_chakra = question_.keep_chakra,
+                            .stages = question_.stages});
     if (!job) return Unexpected{job.error()};
     report_.chakra = std::move(job->chakra);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (question_.stages > 1) {
+      if (auto done = copy_to_stages(); !done) return done;
+    }
+    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
       report_.ranks[i].prediction = std::move(job->ranks[i]);
     }
     report_.job = job->job;
@@ -301,8 +309,26 @@ class AlikeRanks : ReportMaker {
     return {};
   }
 
+  // One rank of each stage is reported, and the traces of all ranks are kept.
+  Result<void> copy_to_stages() {
+    const RankPrediction recorded = report_.ranks.front();
+    for (std::int64_t stage = 0; stage < question_.stages; ++stage) {
+      if (stage > 0) report_.ranks.push_back(recorded);
+      report_.ranks.back().graph_file += fmt::format(" as stage {}", stage);
+    }
+    auto traces = traces_of_all_ranks(report_.chakra, question_.world / question_.stages,
+                                      report_.chakra_groups);
+    if (!traces) return Unexpected{traces.error()};
+    report_.chakra = std::move(*traces);
+    return {};
+  }
+
   // The baseline of method lin knows no other ranks.
   Result<void> predict_apart(const std::vector<RankInput>& inputs) {
+    if (question_.stages > 1) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context for --stages, found method lin");
+    }
     if (!question_.rank_start_us.empty() || question_.keep_chakra) {
       return fail(
           ErrorCode::kImpossible,

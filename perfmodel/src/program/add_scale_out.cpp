@@ -97,7 +97,7 @@ Result<void> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu, const Ov
   if (auto good = check(how); !good) return good;
   Topology topology = how.topology ? *how.topology : topology_for(gpu);
   if (auto good = check_fits(topology, how.world); !good) return good;
-  ScaledOut made{.strategy = how.strategy, .world = how.world};
+  ScaledOut made{.strategy = how.strategy, .world = how.world, .network = topology.title};
   made.nodes = static_cast<int>((how.world + topology.gpus_per_node - 1) / topology.gpus_per_node);
   lowered.job_collectives =
       make_collective_model(std::move(topology), {.interference = how.interference});

@@ -26,8 +26,9 @@ std::int32_t comm_node(const ExecutionGraph& graph, std::int32_t node) {
 
 std::optional<KernelWork> comm_work(const ExecutionGraph& graph, const Gpu& gpu,
                                     std::int32_t comm_node, std::int64_t world) {
-  const OpRule* rule = OpRuleRegistry::builtin().find("record_param_comms");
-  if (comm_node < 0 || !rule) return {};
+  if (comm_node < 0) return {};
+  const OpRule* rule = OpRuleRegistry::builtin().find(graph.name(comm_node));
+  if (!rule) return {};
   std::vector<KernelWork> work;
   const OpView view{graph, graph.node(comm_node), nullptr};
   if (!rule->lower(view, gpu, work) || work.empty()) return {};

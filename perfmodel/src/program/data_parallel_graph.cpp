@@ -66,7 +66,8 @@ Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
                             {.world_size = how.world,
                              .first_bucket_bytes = whole_bytes(how.ddp.first_bucket_bytes),
                              .bucket_cap_bytes = whole_bytes(how.ddp.bucket_cap_bytes),
-                             .gradient_as_bucket_view = !how.ddp_copies_gradients},
+                             .gradient_as_bucket_view = !how.ddp_copies_gradients,
+                             .delayed = how.ddp.delayed},
                             &made.copies);
   if (!rewritten) return Unexpected{rewritten.error()};
   made.graph = std::move(*rewritten);

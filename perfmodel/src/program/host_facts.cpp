@@ -13,6 +13,7 @@
 #include "overheads/host_chain.hpp"
 #include "overheads/host_kind.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "silent_collectives.hpp"
 #include "step/tree_walk.hpp"
 
 namespace perfmodel {
@@ -42,6 +43,7 @@ class FactsWriter {
     made_.awaited = awaited_collectives(graph_);
     made_.reduces_gradients = reduces_gradients(graph_, made_.lowering);
     made_.fused_updates = fused_updates(graph_);
+    made_.silent_collectives = silent_collectives(graph_);
     made_.has_given_times = std::ranges::any_of(graph_.nodes, [](const Node& node) {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });

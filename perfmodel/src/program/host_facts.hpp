@@ -48,6 +48,7 @@ struct HostFacts {
   std::vector<AwaitedCollective> awaited;
   bool reduces_gradients = false;  ///< this and the next: see data_parallel_graph.hpp
   std::size_t fused_updates = 0;
+  std::size_t silent_collectives = 0;  ///< see silent_collectives()
   std::int32_t rest_phase = 0;
   bool has_given_times = false;  ///< some node holds the time of its kernels
   std::shared_ptr<const MemoryPlan> memory;

@@ -26,6 +26,7 @@ struct CollectiveLaunch {
   bool waits_for_caller = true;  ///< for the work of the thread's stream so far
   std::int32_t after_mark = -1;  ///< else for the task of this StreamMark in this pass; -1: none
   std::int32_t meeting = -1;     ///< number of its meeting with other ranks in the pass; -1: none
+  std::int32_t from = -1, to = -1;  ///< stages of a pipeline between which it is a message
 };
 
 /// A call that starts a kernel, a copy, a set or a collective. How long that takes is the price of

@@ -95,7 +95,8 @@ const KernelTimes::Time* find_traced(Writing& to, std::int32_t node, bool priced
   const PredictOptions& options = to.options;
   if (!options.kernel_times) return nullptr;
   const KernelTimes::Time* traced = options.kernel_times->find(node, to.ordinals[node]++);
-  if (!traced) return nullptr;
+  // A fake process group leaves kernels of no length.
+  if (!traced || (traced->collective && traced->us <= 0)) return nullptr;
   switch (options.use) {
     case KernelTimes::Use::kAll:
       return traced;
@@ -320,11 +321,11 @@ void add_calls_of_region(Writing& to, const HostFacts::Item& item) {
 
 void add_body(Writing& to, const HostFacts::Item& item) {
   const bool compiled = to.compiled.runs(item);
-  const auto t2 = compiled ? to.compiled.before() : item.t2;
+  const auto t2 = compiled ? to.compiled.before(item.node) : item.t2;
   to.made.program.items.back().op_level = t2.level;
   add_host(to, Term::kT2, t2, item.thread);
   compiled ? add_calls_of_region(to, item) : add_calls_of_op(to, item);
-  add_host(to, Term::kT3, compiled ? to.compiled.after() : item.t3, item.thread);
+  add_host(to, Term::kT3, compiled ? to.compiled.after(item.node) : item.t3, item.thread);
 }
 
 void add_op(Writing& to, const HostFacts::Item& item) {

@@ -9,6 +9,7 @@
 
 #include "given_times.hpp"
 #include "rewrites/attention_support.hpp"
+#include "warm_inputs.hpp"
 
 namespace perfmodel {
 
@@ -192,6 +193,7 @@ HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
   HostProgram program = std::move(lowered.program);
   const auto& questions = lowered.questions;
   set_prices(questions, gpu, options, lowered.job_collectives.get(), program);
+  take_warm_inputs(graph, questions, gpu, program.kernels);
   if (options.keeps_recorded_waits()) {
     for (std::size_t i = 0; i < questions.size(); ++i) {
       keep_recorded_wait(questions[i], gpu, options, program.kernels[i]);

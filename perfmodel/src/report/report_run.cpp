@@ -382,6 +382,10 @@ std::string shape_text(const KernelWork& work) {
     return fmt::format("{}m {} n {} k {}, {}", batch, gemm->m, gemm->n, gemm->k, dtype);
   }
   if (const auto* conv = std::get_if<ConvolutionShape>(&work.shape)) {
+    if (work.family == KernelFamily::kPooling) {
+      return fmt::format("{} channels of {}x{}, window {}x{}, {}", conv->n, conv->h, conv->w,
+                         conv->r, conv->s, dtype);
+    }
     return fmt::format("n {} c {} h {} w {} k {} filter {}x{}, {}", conv->n, conv->c, conv->h,
                        conv->w, conv->k, conv->r, conv->s, dtype);
   }

@@ -106,11 +106,12 @@ const std::vector<RewriteOption>& rewrite_options() {
        .for_build = true,
        .parse = read<read_accumulation, rewrite_accumulation>},
       {.flag = "--data-parallel",
-       .value = "N[,cap=MIB][,split=MIB][,views]",
+       .value = "N[,cap=MIB][,split=MIB][,views][,delayed]",
        .help =
            "What DistributedDataParallel on N GPUs adds: buckets (the first of 1 MiB, or "
            "first=MIB, then 25 MiB, or cap=MIB; split=MIB: larger gradients in pieces), "
-           "all-reduces, copies unless gradients are views of the buckets, broadcasts of buffers",
+           "all-reduces, copies unless gradients are views of the buckets, broadcasts of buffers; "
+           "delayed: one all-reduce after the backward pass, as Apex's delay_allreduce",
        .for_build = true,
        .parse = read<read_data_parallel, data_parallel>},
       {.flag = "--tensor-parallel",

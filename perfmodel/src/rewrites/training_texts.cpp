@@ -55,6 +55,7 @@ bool read_mebibytes(std::string_view text, std::int64_t& bytes) {
 // "views", "cap=50", ...
 bool read_data_parallel_part(std::string_view part, DataParallelRewrite& rewrite) {
   if (part == "views") return rewrite.gradient_as_bucket_view = true;
+  if (part == "delayed") return rewrite.delayed = true;
   if (part.starts_with("cap=")) return read_mebibytes(part.substr(4), rewrite.bucket_cap_bytes);
   if (part.starts_with("first=")) return read_mebibytes(part.substr(6), rewrite.first_bucket_bytes);
   if (!part.starts_with("split=")) return false;
@@ -114,8 +115,8 @@ Result<DataParallelRewrite> read_data_parallel(const std::string& text) {
       continue;
     }
     return fail(ErrorCode::kImpossible,
-                fmt::format("expected a number of GPUs, then cap=MIB, first=MIB, split=MIB or "
-                            "views, as in 8,cap=50,views, found \"{}\"",
+                fmt::format("expected a number of GPUs, then cap=MIB, first=MIB, split=MIB, "
+                            "views or delayed, as in 8,cap=50,views, found \"{}\"",
                             text));
   }
   return rewrite;

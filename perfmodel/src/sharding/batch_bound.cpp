@@ -53,10 +53,35 @@ enum class Walked : std::uint8_t { kF, kB, kFandB, kV, kG, kI, kR, kP };
 struct Path {
   std::vector<Walked> phases;
   double other_us = 0;
+  std::vector<double> shares = {};  // the part of each phase that counts; none: all of it
+  double share(std::size_t phase) const { return phase < shares.size() ? shares[phase] : 1; }
   bool walks(Walked phase) const {
     return std::find(phases.begin(), phases.end(), phase) != phases.end();
   }
 };
+
+// In a step of TorchRec's, parts follow each other, but groups of lookups overlap with exchanges of
+// other groups: of `groups` that a plan may have, one is looked up before any exchange, and one
+// exchange ends after all lookups unless copies do. Exchanges of ids are left out.
+std::vector<Path> paths_of_step(const DenseTime& dense, const BatchOrder& order,
+                                const BatchWork& least, double groups, bool copies) {
+  using enum Walked;
+  double us = dense.top_forward_us + dense.top_backward_us + dense.bottom_forward_us +
+              dense.bottom_backward_us + least.device_us();
+  for (std::size_t i = 0; i < kHostWaits; ++i) us += least.wait(static_cast<HostWait>(i));
+  const double last = copies ? 0 : 1 / groups;
+  std::vector<Path> paths;
+  for (const bool waits_forward : {false, true}) {
+    for (const bool waits_backward : {false, true}) {
+      const double forward = waits_forward ? 1 / groups : 1, vectors = waits_forward ? 1 : last;
+      const double backward = waits_backward ? 1 / groups : 1,
+                   gradients = waits_backward ? 1 : last;
+      paths.push_back({{kF, kV, kG, kB}, us, {forward, vectors, gradients, backward}});
+    }
+  }
+  if (order.pipelined) paths.push_back({{kP}, 0});
+  return paths;
+}
 
 std::vector<Path> paths_of(const DenseTime& dense, const BatchOrder& order) {
   const double top = dense.top_forward_us + dense.top_backward_us;
@@ -195,27 +220,55 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
   m.host_sum = host_sum(Load::kHostSumBytes, true);
   m.host_sum_gradient = host_sum(Load::kHostSumGradientBytes, false);
   const auto reduced = [&](double bytes) {
-    return collective_us(CollectiveKind::kAllReduce, dense_.gradient_bytes + bytes).value_or(0);
+    const double layers = options_.step ? 0 : dense_.gradient_bytes;
+    return collective_us(CollectiveKind::kAllReduce, layers + bytes).value_or(0);
   };
   m.all_reduce = world() == 1 ? 0 : slope_below(reduced);
   m.all_reduce_us = std::max(0.0, reduced(0) - m.all_reduce * kFirst);
   return m;
 }
 
-// Lower bound for all plans: each table is placed at its least cost, with the cheapest exchange.
-double BatchModel::least_host_us() const {
-  if (options_.host_us > 0 || !options_.host) return options_.host_us;
-  const HostNeeds& host = *options_.host;
-  double sum = host.batch_us, least_kind = std::numeric_limits<double>::infinity();
-  for (const HostNeeds::Need& need : host.kinds) least_kind = std::min(least_kind, need.us);
-  for (const ShardedTable& table : study_.tables) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const TablePlacement& way : ways(table)) {
-      least = std::min(least, host.kinds[HostNeeds::kind_of(way.type)].table_us);
+namespace {
+
+// For each table, a bit for each kind of exchange that it may have.
+std::vector<std::uint8_t> kinds_of_tables(const BatchModel& model) {
+  std::vector<std::uint8_t> kinds;
+  for (const ShardedTable& table : model.study().tables) {
+    std::uint8_t bits = 0;
+    for (const TablePlacement& way : model.ways(table)) {
+      bits |= static_cast<std::uint8_t>(1U << StepNeeds::kind_of(way.type));
     }
-    sum += std::isfinite(least) ? least : 0;
+    kinds.push_back(bits);
   }
-  return sum + least_kind;
+  return kinds;
+}
+
+// Each table has the kind for which the host needs least, and there is one kind.
+double least_host_us(const StepNeeds& needs, std::span<const std::uint8_t> kinds_of_tables) {
+  double us = needs.batch.host_us(), least_kind = std::numeric_limits<double>::infinity();
+  double saved = 0;
+  for (const StepNeeds::Need& need : needs.kinds) {
+    least_kind = std::min(least_kind, need.once.host_us());
+    saved += std::min(0.0, need.once.host_us());
+  }
+  for (const std::uint8_t kinds : kinds_of_tables) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t kind = 0; kind < StepNeeds::kKinds; ++kind) {
+      if ((kinds & (1U << kind)) != 0) least = std::min(least, needs.kinds[kind].table.host_us());
+    }
+    us += std::isfinite(least) ? least : 0;
+  }
+  return us + (saved < 0 ? saved : least_kind);
+}
+
+}  // namespace
+
+// No plan has less of any part: each table has the kind with least of it.
+BatchWork BatchModel::least_step() const {
+  if (!options_.step) return {};
+  BatchWork least = options_.step->least(kinds_of_tables(*this));
+  if (options_.host_us > 0) least.drop_host();
+  return least;
 }
 
 Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) const {
@@ -307,13 +360,13 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
           auto option = option_of(table, variant, [&](const ShardLoad& load) {
             ShardDemand demand;
             for (std::size_t p = 0; p < path.phases.size(); ++p) {
-              demand.loads[p] = of_shard(path.phases[p], load);
+              demand.loads[p] = path.share(p) * of_shard(path.phases[p], load);
             }
             return demand;
           });
           if (!option) return Unexpected{option.error()};
           for (std::size_t p = 0; p < path.phases.size(); ++p) {
-            const double shared = of_table(path.phases[p], table, variant);
+            const double shared = path.share(p) * of_table(path.phases[p], table, variant);
             const bool vectors = path.phases[p] == Walked::kV || path.phases[p] == Walked::kG;
             for (PlacementOption::Run& run : option->shards) {
               run.demand.loads[p] =
@@ -341,8 +394,11 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
       }
     }
     double us = search::lower_bound(*flat) + path.other_us;
-    if (path.walks(Walked::kF) || path.walks(Walked::kFandB)) us += m.forward_us;
-    if (path.walks(Walked::kB) || path.walks(Walked::kFandB)) us += m.backward_us;
+    for (std::size_t p = 0; p < path.phases.size(); ++p) {
+      const Walked phase = path.phases[p];
+      if (phase == Walked::kF || phase == Walked::kFandB) us += path.share(p) * m.forward_us;
+      if (phase == Walked::kB || phase == Walked::kFandB) us += path.share(p) * m.backward_us;
+    }
     if (path.walks(Walked::kR)) us += m.all_reduce_us;
     return us;
   };
@@ -350,7 +406,8 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
   // Paths that are short for `near` are short for plans like it: their bounds say less.
   const auto length = [&](const Path& path) {
     double us = path.other_us;
-    for (const Walked phase : path.phases) {
+    for (std::size_t p = 0; p < path.phases.size(); ++p) {
+      const Walked phase = path.phases[p];
       double slowest = 0;
       for (const BatchRank& rank : like->ranks) {
         const PartTimes& parts = rank.parts;
@@ -365,12 +422,16 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
                                     : phase == Walked::kR     ? parts[BatchPart::kAllReduce]
                                                               : parts[BatchPart::kPrefetch]);
       }
-      us += slowest;
+      us += path.share(p) * slowest;
     }
     return us;
   };
   std::vector<std::pair<double, Path>> paths;
-  for (Path& path : paths_of(dense_, order())) {
+  const BatchWork least = least_step();
+  for (Path& path : options_.step
+                        ? paths_of_step(dense_, order(), least, least.exchanges + least.has_copies,
+                                        least.has_copies)
+                        : paths_of(dense_, order())) {
     const double us = length(path);
     paths.emplace_back(us, std::move(path));
   }
@@ -387,7 +448,10 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
     bound = std::max(bound, *us);
   }
   constexpr double kOneBagUs = 1e-3, kRounding = 1e-9;  // bags are counted in whole ones
-  return clock_us(std::max(0.0, bound - kOneBagUs) * (1 - kRounding), least_host_us());
+  const double device_us = std::max(0.0, bound - kOneBagUs) * (1 - kRounding);
+  if (!has_eager_host()) return clock_us(device_us);
+  const double host_us = least_host_us(*options_.step, kinds_of_tables(*this));
+  return clock_us(std::max(device_us, host_us));
 }
 
 }  // namespace perfmodel::sharding

@@ -9,6 +9,7 @@
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "placed_shards.hpp"
+#include "used_topology.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -78,20 +79,23 @@ Result<void> check_dot_products(const ShardingStudy& study) {
   return {};
 }
 
-// Reduces the topology to the links that the software uses.
-void apply_machine(const ExchangeSoftware& network, Topology& topology) {
-  if (!network.peer_to_peer && topology.intra.kind == IntraLink::kPcie) {
-    // Every byte crosses PCIe twice: to host memory, and from there.
-    constexpr double kThroughHost = 0.5;
-    for (BytesPerSecond* rate :
-         {&topology.intra.gpu_bandwidth, &topology.intra.channel_bandwidth,
-          &topology.intra.p2p_bandwidth, &topology.intra.all_to_all_bandwidth}) {
-      rate->value *= kThroughHost;
-    }
-    for (Topology::Curve& curve : topology.curves) curve.bus.value *= kThroughHost;
-    topology.nccl.reset();
+// Work that is the same on all ranks becomes a part of each.
+void move_to_ranks(BatchTime& batch) {
+  for (std::size_t i = 0; i < kBatchParts; ++i) {
+    const auto part = static_cast<BatchPart>(i);
+    double& us = batch.step->device(part);
+    for (BatchRank& rank : batch.ranks) rank.parts[part] = std::max(0.0, rank.parts[part] + us);
+    us = 0;
   }
-  if (network.nics && topology.nic) topology.nic->count = *network.nics;
+}
+
+// TorchRec's graphs send ids of 4 bytes; lengths of bags travel with the sizes, which their host
+// waits for.
+double sent_by_torchrec(const ShardLoad& rank, Load of_rank) {
+  const double bytes = rank[of_rank], ids = rank[Load::kForwardIds];
+  if (of_rank != Load::kIdBytes || ids <= 0) return bytes;
+  constexpr double kSent = 4, kId = 8, kLength = 4;  // bytes
+  return bytes * kSent / (kId + kLength * rank[Load::kForwardBags] / ids);
 }
 
 Result<double> microseconds(const Result<CollectiveTime>& time) {
@@ -101,32 +105,6 @@ Result<double> microseconds(const Result<CollectiveTime>& time) {
 
 }  // namespace
 
-HostNeeds::Kind HostNeeds::kind_of(ShardingType type) {
-  switch (type) {
-    case ShardingType::kDataParallel:
-      return kCopies;
-    case ShardingType::kRowWise:
-      return kSums;
-    case ShardingType::kTableRowWise:
-    case ShardingType::kGrid:
-    case ShardingType::kHostRowSplit:
-      return kHostSums;
-    default:
-      return kVectors;
-  }
-}
-
-double HostNeeds::us(std::span<const TablePlacement> placements) const {
-  std::array<bool, kKinds> seen{};
-  double sum = batch_us;
-  for (const TablePlacement& placement : placements) {
-    const Kind kind = kind_of(placement.type);
-    sum += kinds[kind].table_us + (seen[kind] ? 0 : kinds[kind].us);
-    seen[kind] = true;
-  }
-  return sum;
-}
-
 Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                                     const Topology& topology, const BatchOptions& options) {
   if (!study.world || !study.batch_per_rank || *study.world < 1 || *study.batch_per_rank < 1) {
@@ -135,7 +113,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   BatchModel model;
   model.study_ = study;
   model.gpu_ = gpu;
-  model.topology_ = topology;
+  model.topology_ = used_topology(study.network, topology);
   model.options_ = options;
   model.local_world_ =
       study.local_world.value_or(std::min<std::int64_t>(*study.world, topology.gpus_per_node));
@@ -158,8 +136,9 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                             "found {} and {}",
                             study.hashed->elements, study.hashed->chunk));
   }
-  apply_machine(study.network, model.topology_);
-  model.calibration_ = calibration_of(gpu, options.software);
+  // Factors and spreads were fitted to HugeCTR's systems; a step of PyTorch has the price of its
+  // graph.
+  if (!options.step) model.calibration_ = calibration_of(gpu, options.software);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
   if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
   std::int64_t vectors = 0, columns = 0;
@@ -178,12 +157,17 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   if (study.dense) {
     const TableOptimizer optimizer =
         study.tables.empty() ? TableOptimizer::kSgd : study.tables.front().optimizer;
-    // HugeCTR and captured TorchRec fuse layers; PyTorch that is launched op by op does not.
-    const bool fused = options.software == TableSoftware::kFused && study.launch != Launch::kEager;
+    // HugeCTR fuses layers, PyTorch does not.
+    const bool fused = options.software == TableSoftware::kFused && !options.step;
     auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer, fused,
                             gpu, *options.models);
     if (!dense) return Unexpected{dense.error()};
     model.dense_ = *dense;
+    if (options.step && options.step->has_layers) {
+      model.dense_.bottom_forward_us = model.dense_.bottom_backward_us = 0;
+      model.dense_.top_forward_us = model.dense_.top_backward_us = 0;
+    }
+    if (options.step) model.dense_.optimizer_us = 0;
   }
   model.cache_ = std::make_shared<LoadCache>();
   return model;
@@ -204,8 +188,7 @@ LoadSettings BatchModel::load_settings() const {
   return {.world = world(),
           .batch_per_rank = *study_.batch_per_rank,
           .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
-          .software = options_.software,
-          .staged = study_.launch == Launch::kEager};
+          .software = options_.software};
 }
 
 ShardLoad BatchModel::load(std::size_t table, const ShardSize& size,
@@ -358,11 +341,14 @@ double BatchModel::late_us(double bytes) const {
 Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const {
   double all = 0, most = 0;
   for (const ShardLoad& rank : job.ranks) {
-    all += rank[of_rank];
-    most = std::max(most, rank[of_rank]);
+    const double bytes = options_.step ? sent_by_torchrec(rank, of_rank) : rank[of_rank];
+    all += bytes;
+    most = std::max(most, bytes);
   }
   if (world() <= 1 || all <= 0) return 0;
   const auto ranks = static_cast<double>(world());
+  // As the graphs of ranks are priced: each by its own bytes, and the slowest decides.
+  if (options_.step) return collective_us(CollectiveKind::kAllToAll, std::max(most, all / ranks));
   std::vector<Bytes> out, in;
   for (const ShardLoad& rank : job.ranks) {
     out.push_back({rank[of_rank] * (ranks - 1) / ranks});
@@ -450,10 +436,23 @@ Result<BatchModel::Exchanges> BatchModel::exchanges(const JobLoad& job) const {
     good = add(all.gradients, collective_us(CollectiveKind::kAllGather, job.summed_gradients));
   }
   if (good) good = add(all.gradients, host_sum_us(job, Load::kHostSumGradientBytes, false));
-  const double reduced = dense_.gradient_bytes + job.data_parallel_gradients;
-  if (good) good = add(all.all_reduce, collective_us(CollectiveKind::kAllReduce, reduced));
+  // PyTorch reduces gradients of copied tables by themselves, and gradients of layers in buckets,
+  // of which only the last one comes after the backward pass.
+  const auto reduce = [&](double& sum, double bytes) {
+    if (good) good = add(sum, collective_us(CollectiveKind::kAllReduce, bytes));
+  };
+  if (options_.step) {
+    reduce(all.first_reduce, dense_.gradient_bytes - dense_.last_bucket_bytes);
+    reduce(all.table_reduce, job.data_parallel_gradients);
+    reduce(all.all_reduce, dense_.last_bucket_bytes);
+  } else {
+    reduce(all.all_reduce, dense_.gradient_bytes + job.data_parallel_gradients);
+  }
   if (!good) return Unexpected{good.error()};
-  for (double* us : {&all.ids, &all.vectors, &all.gradients, &all.all_reduce}) *us += late_us(*us);
+  for (double* us : {&all.ids, &all.vectors, &all.gradients, &all.all_reduce, &all.first_reduce,
+                     &all.table_reduce}) {
+    *us += late_us(*us);
+  }
   return all;
 }
 
@@ -491,9 +490,19 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
     set_lookups(rank.load, rank.parts);
   }
   if (auto good = set_exchanges(job, batch); !good) return Unexpected{good.error()};
+  const std::vector<double> others_us = other_launches_us(batch, placements);
+  batch.step = step_work(options_.step, placements);
+  if (batch.step) {
+    batch.host_us = batch.step->host_us();
+    move_to_ranks(batch);
+  }
+  batch.host_us = std::max(batch.host_us, options_.host_us);
   schedule_batch(batch, order());
-  batch.host_us = host_us(placements);
-  finish(batch, batch.host_us);
+  finish(batch);
+  for (const double us : others_us) {
+    batch.low_us = std::min(batch.low_us, us);
+    batch.high_us = std::max(batch.high_us, us);
+  }
   return batch;
 }
 
@@ -516,6 +525,8 @@ Result<void> BatchModel::set_exchanges(const JobLoad& job, BatchTime& batch) con
     rank.parts[BatchPart::kGradientExchange] = network->gradients;
     rank.parts[BatchPart::kBottomBackward] = dense_.bottom_backward_us;
     rank.parts[BatchPart::kAllReduce] = network->all_reduce;
+    rank.parts[BatchPart::kFirstReduce] = network->first_reduce;
+    rank.parts[BatchPart::kTableReduce] = network->table_reduce;
     rank.parts[BatchPart::kDenseOptimizer] = dense_.optimizer_us;
   }
   return {};
@@ -530,29 +541,45 @@ bool BatchModel::is_pipelined() const {
          TorchrecSettings::Pipeline::kNone;
 }
 
-double BatchModel::host_us(std::span<const TablePlacement> placements) const {
-  if (options_.host_us > 0 || !options_.host) return options_.host_us;
-  return options_.host->us(placements);
+std::optional<BatchWork> BatchModel::step_work(const std::optional<StepNeeds>& needs,
+                                               std::span<const TablePlacement> placements) const {
+  if (!needs) return std::nullopt;
+  BatchWork work = needs->of(placements);
+  if (options_.host_us > 0) work.drop_host();
+  return work;
 }
 
-double BatchModel::clock_us(double device_us, double host_us) const {
-  return std::max(host_us, device_us * calibration_.factor);
+std::vector<double> BatchModel::other_launches_us(
+    const BatchTime& batch, std::span<const TablePlacement> placements) const {
+  std::vector<double> times;
+  BatchTime other = batch;
+  for (const StepNeeds& needs : options_.other_steps) {
+    other.step = step_work(needs, placements);
+    times.push_back(clock_us(batch_makespan_us(other, order())));
+  }
+  return times;
 }
 
-// From device time to the time on a clock.
-void BatchModel::finish(BatchTime& batch, double host_us) const {
+double BatchModel::clock_us(double device_us) const {
+  return std::max(options_.host_us, device_us * calibration_.factor);
+}
+
+// From device time to the time on a clock. Other ways to launch widen the range of a step of
+// PyTorch.
+void BatchModel::finish(BatchTime& batch) const {
   constexpr double kUnknownSpread = 0.45;  // without a measured system of that GPU
   const double spread = calibration_.known ? calibration_.spread : kUnknownSpread;
-  batch.predicted_us = clock_us(batch.predicted_us, host_us);
+  batch.predicted_us = clock_us(batch.predicted_us);
   batch.low_us = batch.predicted_us / (1 + spread);
   batch.high_us = batch.predicted_us * (1 + spread);
 }
 
 Result<double> BatchModel::time_without(const BatchTime& batch, BatchPart part) const {
   BatchTime without = batch;
+  if (part == BatchPart::kHost && without.step) without.step->drop_host();
   for (BatchRank& rank : without.ranks) rank.parts[part] = 0;
   schedule_batch(without, order());
-  finish(without, batch.host_us);
+  finish(without);
   return without.predicted_us;
 }
 

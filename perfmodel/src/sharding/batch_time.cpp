@@ -16,7 +16,16 @@ std::string_view to_string(BatchPart part) {
                                                 "bottom MLP backward",
                                                 "lookup backward and update",
                                                 "all-reduce",
-                                                "dense optimizer"};
+                                                "dense optimizer",
+                                                "permutation of ids",
+                                                "joining of vectors",
+                                                "interaction forward",
+                                                "interaction backward",
+                                                "first all-reduces",
+                                                "splitting of gradients",
+                                                "all-reduce of tables",
+                                                "sizes of ids",
+                                                "the host"};
   return enum_name(kNames, part);
 }
 

@@ -46,6 +46,8 @@ Unexpected refuse_dense(std::string_view expected, auto found) {
               fmt::format("dense part: expected {}, found {}", expected, found));
 }
 
+constexpr double kGradientBytes = 4;  // autocast keeps parameters and gradients in fp32
+
 // Adds kernels up. m samples.
 class Layers {
  public:
@@ -75,7 +77,9 @@ class Layers {
     activation_bytes_ += values(width) * static_cast<double>(size_in_bytes(precision_.dtype));
   }
   void add_parameters(std::int64_t in, std::int64_t out) {
-    result_.parameters += (static_cast<double>(in) + 1) * static_cast<double>(out);
+    const double weights = static_cast<double>(in) * static_cast<double>(out);
+    result_.parameters += weights + static_cast<double>(out);
+    parameters_.insert(parameters_.end(), {weights, static_cast<double>(out)});
   }
 
   void linear(std::int64_t in, std::int64_t out, bool has_relu, bool needs_input_gradient,
@@ -126,6 +130,20 @@ class Layers {
 
   double activation_bytes() const { return activation_bytes_; }
 
+  // DistributedDataParallel fills buckets from the last parameter on; the first one is smaller.
+  double last_bucket_bytes() const {
+    constexpr double kFirst = 1 << 20, kOthers = 25 << 20;
+    double bytes = 0, cap = kFirst, last = 0;
+    for (std::size_t i = parameters_.size(); i-- > 0;) {
+      bytes += kGradientBytes * parameters_[i];
+      last = bytes;
+      if (bytes < cap) continue;
+      bytes = 0;
+      cap = kOthers;
+    }
+    return last;
+  }
+
  private:
   /// Values for all samples: may be more than an integer holds.
   double values(std::int64_t width) const {
@@ -139,6 +157,7 @@ class Layers {
   const KernelModels& models_;
   DenseTime& result_;
   double activation_bytes_ = 0;
+  std::vector<double> parameters_;  ///< elements per tensor
 };
 
 constexpr std::int64_t kWidest = 1 << 24, kMostSamples = 1 << 30;
@@ -192,6 +211,7 @@ Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::
     time.top_backward_us = dense.backward_us.value_or(2 * *dense.forward_us);
     time.parameters = static_cast<double>(dense.parameter_bytes.value_or(0)) / 4;
     count_memory(time, {}, optimizer, 0);
+    time.last_bucket_bytes = time.gradient_bytes;
     return time;
   }
   Layers layers(samples, *precision, fused, gpu, models, time);
@@ -225,6 +245,7 @@ Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::
   time.optimizer_us =
       layers.kernel(optimizer_work(time.parameters, optimizer_kind(optimizer), DType::kFloat32));
   count_memory(time, *precision, optimizer, layers.activation_bytes());
+  time.last_bucket_bytes = std::min(time.gradient_bytes, layers.last_bucket_bytes());
   return time;
 }
 

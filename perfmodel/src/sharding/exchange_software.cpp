@@ -1,11 +1,11 @@
+#include "used_topology.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-
-#include "perfmodel/sharding/sharding_study.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -22,6 +22,7 @@ ExchangeSoftware preset(std::string_view name) {
   ExchangeSoftware software{.name = std::string(name)};
   if (name == "hugectr") {
     software.hierarchical = software.one_shot = software.reduces_beside = true;
+    software.fuses_layers = true;
     software.settings = {.deduplication = true};
   }
   if (name == "torchrec") software.settings = {.cache_share = true};
@@ -97,6 +98,22 @@ Result<ExchangeSoftware> ExchangeSoftware::parse(std::string_view text) {
   }
   software.name = std::string(text);
   return software;
+}
+
+Topology used_topology(const ExchangeSoftware& network, Topology topology) {
+  if (!network.peer_to_peer && topology.intra.kind == IntraLink::kPcie) {
+    // Every byte crosses PCIe twice: to host memory, and from there.
+    constexpr double kThroughHost = 0.5;
+    for (BytesPerSecond* rate :
+         {&topology.intra.gpu_bandwidth, &topology.intra.channel_bandwidth,
+          &topology.intra.p2p_bandwidth, &topology.intra.all_to_all_bandwidth}) {
+      rate->value *= kThroughHost;
+    }
+    for (Topology::Curve& curve : topology.curves) curve.bus.value *= kThroughHost;
+    topology.nccl.reset();
+  }
+  if (network.nics && topology.nic) topology.nic->count = *network.nics;
+  return topology;
 }
 
 }  // namespace perfmodel::sharding

@@ -221,7 +221,8 @@ class BatchModel::Improver {
       same = r;
     }
     score.fits = score.fullest <= model_.memory_cap();
-    score.us = model_.clock_us(batch_makespan_us(batch_, model_.order()), model_.host_us(plan_));
+    batch_.step = model_.step_work(model_.options_.step, plan_);
+    score.us = model_.clock_us(batch_makespan_us(batch_, model_.order()));
     score.soft = score.us + kEvenness * unevenness();
     return score;
   }

@@ -187,7 +187,6 @@ class Loads {
     const double backward = vectors_ * columns * backward_wire;
     load_[Load::kForwardDramBytes] += vectors_ * columns * cast_bytes(own, forward_wire);
     load_[Load::kBackwardDramBytes] += vectors_ * columns * cast_bytes(own, backward_wire);
-    if (settings_.staged) stage(vectors_ * columns * own);
     const bool sums = table_.gives_sums();
     if (type_ == ShardingType::kRowWise && sums)
       return;  // the same on all ranks: counted for the job
@@ -196,22 +195,6 @@ class Loads {
                  type_ == ShardingType::kHostRowSplit);
     load_[on_host ? Load::kHostSumBytes : Load::kVectorBytes] = forward;
     load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;
-  }
-
-  // Ops of TorchRec's _pooled_ comms, as in its graphs: All2All_Pooled_Wait joins the received
-  // vectors; backward there are three copies (WaitBackward 2, ReqBackward 1) and the copy of
-  // SplitWithSizesBackward; ReduceScatterBase_ReqBackward divides the gradients of all samples, of
-  // which one part in W was copied twice before. `bytes` counts vectors; with blocks of rows every
-  // rank has them all.
-  void stage(double bytes) {
-    constexpr double kReadAndWrite = 2;
-    const bool is_summed = table_.gives_sums() &&
-                           (type_ == ShardingType::kRowWise ||
-                            type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid);
-    const double forward = is_summed ? 0 : 1;
-    const double backward = is_summed ? 1 + 2 / static_cast<double>(settings_.world) : 4;
-    load_[Load::kForwardDramBytes] += kReadAndWrite * forward * bytes;
-    load_[Load::kBackwardDramBytes] += kReadAndWrite * backward * bytes;
   }
 
   void memory() {

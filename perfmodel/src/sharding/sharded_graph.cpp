@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "placed_shards.hpp"
 #include "refuse_table.hpp"
 
@@ -130,12 +132,31 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
       return refuse_table(study.tables[t], "the optimizer of the first table for a graph",
                           to_string(study.tables[t].optimizer));
     }
+    if (study.tables[t].skew != study.tables.front().skew || study.tables[t].skew.shift != 0) {
+      return refuse_table(study.tables[t],
+                          "the Zipf exponent of the first table, without a shift, for a graph",
+                          study.tables[t].skew.exponent);
+    }
     auto table = placed(settled(study.tables[t], placements[t].settings), placements[t],
                         config.world_size, config.local_world_size);
     if (!table) return Unexpected{table.error()};
     config.tables.push_back(std::move(*table));
   }
   return config;
+}
+
+Result<ExecutionGraph> graph_of_rank(const TorchrecDlrmConfig& config, const ShardingStudy& study) {
+  using Gemms = PrecisionOptions::Precision;
+  auto graph = build_torchrec_dlrm(config);
+  if (!graph) return graph;
+  const double exponent = study.tables.front().skew.exponent;
+  if (exponent > 0) graph = set_index_skew(*graph, exponent);
+  const std::string& dtype = study.dense->dtype;
+  if (!graph || dtype == "float32") return graph;
+  const Gemms precision = dtype == "tf32"      ? Gemms::kTf32
+                          : dtype == "float16" ? Gemms::kFp16
+                                               : Gemms::kBf16;
+  return rewrite_precision(*graph, {.precision = precision});
 }
 
 }  // namespace perfmodel::sharding

@@ -17,4 +17,9 @@ namespace perfmodel::sharding {
 Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
                                         std::span<const TablePlacement> placements);
 
+/// The graph of `config.rank`: products in the type of the dense part (tables and their vectors
+/// stay in fp32, as autocast leaves them), ids under the tables' Zipf law. Errors are
+/// build_torchrec_dlrm()'s.
+Result<ExecutionGraph> graph_of_rank(const TorchrecDlrmConfig& config, const ShardingStudy& study);
+
 }  // namespace perfmodel::sharding

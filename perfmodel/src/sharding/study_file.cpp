@@ -189,7 +189,7 @@ void check_forbidden_ranks(const ShardingStudy& study, const std::vector<std::st
 ShardingStudy parse_study(const Json& document, std::optional<Error>& error) {
   ShardingStudy study;
   ObjectReader root(document, "", error);
-  root.expect_schema(schemas::kShardingStudy);
+  if (root.has("schema") || root.has("version")) root.expect_schema(schemas::kShardingStudy);
   read_machine(root, study);
   if (root.has("dense")) {
     if (const Json* json = root.object("dense")) study.dense = parse_dense(*json, error);

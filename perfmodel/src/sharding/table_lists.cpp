@@ -194,7 +194,6 @@ bool parse_constraints(const Json& json, const std::string& pointer, ShardedTabl
 ShardingStudy parse_torchrec_list(const Json& document, std::optional<Error>& error) {
   ShardingStudy study;
   study.network = ExchangeSoftware::parse("torchrec").value();
-  study.launch = Launch::kEager;
   const Json* list = &document;
   const Json* constraints = nullptr;
   std::string pointer;
@@ -330,7 +329,6 @@ void parse_hugectr_embedding(const Json& layer, const std::string& pointer,
 ShardingStudy parse_hugectr_model(const Json& document, std::optional<Error>& error) {
   ShardingStudy study;
   study.network = ExchangeSoftware::parse("hugectr").value();
-  study.launch = Launch::kGraphs;
   ObjectReader root(document, "", error);
   const Json* layers = root.array("layers");
   if (layers == nullptr) return study;

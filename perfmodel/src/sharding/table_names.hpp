@@ -29,8 +29,9 @@ inline constexpr NamedValue<TorchrecSettings::Pipeline> kPipelineNames[] = {
     {"none", TorchrecSettings::Pipeline::kNone},
     {"sparse_dist", TorchrecSettings::Pipeline::kSparseDist},
     {"prefetch", TorchrecSettings::Pipeline::kPrefetchSparseDist}};
-inline constexpr NamedValue<Launch> kLaunchNames[] = {{"graphs", Launch::kGraphs},
-                                                      {"eager", Launch::kEager}};
+inline constexpr NamedValue<Launch> kLaunchNames[] = {{"eager", Launch::kEager},
+                                                      {"graphs", Launch::kGraphs},
+                                                      {"compiled", Launch::kCompiled}};
 
 /// None: no value has this name.
 template <class Value, std::size_t kCount>
@@ -39,6 +40,15 @@ std::optional<Value> value_in(const NamedValue<Value> (&known)[kCount], std::str
     if (text == name) return value;
   }
   return std::nullopt;
+}
+
+/// The first name of a value that has one.
+template <class Value, std::size_t kCount>
+std::string_view name_in(const NamedValue<Value> (&known)[kCount], Value value) {
+  for (const auto& [text, named] : known) {
+    if (named == value) return text;
+  }
+  return {};
 }
 
 /// Bytes of an element of this type: "fp16", "float16", ...

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/contains.hpp"
+#include "layers_in_graph.hpp"
 #include "lower/ops/embedding_nodes.hpp"
 #include "ops/catalogue.hpp"
 #include "step/step_view.hpp"
@@ -73,6 +74,7 @@ class TableFinder {
       return fail(ErrorCode::kImpossible, "expected lookups in embedding tables, found none");
     }
     settle_batch();
+    find_layers();
     return std::move(found_);
   }
 
@@ -80,6 +82,14 @@ class TableFinder {
   static bool is_bag(std::string_view name) {
     return name == "aten::embedding_bag" || name == "aten::_embedding_bag" ||
            name == "aten::_embedding_bag_forward_only";
+  }
+
+  void find_layers() {
+    std::string why;
+    found_.dense = layers_in_graph(graph_, found_.tables, why);
+    if (!why.empty()) {
+      found_.warnings.push_back("layers: not understood, left out: " + why);
+    }
   }
 
   /// Inside of another lookup, or computed again in the backward pass.

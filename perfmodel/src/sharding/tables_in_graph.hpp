@@ -7,13 +7,14 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/sharding/detail/embedding_shards.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
 
 namespace perfmodel::sharding {
 
 struct GraphTables {
   std::vector<ShardedTable> tables;   ///< table_0, table_1, ... in the order of their lookups
   std::optional<std::int64_t> batch;  ///< samples per rank, if all lookups have as many
+  std::optional<DensePart> dense;     ///< none: no layers that are understood
   std::vector<std::string> warnings;  ///< values that the graph does not hold
 };
 
@@ -26,6 +27,11 @@ struct GraphTables {
 /// tables; single tables use the step's (`Optimizer.step#...`). A rank of a distributed job has
 /// only its own tables; if it looks up the samples of all ranks in some and its own in others, both
 /// count as its own.
+///
+/// Linear layers that take each other's results, before the vectors meet, are the bottom MLP, and
+/// those after it the top MLP; batched products make the interaction one of dot products, pairs of
+/// layers that lead back to their width one of crosses. Layers that do not fit this, or the widths
+/// of the tables, are left out with a warning.
 ///
 /// Errors (kImpossible): no lookups, or a lookup whose arguments do not fit its kind.
 Result<GraphTables> tables_in_graph(const ExecutionGraph& graph);

@@ -54,8 +54,10 @@ Result<void> connect(const std::string& topology, LoadedTarget& loaded, const Wa
   const auto found = TopologyCatalog::builtin().find(topology);
   if (!found) return Unexpected{found.error()};
   warn_of(stand_ins(*found), warn);
+  loaded.topology = *found;
   loaded.collectives = make_collective_model(*found, {});
   loaded.models.set(KernelFamily::kCollective, loaded.collectives.get());
+  loaded.target.options.topology = &loaded.topology;
   return {};
 }
 

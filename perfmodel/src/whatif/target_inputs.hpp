@@ -11,6 +11,7 @@
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/what_if.hpp"
 #include "trace/moved_kernel_times.hpp"
 
@@ -31,6 +32,7 @@ struct TargetQuestion {
 struct LoadedTarget {
   WhatIfTarget target;
   ChosenOverheads overheads;
+  Topology topology;  ///< if the question names one
   std::unique_ptr<KernelModel> collectives;
   KernelModels models;
   std::optional<MovedKernelTimes> kernel_times;

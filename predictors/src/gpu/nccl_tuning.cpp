@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,13 @@ std::vector<Bytes> ends_of_steps(Bytes bytes) {
     step *= 2;
   }
   return ends;
+}
+
+/// Bytes from which rings of Simple take a longer latency.
+double slower_rings_from(const NcclTuningInput& input) {
+  const bool rises = input.collective == CollectiveKind::kAllReduce && input.nodes > 1;
+  if (!rises || !input.ring) return std::numeric_limits<double>::infinity();
+  return 64.0 * input.ring->channels * static_cast<double>(input.ranks);
 }
 
 /// One row of the tables, with everything that does not depend on the buffer.
@@ -154,6 +162,21 @@ std::optional<CollectiveKind> collective_kind(std::string_view name) {
   return static_cast<CollectiveKind>(at - kKindNames);
 }
 
+double bus_factor(CollectiveKind kind, int ranks) {
+  const double share = (ranks - 1.0) / ranks;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * share;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv:
+      return 1;
+    default:
+      return share;
+  }
+}
+
 std::string_view to_string(NcclAlgorithm algorithm) {
   constexpr std::string_view kNames[] = {"Tree", "Ring", "NVLS", "NVLSTree"};
   return kNames[index(algorithm)];
@@ -229,34 +252,66 @@ Microseconds NcclTuning::time(const NcclOption& option, Bytes bytes) const {
       }
     }
     if (option.algorithm == NcclAlgorithm::kRing && option.protocol == NcclProtocol::kSimple &&
-        input_.nodes > 1 &&
-        bytes.value >= 64.0 * input_.ring->channels * static_cast<double>(input_.ranks)) {
+        bytes.value >= slower_rings_from(input_)) {
       latency *= input_.generation == NcclGeneration::kVolta ? 1.9 : 1.4;
     }
   }
   return Microseconds{latency + bytes.value / (1000 * bandwidth)};
 }
 
-const NcclOption& NcclTuning::best(Bytes bytes) const {
-  const NcclOption* best = &options_.front();
+const NcclOption& NcclTuning::best(Bytes bytes, bool simple) const {
+  const NcclOption* best = &options_.front();  // trees and rings begin with LL
   for (const NcclOption& option : options_) {
+    if (!simple && option.protocol == NcclProtocol::kSimple) continue;
     if (time(option, bytes) < time(*best, bytes)) best = &option;
   }
   return *best;
 }
 
-bool NcclTuning::leaves_ll(Bytes bytes) const {
-  bool leaves = best(bytes).protocol == NcclProtocol::kSimple;
-  for (const Bytes before : ends_of_steps(bytes)) {
-    leaves |= best(before).protocol == NcclProtocol::kSimple;
-  }
-  return leaves;
+namespace {
+
+/// Whether Simple is faster than all LL and LL128 somewhere between two sizes; times of all options
+/// are straight lines there.
+bool simple_wins(const NcclTuning& tuning, double from, double to) {
+  const auto beats_others = [&](const NcclOption& simple) {
+    double low = 0, high = 1;  // shares of the way between which it is faster than those so far
+    for (const NcclOption& other : tuning.options()) {
+      if (other.protocol == NcclProtocol::kSimple) continue;
+      const auto behind_us = [&](double bytes) {
+        return (tuning.time(simple, {bytes}) - tuning.time(other, {bytes})).count();
+      };
+      const double first = behind_us(from), last = behind_us(to);
+      if (first >= 0 && last >= 0) return false;
+      if (first > 0) low = std::max(low, first / (first - last));
+      if (last > 0) high = std::min(high, first / (first - last));
+    }
+    return low < high;
+  };
+  return std::ranges::any_of(tuning.options(), [&](const NcclOption& option) {
+    return option.protocol == NcclProtocol::kSimple && beats_others(option);
+  });
 }
 
-Microseconds NcclTuning::monotone_time(Bytes bytes) const {
-  Microseconds longest = time(best(bytes), bytes);
+}  // namespace
+
+bool NcclTuning::leaves_ll(Bytes bytes) const {
+  std::vector<Bytes> ends = ends_of_steps(bytes);
+  const Bytes slower{std::nextafter(slower_rings_from(input_), 0)};
+  if (slower < bytes) ends.push_back(slower);
+  ends.push_back(bytes);
+  std::ranges::sort(ends);
+  double from = 0;
+  for (const Bytes end : ends) {
+    if (simple_wins(*this, from, end.value)) return true;
+    from = std::nextafter(end.value, std::numeric_limits<double>::infinity());
+  }
+  return false;
+}
+
+Microseconds NcclTuning::monotone_time(Bytes bytes, bool simple) const {
+  Microseconds longest = time(best(bytes, simple), bytes);
   for (const Bytes before : ends_of_steps(bytes)) {
-    longest = std::max(longest, time(best(before), before));
+    longest = std::max(longest, time(best(before, simple), before));
   }
   return longest;
 }

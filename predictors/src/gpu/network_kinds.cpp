@@ -60,7 +60,15 @@ const NetworkKind* kind_of(const std::string& network) {
 }
 
 bool says_no_kind(const std::string& network) {
-  return network.empty() || std::isdigit(static_cast<unsigned char>(network[0])) != 0;
+  return network.empty() || std::isdigit(static_cast<unsigned char>(network[0])) != 0 ||
+         lower_case(network).starts_with("nvlink");
+}
+
+/// Machines in one NVLink domain.
+int machines_of(const Topology& topology) {
+  const int gpus =
+      topology.gpus_per_machine > 0 ? topology.gpus_per_machine : topology.gpus_per_node;
+  return std::max(1, topology.gpus_per_node / std::max(1, gpus));
 }
 
 }  // namespace
@@ -77,6 +85,12 @@ std::string network_kinds() {
   return names;
 }
 
+int nodes_of_machines(const Topology& topology, int ranks, int machines) {
+  const int joined = machines_of(topology);
+  if (machines < 1 || ranks > machines * (topology.gpus_per_node / joined)) return machines;
+  return (machines - 1) / joined + 1;
+}
+
 Result<Topology> with_network(Topology topology, const NetworkFacts& facts) {
   if (!topology.nic) {
     if (facts.nics == 0 || facts.nic_bandwidth.value <= 0) {
@@ -86,7 +100,7 @@ Result<Topology> with_network(Topology topology, const NetworkFacts& facts) {
     topology.nic = Topology::Nic{.latency = networks().kinds.front().latency,
                                  .efficiency = networks().efficiency};
   }
-  if (facts.nics > 0) topology.nic->count = facts.nics;
+  if (facts.nics > 0) topology.nic->count = facts.nics * machines_of(topology);
   if (facts.nic_bandwidth.value > 0) topology.nic->bandwidth = facts.nic_bandwidth;
   if (says_no_kind(facts.network)) return topology;
   const NetworkKind* kind = kind_of(facts.network);

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kGb = 1e9;
-
 constexpr std::string_view kLinkNames[] = {"nvswitch", "nvlink-mesh", "xgmi", "pcie"};
 constexpr std::string_view kCpuNames[] = {"intel", "amd", "other"};
 
@@ -24,7 +22,7 @@ constexpr std::string_view kCpuNames[] = {"intel", "amd", "other"};
 double bandwidth(ObjectReader& reader, const char* key) {
   const double gb_per_s = reader.positive(key);
   if (gb_per_s < 1e-6 || gb_per_s > 1e9) reader.reject(key, "GB/s from 1e-6 to 1e9");
-  return gb_per_s * kGb;
+  return gb_per_s * 1e9;
 }
 
 Microseconds latency(ObjectReader& reader, const char* key) {
@@ -77,15 +75,32 @@ std::vector<double> parse_factors(ObjectReader& reader, const char* key, const s
 
 /// Octave in which the time of the curve falls, if any. In an octave c ~ S^g, so that the time
 /// grows where g >= -(share of the wire), which is smallest at the octave's start.
-std::optional<std::size_t> falling_octave(const Topology::Curve& curve, Bytes first) {
-  const double n = curve.ranks;
+std::optional<std::size_t> falling_octave(const Topology::Curve& curve, Bytes first,
+                                          CollectiveKind kind) {
   for (std::size_t i = 0; i + 1 < curve.octave_factors.size(); ++i) {
-    const Bytes wire{2 * (n - 1) / n * std::ldexp(first.value, static_cast<int>(i))};
+    const Bytes wire{bus_factor(kind, curve.ranks) * std::ldexp(first.value, static_cast<int>(i))};
     const double wire_us = (wire / curve.bus).count();
     const double slope = std::log2(curve.octave_factors[i + 1] / curve.octave_factors[i]);
     if (slope < -wire_us / (curve.alpha.count() + wire_us) - 1e-9) return i + 1;
   }
   return std::nullopt;
+}
+
+/// alpha, bus and factors of a curve, which must not fall.
+void parse_line(ObjectReader& item, Bytes first, CollectiveKind kind, Topology::Curve& curve,
+                std::optional<Error>& error) {
+  curve.alpha = latency(item, "alpha_us");
+  curve.bus = {bandwidth(item, "bus_gb_per_s")};
+  curve.octave_factors = parse_factors(item, "octave_factors", item.pointer(), error);
+  item.finish();
+  if (error) return;
+  const auto octave = falling_octave(curve, first, kind);
+  if (!octave) return;
+  error = Error{
+      .code = ErrorCode::kFormat,
+      .message = "expected a time that never falls with bytes, found a factor that lowers it: " +
+                 found(curve.octave_factors[*octave]),
+      .json_pointer = item.pointer() + "/octave_factors/" + std::to_string(*octave)};
 }
 
 void parse_curves(const Json& json, Topology& topology, std::optional<Error>& error) {
@@ -110,23 +125,33 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
                                std::to_string(node) +
                                " (gpus_per_node) or, where there is a nic, a multiple of that");
     }
-    curve.alpha = latency(item, "alpha_us");
-    curve.bus = {bandwidth(item, "bus_gb_per_s")};
-    curve.octave_factors = parse_factors(item, "octave_factors", pointer, error);
-    item.finish();
+    parse_line(item, topology.first_bytes, CollectiveKind::kAllReduce, curve, error);
     if (error) return;
-    if (const auto octave = falling_octave(curve, topology.first_bytes)) {
-      error = Error{.code = ErrorCode::kFormat,
-                    .message =
-                        "expected a time that never falls with bytes, found a factor that "
-                        "lowers it: " +
-                        found((*curves)[i]["octave_factors"][*octave]),
-                    .json_pointer = pointer + "/octave_factors/" + std::to_string(*octave)};
-      return;
-    }
     topology.curves.push_back(std::move(curve));
   }
   reader.finish();
+}
+
+void parse_group_curves(ObjectReader& root, Topology& topology, std::optional<Error>& error) {
+  const Json* list = root.array("collectives", true);
+  for (std::size_t i = 0; !error && list && i < list->size(); ++i) {
+    ObjectReader item((*list)[i], "/collectives/" + std::to_string(i), error);
+    Topology::GroupCurve made;
+    const auto kind = collective_kind(item.string("op"));
+    if (!kind) item.reject("op", "a collective, such as all_gather");
+    made.kind = kind.value_or(CollectiveKind::kAllReduce);
+    made.curve.ranks = item.positive_integer("ranks");
+    made.nodes = item.positive_integer("nodes");
+    if (made.curve.ranks < 2) item.reject("ranks", "2 ranks or more");
+    if (made.nodes > made.curve.ranks ||
+        made.curve.ranks > std::int64_t{made.nodes} * topology.gpus_per_node ||
+        (made.nodes > 1 && !topology.nic)) {
+      item.reject("nodes", "nodes that hold the ranks, and a nic for more than one");
+    }
+    made.first_bytes = {item.positive("first_bytes")};
+    parse_line(item, made.first_bytes, made.kind, made.curve, error);
+    topology.group_curves.push_back(std::move(made));
+  }
 }
 
 std::vector<Topology::NcclTimes::Rates> parse_rates(ObjectReader& nccl, int gpus_per_node,
@@ -227,6 +252,13 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     }
   }
   topology.gpus_per_node = root.positive_integer("gpus_per_node");
+  topology.gpus_per_machine = topology.gpus_per_node;
+  if (root.has("gpus_per_machine")) {
+    topology.gpus_per_machine = root.positive_integer("gpus_per_machine");
+    if (topology.gpus_per_node % std::max(1, topology.gpus_per_machine) != 0) {
+      root.reject("gpus_per_machine", "a divisor of gpus_per_node");
+    }
+  }
   topology.generation = static_cast<NcclGeneration>(
       choice_or_like(root, "generation", kNcclGenerationNames, topology.unknown_generation));
   topology.cpu = kCpuNames[choice(root, "cpu", kCpuNames)];
@@ -258,6 +290,7 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     nic.efficiency = share(reader, "efficiency");
     if (reader.has("ll128")) nic.ll128 = reader.boolean("ll128");
     if (reader.has("pair_trees")) nic.pair_trees = reader.boolean("pair_trees");
+    if (reader.has("in_flight_bytes")) nic.in_flight = {reader.positive("in_flight_bytes")};
     reader.finish();
     topology.nic = nic;
   }
@@ -268,6 +301,7 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     }
   }
   if (const Json* json = root.object("all_reduce", true)) parse_curves(*json, topology, error);
+  if (root.has("collectives")) parse_group_curves(root, topology, error);
   if (root.has("nccl")) {
     if (const Json* json = root.object("nccl", true)) {
       topology.nccl = parse_nccl(*json, topology.gpus_per_node, error);

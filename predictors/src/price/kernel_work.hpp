@@ -39,6 +39,11 @@ KernelWork embedding_backward_work(const EmbeddingShape& shape);
 /// its like, 20 for exp, tanh, erf).
 KernelWork elementwise_work(double elements, double inputs, double flop_per_element, DType dtype);
 
+/// Whether it converts each element of one tensor, of type `dtype`, to another type.
+bool is_cast(const KernelWork& work);
+/// The same cast as tables count it, which do not say what it writes: as if in the type it reads.
+KernelWork cast_of_tables(const KernelWork& cast);
+
 /// Sums (or maxima) of `rows` rows of `cols` elements; `is_strided`: over the outer axis of a
 /// tensor [cols, rows].
 KernelWork reduction_work(std::int64_t rows, std::int64_t cols, DType dtype,

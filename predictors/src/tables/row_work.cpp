@@ -531,6 +531,7 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
       result = batch_norm_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
       std::get<RowShape>(result.shape).is_cudnn = by_cudnn(cells);
       std::get<RowShape>(result.shape).is_channels_last = channels_last(cells);
+      std::get<RowShape>(result.shape).batch = cells.count_or(kN, 1);
       break;
     case OpKind::kDropout:
       result = dropout_work(cells.elements(), row_pass(cells, row), dtype);

@@ -8,6 +8,7 @@
 #include "kept_ops.hpp"
 #include "loop_addends.hpp"
 #include "loop_kernels.hpp"
+#include "loop_padding.hpp"
 #include "loop_rules.hpp"
 #include "perfmodel/graph/rewrites/compiled_optimizer.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
@@ -48,8 +49,10 @@ class RegionCompiler {
     for (std::size_t i = 0; i < is_output.size(); ++i) {
       is_output[i] = is_output[i] || graph.values[i].leaves;
     }
-    place_addends(graph, passes.forward, is_output);
-    place_addends(graph, passes.backward, is_output);
+    for (std::vector<std::int32_t>* ops : {&passes.forward, &passes.backward}) {
+      pad_products(graph_, graph, *ops, is_output);
+      place_addends(graph, *ops, is_output);
+    }
     made_.forward = loop_kernels(graph, passes.forward, is_output, epilogues);
     made_.backward = loop_kernels(graph, passes.backward, is_output, epilogues);
     keep_host_ops(

@@ -168,34 +168,22 @@ class CompiledWriter {
   }
 
   void write_library(const LoopGraph& loops, const LoopOp& op) {
-    if (op.addend == LoopOp::Addend::kAsItIs || op.name == "convolution") return copy_tree(op);
+    const bool as_it_is = op.addend == LoopOp::Addend::kAsItIs && !op.is_padded;
+    if (as_it_is || op.name == "convolution") return copy_tree(op);
     std::vector<Value> values;
-    for (const Argument& operand : operands(loops, op)) {
+    for (const Argument& operand : tensors_.operands(source_, loops, op)) {
       values.emplace_back(builder().tensor_of_source(made().tensors[operand.index]));
     }
-    const bool takes = op.addend == LoopOp::Addend::kTaken;
-    if (takes) values.insert(values.end(), {Value(1), Value(1)});
-    builder().leaf_op(takes ? "aten::addmm" : "aten::mm", std::move(values),
+    const bool adds = op.name == "addmm" && op.addend != LoopOp::Addend::kDropped;
+    if (adds) values.insert(values.end(), {Value(1), Value(1)});
+    builder().leaf_op(adds ? "aten::addmm" : "aten::mm", std::move(values),
                       {tensors_.ref(loops.values[op.writes[0]])});
-  }
-
-  // The tensors of a product as the call in the graph mentions them.
-  std::vector<Argument> operands(const LoopGraph& loops, const LoopOp& op) {
-    std::vector<Argument> tensors;
-    if (op.addend == LoopOp::Addend::kTaken) {
-      tensors.push_back(tensors_.argument(loops.values[op.reads[0].value]));
-    }
-    const bool drops = op.addend == LoopOp::Addend::kDropped;
-    for (const Argument& input : source_.inputs(op.node).subspan(drops ? 1 : 0)) {
-      if (input.kind == Argument::Kind::kTensor) tensors.push_back(input);
-    }
-    return tensors;
   }
 
   void write_template(const LoopGraph& loops, const LoopKernel& kernel) {
     const LoopOp& product = loops.ops[kernel.product];
     GeneratedKernel made{.name = "triton_tem_fused_" + names_of_ops(loops, kernel),
-                         .reads = operands(loops, product),
+                         .reads = tensors_.operands(source_, loops, product),
                          .writes = tensors_.arguments(loops, kernel.writes)};
     for (const LoopRead& read : kernel.reads) {
       const bool is_operand =

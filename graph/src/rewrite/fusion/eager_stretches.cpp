@@ -62,22 +62,23 @@ class StretchFinder {
     return fits ? std::optional(std::move(part)) : std::nullopt;
   }
 
-  // Ops of a function and the ones after it in the engine's node.
-  std::vector<std::int32_t> ops_of(std::int32_t evaluate) const {
-    std::vector<std::int32_t> ops;
-    for (const std::int32_t child : children_in_order(graph_, graph_.node(evaluate))) {
-      if (graph_.node(child).scope != Scope::kBackward) {
+  // Ops of a function and the ones after it in the engine's node. An op that only calls others is
+  // left out for its children, since it goes with the last of them.
+  void add_ops_of(std::int32_t parent, std::vector<std::int32_t>& ops) const {
+    for (const std::int32_t child : children_in_order(graph_, graph_.node(parent))) {
+      const bool calls_others = !is_region(graph_, graph_.node(child)) && !part_of(child) &&
+                                only_calls_others(graph_, child);
+      if (graph_.node(child).scope == Scope::kBackward || calls_others) {
+        add_ops_of(child, ops);
+      } else {
         ops.push_back(child);
-        continue;
       }
-      const auto inner = children_in_order(graph_, graph_.node(child));
-      ops.insert(ops.end(), inner.begin(), inner.end());
     }
-    return ops;
   }
 
   void walk_function(std::int32_t evaluate) {
-    const std::vector<std::int32_t> ops = ops_of(evaluate);
+    std::vector<std::int32_t> ops;
+    add_ops_of(evaluate, ops);
     if (ops.empty() && graph_.name(evaluate).ends_with("AccumulateGrad")) return close();
     std::vector<StretchPart> parts;
     for (const std::int32_t op : ops) {

@@ -55,8 +55,10 @@ class AddendPlacer {
 
   bool has_loose_bias(std::int32_t index) const {
     const LoopOp& op = graph_.ops[index];
-    return !op.is_loop() && op.name == "addmm" && op.reads.size() == 3 && op.writes.size() == 1 &&
-           op.reads[0].numel < graph_.values[op.writes[0]].numel &&
+    if (op.is_loop() || op.is_padded || op.name != "addmm" || op.reads.size() != 3) return false;
+    if (op.writes.size() != 1) return false;
+    const LoopValue& sum = graph_.values[op.writes[0]];
+    return size_in_bytes(sum.dtype) > 2 && op.reads[0].numel < sum.numel &&
            is_read_by_loops_alone(op.writes[0]);
   }
 
@@ -94,8 +96,8 @@ class AddendPlacer {
       const std::int32_t made_by = product.made_by;
       if (made_by < 0 || !is_here_[made_by] || graph_.ops[made_by].name != "mm") continue;
       const bool is_plain = graph_.ops[made_by].addend == LoopOp::Addend::kAsItIs &&
-                            read.in_order && product.numel == sum.numel &&
-                            product.dtype == sum.dtype;
+                            !graph_.ops[made_by].is_padded && read.in_order &&
+                            product.numel == sum.numel && product.dtype == sum.dtype;
       const LoopRead& other = op.reads[&read == &op.reads[0] ? 1 : 0];
       const bool fits = graph_.values[other.value].dtype == sum.dtype && other.in_order;
       if (is_plain && fits && !is_output_[read.value] && readers(read.value).size() == 1) {

@@ -18,6 +18,7 @@ struct LoopValue {
   Device device = {};
   std::uint32_t tensor =
       kNoTensor;              ///< a mention in the graph; kNoTensor: only the compiler has it
+  std::int64_t columns = 0;   ///< if it is a padded copy, else 0
   std::int32_t made_by = -1;  ///< op, -1: it was there before the region
   bool is_blank = false;      ///< allocated, not written yet
   bool leaves = false;        ///< something outside of the region reads it
@@ -52,6 +53,7 @@ struct LoopOp {
   /// A product of matrices that was written with an addend and runs without, or the other way
   /// round.
   enum class Addend : std::uint8_t { kAsItIs, kDropped, kTaken } addend = Addend::kAsItIs;
+  bool is_padded = false;  ///< a product of matrices that reads copies with longer rows
   bool in_backward = false, is_random = false;
   bool is_large = false;   ///< reads many elements for each result: not computed where it is read
   bool runs_once = false;  ///< the partitioner keeps its result

@@ -69,6 +69,14 @@ void LoopGroups::fuse(std::int32_t into, std::int32_t other) {
   b.ops.clear();
 }
 
+// Its place among the ops; a padded copy, which came into the graph later, goes before its product.
+std::int32_t LoopGroups::turn(std::int32_t group) const {
+  const std::int32_t first = groups_[group].ops.front();
+  const std::vector<std::int32_t>& writes = graph_.ops[first].writes;
+  const bool is_copy = !writes.empty() && value(writes.front()).columns > 0;
+  return is_copy ? value(writes.front()).readers.front() : first;
+}
+
 std::vector<LoopKernel> LoopGroups::kernels() const {
   std::vector<std::int32_t> waits_for(groups_.size());
   std::vector<std::vector<std::int32_t>> next(groups_.size());
@@ -82,9 +90,7 @@ std::vector<LoopKernel> LoopGroups::kernels() const {
     }
   }
   std::set<std::pair<std::int32_t, std::int32_t>> ready;
-  const auto order = [&](std::int32_t group) {
-    return std::pair(groups_[group].ops.front(), group);
-  };
+  const auto order = [&](std::int32_t group) { return std::pair(turn(group), group); };
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const auto group = static_cast<std::int32_t>(i);
     if (!groups_[i].ops.empty() && waits_for[i] == 0) ready.insert(order(group));

@@ -43,6 +43,7 @@ class LoopGroups {
 
  private:
   LoopKernel kernel(std::int32_t index) const;
+  std::int32_t turn(std::int32_t group) const;
 };
 
 }  // namespace perfmodel

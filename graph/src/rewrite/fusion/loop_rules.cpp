@@ -187,6 +187,7 @@ bool LoopRules::read_by_name(std::int32_t node) {
       {"aten::gather", &LoopRules::gather},
       {"aten::_unsafe_index", &LoopRules::gather},
       {"aten::embedding_dense_backward", &LoopRules::embedding_backward},
+      {"aten::_embedding_bag_backward", &LoopRules::library},
       {"aten::_index_put_impl_", &LoopRules::scatter},
       {"aten::index_add_", &LoopRules::scatter},
       {"aten::scatter_add_", &LoopRules::scatter},

@@ -47,6 +47,7 @@ class LoopRules {
   void given_or_cast(std::int32_t node);
   void convolution(std::int32_t node);
   void pointwise(std::int32_t node);
+  void join(std::int32_t node, const Tensor& result);
   void copy(std::int32_t node, const Tensor& from, const Tensor& to);
   void gather(std::int32_t node);
   void scatter(std::int32_t node);

@@ -11,8 +11,9 @@
 namespace perfmodel {
 namespace {
 
-// torch/_inductor/config.py: unroll_reductions_threshold
+// torch/_inductor/config.py: unroll_reductions_threshold, max_pointwise_cat_inputs
 constexpr std::int64_t kMostUnrolled = 8;
+constexpr std::size_t kMostJoined = 8;
 
 }  // namespace
 
@@ -35,11 +36,31 @@ void LoopRules::convolution(std::int32_t node) {
              {result});
 }
 
+// Each of many tensors has a kernel that writes its part of the result.
+void LoopRules::join(std::int32_t node, const Tensor& result) {
+  for (const Tensor* part : data_of(graph_, graph_.inputs(node))) {
+    LoopOp op{.kind = LoopKind::kScatter,
+              .name = "cat",
+              .node = node,
+              .reads = {loops_.read(*part)},
+              .rows = part->numel,
+              .runs_once = true};
+    const std::int32_t before = loops_.last_value(result);
+    const bool is_begun = before >= 0 && loops_.graph().values[before].made_by >= 0;
+    if (is_begun) op.reads.push_back({before, part->numel, false});
+    loops_.add(std::move(op), {&result});
+  }
+}
+
 // A result that is smaller than an operand is a sum: of losses.
 void LoopRules::pointwise(std::int32_t node) {
   const auto results = data_of(graph_, graph_.outputs(node));
   const std::string name(bare_op_name(graph_.name(node)));
   const Op* row = find_op(graph_.name(node));
+  const bool joins = row->kind == OpKind::kConcat && results.size() == 1;
+  if (joins && data_of(graph_, graph_.inputs(node)).size() > kMostJoined) {
+    return join(node, *results[0]);
+  }
   const bool draws = row->kind == OpKind::kRandom || name.starts_with("bernoulli");
   const bool fills = row->kind == OpKind::kFill && (name == "fill" || name == "zero");
   LoopOp op{.name = fills ? "full" : name, .node = node, .is_random = draws};

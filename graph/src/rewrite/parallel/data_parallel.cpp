@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -264,6 +265,7 @@ class GradientReducer {
 
   /// After AccumulateGrad: into the bucket, which is reduced once it and the earlier ones are full.
   void add(std::size_t position, const ReadyGradient& ready) {
+    if (rewrite_.delayed) return;
     for (auto piece = std::ranges::lower_bound(pieces_, position, {}, &GradientPiece::gradient);
          piece != pieces_.end() && piece->gradient == position; ++piece) {
       copy_to_bucket(*piece, ready);
@@ -275,7 +277,24 @@ class GradientReducer {
     }
   }
 
+  void reduce_together(const DataParallelStep& step) {
+    builder_.begin_label("apex.parallel.DistributedDataParallel.allreduce_fallback");
+    for (const Bucket& bucket : buckets_) {
+      std::vector<std::uint32_t> kept;
+      for (const std::size_t member : bucket.pieces) {
+        kept.push_back(step.ready[pieces_[member].gradient].kept);
+      }
+      const std::vector<TensorRef> gradients = sources(kept);
+      const TensorRef flat = flattened(gradients);
+      ranks_.all_reduce(flat);
+      divide_in_bucket(flat);
+      unflatten(flat, gradients);
+    }
+    builder_.end_op();
+  }
+
   void finish(const DataParallelStep& step) {
+    if (rewrite_.delayed) return reduce_together(step);
     next_ = 0;
     for (const Bucket& bucket : buckets_) {
       std::vector<TensorRef> views;
@@ -349,9 +368,12 @@ class GradientReducer {
                     static_cast<double>(std::max<std::int64_t>(gradient.numel, 1)),
            .group = static_cast<std::int32_t>(gradient.dtype)});
     }
-    for (const auto& members :
-         gradient_buckets(sizes, static_cast<double>(rewrite_.first_bucket_bytes),
-                          static_cast<double>(rewrite_.bucket_cap_bytes))) {
+    constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+    const auto limit = [&](std::int64_t bytes) {
+      return rewrite_.delayed ? kUnlimited : static_cast<double>(bytes);
+    };
+    for (const auto& members : gradient_buckets(sizes, limit(rewrite_.first_bucket_bytes),
+                                                limit(rewrite_.bucket_cap_bytes))) {
       make_bucket(ready, members);
     }
   }
@@ -509,6 +531,10 @@ Result<void> check_options(const DataParallelRewrite& rewrite) {
   if (rewrite.split_bytes && *rewrite.split_bytes < 1) {
     return refuse_data_parallel(
         fmt::format("expected pieces of at least 1 B, found {}", *rewrite.split_bytes));
+  }
+  if (rewrite.delayed && (rewrite.split_bytes || rewrite.gradient_as_bucket_view)) {
+    return refuse_data_parallel(
+        "expected one buffer after the backward pass, or views or pieces in buckets, found both");
   }
   if (!rewrite.split_bytes || !rewrite.gradient_as_bucket_view) return {};
   return refuse_data_parallel(

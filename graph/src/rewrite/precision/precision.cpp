@@ -11,6 +11,7 @@
 #include "grad_scaler.hpp"
 #include "half_model.hpp"
 #include "narrow_products.hpp"
+#include "native_batch_norms.hpp"
 #include "ops/catalogue.hpp"
 #include "step/nesting.hpp"
 #include "step/offload_ops.hpp"
@@ -154,7 +155,8 @@ Result<ExecutionGraph> autocast(const StepView& step, DType half, bool grad_scal
   const std::vector<bool> region = autocast_region(graph, step.backward(), on_gpu);
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
     if (region[i] && autocast_policy(graph.name(i), on_gpu) == AutocastPolicy::kLower) {
-      ExecutionGraph made = autocast_graph(step, region, {.half = half, .on_gpu = on_gpu});
+      ExecutionGraph made = with_native_batch_norms(
+          autocast_graph(step, region, {.half = half, .on_gpu = on_gpu}));
       return grad_scaler ? with_grad_scaler(StepView(made)) : std::move(made);
     }
   }
@@ -171,7 +173,9 @@ Result<ExecutionGraph> with_master_weights(const StepView& step, DType half) {
   if (auto good = check_nodes(step.graph(), true, is_half_built); !good) {
     return Unexpected{good.error()};
   }
-  return is_half_built ? with_fp32_copies(step, half) : half_model(step, half);
+  auto made = is_half_built ? with_fp32_copies(step, half) : half_model(step, half);
+  if (!made) return made;
+  return with_native_batch_norms(*made);
 }
 
 Result<ExecutionGraph> narrow(const StepView& half, PrecisionOptions::Scaling scaling) {

@@ -121,7 +121,8 @@ void retarget_embedding_bag(const CpuOp& op) {
 void retarget_embedding_bag_gradient(const CpuOp& op) {
   constexpr std::size_t kRows = 6, kScale = 7, kMode = 8, kSparse = 9, kWeights = 10, kPadding = 11;
   const KeptForBackward* kept = op.kept_around(kBagBackward);
-  if (!kept || !has_bags(op)) return;
+  if (!kept) return;
+  if (!has_bags(op)) throw Contradiction("the gradient of bags has another shape than they have");
   op.replace([op, kept](GraphBuilder& graph) {
     Bag bag{.rows = op.integer(kRows),
             .indices = op.tensor(1),

@@ -1,6 +1,7 @@
 #include "builders/emit/memory.hpp"
 #include "builders/emit/views.hpp"
 #include "retarget_rules.hpp"
+#include "rewrite/precision/native_batch_norms.hpp"
 
 namespace perfmodel {
 namespace {
@@ -34,7 +35,9 @@ constexpr const char* kCudnnBackward = "CudnnBatchNormBackward0";
 void retarget_batch_norm(const CpuOp& op) {
   const std::int32_t native = op.child("aten::native_batch_norm");
   // Both libraries want weights and, unless they train, statistics.
-  const bool library = native >= 0 && op.given(kNormWeight) && op.given(kNormBias) &&
+  const Tensor* image = op.input(kNormInput);
+  const bool library = native >= 0 && image && library_takes_batch_norm(image->dtype) &&
+                       op.given(kNormWeight) && op.given(kNormBias) &&
                        (op.given(kNormMean) || op.integer(kNormTraining) != 0);
   if (!library) return;
   KeptForBackward& kept =
@@ -77,7 +80,9 @@ void retarget_batch_norm(const CpuOp& op) {
 // inverse deviation, training, epsilon, mask)
 void retarget_batch_norm_gradient(const CpuOp& op) {
   const KeptForBackward* kept = op.kept_around(kCudnnBackward);
-  const bool library = op.integer(7) != 0 && op.given(2) && (op.amd() || kept);
+  const Tensor* image = op.input(1);
+  const bool is_taken = image && library_takes_batch_norm(image->dtype);
+  const bool library = is_taken && op.integer(7) != 0 && op.given(2) && (op.amd() || kept);
   if (!library) return;  // the same kernels on both devices
   op.replace([op, kept](GraphBuilder& graph) {
     std::vector<Value> inputs;

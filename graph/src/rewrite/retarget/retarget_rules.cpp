@@ -113,6 +113,29 @@ void cast_number_on_host(const CpuOp& op) {
       [op](GraphBuilder& graph) { to_dtype(graph, op.tensor(1), graph.dtype(op.tensor(0))); });
 }
 
+struct Sight {
+  bool tensors = false, memory = false;
+};
+
+Sight sight_of(const ExecutionGraph& graph, std::int32_t node) {
+  Sight sight;
+  for_each_tensor(graph, graph.inputs(graph.node(node)), [&](const Tensor& tensor) {
+    sight.tensors |= tensor.rank > 0 && tensor.storage_id == 0;
+    sight.memory |= tensor.storage_id != 0;
+  });
+  return sight;
+}
+
+// Under vmap an op sees tensors without memory: the batched op that vmap calls below it runs.
+// Sparse tensors have none either, but the ops that take them apart see them as well.
+bool is_called_by_vmap(const CpuOp& op) {
+  const Sight own = sight_of(op.source(), op.node());
+  return own.tensors && !own.memory && !op.children().empty() &&
+         std::ranges::none_of(op.children(), [&](std::int32_t child) {
+           return sight_of(op.source(), child).tensors;
+         });
+}
+
 // Tensors and arguments that name the CPU, or `meta` in a captured graph, name the GPU, except
 // those that a GPU run keeps on the host too.
 void move_to_gpu(const Placement& placement, ExecutionGraph& graph,
@@ -179,7 +202,7 @@ void Retargeter::plan(const CpuOp& op) {
   if (casts_number) return op.leave_out();
   if (on_host) settled_[op.node()] = true;
   if (on_host && placement_.is_captured() && is_bare(op)) return cast_number_on_host(op);
-  if (on_host || source().node(op.node()).is_label) return;
+  if (on_host || source().node(op.node()).is_label || is_called_by_vmap(op)) return;
   if (placement_.is_captured() && is_bare(op)) {
     if (const RetargetRule rule = find_bare_rule(op)) return rule(op);
   }

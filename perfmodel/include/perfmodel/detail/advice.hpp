@@ -109,8 +109,8 @@ struct Ceiling {
   double without_path_us = 0;
 };
 
-/// A plan of the embedding tables alone, as by `shard` (docs/sharding.md): lookups, exchanges and
-/// updates of one batch, without the dense layers.
+/// A plan of the embedding tables, as by `shard` (docs/sharding.md): one batch of an eager step
+/// with the dense layers that are understood.
 struct TablePlanAdvice {
   double plan_us = 0;  ///< under the best plan found
   /// With every table on every rank and all-reduced gradients; empty: does not fit, or is not

@@ -111,8 +111,9 @@ struct GapSplit {
 /// The collector that recorded the host's times and made them longer.
 enum class Collector : std::uint8_t {
   kUnknown,
-  kNone,      ///< none: steps as they run
-  kProfiler,  ///< Kineto, with or without shapes
+  kNone,                   ///< none: steps as they run
+  kProfilerWithoutShapes,  ///< Kineto without record_shapes
+  kProfiler,               ///< Kineto with shapes
   kProfilerWithStacks,
   kProfilerAndObserver,  ///< with the execution trace observer: several times longer
 };

@@ -30,11 +30,13 @@ struct PredictOptions {
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of the graph's
   Launching launching = Launching::kEager;  ///< regions: see docs/overheads.md
-  std::optional<ScaleOut> scale_out;        ///< run the graph on several equal ranks
-  bool keep_ops = true;                     ///< fill `ops` and `critical_path`
-  bool keep_calls = false;                  ///< fill the calls of `ops`, for timelines
-  std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
-  double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
+  /// Whose collectives `models` price; null: the GPU's usual one.
+  const Topology* topology = nullptr;
+  std::optional<ScaleOut> scale_out;  ///< run the graph on several equal ranks
+  bool keep_ops = true;               ///< fill `ops` and `critical_path`
+  bool keep_calls = false;            ///< fill the calls of `ops`, for timelines
+  std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
+  double host_scale = 1;    ///< multiplies the host's own time; the device's stays. Above 0.
   double device_scale = 1;  ///< multiplies kernels, copies and sets, not collectives. Above 0.
   /// A busy device is held to its power limit (power.hpp); else all kernels are bursts.
   bool sustained = true;
@@ -70,6 +72,7 @@ struct JobOptions {
   std::vector<double> rank_start_us;
   bool missing_collectives = false;  ///< a collective that a rank lacks is no error
   bool keep_chakra = false;          ///< fill `JobPrediction::chakra`
+  std::int64_t stages = 1;  ///< above 1: the one rank is copied for every stage of a pipeline
 };
 
 }  // namespace perfmodel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "perfmodel/graph/detail/bucket_limits.hpp"
@@ -18,6 +19,7 @@ std::string_view to_string(ParallelStrategy strategy);
 struct DdpOptions {
   double first_bucket_bytes = kFirstBucketBytes;
   double bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
+  bool delayed = false;  ///< gradients are reduced together, after the backward pass (Apex)
 };
 
 /// A graph of one rank run by `world` data-parallel ranks, all alike.
@@ -44,6 +46,7 @@ inline double gathered_at_once(double largest_unit_bytes, const ScaleOut& how) {
 struct ScaledOut {
   ParallelStrategy strategy = ParallelStrategy::kDdp;
   std::int64_t world = 0;
+  std::string network;  ///< title of the topology
   int nodes = 0;
   std::size_t collectives = 0;  ///< per step, of all kinds
   double parameter_bytes = 0;

@@ -60,6 +60,8 @@ struct ExchangeSoftware {
   bool one_shot = false;
   /// All-reduces have their own communicator and stream, so they overlap the exchanges.
   bool reduces_beside = false;
+  /// HugeCTR runs the layers: fused, all of a batch launched at once. Otherwise PyTorch does.
+  bool fuses_layers = false;
   /// PCIe cards that cannot read each other pass everything through host memory.
   bool peer_to_peer = true;
   /// Time per other rank in every exchange, however small the message [us].
@@ -76,8 +78,9 @@ struct ExchangeSoftware {
   static Result<ExchangeSoftware> parse(std::string_view text);
 };
 
-/// Who starts kernels: the host op by op, or CUDA graphs that were captured once.
-enum class Launch : std::uint8_t { kGraphs, kEager };
+/// Who starts PyTorch's kernels: the host op by op, CUDA graphs that were captured once, or
+/// compiled code.
+enum class Launch : std::uint8_t { kEager, kGraphs, kCompiled };
 
 /// A question: which tables, on which machine. What a file leaves open, the caller fills in.
 struct ShardingStudy {
@@ -91,7 +94,7 @@ struct ShardingStudy {
   std::optional<TorchrecSettings::Pipeline> pipeline;
   ExchangeSoftware network;
   SearchedSettings searched;         ///< none: tables are as they say
-  std::optional<Launch> launch;      ///< none: graphs
+  std::optional<Launch> launch;      ///< none: eager, with HugeCTR graphs
   std::optional<double> free_share;  ///< share of HBM that stays free (0.15)
   /// TorchRec's planner, for plans by its own figures; world and hosts are the study's.
   std::optional<TorchrecTopology> torchrec;

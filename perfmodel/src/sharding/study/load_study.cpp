@@ -34,9 +34,17 @@ std::string head_of(const std::string& file) {
   return head;
 }
 
+// A study may leave its schema out; a graph has nodes.
+bool is_study(const std::string& head) {
+  const auto has = [&](const char* text) { return head.find(text) != std::string::npos; };
+  return has("perfmodel-sharding-study") ||
+         (has("\"tables\"") && has("\"rows\"") && !has("\"nodes\""));
+}
+
 ShardingStudy study_of(GraphTables found) {
   ShardingStudy study;
   study.tables = std::move(found.tables);
+  study.dense = std::move(found.dense);
   study.batch_per_rank = found.batch;
   study.warnings = std::move(found.warnings);
   return study;
@@ -45,7 +53,7 @@ ShardingStudy study_of(GraphTables found) {
 Result<ShardingStudy> read_tables(const std::string& file) {
   if (file.ends_with(".csv") || file.ends_with(".csv.gz")) return read_table_csv(file);
   const std::string head = head_of(file);
-  if (head.find("perfmodel-sharding-study") != std::string::npos) return read_sharding_study(file);
+  if (is_study(head)) return read_sharding_study(file);
   if (is_table_list(head)) return read_table_list(file);
   return read_execution_graph(file, {.dash_is_stdin = true})
       .and_then(tables_in_graph)

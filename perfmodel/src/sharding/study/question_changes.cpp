@@ -12,8 +12,8 @@
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/topology.hpp"
-#include "sharding/eager_host.hpp"
 #include "sharding/table_names.hpp"
+#include "sharding/torchrec_step.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -155,6 +155,42 @@ Result<Gpu> gpu_of(const ShardQuestion& question, const LoadedStudy& loaded,
       [&](std::vector<Gpu> gpus) { return known_gpu(question, loaded, std::move(gpus)); });
 }
 
+// HugeCTR's layers and software that takes tables one by one have prices of their own.
+bool runs_pytorch(const LoadedStudy& loaded) {
+  const Launch otherwise = loaded.study.network.fuses_layers ? Launch::kGraphs : Launch::kEager;
+  const bool fuses =
+      loaded.study.network.fuses_layers && loaded.study.launch.value_or(otherwise) == otherwise;
+  return !fuses && loaded.options.software == TableSoftware::kFused;
+}
+
+constexpr std::pair<Launch, Launching> kLaunchings[] = {{Launch::kEager, Launching::kEager},
+                                                        {Launch::kGraphs, Launching::kCudaGraphs},
+                                                        {Launch::kCompiled, Launching::kCompiled}};
+
+// The chosen way to launch, and the others for the range.
+Result<void> set_steps(const ChosenOverheads& chosen, LoadedStudy& loaded) {
+  const Launch launch = loaded.study.launch.value_or(Launch::kEager);
+  const BatchOptions options = loaded.options;
+  const auto possible = BatchModel::make(loaded.study, loaded.gpu, loaded.topology, options);
+  if (!possible) return Unexpected{possible.error()};
+  for (const auto& [way, launching] : kLaunchings) {
+    auto needs =
+        torchrec_step(loaded.study, loaded.gpu, loaded.topology, options, *chosen.table, launching);
+    if (!needs) return Unexpected{needs.error()};
+    if (way == launch) {
+      loaded.options.step = std::move(*needs);
+    } else {
+      loaded.options.other_steps.push_back(std::move(*needs));
+    }
+  }
+  const std::vector<TablePlacement> whole(loaded.study.tables.size());
+  loaded.warnings.push_back(fmt::format(
+      "launched {}: the host of {} needs {:.2f} ms per batch, waits included, for whole tables",
+      name_in(kLaunchNames, launch), chosen.file, loaded.options.step->of(whole).host_us() / 1e3));
+  if (!chosen.warning.empty()) loaded.warnings.push_back(chosen.warning);
+  return {};
+}
+
 }  // namespace
 
 Result<void> set_job(const ShardQuestion& question, LoadedStudy& loaded) {
@@ -173,7 +209,6 @@ Result<void> set_job(const ShardQuestion& question, LoadedStudy& loaded) {
       return fail(ErrorCode::kImpossible, "--network: " + network.error().message);
     }
     study.network = std::move(*network);
-    if (study.network.name.starts_with("torchrec") && !study.launch) study.launch = Launch::kEager;
   }
   if (!question.launch.empty()) study.launch = value_in(kLaunchNames, question.launch);
   if (!study.world) {
@@ -254,29 +289,16 @@ Result<void> choose_models(const ShardQuestion& question, LoadedStudy& loaded) {
 }
 
 Result<void> choose_host(const ShardQuestion& question, LoadedStudy& loaded) {
-  if (question.host_us > 0 || loaded.is_torchrec) return {};
-  if (loaded.study.launch != Launch::kEager) {
-    loaded.warnings.push_back(
-        "times assume that the host keeps ahead of the GPU (CUDA graphs); eager PyTorch: --launch "
-        "eager");
+  if (loaded.is_torchrec || loaded.study.tables.empty()) return {};
+  if (!runs_pytorch(loaded)) {
+    loaded.warnings.push_back("times assume that the host keeps ahead of the GPU");
     return {};
   }
-  const auto set_host = [&](const ChosenOverheads& chosen, const HostNeeds& needs) {
-    loaded.options.host = needs;
-    loaded.warnings.push_back(fmt::format(
-        "launched op by op: the host of {} needs {:.2f} ms per batch and {:.0f} us per table",
-        chosen.file, needs.batch_us / 1e3, needs.kinds[HostNeeds::kVectors].table_us));
-    if (!chosen.warning.empty()) loaded.warnings.push_back(chosen.warning);
-  };
   return find_data_folder()
       .and_then([&](const std::filesystem::path& data) {
         return OverheadTables(data).choose(question.host, loaded.gpu);
       })
-      .and_then([&](const ChosenOverheads& chosen) {
-        return eager_host(loaded.study, loaded.gpu, *chosen.table).map([&](const HostNeeds& needs) {
-          set_host(chosen, needs);
-        });
-      });
+      .and_then([&](const ChosenOverheads& chosen) { return set_steps(chosen, loaded); });
 }
 
 }  // namespace perfmodel::sharding

@@ -103,11 +103,11 @@ constexpr ShardField kFields[] = {
     {"host_us", &Question::host_us, "Time that the host needs per batch, whatever --launch says",
      "US", kFromZero},
     choice("launch", &Question::launch,
-           "eager: the host launches op by op and may be the limit (default for lists of TorchRec "
-           "and --network torchrec); graphs: it keeps ahead",
-           "HOW", "eager graphs"),
-    word("host", &Question::host,
-         "Host of --launch eager: reference, measured or a file of overheads", "HOST"),
+           "eager: PyTorch's host launches op by op (default); graphs: CUDA graphs do; compiled: "
+           "compiled code does. HugeCTR (--network hugectr) launches all at once by default",
+           "HOW", "eager graphs compiled"),
+    word("host", &Question::host, "Whose host launches: reference, measured or a file of overheads",
+         "HOST"),
     word("network", &Question::network,
          "How ranks exchange: plain, torchrec or hugectr, then hierarchical, one-shot, overlap, "
          "no-p2p, peer-us=US, straggler-us=US, nics=N, ... behind commas",

@@ -369,9 +369,13 @@ double lookups_us(const PartTimes& parts) {
 }
 
 double dense_us(const PartTimes& parts) {
-  return parts[BatchPart::kBottomForward] + parts[BatchPart::kTopForward] +
-         parts[BatchPart::kTopBackward] + parts[BatchPart::kBottomBackward] +
-         parts[BatchPart::kDenseOptimizer];
+  using enum BatchPart;
+  double sum = 0;
+  for (const BatchPart part : {kBottomForward, kInteractionForward, kTopForward, kTopBackward,
+                               kInteractionBackward, kBottomBackward, kDenseOptimizer}) {
+    sum += parts[part];
+  }
+  return sum;
 }
 
 }  // namespace perfmodel::sharding

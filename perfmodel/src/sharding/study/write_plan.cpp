@@ -8,8 +8,6 @@
 
 #include "base/progress_bar.hpp"
 #include "load_study.hpp"
-#include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "plan_words.hpp"
 #include "sharding/hugectr_plan_file.hpp"
@@ -20,31 +18,19 @@
 namespace perfmodel::sharding {
 namespace {
 
-// As the dense part computes: tables and their vectors stay in fp32, as autocast leaves them.
-Result<ExecutionGraph> graph_of_rank(const TorchrecDlrmConfig& config, const std::string& dtype) {
-  using Gemms = PrecisionOptions::Precision;
-  auto graph = build_torchrec_dlrm(config);
-  if (!graph || dtype == "float32") return graph;
-  const Gemms precision = dtype == "tf32"      ? Gemms::kTf32
-                          : dtype == "float16" ? Gemms::kFp16
-                                               : Gemms::kBf16;
-  return rewrite_precision(*graph, {.precision = precision});
-}
-
 Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
                           const std::filesystem::path& folder) {
   auto config = sharded_dlrm(loaded.study, placements);
   if (!config) return Unexpected{config.error()};
   // The first graph is built before a folder is made, as it may be impossible.
-  const std::string& dtype = loaded.study.dense->dtype;  // sharded_dlrm() refuses studies without
-  auto graph = graph_of_rank(*config, dtype);
+  auto graph = graph_of_rank(*config, loaded.study);
   if (!graph) return Unexpected{graph.error()};
   if (auto folder_is_there = make_folder(folder); !folder_is_there) return folder_is_there;
   std::vector<OutputFile> files;  // named once all are written
   ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
   for (std::int64_t rank = 0; rank < config->world_size; ++rank) {
     config->rank = rank;
-    graph = graph_of_rank(*config, dtype);
+    graph = graph_of_rank(*config, loaded.study);
     if (!graph) return Unexpected{graph.error()};
     auto file = write_unnamed_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
     if (!file) return Unexpected{file.error()};

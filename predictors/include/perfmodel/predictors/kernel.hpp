@@ -207,7 +207,8 @@ struct RowShape {
   std::int64_t table_rows = 0;    ///< gather, scatter: rows of the whole table; 0: not known
   RowAccess access = RowAccess::kRead;
   double zipf_exponent = 0;  ///< gather, scatter: skew of the indices (`ZipfLaw`); 0: uniform
-  std::int64_t batch = 1;    ///< transpose: matrices, whose rows `rows` counts together
+  /// Transpose: matrices, whose rows `rows` counts together. Batch norm: images; 1: not known.
+  std::int64_t batch = 1;
   Scaling scaling = Scaling::kTensor;  ///< quantise: tensors whose scale is known take one pass
 };
 

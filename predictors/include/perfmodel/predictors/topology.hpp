@@ -22,7 +22,8 @@ struct Topology {
   std::string title;                     ///< "NVIDIA DGX A100 with 8 A100"
   std::vector<std::string> gpus;         ///< names of GPUs that it is built with
   std::vector<std::string> default_for;  ///< GPUs that run in it unless told otherwise
-  int gpus_per_node = 0;
+  int gpus_per_node = 0;                 ///< GPUs that NVLink joins, or what stands in for it
+  int gpus_per_machine = 0;  ///< under one operating system; fewer if NVLink joins machines (NVL72)
   NcclGeneration generation = NcclGeneration::kVolta;
   std::string unknown_generation;  ///< as the file says; `generation` replaces it. Empty: known
   std::string cpu;                 ///< "intel", "amd" or "other"
@@ -51,6 +52,10 @@ struct Topology {
     BytesPerSecond bandwidth;  ///< one NIC, one direction, datasheet
     Microseconds latency{0};
     double efficiency = 1;
+    /// Each GPU of a node keeps so many bytes under way between the nodes once NCCL's pipeline of
+    /// an all-reduce is full. Fitted to printed nccl-tests and rccl-tests logs of two and four
+    /// machines with H100, A100 and MI300X on InfiniBand, RoCE and EFA.
+    Bytes in_flight{5.7e6};
   };
   std::optional<Nic> nic;  ///< none: one node only
 
@@ -82,6 +87,14 @@ struct Topology {
     BytesPerSecond bus;
     std::vector<double> octave_factors;
   };
+  /// The same of any collective of one group, w / bus with the bytes w on its wire.
+  struct GroupCurve {
+    CollectiveKind kind = CollectiveKind::kAllReduce;
+    int nodes = 1;
+    Bytes first_bytes;
+    Curve curve;
+  };
+  std::vector<GroupCurve> group_curves;
   Bytes first_bytes;
   std::vector<Curve> curves;  ///< by ranks, ascending; empty: not calibrated
   std::string calibration;    ///< where the curves come from
@@ -118,20 +131,24 @@ struct Topology {
 
 /// A network as a table of measurements describes it; 0 and empty: the topology's own.
 struct NetworkFacts {
-  int nodes = 0;                    ///< nodes of a group
-  int nics = 0;                     ///< per node
+  int nodes = 0;                    ///< machines of a group
+  int nics = 0;                     ///< per machine
   BytesPerSecond nic_bandwidth{0};  ///< one NIC, one direction
-  std::string network;              ///< "EFA 4 x 100, p4d", "roce", "400 Gb/s"
+  std::string network;              ///< "EFA 4 x 100, p4d", "roce", "400 Gb/s", "NVLink"
 };
+
+/// Nodes of the topology over which so many machines spread a group: machines that one NVLink
+/// domain joins are one node.
+int nodes_of_machines(const Topology& topology, int ranks, int machines);
 
 /// The kinds that `with_network` knows: "infiniband, roce, efa, efa-p4d".
 std::string network_kinds();
-/// Whether it is empty, begins with a known kind, or is a speed alone.
+/// Whether it is empty, begins with a known kind or NVLink, or is a speed alone.
 bool knows_network(const std::string& network);
 
 /// The topology with these NICs. The kind is the first word of `network`, in any case; one that
-/// begins with a digit is a speed without a kind. Errors: an unknown kind, a topology
-/// without a NIC whose facts do not say all of one.
+/// begins with a digit is a speed without a kind, NVLink says nothing of NICs. Errors: an unknown
+/// kind, a topology without a NIC whose facts do not say all of one.
 Result<Topology> with_network(Topology topology, const NetworkFacts& facts);
 
 /// Error: the topology's switches cannot join so many GPUs.

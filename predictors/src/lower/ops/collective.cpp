@@ -96,9 +96,10 @@ bool launches_collective(const ExecutionGraph& graph, const Node& node) {
   });
 }
 
-/// The group that an argument names, else the only one.
+/// The group of the op's own record, else the one that an argument names, else the only one.
 const ProcessGroup* group_of_arguments(const OpView& op) {
   const auto& groups = op.graph.process_groups;
+  if (op.node.comm >= 0) return group_of(op, op.graph.comm_records[op.node.comm]);
   for (const Argument& argument : op.inputs()) {
     if (argument.kind != Argument::Kind::kString) continue;
     const std::string_view text = op.graph.names.text(argument.index);
@@ -109,6 +110,7 @@ const ProcessGroup* group_of_arguments(const OpView& op) {
 }
 
 std::int64_t size_of(const OpView& op, const ProcessGroup* group) {
+  if (op.node.comm >= 0) return op.graph.comm_records[op.node.comm].group_size;
   for (const std::string_view parameter : {"group_size", "world_size"}) {
     const int position = parameter_index(op, parameter);
     const auto size = position < 0 ? 0 : int_input(op, static_cast<std::size_t>(position), 0);

@@ -41,12 +41,13 @@ bool lower_copy(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kerne
     if (source->device.index != target->device.index) {
       kernels.push_back(transfer(CopyKind::kPeer, source->dtype, moved, false));
     } else if (source->dtype != target->dtype || source->numel != target->numel) {
-      // Elements of a cast are counted in the type that it writes, as tables of casts are.
       const bool casts = source->dtype != target->dtype && is_floating_point(target->dtype) &&
                          gpu.vendor == "nvidia";  // casts elsewhere are unmeasured
-      kernels.push_back(make_work(KernelFamily::kElementwise, casts ? target->dtype : source->dtype,
-                                  bytes(*source), bytes(*target),
-                                  static_cast<double>(target->numel)));
+      // The type that it reads names a cast, as in tables; integers were not measured.
+      const bool reads_integers = casts && !is_floating_point(source->dtype);
+      kernels.push_back(make_work(KernelFamily::kElementwise,
+                                  reads_integers ? target->dtype : source->dtype, bytes(*source),
+                                  bytes(*target), static_cast<double>(target->numel)));
       if (source->numel != target->numel) {
         kernels.back().layout = Layout::kBroadcast;
       } else if (casts) {

@@ -8,6 +8,26 @@
 namespace perfmodel::ops {
 namespace {
 
+/// Whether aten::t, called just before by the same function, made this operand: then its columns
+/// are next to each other in memory, not its rows. A weight's gradient is such a product.
+bool is_turned(const OpView& op, const Tensor& operand) {
+  if (op.node.parent < 0) return false;
+  bool turned = false;
+  for (const std::int32_t sibling : op.graph.children(op.node.parent)) {
+    if (&op.graph.node(sibling) == &op.node) break;
+    for_each_tensor(op.graph, op.graph.outputs(sibling), [&](const Tensor& made) {
+      if (made.id == operand.id) turned = op.graph.name(sibling) == "aten::t";
+    });
+  }
+  return turned;
+}
+
+// Models of aligned products are fitted on rows of one layout. Others learn the layout if it
+// decides.
+bool has_unaligned_columns(std::int64_t m, const Tensor& a) {
+  return size_in_bytes(a.dtype) == 2 && m % 8 != 0;
+}
+
 /// mm(A, B), addmm(C, A, B), and the batched forms: A and B are the last two matrices before any
 /// scalars, whose position depends on the leading addend.
 bool lower_matrix_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
@@ -22,6 +42,9 @@ bool lower_matrix_product(const OpView& op, const Gpu& gpu, std::vector<KernelWo
   if (k != dim(op, *b, -2)) return false;
   const std::int64_t batch = m * k > 0 ? a->numel / (m * k) : 1;
   KernelWork work = gemm_work(batch, m, n, k, *a, gpu);
+  if (auto* shape = std::get_if<GemmShape>(&work.shape)) {
+    shape->a_transposed = has_unaligned_columns(m, *a) && is_turned(op, *a);
+  }
   if (has_addend) work.bytes_read += {bytes(op.tensor_input(0))};
   if (a->numel > 0 && n > 0) kernels.push_back(work);
   return true;

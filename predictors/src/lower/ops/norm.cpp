@@ -25,6 +25,7 @@ KernelWork channel_work(const OpView& op, const Tensor& x, double reads, bool is
   shape.is_channel = true;
   shape.is_cudnn = is_cudnn;
   shape.is_channels_last = x.is_channels_last;
+  shape.batch = dim(op, x, 0);
   return work;
 }
 

@@ -96,15 +96,34 @@ bool lower_template(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& k
   return true;
 }
 
-/// Triton's Philox draws four numbers and keeps one: ten rounds of two wide multiplications and six
-/// integer operations, 1.6 clocks of an SM, in which it does 200 FLOP at half its fp32 peak on
-/// H100, 100 on A100. So the kernels with dropout of the compiled GPT-2 of data/measurements agree.
-/// TorchScript keeps all four, as PyTorch's own dropout does, of which the catalogue has the FLOP.
-double flop_of_random_number(const Gpu& gpu) {
-  constexpr double kClocks = 1.6;
+/// The elements that a kernel walks over.
+struct Space {
+  std::int64_t results = 0;  ///< 0: the kernel does not say
+  std::int64_t combined = 1;
+
+  double elements() const { return static_cast<double>(results) * static_cast<double>(combined); }
+};
+
+bool combines_rows(std::string_view name) {
+  return name.starts_with("triton_red") || name.starts_with("triton_per");
+}
+
+/// Triton's Philox draws four numbers and keeps one: ten rounds of two wide multiplications and two
+/// logical operations are 0.7 clocks of an SM. That takes several waves of warps; the first one
+/// waits for each round, 1.6 clocks per number. In a clock an SM does 128 FLOP at half its fp32
+/// peak on Hopper, 64 on A100. So the kernels of the compiled GPT-2 of data/measurements: 1.6 was
+/// read off those on H100 (half a wave), 0.7 off the norms with dropout of `bf16-flash-compile` on
+/// H200 (4 waves); the softmax with dropout of `bf16-compile` (46 waves) checks it. TorchScript
+/// keeps all four, as PyTorch's own dropout does, of which the catalogue has the FLOP.
+double flop_of_random_number(const Gpu& gpu, const Space& space, bool rows) {
+  constexpr double kClocks = 0.7, kClocksOfFirstWave = 1.6;
+  constexpr double kRowsPerSm = 32, kElementsPerSm = 16384;  // a warp per row; 64 warps
+  const double wave =
+      gpu.num_sms * (rows ? kRowsPerSm * static_cast<double>(space.combined) : kElementsPerSm);
+  const double share_of_first = std::min(1.0, wave / std::max(1.0, space.elements()));
   const double peak_of_clock =
       gpu.peak_tflop_per_s.fp32.value_or(0) * 1e6 / (gpu.num_sms * gpu.boost_clock_mhz);
-  return kClocks * peak_of_clock / 2;
+  return std::max(kClocks, kClocksOfFirstWave * share_of_first) * peak_of_clock / 2;
 }
 
 bool draws_random_numbers(std::string_view name) {
@@ -116,18 +135,6 @@ bool draws_random_numbers(std::string_view name) {
     }
   }
   return false;
-}
-
-/// The elements that a kernel walks over.
-struct Space {
-  std::int64_t results = 0;  ///< 0: the kernel does not say
-  std::int64_t combined = 1;
-
-  double elements() const { return static_cast<double>(results) * static_cast<double>(combined); }
-};
-
-bool combines_rows(std::string_view name) {
-  return name.starts_with("triton_red") || name.starts_with("triton_per");
 }
 
 /// From the integers after the tensors. Observers also record the stream, a pointer or 0, and
@@ -160,10 +167,12 @@ double moved_bytes(const Tensor& tensor, const Space& space) {
 
 /// Names also list the ops that made a kernel's inputs: a loop with few results is taken to sum.
 double flop_of_element(std::string_view name, const Gpu& gpu, DType dtype, double written,
-                       double elements) {
-  const bool leaves_few = 2 * written < elements * size_in_bytes(dtype);
+                       const Space& space) {
+  const bool leaves_few = 2 * written < space.elements() * size_in_bytes(dtype);
   if (name.starts_with("triton_red") && leaves_few) return 1;
-  return flop_of_fused_ops(name) + (draws_random_numbers(name) ? flop_of_random_number(gpu) : 0);
+  const double ops = flop_of_fused_ops(name);
+  if (!draws_random_numbers(name)) return ops;
+  return ops + flop_of_random_number(gpu, space, combines_rows(name));
 }
 
 bool lower_triton(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
@@ -171,7 +180,7 @@ bool lower_triton(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& ker
   if (name.starts_with("triton_tem")) return lower_template(op, gpu, kernels);
   const Traffic t = traffic(op);
   if (!t.any) return false;
-  const Space space = space_of(op);
+  Space space = space_of(op);
   double read = 0, written = 0, last = 0;
   for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
     last = moved_bytes(tensor, space);
@@ -183,14 +192,14 @@ bool lower_triton(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& ker
     written = last;
     read -= last;
   }
-  const double elements =
-      space.results > 0 ? space.elements() : static_cast<double>(t.output_elements);
+  if (space.results == 0) space.results = t.output_elements;
+  const double elements = space.elements();
   if (name.starts_with("triton_for")) {
     kernels.push_back(make_work(KernelFamily::kOptimizer, t.dtype, read, written,
                                 flop_of_fused_ops(name) * elements));
     return true;
   }
-  const double flop = flop_of_element(name, gpu, t.dtype, written, elements);
+  const double flop = flop_of_element(name, gpu, t.dtype, written, space);
   KernelWork work = make_work(KernelFamily::kElementwise, t.dtype, read, written, flop * elements);
   work.layout = Layout::kGenerated;
   if (combines_rows(name)) {

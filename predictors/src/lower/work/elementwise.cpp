@@ -13,4 +13,15 @@ KernelWork elementwise_work(double elements, double inputs, double flop_per_elem
           .shape = {}};
 }
 
+bool is_cast(const KernelWork& work) {
+  return work.layout == Layout::kMixedTypes && work.flop.value > 0 &&
+         work.bytes_read.value == work.flop.value * size_in_bytes(work.dtype);
+}
+
+KernelWork cast_of_tables(const KernelWork& cast) {
+  KernelWork counted = cast;
+  counted.bytes_written = cast.bytes_read;
+  return counted;
+}
+
 }  // namespace perfmodel

@@ -144,11 +144,12 @@ Result<Price> price_on_network(const KernelWork& work, const Topology& topology,
   const auto there = with_network(topology, facts);
   if (!there) return Unexpected{there.error()};
   const int ranks = static_cast<int>(shape->world_size);
-  const CollectiveQuery query{
-      .kind = *kind,
-      .bytes = bytes_of(work, *kind),
-      .ranks = ranks,
-      .nodes = facts.nodes > 0 ? facts.nodes : (ranks - 1) / there->gpus_per_node + 1};
+  const CollectiveQuery query{.kind = *kind,
+                              .bytes = bytes_of(work, *kind),
+                              .ranks = ranks,
+                              .nodes = facts.nodes > 0
+                                           ? nodes_of_machines(*there, ranks, facts.nodes)
+                                           : (ranks - 1) / there->gpus_per_node + 1};
   const auto time = collective_time(*there, query);
   if (!time) return Unexpected{time.error()};
   Price price = collective_price(*time, *there, query.bytes);

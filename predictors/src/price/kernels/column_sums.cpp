@@ -1,10 +1,10 @@
 #include "column_sums.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
+#include "launch_sizes.hpp"
 #include "price/terms.hpp"
 
 namespace perfmodel::kernels {
@@ -14,11 +14,6 @@ constexpr double kRoundUs = 0.45, kCachedRoundUs = 0.22, kSplitUs = 4, kPartUs =
 constexpr double kCachedShare = 0.01;  ///< of L2
 constexpr std::int64_t kMostThreads = 512, kWarp = 32, kRowsPerRound = 4;
 constexpr std::int64_t kFewestValues = 16, kMostValues = 256;  ///< per thread
-
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t power_of_two_up_to(std::int64_t x, std::int64_t most) {
-  return std::min(most, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(x))));
-}
 
 struct Launch {
   std::int64_t blocks, threads, threads_y;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "batch_norm.hpp"
 #include "column_sums.hpp"
 #include "models.hpp"
 #include "price/terms.hpp"
@@ -267,8 +268,11 @@ class Norm final : public Rows {
     if (is_row_kernel && row_speed(work, *shape, gpu) > 0) {
       // Training's batch norm reads x twice forward, x and its gradient twice backward.
       const double reads = work.bytes_read.value / work.bytes_written.value;
-      const RowKernel& kernel =
-          norm_kernel(*shape, reads > (shape->is_channel ? 3 : 1.5), terms::is_half(work.dtype));
+      const bool backward = reads > (shape->is_channel ? 3 : 1.5);
+      if (knows_batch_norm(work)) {
+        return batch_norm_price(*shape, backward, row_speed(work, *shape, gpu), gpu);
+      }
+      const RowKernel& kernel = norm_kernel(*shape, backward, terms::is_half(work.dtype));
       return row_kernel_price(kernel, work, *shape, gpu, "norm-heuristic", kRange);
     }
     const Price bytes = Rows::price(work, gpu);

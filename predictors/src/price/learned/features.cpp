@@ -6,6 +6,7 @@
 #include "price/expert_load.hpp"
 #include "price/kernel_work.hpp"
 #include "price/kernels/attention.hpp"
+#include "price/kernels/batch_norm.hpp"
 #include "price/kernels/convolution.hpp"
 #include "price/kernels/models.hpp"
 #include "price/kernels/quantize.hpp"
@@ -234,6 +235,9 @@ constexpr FeatureSpec kStreamSpecs[] = {
 
 bool fill_stream(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
   if (work.layout == Layout::kGenerated) return false;  // no model was fitted to such
+  if (is_cast(work) && work.bytes_written.value != work.bytes_read.value) {
+    return fill_stream(cast_of_tables(work), gpu, baseline, row);
+  }
   const double bytes = work.bytes().value;
   if (!(bytes > 0)) return false;
   Writer out(row);
@@ -763,8 +767,12 @@ constexpr FeatureSpec kMonotoneStreamSpecs[] = {
     PERFMODEL_DEVICE_FEATURES,
 };
 
-bool fill_monotone_stream(const KernelWork& work, const Gpu& gpu, const Price&, FeatureRow& row) {
+bool fill_monotone_stream(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                          FeatureRow& row) {
   if (work.layout == Layout::kGenerated) return false;  // no model was fitted to such
+  if (is_cast(work) && work.bytes_written.value != work.bytes_read.value) {
+    return fill_monotone_stream(cast_of_tables(work), gpu, baseline, row);
+  }
   const double bytes = work.bytes().value;
   if (!(bytes > 0)) return false;
   Writer out(row);
@@ -809,6 +817,7 @@ bool fill_monotone_rows(const KernelWork& work, const Gpu& gpu, const Price&, Fe
       (work.bytes_written.value <= 0 || (r->is_cudnn && !r->is_channel))) {
     return false;
   }
+  if (kernels::knows_batch_norm(work)) return false;  // nearer to the rows than trees are
   Writer out(row);
   out.add(row_kernel(*r, work));
   out.add_log2(static_cast<double>(r->rows));

@@ -179,6 +179,9 @@ struct DataParallelRewrite {
   std::optional<std::int64_t> split_bytes = {};
   /// Gradients are pieces of the buckets, so nothing is copied back after the all-reduces.
   bool gradient_as_bucket_view = false;
+  /// Apex's delay_allreduce: after the backward pass the gradients of each type are put into one
+  /// buffer, reduced and divided there, and copied back. No buckets, and nothing overlaps.
+  bool delayed = false;
   std::int64_t first_collective = 1;  ///< number of the first collective of the process group
 };
 

@@ -27,27 +27,16 @@ struct BatchOrder;
 struct JobLoad;
 struct LoadCache;
 
-/// Time that the host needs for a batch that it launches op by op [us]: for the batch, for each
-/// kind of exchange that the plan has, and for each table of the kind (`eager_host()`).
-struct HostNeeds {
-  double batch_us = 0;
-  enum Kind : std::uint8_t { kVectors, kSums, kHostSums, kCopies, kKinds };
-  static Kind kind_of(ShardingType type);
-  struct Need {
-    double us = 0, table_us = 0;
-  };
-  std::array<Need, kKinds> kinds{};
-
-  double us(std::span<const TablePlacement> placements) const;
-};
-
 struct BatchOptions {
   TableSoftware software = TableSoftware::kFused;
   /// Times of the device are multiplied by it; 0: `calibration_factor` of the GPU, else 1.
   double device_factor = 0;
-  /// The host needs at least this long per batch [us]; 0: it keeps ahead (CUDA graphs).
+  /// The host needs at least this long per batch [us], whatever `step` says; 0: as long as that.
   double host_us = 0;
-  std::optional<HostNeeds> host = {};  ///< eager software; `host_us` goes before it
+  /// PyTorch, launched in some way; none: software that launches all at once and keeps ahead.
+  std::optional<StepNeeds> step = {};
+  /// PyTorch launched in the other ways: low and high times cover them.
+  std::vector<StepNeeds> other_steps = {};
   const KernelModels* models = &KernelModels::heuristic();
 };
 
@@ -74,7 +63,8 @@ TableSettings used_settings(const TablePlacement& placement);
 ///
 /// so that the exchanges hide behind the bottom MLP and the all-reduce behind the lookups' backward
 /// pass, and ranks wait for the last one at each exchange. Ids are exchanged before (pipeline
-/// "none") or beside the rest.
+/// "none") or during the rest. With the needs of a TorchRec step, parts follow each other as its
+/// host launches them (batch_schedule.cpp).
 class BatchModel {
  public:
   /// The study must have a world and a batch. Errors (kImpossible): what dense_time() refuses, a
@@ -150,7 +140,7 @@ class BatchModel {
                                  std::int64_t rank) const;
 
   const ShardingStudy& study() const { return study_; }
-  bool has_eager_host() const { return options_.host.has_value() && options_.host_us == 0; }
+  bool has_eager_host() const { return options_.step.has_value() && options_.host_us == 0; }
   double device_factor() const { return calibration_.factor; }
   const DenseTime& dense() const { return dense_; }
   std::int64_t world() const { return *study_.world; }
@@ -161,7 +151,7 @@ class BatchModel {
  private:
   BatchModel() = default;
   struct Exchanges {
-    double ids = 0, vectors = 0, gradients = 0, all_reduce = 0;
+    double ids = 0, vectors = 0, gradients = 0, all_reduce = 0, first_reduce = 0, table_reduce = 0;
   };
 
   std::int64_t nodes() const { return world() / local_world_; }
@@ -180,11 +170,14 @@ class BatchModel {
   void set_lookups(const ShardLoad& load, PartTimes& parts) const;
   Result<void> set_exchanges(const JobLoad& job, BatchTime& batch) const;
   BatchOrder order() const;
-  double clock_us(double device_us, double host_us) const;
-  double host_us(std::span<const TablePlacement> placements) const;
+  double clock_us(double device_us) const;
+  std::optional<BatchWork> step_work(const std::optional<StepNeeds>& needs,
+                                     std::span<const TablePlacement> placements) const;
   double late_us(double bytes) const;
   double one_shot_us(double bytes) const;
-  double least_host_us() const;
+  BatchWork least_step() const;
+  std::vector<double> other_launches_us(const BatchTime& batch,
+                                        std::span<const TablePlacement> placements) const;
   Result<double> hierarchical_us(const JobLoad& job, Load of_rank) const;
   struct Minorants;
   Minorants minorants(std::span<const ShardLoad> ranks) const;
@@ -214,7 +207,7 @@ class BatchModel {
                                                   const Slopes& slopes,
                                                   const SpaceOptions& options) const;
   static std::vector<std::int64_t> column_widths(const ShardedTable& table);
-  void finish(BatchTime& batch, double host_us) const;
+  void finish(BatchTime& batch) const;
 
   ShardingStudy study_;
   Gpu gpu_;

@@ -86,9 +86,6 @@ struct LoadSettings {
   std::int64_t world = 1, batch_per_rank = 1;
   TorchrecSettings::Pipeline pipeline = TorchrecSettings::Pipeline::kSparseDist;
   TableSoftware software = TableSoftware::kFused;
-  /// TorchRec op by op: vectors and gradients are copied round their exchanges, and gradients of
-  /// sums divided by the ranks, by kernels of their own.
-  bool staged = false;
 };
 
 /// Loads of one shard. A block of rows gets 1 / parts of the ids, since hashed ids spread evenly,

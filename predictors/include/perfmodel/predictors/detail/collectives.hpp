@@ -66,18 +66,23 @@ struct CollectiveTime {
 /// reduce: an all-gather with the same wire bytes. An all-reduce with curves follows them from S_0
 /// on and below takes no longer than at S_0.
 ///
-/// All-reduce over several nodes where NCCL takes Simple, m GPUs of each: R the rate of the group's
-/// NICs (below), F = 5.7 MB, B_node the rate of 1 GiB inside a node,
-///   t = latency + min(S, m F) / R + max(S / B_node, passes S / R)
-/// passes 2 (n-1)/n, of trees over two nodes 1 (docs/collectives.md).
+/// Several nodes where NCCL takes Simple, m GPUs of each: R the rate of the group's NICs (below),
+///   t = latency + fill / R + max(inside, passes S / R)
+/// All-reduce: fill min(S, m F) with F = 5.7 MB (Topology::Nic::in_flight), inside S by the rate of
+/// 1 GiB in a node, passes 2 (n-1)/n, of trees over two nodes 1. All-gather, reduce-scatter: fill
+/// 0, passes (n-1)/n, inside as many bytes. Broadcast, reduce: fill N-2 steps, passes 1.
 ///
 /// Else one node without curves, or several: NCCL's tuning model with the topology's rings
 /// (bandwidths x `efficiency`; between nodes x the NIC's, shared by the rings), made
-/// monotone; over several nodes no less than the same buffer takes inside one.
+/// monotone. Over several nodes nothing takes less than the same buffer inside one, nor less than
+/// on fewer nodes with as many ranks each. A curve of exactly the group (Topology::GroupCurve) goes
+/// before all of it.
 ///
-/// All-to-all, gather, scatter, pairwise, without `nccl`: t = t_0 + max(inside, between)
+/// All-to-all, gather, scatter, pairwise: the cheaper of LL and Simple (docs/collectives.md),
+///   t = t_0 + max(inside, between), of LL twice the bytes
 ///   inside = S (m-1)/n / B_all_to_all,  between = m S (N-1)/N / (NICs x NIC bandwidth)
-///   t_0 = 8.4 + (m-1) hop + [N > 1] (14 + 2 NIC latency + (n-m) 1 us), hop 3.4 us, PCIe 5.7
+///   Simple: t_0 = 8.4 + (m-1) hop + [N > 1] (14 + 2 NIC latency + (n-m) 1 us),
+///   hop 3.4 us, PCIe 5.7
 /// Send, recv: t = t_0(one hop) + S / B_p2p, or S / NIC bandwidth between nodes (`nodes` 2).
 ///
 /// NICs that a group uses in each node, G such groups at once (`groups_per_node`), C NICs for M

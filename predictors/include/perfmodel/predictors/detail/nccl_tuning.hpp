@@ -26,6 +26,8 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view to_string(CollectiveKind kind);  ///< "all_reduce"
 /// The kind of that name, or nothing.
 std::optional<CollectiveKind> collective_kind(std::string_view name);
+/// Bytes on the wire by the buffer: busbw of nccl-tests by its algbw.
+double bus_factor(CollectiveKind kind, int ranks);
 
 /// Rows of NCCL's constant tables. Older GPUs use Volta's row, Ada and Turing the row of the
 /// generation before them.
@@ -99,12 +101,12 @@ class NcclTuning {
 
   const std::vector<NcclOption>& options() const { return options_; }
   Microseconds time(const NcclOption& option, Bytes bytes) const;
-  /// The fastest option.
-  const NcclOption& best(Bytes bytes) const;
+  /// The fastest option; without `simple`, of the protocols LL and LL128.
+  const NcclOption& best(Bytes bytes, bool simple = true) const;
 
-  /// Time of the fastest option, made monotone: no less than any smaller buffer takes (the size
+  /// Time of `best`, made monotone: no less than any smaller buffer takes (the size
   /// correction of trees makes steps down at powers of two).
-  Microseconds monotone_time(Bytes bytes) const;
+  Microseconds monotone_time(Bytes bytes, bool simple = true) const;
   /// Whether the protocol Simple is the fastest at this size, or was at a smaller one.
   bool leaves_ll(Bytes bytes) const;
 

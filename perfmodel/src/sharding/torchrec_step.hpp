@@ -1,0 +1,24 @@
+#pragma once
+
+#include "perfmodel/graph/detail/launching.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+
+namespace perfmodel::sharding {
+
+/// The work of the study's step that its plans' loads do not count, from predictions of TorchRec
+/// graphs: one of the whole job with every table on one rank, and small ones that differ in one
+/// kind of exchange or in the number of its tables. Lookups count as far as they take longer than
+/// `lookup_time()` says.
+///
+/// Graphs have dot products of vectors of one width. A dense part of another kind keeps the prices
+/// of dense_time(), and its host launches as many layers (two for each cross layer). With one GPU
+/// there are no exchanges to learn from: it has the work of two without them.
+///
+/// Errors are those that build_torchrec_dlrm(), predict() and BatchModel::make() return.
+Result<StepNeeds> torchrec_step(const ShardingStudy& study, const Gpu& gpu,
+                                const Topology& topology, const BatchOptions& options,
+                                const OverheadTable& overheads, Launching launching);
+
+}  // namespace perfmodel::sharding

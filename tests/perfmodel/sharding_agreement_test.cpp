@@ -1,0 +1,220 @@
+// One plan has one price: BatchModel says the same as a prediction of the graphs of its ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/sharding/rank_plans.hpp"
+#include "sharding/sharded_graph.hpp"
+#include "sharding/torchrec_step.hpp"
+
+namespace perfmodel::sharding {
+namespace sharding_agreement_test {
+
+class Studies {
+ public:
+  explicit Studies(unsigned seed) : random_(seed) {}
+
+  ShardingStudy study() {
+    ShardingStudy study;
+    study.gpu =
+        any<std::string>({"v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb"});
+    study.world = any<std::int64_t>({2, 4, 8, 16, 32});
+    study.batch_per_rank = any<std::int64_t>({256, 1024, 2048, 8192});
+    study.launch = any<Launch>({Launch::kEager, Launch::kGraphs, Launch::kCompiled});
+    const auto dim = any<std::int64_t>({16, 32, 64, 128});
+    DensePart dense{.bottom_mlp = {13}, .top_mlp = {}};
+    for (int i = any<int>({1, 2, 3}); i > 0; --i) {
+      dense.bottom_mlp.push_back(any<std::int64_t>({128, 256, 512}));
+      dense.top_mlp.push_back(any<std::int64_t>({256, 512, 1024}));
+    }
+    dense.bottom_mlp.push_back(dim);
+    dense.top_mlp.push_back(1);
+    dense.dtype = study.gpu.starts_with("v100")
+                      ? any<std::string>({"float32", "float16"})
+                      : any<std::string>({"float32", "tf32", "float16", "bfloat16"});
+    study.dense = dense;
+    const auto tables = any<int>({8, 16, 26, 50, 100});
+    for (int i = 0; i < tables; ++i) study.tables.push_back(table(dim));
+    return study;
+  }
+
+  // Whole tables on ranks in turn, some of them cut or copied if the study has a taste for it.
+  std::vector<TablePlacement> plan(const ShardingStudy& study) {
+    const double whole = any<double>({0.4, 0.7, 1});
+    std::vector<TablePlacement> plan;
+    for (std::size_t t = 0; t < study.tables.size(); ++t) {
+      const bool is_whole = t == 0 || std::uniform_real_distribution<double>()(random_) < whole;
+      if (is_whole) {
+        const auto rank = static_cast<std::int64_t>(t) % *study.world;
+        plan.push_back({.type = ShardingType::kTableWise, .ranks = {rank}});
+      } else if (study.tables[t].rows < 10'000) {
+        plan.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kDense});
+      } else {
+        plan.push_back({.type = ShardingType::kRowWise});
+      }
+    }
+    return plan;
+  }
+
+ private:
+  template <class Value>
+  Value any(std::initializer_list<Value> values) {
+    return values
+        .begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random_)];
+  }
+
+  ShardedTable table(std::int64_t dim) {
+    ShardedTable table;
+    table.name = "t";
+    table.rows =
+        std::llround(std::pow(10, std::uniform_real_distribution<double>(2, 6.5)(random_)));
+    table.dim = dim;
+    table.features = {{.pooling_factor = any<double>({1, 1, 5, 20})}};
+    table.optimizer = TableOptimizer::kRowwiseAdagrad;
+    return table;
+  }
+
+  std::mt19937 random_;
+};
+
+Launching launching_of(Launch launch) {
+  return launch == Launch::kEager    ? Launching::kEager
+         : launch == Launch::kGraphs ? Launching::kCudaGraphs
+                                     : Launching::kCompiled;
+}
+
+class Agreement : public ::testing::Test {
+ protected:
+  void set(const ShardingStudy& study) {
+    const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+    gpu_ = find_gpu(study.gpu, data / "gpus").value();
+    topology_ = topology_for(gpu_);
+    table_ = read_overheads(data / "overheads" / "reference.json").value();
+  }
+
+  double evaluated_us(const ShardingStudy& study, const std::vector<TablePlacement>& plan) const {
+    BatchOptions options;
+    options.step =
+        torchrec_step(study, gpu_, topology_, options, table_, launching_of(*study.launch)).value();
+    return BatchModel::make(study, gpu_, topology_, options).value().time(plan)->predicted_us;
+  }
+
+  double predicted_us(const ShardingStudy& study, const std::vector<TablePlacement>& plan) const {
+    TorchrecDlrmConfig config = sharded_dlrm(study, plan).value();
+    std::vector<ExecutionGraph> graphs;
+    for (config.rank = 0; config.rank < config.world_size; ++config.rank) {
+      graphs.push_back(graph_of_rank(config, study).value());
+    }
+    std::vector<RankInput> inputs;
+    for (const ExecutionGraph& graph : graphs) {
+      inputs.push_back({.graph = &graph, .table = &table_});
+      inputs.back().options.launching = launching_of(*study.launch);
+      inputs.back().options.step_range = false;
+    }
+    return predict_job(inputs, gpu_).value().ranks.front().e2e_us;
+  }
+
+  Gpu gpu_;
+  Topology topology_;
+  OverheadTable table_;
+};
+
+// The bound of a search and its choice, against plans at random.
+TEST_F(Agreement, NoPlanIsBelowTheBound) {
+  Studies made(7);
+  std::size_t plans = 0;
+  double gap = 0;
+  constexpr int kStudies = 6, kPlans = 20;
+  for (int i = 0; i < kStudies; ++i) {
+    ShardingStudy study = made.study();
+    set(study);
+    study.local_world = std::min<std::int64_t>(*study.world, topology_.gpus_per_node);
+    BatchOptions options;
+    options.step =
+        torchrec_step(study, gpu_, topology_, options, table_, launching_of(*study.launch)).value();
+    const BatchModel model = BatchModel::make(study, gpu_, topology_, options).value();
+    const auto found = rank_plans(model, {.time_budget_s = 2});
+    ASSERT_TRUE(found) << to_string(found.error());
+    const double best = found->plans.front().time.predicted_us;
+    gap += 1 - found->lower_bound_us / best;
+    for (int k = 0; k < kPlans; ++k) {
+      const BatchTime time = model.time(made.plan(study)).value();
+      if (!time.ranks_over_memory.empty()) continue;
+      ++plans;
+      EXPECT_GE(time.predicted_us, found->lower_bound_us);
+      EXPECT_LE(best, 1.02 * time.predicted_us);
+    }
+  }
+  std::printf("%zu plans, mean gap to the bound %.1f %%\n", plans, 100 * gap / kStudies);
+}
+
+TEST_F(Agreement, TablesMayHaveAnyWidth) {
+  ShardingStudy study = Studies(3).study();
+  set(study);
+  study.world = study.local_world = 4;
+  study.dense->bottom_mlp.back() = 10;
+  for (ShardedTable& table : study.tables) table.dim = 10;
+  const auto step = torchrec_step(study, gpu_, topology_, {}, table_, Launching::kEager);
+  ASSERT_TRUE(step) << to_string(step.error());
+  EXPECT_TRUE(step->has_layers);
+}
+
+// Late ranks delay all all-reduces of a step.
+TEST_F(Agreement, LateRanksDelayReductions) {
+  ShardingStudy study = Studies(3).study();
+  set(study);
+  study.world = study.local_world = 4;
+  BatchOptions options;
+  options.step = torchrec_step(study, gpu_, topology_, options, table_, Launching::kEager).value();
+  std::vector<TablePlacement> plan(study.tables.size());
+  plan[0] = {.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kDense};
+  for (std::size_t t = 1; t < plan.size(); ++t) plan[t].ranks = {0};
+  const auto parts = [&] {
+    return BatchModel::make(study, gpu_, topology_, options)->time(plan)->ranks[0].parts;
+  };
+  const PartTimes before = parts();
+  study.network.peer_us = 100;
+  const PartTimes late = parts();
+  for (const BatchPart part : {BatchPart::kTableReduce, BatchPart::kAllReduce}) {
+    EXPECT_NEAR(late[part] - before[part], 300, 1e-6);
+  }
+}
+
+// 200 studies with PERFMODEL_AGREEMENT_STUDIES=200.
+TEST_F(Agreement, PlansTakeAsLongAsTheirGraphs) {
+  const char* asked = std::getenv("PERFMODEL_AGREEMENT_STUDIES");
+  const int studies = asked ? std::stoi(asked) : 24;
+  Studies made(61);
+  std::vector<double> errors;
+  for (int i = 0; i < studies; ++i) {
+    ShardingStudy study = made.study();
+    set(study);
+    study.local_world = std::min<std::int64_t>(*study.world, topology_.gpus_per_node);
+    const std::vector<TablePlacement> plan = made.plan(study);
+    const double evaluated = evaluated_us(study, plan), predicted = predicted_us(study, plan);
+    errors.push_back(std::abs(evaluated / predicted - 1));
+    std::printf(
+        "%3d %-14s %2d GPUs, batch %4d, %3zu tables, launch %d, %-8s: %7.0f us for %7.0f: %+.1f "
+        "%%\n",
+        i, study.gpu.c_str(), static_cast<int>(*study.world),
+        static_cast<int>(*study.batch_per_rank), study.tables.size(),
+        static_cast<int>(*study.launch), study.dense->dtype.c_str(), evaluated, predicted,
+        100 * (evaluated / predicted - 1));
+  }
+  std::ranges::sort(errors);
+  std::printf("median %.1f %%, worst %.1f %%\n", 100 * errors[errors.size() / 2],
+              100 * errors.back());
+  EXPECT_LE(errors[errors.size() / 2], 0.05);
+  EXPECT_LE(errors.back(), 0.10);
+}
+
+}  // namespace sharding_agreement_test
+}  // namespace perfmodel::sharding
