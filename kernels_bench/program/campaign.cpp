@@ -57,7 +57,7 @@ Provenance provenance_of(const DeviceInfo& info, const perfmodel::Gpu& gpu,
           .date = today()};
 }
 
-/// The highest rates of the peaks family; other families report their share of them.
+/// The highest rates of the peaks family. Other families report a share of these rates.
 struct Peaks {
   double gb_per_s = 0;
   std::array<double, 4> tflop_per_s{};  ///< by type

@@ -194,7 +194,8 @@ TEST(LayoutJobs, AnswersSayThatLayersAreCompiled) {
 
 TEST(LayoutJobs, AreToldFromModelsByName) {
   const Words more = {"--gpu", "h100-sxm-80gb", "--world", "8", "--global-batch", "8"};
-  expect_error(with({"layout", "nosuch.toml"}, more), 1, "nosuch.toml: expected a readable training job");
+  expect_error(with({"layout", "nosuch.toml"}, more), 1,
+               "nosuch.toml: expected a readable training job");
   written("gpt2-xl", "no job");
   const std::string inside = "cd '" + scratch().string() + "' &&";
   EXPECT_THAT(output_of(with({"layout", "gpt2-xl"}, more), inside), HasSubstr("48 layers of 1600"));

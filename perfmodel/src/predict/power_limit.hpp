@@ -19,8 +19,8 @@ namespace perfmodel {
 /// stay, and so do ranks that ask for bursts. If most of the arithmetic has an estimated energy,
 /// nothing slows: estimates bound the rates of kernels in their prices.
 ///
-/// Boards differ in the power that equal work takes. In a job of several ranks the neediest one, the
-/// expected largest of so many draws, sets the pace of all.
+/// Boards differ in the power that equal work takes. In a job of several ranks the neediest one,
+/// the expected largest of so many draws, sets the pace of all.
 bool hold_to_power_limit(const JobTasks& tasks, std::span<RankProgram> programs);
 
 /// Energy of the device in one step: idle power over the step plus the energy of its kernels. Empty

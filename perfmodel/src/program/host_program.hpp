@@ -42,7 +42,7 @@ struct HostProgram {
   std::int32_t rest_phase = 0;
   std::vector<KernelWork> comm_works;
   std::optional<ScaledOut> scaled_out;
-  double slowest_board_us = 0;  ///< part of the power limit's time: see hold_to_power_limit
+  double slowest_board_us = 0;    ///< part of the power limit's time: see hold_to_power_limit
   Prediction::Coverage coverage;  ///< host time by key level
   LoweringStats lowering;
 

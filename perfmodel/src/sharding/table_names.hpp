@@ -29,9 +29,8 @@ inline constexpr NamedValue<TorchrecSettings::Pipeline> kPipelineNames[] = {
     {"none", TorchrecSettings::Pipeline::kNone},
     {"sparse_dist", TorchrecSettings::Pipeline::kSparseDist},
     {"prefetch", TorchrecSettings::Pipeline::kPrefetchSparseDist}};
-inline constexpr NamedValue<Launch> kLaunchNames[] = {{"eager", Launch::kEager},
-                                                      {"graphs", Launch::kGraphs},
-                                                      {"compiled", Launch::kCompiled}};
+inline constexpr NamedValue<Launch> kLaunchNames[] = {
+    {"eager", Launch::kEager}, {"graphs", Launch::kGraphs}, {"compiled", Launch::kCompiled}};
 
 /// None: no value has this name.
 template <class Value, std::size_t kCount>

@@ -155,8 +155,8 @@ Result<ExecutionGraph> autocast(const StepView& step, DType half, bool grad_scal
   const std::vector<bool> region = autocast_region(graph, step.backward(), on_gpu);
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
     if (region[i] && autocast_policy(graph.name(i), on_gpu) == AutocastPolicy::kLower) {
-      ExecutionGraph made = with_native_batch_norms(
-          autocast_graph(step, region, {.half = half, .on_gpu = on_gpu}));
+      ExecutionGraph made =
+          with_native_batch_norms(autocast_graph(step, region, {.half = half, .on_gpu = on_gpu}));
       return grad_scaler ? with_grad_scaler(StepView(made)) : std::move(made);
     }
   }

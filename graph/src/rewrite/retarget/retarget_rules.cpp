@@ -83,8 +83,8 @@ const std::unordered_map<std::string_view, RetargetRule>& retarget_rules() {
   return kRules;
 }
 
-// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists and
-// for what a CPU does inside.
+// The rule for an op's name, or null. In-place variants need none, except lists and variants that a
+// CPU runs as several ops.
 RetargetRule find_rule(std::string_view name) {
   const Op* op = find_op(name);
   if (!op) return nullptr;

@@ -12,8 +12,8 @@ namespace perfmodel {
 struct TrainingOptions {
   PyTorch pytorch;
 
-  /// Type of the parameters, and so of the activations: a half type stands for
-  /// `model.to(torch.bfloat16)`. Language models still compute their loss in float32.
+  /// Type of parameters and activations. A half type means `model.to(torch.bfloat16)`; language
+  /// models still compute their loss in float32.
   DType weights = DType::kFloat32;
 
   enum class Phase {

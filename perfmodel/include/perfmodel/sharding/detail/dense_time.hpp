@@ -15,7 +15,7 @@ struct DenseTime {
   double top_forward_us = 0, top_backward_us = 0;  ///< interaction, top MLP and loss
   double optimizer_us = 0;
   double parameters = 0, gradient_bytes = 0;  ///< gradients as they are reduced
-  double last_bucket_bytes = 0;  ///< gradients that PyTorch reduces once all are known
+  double last_bucket_bytes = 0;               ///< gradients that PyTorch reduces once all are known
   double memory_bytes = 0;  ///< parameters, gradients, optimizer state and activations
   bool in_range = true;     ///< every kernel's price was
 };
