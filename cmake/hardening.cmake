@@ -1,5 +1,5 @@
-# What ships is hardened: stack protectors, checked copies, branch targets (CET), addresses that differ per run, tables of
-# the linker that nothing may write to any more. tests/install/hardening_test.py asks every binary. Not under sanitizers,
+# Hardens shipped binaries: stack protectors, checked copies, branch targets (CET), addresses that differ per run,
+# tables of the linker that become read-only. tests/install/hardening_test.py asks every binary. Not under sanitizers,
 # which do more, nor where lines are counted.
 option(PERFMODEL_HARDENING "Harden libraries and programs against what a memory error allows" ON)
 add_library(perfmodel_hardening INTERFACE)

@@ -8,8 +8,8 @@ install(TARGETS perfmodel_c EXPORT perfmodelTargets)
 install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
 install(TARGETS perfpredict)
 
-# Programs that nothing else needs: where one was not built, what else there is gets installed, and
-# that is said. All the rest is what examples/quickstart.sh builds.
+# Programs that nothing else needs: if one was not built, a message says so, and all others are installed. All the rest
+# is built by examples/quickstart.sh.
 function(install_if_built target)
   if(NOT TARGET ${target})
     return()
@@ -20,7 +20,7 @@ function(install_if_built target)
 endif()")
 endfunction()
 install_if_built(perfpredict-train)
-install_if_built(perfpredict_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
+install_if_built(perfpredict_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found in that folder
 
 install(DIRECTORY
   graph/include/
@@ -28,13 +28,13 @@ install(DIRECTORY
   perfmodel/include/
   perfmodel/schedule/include/
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "perfmodel.h"
-  PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
+  PATTERN "training" EXCLUDE)  # only the program perfpredict-train uses them
 install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR}
   PATTERN "measurements" EXCLUDE  # raw rows; what was fitted to them is in models/
-  PATTERN "*.sh" EXCLUDE)  # made the files, from what is not installed
+  PATTERN "*.sh" EXCLUDE)  # scripts that made the files, from sources that are not installed
 install_if_built(kernels_bench)
 foreach(backend IN ITEMS cuda hip)
-  install_if_built(kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
+  install_if_built(kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found in that folder
 endforeach()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
 
@@ -66,7 +66,7 @@ if(NOT CMAKE_CROSSCOMPILING)
   if(TARGET kernels_bench)
     install_pages(kernels_bench OPTIONAL)  # where it was built
   endif()
-  # The commands of perfpredict-train are those of perfpredict, which starts it.
+  # perfpredict starts perfpredict-train and has the same commands, so one page serves both.
   if(TARGET perfpredict-train)
     file(WRITE ${PROJECT_BINARY_DIR}/pages/perfpredict-train.1 ".so man1/perfpredict.1\n")
     set(page ${PROJECT_BINARY_DIR}/pages/perfpredict-train.1)

@@ -1,10 +1,10 @@
-# A Debian package of everything that is installed; included by the top level, behind install.cmake.
+# A Debian package of everything that is installed. The top level includes this file after install.cmake.
 #   cmake --build build/release --target package
 # What was found decides what it depends on: -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON keeps Open MPI out, which
 # `sweep` needs under mpirun alone.
 set(doc_folder ${PROJECT_BINARY_DIR}/debian)
 set(source_date "$ENV{SOURCE_DATE_EPOCH}")
-set(ENV{SOURCE_DATE_EPOCH} ${PERFMODEL_RELEASE_TIME})  # what string(TIMESTAMP) takes for now
+set(ENV{SOURCE_DATE_EPOCH} ${PERFMODEL_RELEASE_TIME})  # string(TIMESTAMP) reads the present time from it
 string(TIMESTAMP PERFMODEL_RELEASE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
 set(ENV{SOURCE_DATE_EPOCH} "${source_date}")
 configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
@@ -25,7 +25,7 @@ else()
 endif()
 install(FILES cmake/debian/perfpredict.service DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
-# What it is made of, as SPDX, written when the package is packed; needs Python, which nothing else of the build does.
+# Writes the list of its parts, as SPDX, when the package is packed. Only this step of the build needs Python.
 find_program(PERFMODEL_PYTHON3 python3)
 mark_as_advanced(PERFMODEL_PYTHON3)
 if(PERFMODEL_PYTHON3 AND CMAKE_GENERATOR STREQUAL "Ninja")
@@ -51,7 +51,7 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 and why, without that GPU. Reads graphs recorded by PyTorch, or builds them
 from the description of a model. Holds the program perfpredict, its library
 for C++ and C, and data sheets of GPUs.")
-# What the programs load; what a program needs that is built with the headers is a suggestion.
+# The package depends on the libraries that the programs load, and suggests those for building with the headers.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)

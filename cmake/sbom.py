@@ -5,7 +5,7 @@
 
 Debian packages whose headers were compiled in (as Ninja knows them), whose shared libraries are loaded (readelf), and
 d3, which `report` puts into its pages; with versions and, where the package says it in machine-readable form, licences.
-The same build gives the same bytes: no time but SOURCE_DATE_EPOCH, no folder of the machine.
+The same build gives the same bytes: no time except SOURCE_DATE_EPOCH, no folder of the machine.
 """
 import datetime
 import json

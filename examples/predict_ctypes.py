@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicts a DLRM on two GPUs through the C interface, with nothing but ctypes.
+"""Predicts a DLRM on two GPUs through the C interface, with ctypes alone.
 
 predict_ctypes.py [LIBRARY]   (default: libperfmodel_c.so.1, wherever the system finds it)
 """

@@ -1,4 +1,4 @@
-// Predicts one training step of a DLRM, with the library alone: no PyTorch, no GPU, no files but
+// Predicts one training step of a DLRM, with the library alone: no PyTorch, no GPU, no files except
 // data/.
 #include <cstdio>
 
@@ -12,7 +12,7 @@ int main() {
   using namespace perfmodel;
   const auto data = or_exit(find_data_folder());
 
-  // The three inputs: what runs (a graph), where (a GPU), and what the host costs (overheads).
+  // The three inputs: the work (a graph), the GPU, and the host's cost (overheads).
   const ExecutionGraph graph = or_exit(build_dlrm(or_exit(dlrm_preset("mlperf"))));
   const Gpu gpu = or_exit(find_gpu("a100-sxm-40gb", data / "gpus"));
   const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "reference.json"));

@@ -1,5 +1,5 @@
-// One rank's graph on more and more GPUs: how far does data-parallel training scale, and what does
-// it cost? Fixed batch per GPU, DGX A100 nodes. Every rank keeps its own embedding tables here; to
+// One rank's graph on more and more GPUs: how far does data-parallel training scale, and at which
+// cost? Fixed batch per GPU, DGX A100 nodes. Every rank keeps its own embedding tables here; to
 // share them is a question of sharding.
 #include <cstdio>
 #include <string>

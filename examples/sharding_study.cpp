@@ -1,5 +1,5 @@
-// Where should the tables of a DLRM lie? The best way to cut and place them on 8 GPUs, against one
-// table after the other on the next GPU, and what the batch waits for.
+// Which GPUs should hold the tables of a DLRM? Compares the best way to cut and place them on 8
+// GPUs with one table after the other on the next GPU, and shows the waits of the batch.
 #include <cstdio>
 #include <string>
 #include <vector>

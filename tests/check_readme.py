@@ -3,7 +3,7 @@
 
     python3 tests/check_readme.py [--update] PROGRAM [README.md]
 
-The block shows all but the last line, which names the version.
+The block leaves out the last line, which names the version.
 """
 
 import subprocess

@@ -169,7 +169,7 @@ def comm_attributes(op: Op, **newest) -> dict:
 
 # Differences between the schemas; keys come and go inside one version, so each is a switch. limit:
 # longest list; comm: further attributes of collectives, if they have any; new_ids: an op's id comes
-# before those of its inputs, storages count apart (2025).
+# before its inputs' ids, storages count apart (2025).
 ET_STYLE = dict(nested=True, word="execution_trace", limit=4096, strides=False, comm=None, attrs=[], new_ids=False)
 S100 = ET_STYLE | {"schema": "1.0.0", "nested": False, "word": "execution_graph", "limit": 100}
 S101, S103 = ET_STYLE | {"schema": "1.0.1", "nested": False}, ET_STYLE | {"schema": "1.0.3-chakra.0.0.4"}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test that needs no GPU but those that take a night.
+# Installs what is missing, builds, and runs every test that needs no GPU, except those that take a night.
 #
 #   bash tests/run.sh
 #
-# A release build and its tests: half an hour on two cores. What is left to tests/nightly.sh: tests with the label
+# A release build and its tests: half an hour on two cores. tests/nightly.sh runs the rest: tests with the label
 # `nightly`, sanitizers, fuzzing, browsers, bare systems, large inputs. Tests that read public measurements skip unless
 # PERFMODEL_PUBLIC_DATA names their folder. The last line is
 #   N passed, N failed, N skipped

@@ -68,11 +68,5 @@ build_and_test() {
 release_options=(-DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON
   -DPERFMODEL_INSTALL=ON -DPERFMODEL_UNITY=ON -DPERFMODEL_TEST_HEADERS=OFF -DPERFMODEL_CUDA=ON
   -DPERFMODEL_HIP=ON -DCMAKE_CUDA_ARCHITECTURES=90-real -DPERFMODEL_HIP_ARCHITECTURES=gfx90a)
-# GCC collects garbage between functions from 128 MB on, a tenth of the time of a large piece, which a machine with memory
-# can do without.
-if "${CXX:-c++}" --version 2>/dev/null | grep -q 'Free Software Foundation' &&
-  (($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) > 4000000 * jobs)); then
-  release_options+=(-DCMAKE_CXX_FLAGS=--param=ggc-min-heapsize=1500000)
-fi
 sanitizer_options=(-DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_BUILD_BENCHMARKS=OFF -DPERFMODEL_INSTALL=OFF
   -DPERFMODEL_UNITY=ON)

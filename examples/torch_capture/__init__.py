@@ -8,8 +8,8 @@
         capture.step(lambda: train(model, optimizer), "step.json")
 
 The program runs on device ``meta``, whose tensors have sizes and no data, under PyTorch's own observer of execution
-graphs, which records composite ops, autograd's functions and regions. docs/capture.md says what differs from a GPU.
-`dispatch` sees each op, `devices` each call of Python; `graph` puts the observer's file and what they saw together.
+graphs, which records composite ops, autograd's functions and regions. docs/capture.md lists the differences from a GPU.
+`dispatch` sees each op, `devices` each call of Python; `graph` joins the observer's file with their notes.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ def capturing(world=None):
 
 
 def _said(error, assumptions):
-    """The error with the line of the program, and with what was assumed before it."""
+    """The error with the line of the program, and with the assumptions made before it."""
     _, captured, text = str(error).partition("CaptureError: ")  # PyTorch's C++ keeps the text of an exception alone
     if captured:
         return text.splitlines()[0]

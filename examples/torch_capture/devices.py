@@ -83,7 +83,7 @@ _REPLACED = {
     _Tensor.get_device: lambda tensor: 0 if tensor.is_meta else -1,
     _Tensor.__format__: lambda tensor, form: format(tensor.item() if tensor.dim() == 0 else repr(tensor), form),
 }
-#: What the dispatch mode has to know while these run: see its attributes.
+#: The dispatch mode has to know when these run: see its attributes.
 _KNOWN = {torch.nn.functional.linear: "linear", torch._VF._pad_packed_sequence: "host"}
 _READ = (_Tensor.numpy, _Tensor.tolist, _Tensor.__array__)
 

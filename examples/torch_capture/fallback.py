@@ -7,7 +7,7 @@ _MOST = 1 << 26  # elements that a CPU computes for a shape
 
 
 def result_of(function, args, kwargs, error):
-    """The result of an op, or `error` if nothing but values tells its shape."""
+    """The result of an op, or `error` if only values tell its shape."""
     self = _argument(function, args, "self")
     returns = function._schema.returns
     if function._schema.name.endswith("_backward") and len(returns) == 1 and isinstance(self, torch.Tensor):

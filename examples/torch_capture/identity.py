@@ -44,7 +44,7 @@ class Identities:
         tensor._number = (other._number[0], id(tensor))
 
     def _number(self, tensor, place, is_result):
-        """A tensor's own number. What autograd kept comes back as a tensor that nothing made: it has the number of the
+        """A tensor's own number. A tensor that autograd kept comes back without a maker: it has the number of the
         first in that place. An attribute is copied with a tensor, so it says whose it is."""
         number, owner = getattr(tensor, "_number", (None, None))
         if owner != id(tensor):

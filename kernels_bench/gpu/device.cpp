@@ -241,8 +241,8 @@ Outcome<std::vector<double>> GpuDevice::run_timed(Workload& workload, int copies
   const bool graph = workload.timing() == Timing::kGraph;
   if (graph && copies * workload.bytes_per_copy() >= kColdCaches * cache_bytes(info_) &&
       round.count() < kLongestRound) {
-    // A replay of all sets leaves the next one nothing but its own last lines, as in a running
-    // model; a flush's dirty lines would be written back at the cost of kernels that only read.
+    // A replay of all sets leaves only its own last lines to the next one, as in a running model; a
+    // flush's dirty lines would be written back at the cost of kernels that only read.
     setup.min_launches = copies;
   } else if (!options.warm_l2) {
     auto flush = make_flush();

@@ -56,7 +56,7 @@ std::unique_ptr<ConvolutionLibrary> open_convolution_library();
 /// kUnsupported unless the sizes fit the libraries' 32-bit integers and are above zero.
 Outcome<void> check_sizes(std::initializer_list<std::int64_t> sizes);
 
-/// kMissingLibrary, from what `info` says.
+/// Returns kMissingLibrary, with the words of `info`.
 Failure missing(const LibraryInfo& info);
 
 std::unique_ptr<Workload> make_gemm(const GemmCase& point, MatrixLibrary& library);

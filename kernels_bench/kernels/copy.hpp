@@ -77,7 +77,7 @@ constexpr std::int64_t read_passes(std::int64_t bytes) {
 /// 32-bit words that the block saw, modulo 2^32.
 ///
 /// Blocks take tiles in turn over all passes, so that all work however small the set is; each pass
-/// begins one tile further on, so that a block does not find its last tile in what its SM holds.
+/// begins one tile further on, so that a block does not find its last tile in its SM's cache.
 struct ReadSum {
   static constexpr int kUnroll = 4;
   const std::uint32_t* in;

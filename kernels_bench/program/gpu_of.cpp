@@ -127,9 +127,10 @@ Json rate_or_null(const MeasuredPeaks& peaks, const std::string& name) {
 }  // namespace
 
 GpuOfDevice gpu_of(const DeviceInfo& info, const std::filesystem::path& gpu_folder) {
-  if (auto known = perfmodel::find_gpu(info.name, gpu_folder)) return {std::move(*known), true};
+  if (auto known = perfmodel::find_known_gpu(info.name, gpu_folder))
+    return {std::move(*known), true};
   // A file of a past campaign describes it under the name that it was given.
-  if (auto known = perfmodel::find_gpu(slug(info.name), gpu_folder)) {
+  if (auto known = perfmodel::find_known_gpu(slug(info.name), gpu_folder)) {
     return {std::move(*known), true};
   }
   return {described(info, gpu_folder), false};

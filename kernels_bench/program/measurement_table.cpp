@@ -172,7 +172,7 @@ Result<void> MeasurementTable::read_rows(const std::string& text, const Provenan
       has_device = true;
       if (device != provenance.device) {
         return bad(
-            fmt::format("expected measurements of this GPU ({}), found those of {}; take "
+            fmt::format("expected measurements of this GPU ({}), found rows of {}; take "
                         "another folder",
                         provenance.device, device));
       }

@@ -5,7 +5,7 @@
     python3 collect.py --out DIR --workload resnet50 bert-base-384.bf16 --batch 16
     python3 collect.py --out DIR --device cpu --scale tiny --workload dlrm-default
 
-Writes DIR/<gpu>/index.json and gzip files next to it; README.md says what they hold. Points that
+Writes DIR/<gpu>/index.json and gzip files next to it; README.md describes them. Points that
 are there already are skipped, so that a run that was cut off goes on where it stopped.
 
 Times and memory of all points come first, graphs and traces in a second pass: a profiler that has run

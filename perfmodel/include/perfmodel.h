@@ -216,6 +216,12 @@ typedef struct perfmodel_options {
   double host_scale; /* the host's own time is multiplied by it, above 1 is slower; 0 is 1 */
   /* Since version 6: kernels' time, collectives apart, is multiplied by it; 0 is 1. */
   double device_scale;
+  /* Since version 7. Not 0: with strategy ddp, all gradients are reduced after the backward pass,
+   * in one buffer per type (Apex). */
+  int delay_allreduce;
+  /* Since version 7. Above 1: the graph is one rank of a pipeline of so many stages on `world`
+   * ranks; the slowest stage gives the figures. 0 is 1. */
+  int64_t stages;
 } perfmodel_options;
 
 /* Figures of one step. `struct_size` is the caller's and stays. */
@@ -388,6 +394,9 @@ typedef struct perfmodel_layout_job {
    * [bytes; 0: no limit]; what its CPUs move for an offloaded optimizer [GB/s; 0: 109]. */
   int fp8_activations;
   double host_memory_bytes, host_gb_per_s;
+  /* Since version 7: part of the optimizer that `offload` takes [0: all]; what a node's NVMe drives
+   * move [GB/s], which optimizer-nvme needs. */
+  double optimizer_offload_fraction, nvme_gb_per_s;
 } perfmodel_layout_job;
 
 /* How a job is spread over GPUs; ranks are numbered tp first, then dp, then pp. */
@@ -481,7 +490,7 @@ typedef struct perfmodel_collective_answer {
 /* How long NCCL takes on `topology` (a name; NULL: what the GPU usually sits in). Some
  * microseconds; opens no file. PERFMODEL_ERROR_UNKNOWN_NAME: op, gpu, topology;
  * PERFMODEL_ERROR_IMPOSSIBLE: bytes below 0 or not finite, worlds and nodes that the topology
- * cannot tie together. `answer` is the caller's and all zeros (but for struct_size) on failure.
+ * cannot tie together. `answer` is the caller's and all zeros (except struct_size) on failure.
  * Since version 7. */
 PERFMODEL_C_API perfmodel_status perfmodel_collective(const perfmodel_predictor* predictor,
                                                       const char* gpu, const char* topology,

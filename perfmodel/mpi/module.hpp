@@ -2,8 +2,7 @@
 
 #include "perfmodel/sweep/detail/team.hpp"
 
-/// What the program and its MPI module agree on. The module is made with the program, by the same
-/// compiler.
+/// Names that the program and its MPI module share. The same compiler builds both.
 namespace perfmodel::mpi {
 
 inline constexpr const char* kModuleFile = "libperfpredict_mpi.so";

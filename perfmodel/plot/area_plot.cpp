@@ -37,7 +37,7 @@ Result<std::vector<double>> sums_of(const AreaPlot& plot) {
   return sums;
 }
 
-/// Of the points in each pixel the one with the largest sum, then the largest first layer.
+/// Keeps one point per pixel: the one with the largest sum, then the largest first layer.
 std::vector<std::size_t> drawn_points(const AreaPlot& plot, const std::vector<double>& sums,
                                       const Axis& x) {
   const auto larger = [&](std::size_t a, std::size_t b) {

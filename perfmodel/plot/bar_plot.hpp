@@ -10,8 +10,8 @@
 
 namespace perfmodel {
 
-/// Lying bars, one per row, from top to bottom, each with its name at the left and a note behind
-/// its end. Bars of one group share a colour; beyond ten groups colours repeat.
+/// Horizontal bars, one per row, from top to bottom, each with its name at the left and a note
+/// after its end. Bars of one group share a colour; beyond ten groups colours repeat.
 struct BarPlot {
   std::string title, x_label;
   svg::Unit unit = svg::Unit::kCount;

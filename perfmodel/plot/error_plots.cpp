@@ -23,7 +23,7 @@ constexpr double kShortestUs = 1e-9, kLongestUs = 1e15;  // a femtosecond, thirt
 constexpr double kWorstError = 3;                        // where signed errors are cut off
 constexpr double kCounts = 18;  // room for the numbers of rows above the bins
 constexpr std::size_t kRowsPerBox = 5;
-constexpr std::size_t kSlices = 8;  // of each group, drawn in turns so that none hides the others
+constexpr std::size_t kSlices = 8;  // per group, drawn in turns so that none hides the others
 
 /// 999, 1.2k, 12k, 3.4M.
 std::string compact(std::size_t number) {

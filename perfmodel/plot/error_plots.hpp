@@ -28,15 +28,15 @@ struct TimeGroup {
 struct ScatterPlot {
   std::string title;
   std::vector<TimeGroup> groups;
-  /// Of more rows than this each group shows its share (rounded up), drawn by random_sample().
+  /// With more rows than this, each group shows its share (rounded up), drawn by random_sample().
   std::size_t max_points = 3000;
 };
 Result<SvgPanel> scatter_panel(const ScatterPlot& plot);
 
 /// Signed errors per bin of measured time (1-2-5 steps; decades beyond eight decades): boxes from
 /// p10 to p90 and from p25 to p75, a line at the median. Rows of bins with fewer than five are
-/// drawn one by one. The number of rows stands above each bin. Boxes and points beyond +300 % end
-/// at the edge, marked by a triangle.
+/// drawn one by one. The number of rows is written above each bin. Boxes and points beyond +300 %
+/// end at the edge, marked by a triangle.
 struct ErrorBySizePlot {
   std::string title;
   std::vector<double> measured_us, predicted_us;

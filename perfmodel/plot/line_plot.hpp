@@ -15,9 +15,9 @@ namespace perfmodel {
 struct LinePlot {
   std::string title, x_label, y_label;
   svg::Unit y_unit = svg::Unit::kCount;
-  double width = 460, height = 320;   ///< of the axes, in pixels
+  double width = 460, height = 320;   ///< length of the axes, in pixels
   bool legend = true;                 ///< at the right
-  std::optional<double> y_most = {};  ///< end of the y axis; else it ends behind the points
+  std::optional<double> y_most = {};  ///< end of the y axis; else it ends a little after the points
   std::vector<double> x_marks = {};   ///< labels of the x axis; empty: 1, 2, 5, 10, ...
 
   struct Line {

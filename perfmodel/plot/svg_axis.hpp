@@ -34,7 +34,7 @@ struct AxisRequest {
   Scale scale = Scale::kLinear;
   Unit unit = Unit::kTime;
   Side side = Side::kBottom;
-  double low = 0, high = 0;  ///< of the data, finite; above 0 on logarithmic axes
+  double low = 0, high = 0;  ///< range of the data, finite; above 0 on logarithmic axes
   double length = 0;         ///< pixels
   /// Of a logarithmic axis: where the ticks are, growing; empty: 1, 2, 5, 10, ...
   std::vector<double> marks = {};

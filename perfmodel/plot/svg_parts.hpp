@@ -10,7 +10,7 @@
 #include "svg_axis.hpp"
 #include "svg_panel.hpp"
 
-/// What plots are made of: elements, axes, legends. Lengths are pixels, y grows downwards.
+/// The parts of plots: elements, axes, legends. Lengths are pixels, y grows downwards.
 namespace perfmodel::svg {
 
 // Told apart with the common kinds of colour blindness (Okabe-Ito, then Tol).
@@ -41,7 +41,7 @@ std::string px(double value);
 /// Text as content of an element, whatever bytes it holds.
 std::string escaped(std::string_view text);
 
-/// At most `most` characters, or what fits into `width`; what is cut ends in "…".
+/// At most `most` characters, or as many as fit into `width`; text that is cut ends in "…".
 std::string shortened(std::string_view name, std::size_t most);
 std::string shortened_to(std::string_view text, double width, double font_size);
 
@@ -78,7 +78,7 @@ struct LegendEntry {
   std::string_view dashes = {};
 };
 
-/// `data` on its axes, with the legend at the right; `note` stands below the legend.
+/// `data` on its axes, with the legend at the right; `note` is written below the legend.
 SvgPanel make_panel(const Area& area, const Axis& x, const Axis& y, const Labels& labels,
                     const std::string& data, const std::vector<LegendEntry>& entries,
                     const std::string& note = {});

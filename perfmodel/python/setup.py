@@ -1,4 +1,4 @@
-"""A wheel of Python alone, for the platform of the library that lies inside."""
+"""A wheel of Python alone, for the platform of the library inside."""
 
 from setuptools import setup
 from wheel.bdist_wheel import bdist_wheel

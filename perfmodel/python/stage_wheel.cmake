@@ -1,4 +1,4 @@
-# Puts library and data beside the package of STAGE and has setuptools make a wheel of them.
+# Copies library and data into the package of STAGE and has setuptools make a wheel of them.
 set(build ${STAGE}/wheel)
 file(REMOVE_RECURSE ${build})
 file(COPY ${STAGE}/perfmodel ${STAGE}/pyproject.toml ${STAGE}/setup.py DESTINATION ${build}

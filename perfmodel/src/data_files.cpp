@@ -11,7 +11,7 @@ namespace perfmodel {
 namespace fs = std::filesystem;
 namespace {
 
-// What makes a folder the data folder; `data/` alone is a common name.
+// Tells the data folder by its contents; `data/` alone is a common name.
 bool holds_data(const fs::path& folder) {
   std::error_code ignored;
   return fs::is_directory(folder / "gpus", ignored);

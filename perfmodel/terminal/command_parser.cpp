@@ -32,8 +32,10 @@ inline bool lexical_cast<double>(const std::string& text, double& number) {
 }  // namespace CLI::detail
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "command_parser.hpp"
 #include "command_tree.hpp"
@@ -120,6 +122,39 @@ void add(const CLI::App& app, const std::string& path, std::vector<CommandText>&
   for (const CLI::App* command : below) {
     add(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), tree);
   }
+}
+
+// Names that other commands, or other programs, have for a flag. A command takes one as its own.
+// (The reverse would not do: `--batch` of a whole job is no `--batch-per-gpu`.)
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"--host-scale", "--scale-host"}, {"--batch-size", "--batch"}, {"--batch-per-gpu", "--batch"},
+    {"--world-size", "--world"},      {"--num-gpus", "--world"},   {"--dtype", "--precision"},
+};
+
+// The command's own name of a flag that it does not have.
+std::string own_flag(const CLI::App& command, const std::string& word) {
+  const std::size_t end = std::min(word.find('='), word.size());
+  const std::string flag = word.substr(0, end);
+  if (!flag.starts_with("--") || command.get_option_no_throw(flag)) return word;
+  for (const auto& [other, own] : kOtherNames) {
+    if (flag == other && command.get_option_no_throw(std::string(own))) {
+      return std::string(own) + word.substr(end);
+    }
+  }
+  return word;
+}
+
+std::vector<std::string> in_own_flags(const CLI::App& program,
+                                      const std::vector<std::string>& words) {
+  std::vector<std::string> own;
+  const CLI::App* command = &program;
+  for (const std::string& word : words) {
+    const auto named = command->get_subcommands(
+        [&](const CLI::App* subcommand) { return subcommand->check_name(word); });
+    if (!named.empty()) command = named.front();
+    own.push_back(own_flag(*command, word));
+  }
+  return own;
 }
 
 }  // namespace
@@ -289,7 +324,8 @@ ProgramParser::~ProgramParser() = default;
 
 void ProgramParser::break_long_lines() { app_->formatter(std::make_shared<HelpFormatter>()); }
 
-ParsedWords ProgramParser::parse(const std::vector<std::string>& words) {
+ParsedWords ProgramParser::parse(const std::vector<std::string>& given) {
+  const std::vector<std::string> words = in_own_flags(*app_, given);
   try {
     app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // takes the last first
     return {};

@@ -57,10 +57,10 @@ class Option {
   explicit operator bool() const { return option_ != nullptr; }
   bool operator==(const Option&) const = default;
 
-  Option type_name(const std::string& name) const;  ///< of a value, in the help
+  Option type_name(const std::string& name) const;  ///< name of a value, in the help
   Option check(Check check) const;
   Option required(bool is = true) const;
-  Option delimiter(char between) const;  ///< of the values in one word
+  Option delimiter(char between) const;  ///< between the values in one word
   Option expected(int count) const;
   Option expected(int least, int most) const;
   Option take_all() const;  ///< one value each time that the flag is given
@@ -71,12 +71,12 @@ class Option {
   Option trigger_on_parse() const;               ///< its function is called where the flag is met
   Option default_str(const std::string& text) const;  ///< the help has the text as the default
 
-  std::string name() const;                     ///< "--output", or that of a positional one
+  std::string name() const;                     ///< "--output", or a positional one's name
   std::vector<std::string> long_names() const;  ///< without the dashes
   std::string type_name() const;
   char delimiter() const;                   ///< '\0': none
   bool is_flag() const;                     ///< takes no value
-  std::size_t count() const;                ///< of values given
+  std::size_t count() const;                ///< how many values were given
   std::vector<std::string> values() const;  ///< as they were typed
 
  private:
@@ -84,8 +84,8 @@ class Option {
   CLI::Option* option_ = nullptr;
 };
 
-/// The words that one command takes; a handle, as cheap to copy as a pointer. CLI11 is behind it,
-/// and only its source sees CLI11, which takes longer to compile than most commands do.
+/// The words that one command takes; a handle, as cheap to copy as a pointer. It wraps CLI11. Only
+/// its source includes CLI11, which takes longer to compile than most commands do.
 class CommandParser {
  public:
   CommandParser() = default;
@@ -114,8 +114,8 @@ class CommandParser {
 
   std::string name() const;
   bool parsed() const;                             ///< whether the words named this command
-  std::vector<std::string> remaining() const;      ///< words that nobody knows
-  std::vector<CommandParser> subcommands() const;  ///< but those not in the help
+  std::vector<std::string> remaining() const;      ///< words that no parser takes
+  std::vector<CommandParser> subcommands() const;  ///< without those that the help leaves out
   std::vector<CommandParser> parsed_subcommands() const;
   bool takes_subcommand() const;
   std::vector<Option> options() const;
@@ -131,7 +131,7 @@ class CommandParser {
   ProgramParser* root_ = nullptr;
 };
 
-/// What became of the words of a command line.
+/// How the words of a command line were read.
 struct ParsedWords {
   enum class Kind {
     kParsed,
@@ -140,11 +140,11 @@ struct ParsedWords {
   };
   Kind kind = Kind::kParsed;
   std::string text = {};
-  /// Refused because something is missing or nobody knows a word.
+  /// Refused because something is missing or a word is unknown.
   bool is_incomplete = false;
 };
 
-/// The parser of a program, which owns those of its commands.
+/// The parser of a program, which owns its commands' parsers.
 class ProgramParser : public CommandParser {
  public:
   ProgramParser() : ProgramParser("", "", "") {}
@@ -155,8 +155,8 @@ class ProgramParser : public CommandParser {
 
   /// The help breaks lines of long descriptions.
   void break_long_lines();
-  /// `words` without the name of the program. Throws what functions of options throw, but for what
-  /// bad_usage() and missing_argument() do.
+  /// `words` without the name of the program. Throws what functions of options throw, except by
+  /// bad_usage() and missing_argument().
   ParsedWords parse(const std::vector<std::string>& words);
 
  private:

@@ -17,7 +17,7 @@ struct OptionText {
   bool required = false, repeated = false;  ///< `repeated`: takes several values
 };
 
-/// One command. That of path "" is the program itself.
+/// One command. Path "" names the program itself.
 struct CommandText {
   std::string path;  ///< "build dlrm"
   std::string help, footer;
@@ -25,8 +25,8 @@ struct CommandText {
   std::vector<OptionText> positionals, options;
 };
 
-/// What the parsers of all commands hold, each command before those below it. Hidden ones are left
-/// out. Manual page and completions are made from it, so they say what `--help` says.
+/// The contents of the parsers of all commands, each command before its subcommands. Hidden ones
+/// are left out. Manual page and completions are made from it, so they say what `--help` says.
 std::vector<CommandText> command_tree(const CommandParser& program);
 
 }  // namespace perfmodel::cli

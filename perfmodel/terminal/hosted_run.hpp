@@ -18,11 +18,11 @@ class HostedRun {
   HostedRun(const HostedRun&) = delete;
   HostedRun& operator=(const HostedRun&) = delete;
 
-  /// That of this thread; nullptr: the command is the program's own.
+  /// The run of this thread; nullptr: the command is the program's own.
   static HostedRun* current();
 
   std::string printed;
-  std::vector<std::string> complaints;  ///< lines that would stand on standard error
+  std::vector<std::string> complaints;  ///< lines for standard error
   const std::size_t most_bytes;
 
  private:

@@ -27,7 +27,7 @@ Result<void> keep_printed(HostedRun& host, std::string_view text) {
   return {};
 }
 
-// Of the command of this thread: a program may host several.
+// Noted per thread, as a program may host several commands.
 using NotedRecordings = std::vector<std::pair<std::string, Recording>>;
 NotedRecordings& noted_recordings() {
   thread_local NotedRecordings noted;

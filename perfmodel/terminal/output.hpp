@@ -14,8 +14,8 @@ namespace perfmodel::cli {
 
 using Json = OrderedJson;
 
-/// What every JSON document of a command begins with: its schema and version, and the program that
-/// made it.
+/// Begins the JSON document of a command: with its schema and version, and the program that made
+/// it.
 Json document(const Schema& schema, std::string_view program = "perfpredict");
 
 /// Text in UTF-8, whatever bytes the strings hold.
@@ -29,11 +29,11 @@ Result<void> print_document(Json document);
 /// With the members of an answer, as the library makes it.
 Result<void> print_document(const Schema& schema, const Json& members);
 
-/// Of a trace that the command has read, for its document.
+/// Notes a trace that the command has read, for its document.
 void note_recording(const std::string& file, const Recording& recording);
 /// A command begins: nothing has been read.
 void forget_recordings();
-/// What was noted: {"findings": [...]}, each with its file if there are several; null: no trace.
+/// The notes: {"findings": [...]}, each with its file if there are several; null: no trace.
 Json recordings_json();
 
 /// Writes to a file; to stdout where none is named.

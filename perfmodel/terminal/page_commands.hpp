@@ -8,13 +8,13 @@
 
 namespace perfmodel::cli {
 
-/// One sub-command: its parser and what to do once the arguments are parsed.
+/// One sub-command: its parser and the function to run on the parsed arguments.
 struct Command {
   CommandParser app;
   std::function<Result<void>()> run;
 };
 
-// Commands that are not in --help: they print what packages install beside the program.
+// Commands that are not in --help: they print pages that packages install with the program.
 
 Command completion_command(CommandParser parent, const std::string& program);
 /// `purpose` follows the name of the program: "predicts ...".

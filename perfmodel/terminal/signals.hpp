@@ -3,9 +3,9 @@
 namespace perfmodel::cli {
 
 /// SIGINT, SIGTERM, SIGHUP and whatever else ends a process and can be caught (a limit of CPU time,
-/// a reader of standard output that is gone) do so as always, but no temporary file stays behind.
-/// Ignored ones stay ignored (nohup). Beyond a limit of the file size, writing fails
-/// instead of ending the program.
+/// a reader of standard output that is gone) do so as always, but no temporary file is left.
+/// Ignored ones stay ignored (nohup). Beyond a limit of the file size, writing fails instead of
+/// ending the program.
 void set_up_signals();
 
 /// Ends the program by this signal, without its temporary files. For handlers.

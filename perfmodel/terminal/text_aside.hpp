@@ -8,8 +8,8 @@
 
 namespace perfmodel::cli {
 
-/// Text that nobody may see yet: what a reader gets piece by piece could not be taken back if a
-/// later row is wrong. In memory up to 16 MiB, the rest in a file without a name in the folder for
+/// Text that may not be shown yet: pieces that a reader has got could not be taken back if a later
+/// row is wrong. In memory up to 16 MiB, the rest in a file without a name in the folder for
 /// temporary files (TMPDIR), which goes with the process.
 class TextAside {
  public:
@@ -21,7 +21,7 @@ class TextAside {
   /// Error: the file cannot be made or written (a full disk).
   Result<void> write(std::string_view text);
 
-  /// The text from its begin. Errors: a file that cannot be read; those of `take`.
+  /// The text from its begin. Errors: a file that cannot be read; as `take`.
   Result<void> each_piece(const std::function<Result<void>(std::string_view)>& take) const;
 
  private:

@@ -99,7 +99,7 @@ std::string TextTable::text(bool bold) const {
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line(kIndent);
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (widths[i] == 0) continue;  // a column that nobody filled
+      if (widths[i] == 0) continue;  // an empty column
       if (i > 0) line += "  ";
       line += padded(shortened(cells[i], widths[i]), widths[i], left_[i]);
     }

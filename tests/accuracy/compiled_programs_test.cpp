@@ -78,10 +78,9 @@ TEST(CompiledPrograms, Gpt2AsRewritesMakeItFromTheEagerProgram) {
   const struct {
     std::string key;
     ExecutionGraph graph;
-    double
-        kernels;  // limit: eager layers' norms and attention have more kernels backward than ours
-  } programs[] = {{"gpt2-small-1024.bf16-b16", plain, 0.07},
-                  {"gpt2-small-1024.bf16-flash-b16", flash, 0.103},
+    double kernels;  // limit
+  } programs[] = {{"gpt2-small-1024.bf16-b16", plain, 0.03},
+                  {"gpt2-small-1024.bf16-flash-b16", flash, 0.03},
                   {"gpt2-small-1024.bf16-compile-b16", compiled(plain), 0.05},
                   {"gpt2-small-1024.bf16-flash-compile-b16", compiled(flash), 0.05}};
   for (const auto& [key, graph, kernels] : programs) {
@@ -90,6 +89,31 @@ TEST(CompiledPrograms, Gpt2AsRewritesMakeItFromTheEagerProgram) {
     EXPECT_LE(std::abs(errors.kernels), kernels) << key;
     EXPECT_LE(std::abs(errors.memory), 0.002) << key;
     EXPECT_LE(std::abs(errors.step), 0.06) << key;
+  }
+}
+
+// PyTorch counts the graphs' pool as reserved memory alone.
+TEST(CompiledPrograms, Gpt2InCudaGraphs) {
+  const ExecutionGraph flash =
+      rewrite_attention(eager("gpt2-small-1024.bf16-b16"), AttentionBackend::kFlash).value();
+  const ExecutionGraph graphs = rewrite_compiled(flash, {.mode = CompileMode::kReduceOverhead,
+                                                         .extent = CompileExtent::kModel})
+                                    .value();
+  const std::string key = "gpt2-small-1024.bf16-flash-graphs-b16";
+  EXPECT_LE(std::abs(compare(graphs, key).memory), 0.05);
+  const double reserved = predictor().predict(graphs, kH200)->memory.peak_reserved_bytes;
+  const double recorded = point(kH200, key)["memory"]["max_reserved_bytes"];
+  std::printf("reserved %.1f GB, recorded %.1f\n", reserved / 1e9, recorded / 1e9);
+  // Misses 10 %: what the pool takes for copies of inputs and while it warms up is not known.
+  EXPECT_LE(std::abs(reserved / recorded - 1), 0.22);
+}
+
+// The values of sparse gradients are kept until zero_grad.
+TEST(CompiledPrograms, DlrmsOfSparseGradients) {
+  for (const std::string model : {"dlrm-ddp", "dlrm-default"}) {
+    for (const std::string batch : {"-b512", "-b1024", "-b2048", "-b4096"}) {
+      EXPECT_LE(std::abs(compare(eager(model + batch), model + batch).memory), 0.03) << batch;
+    }
   }
 }
 
@@ -118,7 +142,8 @@ TEST(CompiledPrograms, DlrmsOfWhichTheHostDecides) {
     const Errors errors = compare(compiled(eager(name + "-b2048")), name + ".compile-b2048");
     EXPECT_LE(std::abs(errors.step), 0.05) << name;
     EXPECT_LE(std::abs(errors.active), 0.11) << name;  // the eager programs: 8 %
-    EXPECT_LE(std::abs(errors.kernels), 0.07) << name;
+    EXPECT_LE(std::abs(errors.kernels), 0.02) << name;
+    EXPECT_LE(std::abs(errors.memory), 0.02) << name;
   }
 }
 

@@ -96,7 +96,7 @@ TEST(MeasuredOnH100, KernelsThatFindRowsByIndex) {
 }
 
 // Casts of [8, 384, 768] as a BERT's graph asks for them, on both boards. To bf16 PyTorch has a
-// kernel of vectors. What the kernels before left in the cache makes them shorter.
+// kernel of vectors. Data that earlier kernels left in the cache makes them shorter.
 TEST(MeasuredOnH100, CastsOfATrainingStep) {
   const auto price_us = [](const std::string& gpu, DType from, DType to) {
     KernelWork work = elementwise_work(8 * 384 * 768, 1, 1, from);

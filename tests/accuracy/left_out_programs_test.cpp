@@ -16,7 +16,7 @@
 namespace perfmodel {
 namespace left_out_programs_test {
 
-/// A row, with what the table of kernels does not keep.
+/// A row, with cells that the table of kernels does not keep.
 struct ProgramRow {
   const KernelRow* row = nullptr;
   std::string gpu, program, family;
@@ -24,7 +24,7 @@ struct ProgramRow {
 
 /// A figure of an architecture and the rows that tell it.
 struct Constant {
-  std::string gpu;  ///< that it was chosen on; empty: on either
+  std::string gpu;  ///< the one it was chosen on; empty: on either
   std::function<bool(const ProgramRow&)> is_told_by;
   std::function<double&(Architecture&)> in;
   bool may_be_none = true;  ///< 0, where it bounds nothing

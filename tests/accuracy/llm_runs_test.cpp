@@ -1,6 +1,7 @@
 // Whole bf16 steps of language models on H100, built without a recording: torchtitan's eager runs
 // of Llama 3.1 8B and nanotron's runs of a 1B model that are data-parallel alone. A first look:
-// nothing was fitted on these runs, and what the programs do that the built graphs do not is said.
+// nothing was fitted on these runs, and the test names the work of the programs that the built
+// graphs lack.
 #include <cstdio>
 #include <string>
 

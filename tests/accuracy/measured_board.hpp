@@ -146,7 +146,8 @@ struct Step {
 };
 
 /// Points with a trace and an execution graph; `others`: a board whose graphs of the same programs
-/// stand in where this one kept none. Not compiled programs: their graphs lack what Triton wrote.
+/// are used if this one kept none. Compiled programs are left out: their graphs lack Triton's
+/// kernels.
 inline std::vector<Step> traced_steps(const std::string& gpu, const std::string& others = {}) {
   const auto index = nlohmann::json::parse(std::ifstream(folder_of(gpu) / "index.json"));
   std::vector<Step> steps;

@@ -1,7 +1,8 @@
 // All-reduces between machines, as printed logs of nccl-tests and rccl-tests have them. The bytes
-// in flight per GPU and the latencies of RoCE and EFA were fitted to these very rows; beside them
-// stand the model with bytes in flight fitted to all other runs, and a line, latency + bytes /
-// bandwidth, fitted to them. The latency of RoCE and of each EFA comes from one run.
+// in flight per GPU and the latencies of RoCE and EFA were fitted to these very rows. For
+// comparison, the test prints the model with bytes in flight fitted to all other runs, and a line,
+// latency + bytes / bandwidth, fitted to these rows. The latency of RoCE and of each EFA comes from
+// one run.
 #include <cmath>
 #include <cstdio>
 #include <fstream>

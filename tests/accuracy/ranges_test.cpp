@@ -7,8 +7,8 @@
 
 #include "perfmodel/predictors/kernel.hpp"
 
-/// The shipped model files say in their cards how many kept-out rows of each GPU lay inside low to
-/// high, by what is known of the GPU; `train` measures it, KeptOutRows repeats it for some
+/// The cards of the shipped model files say how many kept-out rows of each GPU were inside low to
+/// high, by the knowledge of the GPU; `train` measures it, KeptOutRows repeats it for some
 /// families.
 namespace perfmodel {
 namespace ranges_test {
@@ -19,7 +19,7 @@ struct Exception {
   const char *model, *level, *gpu;
   double least, most;
 };
-// A range serves rows that stand for few independent ones.
+// Ranges of rows that count as few independent ones.
 constexpr Exception kExceptions[] = {
     // 698 rows of few products: one sweep says nothing of the next.
     {"gemm-float8-learned", "board", "mi308x", 0.83, 0.95},

@@ -62,8 +62,8 @@ TEST(MeasuredOnH100, LibraryLayersByDefault) {
   EXPECT_EQ(seen["test"], 3);
 }
 
-// Work of a layer's step is started by 2.5 calls of the host's forward, 3.9 backward. The libraries
-// of 2016 are priced with what their host adds.
+// Work of a layer's step is started by 2.5 calls of the host's forward, 3.9 backward. Prices of the
+// libraries of 2016 include their host's time.
 TEST(MeasuredOnH100, TheHostStartsTheKernelsOfSteps) {
   const auto predictor =
       Predictor::load({.data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data"});

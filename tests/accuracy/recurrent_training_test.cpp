@@ -1,6 +1,6 @@
 // Training steps of recurrent models that others timed on boards of 2015 and 2016, with other
-// frameworks than PyTorch: a few public rows, of which not all are met. What is not has its cause
-// in docs/rewrites.md (Recurrent cells).
+// frameworks than PyTorch: a few public rows, of which not all are met. docs/rewrites.md (Recurrent
+// cells) has the causes.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -65,17 +65,21 @@ ExecutionGraph network(Config config, Result<ExecutionGraph> (*build)(const Conf
   return in_precision(build(config).value(), precision);
 }
 
-// README: questions answered on tokens of SQuAD. O2 has a fused Adam, fp32 and TF32 an Adam of
-// single ops.
+// README: questions answered on tokens of SQuAD. O2 has a fused Adam; in fp32 and TF32 NVIDIA's
+// script takes the BertAdam of its example, which waits for each gradient before PyTorch 1.10.
 ExecutionGraph bert(const std::string& preset, std::int64_t batch, std::int64_t sequence,
-                    const std::string& precision) {
+                    const std::string& precision, const PyTorch& pytorch) {
   BertConfig config = bert_preset(preset).value();
   config.head = BertConfig::Head::kQuestionAnswering;
   config.batch = batch;
   config.sequence = sequence;
   config.training = training(TrainingOptions::Optimizer::kAdam, false);
-  config.training.implementation = precision == "fp16-o2" ? TrainingOptions::Implementation::kFused
-                                                          : TrainingOptions::Implementation::kLoop;
+  config.training.implementation = TrainingOptions::Implementation::kFused;
+  if (precision != "fp16-o2") {
+    config.training.optimizer = TrainingOptions::Optimizer::kBertAdam;
+    config.training.implementation = TrainingOptions::Implementation::kLoop;
+    config.training.pytorch = pytorch;
+  }
   return in_precision(build_bert(config).value(), precision);
 }
 
@@ -112,13 +116,20 @@ struct Judged {
   }
 };
 
+// Containers of 2020 have PyTorch 1.7, `v1` of 2022 1.13, `v2` of 2024 one after 2.
+PyTorch lambda_pytorch(const CsvFile& csv) {
+  const std::string family = cell(csv, "family").substr(0, 2);
+  if (family == "v2") return {};
+  return {.major = 1, .minor = family == "v1" ? 13 : 7};
+}
+
 ExecutionGraph lambda_graph(const CsvFile& csv) {
   const std::string model = cell(csv, "model"), precision = cell(csv, "precision");
   const auto batch = static_cast<std::int64_t>(number(csv, "batch"));
-  return model == "resnet50"
-             ? network(resnet_preset("resnet50").value(), build_resnet, batch, precision,
-                       cell(csv, "backend") == "synthetic")
-             : bert(model, batch, static_cast<std::int64_t>(number(csv, "seq")), precision);
+  return model == "resnet50" ? network(resnet_preset("resnet50").value(), build_resnet, batch,
+                                       precision, cell(csv, "backend") == "synthetic")
+                             : bert(model, batch, static_cast<std::int64_t>(number(csv, "seq")),
+                                    precision, lambda_pytorch(csv));
 }
 
 // Software of 2020 (`v0`) is a fifth slower than software of 2022 and later, and a question does
@@ -141,10 +152,10 @@ TEST(TodaysPrograms, OneGpuStepsOfLambda) {
     if (!name.ends_with("2022 on")) continue;
     sum += errors.mape() * static_cast<double>(errors.size());
     rows += static_cast<double>(errors.size());
-    EXPECT_LE(errors.mape(), 13.5) << name;
+    EXPECT_LE(errors.mape(), 7) << name;
   }
-  EXPECT_LE(sum / rows, 7);
-  EXPECT_LE(judged.mape(), 11);
+  EXPECT_LE(sum / rows, 5.5);
+  EXPECT_LE(judged.mape(), 7.5);
   EXPECT_EQ(judged.too_large, 0);
 }
 
@@ -164,9 +175,11 @@ bool has_broken_links(const CsvFile& csv) {
   return cell(csv, "family").starts_with("v1") && cell(csv, "gpu") != "h100-sxm-80gb";
 }
 
-// The A100 boards on PCIe sum gradients at 35 to 76 GB/s, more than one link carries: bridges.
-std::string lambda_topology(const std::string& gpu) {
-  return gpu.starts_with("a100-pcie") ? "pcie-gen4-bridges" : "";
+// The A100 boards on PCIe sum gradients at 35 to 76 GB/s, two A6000 at 38 to 54, more than one link
+// of 31.5 carries: bridges. Four A6000 sum at 7.5 GB/s and eight at 28, which shows none.
+std::string lambda_topology(const std::string& gpu, int gpus) {
+  if (gpu.starts_with("a100-pcie")) return "pcie-gen4-bridges";
+  return gpu == "a6000" && gpus == 2 ? "pcie-gen4-bridge" : "";
 }
 
 std::string kind_of_links(const std::string& gpu) {
@@ -202,14 +215,14 @@ TEST(TodaysPrograms, DataParallelStepsOfLambda) {
       continue;
     }
     const std::string gpu = cell(csv, "gpu"), model = cell(csv, "model");
+    const int gpus = static_cast<int>(number(csv, "gpus"));
     const ExecutionGraph graph = lambda_graph(csv);
     const ExecutionGraph parallel =
-        rewrite_data_parallel(graph, {.world_size = static_cast<std::int64_t>(number(csv, "gpus")),
-                                      .delayed = model != "resnet50"})
-            .value();
+        rewrite_data_parallel(graph, {.world_size = gpus, .delayed = model != "resnet50"}).value();
     const double one_us = predictor().predict(graph, gpu)->e2e_us;
     const double added_us =
-        predictor().predict(parallel, gpu, {.topology = lambda_topology(gpu)})->e2e_us - one_us;
+        predictor().predict(parallel, gpu, {.topology = lambda_topology(gpu, gpus)})->e2e_us -
+        one_us;
     const double measured = number(csv, "step_ms") / alone->second;
     for (const std::string& group : {kind_of_links(gpu), kind_of_links(gpu) + ", " + model}) {
       groups[group].add(1 + added_us / one_us, measured);
@@ -222,10 +235,8 @@ TEST(TodaysPrograms, DataParallelStepsOfLambda) {
                 made.mean(), 100 * made.bias / made.rows);
   }
   EXPECT_LE(groups["NVLink"].mean(), 2);
-  // Misses 4: steps of BERT in TF32 on software of 2020 are predicted up to a third too short, so
-  // that what is added to them is a larger share.
-  EXPECT_LE(groups["PCIe"].mean(), 6.5);
-  EXPECT_LE(groups["PCIe, on the measured step"].mean(), 4.5);
+  EXPECT_LE(groups["PCIe"].mean(), 4);
+  EXPECT_LE(groups["PCIe, on the measured step"].mean(), 4);
 }
 
 TEST(TodaysPrograms, ImageModelsOfTimm) {

@@ -107,8 +107,9 @@ TEST(TrainingMemory, ActivationsOfOnnxRuntimeWithinFivePercent) {
   EXPECT_NEAR(static_cast<double>(at_512), plain[3], 1);
 }
 
-/// Kept bytes of one layer of a transformer in half: what every rank of a tensor-parallel group has
-/// whole, unless the sequence is divided, too, and what is divided by the heads and columns.
+/// Kept bytes of one layer of a transformer in half: the bytes that every rank of a tensor-parallel
+/// group has whole, unless the sequence is divided, too, and the bytes divided by heads and
+/// columns.
 struct LayerBytes {
   double whole = 0, divided = 0;
 };
@@ -235,9 +236,9 @@ ExecutionGraph nanotron_1b(std::int64_t batch) {
   return rewrite_gradient_type(llama_in_half(config), DType::kFloat32).value();
 }
 
-// The rows without tensor or pipeline parallelism, by plain graphs. What the source counts as
-// memory of a GPU, and in which GB, it does not say: here all that the step needs, the context
-// included, in GiB. By what PyTorch reserves alone, rows of ZeRO 1 are up to 12 % low.
+// The rows without tensor or pipeline parallelism, by plain graphs. The source does not say what it
+// counts as memory of a GPU, nor in which GB. Here it is all that the step needs, with the context,
+// in GiB. Without the context, rows of ZeRO 1 are up to 12 % low.
 TEST(TrainingMemory, RanksOfNanotronWithinTenPercent) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const Gpu board = accuracy::gpu("h100-sxm-80gb");

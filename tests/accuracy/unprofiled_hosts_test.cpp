@@ -121,7 +121,7 @@ TEST(UnprofiledHosts, PooledTracesOfAMachineTellItsHost) {
   EXPECT_LE(Errors::mean(pooled[kH100].host_bound), 22);
 }
 
-// An op that the table does not know takes what its kind does: no absurd figure comes from there.
+// An op that the table does not know takes the time of its kind, so no figure is absurd.
 TEST(UnprofiledHosts, OpsWithoutASampleTakeWhatTheirKindDoes) {
   const auto reference = read_overheads(kData / "overheads" / "reference.json").value();
   std::size_t kinds = 0;

@@ -15,7 +15,7 @@ using measured_board::folder_of;
 inline const std::filesystem::path kData = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
 inline const std::string kH100 = "h100-sxm-80gb", kH200 = "h200-sxm-141gb";
 
-/// A program on a board. What is host-bound keeps the GPU busy for less than 0.8 of the step.
+/// A program on a board. A host-bound program keeps the GPU busy for less than 0.8 of the step.
 struct Point {
   std::string gpu, key, workload, split;
   int tier = 0;  ///< in the campaign; 4 came when the reference host was learned

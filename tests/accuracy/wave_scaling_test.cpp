@@ -1,5 +1,5 @@
-// Elementwise kernels of the public NeuSight rows moved between every two GPUs of one vendor. Those
-// times hold the dispatch of a framework call: 10-30 us that do not scale (time = max(floor,
+// Elementwise kernels of the public NeuSight rows moved between every two GPUs of one vendor. These
+// times include the dispatch of a framework call: 10-30 us that do not scale (time = max(floor,
 // dispatch + kernel); intercepts of time over bytes: 12-17 us on P4, T4, V100, A100, 18-31 on
 // P100).
 #include <cstdio>

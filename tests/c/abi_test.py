@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C interface keeps what programs were compiled against.
+"""The C interface stays binary compatible with older programs.
 
     abi_test.py HEADER STORED             fails where a stored declaration is gone or changed
     abi_test.py HEADER STORED --update    stores the declarations of today

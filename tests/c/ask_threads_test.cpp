@@ -16,7 +16,7 @@ namespace {
 
 struct Answer {
   perfmodel_status status = PERFMODEL_OK;
-  std::string text;  // or what is wrong
+  std::string text;  // or the error
   bool operator==(const Answer&) const = default;
 };
 

@@ -263,6 +263,13 @@ static void check_ranks(const perfmodel_predictor* predictor) {
   CHECK(perfmodel_predict(predictor, resnet, kGpus[0], NULL, &alone, &error) == 0);
   CHECK(perfmodel_predict(predictor, resnet, kGpus[0], &options, &ranks, &error) == 0);
   CHECK(alone.comm_kernel_us == 0 && ranks.comm_kernel_us > 0);
+  perfmodel_totals delayed = {.struct_size = sizeof delayed};
+  options.delay_allreduce = 1;
+  CHECK(perfmodel_predict(predictor, resnet, kGpus[0], &options, &delayed, &error) == 0);
+  CHECK(delayed.exposed_comm_us > ranks.exposed_comm_us);
+  options.stages = 4;
+  CHECK_FAILS(perfmodel_predict(predictor, resnet, kGpus[0], &options, &delayed, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "stages: expected no strategy, found one");
   perfmodel_graph_free(resnet);
 }
 

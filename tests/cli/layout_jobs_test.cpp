@@ -281,6 +281,23 @@ TEST(LayoutJobs, DeepSpeedPutsParametersIntoHostMemory) {
                "offload_param.device: expected the optimizer in host memory with its parameters");
 }
 
+TEST(LayoutJobs, PutPartsOfTheOptimizerElsewhere) {
+  const std::string part = kMegatron + " --optimizer-offload-fraction 0.5";
+  const Json gpu = layout_of_job("part.txt", kMegatron);
+  EXPECT_EQ(layout_of_job("part.txt", part)["optimizer_gb"], gpu["optimizer_gb"]);
+  const Json half = layout_of_job("part.txt", part + " --optimizer-cpu-offload");
+  EXPECT_EQ(half["offload"], "optimizer");
+  EXPECT_NEAR(half["optimizer_gb"].get<double>(), gpu["optimizer_gb"].get<double>() / 2, 0.01);
+  const std::string file = written(
+      "drives.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3,
+      "offload_optimizer": {"device": "nvme", "nvme_path": "/drives", "pipeline_read": false}}})");
+  const Words words = {"layout",  "eval", "llama2-7b", "--gpu", "h100-sxm-80gb",
+                       "--world", "8",    "--job",     file};
+  expect_error(words, 1, "offload optimizer-nvme: expected nvme_gb_per_s");
+  EXPECT_EQ(json_of(with(words, {"--nvme-gb-per-s", "6"}))["layouts"][0]["offload"],
+            "optimizer-nvme");
+}
+
 void expect_refused(const std::string& name, const std::string& text, const std::string& message) {
   expect_error({"layout", written(name, text), "--gpu", "h100-sxm-80gb", "--world", "8"}, 1,
                message);

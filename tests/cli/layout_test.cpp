@@ -277,8 +277,8 @@ TEST(LayoutTable, AddsWhatItPromises) {
   EXPECT_LT(std::stod(row.at("mfu")), 1);
   EXPECT_LE(std::stod(row.at("allocated_gb")), std::stod(row.at("memory_gb")));
   EXPECT_NE(row.at("limit"), "");
-  // The row is what the command says of its layout run by the program that H100 runs are nearest
-  // to.
+  // The row equals the command's answer for its layout, run by the program whose H100 runs are
+  // nearest.
   const Json json = json_of(layout("eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1",
                                             "--micro-batch", "2", "--software", "nanotron"}));
   EXPECT_NEAR(std::stod(row.at("predicted_step_ms")),
@@ -351,7 +351,7 @@ TEST(LayoutTable, FlagsOfOneLayoutAreNotIgnored) {
   std::ofstream(scratch() / "layouts.csv") << kHead << "\n";
   const std::string table = scratch_file("layouts.csv");
   expect_refused({"layout", "eval", "--table", table, "--gpu", "h100-sxm-80gb", "--tp", "2"},
-                 "found --tp beside --table");
+                 "found --tp with --table");
   expect_refused({"layout", "eval", "gpt2", "--table", table, "--gpu", "h100-sxm-80gb"},
                  "expected a MODEL or --table, found both");
   expect_refused({"layout", "eval", "--table", table}, "expected --gpu or a column gpu");

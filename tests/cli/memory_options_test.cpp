@@ -118,9 +118,9 @@ TEST(MemoryOptions, RefuseWithAReason) {
   };
   refused({"--in-place", "relu"}, 2, "expected gelu, layernorm or both, found \"relu\"");
   refused({"--in-place", "gelu,gelu"}, 2, "expected gelu once, found it again");
-  refused({"--in-place", "gelu:"}, 2, "expected a number of layers behind \":\", at least 1");
-  refused({"--recompute", "dropout:0"}, 2, "expected a number of layers behind \":\", at least 1");
-  refused({"--recompute", "none:2"}, 2, "expected no number of layers behind none, found one");
+  refused({"--in-place", "gelu:"}, 2, "expected a number of layers after \":\", at least 1");
+  refused({"--recompute", "dropout:0"}, 2, "expected a number of layers after \":\", at least 1");
+  refused({"--recompute", "none:2"}, 2, "expected no number of layers after none, found one");
   refused({"--recompute", "most"}, 2,
           "expected one of none, full, selective, attention, op, dropout, scoring, found \"most\"");
   refused({"--recompute", "full:3"}, 1, "expected at most the 2 layers that there are, found 3");

@@ -190,10 +190,10 @@ TEST(MemoryCommand, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal({"--recompute", "scoring"}), HasSubstr("recompute"));
   EXPECT_THAT(refusal({"--optimizer", "sgd/8bit"}), HasSubstr("expected Adam or AdamW, found SGD"));
   EXPECT_THAT(refusal({"--data-parallel", "2", "--grad-dtype", "bf16"}),
-              HasSubstr("data-parallel and tensor-parallel come behind this"));
+              HasSubstr("data-parallel and tensor-parallel come after this"));
   EXPECT_THAT(refusal({"--offload-activations"}), HasSubstr("expected more activations than"));
   EXPECT_THAT(refusal({"--batch", "64", "--offload-activations", "--recompute", "full"}),
-              HasSubstr("offload-activations comes behind this"));
+              HasSubstr("offload-activations comes after this"));
 }
 
 }  // namespace memory_test

@@ -32,7 +32,7 @@ struct Help {
   std::set<std::string> options;  ///< "-h", "--help"
 };
 
-// Read from what a user sees, so that it shares nothing with what makes the pages.
+// Reads the printed help, so that it shares no code with the maker of the pages.
 Help help_of(Words path) {
   path.push_back("--help");
   const Outcome outcome = run(path);

@@ -208,7 +208,7 @@ TEST(PredictCommand, WithoutATableThatOfTheDataFolderIsUsed) {
   EXPECT_EQ(file_of(predict_on("t4", {"--overheads", "measured"})), "t4.json");
   const Outcome unmeasured = predict_on("l4", {"--overheads", "measured"});
   EXPECT_EQ(unmeasured.status, 1);
-  EXPECT_NE(unmeasured.err.find("recorded beside l4, found those of t4"), std::string::npos)
+  EXPECT_NE(unmeasured.err.find("recorded with l4, found tables of t4"), std::string::npos)
       << unmeasured.err;
   fs::copy(table(), data / "overheads" / "reference.json", fs::copy_options::overwrite_existing);
   for (const char* gpu : {"t4", "l4"}) {  // one host for all, whatever was recorded

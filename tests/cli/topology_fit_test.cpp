@@ -90,7 +90,7 @@ TEST(TopologyFit, HalfOfEachPublicRunPredictsTheOtherHalf) {
     const double even = held_out_percent(run, 0), odd = held_out_percent(run, 1);
     std::printf("%-14s even sizes predict odd ones within %.1f %%, odd ones even ones %.1f %%\n",
                 name.c_str(), even, odd);
-    const double limit = name == "h100-ib-4" ? 9 : 6;
+    const double limit = name == "h100-ib-4" ? 7.5 : 6;
     EXPECT_LE((even + odd) / 2, limit) << name;
   }
 }
@@ -156,6 +156,20 @@ TEST(TopologyFit, FiguresOfALineComeBack) {
   const Json at = collective({{3 * kMib, 0}}, with(kH100, {"--world", "8", "--topology", file}))[0];
   EXPECT_NEAR(at["time_us"], 20 + 3 * kMib * 1.75 / 100e3, 0.02);
   EXPECT_EQ(at["in_range"], true);
+}
+
+// 4 MiB takes 1.3 times the line's time, which no line has; the file holds what was measured.
+TEST(TopologyFit, MeasuredSizesComeBack) {
+  std::vector<Size> sizes = line_sizes();
+  const auto slow = std::ranges::find(sizes, 4 * kMib, &Size::bytes);
+  slow->us *= 1.3;
+  const std::string file = scratch_file("bent.json");
+  const Outcome outcome = fit(all_reduce_log(sizes, 8, 1), with(kH100, {"-o", file}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json rows = collective(sizes, with(kH100, {"--world", "8", "--topology", file}));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_NEAR(rows[i]["time_us"], sizes[i].us, 1e-3 * sizes[i].us) << sizes[i].bytes;
+  }
 }
 
 TEST(TopologyFit, ReadsEveryFormOfLog) {

@@ -53,6 +53,15 @@ TEST(Usage, MistakesExitWithTwoAndOneLine) {
   expect_error({"build", "dlrm", "--preset", "ddp", "--top", "8-x", "-o", "g.json"}, 2, "8-x");
 }
 
+TEST(Usage, FlagsAreKnownByTheNamesOfOtherCommands) {
+  const Words predict = predict_words(built_graph());
+  const auto step = [&](const Words& flags) { return json_of(with(predict, flags))["e2e_us"]; };
+  EXPECT_NE(step({"--batch-size=16"}), step({}));
+  EXPECT_EQ(step({"--batch", "16"}), step({"--batch-size", "16"}));
+  EXPECT_EQ(step({"--precision", "bf16"}), step({"--dtype", "bf16"}));
+  expect_error(with(predict, {"--world-size", "0"}), 2, "--world");
+}
+
 TEST(Usage, OneFileForAllOrOnePerGraph) {
   const std::string& g = built_graph();
   expect_error({"predict", g, g, g, "--gpu", "t4", "--overheads", table(), table()}, 2,

@@ -157,7 +157,8 @@ def main():
             fail('the page has no section on overhead terms')
         check_terms(terms.group(), sys.argv[1], os.path.join(scratch, 'terms'))
         written, shells = follow(TERMS.sub('', page), copy)
-        sources = [path for path in written if path.endswith('.cpp')]
+        # A table of text is part of the source that includes it.
+        sources = [path.replace('rows.txt', 'rows.cpp') for path in written if path.endswith(('.cpp', 'rows.txt'))]
         lists = ''.join(open(os.path.join(copy, path)).read() for path in written if path.endswith('CMakeLists.txt'))
         for path in sources:
             if not os.path.exists(os.path.join(ROOT, path)) and os.path.basename(path) not in lists:

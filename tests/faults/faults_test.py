@@ -4,7 +4,7 @@ streams that are closed, signals at any moment. Prints a table of commands and f
 
     python3 tests/faults/faults_test.py PROGRAM SAMPLES [--rounds N] [--seed N] [--only WORD]
 
-Afterwards a target is what it was, or the whole new file, and there are no other files; the exit status
+Afterwards a target is unchanged, or the whole new file, and there are no other files; the exit status
 is 1 with one line on standard error, or the signal. SIGKILL alone may leave TARGET.PID.N.tmp.
 
 Full disks are mounted (tmpfs) in a mount namespace of the test's own; without the right to do so that

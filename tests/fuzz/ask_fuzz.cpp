@@ -2,7 +2,7 @@
 //
 // An input is a request, or {"request": ..., "files": [TEXT or DOCUMENT, ...]} whose texts the
 // request names "@0", "@1.csv", "@2.json"; "@out" is a file that may be written. No request names
-// any other path: a fuzz target must neither read nor write what lies about.
+// any other path: a fuzz target must neither read nor write other files.
 #include <fcntl.h>
 #include <unistd.h>
 

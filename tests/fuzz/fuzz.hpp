@@ -12,8 +12,8 @@
 /// One input; what libFuzzer calls. Each source *_fuzz.cpp defines it for one reader.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// What the fuzz targets share. A broken promise aborts (PERFMODEL_CHECK), so that it counts as a
-/// crash of the input.
+/// Helpers that the fuzz targets share. A broken promise aborts (PERFMODEL_CHECK), so that it
+/// counts as a crash of the input.
 namespace perfmodel::fuzz {
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
@@ -24,8 +24,8 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
 /// recurse, and the frames of the sanitizers are large. Brackets in strings count too.
 bool too_deep(std::string_view text);
 
-/// What a terminal may be shown: one line of some thousand characters at most, none of them a
-/// control character.
+/// Checks that a terminal may show the text: one line of some thousand characters at most, none of
+/// them a control character.
 void check_line(std::string_view line);
 
 /// An error as it is printed: such a line, with a message.
@@ -51,7 +51,7 @@ class WrittenText {
   std::string text();
 
  private:
-  int ends_[2] = {-1, -1};  // of a pipe
+  int ends_[2] = {-1, -1};  // ends of a pipe
 };
 
 /// The project's data folder, and one with a few of its GPUs, where all of them are read each time.

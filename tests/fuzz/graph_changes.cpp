@@ -156,7 +156,7 @@ class NodeChanger {
   Json& one() { return nodes_[choice_.below(nodes_.size())]; }
   const char* side() { return choice_.one_in(3) ? "outputs" : "inputs"; }
 
-  // Of inputs or outputs what `key` lists per argument.
+  // The list that `key` gives for each argument of the inputs or outputs.
   Json* listed(Json& node, const char* key) {
     const auto arguments = node.find(side());
     if (arguments == node.end() || !arguments->is_object()) return nullptr;

@@ -1,5 +1,5 @@
 // Changes inputs that are JSON as documents: bytes changed at random are hardly ever JSON again,
-// and then nothing behind the parser is tried. Documents with graphs are mostly changed as graphs.
+// and then only the parser is tried. Documents with graphs are mostly changed as graphs.
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -100,7 +100,7 @@ class DocumentMutator {
     for (std::size_t times = 1 + below(4); times > 0; --times) value.push_back(copy);
   }
 
-  // Gives a member the name or text that stands elsewhere.
+  // Gives a member the name or text of another one.
   void rename_one(Json& value, const Json& other) {
     if (!value.is_object() || value.empty()) return;
     const auto member = std::next(value.begin(), static_cast<std::ptrdiff_t>(below(value.size())));

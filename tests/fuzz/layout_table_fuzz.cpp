@@ -42,7 +42,7 @@ void check_measured(const std::filesystem::path& file, const LayoutJob* asked) {
   if (asked) fuzz::check_layout(*measured, *asked, {.dp = 4, .tp = 2});
 }
 
-// A table comes out with the rows that went in, behind each an answer or an error.
+// A table comes out with the rows that went in, each with an answer or an error.
 void check_priced(const std::filesystem::path& file) {
   LayoutInputs inputs;
   inputs.machine = {.gpu = "a100-sxm-80gb", .topology = "dgx-a100"};

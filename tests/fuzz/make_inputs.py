@@ -51,7 +51,7 @@ def small_overheads(path: Path) -> bytes:
 
 
 def smallest_tree(text: str) -> str:
-    """Of an ensemble's nodes (docs/formats.md): five bytes each, base64 without padding."""
+    """Cuts an ensemble to its smallest tree. Nodes (docs/formats.md) are five bytes each, base64 without padding."""
     data = base64.b64decode(text + "=" * (-len(text) % 4))
     trees, begin, missing = [], 0, 1
     for at in range(0, len(data), 5):
@@ -330,7 +330,7 @@ INDICES = {
     "histogram": b"reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,4,0.3,0.3\n4,,0.1,0.5\n",
     "tables": b"table,reuse_gt,reuse_le,frac_unique_rows,frac_lookups\na,0,1,0.6,0.2\na,1,,0.4,0.8\nb,0,,1,1\n",
 }
-# What commands print with --json, as far as `report` draws it.
+# Output of commands with --json, as far as `report` draws it.
 DOCUMENTS = {
     "whatif": {"schema": "perfmodel-whatif", "version": 1, "rows": [
         {"name": "</script><script>alert(1)</script>", "gpu": "a100", "e2e_us": 12.5, "fits": True}, {"name": "<!--", "gpu": "h100", "e2e_us": 7}]},
@@ -425,7 +425,7 @@ def inputs(samples: Path) -> dict:
 
 
 def places(document, known: set) -> list:
-    """Where each key of a document stands first: lists of keys and positions."""
+    """The first place of each key of a document: lists of keys and positions."""
     items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     found = []
     for key, item in items:

@@ -1,6 +1,6 @@
 // Memory of a step of graphs that no recording is (rewritten_graphs.hpp): what it holds adds up.
 //
-// An input has {"memory": {"gpu": BOOL, "world": N, "zero": STAGE, "expandable": BOOL}} beside its
+// An input has {"memory": {"gpu": BOOL, "world": N, "zero": STAGE, "expandable": BOOL}} next to its
 // graph.
 #include <algorithm>
 #include <cmath>

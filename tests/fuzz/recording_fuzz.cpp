@@ -137,8 +137,8 @@ std::string text_of(const std::vector<Event>& events) {
   return text + "]}";
 }
 
-// What a stream did, nodes of captured graphs and kernels that begin early on purpose aside, takes
-// no longer than from its first start to its last end.
+// The work of a stream takes no longer than from its first start to its last end. Nodes of captured
+// graphs and kernels that begin early on purpose do not count.
 void check_streams(const Trace& trace) {
   struct Stream {
     std::int64_t begin = 0, end = 0, busy = 0;

@@ -19,7 +19,7 @@ using report_page::Json;
 
 namespace {
 
-// What opens and closes elements, in order: "<title", "</title", "<!--", ...
+// Lists the marks that open and close elements, in order: "<title", "</title", "<!--", ...
 std::vector<std::string> marks(std::string_view page) {
   std::vector<std::string> made;
   for (std::size_t at = page.find('<'); at != page.npos; at = page.find('<', at + 1)) {
@@ -40,7 +40,7 @@ std::string_view data_of(std::string_view page) {
   return page.substr(begin, page.find("</script>", begin) - begin);
 }
 
-// The elements are those of an empty page; the data are those that went in.
+// The page has the elements of an empty page and the data that went in.
 void check_page(const std::string& title, const Json& data) {
   static const std::vector<std::string> empty = marks(report_page::report_page("", Json::object()));
   const std::string page = report_page::report_page(title, data);

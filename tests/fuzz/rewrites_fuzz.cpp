@@ -1,7 +1,7 @@
 // Graphs that no recording is (rewritten_graphs.hpp), changed by whatever rewrites: an error, or a
 // graph that is nested, can be written, read again and predicted, and whose memory adds up.
 //
-// An input has {"rewrites": [...]} beside its graph, each a flag of `perfpredict rewrite` with its
+// An input has {"rewrites": [...]} next to its graph, each a flag of `perfpredict rewrite` with its
 // value, "--batch 6". On a document without them one of all rewrites is tried.
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Training benchmarks: what is read has what running it needs.
+// Training benchmarks: a suite that was read has all that running it needs.
 #include <algorithm>
 #include <functional>
 

@@ -15,7 +15,7 @@ using namespace perfmodel::sync;
 namespace {
 
 constexpr std::size_t kMostWorkers = 32;
-constexpr std::int64_t kMostCommits = 2000;  // of a run, which takes as long as it has commits
+constexpr std::int64_t kMostCommits = 2000;  // a run takes as long as it has commits
 
 void check_run(const SyncJob& job, const SchemeSettings& settings, SyncTarget target) {
   if (job.workers.size() > kMostWorkers) return;

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto& file = fuzz::file_with(fuzz::text_of(data, size));
   const auto salvaged = read_trace(file, {.salvage = true});
   const auto trace = read_trace(file);
-  // What is whole needs no salvaging, and with it nothing is lost.
+  // A whole trace needs no salvaging, and salvaging it loses nothing.
   if (trace) PERFMODEL_CHECK(salvaged && salvaged->event_count == trace->event_count);
   if (!salvaged) {
     fuzz::check_error(salvaged.error());

@@ -217,7 +217,7 @@ TEST(BuiltExperts, RefuseWithAReason) {
   EXPECT_EQ(refusal({.experts = 4, .top_k = 0}), "top-k: expected 1 to the 4 experts, found 0");
   EXPECT_EQ(refusal({.experts = -1}), "experts: expected at least 0, found -1");
   EXPECT_EQ(refusal({.hidden = 64}),
-            "experts: expected a number of them beside their width, shared experts or balance "
+            "experts: expected a number of them with their width, shared experts or balance "
             "loss, found 0");
   EXPECT_EQ(refusal({.experts = 4}, false),
             "experts: expected PyTorch 2 on a GPU (their products are one op there), found "

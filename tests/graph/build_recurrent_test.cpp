@@ -414,7 +414,7 @@ TEST(RecurrentErrors, NameWhatIsWrong) {
     return graph ? std::string("built") : graph.error().message;
   };
   EXPECT_EQ(speech([](Deepspeech2Config& c) { c.target_steps = 5; }),
-            "target steps: expected at most 4 (the steps behind the convolutions), found 5");
+            "target steps: expected at most 4 (the steps after the convolutions), found 5");
   EXPECT_EQ(speech([](Deepspeech2Config& c) { c.convolutions[1].frequency_kernel = 9; }),
             "convolution 1: expected a kernel of at most 8 x 6 (its padded input), found 9 x 3");
   EXPECT_EQ(lstm_preset("ptb").error().code, ErrorCode::kUnknownName);

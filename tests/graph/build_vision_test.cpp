@@ -182,7 +182,7 @@ TEST(BuiltVision, ImpossibleSizesAreRefused) {
   resnet.resolution = 32;
   EXPECT_EQ(message(build_resnet(resnet)),
             "batch: expected more than one value per channel for batch norm, found one image of "
-            "1 x 1 behind the last stage");
+            "1 x 1 after the last stage");
   resnet.resolution = 33;
   EXPECT_EQ(message(build_resnet(resnet)), "built");
   resnet.groups = 32;

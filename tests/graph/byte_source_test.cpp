@@ -90,7 +90,7 @@ TEST_F(ByteSourceTest, OtherDataBehindAMemberIsAnErrorAfterTheText) {
   const std::string packed = gzip("some text");
   const Text seen = read(packed + "garbage");
   EXPECT_EQ(seen.text, "some text");
-  EXPECT_EQ(seen.error, "expected the end of the gzip data, found other data behind it, at byte " +
+  EXPECT_EQ(seen.error, "expected the end of the gzip data, found other data after it, at byte " +
                             std::to_string(packed.size()) + " of the file");
 }
 

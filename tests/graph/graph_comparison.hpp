@@ -32,7 +32,7 @@ struct ComparisonOptions {
 
 /// Nodes of two graphs, aligned thread by thread with as few differences as possible (Myers).
 struct GraphComparison {
-  std::size_t equal = 0;        ///< nodes that stand in both
+  std::size_t equal = 0;        ///< nodes in both
   std::size_t only_first = 0;   ///< '-' in the report
   std::size_t only_second = 0;  ///< '+' in the report
   std::string report;           ///< unified diff, one indented line per node; empty if equal

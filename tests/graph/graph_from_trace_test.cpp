@@ -148,7 +148,7 @@ TEST(GraphFromTrace, HasTheTopLevelOpsOfTheExecutionGraph) {
   }
 }
 
-// Each op is stood for by one with the same name, arguments and ops inside.
+// Each op is represented by one with the same name, arguments and ops inside.
 TEST(GraphFromTrace, OpsThatAreAlikeStandOnce) {
   const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
   if (!folder) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA does not name the public data";

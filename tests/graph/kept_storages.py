@@ -5,7 +5,7 @@ pass, from the storage ids of the file alone, and compares `perfpredict memory -
     python3 tests/graph/kept_storages.py PROGRAM [GRAPH...]
 
 Without graphs: all execution graphs of the public data (PERFMODEL_PUBLIC_DATA). A storage id is an address: it begins anew where an op returns it that has not had it before, as an
-argument or from an op inside it. What is begun in the forward pass and an argument in the backward
+argument or from an op inside it. A storage that begins in the forward pass and is an argument in the backward
 pass before it begins anew is kept. Bytes reach to the end of the largest tensor at its beginning.
 """
 

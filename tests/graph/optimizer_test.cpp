@@ -11,6 +11,7 @@
 #include "builders/emit/optimizers.hpp"
 #include "builders/models/training_step.hpp"
 #include "graph_comparison.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "rewrite/graph_copy.hpp"
 #include "step/dialect.hpp"
@@ -82,7 +83,7 @@ ExecutionGraph steps_alone(const ExecutionGraph& graph) {
   return copy.finish();
 }
 
-// Reads every step of a recording and writes it again from what was understood.
+// Reads every step of a recording and writes it again from the settings that were read.
 struct Recording {
   std::string file;
   Optimizer optimizer;
@@ -286,6 +287,43 @@ TEST(Optimizer, WritesWhatPyTorch2Calls) {
   Names two = one;
   two.insert(two.end(), one.begin(), one.end());
   EXPECT_EQ(ops(step_of(Optimizer::kAdamW, Implementation::kLoop)), two);
+}
+
+// A matrix decays, a vector does not. PyTorch 1.7 asks the GPU once per gradient whether to scale
+// it, 1.13 scales each.
+TEST(Optimizer, BertAdamClipsEachGradient) {
+  using Names = std::vector<std::string>;
+  const auto names = [](int minor) {
+    const PyTorch pytorch{.major = 1, .minor = minor};
+    return ops(step_of(Optimizer::kBertAdam, Implementation::kLoop, pytorch));
+  };
+  Names waits = {"aten::linalg_vector_norm",
+                 "aten::stack",
+                 "aten::linalg_vector_norm",
+                 "aten::add",
+                 "aten::reciprocal",
+                 "aten::mul",
+                 "aten::lt",
+                 "aten::item"};
+  Names scales = {waits.begin(), waits.begin() + 6};
+  scales.insert(scales.end(), {"aten::clamp", "aten::mul_"});
+  const Names means = {"aten::mul_", "aten::add_", "aten::mul_", "aten::addcmul_",
+                       "aten::sqrt", "aten::add",  "aten::div"};
+  const Names decay = {"aten::mul", "aten::add_"},
+              update = {"aten::mul", "aten::neg", "aten::add_"};
+  for (const auto& [minor, clip] : {std::pair{7, waits}, std::pair{13, scales}}) {
+    Names wanted;
+    for (const Names& part : {clip, means, decay, update, clip, means, update}) {
+      wanted.insert(wanted.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(names(minor), wanted) << minor;
+  }
+  BertConfig config = bert_preset("bert-base").value();
+  config.training.optimizer = Optimizer::kBertAdam;
+  config.training.implementation = Implementation::kForeach;
+  const auto foreach = build_bert(config);
+  ASSERT_FALSE(foreach);
+  EXPECT_EQ(foreach.error().message, "BertAdam: expected a loop, its library has nothing else");
 }
 
 TEST(Optimizer, DefaultsFollowVersionAndDevice) {

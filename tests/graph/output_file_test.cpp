@@ -1,4 +1,4 @@
-// Files that appear whole or not at all. What real disks do to them: tests/faults/.
+// Files that appear whole or not at all. tests/faults/ tries real disks.
 
 #include "perfmodel/detail/output_file.hpp"
 

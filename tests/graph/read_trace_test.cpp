@@ -188,11 +188,11 @@ TEST_F(ReadTrace, CategoriesOldAndNewAreFolded) {
 TEST_F(ReadTrace, TextBehindAValueOfTheHeadIsAnError) {
   const std::string rest = ",\"traceEvents\":[" + op("1", "1") + "]}";
   EXPECT_EQ(error(R"({"schemaVersion":1()" + rest),
-            "1:18: /schemaVersion: expected ',' or '}' behind the value, found '('");
+            "1:18: /schemaVersion: expected ',' or '}' after the value, found '('");
   EXPECT_EQ(error(R"({"traceName":"name"7)" + rest),
-            "1:14: /traceName: expected ',' or '}' behind the value, found '7'");
+            "1:14: /traceName: expected ',' or '}' after the value, found '7'");
   EXPECT_EQ(error(R"({"deviceProperties":[{"id":0}]x)" + rest),
-            "1:21: /deviceProperties: expected ',' or '}' behind the value, found 'x'");
+            "1:21: /deviceProperties: expected ',' or '}' after the value, found 'x'");
   EXPECT_EQ(good("{\"schemaVersion\" : 1 " + rest).host.size(), 1U);
 }
 

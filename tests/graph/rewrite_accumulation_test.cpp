@@ -155,7 +155,7 @@ TEST(Accumulation, RefusesWhatItCannotSplit) {
       HasSubstr("expected a graph without collectives"));
   EXPECT_THAT(error_of(rewrite_precision(twice, {.precision = PrecisionOptions::Precision::kBf16})),
               HasSubstr("precision: expected one backward pass per step, found gradients of 2"));
-  EXPECT_THAT(error_of(rewrite_checkpointing(twice, {})), HasSubstr("accumulate comes behind"));
+  EXPECT_THAT(error_of(rewrite_checkpointing(twice, {})), HasSubstr("accumulate comes after"));
 }
 
 // Another batch after accumulation is another batch in each pass.

@@ -103,7 +103,7 @@ TEST(BatchSize, TablesOfAllKindsAndOptimizersFollow) {
     void (*change)(DlrmConfig&);
   };
   const Case cases[] = {
-      {"kept sparse gradients",  // their entries are what the optimizer walks
+      {"kept sparse gradients",  // the optimizer walks their entries
        [](DlrmConfig& c) {
          c.table_batched = false;
          c.stacked_offsets = false;

@@ -67,7 +67,7 @@ Config small(Config config, std::int64_t layers) {
 struct Model {
   std::string name;
   ExecutionGraph graph;
-  std::size_t layers = 0;  // that are checkpoints
+  std::size_t layers = 0;  // layers that are checkpoints
   std::size_t more = 0;    // tensors without a gradient that leave them
 };
 

@@ -26,7 +26,8 @@ struct RewriteContract {
   const char* why_again;
   bool keeps_parameters = true;  ///< the count of numbers that get a gradient
   bool is_whole = true;          ///< else ops are taken out, and their results come from outside
-  bool leaves_unread_reruns_out = false;  ///< what checkpoints run again and nothing reads goes
+  bool leaves_unread_reruns_out = false;  ///< reruns of checkpoints go if nothing reads their
+                                          ///< results
 };
 
 /// At least one rewrite for every flag of `perfpredict rewrite`.

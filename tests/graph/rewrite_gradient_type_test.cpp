@@ -170,7 +170,7 @@ TEST(GradientType, SaysWhyNot) {
   EXPECT_EQ(refusal({}, DType::kBFloat16),
             "grad-dtype: expected a node Optimizer.step#..., found none in the graph");
   const ExecutionGraph buckets = rewritten(gpt(), {data_parallel()});
-  EXPECT_THAT(refusal(buckets, DType::kBFloat16), HasSubstr("come behind this"));
+  EXPECT_THAT(refusal(buckets, DType::kBFloat16), HasSubstr("come after this"));
 }
 
 // `model.to(torch.bfloat16)`: the loss is in fp32; moments in half become copies and moments in

@@ -1,4 +1,4 @@
-// Graphs that no recording is: every rewrite says what is wrong or gives a graph that can be
+// Graphs that no program records: every rewrite names the fault or gives a graph that can be
 // written and read again.
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ ExecutionGraph dlrm(const PyTorch& pytorch = {}) {
 
 constexpr OffloadOptions kOffloadAll{.least_bytes = 1, .bytes_on_their_way = 0};
 
-// Those that write nodes in between or leave some out.
+// Rewrites that write nodes in between or leave some out.
 std::vector<NamedRewrite> copying_rewrites() {
   return {
       {"--precision",
@@ -270,7 +270,7 @@ TEST(RewriteNesting, AnOpBehindTheEndOfItsParentIsNamed) {
 }
 
 TEST(RewriteNesting, AnOpBehindItsChildIsNamed) {
-  expect_refused(behind_its_child, "expected a node behind its parent");
+  expect_refused(behind_its_child, "expected a node after its parent");
 }
 
 TEST(RewriteNesting, AnOpWithoutTheTensorsOfItsRuleIsNamed) {

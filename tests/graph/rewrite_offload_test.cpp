@@ -148,10 +148,10 @@ TEST(Offload, SaysWhyNot) {
   EXPECT_THAT(refusal(bert(), {.least_bytes = 1}), HasSubstr("that stay on their way"));
   EXPECT_THAT(refusal({}, kAll), HasSubstr("expected a backward pass, found none"));
   const ExecutionGraph made = good(rewrite_offload(bert(), kAll));
-  EXPECT_THAT(refusal(made, kAll), HasSubstr("offload-activations comes behind this"));
+  EXPECT_THAT(refusal(made, kAll), HasSubstr("offload-activations comes after this"));
   const auto checkpoints = rewrite_checkpointing(made, {});
   ASSERT_FALSE(checkpoints);
-  EXPECT_THAT(checkpoints.error().message, HasSubstr("offload-activations comes behind this"));
+  EXPECT_THAT(checkpoints.error().message, HasSubstr("offload-activations comes after this"));
   const auto half = rewrite_precision(made, {.precision = PrecisionOptions::Precision::kBf16});
   ASSERT_FALSE(half);
   EXPECT_THAT(half.error().message, HasSubstr("change the precision first, then offload"));

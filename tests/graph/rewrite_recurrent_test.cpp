@@ -63,6 +63,7 @@ Sum sum_of(const ExecutionGraph& graph) {
   Lowering lowering(graph, gpu, nullptr);
   for (const std::int32_t op : top_level_ops(graph)) {
     for (const KernelWork& work : lowering.lower(op).work) {
+      if (work.family == KernelFamily::kPart) continue;  // sums of split products
       const double us = KernelModels::heuristic().price(work, gpu).time.count();
       ++sum.kernels;
       sum.us += us;

@@ -152,7 +152,8 @@ TEST(TensorParallel, BertsHeadStaysWhole) {
   EXPECT_DOUBLE_EQ(product_flop(split(graph, 4)) * 4, product_flop(graph) + 3 * transform);
 }
 
-// Whatever the batch: it must not be taken for what is cut. The decoder makes its own tokens.
+// Whatever the batch: it must not be taken for a dimension that is cut. The decoder makes its own
+// tokens.
 TEST(TensorParallel, T5SharesItsProductsAtAnyBatch) {
   for (std::int64_t batch : {2, 3, 8}) {
     T5Config config = small(*t5_preset("t5-small"));
@@ -288,7 +289,7 @@ TEST(TensorParallel, RefusesInOneLine) {
               HasSubstr("number of heads that divides by 8 ranks, found 4"));
   EXPECT_THAT(refusal(split(gpt(), 2), {.ranks = 2}), HasSubstr("without collectives"));
   EXPECT_THAT(refusal(value(build_resnet(*resnet_preset("resnet18"))), {.ranks = 2}),
-              HasSubstr("two products behind each other"));
+              HasSubstr("two products in a row"));
   GptConfig odd = small(*gpt_preset("gpt2"));
   odd.vocabulary = 1025;
   EXPECT_THAT(refusal(value(build_gpt(odd)), {.ranks = 2}),

@@ -350,7 +350,7 @@ TEST_F(Salvage, DamagedGzipKeepsWhatCameBefore) {
   EXPECT_GT(kept.names.size(), 5000u);
   EXPECT_EQ(std::ranges::count_if(kept.warnings,
                                   [](const std::string& warning) {
-                                    return warning.starts_with("behind line ") &&
+                                    return warning.starts_with("after line ") &&
                                            warning.find(
                                                "nothing could be read: expected gzip "
                                                "data, found damage (") != std::string::npos;
@@ -361,8 +361,8 @@ TEST_F(Salvage, DamagedGzipKeepsWhatCameBefore) {
   const Kept whole = trace(packed + "garbage");
   EXPECT_EQ(whole.names.size(), 20'001u);
   ASSERT_EQ(whole.warnings.size(), 1u);
-  EXPECT_NE(whole.warnings[0].find("found other data behind it"), std::string::npos);
-  EXPECT_NE(trace_error(packed + "garbage").find("found other data behind it"), std::string::npos);
+  EXPECT_NE(whole.warnings[0].find("found other data after it"), std::string::npos);
+  EXPECT_NE(trace_error(packed + "garbage").find("found other data after it"), std::string::npos);
 }
 
 // The fast way goes on after a defect, so that large files stay cheap.

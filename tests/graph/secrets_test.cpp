@@ -173,7 +173,7 @@ TEST(MaskSecrets, NamesOfAPoolStayDistinctAndFindable) {
   const NameId one = names.intern("SECRET=one"), add = names.intern("aten::add");
   const NameId two = names.intern("SECRET=two"), sly = names.intern("SECRET=[masked]");
   EXPECT_EQ(mask_secrets(names), 2u);
-  EXPECT_EQ(names.text(sly), "SECRET=[masked]");  // stood there before
+  EXPECT_EQ(names.text(sly), "SECRET=[masked]");  // was there before
   EXPECT_EQ(names.text(add), "aten::add");
   EXPECT_NE(names.text(one), names.text(two));
   EXPECT_NE(names.text(one), names.text(sly));

@@ -1,5 +1,5 @@
-// A plan gives what the rewrite gives, member by member, and without it wherever that gives a
-// graph.
+// A plan gives the same graph as the rewrite, member by member, and never falls back to it if it
+// gives a graph.
 #include "rewrite/resize/size_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -130,7 +130,7 @@ std::size_t expect_plan_equals_rewrite(What what, const ExecutionGraph& graph) {
 struct Model {
   std::string name;
   std::function<Result<ExecutionGraph>()> build;
-  bool has_sequence = false;  // that can be changed
+  bool has_sequence = false;  // it can be changed
 };
 
 template <class Config, class Build>

@@ -1,11 +1,13 @@
 // Optimizers of sparse gradients: read from graphs, rewritten into others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "builders/emit/sparse_update.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "step/step_view.hpp"
@@ -110,6 +112,19 @@ TEST(SparseOptimizer, IsKeptWhereTheOtherChanges) {
   const auto same = rewrite_optimizer(graph, {.optimizer = Optimizer::kAdagrad});
   ASSERT_TRUE(same) << to_string(same.error());
   EXPECT_EQ(same->nodes.size(), graph.nodes.size());
+}
+
+// 16 bags of 2 and of 3 lookups, each with four numbers of four bytes.
+TEST(SparseOptimizer, GradientsKeepTheirValues) {
+  const StorageLifetimes lifetimes =
+      storage_lifetimes(dlrm(TableOptimizer::kSparseAdam, kVersions[1]));
+  for (const std::int64_t bytes : {16 * 2 * 16, 16 * 3 * 16}) {
+    const auto is_values = [&](const StorageLifetime& storage) {
+      return storage.bytes == bytes && storage.purpose == MemoryPurpose::kGradients &&
+             storage.freed_after == StorageLifetime::kBeyond;
+    };
+    EXPECT_EQ(std::ranges::count_if(lifetimes.storages, is_values), 1) << bytes;
+  }
 }
 
 }  // namespace sparse_optimizer_test

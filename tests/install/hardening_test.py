@@ -4,7 +4,7 @@
     hardening_test.py FILE...     a line per file; exit 1 where something is missing
 
 pie: loaded anywhere. relro, now: the linker's tables are read-only before main. stack: no executable stack. path: no
-folder to load libraries from. Of programs and the C library also (modules are too small to need all of it) canary:
+folder to load libraries from. Only for programs and the C library (modules are too small to need all of it) canary:
 stack protectors are called; fortify: checked copies are called; cet: functions begin with a branch target (x86-64).
 symbols: the C library exports its versioned functions alone.
 """

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds and runs the consumers with nothing but pkg-config.
+# Builds and runs the consumers with pkg-config alone.
 # pkg_config_test.sh LIBDIR SOURCES OUT CC CXX [FLAG...]
 set -eu
 libdir=$1 sources=$2 out=$3 cc=$4 cxx=$5

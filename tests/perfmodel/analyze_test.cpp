@@ -300,7 +300,7 @@ TEST(Analyze, AProductWhoseRowsDoNotBeginAt16Bytes) {
   const Finding found =
       only_finding(steps_with(kNothing, product_of_width(1023), kNothing), "misaligned-products");
   EXPECT_THAT(found.title, HasSubstr("4096 x 1023 x 4096"));
-  // Then it takes what the models say of 1,024 columns, 2 m n k at the peak and a little more.
+  // Then it takes the models' time of 1,024 columns, 2 m n k at the peak and a little more.
   const double at_peak = 2.0 * 4096 * 1024 * 4096 / 312e12 * 1e6;
   EXPECT_LT(*found.gain_us, 350 - at_peak);
   EXPECT_GT(*found.gain_us, 350 - 2 * at_peak);

@@ -627,7 +627,8 @@ std::vector<Recorded> recorded_on_gpu(const std::filesystem::path& trace) {
 }
 
 /// Small blocks of PyTorch 2.6 on an H100: those that the allocator picks begin where the recorded
-/// ones do. What is in use all the time is taken to lie before the first block of each segment.
+/// ones do. Memory that is in use all the time is taken to be before the first block of each
+/// segment.
 TEST(CachingAllocator, PlacesSmallBlocksWhereADeviceDid) {
   const char* data = std::getenv("PERFMODEL_PUBLIC_DATA");
   if (!data || !*data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";

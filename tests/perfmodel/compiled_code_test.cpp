@@ -13,7 +13,7 @@ namespace compiled_code_test {
 
 constexpr double kLaunchUs = 4;
 
-// Only the time of a launch is known, so nothing but compiled code takes the host any time.
+// Only the time of a launch is known, so only compiled code takes the host any time.
 OverheadTable table_of_launches() {
   OverheadTable table;
   table.t4["cudaLaunchKernel"] = {.mean_us = kLaunchUs, .count = 1};

@@ -57,6 +57,7 @@ TEST(DecoderNames, HaveThePublishedBillions) {
                                                            {"llama4-scout", 109, 17},
                                                            {"llama4-maverick", 400, 17},
                                                            {"minimax-m2", 230, 10},
+                                                           {"qwen3-next-80b-a3b", 80, 3},
                                                            {"nemotron-h-8b", 8.1, 8.1},
                                                            {"nemotron-nano-9b-v2", 8.89, 8.89},
                                                            {"nemotron-nano-12b-v2", 12.31, 12.31}};
@@ -67,6 +68,48 @@ TEST(DecoderNames, HaveThePublishedBillions) {
     EXPECT_NEAR(static_cast<double>(parameter_count(found->model)) / (1e9 * all), 1, 0.015) << name;
     EXPECT_NEAR(static_cast<double>(active_parameter_count(found->model)) / 1e9, active, 1.7)
         << name;
+  }
+}
+
+// The model page of Qwen3-Next: 80 B, 79 B without embeddings, 3 B active. By hand: 36 DeltaNets
+// with 2 x 2,048 numbers of queries and keys, 2 x 4,096 of values and gates, two scalars for each
+// of 32 heads; 12 of attention with 16 heads of 256, as many gates and 2 heads of keys; 512 experts
+// of 512 and a shared one.
+TEST(DecoderNames, Qwen3NextByHand) {
+  const DecoderModel model = find_decoder("qwen3-next-80b-a3b")->model;
+  const double h = 2048, words = 151936 * h;
+  const double delta = h * (2 * 2048 + 2 * 4096 + 2 * 32) + 128 + 4096 * h;
+  const double attention = h * (2 * 4096 + 2 * 512) + 4096 * h;
+  const double expert = 3 * h * 512, router = h * 512;
+  const double others = 36 * delta + 12 * attention + 48 * (router + 2 * h) + h;
+  const double all = others + 48 * 513 * expert, active = others + 48 * 11 * expert;
+  EXPECT_EQ(static_cast<double>(parameter_count(model)), all + 2 * words);
+  EXPECT_EQ(static_cast<double>(active_parameter_count(model)), active + 2 * words);
+  EXPECT_NEAR(all / 79e9, 1, 0.002);
+  EXPECT_NEAR(active / 3e9, 1, 0.1);
+  // A third of attention's usual 12 h s / 2 per layer has other layers; heads are twice as wide.
+  EXPECT_NEAR(model_flop_per_token(model, 4096), 6 * (active + words) + 12 * 6 * 4096.0 * 4096,
+              1e-9 * 6 * active);
+}
+
+// 36 of 48 layers see half of a chunk of 8,192 tokens on average, 12 half of the sequence.
+TEST(DecoderNames, Llama4ByHand) {
+  for (const char* name : {"llama4-scout", "llama4-maverick"}) {
+    const DecoderModel model = find_decoder(name)->model;
+    const double h = 5120, words = 202048 * h, attention = 2 * h * h + 2 * h * 1024;
+    const double one = 3 * h * 8192, experts = static_cast<double>(model.experts.experts);
+    const bool is_mixed = experts == 128;
+    const double with = 2 * one + h * experts, dense = is_mixed ? 3 * h * 16384 : with;
+    const double active = 48 * (attention + 2 * h) + 24 * (with + dense) + h;
+    EXPECT_EQ(static_cast<double>(active_parameter_count(model)), active + 2 * words) << name;
+    EXPECT_EQ(static_cast<double>(parameter_count(model)),
+              active + 2 * words + (is_mixed ? 24 : 48) * (experts - 1) * one)
+        << name;
+    for (const std::int64_t tokens : {4096, 8192, 32768}) {
+      const double seen = 36 * std::min(8192.0, double(tokens)) + 12 * double(tokens);
+      const double flop = 6 * (active + words) + 6 * h * seen;
+      EXPECT_NEAR(model_flop_per_token(model, tokens), flop, 1e-9 * flop) << name << tokens;
+    }
   }
 }
 
@@ -202,11 +245,35 @@ TEST_F(DecoderConfigFile, ExpertsOfLlama4AndGlmAreTheKnownOnes) {
   EXPECT_EQ(parameter_count(air->model), parameter_count(find_decoder("glm-4.5-air")->model));
 }
 
+TEST_F(DecoderConfigFile, Llama4sChunksAndQwen3NextsStatesAreTheKnownOnes) {
+  const auto scout = read(R"({"model_type": "llama4_text", "hidden_size": 5120,
+    "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_hidden_layers": 48,
+    "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 16,
+    "num_experts_per_tok": 1, "interleave_moe_layer_step": 1, "attention_chunk_size": 8192,
+    "no_rope_layers": [], "max_position_embeddings": 10485760, "vocab_size": 202048})");
+  ASSERT_TRUE(scout) << to_string(scout.error());
+  const DecoderModel known = find_decoder("llama4-scout")->model;
+  EXPECT_EQ(model_flop_per_token(scout->model, 65536), model_flop_per_token(known, 65536));
+  EXPECT_TRUE(scout->model.chunked && scout->model.windowed_layers == 36);
+  const auto next = read(R"({"model_type": "qwen3_next", "hidden_size": 2048, "head_dim": 256,
+    "intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16,
+    "num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10,
+    "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "mlp_only_layers": [],
+    "decoder_sparse_step": 1, "norm_topk_prob": true, "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32, "linear_value_head_dim": 128, "partial_rotary_factor": 0.25,
+    "max_position_embeddings": 262144, "vocab_size": 151936})");
+  ASSERT_TRUE(next) << to_string(next.error());
+  EXPECT_EQ(parameter_count(next->model),
+            parameter_count(find_decoder("qwen3-next-80b-a3b")->model));
+  EXPECT_EQ(next->model.state_layers, 36);
+}
+
 TEST_F(DecoderConfigFile, OthersAreRefusedByName) {
-  const auto next = read(R"({"model_type": "qwen3_next", "hidden_size": 2048})");
-  ASSERT_FALSE(next);
-  EXPECT_THAT(next.error().message, HasSubstr("qwen3_next"));
-  EXPECT_THAT(next.error().message, HasSubstr("minimax_m2"));
+  const auto falcon = read(R"({"model_type": "falcon_h1", "hidden_size": 2048})");
+  ASSERT_FALSE(falcon);
+  EXPECT_THAT(falcon.error().message, HasSubstr("falcon_h1"));
+  EXPECT_THAT(falcon.error().message, HasSubstr("minimax_m2"));
 }
 
 TEST_F(DecoderConfigFile, OptHasTwoMorePositions) {

@@ -405,8 +405,8 @@ constexpr Exception kExceptions[] = {
     {"p100-pcie-16gb", "gtx-1080", 1.14},
     {"p100-pcie-16gb", "m40", 1.12},
     {"p100-pcie-16gb", "titan-x-maxwell", 1.13},
-    // No convolution was measured on its chip, T4's ratios stand in; and what a row of a batch norm
-    // of few images costs is known from Turing on, not of Pascal.
+    // No convolution was measured on its chip, so T4's ratios are used; and the cost of a row of a
+    // batch norm of few images is known from Turing on, not for Pascal.
     {"rtx-2080-ti", "gtx-1080-ti", 1.13},
     {"h100-sxm-80gb", "h100-pcie-80gb", 1.005},
 };

@@ -1,11 +1,14 @@
 // Published runs, calculated by hand from their reports, against predictions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "perfmodel/detail/decoder_models.hpp"
+#include "perfmodel/graph/detail/decoder_layers.hpp"
 #include "perfmodel/layout.hpp"
 #include "predictor_cases.hpp"
+#include "price/kernel_work.hpp"
 
 namespace perfmodel {
 namespace layout_hand_calculation_test {
@@ -107,7 +110,7 @@ TEST(HandCalculation, MtNlgButForItsEngine) {
 
 // DeepSeek-AI 2024: 2,048 H800, 16 stages under DualPipe, experts over 8 nodes, ZeRO-1, products in
 // fp8, norms, up-projections and SwiGLU computed again, 15,360 sequences of 4,096 tokens: 180,000
-// GPU hours per trillion tokens. A V of 8 ranks holds what 16 ranks of DualPipe do.
+// GPU hours per trillion tokens. A V of 8 ranks holds as much as 16 ranks of DualPipe.
 struct DeepSeek {
   LayoutJob job;
   ParallelLayout layout{.dp = 256, .pp = 8, .ep = 64, .vp = 2, .zero = Sharding::kZero1};
@@ -126,18 +129,71 @@ struct DeepSeek {
   LayoutPrediction made() const { return pricer("h800").predict(job, layout).value(); }
 };
 
+// Seconds of products whose rates on H800 the README of DeepGEMM (February 2025) gives: 4,096
+// tokens of a layer with experts, of which this rank gets eight rows per token.
+double products_of_layer_s() {
+  struct Product {
+    double rows, n, k, tflop_per_s;
+  };
+  constexpr Product kProducts[] = {
+      {4096, 2112, 7168, 1058},  // to the latents of queries, keys and values
+      {4096, 24576, 1536, 990},  {4096, 32768, 512, 590},  {4096, 7168, 16384, 1358},
+      {4096, 4096, 7168, 1304},  {4096, 7168, 2048, 1025},  // shared expert
+      {32768, 4096, 7168, 1297}, {32768, 7168, 2048, 1099}};
+  double sum = 0;
+  for (const Product& one : kProducts) {
+    sum += 2 * one.rows * one.n * one.k / (1e12 * one.tflop_per_s);
+  }
+  return sum;
+}
+
+// Seconds of such a layer. Each product thrice, up-projections (0.55 ms) once more. Attention by
+// FlashAttention-3's rates for heads of 128 (attention/kernels.csv): two products of 192 and 128
+// forward, three and two backward. Bytes of the rest at 3 TB/s: norms, sums, rotary positions,
+// SwiGLU, moved rows, copies in fp8, thrice; norms and SwiGLU once more.
+struct LayerByHand {
+  double products = products_of_layer_s(), forward = 0, all = 0;
+
+  LayerByHand() {
+    const double tokens = 4096, heads = 128, hidden = 7168, rows = 9;
+    const double scores = tokens * tokens * heads, ahead = scores * (192 + 128) / 579e12;
+    const double norms = 2 * 4 * hidden, swiglu = 2 * rows * 6144;
+    const double others = 2 * (6 * hidden + 4 * 192 * heads + 9 * hidden) + 9 * hidden +
+                          3 * (2 * hidden + 2048 + 128 * heads + rows * 2048);
+    const double moved = tokens * (norms + swiglu + others) / 3e12;
+    forward = products + ahead + moved;
+    all = 2 * products + scores * (3 * 192 + 2 * 128) / 532e12 + 2 * moved + forward + 0.55e-3 +
+          tokens * (norms + swiglu) / 3e12;
+  }
+};
+
+// 60 microbatches on the stage with the output layer and 7 of 61 layers in 16 chunks; that layer at
+// 70 % of the peak of bf16, and 16 bytes per logit.
+double compute_by_hand_s() {
+  const double tokens = 4096, hidden = 7168, words = 129280;
+  const double head = 3 * 2 * tokens * hidden * words / (0.7 * 989e12) + 16 * tokens * words / 3e12;
+  return 60 * (7 * LayerByHand().all + head);
+}
+
 TEST(HandCalculation, DeepSeekV3) {
   const double step_s = 1e-3 * DeepSeek(1).made().step_ms;
   expect_within_15_percent(step_s * 2048 / 3600 / (15360.0 * 4096) * 1e12, 180e3, "GPU hours");
 
-  // Without the module of the further token, which is the last stage's alone. 60 microbatches, 2
-  // chunks of about 4 layers. Bubble: (PP / 2 - 1) (F&B + B - 3 W), W and F a third.
+  // Without the module of the further token, which is the last stage's alone.
   DeepSeek plain(0);
-  const LayoutPrediction made = plain.made();
-  const double kernels = seconds(made, LayoutTerm::kCompute) / 120;
-  const double together = kernels + seconds(made, LayoutTerm::kExpertParallel) / 120;
+  expect_within_15_percent(seconds(plain.made(), LayoutTerm::kCompute), compute_by_hand_s(),
+                           "compute");
+
+  // 60 microbatches on stages of as much work: two chunks of 4 layers, next to no output layer.
+  // Bubble: (PP / 2 - 1) (F&B + B - 3 W), with the exchange hidden in F&B as the report has it.
+  DeepSeek even(0);
+  even.job.model.layers = 64;
+  even.job.model.vocabulary = 1024;
+  const LayoutPrediction made = even.made();
+  const LayerByHand layer_s;
+  const double parts = 1 + (layer_s.all - layer_s.forward - 3 * layer_s.products) / layer_s.all;
   expect_within_15_percent(seconds(made, LayoutTerm::kBubble),
-                           7 * (together + kernels * 2 / 3 - kernels), "bubble");
+                           7 * parts * seconds(made, LayoutTerm::kCompute) / 120, "bubble");
 
   // If nothing hides it, a token goes to 4 (1 - C(96, 8) / C(128, 8)) = 3.63 nodes, 7 of 8 of
   // them elsewhere, in fp8 with a scale per 128, comes back in bf16, and so in the backward pass;
@@ -157,6 +213,45 @@ TEST(HandCalculation, DeepSeekV3) {
   const LayoutPrediction whole = plain.made();
   expect_within_15_percent(whole.weight_bytes, 2 * 8 * layer, "weights");
   expect_within_15_percent(whole.gradient_bytes, 4 * 8 * layer, "gradients");
+}
+
+// A layer of Qwen3-Next on 4,096 tokens: the products of the gated delta rule, forward, against the
+// price that kernels of flash-linear-attention were measured for (docs/kernel_models.md).
+TEST(HandCalculation, GatedDeltaRuleTakesWhatItsMeasuredKernelsTake) {
+  const DecoderModel model = find_decoder("qwen3-next-80b-a3b")->model;
+  DecoderLayersConfig config;
+  config.mixer = DecoderLayersConfig::Mixer::kDeltaNet;
+  config.states = model.states;
+  config.batch = config.layers = 1;
+  config.sequence = 4096;
+  config.hidden = model.hidden;
+  config.heads = model.heads;
+  config.head_width = model.head_width;
+  config.feed_forward = 512;
+  config.vocabulary = 1024;
+  config.training.weights = DType::kBFloat16;
+  const ExecutionGraph graph = build_decoder_layers(config).value();
+  const Predictor on =
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
+  const Prediction made = on.predict(graph, "h100-sxm-80gb", {.keep_ops = true}).value();
+  const auto is_product = [](const PredictedOp& op) { return op.name == "aten::bmm"; };
+  const auto first = std::ranges::find_if(made.ops, is_product);
+  const auto last = std::find_if(made.ops.rbegin(), made.ops.rend(), is_product).base();
+  double products_us = 0;
+  for (auto op = first; op <= last; ++op) {  // with the sum after the last product
+    for (const PredictedKernel& kernel : op->kernels) products_us += kernel.price.time.count();
+  }
+  const StateSpaceSizes& of = model.states;
+  const KernelWork work = linear_attention_work({.batch = 1,
+                                                 .seq = 4096,
+                                                 .k_heads = of.groups,
+                                                 .k_dim = of.state,
+                                                 .v_heads = of.heads,
+                                                 .v_dim = of.head_width},
+                                                DType::kBFloat16, true);
+  const Gpu gpu = on.gpu("h100-sxm-80gb").value();
+  expect_within_15_percent(products_us, KernelModels::heuristic().price(work, gpu).time.count(),
+                           "gated delta rule");
 }
 
 }  // namespace layout_hand_calculation_test

@@ -1,4 +1,4 @@
-// Parts of a layout's memory: they add up, and each moves with what it is made of.
+// Parts of a layout's memory: they add up, and each changes with its causes.
 #include <gtest/gtest.h>
 
 #include "layout/layout_results.hpp"

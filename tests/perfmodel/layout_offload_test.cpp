@@ -98,6 +98,55 @@ TEST(LayoutOffload, StepOfTheOptimizerByHand) {
   EXPECT_LT(known.high_ms / known.low_ms, made.high_ms / made.low_ms);
 }
 
+// A quarter on the CPUs: a quarter of its bytes and of its time there, while the GPU steps the
+// rest.
+TEST(LayoutOffload, PartOfTheOptimizerByHand) {
+  RandomLayout of = llama_on_a_node();
+  const LayoutPrediction without = predicted(of);
+  of.layout.offload.optimizer = true;
+  of.job.optimizer_offload_fraction = 0.25;
+  const LayoutPrediction made = predicted(of);
+  EXPECT_EQ(made.optimizer_bytes, 0.75 * 12 * kAll / 8);
+  EXPECT_EQ(made.host_optimizer_bytes, 0.25 * 12 * kAll);
+  EXPECT_EQ(made.host_gradient_bytes, 0.25 * 4 * kAll);
+  EXPECT_EQ(made.gradient_bytes, 0.75 * 4 * kAll / 8 + 0.25 * 4 * kLayer / 8);
+  EXPECT_NEAR(ms_of(made, LayoutTerm::kOptimizer), 0.25 * 1e3 * 28 * kAll / 109e9, 1);
+  EXPECT_NEAR(ms_of(made, LayoutTerm::kOffload), 0.25 * 2 * kAll / 8 / kPinnedCopy, 0.01);
+  // With a host so fast that the GPU's part takes longer, the step is that part.
+  of.job.host_bytes_per_s = 1e15;
+  EXPECT_NEAR(ms_of(predicted(of), LayoutTerm::kOptimizer),
+              0.75 * ms_of(without, LayoutTerm::kOptimizer), 0.02);
+}
+
+// 32 bytes per parameter pass the drives of the node at 8 GB/s, then the CPUs step. A rank holds
+// four fp32 buffers of its shard of 1.004e9 parameters, of which a group has 1e9.
+TEST(LayoutOffload, DrivesByHand) {
+  RandomLayout of = llama_on_a_node();
+  of.layout.offload = {.optimizer = true, .nvme = true};
+  EXPECT_EQ(refusal(of),
+            "offload optimizer-nvme: expected nvme_gb_per_s, what the drives of a node move, found "
+            "none");
+  of.job.nvme_bytes_per_s = 8e9;
+  const LayoutPrediction made = predicted(of);
+  EXPECT_EQ(made.host_optimizer_bytes, 8 * 16 * 1e9);
+  EXPECT_EQ(made.host_bytes, made.host_optimizer_bytes);
+  EXPECT_NEAR(ms_of(made, LayoutTerm::kOptimizer), 1e3 * (32 / 8e9 + 28 / 109e9) * kAll, 10);
+  EXPECT_GT(made.low_ms, 0.85 * 1e3 * 32 / 8e9 * kAll);  // the rate of the drives is given
+  of.layout.zero = Sharding::kZero2;
+  EXPECT_EQ(refusal(of), "offload optimizer-nvme: expected zero 3, found zero 2");
+}
+
+TEST(LayoutOffload, RefusesPartsOfNothing) {
+  RandomLayout of = llama_on_a_node();
+  of.job.optimizer_offload_fraction = 0.5;
+  EXPECT_EQ(
+      refusal(of),
+      "optimizer_offload_fraction: expected offload optimizer, without parameters, found none");
+  of.layout.offload.optimizer = true;
+  of.job.optimizer_offload_fraction = 0;
+  EXPECT_EQ(refusal(of), "optimizer_offload_fraction: expected above 0, at most 1, found 0");
+}
+
 // 18 bytes per parameter with the weights; units come from the host before each gather.
 TEST(LayoutOffload, ParametersByHand) {
   RandomLayout of = llama_on_a_node();
@@ -136,7 +185,8 @@ TEST(LayoutOffload, CheckpointsByHand) {
   }
 }
 
-// All that a layer keeps does not pass PCIe while the layer runs: the step takes what it needs.
+// All that a layer keeps does not pass PCIe while the layer runs: the step takes as long as the
+// copies need.
 TEST(LayoutOffload, ActivationsThatDoNotHideByHand) {
   RandomLayout of = llama_on_a_node();
   of.layout.recompute = LayoutRecompute::kNone;

@@ -120,7 +120,7 @@ TEST(LayoutRelations, MoreModulesTokensAndHopsAreNeverFaster) {
   EXPECT_LT(faster, 40);
 }
 
-// Stages are balanced by what a token meets, not by a width that no layer has.
+// Stages are balanced by the weights that a token meets, not by a width that no layer has.
 TEST(LayoutRelations, AWidthThatNoLayerHasChangesNothing) {
   LayoutJob job;
   job.model = {.name = "experts",

@@ -55,7 +55,7 @@ TEST(LayoutReport, RowsOfATableTakeNoFlags) {
   EXPECT_TRUE(refuse_row_fields(inputs, false));
   inputs.lists.micro_batch = {2};
   EXPECT_THAT(refuse_row_fields(inputs, false).error().message,
-              HasSubstr("found --micro-batch beside"));
+              HasSubstr("found --micro-batch with"));
   inputs.lists.micro_batch.clear();
   inputs.searched_stages = true;
   EXPECT_THAT(refuse_row_fields(inputs, false).error().message, HasSubstr("--stages searched"));

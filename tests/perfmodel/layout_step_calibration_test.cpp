@@ -1,4 +1,4 @@
-// Machines by measured steps: what is recovered from steps that are known, and what is refused.
+// Machines by measured steps: known effects are recovered from steps, and bad input is refused.
 #include "layout/step_calibration.hpp"
 
 #include <gmock/gmock.h>

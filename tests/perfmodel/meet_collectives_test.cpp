@@ -37,7 +37,7 @@ TEST(Meetings, OfTracesTakeAsLongAsTheShortest) {
   EXPECT_EQ(early.low.count(), 6);  // was 8
 }
 
-// A rank whose program is nothing but all-reduces with these numbers and times.
+// A rank whose program has only all-reduces with these numbers and times.
 RankProgram rank_with(const ExecutionGraph& graph,
                       const std::vector<std::pair<std::int64_t, double>>& all_reduces) {
   RankProgram made{.rank = {.graph = &graph}};

@@ -270,8 +270,7 @@ TEST(Optimize, FindsWhatAllSequencesFind) {
   EXPECT_LE(10 * searched, enumerated);
 }
 
-// The path bounds the gain of a rewrite: the gain is less, apart from what the ends of the path
-// leave open.
+// The path bounds the gain of a rewrite: the gain is less, apart from the open ends of the path.
 TEST(Optimize, SinglesGainNoMoreThanThePathHolds) {
   for (const SearchCase& one : search_cases()) {
     if (one.memory_share) continue;

@@ -10,6 +10,7 @@
 
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
+#include "perfmodel/predictor.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "program/silent_collectives.hpp"
@@ -192,6 +193,37 @@ TEST(PipelineStages, WritesTheTracesOfAllRanks) {
   // Unmatched sends would be refused.
   const auto written = write_chakra(traces, test_support::scratch_file("job"), job);
   EXPECT_TRUE(written) << to_string(written.error());
+}
+
+Predictor h100_predictor() {
+  return Predictor::load({.data = kData, .gpus = {"h100-sxm-80gb"}}).value();
+}
+
+TEST(PipelineStages, APredictorAnswersWithTheSlowestStage) {
+  const ExecutionGraph graph = stage(0, "FFFFBFBFBFBFBBBB");
+  const Predictor predictor = h100_predictor();
+  const PreparedGraph prepared = predictor.prepare(graph).value();
+  const AskOptions asked{.world = kStages * kPerStage, .stages = kStages};
+  const auto made = predictor.predict(prepared, "h100-sxm-80gb", asked);
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_EQ(made->e2e_us, step_us(graph));
+  EXPECT_EQ(made->ranks, kStages * kPerStage);
+  EXPECT_FALSE(made->samples_per_s());  // stages share their samples
+  EXPECT_THAT(made->warnings, testing::Contains(HasSubstr("each with 8 microbatches under 1F1B")));
+  EXPECT_EQ(predictor.predict(graph, "h100-sxm-80gb", asked)->e2e_us, made->e2e_us);
+}
+
+TEST(PipelineStages, APredictorRefusesWhatThePipelineIsNot) {
+  const ExecutionGraph graph = stage(0, "FFFFBFBFBFBFBBBB");
+  const Predictor predictor = h100_predictor();
+  const auto refusal = [&](const AskOptions& asked) {
+    const auto made = predictor.predict(graph, "h100-sxm-80gb", asked);
+    return made ? "" : made.error().message;
+  };
+  EXPECT_EQ(refusal({.stages = 4}), "stages: expected a divisor of 0 ranks, found 4");
+  EXPECT_EQ(refusal({.world = 6, .stages = 4}), "stages: expected a divisor of 6 ranks, found 4");
+  EXPECT_EQ(refusal({.world = 8, .strategy = ParallelStrategy::kDdp, .stages = 4}),
+            "stages: expected no strategy, found one");
 }
 
 // ---- one rank of 256 ----------------------------------------------------------------------------

@@ -164,6 +164,20 @@ TEST_F(PredictorTest, SequencesChangeToo) {
             digest(by_hand(graphs_[2], "h100-sxm-80gb", {.batch = 16, .sequence = 512})));
 }
 
+// Apex reduces after the backward pass, where nothing hides it, and copies each gradient.
+TEST_F(PredictorTest, DelayedGradientsAreReducedInTheOpen) {
+  AskOptions asked{.world = 8, .strategy = ParallelStrategy::kDdp};
+  const auto buckets = predictor_.predict(prepared_[2], "h100-sxm-80gb", asked).value();
+  asked.delay_allreduce = true;
+  const auto delayed = predictor_.predict(prepared_[2], "h100-sxm-80gb", asked).value();
+  EXPECT_GT(delayed.communication.exposed_us, buckets.communication.exposed_us);
+  EXPECT_EQ(delayed.scaled_out->collectives, 1U);  // all gradients are of one type
+  EXPECT_EQ(predictor_.predict(graphs_[2], "h100-sxm-80gb", asked)->e2e_us, delayed.e2e_us);
+  asked.strategy = ParallelStrategy::kFsdp;
+  EXPECT_EQ(predictor_.predict(prepared_[2], "t4", asked).error().message,
+            "delay_allreduce: expected the strategy ddp, found fsdp");
+}
+
 TEST_F(PredictorTest, GpusAreFoundByNameAliasTitleInAnyCase) {
   const double expected = predictor_.predict(prepared_[0], "h100-sxm-80gb").value().e2e_us;
   for (std::string_view name :

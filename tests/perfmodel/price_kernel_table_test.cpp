@@ -129,7 +129,7 @@ TEST_F(PricedTables, ATableHasRows) {
   EXPECT_EQ(priced.error().message, "expected rows, found only a header");
 }
 
-// Its rows need each other wherever they stand: the first carries the time of all.
+// Its rows need each other wherever they are: the first carries the time of all.
 TEST_F(PricedTables, FusedRowsMayLieFarApart) {
   {
     std::ofstream out(file_);

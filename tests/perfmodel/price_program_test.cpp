@@ -1,4 +1,5 @@
-// The pricing stage: what is asked of traces and models, and what nodes and shards make of it.
+// The pricing stage: its questions to traces and models, and how nodes and shards change the
+// answers.
 #include "program/price_program.hpp"
 
 #include <gtest/gtest.h>

@@ -43,7 +43,7 @@ std::vector<double> replayed_steps(const Replay& replay, std::size_t rank = 0) {
   return steps;
 }
 
-// The replay of the program's trace at a pace takes what the program takes at that pace.
+// The replay of the program's trace at a pace takes as long as the program at that pace.
 void expect_follows(const Program& program, MadeTrace::Pace pace, bool sync_records = false,
                     double tolerance = kExact) {
   SCOPED_TRACE(fmt::format("kernels x {}, host x {}, {} sync records", pace.kernels, pace.host,
@@ -665,7 +665,7 @@ TEST(Replay, WorkLaunchedBeforeTheRecordingHoldsTheFirstStep) {
       });
     }
   };
-  // The kernels before stand at their own pace whatever is asked.
+  // The earlier kernels keep their own pace whatever is asked.
   const MadeTrace measured = run(program);
   const double before = 5 + 2.5 + 10 * 5000 + 9 * 0.75 - measured.step_walls[0];
   const double step = 10 * 1000 + 10 * 0.75 + 4;
@@ -682,7 +682,7 @@ TEST(Replay, WorkLaunchedBeforeTheRecordingHoldsTheFirstStep) {
   const auto half = replayed_steps(replay_one(trace, {.scale_kernels = 0.5}));
   EXPECT_NEAR(half[0], before + step - 5000, kExact);
   EXPECT_NEAR(half[1], measured.step_walls[2] - 5000, kExact);
-  // A slower host changes nothing while the device is busy with what came before.
+  // A slower host changes nothing while the device is busy with earlier work.
   EXPECT_NEAR(replayed_steps(replay_one(trace, {.scale_host = 2}))[0], before + step + 4, kExact);
 }
 
@@ -1063,7 +1063,7 @@ TEST(ReplayRanks, ARankGivenTwiceIsRefused) {
 TEST(ReplayRanks, RanksOfDifferentJobsAreRefused) {
   auto traces = traces_of(run_job(kLate));
   traces[1].world_size = 4;
-  EXPECT_THAT(complaint(traces), HasSubstr("found a world of 4 ranks beside one of 2"));
+  EXPECT_THAT(complaint(traces), HasSubstr("found a world of 4 ranks and one of 2"));
   traces[0].world_size = 4;
   EXPECT_THAT(replay_all(traces).warnings, Contains(HasSubstr("2 of 4 ranks are given")));
 }

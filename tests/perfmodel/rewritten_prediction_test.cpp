@@ -300,7 +300,7 @@ TEST_F(RewrittenPrediction, ThePathNamesEachKernelByItsOwnFamily) {
   }
   // Each with the gap before it. Some kernels of a step overlap with its host.
   for (const auto& [family, time] : kernels) {
-    EXPECT_GT(shares[family], 0.4 * time) << family;
+    EXPECT_GE(shares[family], 0.4 * time) << family;  // parts take no time
     EXPECT_LT(shares[family], 1.05 * time + 10) << family;
   }
 }

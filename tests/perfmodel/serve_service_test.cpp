@@ -93,6 +93,10 @@ TEST_F(ServiceTest, SaysWhatIsWrong) {
   expect_error(predict(R"("keep_ops": 1)"), "bad_request", "/keep_ops");
   expect_error(predict(R"("strategy": "ddp")"), "bad_request", "/world");
   expect_error(predict(R"("world": 8, "strategy": "zero")"), "bad_request", "ddp or fsdp");
+  expect_error(predict(R"("world": 8, "stages": 0)"), "bad_request", "/stages: expected");
+  expect_error(predict(R"("world": 8, "stages": 3)"), "impossible", "stages: expected a divisor");
+  expect_error(predict(R"("world": 8, "strategy": "fsdp", "delay_allreduce": true)"), "impossible",
+               "delay_allreduce: expected the strategy ddp, found fsdp");
   expect_error(predict(R"("topology": "moebius")"), "unknown_name", "moebius");
   expect_error(R"({"op": "predict", "graph": "d", "gpu": "abacus"})", "unknown_name", "abacus");
   expect_error(R"({"op": "predict", "graph": "e", "gpu": "h100"})", "unknown_name", "\"e\"");

@@ -188,6 +188,38 @@ TEST_F(Agreement, LateRanksDelayReductions) {
   }
 }
 
+// A rank cuts its gradient once for each rank that sends it vectors, however many tables there are.
+TEST_F(Agreement, HostWorkGrowsWithRanksThatSend) {
+  ShardingStudy study = Studies(5).study();
+  study.gpu = "h100-sxm-80gb";
+  study.launch = Launch::kEager;
+  set(study);
+  study.world = 128;
+  study.local_world = 8;
+  study.batch_per_rank = 64;
+  study.dense->dtype = "float32";
+  study.tables = std::vector<ShardedTable>(160, ShardedTable(study.tables.front()));
+  const auto plan_of = [&](std::int64_t senders) {
+    std::vector<TablePlacement> plan(study.tables.size(), {.type = ShardingType::kRowWise});
+    for (std::size_t t = 0; t < plan.size() && senders > 0; ++t) {
+      const auto rank = static_cast<std::int64_t>(t) % senders;
+      plan[t] = {.type = ShardingType::kTableWise, .ranks = {rank}};
+    }
+    return plan;
+  };
+  PredictOptions options;
+  options.topology = &topology_;
+  for (const std::int64_t senders : {0, 16, 128}) {
+    const auto config = sharded_dlrm(study, plan_of(senders)).value();  // for rank 0
+    const double predicted =
+        predict(graph_of_rank(config, study).value(), gpu_, table_, options).value().e2e_us;
+    const double evaluated = evaluated_us(study, plan_of(senders));
+    std::printf("%d ranks send: %.0f us for %.0f\n", static_cast<int>(senders), evaluated,
+                predicted);
+    EXPECT_NEAR(evaluated / predicted, 1, 0.1);
+  }
+}
+
 // 200 studies with PERFMODEL_AGREEMENT_STUDIES=200.
 TEST_F(Agreement, PlansTakeAsLongAsTheirGraphs) {
   const char* asked = std::getenv("PERFMODEL_AGREEMENT_STUDIES");

@@ -554,6 +554,37 @@ TEST(ShardingBatch, SoftwareThatTakesTablesOneByOne) {
   EXPECT_GT(one_by_one.predicted_us, fused.predicted_us + 250);
 }
 
+// Each rank splits and joins the vectors of tables that others look up, too.
+TEST(ShardingBatch, OneByOneEveryRankHandlesEveryTable) {
+  ShardingStudy study = small_study();
+  const auto idle_rank_us = [&] {
+    const BatchModel model = model_of(study, {.software = TableSoftware::kPerTable});
+    return model.dense().top_forward_us + model.dense().top_backward_us;
+  };
+  const double few = idle_rank_us();
+  study.dense.reset();
+  const double alone = idle_rank_us();
+  EXPECT_NEAR(alone, 9.5 * static_cast<double>(study.tables.size()), 1e-9);
+  EXPECT_GT(few, alone);
+  study.tables.insert(study.tables.end(), 10, study.tables.front());
+  EXPECT_NEAR(idle_rank_us() - alone, 95, 1e-9);
+  study.world = study.local_world = 1;
+  EXPECT_EQ(idle_rank_us(), 0);
+}
+
+// NVLink joins the machines of a rack.
+TEST(ShardingBatch, ARackIsOneHost) {
+  ShardingStudy study = small_study();
+  for (const auto& [world, given, host] :
+       {std::tuple{64, 4, 64}, {128, 4, 64}, {144, 0, 72}, {10, 0, 10}, {64, 32, 32}}) {
+    study.world = world;
+    study.local_world = given == 0 ? std::nullopt : std::optional<std::int64_t>(given);
+    const auto model = BatchModel::make(study, gpu_of("gb200"), topology_of("gb200-nvl72"));
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ(model->local_world(), host) << world << " by " << given;
+  }
+}
+
 TEST(ShardingBatch, TheHostSetsAFloor) {
   const ShardingStudy study = small_study();
   EXPECT_DOUBLE_EQ(model_of(study, {.host_us = 1e6}).time(whole_tables(study))->predicted_us, 1e6);

@@ -84,7 +84,7 @@ TEST(PlanSearch, IsOfNoTables) {
 // ---- against enumeration
 // ----------------------------------------------------------------------
 
-// All plans. What one table may do alone, evaluate_plan() says; sums are made here.
+// Tries all plans. evaluate_plan() judges single tables; sums are made here.
 class Brute {
  public:
   explicit Brute(const PlanSpace& space)

@@ -72,10 +72,10 @@ TEST(StepMemory, TheCurvePeaksWhereTheReportSays) {
     most = std::max(most, std::accumulate(point.bytes.begin(), point.bytes.end(), 0.0));
     for (double bytes : point.bytes) EXPECT_GE(bytes, 0);
   }
-  // Blocks may be larger than their storages by what is not split off.
+  // Blocks may be larger than their storages by the rest that is not split off.
   EXPECT_LE(most, report.memory.peak_allocated_bytes);
   EXPECT_GE(most, 0.97 * report.memory.peak_allocated_bytes);
-  // A step ends with what it began with.
+  // A step ends with the bytes that it began with.
   const MemoryByPurpose& end = report.curve.back().bytes;
   EXPECT_EQ(at(end, MemoryPurpose::kActivations), 0);
   EXPECT_EQ(at(end, MemoryPurpose::kTemporaries), 0);

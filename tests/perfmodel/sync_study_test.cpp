@@ -58,7 +58,7 @@ TEST(SyncStudy, ValuesOfRanksNeedOneEach) {
 TEST(SyncStudy, ServersNeedTheirExchange) {
   SyncQuestion question = two_workers();
   question.servers = 2;
-  EXPECT_EQ(refusal(question), "expected --exchange servers beside flags of servers, found direct");
+  EXPECT_EQ(refusal(question), "expected --exchange servers with flags of servers, found direct");
   question.exchange = "servers";
   EXPECT_EQ(refusal(question), "");
 }

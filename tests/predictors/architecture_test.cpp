@@ -198,6 +198,8 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   EXPECT_TRUE(hopper.linear_attention->measured);
   EXPECT_FALSE(test_support::architecture("ampere").linear_attention->measured);
   EXPECT_FALSE(test_support::architecture("volta").linear_attention.has_value());
+  EXPECT_EQ(hopper.warm_inputs->none_held, 1);
+  EXPECT_FALSE(test_support::architecture("ampere").warm_inputs.has_value());
   EXPECT_EQ(test_support::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
   EXPECT_EQ(test_support::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
 }
@@ -246,15 +248,15 @@ TEST(Architectures, ErrorsNameTheField) {
          j["facts"]["hbm_share"] = {{"as", "hopper"}, {"source", "x"}};
        },
        "/facts/hbm_share/as",
-       "expected an architecture with a value of its own, found \"hopper\", which takes that of "
-       "another"},
+       "expected an architecture with a value of its own, found \"hopper\", which takes another's "
+       "value"},
       {"itself",
        [](Json& j) {
          j["facts"]["hbm_share"] = {{"as", "ampere"}, {"source", "x"}};
        },
        "/facts/hbm_share/as",
-       "expected an architecture with a value of its own, found \"ampere\", which takes that of "
-       "another"},
+       "expected an architecture with a value of its own, found \"ampere\", which takes another's "
+       "value"},
       {"blocks of a target",
        [](Json& j) { j["facts"]["max_blocks_per_sm"]["of_targets"]["sm_86"] = 2048; },
        "/facts/max_blocks_per_sm/of_targets/sm_86",
@@ -287,7 +289,16 @@ TEST(Architectures, ErrorsNameTheField) {
          j["facts"]["attention_kernels"]["value"]["kernels"][0]["tiles"][1]["head_dim"] = 64;
        },
        "/facts/attention_kernels/value/kernels/0/tiles/1/head_dim",
-       "expected a larger head size than that of the tile before, found 64"},
+       "expected a larger head size than the tile before, found 64"},
+      {"held inputs",
+       [](Json& j) {
+         j["facts"]["warm_inputs"]["value"] = {{"all_held", 0.5},
+                                               {"none_held", 0.5},
+                                               {"elementwise", 1},
+                                               {"softmax", 1},
+                                               {"norm", 1}};
+       },
+       "/facts/warm_inputs/value/none_held", "expected a number above all_held, found 0.5"},
       {"more", [](Json& j) { j["facts"]["clusters"] = 1; }, "/facts/clusters",
        "expected no such key, found 1"},
   };

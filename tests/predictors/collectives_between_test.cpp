@@ -84,8 +84,9 @@ TEST(CollectivesBetween, UnevenExchangesUseTheSameNetwork) {
   EXPECT_NEAR(uneven->time.count(), time_of(topology, kAllToAll, 32e6, 32, 4).time.count(), 1e-6);
 }
 
-// Eight boards on two host bridges reach 50 GB/s each: 8 x S / 4 cross. Of six 6 x S / 4 do, so
-// that each gets (64 / 7) / (36 / 5) as much; four are limited by 80 GB/s between two boards.
+// Eight boards on two host bridges reach 50 GB/s each: 8 x S / 4 cross. With six boards, 6 x S / 4
+// cross, so that each gets (64 / 7) / (36 / 5) as much; four are limited by 80 GB/s between two
+// boards.
 TEST(CollectivesBetween, FewerBoardsGetMoreOfTheHostBridge) {
   Topology topology = round_topology();
   topology.intra.kind = IntraLink::kPcie;

@@ -1,4 +1,4 @@
-// Kernels that torch.compile wrote in Triton: what they move, and what that takes.
+// Kernels that torch.compile wrote in Triton: their bytes and times.
 #include <gtest/gtest.h>
 
 #include <string_view>

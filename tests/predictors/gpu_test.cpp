@@ -1,10 +1,12 @@
 #include "perfmodel/predictors/gpu.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "../scratch.hpp"
 #include "graph_fixture.hpp"
@@ -17,6 +19,8 @@ namespace perfmodel {
 namespace gpu_test {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 fs::path gpu_folder() { return fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus"; }
@@ -161,6 +165,51 @@ TEST(GpuFiles, NamesOfProgramsFindTheirBoard) {
     EXPECT_EQ(why_not_a_board(name), "") << name;
   }
   for (const Gpu& gpu : gpus) EXPECT_EQ(why_not_a_board(gpu.title), "") << gpu.name;
+}
+
+TEST(GpuFiles, SomeWordsOfANameFindTheBoardThatPeopleMean) {
+  const std::pair<const char*, const char*> alone[] = {
+      {"4090", "rtx-4090"},       {"rtx4090", "rtx-4090"},    {"3090", "rtx-3090"},
+      {"1080 Ti", "gtx-1080-ti"}, {"b300", "b300-sxm-270gb"}, {"A800 40GB", "a800-pcie-40gb"}};
+  for (const auto& [name, board] : alone) {
+    const auto gpu = find_gpu(name, gpu_folder());
+    ASSERT_TRUE(gpu) << name;
+    EXPECT_EQ(gpu->name, board) << name;
+  }
+  EXPECT_EQ(find_gpu("4090", gpu_folder())->taken_for, "");
+  EXPECT_FALSE(find_gpu("a100-40gb-pcie", gpu_folder()));  // words keep their order
+  const std::tuple<const char*, const char*, const char*> noted[] = {
+      {"a100", "a100-sxm-80gb",
+       "\"a100\" fits a100-pcie-40gb, a100-pcie-80gb, a100-sxm-40gb, a100-sxm-80gb; a100-sxm-80gb "
+       "is taken, the usual one"},
+      {"A100 80GB", "a100-sxm-80gb",
+       "\"A100 80GB\" fits a100-pcie-80gb, a100-sxm-80gb; a100-sxm-80gb is taken, the usual one"},
+      {"1080", "gtx-1080", "\"1080\" fits gtx-1080, gtx-1080-ti; gtx-1080 is taken"},
+      {"RTX 2080", "rtx-2080-ti",
+       "\"RTX 2080\" is taken as rtx-2080-ti, the only known board with these words"},
+      {"mi300", "mi300x", "\"mi300\" fits mi300a, mi300x; mi300x is taken, the usual one"}};
+  for (const auto& [name, board, note] : noted) {
+    const auto gpu = find_gpu(name, gpu_folder());
+    ASSERT_TRUE(gpu) << name;
+    EXPECT_EQ(gpu->name, board) << name;
+    EXPECT_THAT(stand_ins(*gpu), ElementsAre(note));
+  }
+  EXPECT_EQ(find_gpu("V100-32GB", gpu_folder())->taken_for, "");  // an alias
+}
+
+TEST(GpuFiles, ANameThatFitsSeveralBoardsIsRefusedWithTheirNames) {
+  const auto titan = find_gpu("titan x", gpu_folder());
+  ASSERT_FALSE(titan);
+  EXPECT_EQ(titan.error().code, ErrorCode::kUnknownName);
+  EXPECT_THAT(titan.error().message, HasSubstr("expected the name of one GPU, found \"titan x\", "
+                                               "which fits titan-x-maxwell, titan-x-pascal"));
+  for (const char* name :
+       {"nvidia", "gb", "100", "1", "16", "x", "-", "a", "gtx", "pcie", "radeon"}) {
+    EXPECT_FALSE(find_gpu(name, gpu_folder())) << name;
+  }
+  EXPECT_THAT(find_gpu("a100 laptop", gpu_folder()).error().message, HasSubstr("a laptop GPU"));
+  // Names in tables and traces are whole: a note about them would be lost.
+  EXPECT_FALSE(find_known_gpu("a100", gpu_folder()));
 }
 
 TEST(GpuFiles, PartsOfBoardsAndLaptopsAreNoBoards) {

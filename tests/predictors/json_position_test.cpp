@@ -1,4 +1,4 @@
-// Where JSON files are wrong: pointers, keys that stand twice, lines and columns.
+// Where JSON files are wrong: pointers, keys that occur twice, lines and columns.
 #include "files/json_position.hpp"
 
 #include <gtest/gtest.h>

@@ -243,7 +243,7 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
          const TreeEnsemble leaf{.nodes = {{.value = -80}}, .roots = {0}};
          m["trees"]["chip"]["nodes"] = tree_text(leaf);
        }},
-      {"/corrections/0/weights: expected numbers whose sum lies within 50",
+      {"/corrections/0/weights: expected numbers whose sum is within 50",
        [](Json& m) {
          m["corrections"][0]["weights"] = {30, -30, 0};
        }},

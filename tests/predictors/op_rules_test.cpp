@@ -729,6 +729,38 @@ TEST_F(OpRules, CausalAttentionCountsHalf) {
   EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 2 * 4 * 128 * 128 * 64);
 }
 
+TEST_F(OpRules, FurtherLaunchesAreParts) {
+  using enum KernelFamily;
+  const auto families = [&](int node) {
+    std::vector<KernelFamily> made;
+    for (const KernelWork& work : f.lower(node, gpu).kernels) made.push_back(work.family);
+    return made;
+  };
+  using Families = std::vector<KernelFamily>;
+  const auto half = [&](std::vector<std::int64_t> shape) {
+    return f.tensor(shape, DType::kFloat16);
+  };
+  const auto qkv = [&] { return half({2, 4, 128, 64}); };
+  EXPECT_EQ(families(f.node("aten::_scaled_dot_product_flash_attention_backward",
+                            {qkv(), qkv(), qkv(), qkv()}, {qkv(), qkv(), qkv()})),
+            (Families{kReduction, kAttention, kPart}));
+  EXPECT_EQ(families(f.node("aten::_scaled_dot_product_efficient_attention_backward",
+                            {qkv(), qkv(), qkv(), qkv()}, {qkv(), qkv(), qkv()})),
+            (Families{kReduction, kAttention}));
+  // cuBLAS splits k where the result is small.
+  const auto product = [&](std::int64_t m, std::int64_t k, std::int64_t n) {
+    return families(f.node("aten::mm", {f.tensor({m, k}), f.tensor({k, n})}, {f.tensor({m, n})}));
+  };
+  EXPECT_EQ(product(64, 4096, 64), (Families{kGemm, kPart}));
+  EXPECT_EQ(product(64, 64, 64), Families{kGemm});
+  EXPECT_EQ(product(4096, 4096, 4096), Families{kGemm});
+  EXPECT_EQ(families(f.node("aten::mm", {half({512, 4096}), half({4096, 512})})), Families{kGemm});
+  EXPECT_EQ(families(f.node("aten::mm", {half({512, 16384}), half({16384, 512})})),
+            (Families{kGemm, kPart}));
+  gpu.vendor = "amd";
+  EXPECT_EQ(product(64, 4096, 64), Families{kGemm});
+}
+
 TEST_F(OpRules, PackedAttentionCountsItsTokens) {
   // 300 tokens of at most 128: 300 x 128 scores per head, two products of 2 x 64 each
   const auto qkv = [&] { return f.tensor({300, 4, 64}, DType::kFloat16); };

@@ -44,7 +44,7 @@ class TopologyFile {
 TEST(Topologies, EveryFileLoadsUnderItsName) {
   const auto catalog = TopologyCatalog::read(source_data() / "topologies");
   ASSERT_TRUE(catalog.has_value()) << to_string(catalog.error());
-  EXPECT_EQ(catalog->topologies().size(), 24u);
+  EXPECT_EQ(catalog->topologies().size(), 25u);
   for (const Topology& topology : catalog->topologies()) {
     const Topology::Intra& intra = topology.intra;
     EXPECT_LE(intra.ring_channels * intra.channel_bandwidth.value, intra.gpu_bandwidth.value)

@@ -250,7 +250,7 @@ TEST_F(Training, TimesWithoutAPlateauHaveNoLaunchCost) {
 }
 
 TEST_F(Training, TablesTimedOnTheDeviceHaveNoLaunchCost) {
-  // All kernels far below 40 us take just that: a plateau, or what the tiniest kernels take.
+  // All kernels far below 40 us take just that: a plateau, or the time of the tiniest kernels.
   const Campaign host{.noise = 0.005, .floor_us = 40, .dispatch_us = 17.2, .low_log2 = 10};
   const std::string rows = kAddHead + add_rows("a100-pcie-40gb", 300, host);
   const auto cost_of = [&](const std::string& head) {

@@ -117,7 +117,7 @@ class SameAsOnACpu(unittest.TestCase):
 
     def test_lstm(self):
         """A CPU runs a loop where a GPU runs one op of cuDNN. All other nodes are in both, and the products are the
-        same but for the gradient of the first states, which only cuDNN makes."""
+        same except for the gradient of the first states, which only cuDNN makes."""
         both, sizes = (on_gpu("lstm"), recorded("lstm")), CASES["lstm"]()
         ours, theirs = (Counter(node["name"] for node in load(graph)["nodes"]) for graph in both)
         cudnn = ["CudnnRnnBackward0", "autograd::engine::evaluate_function: CudnnRnnBackward0", "aten::_cudnn_rnn",

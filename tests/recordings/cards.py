@@ -23,7 +23,7 @@ def fused(gpu, kernel_us, name="mylib::fused_mlp"):
 
 
 def times(kernel_us, said, gpu=A100):
-    """The op keeps its time in every command that predicts; what reads alone says what was read."""
+    """The op keeps its time in every command that predicts; commands that only read say what was read."""
     return [
         Says(["predict", "{0}", "--gpu", gpu], {"/ops/0/kernels/0/time_us": kernel_us}, said),
         Says(["whatif", "{0}", "--gpu", gpu], {}, said),

@@ -150,7 +150,7 @@ K02 = [
     made("k02", "clock_of_its_own", clock_of_its_own, commands({"/gpu_busy_us": 800.0, **steps(4, 4)}, said=["clock"])),
 ]
 
-# ---- k03: marks of steps that stand twice --------------------------------------------------------
+# ---- k03: marks of steps that occur twice --------------------------------------------------------
 
 
 def same_mark_twice():
@@ -709,7 +709,7 @@ FINE = {"bad_escape_args": 800.0, "bom": 800.0, "child_longer": 200.0, "counter_
 PASSES = [Case("fine", f"passes_{name}", [Says(["trace", "{0}"], {"/recording/findings": [], "/gpu_busy_us": busy}),
                                           Says(["replay", "{0}"], {"/recording/findings": []})], handed=[f"passes/{name}.json"])
           for name, busy in FINE.items()]
-# Twins: what a kind's recording is predicted to take is what its plain form takes.
+# Twins: a kind's recording is predicted to take as long as its plain form.
 for twin, plain, gpu in (("k15_nvjet_split_k", "gemm_split_k", "h100-sxm-80gb"), ("k16_new_launch_call", "known_launch_call", "mi300x"),
                          ("k26_driver_call_inside_a_runtime_call", "launches_not_nested", A100)):
     step = {"gemm_split_k": 2000.0}.get(plain, 1000.0)

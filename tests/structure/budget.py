@@ -131,7 +131,7 @@ def write_limits(path, limits):
 
 
 def check(figures, limits):
-    """(lines on what is above its limit, lines on what is so far below that the limit should fall)"""
+    """(lines on counts above their limit, lines on counts so far below that the limit should fall)"""
     above, below = [], []
     for name, measure in sorted(figures.keys() | limits.keys()):
         figure, limit = figures.get((name, measure), 0), limits.get((name, measure), 0)

@@ -40,8 +40,8 @@ Result<std::map<std::int64_t, ErrorSummary>> summarize_errors_by(std::span<const
                                                                  std::span<const double> measured,
                                                                  std::span<const double> predicted);
 
-/// The baseline that any learned transfer to a device left out must beat: its times are those of
-/// another device (or of an analytical model), `x`, times one constant. Returns the constant
+/// The baseline that any learned transfer to a device left out must beat: it takes the times `x` of
+/// another device (or of an analytical model) times one constant. Returns the constant
 ///
 ///   c = argmin mean_i |c x_i - m_i| / m_i
 ///

@@ -54,7 +54,7 @@ bool is_common(std::string_view word) {
   return std::ranges::find(kWords, lower) != kWords.end();
 }
 
-// Past a home folder's name, where one stands at `at`: "/home/NAME" -> where NAME begins.
+// Finds a home folder that begins at `at` ("/home/NAME") and returns the place where NAME begins.
 std::size_t home_name_at(std::string_view text, std::size_t at) {
   constexpr std::array<std::string_view, 6> kHomes = {"/home/",    "/Users/",       "/users/",
                                                       "\\Users\\", "\\\\Users\\\\", "/homes/"};
@@ -158,7 +158,7 @@ std::size_t past_host(std::string_view text, std::size_t at) {
   return last != "net" || has_number ? end : at;  // self.encoder.net is a module
 }
 
-// Where the host's name begins behind "host=", "hostname: ", "node_name=".
+// Returns where the host's name begins after "host=", "hostname: " or "node_name=".
 std::size_t named_host_at(std::string_view text, std::size_t at) {
   constexpr std::array<std::string_view, 4> kKeys = {"hostname", "host", "node_name", "nodename"};
   if (at > 0 && is_alphanumeric(text[at - 1])) return at;

@@ -19,7 +19,7 @@ namespace perfmodel {
 ///   ubuntu, user, ...);
 /// - mail addresses; IPv4, IPv6 and MAC addresses;
 /// - host names: with a domain (a.b.com, x.local), of a cloud (ip-10-0-0-1), in front of the
-///   process in the name of a profiler's file (HOST_123.456.pt.trace.json), behind "host=",
+///   process in the name of a profiler's file (HOST_123.456.pt.trace.json), after "host=",
 ///   "hostname:" and the like, and the names of this machine and of its user.
 /// A guess either way: a harmless name may be replaced, and a name without any such mark is not
 /// recognised. Secrets are masked by the readers (secrets.hpp).
@@ -37,7 +37,7 @@ class Anonymizer {
   /// by a number.
   void replace_names(StringPool& names);
 
-  std::size_t count() const { return count_; }  ///< of texts that changed
+  std::size_t count() const { return count_; }  ///< how many texts changed
 
   /// Replaces in place.
   template <class... Texts>
@@ -51,7 +51,7 @@ class Anonymizer {
   std::string pseudonym(Kind kind, std::string_view name);
   void know_word(Kind kind, std::string_view word);
   struct Found {
-    std::size_t begin = 0, end = 0;  // of the name; begin == end: none
+    std::size_t begin = 0, end = 0;  // where the name is; begin == end: none
     Kind kind = Kind::kUser;
   };
   static Found name_at(std::string_view text, std::size_t at);

@@ -99,7 +99,8 @@ struct ByteSource::State {
     return done;
   }
 
-  // Behind a member: another one, zeros (padding of tapes and block devices) or the end.
+  // A member is followed by another one, by zeros (padding of tapes and block devices) or by the
+  // end.
   void next_member() {
     if (at_magic()) {
       inflateReset(&inflater);
@@ -109,7 +110,7 @@ struct ByteSource::State {
     while (require(1) && raw[begin] == 0) ++begin;
     if (begin == end || failure) return;
     fail_with(ErrorCode::kSyntax,
-              fmt::format("expected the end of the gzip data, found other data behind it, at byte "
+              fmt::format("expected the end of the gzip data, found other data after it, at byte "
                           "{} of the file",
                           raw_bytes - (end - begin)));
   }

@@ -11,8 +11,8 @@ namespace perfmodel {
 
 /// The text of a file, pipe or buffer, inflated where it is gzip (any number of members).
 ///
-/// zlib's own gzread is not used: it passes over garbage behind a member, and where compressed data
-/// is damaged it withholds what it had inflated before.
+/// zlib's own gzread is not used: it passes over garbage after a member, and if compressed data is
+/// damaged it withholds the text that it had inflated before.
 class ByteSource {
  public:
   /// Errors have the file. Directories and missing files are told apart.

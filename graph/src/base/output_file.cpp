@@ -42,10 +42,10 @@ constexpr mode_t kMode = 0666;  // less what the user's mask takes
 }  // namespace
 
 struct OutputFile::State {
-  std::filesystem::path name, file;        // as it was given; behind all links
+  std::filesystem::path name, file;        // the name as given; the file that its links lead to
   std::optional<TemporaryName> temporary;  // none: written directly
   int descriptor = -1;
-  std::string waiting;  // to be written with what follows
+  std::string waiting;  // will be written with the next text
   bool gzip = false, finished = false;
   int problem = 0;  // errno of the first one
   z_stream stream = {};
@@ -61,7 +61,7 @@ struct OutputFile::State {
     if (problem == 0) problem = reason;
   }
 
-  // What was there keeps its permissions.
+  // A file that is replaced keeps its permissions.
   void open_temporary() {
     struct stat old;
     const bool replaces = ::stat(file.c_str(), &old) == 0;
@@ -118,8 +118,8 @@ struct OutputFile::State {
     } while (stream.avail_out == 0);
   }
 
-  // What the disk has not taken yet may still fail: before the rename, so that the name never
-  // stands for less than the whole file, whatever ends the machine.
+  // Data that the disk has not taken yet may still fail. So it is synced before the rename, and the
+  // name never means less than the whole file, even if the machine loses power.
   void close() {
     put_out(waiting);
     waiting.clear();

@@ -15,7 +15,7 @@ std::uint8_t byte_at(std::string_view text, std::size_t i) {
   return i < text.size() ? static_cast<std::uint8_t>(text[i]) : 0;  // 0 continues nothing
 }
 
-// What stands at the front of text that is not empty.
+// Returns the first character of text that is not empty.
 Character first_character(std::string_view text) {
   const std::uint8_t lead = byte_at(text, 0);
   if (lead < 0x80) return {lead, 1};

@@ -35,7 +35,7 @@ class ProgressBar {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
-  /// What the steps are. kBytes: shows the rate, and nothing in the first second; 0 bytes in all
+  /// The unit of the steps. kBytes: shows the rate, and nothing in the first second; 0 bytes in all
   /// means that their number is not known.
   enum class Unit { kSteps, kBytes };
 

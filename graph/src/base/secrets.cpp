@@ -20,7 +20,8 @@ constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr std::string_view kMask = "[masked]";
 constexpr std::size_t kFewestHex = 32, kFewestBase64 = 40, kFewestKeyCharacters = 16;
 constexpr std::size_t kFewestAssignments = 3;
-constexpr std::size_t kLooked = 4096;  // behind what is shown, for secrets that begin there
+constexpr std::size_t kLooked = 4096;  // bytes read after the shown part, for secrets that begin in
+                                       // it
 
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_small(char c) { return c >= 'a' && c <= 'z'; }
@@ -51,7 +52,7 @@ bool line_begins(std::string_view before) {
   return last == kNowhere || before[last] == '\n';
 }
 
-// The assignment whose separator stands at `at`; nothing if there is none ("a::b", "==", no name).
+// Returns the assignment whose separator is at `at`, or nothing ("a::b", "==", no name).
 std::optional<Assignment> assignment_at(std::string_view text, std::size_t at) {
   const auto has = [&](std::size_t i, char c) { return i < text.size() && text[i] == c; };
   if (has(at + 1, text[at]) || (at > 0 && has(at - 1, text[at]))) return {};
@@ -190,7 +191,7 @@ bool has_random_part(std::string_view run) {
 bool begins_key(std::string_view text) {
   struct Kind {
     std::string_view prefix;
-    std::size_t fewest;  // characters behind it
+    std::size_t fewest;  // characters after it
     bool (*member)(char) = is_letter_or_digit;
     bool (*is_secret)(std::string_view) = has_letter_and_digit;
   };

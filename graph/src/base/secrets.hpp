@@ -41,7 +41,7 @@ inline constexpr std::size_t kLongestMessage = 2000;
 /// `text` for a message: secrets masked, `plain_text`, at most `most` bytes and "..." for the rest.
 std::string shown_text(std::string_view text, std::size_t most = 80);
 
-/// Masks the names of a pool in place: "[masked]", "[masked 2]" ... stand for the secrets. Returns
+/// Masks the names of a pool in place: "[masked]", "[masked 2]" ... replace the secrets. Returns
 /// how many names changed.
 std::size_t mask_secrets(StringPool& names);
 

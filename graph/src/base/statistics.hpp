@@ -11,7 +11,7 @@ double median_of(std::vector<double> values);
 /// 0 of none.
 double mean_of(std::span<const double> values);
 
-/// What a quantile that falls between two values is: a value in between, or the lower one of them.
+/// How to choose a quantile that falls between two values: a value in between, or the lower one.
 enum class QuantileRule { kInterpolated, kLower };
 
 /// Quantile of ascending values: of n values, value i (0-based) is the quantile i / (n - 1). There

@@ -11,8 +11,8 @@
 
 namespace perfmodel {
 
-/// Thrown by `stop_point`. It unwinds as a lack of memory does, and whoever made the StopScope
-/// catches it. No std::exception, so that nobody takes it for a failure.
+/// Thrown by `stop_point`. It unwinds like `bad_alloc`, and whoever made the StopScope catches it.
+/// It is no std::exception, so that no handler takes it for a failure.
 struct Stopped {};
 
 /// Who may end the work of a thread.
@@ -25,11 +25,11 @@ struct StopRules {
   }
 };
 
-/// While it lives, `stop_point` of this thread ends the work by these rules. Without one, nobody
-/// does: programs and predictors are as fast as ever.
+/// While it lives, `stop_point` of this thread ends the work by these rules. Without one it never
+/// ends the work and costs almost nothing.
 class StopScope {
  public:
-  explicit StopScope(const StopRules* rules) noexcept;  ///< nullptr: nobody
+  explicit StopScope(const StopRules* rules) noexcept;  ///< nullptr: nothing ends the work
   ~StopScope();
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;
@@ -38,18 +38,18 @@ class StopScope {
   const StopRules* const outer_;
 };
 
-/// Those of this thread; nullptr: none.
+/// Returns the rules of this thread; nullptr: none.
 const StopRules* stop_rules() noexcept;
 
 /// True if the work of this thread shall end.
 bool stop_asked() noexcept;
 
-/// Ends the work of this thread if it shall end. Stands in loops that may last, every few
-/// milliseconds of work at most: it costs some 30 ns where somebody may end them, else 1 ns.
+/// Ends the work of this thread if it shall end. Call it in long loops, every few milliseconds of
+/// work: it costs some 30 ns under a StopScope, else 1 ns.
 void stop_point();
 
 /// Runs `work` in this thread and `threads - 1` others, all under the rules of this one, and
-/// returns when all have ended. The first exception of any is thrown on. Where the system has fewer
+/// returns when all have ended. The first exception of any is thrown on. If the system has fewer
 /// threads to give, fewer work.
 template <class Work>
 void work_in_threads(std::size_t threads, Work&& work) {

@@ -11,7 +11,8 @@ inline constexpr Named<TrainingOptions::Optimizer> kOptimizerNames[] = {
     {"momentum", TrainingOptions::Optimizer::kMomentum},
     {"adagrad", TrainingOptions::Optimizer::kAdagrad},
     {"adam", TrainingOptions::Optimizer::kAdam},
-    {"adamw", TrainingOptions::Optimizer::kAdamW}};
+    {"adamw", TrainingOptions::Optimizer::kAdamW},
+    {"bert_adam", TrainingOptions::Optimizer::kBertAdam}};
 
 inline constexpr Named<DlrmConfig::Optimizer> kTableOptimizerNames[] = {
     {"sgd", DlrmConfig::Optimizer::kSgd},

@@ -8,7 +8,8 @@
 
 namespace perfmodel {
 
-/// What a host call waited for. Waiting is an edge of the schedule, never an overhead.
+/// Names the thing that a host call waited for. Waiting is an edge of the schedule, never an
+/// overhead.
 struct CallWait {
   enum class Kind : std::uint8_t { kNone, kSync, kBlockingCopy } kind = Kind::kNone;
   SyncKind sync = SyncKind::kNone;  ///< kSync only
@@ -23,7 +24,7 @@ struct CallWait {
 /// where they exist. A copy blocks if its call ends when the copy does: device-to-host copies into
 /// pageable memory always. A large host-to-device copy blocks if it starts inside of its call: the
 /// call goes once the last piece of a pageable buffer is staged, before the copy's end.
-/// The own time of a blocking call is what is left after the awaited end.
+/// A blocking call's own time is its time after the awaited end.
 std::vector<CallWait> find_call_waits(const Trace& trace);
 
 /// Device work per host call: indices into Trace::gpu, in start order. `first[i] .. first[i + 1]`

@@ -10,8 +10,8 @@
 
 #include "perfmodel/graph/chakra.hpp"
 
-// What reader and writer of Chakra traces share: the numbers of
-// https://github.com/mlcommons/chakra, schema/protobuf/et_def.proto (package ChakraProtoMsg).
+// Reader and writer of Chakra traces share these numbers of https://github.com/mlcommons/chakra,
+// schema/protobuf/et_def.proto (package ChakraProtoMsg).
 //
 // The wire format is coded by hand, not by libprotobuf: its parser says "failed" where a user needs
 // the byte and the field, it starts with every program that links the library, and it would be

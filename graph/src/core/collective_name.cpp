@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-// "_allgather_base" and "ncclDevKernel_AllGather_RING" alike, without what stands in brackets.
+// Makes "_allgather_base" and "ncclDevKernel_AllGather_RING" alike and cuts the name at a bracket.
 std::string plain_name(std::string_view name) {
   std::string plain;
   for (const char c : name.substr(0, name.find('('))) {
@@ -28,7 +28,7 @@ std::string_view collective_in_name(std::string_view name) {
       {"reducescatter", "reduce_scatter"},
       {"alltoall", "all_to_all"},
       {"sendrecv", "all_to_all"},
-      {"dispatch", "all_to_all"},  // of tokens to experts, and back
+      {"dispatch", "all_to_all"},  // carries tokens to experts, and back
       {"combine", "all_to_all"},
       {"broadcast", "broadcast"},
       {"barrier", "all_reduce"},

@@ -9,7 +9,7 @@
 
 namespace perfmodel {
 
-/// What few models have; the members mean what those of `DecoderModel` do.
+/// Members that few models set; they mean the same as in `DecoderModel`.
 struct DecoderExtras {
   bool gated = true;
   std::int64_t head_width = 0;
@@ -21,9 +21,10 @@ struct DecoderExtras {
   bool sinks = false;
   std::int64_t next_tokens = 0;
   std::int64_t expert_groups = 1, groups_of_token = 1;
+  bool delta_states = false, gated_heads = false, chunked = false;
 };
 
-/// A row of data/decoders.csv, which says what its columns are.
+/// A row of data/decoders.csv; the file describes its columns.
 struct DecoderRow {
   std::string_view name, family;
   std::int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence;

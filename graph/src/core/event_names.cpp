@@ -90,7 +90,7 @@ class KernelNames {
     std::ranges::transform(lower, lower.begin(), [](char c) { return lower_case(c); });
     const bool generated = std::ranges::any_of(
         generated_, [&](const std::string& prefix) { return lower.starts_with(prefix); });
-    // The library of embeddings, whose name holds that of a product.
+    // FBGEMM is a library of embeddings, but its name contains "gemm".
     if (const auto at = lower.find("fbgemm"); at != lower.npos) lower.erase(at, 6);
     for (const Row& row : rows_) {
       if (generated && row.kind == "collective") continue;

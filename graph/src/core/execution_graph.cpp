@@ -192,8 +192,8 @@ std::vector<GraphIteration> iterations(const ExecutionGraph& graph) {
 }
 
 std::vector<std::int32_t> forward_partners(const ExecutionGraph& graph) {
-  // Per sequence number the last forward node seen so far: autograd numbers restart never, but
-  // several iterations stand in one file, so partners are looked up in id order.
+  // Per sequence number the last forward node seen so far: autograd's numbers never restart, but
+  // one file holds several iterations, so partners are looked up in id order.
   std::unordered_map<std::int64_t, std::int32_t> latest;
   std::vector<std::int32_t> partners(graph.nodes.size(), -1);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -56,7 +56,7 @@ TraceOps find_trace_ops(const Trace& trace) {
     }
     if (event.kind != HostKind::kCall) open.push_back(static_cast<std::int32_t>(i));
   }
-  // Owners come second: of two equal stamps the op may stand behind its call.
+  // Owners come second: if the stamps are equal, the op may come after its call.
   std::size_t next = 0;
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
@@ -79,7 +79,7 @@ TraceOps find_trace_ops(const Trace& trace) {
 
 namespace {
 
-// One call of an optimizer, and what tells optimizers of one class apart: the ops inside.
+// One call of an optimizer, with its ops, which tell optimizers of one class apart.
 struct OptimizerStep {
   std::int64_t start_ns = 0, end_ns = 0;
   NameId name = 0;
@@ -89,7 +89,7 @@ struct OptimizerStep {
 std::vector<OptimizerStep> optimizer_steps(const Trace& trace) {
   std::vector<OptimizerStep> made;
   std::int32_t thread = -1;
-  std::int64_t until = 0;  // of the optimizer at hand
+  std::int64_t until = 0;  // end of the optimizer at hand
   for (const HostEvent& event : trace.host) {
     const bool inside = event.thread == thread && event.start_ns < until;
     if (inside && event.kind == HostKind::kOp) {
@@ -108,7 +108,7 @@ std::vector<OptimizerStep> optimizer_steps(const Trace& trace) {
   return made;
 }
 
-// Those of the optimizer that steps most often.
+// Keeps only the steps of the optimizer that steps most often.
 void keep_one_optimizer(std::vector<OptimizerStep>& steps) {
   std::unordered_map<NameId, std::size_t> counts;
   for (const OptimizerStep& step : steps) ++counts[step.name];
@@ -181,7 +181,7 @@ void leave_out_borders_of_windows(const Trace& trace, std::vector<TraceIteration
   });
 }
 
-// Of "ProfilerStep#12"; -1: it has none.
+// Reads the number of "ProfilerStep#12"; -1: it has none.
 std::int64_t step_number(std::string_view name) {
   const std::size_t mark = name.find('#');
   if (!is_profiler_step(name) || mark == name.npos) return -1;

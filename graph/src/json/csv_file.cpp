@@ -21,8 +21,8 @@ Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
   return Unexpected{Error{.code = code, .message = std::move(message), .file = file}};
 }
 
-// What graphs and traces may do by default, without flags to change it: a table of kernels repeats
-// itself, but no table of measurements has so many rows.
+// Tables get the default limits of graphs and traces, and no flag changes them: a table of kernels
+// repeats itself, but no table of measurements has so many rows.
 constexpr std::size_t kInflatedTableFloor = std::size_t{64} << 20,
                       kMostTableBytes = std::size_t{4} << 30;
 
@@ -87,7 +87,7 @@ class InflatedFile {
 };
 
 Result<std::string> read_inflated(const std::filesystem::path& file) {
-  // Not read to be refused. What is compressed grows where it does not stay as it is.
+  // A file beyond the limit is refused before it is read: inflating it only makes it larger.
   std::error_code no_size;
   const std::uintmax_t on_disk = std::filesystem::file_size(file, no_size);
   if (!no_size && on_disk > kMostTableBytes) {
@@ -111,14 +111,15 @@ std::string shown_cell(std::string_view text) {
   return "\"" + shown_text(text, 40) + "\"";
 }
 
-/// What a line of a table is, and where the next one begins.
+/// One line of a table, and where the next one begins.
 struct Line {
   std::size_t end = 0;
   int breaks = 0;  ///< more than one in a row with quoted line breaks
   bool is_row = false;
 };
 
-/// Behind a row with quotes, which may hold line breaks. `CsvFile` says what is wrong with one.
+/// Finds the end of a row with quotes, which may hold line breaks. If the row is malformed,
+/// `CsvFile` reports it later.
 std::optional<Line> quoted_row(std::string_view text, std::size_t at, bool is_end) {
   Line line{.is_row = true};
   bool begins_cell = true, is_quoted = false;
@@ -212,10 +213,10 @@ struct CsvBlocks::State {
 
   std::filesystem::path file;
   InflatedFile source;
-  std::string header;  // and what stands before it
+  std::string header;  // with the text before it
   std::string held;    // read, and not yet taken from `begin` on
   std::size_t begin = 0;
-  std::size_t begin_of_first_line = 0;  // behind a byte order mark
+  std::size_t begin_of_first_line = 0;  // after a byte order mark
   bool is_end = false;
   int next_line = 1;
   std::uint64_t rows = 0;
@@ -356,7 +357,7 @@ bool CsvFile::split_line() {
       ++i;
       while (i < text.size() && is_cell_blank(text[i])) ++i;
       if (i < text.size() && text[i] != ',' && text[i] != '\n') {
-        error_ = at(i, "expected a comma behind a quoted cell, found more text");
+        error_ = at(i, "expected a comma after a quoted cell, found more text");
         return false;
       }
     } else {
@@ -378,7 +379,7 @@ bool CsvFile::split_line() {
 }
 
 Error CsvFile::at(std::size_t offset, std::string message) const {
-  // In a quoted cell with line breaks the place is that of the row's first line.
+  // In a quoted cell with line breaks the error names the row's first line.
   return Error{.code = ErrorCode::kFormat,
                .message = std::move(message),
                .file = file_,

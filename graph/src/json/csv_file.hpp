@@ -87,7 +87,8 @@ class CsvFile {
 
 /// A table whose rows come in blocks, so that a long one need not lie in memory as a whole: one
 /// reader cuts the text at the ends of rows, any number of others read its blocks
-/// (`CsvFile::go_on`) side by side. Rows, errors and their places are those of `CsvFile::open`.
+/// (`CsvFile::go_on`) side by side. It gives the same rows and errors, at the same places, as
+/// `CsvFile::open`.
 class CsvBlocks {
  public:
   /// Reads up to the end of the header.
@@ -97,7 +98,7 @@ class CsvBlocks {
   CsvBlocks& operator=(CsvBlocks&&) noexcept;
   ~CsvBlocks();
 
-  /// The header, before any row. Errors: those of `CsvFile::open` about it.
+  /// Returns the header, before any row. Errors: as `CsvFile::open` has them about the header.
   Result<CsvFile> header() const;
 
   /// The next rows, at most so many. False at the end, where the block is empty. Errors: a file

@@ -24,7 +24,7 @@ class Fields {
   struct Field {
     std::uint64_t number = 0;
     unsigned wire = 0;
-    std::string_view bytes = {};  // of wire type 2; shorter than `size` if the text ends within
+    std::string_view bytes = {};  // wire type 2; shorter than `size` if the text ends within
     std::uint64_t size = 0;
   };
 

@@ -9,14 +9,14 @@ namespace perfmodel {
 
 class JsonStream;
 
-/// The keys of the object at the front of `text`, as far as the text goes; those of objects within
-/// it are passed over.
+/// The keys of the object at the front of `text`, as far as the text goes. Keys of objects inside
+/// it are left out.
 std::vector<std::string_view> json_keys(std::string_view text);
 /// Whether an object is a segment of PyTorch's allocator.
 bool is_memory_segment(const std::vector<std::string_view>& keys);
 
-/// What a JSON document is, by the members of its top-level object, or of the first elements of a
-/// bare array: for the error of a reader that was given another one.
+/// Guesses the kind of a JSON document by the members of its top-level object, or of the first
+/// elements of a bare array. A reader that was given another kind says so in its error.
 class JsonKind {
  public:
   void see(std::string_view key);
@@ -45,7 +45,7 @@ class JsonKind {
   };
   Kind kind_ = Kind::kUnknown;
   bool whole_ = true;
-  std::string elements_;  // what the first one has, if it tells nothing
+  std::string elements_;  // describes the first one, if its keys fit no kind
 };
 
 }  // namespace perfmodel

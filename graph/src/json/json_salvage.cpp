@@ -1,4 +1,4 @@
-// How JsonStream goes on behind what is broken: element by element, leniently.
+// How JsonStream goes on after broken text: element by element, leniently.
 
 #include <fmt/format.h>
 
@@ -168,7 +168,7 @@ bool JsonStream::is_document(unsigned keys) {
   return (keys & kDocument) != 0;
 }
 
-// Of the '{' at hand, told from each byte once.
+// Judges the '{' at hand; each byte is looked at once.
 JsonScout::Verdict JsonStream::judge_object() {
   if (!scout_) {
     scout_.emplace(
@@ -234,7 +234,7 @@ Result<int> JsonStream::look_behind(std::size_t& distance) {
   }
 }
 
-// Whether the ']' at hand is followed by what follows the array, or by nothing.
+// Whether the text after the ']' at hand fits the end of the array, or the text ends there.
 Result<bool> JsonStream::array_ends_here() {
   std::size_t distance = 1;
   auto c = look_behind(distance);
@@ -249,7 +249,7 @@ Result<bool> JsonStream::array_ends_here() {
 
 Result<JsonStream::Item> JsonStream::end_lenient() {
   phase_ = Phase::kDone;
-  // An element that nothing but the end of the text breaks: a cut, no defect.
+  // An element that only the end of the text breaks is a cut, no defect.
   if (drop_ && !drop_->open) {
     end_drop();
   } else {

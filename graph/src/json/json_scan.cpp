@@ -39,8 +39,8 @@ struct ObjectWatch {
 
 class Scanner {
  public:
-  /// A scanner that looks ahead: where brackets are too deep or an object too long, the outermost
-  /// one is given up, and the rest goes on as if it had begun behind.
+  /// A scanner that looks ahead: if brackets are too deep or an object is too long, it gives up the
+  /// outermost one and goes on as if the text had begun after it.
   Scanner(const ReadLimits& limits, std::size_t most, ObjectWatch& watch)
       : lenient_(true), limits_(limits), watch_(&watch), most_(most) {}
 
@@ -57,7 +57,7 @@ class Scanner {
     expect_ = Expect::kValue;
     done_ = repaired_ = false;
   }
-  /// The text from `offset` on, which is not behind the position.
+  /// Takes the text from `offset` on, which must not be after the position.
   void set_text(std::string_view text, std::uint64_t offset) {
     at_ = static_cast<std::size_t>(position() - offset);
     text_ = text;
@@ -99,11 +99,11 @@ class Scanner {
 
   struct Frame {
     bool object = false;
-    std::size_t index = 0;      // of the member or entry at hand
-    std::string_view key = {};  // of the member at hand, as it stands in the text
+    std::size_t index = 0;      // index of the member or entry at hand
+    std::string_view key = {};  // key of the member at hand, as written in the text
     std::size_t written = 0;    // members or entries in the copy
     std::uint64_t begin = 0;    // its bracket
-    unsigned keys = 0;          // of `key_bit`
+    unsigned keys = 0;          // bits of `key_bit`
   };
 
   void give_up_outermost() {
@@ -166,7 +166,7 @@ class Scanner {
     stop(JsonScan::Status::kBroken, at_, expected_text(), shown_character(found));
   }
 
-  // The first deviation is the one that is told.
+  // Only the first deviation is reported.
   void deviation(std::size_t at, std::string_view expected, std::string_view found) {
     if (watch_ || !scan_.message.empty()) return;
     scan_.defect = at;
@@ -303,7 +303,7 @@ class Scanner {
     }
   }
 
-  // "true", "NaN", ..., from `begin` on (a sign may stand there).
+  // "true", "NaN", ..., from `begin` on (a sign may come first).
   void word(std::size_t begin) {
     std::size_t end = at_;
     while (end < text_.size() && (is_letter(text_[end]) || is_digit(text_[end]))) ++end;
@@ -429,7 +429,7 @@ class Scanner {
     return true;
   }
 
-  // Of the escape at hand; 0: it is none.
+  // Length of the escape at hand; 0: it is none.
   std::size_t escape_length() {
     const std::string_view rest = text_.substr(at_);
     if (rest.size() < 12 && rest.find('"', 2) == std::string_view::npos) return cut_string();
@@ -456,7 +456,7 @@ class Scanner {
     return 0;
   }
 
-  // Of the character at hand; 0: it is none.
+  // Length of the character at hand; 0: it is none.
   std::size_t utf8_length() {
     const auto c = static_cast<unsigned char>(text_[at_]);
     const std::size_t length = c >= 0xF0 && c < 0xF5   ? 4
@@ -476,9 +476,9 @@ class Scanner {
   Expect expect_ = Expect::kValue;
   std::deque<Frame> frames_;
   bool repaired_ = false, done_ = false;
-  ObjectWatch* watch_ = nullptr;  // of a scanner that looks ahead; it keeps no copy and no message
+  ObjectWatch* watch_ = nullptr;  // set if it looks ahead; it keeps no copy and no message
   std::size_t most_ = 0;
-  std::uint64_t origin_ = 0;  // of the text in the file
+  std::uint64_t origin_ = 0;  // offset of the text in the file
 };
 
 }  // namespace
@@ -505,7 +505,7 @@ struct JsonScout::State : ObjectWatch {
     const auto place = static_cast<std::size_t>(offset - first);
     return place < verdicts.size() ? verdicts[place] : Verdict::kUnknown;
   }
-  // Nobody asks about what lies before `offset` any more.
+  // Drops the text before `offset`; later calls ask only about later places.
   void forget_before(std::uint64_t offset) {
     constexpr std::size_t kKept = std::size_t{1} << 20;
     const auto passed = static_cast<std::size_t>(
@@ -517,7 +517,7 @@ struct JsonScout::State : ObjectWatch {
 
   ReadLimits limits;
   bool (*looks_like_element)(unsigned);
-  std::vector<Verdict> verdicts;  // of the object that begins at each byte from `first` on
+  std::vector<Verdict> verdicts;  // for the object that begins at each byte from `first` on
   std::uint64_t first = 0;
   Scanner scanner;
 };
@@ -531,7 +531,7 @@ JsonScout& JsonScout::operator=(JsonScout&&) noexcept = default;
 
 JsonScout::Verdict JsonScout::judge(std::string_view text, std::uint64_t offset) {
   State& state = *state_;
-  if (offset >= state.scanner.position()) {  // behind all that was looked at
+  if (offset >= state.scanner.position()) {  // after all that was looked at
     state.verdicts.clear();
     state.first = offset;
     state.scanner.restart(offset);

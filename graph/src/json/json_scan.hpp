@@ -21,12 +21,12 @@ struct JsonScan {
     kGood,
     kRepaired,  ///< lenient only
     kBroken,
-    kOpen,  ///< nothing is wrong but that the text ends before the value does
+    kOpen,  ///< correct, but the text ends before the value does
   };
   Status status = Status::kGood;
-  std::size_t past = 0;          ///< just behind the value; kGood and kRepaired
+  std::size_t past = 0;          ///< the byte after the value; kGood and kRepaired
   std::size_t defect = 0;        ///< place of the first deviation
-  std::string pointer, message;  ///< of the first deviation; the pointer begins below the value
+  std::string pointer, message;  ///< about the first deviation; the pointer begins below the value
   bool over_limit = false;       ///< broken by a limit
   std::string copy;              ///< lenient: the value in strict JSON, without blanks
   /// Which of the keys "id", "name", "ph", "ts" the value has, as bits 1, 2, 4, 8; 16: it has
@@ -38,8 +38,8 @@ struct JsonScan {
 
 enum class JsonManner : std::uint8_t { kStrict, kLenient };
 
-/// Scans the value that begins at the front of `text` (blanks before it are fine). Linear in what
-/// is read, without recursion.
+/// Scans the value that begins at the front of `text` (blanks before it are fine). Linear in the
+/// text read, without recursion.
 JsonScan scan_json(std::string_view text, JsonManner manner, const ReadLimits& limits);
 
 /// Looks ahead in broken text, each byte once: which objects end and look like elements, and which
@@ -53,14 +53,14 @@ class JsonScout {
   JsonScout& operator=(JsonScout&&) noexcept;
 
   enum class Verdict : std::uint8_t {
-    kUnknown,  ///< not known from what was looked at: `scan_json` tells
+    kUnknown,  ///< the text so far does not decide: `scan_json` will
     kDead,     ///< broken, or not closed within the limits
     kOther,    ///< it ends, and does not look like an element
     kElement,
     kWantsText,  ///< more text than there is would tell
   };
-  /// Of the object whose '{' is the first character of `text`, which lies at `offset` of the file.
-  /// Offsets of successive calls must not fall.
+  /// Judges the object whose '{' is the first character of `text`, at `offset` of the file. Offsets
+  /// of successive calls must not fall.
   Verdict judge(std::string_view text, std::uint64_t offset);
 
  private:

@@ -113,7 +113,7 @@ Result<bool> JsonStream::refill() {
     Error error = error_at(end_, "", count.error().message);
     error.code = count.error().code;
     if (!salvage_) return Unexpected{std::move(error)};
-    log_.damage = fmt::format("behind line {}, column {} (byte {}) nothing could be read: {}",
+    log_.damage = fmt::format("after line {}, column {} (byte {}) nothing could be read: {}",
                               error.line, error.column, offset_of(end_), error.message);
     return false;
   }
@@ -195,7 +195,7 @@ Result<JsonStream::Item> JsonStream::next() {
   if (phase_ == Phase::kObject) {
     auto item = next_member();
     if (item || !salvage_) return item;
-    if (array_seen_ && begin_ >= end_) {  // broken off behind the array
+    if (array_seen_ && begin_ >= end_) {  // broken off after the array
       cut_off_ = true;
       phase_ = Phase::kDone;
       return Item::kEnd;
@@ -364,7 +364,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   member_place_ = error_at(begin_, member_pointer(), "");
   if (salvage_ && !array_seen_) return salvage_member();
   if (auto read = read_value(member_text_); !read) {
-    // The end of the file may be far behind what is wrong.
+    // The end of the file may be far after the mistake.
     const JsonScan scan = scan_json(member_text_, JsonManner::kLenient, limits_);
     const bool broken = scan.status == JsonScan::Status::kBroken;
     return Unexpected{broken ? member_error(scan) : read.error()};
@@ -426,7 +426,7 @@ Result<void> JsonStream::check_member(JsonManner manner) const {
   if (!scan.complete()) return Unexpected{member_error(scan)};
   if (scan.past >= member_text_.size()) return {};
   Error error = member_place_;
-  error.message = fmt::format("expected ',' or '}}' behind the value, found {}",
+  error.message = fmt::format("expected ',' or '}}' after the value, found {}",
                               shown_character(member_text_[scan.past]));
   return Unexpected{std::move(error)};
 }
@@ -458,7 +458,7 @@ JsonStream::Found JsonStream::find_element_end(std::size_t begin) {
   return found;
 }
 
-// Of a complete element: what is left of the limits and of the syntax between elements.
+// Checks a complete element: the limits that are left and the syntax between elements.
 Result<void> JsonStream::check_element(std::size_t begin, std::size_t past) {
   if (past == begin) {
     return Unexpected{
@@ -489,7 +489,7 @@ Result<void> JsonStream::check_element(std::size_t begin, std::size_t past) {
   return {};
 }
 
-// Brackets that do not match are noticed far behind what is wrong: here is the place.
+// Finds the place of the mistake: brackets that do not match are noticed far after it.
 std::optional<Error> JsonStream::element_defect(std::size_t begin) const {
   const JsonScan scan =
       scan_json({buffer_.data() + begin, end_ - begin}, JsonManner::kStrict, limits_);

@@ -58,13 +58,13 @@ class JsonStream {
 
   // Valid after kElements, until the next call.
 
-  /// "[element,element,...]", with at least 64 readable bytes behind it.
+  /// "[element,element,...]", with at least 64 readable bytes after it.
   std::string_view elements() const;
   /// The buffer itself, for repairing text in place.
   char* mutable_elements() { return buffer_.data() + piece_begin_; }
   bool repaired() const { return lenient_piece_; }  ///< strict JSON in any case
   std::size_t element_count() const { return element_starts_.size(); }
-  std::size_t first_index() const { return first_index_; }  ///< of the first element of the piece
+  std::size_t first_index() const { return first_index_; }  ///< index of the piece's first element
   std::string_view element_text(std::size_t i) const;       ///< i counts within the piece
 
   /// Bytes that were looked at for the ends of elements: linear in `bytes_read`.
@@ -77,7 +77,7 @@ class JsonStream {
   std::string cut_text(std::size_t kept, std::string_view elements) const;
   std::uint64_t bytes_read() const { return source_.bytes_read(); }  ///< inflated bytes so far
 
-  /// Of the file, as far as it was read; 0: its size is not known.
+  /// Share of the file that was read; 0: its size is not known.
   double share_read() const { return source_.share_read(); }
 
   /// An error at element `i` of the current piece: "/nodes/<index><pointer_tail>: message".
@@ -127,7 +127,7 @@ class JsonStream {
   struct Drop {  // a stretch of text that is being left out
     std::uint64_t offset = 0;
     std::string place;
-    bool open = false;  // broken by nothing but the end of the text
+    bool open = false;  // broken only by the end of the text
   };
   std::string place_at(std::size_t position, std::string_view message) const;
   std::uint64_t offset_of(std::size_t position) const { return consumed_offset_ + position - 1; }
@@ -176,9 +176,9 @@ class JsonStream {
   std::string scratch_;              // the piece of a lenient element, with padding
   std::uint64_t lenient_until_ = 0;  // offset; at least to there
   std::size_t good_in_a_row_ = 0;
-  bool needs_comma_ = false;  // an element stands in front
+  bool needs_comma_ = false;  // an element is in front
   std::optional<Drop> drop_;
-  std::optional<Error> first_error_;  // of a document without any element
+  std::optional<Error> first_error_;  // kept for a document without any element
   std::optional<JsonScout> scout_;
 };
 

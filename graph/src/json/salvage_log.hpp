@@ -8,7 +8,8 @@
 
 namespace perfmodel {
 
-/// What `salvage` left out of a document or changed in it, with the first few places.
+/// Counts the parts that `salvage` left out of a document or changed in it, with the first few
+/// places.
 struct SalvageLog {
   static constexpr std::size_t kShown = 3;
 

@@ -1,9 +1,14 @@
 #include "catalogue.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "perfmodel/result.hpp"
+#include "rows.hpp"
 
 namespace perfmodel {
 namespace {
@@ -49,17 +54,102 @@ std::string_view chosen(std::string_view own, std::string_view of_kind) {
   return own.empty() ? of_kind : own;
 }
 
+constexpr std::string_view kKindNames[] = {
+    "composite",  "pointwise", "product",   "reduction",  "softmax", "norm",  "convolution",
+    "pooling",    "attention", "recurrent", "embedding",  "index",   "sort",  "concat",
+    "loss",       "detection", "foreach",   "optimizer",  "copy",    "fill",  "random",
+    "collective", "triton",    "view",      "allocation", "cast",    "query", "wrapper"};
+constexpr std::string_view kPolicyNames[] = {"keep",      "lower",   "fp32",
+                                             "fp32_type", "promote", "banned"};
+
+template <class Named>
+Named value_of(std::span<const std::string_view> names, std::string_view name) {
+  const auto at = std::ranges::find(names, name);
+  PERFMODEL_CHECK(at != names.end());  // a row of rows.txt with an unknown kind or policy
+  return static_cast<Named>(at - names.begin());
+}
+
+template <class Number>
+Number number_of(std::string_view text) {
+  Number number = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  PERFMODEL_CHECK(read.ec == std::errc() && read.ptr == end);
+  return number;
+}
+
+using Member = std::variant<bool OpFacts::*, double OpFacts::*, std::string_view OpFacts::*,
+                            AutocastPolicy OpFacts::*, Positions OpFacts::*>;
+const std::pair<std::string_view, Member> kMembers[] = {
+    {"flop", &OpFacts::flop},
+    {"in_place", &OpFacts::in_place},
+    {"fusible", &OpFacts::fusible},
+    {"is_prefix", &OpFacts::is_prefix},
+    {"converts", &OpFacts::converts},
+    {"has_addend", &OpFacts::has_addend},
+    {"narrow", &OpFacts::narrow},
+    {"takes_numbers", &OpFacts::takes_numbers},
+    {"price", &OpFacts::price},
+    {"size", &OpFacts::size},
+    {"retarget", &OpFacts::retarget},
+    {"autocast", &OpFacts::autocast},
+    {"autocast_cpu", &OpFacts::autocast_cpu},
+    {"calls", &OpFacts::calls},
+    {"weights", &OpFacts::weights},
+    {"constants", &OpFacts::constants},
+    {"data", &OpFacts::data},
+    {"keeps_inputs", &OpFacts::keeps_inputs},
+    {"keeps_results", &OpFacts::keeps_results},
+    {"keeps_for_others", &OpFacts::keeps_for_others},
+    {"keeps_results_for_others", &OpFacts::keeps_results_for_others},
+};
+
+// Sets a member of `facts` to the text after its "name=".
+struct SetMember {
+  OpFacts& facts;
+  std::string_view text;
+
+  void operator()(bool OpFacts::*member) const {
+    PERFMODEL_CHECK(text.empty() || text == "no");
+    facts.*member = text.empty();
+  }
+  void operator()(double OpFacts::*member) const { facts.*member = number_of<double>(text); }
+  void operator()(std::string_view OpFacts::*member) const { facts.*member = text; }
+  void operator()(AutocastPolicy OpFacts::*member) const {
+    facts.*member = value_of<AutocastPolicy>(kPolicyNames, text);
+  }
+  void operator()(Positions OpFacts::*member) const {
+    for (std::string_view rest = text; !rest.empty();) {
+      const auto position = number_of<std::size_t>(take_before(rest, ","));
+      PERFMODEL_CHECK(position < 32);  // a set of bits
+      (facts.*member).add(position);
+    }
+  }
+};
+
+Op op_of_row(const OpRow& row) {
+  std::string_view text = row.facts;
+  const OpKind kind = value_of<OpKind>(kKindNames, take_before(text, " "));
+  OpFacts facts;
+  while (!text.empty()) {
+    std::string_view fact = take_before(text, " ");
+    const std::string_view name = take_before(fact, "=");
+    const auto member =
+        std::ranges::find(kMembers, name, &std::pair<std::string_view, Member>::first);
+    PERFMODEL_CHECK(member != std::end(kMembers));  // a row of rows.txt with an unknown fact
+    std::visit(SetMember{facts, fact}, member->second);
+  }
+  return {row.name, kind, facts};
+}
+
 struct Catalogue {
   std::vector<Op> ops;
   std::unordered_map<std::string_view, const Op*> by_name;
   std::vector<const Op*> prefixes;
 
   Catalogue() {
-    for (const auto family :
-         {wrapper_ops(), view_ops(), query_ops(), memory_ops(), pointwise_ops(), product_ops(),
-          reduction_ops(), norm_ops(), convolution_ops(), attention_ops(), recurrent_ops(),
-          embedding_ops(), fbgemm_ops(), indexing_ops(), loss_ops(), optimizer_ops()}) {
-      ops.insert(ops.end(), family.begin(), family.end());
+    for (const OpRow& row : op_rows()) {
+      if (!row.facts.empty()) ops.push_back(op_of_row(row));
     }
     by_name.reserve(ops.size());
     for (const Op& op : ops) {

@@ -96,7 +96,7 @@ struct OpFacts {
   /// PyTorch 1.13, ops that training graphs hold. Never of the in-place variant.
   AutocastPolicy autocast = AutocastPolicy::kKeep, autocast_cpu = AutocastPolicy::kKeep;
 
-  /// Ops of other names, separated by spaces, that it may call instead of launching a kernel: of
+  /// Ops of other names, separated by commas, that it may call instead of launching a kernel: of
   /// ops that are primitives themselves in some PyTorch version.
   std::string_view calls = {};
 
@@ -114,7 +114,7 @@ struct OpFacts {
   Positions keeps_results_for_others = {};
 };
 
-/// One row: an op with its overloads. Their schemas are in schemas.cpp.
+/// An op with its overloads: a row of rows.txt that has facts.
 struct Op : OpFacts {
   std::string_view name;  ///< "aten::add"
   OpKind kind;
@@ -123,7 +123,7 @@ struct Op : OpFacts {
       : OpFacts(facts), name(op_name), kind(op_kind) {}
 };
 
-/// All ops, family by family.
+/// All ops, family by family: prefixes are asked in this order.
 std::span<const Op> op_catalogue();
 
 /// The row of a name as graphs hold it ("aten::add", "aten::add_", "fbgemm::…_adagrad_function");
@@ -159,23 +159,5 @@ bool is_row_lookup(std::string_view name);
 bool is_convolution(std::string_view name);  ///< or a gradient of one
 /// Its arguments tell the strides of its result; all views end in it.
 bool gives_strides(std::string_view name);
-
-// The families, in the order in which prefixes are asked.
-std::span<const Op> wrapper_ops();
-std::span<const Op> view_ops();
-std::span<const Op> query_ops();
-std::span<const Op> memory_ops();
-std::span<const Op> pointwise_ops();
-std::span<const Op> product_ops();
-std::span<const Op> reduction_ops();
-std::span<const Op> norm_ops();
-std::span<const Op> convolution_ops();
-std::span<const Op> attention_ops();
-std::span<const Op> recurrent_ops();
-std::span<const Op> embedding_ops();
-std::span<const Op> fbgemm_ops();
-std::span<const Op> indexing_ops();
-std::span<const Op> loss_ops();
-std::span<const Op> optimizer_ops();
 
 }  // namespace perfmodel

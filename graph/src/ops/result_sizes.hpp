@@ -15,9 +15,9 @@ struct ResultSizes {
   friend bool operator==(const ResultSizes&, const ResultSizes&) = default;
 };
 
-/// The results of a node whose kernels' work depends on them, from what it was called with: traces
-/// record no results. In the order of the op's schema, of its tensors. Empty where the arguments do
-/// not say them: ops that count (nonzero, unique, masks), lists that old traces leave out, ops
+/// Computes the results of a node from its arguments, if its kernels' work depends on them: traces
+/// record no results. They are in the order of the schema's tensors. Empty if the arguments do not
+/// determine them: ops that count (nonzero, unique, masks), lists that old traces leave out, ops
 /// whose work follows from their arguments.
 /// Sizes as in PyTorch's documentation of torch.nn.Conv2d, ConvTranspose2d, MaxPool2d and of
 /// broadcasting; types by its rules of promotion.

@@ -313,7 +313,7 @@ void note_steps(Trace& trace) {
     }
   }
   trace.recording.say("steps_not_recorded", jumps,
-                      fmt::format("the numbers of steps jump {} ({}): what lies between is no part "
+                      fmt::format("the numbers of steps jump {} ({}): the time between is no part "
                                   "of any step",
                                   jumps == 1 ? "once" : fmt::format("{} times", jumps), first));
   std::vector<bool> works(steps.size(), false);

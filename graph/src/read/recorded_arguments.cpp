@@ -6,7 +6,7 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "ops/schemas.hpp"
+#include "ops/rows.hpp"
 
 namespace perfmodel {
 namespace {
@@ -195,9 +195,8 @@ class CallReader {
 const std::unordered_multimap<std::string_view, std::string_view>& schemas_by_op() {
   static const auto kTable = [] {
     std::unordered_multimap<std::string_view, std::string_view> table;
-    for (const std::string_view schema : op_schemas()) {
-      const std::string_view name = schema.substr(0, schema.find('('));
-      table.emplace(name.substr(0, name.find('.')), schema);
+    for (const OpRow& row : op_rows()) {
+      if (!row.schema.empty()) table.emplace(row.name.substr(0, row.name.find('.')), row.schema);
     }
     return table;
   }();

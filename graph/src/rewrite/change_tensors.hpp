@@ -20,7 +20,7 @@ void change_tensors(ExecutionGraph& graph, std::uint32_t begin, std::uint32_t co
   }
 }
 
-/// The same for what a node takes and then for what it gives.
+/// The same for the inputs of a node and then for its outputs.
 template <class Change>
 void change_tensors(ExecutionGraph& graph, const Node& node, Change&& change) {
   const Node of = node;  // the call may move the nodes
@@ -43,7 +43,7 @@ void change_copied_tensors(const ExecutionGraph& source, std::uint32_t from, Exe
   }
 }
 
-/// The same for what a node and its copy take and then for what they give.
+/// The same for the inputs of a node and its copy and then for their outputs.
 template <class Change>
 void change_copied_tensors(const ExecutionGraph& source, const Node& node, ExecutionGraph& made,
                            const Node& copy, Change&& change) {

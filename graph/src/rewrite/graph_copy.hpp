@@ -15,32 +15,32 @@ void own_arguments(GraphBuilder& builder, Node& node);
 /// Re-emits a graph node by node; a rewrite leaves nodes out, changes them or writes new ones in
 /// between with the same functions that the model builders use.
 ///
-/// Nodes must be copied in their order. What is not copied is gone, children of a node that is gone
-/// move up to its nearest ancestor that was copied. Nodes are numbered anew, tensors keep their
-/// ids. For graphs that check_nesting() finds good.
+/// Nodes must be copied in their order. Nodes that are not copied are gone; their children move up
+/// to the nearest ancestor that was copied. Nodes are numbered anew, tensors keep their ids. For
+/// graphs that check_nesting() finds good.
 class GraphCopy {
  public:
   explicit GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch = {});
 
   const ExecutionGraph& source() const { return source_; }
 
-  /// For new nodes: they stand under the node that is open, see close_to(). Copied nodes and
-  /// arguments may be changed in `builder().graph_being_made()` until finish().
+  /// For new nodes: they go under the node that is open, see close_to(). Copied nodes and arguments
+  /// may be changed in `builder().graph_being_made()` until finish().
   GraphBuilder& builder() { return builder_; }
 
-  /// Copies node `index` of the source alone, behind everything that was written so far.
+  /// Copies node `index` of the source alone, after everything that was written so far.
   void copy(std::int32_t index);
-  /// Writes node `index`, which was copied last, once more inside its copy; what stands below it
-  /// goes there. Both copies are open. Arguments of the two are apart.
+  /// Writes node `index`, which was copied last, once more inside its copy; its children go there.
+  /// Both copies are open and have arguments of their own.
   void nest(std::int32_t index);
-  /// Copies the node and all that stands below it.
+  /// Copies the node and all nodes below it.
   void copy_tree(std::int32_t index);
 
   /// Goes to the thread of the source's node `index`, or of its nearest ancestor that was copied,
-  /// and closes what is open inside it, so that new nodes become its last children. Behind an
+  /// and closes what is open inside it, so that new nodes become its last children. After an
   /// orphan, which closes its thread, the node is opened again.
   void close_to(std::int32_t index);
-  /// The same with what is above node `index`, so that new nodes stand beside it; orphans have
+  /// The same with the parent of node `index`, so that new nodes become its siblings; orphans have
   /// their thread around them.
   void close_beside(std::int32_t index);
 

@@ -15,7 +15,7 @@ std::vector<bool> matching_names(const ExecutionGraph& graph, std::string_view p
 /// "expected an op that matches ..., found none", with names that the pattern may have meant.
 Unexpected no_match(const ExecutionGraph& graph, std::string_view pattern, std::string_view what);
 
-/// Parents stand before their children, so one walk in order tells what lies under what.
+/// Parents come before their children, so one walk in order finds all nodes below others.
 template <class Inside>
 std::vector<bool> at_or_below(const ExecutionGraph& graph, Inside&& inside) {
   std::vector<bool> found(graph.nodes.size());

@@ -15,7 +15,7 @@
 namespace perfmodel {
 namespace {
 
-// All of a node's arguments but the ids of tensors, which every rewrite may hand out anew.
+// A hash of a node's arguments without the ids of tensors, which every rewrite may hand out anew.
 class Fingerprint {
  public:
   explicit Fingerprint(const ExecutionGraph& graph) : graph_(graph) {}

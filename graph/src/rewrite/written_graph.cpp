@@ -18,7 +18,7 @@ namespace {
 /// tensor's id alone tells nothing.
 using Name = std::uint64_t;
 Name name_of(const Tensor& tensor) {
-  constexpr int kBits = 32;  // of which storages of a recording have fewer
+  constexpr int kBits = 32;  // no recording needs more bits for its storages
   return std::rotl(static_cast<Name>(tensor.storage_id), kBits) + static_cast<Name>(tensor.id);
 }
 Name memory_of(const Tensor& tensor) { return static_cast<std::uint64_t>(tensor.storage_id); }
@@ -62,7 +62,7 @@ std::unordered_map<Name, const Node*> read_first(const ExecutionGraph& graph,
   return found;
 }
 
-// A node that reads what `source` makes and `made` does not; null: none.
+// A node that reads a tensor that `source` makes and `made` does not; null: none.
 const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& made,
                            Name (*name)(const Tensor&)) {
   auto open = read_first(made, name);

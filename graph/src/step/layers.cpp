@@ -185,7 +185,7 @@ class LayerCutter {
     if (stack.size() > 1 && (count == 1 || follows(*last, stack[stack.size() - 2]))) return stack;
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected layers that take what the layer before them gives, found "
-                            "others behind {}",
+                            "others after {}",
                             describe(graph_, *first)));
   }
 

@@ -36,14 +36,14 @@ Result<void> check_nesting(const ExecutionGraph& graph) {
     const Node* parent = around(graph, node);
     if (parent && node.parent >= index) {
       return not_nested(
-          "a node behind its parent",
+          "a node after its parent",
           fmt::format("{} in front of its parent, {}", named(graph, node), named(graph, *parent)));
     }
     if (parent && parent->thread == node.thread) {
       while (!open.empty() && open.back() != node.parent) open.pop_back();
       if (open.empty()) {
         return not_nested("nodes inside of each other",
-                          fmt::format("{} behind the end of its parent, {}", named(graph, node),
+                          fmt::format("{} after the end of its parent, {}", named(graph, node),
                                       named(graph, *parent)));
       }
     } else if (parent) {

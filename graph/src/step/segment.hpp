@@ -25,7 +25,7 @@ struct Segment {
   std::int32_t begin = 0, end = 0;       ///< nodes
   std::vector<std::uint32_t> inputs;     ///< tensors with a gradient that come in, at their use
   std::uint32_t output = 0;              ///< the one that goes out, at its use
-  std::int64_t first = -1, behind = -1;  ///< its sequence numbers: [first, behind)
+  std::int64_t first = -1, behind = -1;  ///< half-open range of its sequence numbers
   std::int32_t functions_begin = 0;      ///< into BackwardPass::functions: the segment's own
   std::int32_t functions_end = 0;        ///< and of its parameters' gradients
   std::vector<InputGradient> gradients;  ///< ordered by the function that sends the last part

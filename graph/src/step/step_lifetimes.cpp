@@ -339,7 +339,14 @@ class LifetimeReader {
     return lifetimes_.storages[storage].made_by == StorageLifetime::kBefore;
   }
 
+  // An op may resize what its calls allocate.
+  bool is_made_in(std::int32_t storage, std::int32_t node) const {
+    const std::int32_t made_by = lifetimes_.storages[storage].made_by;
+    return made_by >= node && made_by <= nodes_.ending.last(node);
+  }
+
   void read_outputs(std::int32_t node) {
+    const std::string_view name = graph_.name(node);
     for_each_tensor(graph_, graph_.outputs(node), [&](const Tensor& tensor) {
       if (!is_here(tensor, node)) return;
       std::int32_t storage = storage_of_[tensor];
@@ -347,7 +354,7 @@ class LifetimeReader {
         storage = add(tensor, node, nodes_[node].phase);
       } else if (is_from_outside(storage)) {
         is_view_from_outside_[tensor] = true;
-      } else if (lifetimes_.storages[storage].made_by == node) {
+      } else if (is_made_in(storage, node) || name == "aten::resize_") {
         widen(storage, tensor);
       }
       mention(storage, node);
@@ -356,12 +363,29 @@ class LifetimeReader {
 
   void keep_gradient(std::int32_t node) {
     const auto gradient = kept_gradient(graph_, graph_.node(node));
-    if (!gradient || !is_here(graph_.tensors[*gradient], node)) return;  // undefined, sparse
+    if (!gradient) return;
+    if (graph_.tensors[*gradient].storage_id == 0) return keep_sparse_gradient(node);
+    if (!is_here(graph_.tensors[*gradient], node)) return;
     const std::int32_t kept = storage_of_[graph_.tensors[*gradient]];
     if (kept < 0) return;
     StorageUse& use = uses_[kept];
     use.is_kept_gradient = true;
     if (is_from_outside(kept)) use.first = Phase::kZeroGrad;
+  }
+
+  // A sparse gradient has no storage. AccumulateGrad takes its values out to keep them in another
+  // sparse tensor; its indices are the lookup's.
+  void keep_sparse_gradient(std::int32_t accumulate) {
+    for (std::int32_t i = nodes_.ending.last(accumulate); i > accumulate; --i) {
+      if (graph_.name(i) != "aten::_values") continue;
+      const Argument& values = graph_.outputs(graph_.node(i)).front();
+      const Tensor& kept = graph_.tensors[values.index];
+      if (values.kind == Argument::Kind::kTensor && is_here(kept, i) && storage_of_[kept] >= 0) {
+        uses_[storage_of_[kept]].is_kept_gradient = uses_[storage_of_[kept]].read_by_optimizer =
+            true;
+      }
+      return;
+    }
   }
 
   // The case of a forward pass without a backward pass.

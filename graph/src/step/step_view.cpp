@@ -25,7 +25,7 @@ Result<void> check_ops(const ExecutionGraph& graph, std::string_view rewrite,
     const std::string_view name = graph.name(node);
     if (needs.no_offload && name.starts_with(kOffloadOps)) {
       return refuse(rewrite, fmt::format("a graph whose activations stay on the GPU, found {} "
-                                         "(node {}): offload-activations comes behind this",
+                                         "(node {}): offload-activations comes after this",
                                          name, node.id));
     }
     const bool checkpoint = name == "CheckpointFunction" || name == kCheckpointBackward;
@@ -34,9 +34,9 @@ Result<void> check_ops(const ExecutionGraph& graph, std::string_view rewrite,
                     fmt::format("a graph without checkpoints, found {} (node {})", name, node.id));
     }
     if (needs.eager && name == "CompiledFunction") {
-      return refuse(
-          rewrite, fmt::format("a program that is not compiled, found {} (node {}){}", name,
-                               node.id, rewrite == "compile" ? "" : ": compile comes behind this"));
+      return refuse(rewrite,
+                    fmt::format("a program that is not compiled, found {} (node {}){}", name,
+                                node.id, rewrite == "compile" ? "" : ": compile comes after this"));
     }
     if (!needs.no_collectives || node.comm < 0) continue;
     const std::string& kind = graph.comm_records[node.comm].collective;
@@ -45,7 +45,7 @@ Result<void> check_ops(const ExecutionGraph& graph, std::string_view rewrite,
                   fmt::format("a graph without collectives, found {} (node {}){}", kind, node.id,
                               rewrite.ends_with("-parallel")
                                   ? ""
-                                  : ": data-parallel and tensor-parallel come behind this"));
+                                  : ": data-parallel and tensor-parallel come after this"));
   }
   return {};
 }
@@ -124,7 +124,7 @@ Result<void> StepView::check(std::string_view rewrite, const StepNeeds& needs) c
   if (passes == 1) return {};
   return refuse(
       rewrite,
-      fmt::format("one backward pass per step, found gradients of {}: accumulate comes behind this",
+      fmt::format("one backward pass per step, found gradients of {}: accumulate comes after this",
                   passes));
 }
 

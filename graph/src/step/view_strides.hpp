@@ -7,7 +7,7 @@
 
 namespace perfmodel {
 
-/// Strides [elements] of the views of a step; empty for other tensors. A graph holds no strides but
+/// Strides [elements] of the views of a step; empty for other tensors. A graph holds strides only
 /// in the arguments of as_strided, in which all views end.
 FactsOfValues<std::vector<std::int64_t>> strides_of_views(const StepView& step);
 /// The same, and the results of pointwise ops and casts on views: dense, with the axes in memory in

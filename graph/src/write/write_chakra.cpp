@@ -463,7 +463,7 @@ class ChakraWriter {
   double host_carry_ = 0, device_carry_ = 0;
 };
 
-// Everything but the name of the file.
+// Writes everything; the caller gives the file its name.
 Result<OutputFile> write_unnamed(const ChakraTrace& trace, const std::filesystem::path& file) {
   auto out = OutputFile::create(file);
   if (!out) return out;

@@ -19,7 +19,7 @@ Outcome<std::vector<std::uint8_t>> read_bytes(Context& context, const void* data
   return bytes;
 }
 
-/// Random bytes: floats fill all but the last three of them.
+/// Random bytes; floats fill them, except the last three.
 Buffer random_bytes(std::int64_t bytes) {
   return Buffer::uniform(DType::kFloat32, (bytes + 3) / 4, 1, 2);
 }

@@ -20,8 +20,8 @@ __global__ void sum_words(const std::uint32_t* words, std::int64_t count, std::u
   atomicAdd(sum, mine);
 }
 
-/// Reads one working set again and again within a launch: what fits into the L2 is found there,
-/// whatever lay between launches. Times are of one pass.
+/// Reads one working set again and again within a launch: the part that fits into the L2 is found
+/// there, whatever ran between launches. Times are of one pass.
 class ReadWorkload final : public BufferedWorkload {
  public:
   explicit ReadWorkload(const PeakCase& point)

@@ -1,5 +1,5 @@
-"""Generates ops along one size each, in steps fine enough to tell a cliff from noise, and what modern training
-adds: attention by each library, products in fp8. Cells as in families.py."""
+"""Generates ops along one size each, in steps fine enough to tell a cliff from noise, and ops of modern
+training: attention by each library, products in fp8. Cells as in families.py."""
 
 import torch
 

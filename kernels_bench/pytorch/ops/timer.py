@@ -88,7 +88,7 @@ def on_cpu(call, copies):
 
 def sustained(call, copies, seconds, board):
     """Microseconds of a call in a short burst, their mean over the second half of `seconds` of nothing else,
-    and what `board()` says in that half: means of watts and of MHz (None where they cannot be read)."""
+    and the answers of `board()` in that half: means of watts and of MHz (None where they cannot be read)."""
     for i in range(copies):
         call(i)
     torch.cuda.synchronize()

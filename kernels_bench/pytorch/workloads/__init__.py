@@ -1,4 +1,4 @@
-"""The programs of the campaign, one file each, in plain torch. See common.py for what a maker returns."""
+"""The programs of the campaign, one file each, in plain torch. common.py describes the result of a maker."""
 
 import importlib
 

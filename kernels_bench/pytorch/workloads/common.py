@@ -103,7 +103,7 @@ def set_precision(tf32):
 
 
 def precision():
-    """The switches as they stand, for the index."""
+    """The present switches, for the index."""
     return {"matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
             "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32)}
 

@@ -5,6 +5,7 @@
 #include "base/byte_amount.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "kernels/collective_answer.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
@@ -77,11 +78,8 @@ Result<std::string> collective_svg(const CollectiveTable& table) {
 Result<void> run_collective(const CollectiveArguments& arguments) {
   const auto table = answer_collectives(arguments);
   if (!table) return Unexpected{table.error()};
-  if (!arguments.plot.empty()) {
-    const auto svg = collective_svg(*table);
-    if (!svg) return Unexpected{svg.error()};
-    if (auto written = write_file(arguments.plot, *svg); !written) return written;
-  }
+  auto written = write_asked(arguments.plot, [&] { return collective_svg(*table); });
+  if (!written) return written;
   if (arguments.json) return print_document(schemas::kCollective, collective_json(*table));
   return print_report(collective_text(*table, bold_allowed()));
 }

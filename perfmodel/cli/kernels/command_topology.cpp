@@ -5,6 +5,7 @@
 #include "base/byte_amount.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "kernels/topology_fit.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/field_table.hpp"
@@ -50,10 +51,8 @@ Result<void> run_fit(TopologyArguments& arguments) {
   arguments.network.nic_bandwidth = {arguments.nic_gb_per_s * 1e9};
   const auto fit = fit_topology(arguments);
   if (!fit) return Unexpected{fit.error()};
-  if (!arguments.output.empty()) {
-    const auto written = write_file(arguments.output, to_text(fit->topology));
-    if (!written) return written;
-  }
+  auto written = write_asked(arguments.output, [&] { return to_text(fit->topology); });
+  if (!written) return written;
   return print_report(fit_text(*fit));
 }
 

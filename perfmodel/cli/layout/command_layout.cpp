@@ -8,6 +8,7 @@
 #include "cli/shared/command.hpp"
 #include "cli/shared/interrupt_guard.hpp"
 #include "cli/shared/open_team.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "layout/deadline_search.hpp"
 #include "layout/layout_traces.hpp"
 #include "layout_arguments.hpp"
@@ -208,10 +209,8 @@ Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
       sweep_layouts(*predictor, arguments.layout, sweep.axis, sweep.values, run.hooks());
   run.bar.reset();
   if (!rows) return Unexpected{rows.error()};
-  if (!sweep.csv.empty()) {
-    const auto written = write_file(sweep.csv, layout_sweep_csv(sweep.axis, *rows));
-    if (!written) return written;
-  }
+  auto written = write_asked(sweep.csv, [&] { return layout_sweep_csv(sweep.axis, *rows); });
+  if (!written) return written;
   if (arguments.layout.json) {
     return print_document(
         full_document(schemas::kLayoutSweep, layout_sweep_json(sweep.axis, *rows)));
@@ -223,9 +222,8 @@ Result<void> calibrate_layout(const LayoutCommandArguments& arguments) {
   const auto machine = calibrate_machine(arguments.layout, arguments.output, warn);
   if (!machine) return Unexpected{machine.error()};
   const Json json = full_document(schemas::kMeasuredMachine, machine->file);
-  if (!arguments.output.empty()) {
-    if (auto written = write_file(arguments.output, to_text(json)); !written) return written;
-  }
+  auto written = write_asked(arguments.output, [&] { return to_text(json); });
+  if (!written) return written;
   if (arguments.layout.json) return print_document(json);
   return print_report(fit_text(machine->fit, bold_allowed()));
 }

@@ -1,11 +1,11 @@
 #include <memory>
 #include <optional>
 
-#include "builders/configured_decoder.hpp"
 #include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "job_memory.hpp"
 #include "memory/memory_results.hpp"
 #include "memory_report.hpp"
@@ -52,13 +52,7 @@ Result<void> print_memory(const MemoryArguments& arguments, const Answer& answer
                         : print_report(memory_text(answer));
 }
 
-// The config.json of a model is built.
 Result<RecordedProgram> read_program(const MemoryArguments& arguments) {
-  if (is_model_config(arguments.graph)) {
-    return graph_of_config(arguments.graph).map([](ExecutionGraph graph) {
-      return RecordedProgram{.graph = std::move(graph)};
-    });
-  }
   auto programs = read_programs({arguments.graph}, arguments.reading);
   if (!programs) return Unexpected{programs.error()};
   return std::move(programs->front());
@@ -94,11 +88,9 @@ Result<void> run_memory(const MemoryArguments& arguments) {
   }
   const auto made = answer_memory(arguments, program.graph, std::move(*gpu), rewrite_of);
   if (!made) return Unexpected{made.error()};
-  if (!arguments.timeline.empty()) {
-    auto drawn = memory_timeline(*made, arguments.timeline);
-    if (!drawn) return Unexpected{drawn.error()};
-    if (auto written = write_file(arguments.timeline, *drawn); !written) return written;
-  }
+  auto written =
+      write_asked(arguments.timeline, [&] { return memory_timeline(*made, arguments.timeline); });
+  if (!written) return written;
   return print_memory(arguments, *made);
 }
 

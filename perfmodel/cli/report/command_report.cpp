@@ -6,6 +6,7 @@
 #include "analyzed_arguments.hpp"
 #include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "report/report_content.hpp"
 #include "report/report_document.hpp"
 #include "report/report_exports.hpp"
@@ -62,22 +63,18 @@ Result<void> read_content(const ReportArguments& arguments, report_page::ReportC
 
 Result<void> write_exports(const ReportArguments& arguments, const std::string& title,
                            const report_page::ReportContent& content) {
-  if (!arguments.speedscope.empty()) {
-    const auto data = report_page::speedscope_data(title, content.runs);
-    auto written = write_file(arguments.speedscope, to_text(data));
-    if (!written) return written;
+  auto written = write_asked(arguments.speedscope, [&] {
+    return to_text(report_page::speedscope_data(title, content.runs));
+  });
+  if (written && !arguments.timeline.empty()) {
+    written = report_page::write_chrome_trace(content.runs, arguments.timeline);
   }
-  if (!arguments.timeline.empty()) {
-    auto written = report_page::write_chrome_trace(content.runs, arguments.timeline);
-    if (!written) return written;
+  if (written && !content.runs.empty()) {
+    written = write_asked(arguments.picture,
+                          [&] { return report_page::step_picture(title, content.runs.front()); });
   }
-  if (!arguments.picture.empty() && !content.runs.empty()) {
-    auto picture = report_page::step_picture(title, content.runs.front());
-    if (!picture) return Unexpected{picture.error()};
-    if (auto written = write_file(arguments.picture, *picture); !written) return written;
-  }
-  if (arguments.csv.empty()) return {};
-  return write_file(arguments.csv, report_page::kernels_csv(content.runs));
+  if (!written) return written;
+  return write_asked(arguments.csv, [&] { return report_page::kernels_csv(content.runs); });
 }
 
 Result<void> run_report(const ReportArguments& arguments) {

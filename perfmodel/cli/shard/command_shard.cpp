@@ -6,6 +6,7 @@
 #include "base/plain_text.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "report/shard_pictures.hpp"
 #include "search_watch.hpp"
 #include "shard_arguments.hpp"
@@ -33,11 +34,8 @@ struct ShardCommandArguments {
 };
 
 Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arguments) {
-  if (!arguments.plot.empty()) {
-    const auto svg = report_page::shard_svg(report);
-    if (!svg) return Unexpected{svg.error()};
-    if (auto written = write_file(arguments.plot, *svg); !written) return written;
-  }
+  auto written = write_asked(arguments.plot, [&] { return report_page::shard_svg(report); });
+  if (!written) return written;
   if (arguments.study.json) return print_document(shard_json(report));
   return print_report(shard_text(report, bold_allowed()));
 }

@@ -5,6 +5,7 @@
 
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/interrupt_guard.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "report/shard_pictures.hpp"
 #include "search_watch.hpp"
 #include "shard_arguments.hpp"
@@ -44,15 +45,14 @@ std::string study_text(const StudyAnswers& answers, bool bold) {
 Result<void> write_drawings(const StudyAnswers& answers, const QuestionArguments& arguments) {
   const auto drawings = report_page::study_drawings(answers);
   if (!drawings) return Unexpected{drawings.error()};
-  if (!arguments.html.empty()) {
-    const std::string page = report_page::study_html(answers, *drawings);
-    if (auto good = write_file(arguments.html, page); !good) return good;
-  }
+  auto good =
+      write_asked(arguments.html, [&] { return report_page::study_html(answers, *drawings); });
+  if (!good) return good;
   if (arguments.plots.empty()) return {};
   const std::filesystem::path folder = arguments.plots;
-  if (auto good = make_folder(folder); !good) return good;
+  if (good = make_folder(folder); !good) return good;
   for (const report_page::StudyDrawing& drawing : *drawings) {
-    if (auto good = write_file(folder / (drawing.name + ".svg"), drawing.svg); !good) return good;
+    if (good = write_file(folder / (drawing.name + ".svg"), drawing.svg); !good) return good;
   }
   return {};
 }
@@ -89,9 +89,8 @@ Result<void> run_questions(const QuestionArguments& arguments, bool json) {
   if (!arguments.html.empty() || !arguments.plots.empty()) {
     if (auto drawn = write_drawings(*answers, arguments); !drawn) return drawn;
   }
-  if (!arguments.csv.empty()) {
-    if (auto good = write_file(arguments.csv, study_csv(*answers)); !good) return good;
-  }
+  auto written = write_asked(arguments.csv, [&] { return study_csv(*answers); });
+  if (!written) return written;
   if (json) {
     Json document = cli::document(schemas::kShardStudy);
     document.update(study_json(*answers));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cli/shared/write_asked.hpp"
 #include "report/shard_pictures.hpp"
 #include "search_watch.hpp"
 #include "shard_arguments.hpp"
@@ -74,15 +75,11 @@ Result<void> run_sweep(const SweepArguments& arguments, bool json) {
   const auto rows = sweep_study(arguments, terminal_watch());
   if (!rows) return Unexpected{rows.error()};
   const std::string& axis = arguments.axis;
-  if (!arguments.csv.empty()) {
-    if (auto written = write_file(arguments.csv, sweep_csv(axis, *rows)); !written) return written;
+  auto written = write_asked(arguments.csv, [&] { return sweep_csv(axis, *rows); });
+  if (written) {
+    written = write_asked(arguments.plot, [&] { return report_page::sweep_svg(axis, *rows); });
   }
-  if (!arguments.plot.empty()) {
-    auto drawn = report_page::sweep_svg(axis, *rows).and_then([&](const std::string& svg) {
-      return write_file(arguments.plot, svg);
-    });
-    if (!drawn) return drawn;
-  }
+  if (!written) return written;
   if (json) return print_document(sweep_json(axis, *rows));
   return print_report(sweep_text(axis, *rows));
 }

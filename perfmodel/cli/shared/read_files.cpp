@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
+#include "builders/named_models.hpp"
 #include "terminal/output.hpp"
 
 namespace perfmodel::cli {
@@ -63,6 +65,35 @@ Contents anonymized(Contents contents, Anonymizer* anonymizer) {
   return contents;
 }
 
+/// Graphs of models that words name in the place of files; nothing if all are files.
+std::optional<Result<std::vector<ExecutionGraph>>> graphs_of_models(
+    const std::vector<std::string>& words) {
+  std::vector<ExecutionGraph> graphs;
+  std::string file;
+  for (const std::string& word : words) {
+    auto graph = graph_of_model(word);
+    if (!graph && file.empty()) file = word;
+    if (!graph) continue;
+    if (!*graph) return Unexpected{graph->error()};
+    graphs.push_back(std::move(**graph));
+  }
+  if (file.empty()) return graphs;
+  if (graphs.empty()) return std::nullopt;
+  return fail(ErrorCode::kImpossible, "expected models alone or files alone, found both", file);
+}
+
+/// A missing file may be meant as the name of a model.
+Error or_model(Error error) {
+  std::error_code ignored;
+  const std::filesystem::path& file = error.file;
+  if (error.code != ErrorCode::kIo || file.has_parent_path() || file.has_extension() ||
+      std::filesystem::exists(file, ignored)) {
+    return error;
+  }
+  error.message = "expected a readable file or a model that `build` or `layout` knows, found none";
+  return error;
+}
+
 }  // namespace
 
 Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
@@ -83,13 +114,18 @@ Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string
                                                    const ReadOptions& reading,
                                                    Anonymizer* anonymizer) {
   std::vector<RecordedProgram> programs;
+  if (auto built = graphs_of_models(files)) {
+    if (!*built) return Unexpected{built->error()};
+    for (ExecutionGraph& graph : **built) programs.push_back({std::move(graph), nullptr});
+    return programs;
+  }
   auto graphs =
       anonymized(read_execution_graphs(files, ReadingBar(files).options(reading)), anonymizer);
   if (graphs) {
     for (ExecutionGraph& graph : *graphs) programs.push_back({std::move(graph), nullptr});
     return programs;
   }
-  if (!is_trace_in_place_of_graph(graphs.error())) return Unexpected{graphs.error()};
+  if (!is_trace_in_place_of_graph(graphs.error())) return Unexpected{or_model(graphs.error())};
   // Ranks of one job are files of one kind.
   auto traces = read_trace_files(files, reading, anonymizer);
   if (!traces) return Unexpected{traces.error()};
@@ -103,7 +139,10 @@ Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading) {
-  return read_execution_graphs(files, ReadingBar(files).options(reading));
+  if (auto built = graphs_of_models(files)) return std::move(*built);
+  auto graphs = read_execution_graphs(files, ReadingBar(files).options(reading));
+  if (!graphs) return Unexpected{or_model(graphs.error())};
+  return graphs;
 }
 
 Result<ExecutionGraph> read_graph_file(const std::string& file, const ReadOptions& reading) {

@@ -19,7 +19,7 @@ Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& file
 Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading,
                               Anonymizer* anonymizer = nullptr);
 
-/// Execution graphs, or Kineto traces in their place.
+/// Execution graphs, or Kineto traces or names of models (`graph_of_model`) in their place.
 Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
                                                    const ReadOptions& reading,
                                                    Anonymizer* anonymizer = nullptr);

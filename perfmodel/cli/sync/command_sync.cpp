@@ -6,6 +6,7 @@
 #include "cli/shared/command.hpp"
 #include "cli/shared/field_flags.hpp"
 #include "cli/shared/read_files.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "sync/sync_results.hpp"
 #include "sync_report.hpp"
 #include "terminal/command_parser.hpp"
@@ -62,15 +63,13 @@ Result<void> answer_job(const SyncArguments& arguments, const sync::LossModel& l
   }
   auto planned = sync::plan_sync_job(*plan, graph ? &*graph : nullptr);
   if (!planned) return Unexpected{planned.error()};
-  const bool is_drawn = !arguments.plot.empty();
-  if (is_drawn && question.slowdowns.empty()) question.slowdowns = {1, 2, 3, 4, 6, 8};
+  if (!arguments.plot.empty() && question.slowdowns.empty()) {
+    question.slowdowns = {1, 2, 3, 4, 6, 8};
+  }
   const auto report = sync::compare_schemes(question, std::move(*planned), loss);
   if (!report) return Unexpected{report.error()};
-  if (is_drawn) {
-    const auto svg = sync_svg(*report);
-    if (!svg) return Unexpected{svg.error()};
-    if (auto written = write_file(arguments.plot, *svg); !written) return written;
-  }
+  auto written = write_asked(arguments.plot, [&] { return sync_svg(*report); });
+  if (!written) return written;
   if (arguments.json) return print_document(schemas::kSync, sync_json(*report));
   return print_report(sync_text(*report, arguments.full, bold_allowed()));
 }

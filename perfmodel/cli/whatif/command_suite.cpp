@@ -9,6 +9,7 @@
 #include "cli/shared/command.hpp"
 #include "cli/shared/kernel_models_option.hpp"
 #include "cli/shared/overheads_option.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/suite/run_suite.hpp"
 #include "suite/suite_plot.hpp"
@@ -51,10 +52,11 @@ Result<suite::SuiteReport> run(const SuiteArguments& arguments, const std::files
   return report;
 }
 
-// A name that ends in .svg, or a folder.
+// A name that ends in .svg, or a folder; empty: nothing is drawn.
 std::filesystem::path plot_file(const SuiteArguments& arguments, const SuiteOutput& output) {
   const std::filesystem::path asked = arguments.plot;
-  return asked.extension() == ".svg" ? asked : asked / (output.report.suite.name + ".svg");
+  return asked.empty() || asked.extension() == ".svg" ? asked
+                                                      : asked / (output.report.suite.name + ".svg");
 }
 
 Result<void> run_suite_command(const SuiteArguments& arguments) {
@@ -68,15 +70,9 @@ Result<void> run_suite_command(const SuiteArguments& arguments) {
       .kernel_models = arguments.options.kernel_models,
       .host = arguments.overheads.empty() ? "reference" : file_name(arguments.overheads),
       .host_scale = arguments.options.host_scale};
-  if (!arguments.plot.empty()) {
-    const auto svg = suite_svg(output);
-    if (!svg) return Unexpected{svg.error()};
-    if (auto written = write_file(plot_file(arguments, output), *svg); !written) return written;
-  }
-  if (!arguments.csv.empty()) {
-    if (auto written = write_file(arguments.csv, suite_csv(output.report)); !written)
-      return written;
-  }
+  auto written = write_asked(plot_file(arguments, output), [&] { return suite_svg(output); });
+  if (written) written = write_asked(arguments.csv, [&] { return suite_csv(output.report); });
+  if (!written) return written;
   if (arguments.json) return print_document(schemas::kSuiteReport, suite_json(output));
   return print_report(suite_text(output, bold_allowed()));
 }

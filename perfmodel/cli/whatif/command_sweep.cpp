@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "base/stop_point.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
+#include "cli/shared/interrupt_guard.hpp"
 #include "cli/shared/open_team.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
@@ -19,9 +18,7 @@
 #include "sweep/sweep_results.hpp"
 #include "sweep_graphs.hpp"
 #include "terminal/command_parser.hpp"
-#include "terminal/hosted_run.hpp"
 #include "terminal/output.hpp"
-#include "terminal/signals.hpp"
 #include "terminal/text_table.hpp"
 
 namespace perfmodel::cli {
@@ -36,19 +33,6 @@ struct SweepCommandArguments {
   SweepOptions options;
   bool json = false;
 };
-
-std::atomic<bool> stop_signalled{false};
-
-// A second signal ends the program at once.
-void take_stop_signals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int signal) {
-    if (stop_signalled.exchange(true)) end_by_signal(signal);
-  };
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 // Exit status 1 without a line: rank 0 has one.
 Unexpected quiet_failure() {
@@ -147,16 +131,15 @@ Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
   const auto toolbox = sweep_toolbox();
   const auto spec = read_spec_together(arguments.spec, toolbox, team->get());
   if (!spec) return failure(team->get(), spec.error());
-  const bool hosted = HostedRun::current() != nullptr;
-  if (!hosted) take_stop_signals();
+  const InterruptGuard guard(/*and_terminate=*/true);
   std::optional<ProgressBar> bar;
   SweepOptions options = arguments.options;
   options.output = arguments.output;
   options.version = version_text();
   options.threads = arguments.threads.value_or(*team ? 1 : 0);
   options.team = *team;
-  options.stop = [hosted, rules = stop_rules()] {
-    return hosted ? rules && rules->stopped() : stop_signalled.load();
+  options.stop = [rules = stop_rules()] {  // threads of a hosted run are not hosted themselves
+    return (rules && rules->stopped()) || InterruptGuard::interrupted();
   };
   options.progress = [&bar](std::uint64_t done, std::uint64_t of) {
     if (!bar) bar.emplace("sweep", static_cast<std::size_t>(of));

@@ -8,6 +8,7 @@
 #include "cli/shared/measured_step_option.hpp"
 #include "cli/shared/overheads_option.hpp"
 #include "cli/shared/read_files.hpp"
+#include "cli/shared/write_asked.hpp"
 #include "layout/training_run.hpp"
 #include "rewrites/rewrite_options.hpp"
 #include "terminal/command_parser.hpp"
@@ -70,14 +71,9 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   }
   if (auto answered = answer(inputs.program.graph, arguments, report); !answered) return answered;
   if (auto readable = inputs.chosen.check(); !readable) return readable;
-  if (!arguments.plot.empty()) {
-    auto svg = what_if_svg(report);
-    if (!svg) return Unexpected{svg.error()};
-    if (auto written = write_file(arguments.plot, *svg); !written) return written;
-  }
-  if (!arguments.csv.empty()) {
-    if (auto written = write_file(arguments.csv, what_if_csv(report)); !written) return written;
-  }
+  auto written = write_asked(arguments.plot, [&] { return what_if_svg(report); });
+  if (written) written = write_asked(arguments.csv, [&] { return what_if_csv(report); });
+  if (!written) return written;
   if (arguments.json) return print_document(schemas::kWhatIf, what_if_json(report));
   return print_report(what_if_text(report, bold_allowed()));
 }

@@ -10,8 +10,8 @@ namespace perfmodel {
 struct CollectiveQuestion {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   Bytes bytes;    ///< as nccl-tests counts them (`CollectiveQuery::bytes`)
-  int world = 2;  ///< GPUs that take part; 2 of send and recv
-  int nodes = 0;  ///< that they are spread over evenly; 0: as few as hold them
+  int world = 2;  ///< GPUs that take part; 2 for send and recv
+  int nodes = 0;  ///< nodes with equal shares of the GPUs; 0: as few as hold them
 };
 
 /// Its time, as `kernels`, `predict` and `layout` price it.

@@ -34,7 +34,7 @@ struct DecoderModel {
   std::int64_t positions = 0;  ///< rows of learned positions; 0: rotary, none learned
   bool gated = true;           ///< gate, up and down products; false: two products
   bool tied = false;           ///< the output layer shares the token embeddings
-  bool biases = false;         ///< of linear layers
+  bool biases = false;         ///< linear layers add one
   bool rms_norm = true;        ///< false: layer norm
   enum class Activation : std::uint8_t { kSilu, kGelu, kRelu } activation = Activation::kSilu;
 
@@ -47,20 +47,24 @@ struct DecoderModel {
   std::int64_t state_layers = 0, attention_layers = 0;
   StateSpaceSizes states;
   std::int64_t window = 0;           ///< tokens that windowed layers look back
-  std::int64_t windowed_layers = 0;  ///< of those with attention
-  /// Softmax has a learned term beside its scores. cuDNN and FlashAttention-4 know it; by other
-  /// kernels scores lie in memory, and are made again for the backward pass.
+  std::int64_t windowed_layers = 0;  ///< attention layers with the window
+  /// Softmax has a learned term in addition to its scores. cuDNN and FlashAttention-4 know it;
+  /// other kernels write scores to memory, and again in the backward pass.
   bool sinks = false;
   /// Tokens beyond the next that the model learns to predict: a layer and the output layer each.
   std::int64_t next_tokens = 0;
   /// Experts form so many groups; a token takes its experts from some of them (DeepSeek-V2, -V3).
   std::int64_t expert_groups = 1, groups_of_token = 1;
+  /// `state_layers` are gated DeltaNets, and each layer has its feed-forward part (Qwen3-Next).
+  bool delta_states = false;
+  bool gated_heads = false;  ///< each number of attention's result is multiplied by a gate
+  bool chunked = false;      ///< windowed layers do not leave chunks of `window` tokens (Llama 4)
 };
 
 /// Embeddings, layers, norms and, unless tied, the output layer.
 std::int64_t parameter_count(const DecoderModel& model);
 
-/// Of these, the weights that one token meets: of routed experts top_k of a layer.
+/// The part of these that one token meets: of routed experts top_k of a layer.
 std::int64_t active_parameter_count(const DecoderModel& model);
 
 /// The model FLOP of one token, forward and backward pass: 6 N + 6 layers hidden sequence, N
@@ -69,7 +73,7 @@ std::int64_t active_parameter_count(const DecoderModel& model);
 /// peak exceed 100 % with long sequences.)
 double model_flop_per_token(const DecoderModel& model, std::int64_t sequence);
 
-/// What one step computes, however it is laid out.
+/// The work of one step, however it is laid out.
 struct LayoutJob {
   DecoderModel model;
   std::int64_t sequence = 0;      ///< tokens per sequence
@@ -96,7 +100,7 @@ struct LayoutJob {
   std::optional<std::int64_t> loss_chunks = {};
   enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
   bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
-  double dropout = 0;          ///< of GPT-like models; 0: none
+  double dropout = 0;          ///< in GPT-like models; 0: none
   bool compiled = false;       ///< each layer by torch.compile
   /// Ops that CUDA graphs replay: the host does not issue them one by one.
   enum GraphScope : std::uint8_t {
@@ -121,15 +125,19 @@ struct LayoutJob {
   /// lengths squared over the sequence squared, mean and standard deviation over sequences.
   double packed_mean = 1, packed_deviation = 0;
 
-  std::int64_t lora_rank = 0;     ///< adapters beside frozen weights; 0: all weights learn
-  bool lora_on_all = false;       ///< of feed-forward layers too, not of attention alone
-  std::int64_t frozen_bits = 16;  ///< of frozen weights; 4: QLoRA, made whole before each product
+  std::int64_t lora_rank = 0;     ///< adapters next to frozen weights; 0: all weights learn
+  bool lora_on_all = false;       ///< feed-forward layers have adapters too, not attention alone
+  std::int64_t frozen_bits = 16;  ///< bits; 4: QLoRA, made whole before each product
 
   /// Linear layers keep their inputs in fp8 for the backward pass (Transformer Engine).
   bool fp8_activations = false;
   double host_memory_bytes = 0;  ///< that a node has for offloaded parts; 0: no limit
   /// Bytes that the CPUs of a node move per second for the optimizer; 0: ZeRO-Offload's rate.
   double host_bytes_per_s = 0;
+  /// Share of the parameters whose optimizer an offload puts on the CPUs; the GPU steps the others
+  /// meanwhile (Megatron's HybridDeviceOptimizer, DeepSpeed's `ratio`). Above 0.
+  double optimizer_offload_fraction = 1;
+  double nvme_bytes_per_s = 0;  ///< rate of a node's drives, for an offload to them; 0: unknown
 };
 std::string_view to_string(LayoutJob::Precision precision);  ///< "bf16", ...
 
@@ -171,6 +179,7 @@ struct LayoutOffload {
   bool optimizer = false;    ///< its states and its step, on gradients that are sent there
   bool parameters = false;   ///< shards of the weights, with the optimizer alone
   bool activations = false;  ///< layers' activations, until their backward pass
+  bool nvme = false;         ///< the optimizer's states are on NVMe drives (ZeRO-Infinity)
   bool any() const { return optimizer || parameters || activations; }
   bool operator==(const LayoutOffload&) const = default;
 };
@@ -208,7 +217,7 @@ struct ParallelLayout {
   std::int64_t etp = 1;  ///< ranks that share each expert's matrices
   ContextExchange context = ContextExchange::kRing;
   /// Each rank has an early and a late part of the sequence, so that all do the same share of
-  /// causal attention; false: consecutive parts, of which the last waits for nobody and works most.
+  /// causal attention; false: consecutive parts, of which the last never waits and works most.
   bool context_balanced = true;
   /// Compute hides the exchange of rows with experts as far as it can; none: as the software does.
   std::optional<bool> overlap_experts = {};
@@ -216,13 +225,13 @@ struct ParallelLayout {
   /// Gathers and scatters of tensor parallelism move in parts while the product that needs or made
   /// them runs (torchtitan's asynchronous tensor parallelism in symmetric memory).
   bool async_tp = false;
-  /// Layers per stage are those of the fastest step, not equal ones or the program's own.
+  /// Layers per stage are chosen for the fastest step; else equal, or the program's own.
   bool searched_stages = false;
   LayoutOffload offload = {};
   std::int64_t gpus() const { return dp * tp * pp * cp; }
 };
 
-/// What decides the step time, in the order of `LayoutPrediction::terms_ms`.
+/// The terms of the step time, in the order of `LayoutPrediction::terms_ms`.
 enum class LayoutTerm : std::uint8_t {
   kCompute,            ///< kernels of the busiest stage
   kHost,               ///< host work that no kernel hides
@@ -242,7 +251,7 @@ struct LayoutPrediction {
   double step_ms = 0, low_ms = 0, high_ms = 0;
   double terms_ms[kLayoutTerms] = {};  ///< add up to step_ms
   double tokens_per_s_per_gpu = 0;
-  /// Of the dense peak of the precision; hfu counts recomputation. Above 1 there is a warning.
+  /// Shares of the precision's dense peak; hfu counts recomputation. Above 1 there is a warning.
   double mfu = 0, hfu = 0;
   double allocated_bytes = 0, reserved_bytes = 0;  ///< peak of the worst rank, without the context
   /// Parts of the peak, whole bytes; with the allocator's they add up to `reserved_bytes`, without
@@ -253,7 +262,7 @@ struct LayoutPrediction {
          allocator_bytes = 0;
   std::int64_t fullest_stage = 0;  ///< whose ranks these are
   std::string software;            ///< that the job names, or that suits
-  double attention_share = 1;      ///< of whole sequences', on the rank with most to do (packed)
+  double attention_share = 1;      ///< packed attention over whole sequences', slowest rank
   std::string attention;           ///< its kernel: fa2, cudnn, ..., eager
   double device_bytes = 0;         ///< that a program can use
   /// Host memory of the fullest node, all its ranks together: whole bytes, whose parts add up.
@@ -262,9 +271,9 @@ struct LayoutPrediction {
   double host_weight_bytes = 0, host_gradient_bytes = 0, host_optimizer_bytes = 0,
          host_activation_bytes = 0, host_pinned_bytes = 0;
   bool fits = false;  ///< GPU memory, and host memory if there is a limit
-  double bubble_share = 0, exposed_comm_share = 0;  ///< of the step
+  double bubble_share = 0, exposed_comm_share = 0;  ///< shares of the step
   LayoutTerm limit = LayoutTerm::kCompute;          ///< largest term
-  std::vector<std::int64_t> stage_layers = {};      ///< of each stage, where they were searched
+  std::vector<std::int64_t> stage_layers = {};      ///< per stage, where they were searched
   std::vector<std::string> warnings;
 };
 
@@ -283,10 +292,10 @@ struct MeasuredStep {
   LayoutJob job;
   ParallelLayout layout;
   double step_ms = 0;
-  std::optional<double> compute_ms = {};  ///< of it, kernels that are no collectives (of a trace)
+  std::optional<double> compute_ms = {};  ///< kernels without collectives (from a trace)
 };
 
-/// What calibration by measured steps found. Errors are shares: |predicted / measured - 1|.
+/// The fit of a calibration by measured steps. Errors are shares: |predicted / measured - 1|.
 struct MeasuredFit {
   std::int64_t steps = 0;
   double mape_before = 0, mape_after = 0, mape_left_out = 0;  ///< left out: each by the others
@@ -294,7 +303,7 @@ struct MeasuredFit {
   std::vector<std::pair<std::string, double>> factors;  ///< on the parts of a step
 };
 
-/// Something about a step that nobody has measured, and its share of the step's range.
+/// An effect on a step that was not measured, and its share of the step's range.
 struct OpenEffect {
   std::string what;
   double share = 0;
@@ -324,18 +333,19 @@ class LayoutPricer {
   std::optional<LeastStep> at_least(const LayoutJob& job, const ParallelLayout& layout) const;
 
   /// The same step as tasks, for network simulators and timelines: a trace of every rank, or of one
-  /// rank of each pipeline stage (perfmodel/detail/layout_traces.hpp). Errors: those of `predict`,
-  /// cp or ep other than 1, more than 4 million nodes.
+  /// rank of each pipeline stage (perfmodel/detail/layout_traces.hpp). Errors: as `predict`; cp or
+  /// ep other than 1, more than 4 million nodes.
   Result<LayoutTraces> traces(const LayoutJob& job, const ParallelLayout& layout,
                               bool every_rank) const;
 
   /// The same machine as measured steps say it is; its predictions are of models with a layer that
-  /// was measured. Errors: those of `predict`, no steps, steps without a time.
+  /// was measured. Errors: as `predict`; no steps, steps without a time.
   Result<LayoutPricer> measured(std::span<const MeasuredStep> steps) const;
   /// None: nothing was measured.
   std::optional<MeasuredFit> fit() const;
 
-  /// What would be worth measuring to know that step better, largest share of its range first.
+  /// Lists the effects that are worth measuring to know that step better, largest share of its
+  /// range first.
   Result<std::vector<OpenEffect>> worth_measuring(const LayoutJob& job,
                                                   const ParallelLayout& layout) const;
 
@@ -346,7 +356,7 @@ class LayoutPricer {
   std::shared_ptr<const StepCalibration> calibration_;
 };
 
-/// What a search may choose. Empty lists: all that divide.
+/// The values that a search may choose. Empty lists: all that divide.
 struct LayoutSpace {
   std::vector<std::int64_t> dp = {}, tp = {}, pp = {}, vp = {}, micro_batch = {}, cp = {}, ep = {};
   std::vector<Sharding> zero = {};

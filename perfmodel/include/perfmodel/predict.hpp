@@ -17,10 +17,10 @@ namespace perfmodel {
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.
 ///
 /// The host runs the top-level ops in id order (the autograd thread works while the main thread
-/// waits); kernels start when their stream is free, their call is over, and what they wait for has
-/// ended; a synchronising or blocking call waits for its stream; a `record_param_comms` wait holds
-/// the next kernel until the collective with its sequence number has ended. The steps are repeated
-/// until two successive periods agree within 0.1 %.
+/// waits); kernels start when their stream is free, their call is over, and the work that they wait
+/// for has ended; a synchronising or blocking call waits for its stream; a `record_param_comms`
+/// wait holds the next kernel until the collective with its sequence number has ended. The steps
+/// are repeated until two successive periods agree within 0.1 %.
 ///
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
 ///

@@ -123,7 +123,7 @@ struct Prediction {
   }
   double limited_us = 0;  ///< sum over kernels, see PredictedKernel
 
-  CriticalPath critical_path;  ///< of the reported step
+  CriticalPath critical_path;  ///< in the reported step
   RankReport communication;    ///< waits are known only for ranks predicted together
   /// What parallel training costs this rank besides its collectives, in microseconds per step.
   struct ParallelCosts {

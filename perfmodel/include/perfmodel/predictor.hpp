@@ -45,11 +45,15 @@ struct AskOptions {
   std::int64_t world = 0;     ///< ranks, for `strategy` and collectives of no recorded size
   std::string topology = {};  ///< name; empty: the GPU's usual node
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
-  double interference = 1;                        ///< see CollectiveOptions
-  double host_scale = 1;                          ///< multiplies the host's own time
-  double device_scale = 1;                        ///< multiplies all kernels except collectives
-  Launching launching = Launching::kEager;        ///< see PredictOptions
-  bool host_sensitivity = false;                  ///< fill `host_sensitivity`
+  bool delay_allreduce = false;                   ///< strategy ddp: see DdpOptions::delayed
+  /// Above 1: the graph is one rank of a pipeline of so many stages on `world` ranks; the answer is
+  /// the slowest stage's (see JobOptions::stages).
+  std::int64_t stages = 1;
+  double interference = 1;                  ///< see CollectiveOptions
+  double host_scale = 1;                    ///< multiplies the host's own time
+  double device_scale = 1;                  ///< multiplies all kernels except collectives
+  Launching launching = Launching::kEager;  ///< see PredictOptions
+  bool host_sensitivity = false;            ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
   std::size_t what_if_steps = 0;  ///< see PredictOptions; needs `keep_ops`
   std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
@@ -76,8 +80,8 @@ struct AskManyOptions {
 
 /// Everything that predictions need, loaded once: GPUs, kernel models, host overheads. Questions
 /// are `const`, never wait for another prediction's lock, and may come from any number of threads.
-/// An answer equals that of `predict` to the bit, whatever else was asked. Nothing is global: two
-/// Predictors share nothing, copies of one share everything.
+/// An answer equals the one of `predict` to the bit, whatever else was asked. Nothing is global:
+/// two Predictors share nothing, copies of one share everything.
 ///
 /// Memory: the data (some MB), `cached_prices` per GPU in use, and scratch per working thread (some
 /// kB per node of its graph).

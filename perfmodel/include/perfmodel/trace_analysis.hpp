@@ -98,7 +98,7 @@ struct TraceAnalysis {
 
   struct Collective {
     std::string name;                      ///< "all_reduce", ...
-    std::optional<std::int64_t> elements;  ///< of a rank's larger buffer
+    std::optional<std::int64_t> elements;  ///< in a rank's larger buffer
     std::string dtype;                     ///< as recorded; empty: not recorded
     std::string group;                     ///< name of the process group; empty: not recorded
     std::optional<std::int64_t> group_size = {};

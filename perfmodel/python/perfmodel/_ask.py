@@ -46,7 +46,7 @@ def _messages(answer: Handle) -> tuple[str, ...]:
 
 def ask_text(command: str, arguments: Iterable[Any] = (), options: dict[str, Any] | None = None, *,
              timeout: float | None = None, cancel: Cancel | None = None) -> tuple[bytes, tuple[str, ...]]:
-    """What :func:`ask` answers as JSON text, with the messages."""
+    """Returns the answer of :func:`ask` as JSON text, with the messages."""
     import json  # with re and enum: only where it is needed
 
     request = json.dumps({"command": command, "arguments": [_value(a) for a in arguments],
@@ -83,14 +83,14 @@ def ask(command: str, arguments: Iterable[Any] = (), options: dict[str, Any] | N
 
     Args:
         command: ``"predict"``, ``"layout compare"``, ``"build dlrm"``, ...
-        arguments: what stands without a flag.
+        arguments: words without a flag.
         options: flags by name in this order, ``_`` for ``-``. True sets a flag, False clears one that has a
             ``--no-`` form, None is none; a list is a flag's list of values, or the flag several times.
         timeout: seconds after which :class:`CancelledError` is raised.
         cancel: ends the call from another thread. Ctrl-C ends it in any case.
 
     Raises:
-        PerfmodelError: with the text of the command line, and where the error lies.
+        PerfmodelError: with the text of the command line, and the place of the error.
     """
     text, messages = ask_text(command, arguments, options, timeout=timeout, cancel=cancel)
     kind = BY_COMMAND.get(command.split()[0] if command.split() else "", Document)
@@ -102,7 +102,7 @@ def ask(command: str, arguments: Iterable[Any] = (), options: dict[str, Any] | N
 
 
 def help_of(command: str = "") -> str:
-    """What ``perfpredict COMMAND --help`` prints: every flag, which is a keyword here, with its unit."""
+    """Returns the text of ``perfpredict COMMAND --help``: every flag, which is a keyword here, with its unit."""
     import json
 
     text, _ = ask_text(command or "predict", [], {"help": True})

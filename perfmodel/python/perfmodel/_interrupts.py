@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # typing takes as long to import as all of this
     from ctypes import c_void_p
     from typing import Any, Callable
 
-# A call that was asked to stop does so within milliseconds, but for a few long steps (parsing a piece of a
+# A call that was asked to stop does so within milliseconds, except in a few long steps (parsing a piece of a
 # file, writing a document). The prompt does not wait longer than this for it.
 PATIENCE_S = 0.05
 
@@ -79,7 +79,7 @@ class _Worker:
         self._jobs.put(job)
 
     def dismiss(self) -> None:
-        """Ends behind the call at hand."""
+        """Ends after the call at hand."""
         self._jobs.put(None)
 
 
@@ -95,7 +95,7 @@ os.register_at_fork(after_in_child=_forget_worker)
 
 
 def interruptible(work: Callable[[c_void_p | None], Any], cancel: Cancel | None = None) -> Any:
-    """What `work` returns, which passes what it is given to the library as `cancel`. In the main thread Ctrl-C
+    """Returns the result of `work`, which gives its argument to the library as `cancel`. In the main thread Ctrl-C
     ends it."""
     global _worker
     if threading.current_thread() is not threading.main_thread():
@@ -113,7 +113,7 @@ def interruptible(work: Callable[[c_void_p | None], Any], cancel: Cancel | None 
         if job.done.acquire(timeout=PATIENCE_S):
             _worker = worker
         else:
-            worker.dismiss()  # what it answers late is thrown away
+            worker.dismiss()  # a late answer is thrown away
         raise
     _worker = worker
     if job.error is not None:

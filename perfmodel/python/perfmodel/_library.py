@@ -1,4 +1,4 @@
-"""libperfmodel_c through ctypes: where it lies, its structs, its errors."""
+"""libperfmodel_c through ctypes: its place, its structs, its errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to import as all of this
     from typing import Any, Callable
 
-VERSION = 6  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
+VERSION = 7  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
 NAME = "libperfmodel_c.so.1"
 _MESSAGE_SIZE = 1024
 
@@ -34,7 +34,8 @@ class Config(Struct):
 class Options(Struct):
     _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("sequence", c_int64), ("world", c_int64),
                 ("topology", c_char_p), ("strategy", c_char_p), ("interference", c_double),
-                ("keep_ops", c_int), ("cancel", c_void_p), ("host_scale", c_double), ("device_scale", c_double)]
+                ("keep_ops", c_int), ("cancel", c_void_p), ("host_scale", c_double), ("device_scale", c_double),
+                ("delay_allreduce", c_int), ("stages", c_int64)]
 
 
 class Totals(Struct):
@@ -155,7 +156,7 @@ def _text(value: bytes) -> str:
 
 
 def error_of(status: int, text: bytes, place: Place | None = None) -> PerfmodelError:
-    """The exception of a status, with where it lies if that is known."""
+    """The exception of a status, with its place if that is known."""
     kind = BY_STATUS.get(status, InternalError)
     if place is None:
         return kind(_text(text))

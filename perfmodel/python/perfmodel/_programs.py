@@ -18,7 +18,7 @@ PROGRAM = "perfpredict-train"
 
 
 def _program() -> str:
-    """PREFIX/bin beside the library's PREFIX/lib, the build tree's bin, PATH."""
+    """Looks in PREFIX/bin of the library's PREFIX/lib, in the build tree's bin, in PATH."""
     folder = os.path.dirname(os.path.realpath(library().path)) if os.sep in library().path else ""
     for up in ("..", os.path.join("..", "..")) if folder else ():
         path = os.path.join(folder, up, "bin", PROGRAM)

@@ -21,7 +21,7 @@ def recording(folder: File = "recorded", warm: int = 5, steps: int = 3) -> Conte
         with perfmodel.recording("recorded") as step_done:
             for batch in loader:
                 train(batch)
-                step_done()              # behind each step
+                step_done()              # after each step
 
     It writes ``recorded/rank0_graph.json`` and ``recorded/rank0_trace.json.gz``, one pair per rank. Needs
     `warm` + 2 + `steps` steps and PyTorch 1.13 or later.
@@ -32,7 +32,7 @@ def recording(folder: File = "recorded", warm: int = 5, steps: int = 3) -> Conte
 
 
 class Recording:
-    """What :func:`record` wrote.
+    """The files that :func:`record` wrote.
 
     Attributes:
         graph: the execution graph: sizes, results, which tensors are the same. Takes rewrites.
@@ -56,7 +56,7 @@ class Recording:
 
 
 def _loss_of(output: Any) -> Any:
-    if hasattr(output, "loss") and output.loss is not None:  # of Hugging Face's models
+    if hasattr(output, "loss") and output.loss is not None:  # as Hugging Face's models have it
         return output.loss
     if isinstance(output, (tuple, list)):
         output = output[0]

@@ -40,7 +40,7 @@ def predict(program: File | Iterable[File], gpu: str, *, batch: int | None = Non
         strategy: ``"ddp"`` or ``"fsdp"``: run the graph of one rank on `world` ranks.
         topology: how the GPUs are connected; None: what the GPU usually sits in.
         overheads: host times: ``"reference"``, ``"measured"`` or a table made by :func:`overheads`.
-        against: a trace of the same program: the answer has what it measured beside each part.
+        against: a trace of the same program: the answer compares each part with it.
         timeout: seconds.
         cancel: ends the call from another thread.
         **options: further rewrites, applied in this order after `batch` and `sequence` (``precision="bf16"``), and
@@ -91,7 +91,7 @@ def whatif(graph: File, gpu: str | None = None, *, gpus: Iterable[str] | None = 
 def memory(graph: File, gpu: str | None = None, *, max_batch: bool = False, world: int | None = None,
            strategy: str | None = None, zero: int | None = None, timeout: float | None = None,
            cancel: Cancel | None = None, **options: Any) -> Memory:
-    """What a step holds in GPU memory at its peak [bytes], by purpose; whether it fits; the largest batch.
+    """Says how much GPU memory a step holds at its peak [bytes], by purpose; whether it fits; the largest batch.
 
     Args:
         graph: an execution graph, or a trace with records of memory.
@@ -192,7 +192,7 @@ def trace(traces: File | Iterable[File], *, compare: File | None = None, timeout
 def analyze(programs: File | Iterable[File], gpu: str | None = None, *, rules: Iterable[str] | None = None,
             full: bool = False, timeout: float | None = None, cancel: Cancel | None = None,
             **options: Any) -> Findings:
-    """What is wrong with a program, and how much time repairing it gains [us].
+    """Finds the faults of a program, and how much time repairing them gains [us].
 
     Args:
         programs: a graph or trace, or the traces of several ranks.

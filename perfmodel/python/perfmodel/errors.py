@@ -1,4 +1,4 @@
-"""What goes wrong, as exceptions with the text of the command line."""
+"""Exceptions with the error text of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class PerfmodelError(Exception):
         code: ``"io"``, ``"syntax"``, ``"format"``, ``"unknown_name"``, ``"impossible"``, ``"argument"``,
             ``"version"``, ``"out_of_memory"``, ``"cancelled"`` or ``"internal"``.
         message: what was expected and what was found, without the place.
-        file: the file in which the error lies, or None.
+        file: the file that holds the error, or None.
         line, column: within that file, from 1, or None. Of a compressed file, in its inflated text.
         pointer: JSON pointer to the value, ``"/nodes/17/id"``; of a keyword, ``"/options/batch"``; or None.
         warnings: what the command said before it failed.
@@ -61,7 +61,7 @@ class FormatError(PerfmodelError, ValueError):
 
 
 class UnknownNameError(PerfmodelError, LookupError):
-    """A GPU, topology, model family or preset that nobody knows."""
+    """An unknown GPU, topology, model family or preset."""
 
     code = "unknown_name"
 

@@ -113,7 +113,7 @@ def _made(command: str, arguments: list[Any], output: File | None, name: str, op
 
 
 def build(family: str, output: File | None = None, *, timeout: float | None = None, **options: Any) -> Graph:
-    """The graph of a model that nobody recorded: ``perfpredict build FAMILY``.
+    """Builds the graph of a model without a recording: ``perfpredict build FAMILY``.
 
     ::
 

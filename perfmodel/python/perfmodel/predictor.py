@@ -28,14 +28,14 @@ class Totals(NamedTuple):
     kernel_sum_us: float  #: compute_kernel_us + comm_kernel_us; streams overlap
     compute_kernel_us: float  #: copies and sets included
     comm_kernel_us: float
-    exposed_comm_us: float  #: collectives beside which no other device work runs
+    exposed_comm_us: float  #: collectives while no other device work runs
     t1_us: float  #: between ops
     t2_us: float  #: before the device calls of an op
-    t3_us: float  #: behind them
+    t3_us: float  #: after them
     t4_us: float  #: the calls
     t5_us: float  #: between calls
     tx_us: float  #: ops without device calls
-    modelled_time_fraction: float  #: 0 to 1: of the time that lies in ops with models
+    modelled_time_fraction: float  #: 0 to 1: the share of the time that is in ops with models
     iterations: int  #: steps that the graph holds; figures are their mean
     warning_count: int  #: `perfmodel.predict` has their text
     samples_per_s: float  #: of the whole job; 0: the batch is unknown
@@ -66,10 +66,12 @@ def _bytes(text: str | None) -> bytes | None:
 
 def _options(batch: int | None, sequence: int | None, world: int | None, topology: str | None,
              strategy: str | None, interference: float, host_scale: float,
-             device_scale: float = 1) -> _library.Options:
+             device_scale: float = 1, delay_allreduce: bool = False,
+             stages: int | None = None) -> _library.Options:
     return _library.Options(batch=batch or 0, sequence=sequence or 0, world=world or 0,
                             topology=_bytes(topology), strategy=_bytes(strategy), interference=interference,
-                            host_scale=host_scale, device_scale=device_scale)
+                            host_scale=host_scale, device_scale=device_scale,
+                            delay_allreduce=delay_allreduce, stages=stages or 0)
 
 
 class Question(NamedTuple):
@@ -85,10 +87,12 @@ class Question(NamedTuple):
     interference: float = 1
     host_scale: float = 1
     device_scale: float = 1
+    delay_allreduce: bool = False
+    stages: int | None = None
 
 
 class Scales(NamedTuple):
-    """What makes a predicted step as long as a measured one: arguments of :meth:`Predictor.predict`."""
+    """Factors that make a predicted step as long as a measured one: arguments of :meth:`Predictor.predict`."""
 
     host_scale: float
     device_scale: float
@@ -103,7 +107,7 @@ class Predictor:
             print(batch, predictor.predict(graph, "h100-sxm-80gb", batch=batch).e2e_us)
 
     Args:
-        data_folder: None: ``$PERFMODEL_DATA``, else the one that is installed beside the library.
+        data_folder: None: ``$PERFMODEL_DATA``, else the one that is installed with the library.
         gpus: names or files; None: all that are known.
         models: ``"learned"`` (None), ``"heuristic"``, ``"roofline"`` or a model file.
         overheads: ``"reference"`` (None), ``"measured"`` or the file of a table.
@@ -129,7 +133,7 @@ class Predictor:
         return [library().gpu_name(self._handle.value, i).decode() for i in range(count)]
 
     def _prepare(self, graph: Graph) -> Handle:
-        """What questions about a graph share, worked out with the first of them; as long as the graph."""
+        """The state that questions about a graph share. The first one makes it, and it lives as long as the graph."""
         plain = graph.handle()
         known = graph.prepared.get(self._handle)
         if known is None:
@@ -141,7 +145,7 @@ class Predictor:
     def predict(self, graph: Graph | File, gpu: str, *, batch: int | None = None, sequence: int | None = None,
                 world: int | None = None, topology: str | None = None, strategy: str | None = None,
                 interference: float = 1, host_scale: float = 1, device_scale: float = 1,
-                cancel: Cancel | None = None) -> Totals:
+                delay_allreduce: bool = False, stages: int | None = None, cancel: Cancel | None = None) -> Totals:
         """The time of one step of `graph` on `gpu`.
 
         Args:
@@ -155,13 +159,17 @@ class Predictor:
             interference: factor on the time of collectives on the wire.
             host_scale: factor on the host's own time; above 1 is slower.
             device_scale: factor on the time of kernels, collectives apart.
+            delay_allreduce: with ``"ddp"``, all gradients are reduced after the backward pass (Apex).
+            stages: the graph is one rank of a pipeline of so many stages on `world` ranks; figures are the
+                slowest stage's.
             cancel: ends the call from another thread.
 
         Raises:
             PerfmodelError: unknown names, a batch that the graph cannot be changed to, ...
         """
         prepared = self._prepare(graph if isinstance(graph, Graph) else Graph(graph))
-        options = _options(batch, sequence, world, topology, strategy, interference, host_scale, device_scale)
+        options = _options(batch, sequence, world, topology, strategy, interference, host_scale, device_scale,
+                           delay_allreduce, stages)
         totals = _library.Totals()
 
         def call(given: ctypes.c_void_p | None) -> None:
@@ -174,7 +182,8 @@ class Predictor:
 
     def match_step(self, graph: Graph | File, gpu: str, measured_us: float, *, batch: int | None = None,
                    sequence: int | None = None, world: int | None = None, topology: str | None = None,
-                   strategy: str | None = None, interference: float = 1) -> Scales:
+                   strategy: str | None = None, interference: float = 1, delay_allreduce: bool = False,
+                   stages: int | None = None) -> Scales:
         """With which scales the step takes what was measured on `gpu`, without a profiler. Other batches and GPUs
         that are asked with them start from the truth::
 
@@ -185,7 +194,8 @@ class Predictor:
             PerfmodelError: as :meth:`predict`; a step that no scale explains.
         """
         prepared = self._prepare(graph if isinstance(graph, Graph) else Graph(graph))
-        options = _options(batch, sequence, world, topology, strategy, interference, 1)
+        options = _options(batch, sequence, world, topology, strategy, interference, 1,
+                           delay_allreduce=delay_allreduce, stages=stages)
         host, device = ctypes.c_double(), ctypes.c_double()
         check(library().match_step, self._handle.value, prepared.value, gpu.encode(), byref(options),
               measured_us, byref(host), byref(device))

@@ -1,4 +1,4 @@
-"""What commands answer: JSON documents that show themselves and become data frames."""
+"""Answers of commands: JSON documents that show themselves and become data frames."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Document(_Base):
 
     @property
     def warnings(self) -> list[str]:
-        """What the answer does not know, assumes or leaves out: read these first."""
+        """Things that the answer does not know, assumes or leaves out: read these first."""
         return list(self.get("warnings") or []) + list(self.messages)
 
     def _document(self) -> Row:
@@ -178,7 +178,7 @@ class Prediction(Document):
 
     @property
     def step_range_us(self) -> tuple[float, float]:
-        """The step lies within these in nine of ten cases [us]."""
+        """The step is within these in nine of ten cases [us]."""
         return self["e2e_low_us"], self["e2e_high_us"]
 
     @property
@@ -240,7 +240,7 @@ class Memory(Document):
 
     @property
     def needed_bytes(self) -> int:
-        """What the process needs with its context [bytes]."""
+        """Memory that the process needs with its context [bytes]."""
         return self["needed_bytes"]
 
     @property

@@ -59,7 +59,7 @@ class LaneRunner {
                                [](const LanePolicy* policy) { return policy->finished(); });
   }
 
-  // What one lane begins may be what another waits for (a server that takes a request).
+  // A task that one lane begins may free another lane (a server that takes a request).
   Result<void> start_free_lanes(double now) {
     for (bool any = true; any;) {
       any = false;

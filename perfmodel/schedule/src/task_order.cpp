@@ -61,8 +61,7 @@ Outgoing outgoing_of(std::span<const TaskGraph::Edge> edges,
 
 }  // namespace
 
-// Kahn's algorithm over lane order and edges. Where it gets stuck, a cycle is broken and it goes
-// on.
+// Kahn's algorithm over lane order and edges. If it gets stuck, it breaks a cycle and goes on.
 Result<void> TaskOrder::sort(const TaskGraph& graph) {
   const std::size_t count = graph.size();
   const Outgoing outgoing = outgoing_of(graph.edge_list(), graph.lane_previous());
@@ -96,7 +95,7 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
 }
 
 // The inferred edges of one cycle, found by walking back from a stuck task along what it waits for.
-// The next search goes on where the walk met this cycle: what lies before stays stuck. A cycle of
+// The next search goes on where the walk met this cycle: the tasks before it stay stuck. A cycle of
 // certain edges alone cannot be mended, whatever the others are.
 Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph) {
   if (placed_.empty()) {

@@ -35,9 +35,9 @@ class TaskOrder {
 
   std::vector<std::int32_t> first_;  // compressed rows
   std::vector<Incoming> incoming_;
-  std::vector<TaskGraph::TaskId> order_;  // empty: that of addition
+  std::vector<TaskGraph::TaskId> order_;  // empty: the order of addition
   std::size_t dropped_ = 0;
-  // Of the sort alone.
+  // Used by the sort alone.
   struct Step {
     TaskGraph::TaskId task = -1;
     std::int32_t edge = -1;  // by which the walk leaves it backwards; -1: the order of its lane

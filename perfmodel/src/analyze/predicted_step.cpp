@@ -4,6 +4,7 @@
 #include <set>
 
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "predict/paced_path.hpp"
 #include "trace/op_work.hpp"
 
 namespace perfmodel::findings {
@@ -152,11 +153,8 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
   }
   // If the host runs ahead, the device does this pass's work when the host is passes further on:
   // its times count from the begin of its own pass.
-  double device_begin = begin;
-  if (facts_.span_us > tasks.period(0) * (1 + kSteadyTolerance / 2)) {
-    const auto& ends = own.pass_device_ends();
-    device_begin = std::max(begin, tasks.end(ends[ends.size() - 2]));
-  }
+  const auto& ends = paced_ends(tasks, 0);
+  const double device_begin = std::max(begin, tasks.end(ends[ends.size() - 2]));
   for (const auto& placed : own.last_pass()) {
     if (!own.on_device(placed.task)) continue;
     const Instruction& at = program.instructions[placed.instruction];
@@ -229,21 +227,13 @@ void PredictedStep::find_path(const JobTasks& tasks) {
     if (own.on_device(placed.task)) piece.kernel = kernels++;
     pieces[placed.task] = pieces[placed.arrival] = piece;
   }
-  const bool device_bound = pass_us(tasks, 0) > tasks.period(0) * (1 + kSteadyTolerance / 2);
-  const auto& ends = device_bound ? own.pass_device_ends() : own.pass_ends();
-  const std::vector<TaskId> chain = tasks.schedule.critical_path(ends.back());
-  // From the last task back; earlier work belongs to the previous pass.
+  const auto& ends = paced_ends(tasks, 0);
+  // Earlier work belongs to the previous pass.
   const double begin = tasks.end(ends[ends.size() - 2]);
-  double after = tasks.end(ends.back());
-  for (std::size_t i = 0; i < chain.size() && after > begin; ++i) {
-    const double before = std::max(begin, i + 1 < chain.size() ? tasks.end(chain[i + 1]) : begin);
-    const auto known = pieces.find(chain[i]);
-    PathPiece piece = known == pieces.end() ? PathPiece{} : known->second;
-    piece.us = after - before;
-    if (piece.us > 0) path_.push_back(piece);
-    after = before;
+  for (const auto& [task, us] : timed_path(tasks.schedule, ends.back(), begin)) {
+    path_.push_back(pieces[task]);
+    path_.back().us = us;
   }
-  std::ranges::reverse(path_);
 }
 
 Result<double> PredictedStep::step_us(const Repair& repair) const {

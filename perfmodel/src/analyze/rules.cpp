@@ -60,8 +60,8 @@ std::map<std::string_view, double> free_launching_ops(const StepFacts& step, Rep
   return by_name;
 }
 
-// DeepContext's "launch bound": the GPU idles for more than 20 %. That the host works meanwhile,
-// and does not wait, is ours.
+// DeepContext's "launch bound": the GPU idles for more than 20 %. We also ask that the host works
+// meanwhile and does not wait.
 bool is_host_bound(const StepFacts& step) {
   constexpr double kLeastIdle = 0.2, kLeastBusy = 0.7;
   double waiting = step.loading_us;

@@ -13,6 +13,7 @@
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/overheads.hpp"
+#include "predict/paced_path.hpp"
 #include "trace/op_work.hpp"
 
 namespace perfmodel::findings {
@@ -410,23 +411,16 @@ Result<std::vector<PathPiece>> TraceStep::critical_path() const {
     kernel_of[task] = static_cast<std::int32_t>(i);
     if (end(task) > end(last)) last = task;
   }
-  const std::vector<TaskId> chain = schedule->critical_path(last);
-  const double begin = end(begin_);
-  double after = end(last);
   std::vector<PathPiece> made;
-  for (std::size_t i = 0; i < chain.size() && after > begin; ++i) {
-    const double before = std::max(begin, i + 1 < chain.size() ? end(chain[i + 1]) : begin);
-    PathPiece piece{.us = after - before};
-    const std::int32_t event = graph_.op(chain[i]), lane = graph_.lane(chain[i]);
-    if (const auto kernel = kernel_of.find(chain[i]); kernel != kernel_of.end()) {
+  for (const auto& [task, us] : timed_path(*schedule, last, end(begin_))) {
+    PathPiece& piece = made.emplace_back(PathPiece{.us = us});
+    const std::int32_t event = graph_.op(task), lane = graph_.lane(task);
+    if (const auto kernel = kernel_of.find(task); kernel != kernel_of.end()) {
       piece.kernel = kernel->second;
     } else if (event >= 0 && lane >= 0 && lane < tasks_.device_lane) {
       piece.op = op_of_event_[event];
     }
-    if (piece.us > 0) made.push_back(piece);
-    after = before;
   }
-  std::ranges::reverse(made);
   return made;
 }
 

@@ -60,7 +60,7 @@ Result<std::optional<Finding>> find_unbalanced_tables(
        .gain_us = gain,
        .gain_share = share,
        .confidence = Confidence::kMedium,
-       .advice = "Place the tables anew: `shard` searches for a balanced plan. The gain is that of "
+       .advice = "Place the tables anew: `shard` searches for a balanced plan. The gain is for "
                  "this rank's step, and the job's if this rank is the slowest",
        .folded = share < 0.02});
 }

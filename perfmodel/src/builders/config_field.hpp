@@ -12,7 +12,7 @@
 
 namespace perfmodel {
 
-/// A member whose values have names, or what else a name chooses.
+/// A member whose values have names, or something else that a name chooses.
 template <class Config>
 struct ConfigChoice {
   std::vector<std::string_view> names;
@@ -32,7 +32,7 @@ struct ConfigField {
   std::string_view name;
   ConfigMember<Config> member;
   std::string_view help;
-  std::string_view takes = {};  ///< what the help shows for a value; empty: its type
+  std::string_view takes = {};  ///< shown for a value in the help; empty: its type
   bool deniable = false;        ///< there is a flag --no-... too
   std::string_view shown = {};  ///< the default that the help shows
 };

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "layout/layer_kinds.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 
@@ -17,9 +20,11 @@ std::string_view family_of(const DecoderModel& model) {
 // Names a part that the builders do not write; empty: there is none.
 std::string_view unbuilt_part(const DecoderModel& model) {
   const DecoderExperts& experts = model.experts;
+  if (model.delta_states) return "gated delta nets";
   if (head_width_of(model) * model.heads != model.hidden) return "heads of another width";
   if (model.latent.key_value_rank > 0) return "latent attention";
-  if (model.windowed_layers > 0) return "attention in windows";
+  // Chunks are a mask in transformers: scores of all tokens are worked out.
+  if (model.windowed_layers > 0 && !model.chunked) return "attention in windows";
   if (model.state_layers > 0) return "state spaces";
   if (model.sinks) return "attention with sinks";
   if (experts.dense_layers > 0) return "dense layers among layers with experts";
@@ -29,21 +34,27 @@ std::string_view unbuilt_part(const DecoderModel& model) {
   return {};
 }
 
-Result<NamedDecoder> decoder_of(const std::filesystem::path& file, std::string_view family) {
-  auto read = read_decoder_config(file);
-  if (!read) return read;
-  const std::string_view found = family_of(read->model);
-  if (!family.empty() && found != family) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected the config.json of a {}, found one of a {}", family, found),
-                file);
-  }
-  const std::string_view part = unbuilt_part(read->model);
-  if (part.empty() && found != "gpt_neox") return read;
+/// Refuses a decoder with parts that the builders do not write.
+Result<void> check_built(const DecoderModel& model, const std::filesystem::path& file) {
+  const std::string_view part = unbuilt_part(model);
+  if (part.empty() && family_of(model) != "gpt_neox") return {};
   return fail(ErrorCode::kImpossible,
               fmt::format("expected layers that `build` writes, found {} (`layout` prices them)",
                           part.empty() ? "rotary positions with layer norms" : part),
               file);
+}
+
+Result<NamedDecoder> decoder_of(const std::filesystem::path& file, std::string_view family) {
+  auto read = read_decoder_config(file);
+  if (!read) return read;
+  const std::string_view found = family_of(read->model);
+  if (found != family) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected the config.json of a {}, found one of a {}", family, found),
+                file);
+  }
+  const auto built = check_built(read->model, file);
+  return built ? std::move(read) : Unexpected{built.error()};
 }
 
 // All families have these sizes.
@@ -107,12 +118,27 @@ Result<OptConfig> opt_of_config(const std::filesystem::path& file) {
   return decoder_of(file, "opt").map(opt_of);
 }
 
-Result<ExecutionGraph> graph_of_config(const std::filesystem::path& file) {
-  const auto decoder = decoder_of(file, "");
-  if (!decoder) return Unexpected{decoder.error()};
-  const std::string_view family = family_of(decoder->model);
-  if (family == "gpt") return build_gpt(gpt_of(*decoder));
-  return family == "opt" ? build_opt(opt_of(*decoder)) : build_llama(llama_of(*decoder));
+bool is_model_config(const std::filesystem::path& file) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(file, failure)) {
+    return std::filesystem::is_regular_file(file / "config.json", failure);
+  }
+  constexpr std::uintmax_t kMostBytes = 1 << 20;
+  if (file.extension() != ".json" || !std::filesystem::is_regular_file(file, failure) ||
+      std::filesystem::file_size(file, failure) > kMostBytes) {
+    return false;
+  }
+  std::ifstream text(file);
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() && json.contains("model_type");
+}
+
+Result<ExecutionGraph> graph_of_decoder(const NamedDecoder& decoder,
+                                        const std::filesystem::path& file) {
+  if (auto built = check_built(decoder.model, file); !built) return Unexpected{built.error()};
+  const std::string_view family = family_of(decoder.model);
+  if (family == "gpt") return build_gpt(gpt_of(decoder));
+  return family == "opt" ? build_opt(opt_of(decoder)) : build_llama(llama_of(decoder));
 }
 
 }  // namespace perfmodel

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "perfmodel/detail/decoder_models.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
@@ -20,7 +21,11 @@ Result<LlamaConfig> llama_of_config(const std::filesystem::path& file);
 Result<GptConfig> gpt_of_config(const std::filesystem::path& file);
 Result<OptConfig> opt_of_config(const std::filesystem::path& file);
 
-/// Builds one step of the family that the file names.
-Result<ExecutionGraph> graph_of_config(const std::filesystem::path& file);
+/// Whether a file, or the `config.json` of a folder, says the type of a model (`model_type`).
+bool is_model_config(const std::filesystem::path& file);
+
+/// Builds one step of a decoder; errors name the `file`, or the word in its place.
+Result<ExecutionGraph> graph_of_decoder(const NamedDecoder& decoder,
+                                        const std::filesystem::path& file);
 
 }  // namespace perfmodel

@@ -53,7 +53,7 @@ const ModelFamily<A3cConfig>& a3c_family() {
        {"actions", &Config::actions, "Actions of the game"},
        {"channels", &Config::channels, "Filters of the two convolutions"},
        {"hidden", &Config::hidden, "Width of the linear layer"},
-       {"lstm", &Config::lstm, "Whether an LSTM cell stands in front of the heads", "", true},
+       {"lstm", &Config::lstm, "Whether an LSTM cell is in front of the heads", "", true},
        {"name", &Config::name, "Name of the model"}}};
   return family;
 }
@@ -70,7 +70,7 @@ const ModelFamily<FasterRcnnConfig>& faster_rcnn_family() {
        {"resolution", &Config::resolution, "Height and width of an image"},
        {"anchors", &Config::anchors, "Anchors per place"},
        {"candidates", &Config::candidates, "Proposals per image in front of the suppression"},
-       {"kept", &Config::kept, "Proposals per image behind it"},
+       {"kept", &Config::kept, "Proposals per image after it"},
        {"sampled", &Config::sampled, "Regions per image in the loss"},
        {"pyramid", &Config::pyramid, "Whether features are a pyramid of maps of all stages", "",
         true},
@@ -126,7 +126,7 @@ const ModelFamily<VggConfig>& vgg_family() {
        {"resolution", &Config::resolution, "Height and width of an image"},
        {"hidden", &Config::hidden, "Width of the linear layers"},
        {"dropout", &Config::dropout, "Between the linear layers"},
-       {"batch_norm", &Config::batch_norm, "Batch norm behind every convolution", "", true},
+       {"batch_norm", &Config::batch_norm, "Batch norm after every convolution", "", true},
        {"batch", &Config::batch, "Samples per batch"},
        {"name", &Config::name, "Name of the model"}},
       "vgg16"};

@@ -18,20 +18,20 @@
 
 namespace perfmodel {
 
-/// What a family says of a model: lines for people, keys for programs.
+/// Facts about a model: lines for people, keys for programs.
 struct ModelFacts {
   std::vector<std::pair<std::string, std::string>> lines;
   OrderedJson keys = OrderedJson::object();
 };
 
-/// A family of models: its presets, the fields of its config and what makes the graph.
+/// A family of models: its presets, the fields of its config and the function that makes the graph.
 template <class Config>
 struct ModelFamily {
   std::string_view name, help;
   Result<Config> (*preset)(std::string_view name);  ///< null: there is none
   Result<ExecutionGraph> (*build)(const Config& config);
   ModelFacts (*facts)(const Config& config);
-  /// Those of transformers come after transformer_fields() and training_fields().
+  /// A transformer's own fields come after transformer_fields() and training_fields().
   std::vector<ConfigField<Config>> fields;
   std::string_view first_preset = {};  ///< empty: `start`
   std::string_view preset_help = "Start from a known model; flags override it";

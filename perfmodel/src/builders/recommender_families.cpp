@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::int64_t kCrossLayers = 3;  // of --interaction dcnv2 without --cross-layers
+constexpr std::int64_t kCrossLayers = 3;  // --interaction dcnv2 without --cross-layers
 
 void choose_interaction(DlrmConfig& config, std::string_view name) {
   config.interaction_dot = name == "dot";
@@ -91,7 +91,7 @@ const ModelFamily<MlpConfig>& mlp_family() {
       build_mlp,
       mlp_facts,
       {{"widths", &Config::widths, "Features first, classes last"},
-       {"relu_behind_last", &Config::relu_behind_last, "ReLU behind the last layer too"},
+       {"relu_behind_last", &Config::relu_behind_last, "ReLU after the last layer too"},
        {"softmax", &Config::softmax, "Softmax in front of the loss"},
        {"batch", &Config::batch, "Samples per batch"},
        {"name", &Config::name, "Name of the model"}}};
@@ -108,7 +108,7 @@ const ModelFamily<DlrmConfig>& dlrm_family() {
       .build = build_dlrm,
       .facts = dlrm_facts,
       .fields = {{"bottom", &Config::bottom_mlp, "Bottom MLP, the dense features first"},
-                 {"top", &Config::top_mlp, "Top MLP behind the interaction, the last width 1"},
+                 {"top", &Config::top_mlp, "Top MLP after the interaction, the last width 1"},
                  {"batch", &Config::batch, "Samples per batch", "B"},
                  {"optimizer", choice_of<&Config::optimizer, kTableOptimizerNames>(),
                   "Optimizer of tables and MLPs"},
@@ -144,7 +144,7 @@ const ModelFamily<TorchrecDlrmConfig>& torchrec_family() {
       .build = build_torchrec_dlrm,
       .facts = torchrec_facts,
       .fields = {{"bottom", &Config::bottom_mlp, "Bottom MLP, the dense features first"},
-                 {"top", &Config::top_mlp, "Top MLP behind the interaction, last width 1"},
+                 {"top", &Config::top_mlp, "Top MLP after the interaction, last width 1"},
                  {"batch", &Config::batch_per_rank, "Samples per rank and batch", "B"},
                  {"world", &Config::world_size, "Number of ranks", "N"},
                  {"rank", &Config::rank, "The rank whose graph is made (0)", "R"}},

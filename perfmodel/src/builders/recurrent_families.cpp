@@ -90,7 +90,7 @@ const ModelFamily<LstmConfig>& lstm_family() {
        {"embedding", &Config::embedding, "Width of a word vector"},
        {"hidden", &Config::hidden, "Width of a layer"},
        {"layers", &Config::layers, "Recurrent layers"},
-       {"dropout", &Config::dropout, "Behind the embedding and every layer"},
+       {"dropout", &Config::dropout, "After the embedding and every layer"},
        {"batch", &Config::batch, "Sequences per batch"},
        {"steps", &Config::steps, "Words per sequence"},
        {"name", &Config::name, "Name of the model"}}};
@@ -119,7 +119,7 @@ const ModelFamily<Seq2seqConfig>& seq2seq_family() {
        {"attention", &Config::attention, "Width of the attention's hidden layer"},
        {"encoder_layers", &Config::encoder_layers, "Layers of the encoder"},
        {"decoder_layers", &Config::decoder_layers, "Layers of the decoder"},
-       {"dropout", &Config::dropout, "Behind embeddings and between layers"},
+       {"dropout", &Config::dropout, "After embeddings and between layers"},
        {"batch", &Config::batch, "Sentences per batch"},
        {"source_steps", &Config::source_steps, "Words per source sentence"},
        {"target_steps", &Config::target_steps, "Words per target sentence"},

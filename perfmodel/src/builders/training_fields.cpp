@@ -29,8 +29,8 @@ void choose_device(Training& training, std::string_view name) {
 }
 
 void choose_version(Training& training, std::string_view version) {
-  training.pytorch.major = version == "1.13" ? 1 : 2;
-  training.pytorch.minor = version == "1.13" ? 13 : version == "2.0" ? 0 : 4;
+  training.pytorch.major = version.starts_with("1.") ? 1 : 2;
+  training.pytorch.minor = version == "1.7" ? 7 : version == "1.13" ? 13 : version == "2.0" ? 0 : 4;
 }
 
 }  // namespace
@@ -51,12 +51,12 @@ std::span<const ConfigField<TrainingOptions>> training_fields() {
       {"regions", choice_of<&Training::regions, kRegions>(),
        "Labels around forward pass, backward pass and optimizer"},
       {"device", ConfigChoice<Training>{{"gpu", "cpu"}, choose_device}, "Where the model computes"},
-      {"torch", ConfigChoice<Training>{{"1.13", "2.0", "2"}, choose_version},
+      {"torch", ConfigChoice<Training>{{"1.7", "1.13", "2.0", "2"}, choose_version},
        "Version of PyTorch whose ops are written"},
-      {"pinned_input", &Training::pinned_input, "Whether the batch lies in pinned host memory", "",
+      {"pinned_input", &Training::pinned_input, "Whether the batch is in pinned host memory", "",
        true},
       {"resident_input", &Training::resident_input,
-       "The batch lies where the model computes; nothing is copied"},
+       "The batch is on the model's device; nothing is copied"},
       {"mkl", kMemberOfPart<&Training::pytorch, &PyTorch::mkl>,
        "On a CPU: linear algebra by MKL, or by the generic BLAS of other builds", "", true},
   };

@@ -33,9 +33,9 @@ std::vector<ConfigField<Config>> with_experts(std::vector<ConfigField<Config>> f
       {"top_k", kMemberOfPart<kExperts, &Experts::top_k>, "Experts that take a token (default: 2)",
        "K"},
       {"expert_hidden", kMemberOfPart<kExperts, &Experts::hidden>,
-       "Width inside of one expert (default: that of --feed-forward)", "F"},
+       "Width inside of one expert (default: --feed-forward's)", "F"},
       {"shared_experts", kMemberOfPart<kExperts, &Experts::shared>,
-       "Experts beside these that take every token, as one layer of N times the width", "N"},
+       "More experts, which take every token, as one layer of N times the width", "N"},
       {"balance_loss", kMemberOfPart<kExperts, &Experts::balance_loss>,
        "Weight of the loss that makes the loads of experts even; 0: none", "X"}};
   fields.insert(fields.end(), std::begin(of_experts), std::end(of_experts));
@@ -160,7 +160,7 @@ const ModelFamily<BertConfig>& bert_family() {
       .preset = bert_preset,
       .build = build_bert,
       .facts = facts_of_base,
-      .fields = {{"head", choice_of<&BertConfig::head, kHeads>(), "What stands on top", "", false,
+      .fields = {{"head", choice_of<&BertConfig::head, kHeads>(), "Layers on top", "", false,
                   "masked-lm"}},
       .first_preset = "bert-base"};
   return family;

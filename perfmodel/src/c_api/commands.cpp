@@ -71,7 +71,7 @@ perfmodel_status perfmodel_ask(const char* request, size_t size,
     } catch (const Stopped&) {
       return stopped(rules, error);
     }
-    if (rules.stopped()) return stopped(rules, error);  // a search ends with what it has
+    if (rules.stopped()) return stopped(rules, error);  // a search ends with the results so far
     if (const auto& problem = reply->answer.error) {
       write_place(*problem, place);
       return failed(error, status_of_answer(reply->answer), message_of(*problem));

@@ -51,6 +51,8 @@ LayoutAsk ask_of(const perfmodel_layout_job& job, const perfmodel_layout& layout
           .grad_dtype = text_or_empty(job.grad_dtype),
           .dropout = job.dropout,
           .fp8_activations = choice_given(job.fp8_activations),
+          .optimizer_offload_fraction = given_above_0(job.optimizer_offload_fraction),
+          .nvme_gb_per_s = given_above_0(job.nvme_gb_per_s),
           .host_gb_per_s = given_above_0(job.host_gb_per_s),
           .dp = count_given(layout.dp),
           .tp = count_given(layout.tp),
@@ -115,7 +117,7 @@ struct AskedLayout {
   LayoutAsk parts;
 };
 
-// PERFMODEL_OK or what is wrong with them.
+// Returns PERFMODEL_OK, or the fault in the caller's structs.
 perfmodel_status read_layout(const perfmodel_layout_job* job, const perfmodel_layout* layout,
                              AskedLayout& asked, perfmodel_error* error) {
   perfmodel_layout_job given_job;
@@ -203,7 +205,7 @@ perfmodel_status perfmodel_layout_rank(const perfmodel_layout_pricer* pricer,
     if (ranking->best.empty()) {
       return failed(error, PERFMODEL_ERROR_IMPOSSIBLE, nothing_fits(*ranking, world));
     }
-    // Structs of the caller's size lie one behind the other.
+    // The caller's structs, of the caller's size, follow each other.
     const std::size_t step = answers->struct_size;
     auto* at = reinterpret_cast<char*>(answers);
     for (const RankedLayout& one : ranking->best) {

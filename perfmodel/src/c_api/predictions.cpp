@@ -21,7 +21,7 @@ perfmodel_status set_factor(double given, double most, std::string_view name, do
                 "expected " + std::string(name) + " above 0 (0: 1), found another number");
 }
 
-// Reads a caller's options, which may be NULL. PERFMODEL_OK or what is wrong with them.
+// Reads a caller's options, which may be NULL. Returns PERFMODEL_OK, or the fault in them.
 perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
                              perfmodel_error* error) {
   if (given == nullptr) return PERFMODEL_OK;
@@ -32,6 +32,8 @@ perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
                   "expected batch, sequence and world of at least 1 (0: the graph's), found a "
                   "negative one");
   }
+  if (options.stages != 0) asked.stages = options.stages;
+  asked.delay_allreduce = options.delay_allreduce != 0;
   asked.batch = options.batch;
   asked.sequence = options.sequence;
   asked.world = options.world;
@@ -97,8 +99,10 @@ perfmodel_totals totals_of(const Prediction& prediction) {
 }
 
 // A Predictor knows the batch of prepared graphs and of questions that name one.
-void find_batch(const perfmodel_graph& graph, Result<Prediction>& answer) {
-  if (answer && !answer->batch && graph.plain) answer->batch = graph.batch->of(*graph.plain);
+void find_batch(const perfmodel_graph& graph, const AskOptions& options,
+                Result<Prediction>& answer) {
+  if (options.stages > 1 || !answer || answer->batch || !graph.plain) return;
+  answer->batch = graph.batch->of(*graph.plain);
 }
 
 Result<Prediction> ask(const perfmodel_predictor& predictor, const perfmodel_graph& graph,
@@ -107,7 +111,7 @@ Result<Prediction> ask(const perfmodel_predictor& predictor, const perfmodel_gra
   const StopScope scope(&rules);
   auto answer = graph.prepared ? predictor.predictor.predict(*graph.prepared, gpu, options)
                                : predictor.predictor.predict(*graph.plain, gpu, options);
-  find_batch(graph, answer);
+  find_batch(graph, options, answer);
   return answer;
 }
 
@@ -133,7 +137,7 @@ class Chunk {
     auto answers = predictor.predictor.predict_many(questions_, options);
     if (!answers) return Unexpected{answers.error()};
     for (std::size_t k = 0; k < answers->size(); ++k) {
-      find_batch(*element(first, indices_[k])->graph, (*answers)[k]);
+      find_batch(*element(first, indices_[k])->graph, questions_[k].options, (*answers)[k]);
       write((*answers)[k], indices_[k]);
     }
     return {};

@@ -41,7 +41,7 @@ class FoundBatch {
 
 }  // namespace perfmodel::c_api
 
-// What is behind the handles. They are immutable but for the last.
+// The types of the handles. They are immutable, except the last.
 
 struct perfmodel_predictor {
   perfmodel::Predictor predictor;
@@ -51,8 +51,9 @@ struct perfmodel_predictor {
 struct perfmodel_graph {
   std::shared_ptr<const perfmodel::ExecutionGraph> plain;
   std::optional<perfmodel::PreparedGraph> prepared;           // instead
-  std::shared_ptr<const perfmodel::c_api::FoundBatch> batch;  // of a plain one
-  std::shared_ptr<const perfmodel::Trace> trace;              // that a plain one was made of
+  std::shared_ptr<const perfmodel::c_api::FoundBatch> batch;  // set if the graph is plain
+  std::shared_ptr<const perfmodel::Trace> trace;              // the trace that a plain one was made
+                                                              // from
 
   const perfmodel::ExecutionGraph& graph() const { return prepared ? prepared->graph() : *plain; }
 };
@@ -141,7 +142,7 @@ perfmodel_status guarded(perfmodel_error* error, Arguments arguments, Work&& wor
     return work();
   } catch (const std::bad_alloc&) {
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::length_error&) {  // of sizes that no memory holds
+  } catch (const std::length_error&) {  // sizes that no memory holds
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
   } catch (const Stopped&) {
     return failed(error, PERFMODEL_ERROR_CANCELLED, "cancelled");
@@ -198,7 +199,7 @@ perfmodel_status clear_struct(Struct* to, const char* name, std::size_t first,
   return PERFMODEL_OK;
 }
 
-// Sizes of the structs in version 1. Fields are added behind; these stay.
+// Sizes of the structs in version 1. Fields are added at the end; these stay.
 inline constexpr std::size_t kConfigSize = sizeof(perfmodel_config);
 inline constexpr std::size_t kModelSize = sizeof(perfmodel_model);
 inline constexpr std::size_t kOptionsSize = offsetof(perfmodel_options, host_scale);

@@ -328,7 +328,7 @@ class RankExplanation {
     }
   }
 
-  // Between two host tasks nothing but waiting for the device can pass.
+  // The time between two host tasks can only be a wait for the device.
   void note_wait(TaskId task, std::size_t item) {
     const TaskId bound = schedule_.bound_by[task];
     if (bound < 0 || !tasks_.on_device(bound)) return;

@@ -111,11 +111,11 @@ std::string sentences(const Prediction& prediction, const Explanation& made) {
                         made.kernels.front().us / 1e3);
   }
   if (prediction.communication.exposed_us > 0) {
-    text += fmt::format(" {:.3f} ms of collectives run beside no other device work.",
+    text += fmt::format(" {:.3f} ms of collectives run while the device does nothing else.",
                         prediction.communication.exposed_us / 1e3);
   }
   if (made.modelled_time_fraction < 1) {
-    text += fmt::format(" {:.1f} % of the time lies in ops without a model.",
+    text += fmt::format(" {:.1f} % of the time is in ops without a model.",
                         100 * (1 - made.modelled_time_fraction));
   }
   if (made.kernels_out_of_range > 0) {

@@ -84,6 +84,16 @@ constexpr double kMaxUs = 9e15;  // nanoseconds fit 64 bits
 
 }  // namespace
 
+std::string_view category_of(HostKind kind) {
+  if (kind == HostKind::kCall) return "cuda_runtime";
+  return kind == HostKind::kOp ? "cpu_op" : "user_annotation";
+}
+
+std::string_view category_of(GpuKind kind) {
+  if (kind == GpuKind::kCopy) return "gpu_memcpy";
+  return kind == GpuKind::kSet ? "gpu_memset" : "kernel";
+}
+
 struct TimelineEvents::State {
   struct Track {
     std::int64_t process = 0, thread = 0;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "perfmodel/graph/trace.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -36,11 +37,15 @@ struct TimelineSlice {
   std::span<const TimelineArg> args = {};
 };
 
+/// Kineto's categories of what a trace recorded.
+std::string_view category_of(HostKind kind);
+std::string_view category_of(GpuKind kind);
+
 inline constexpr std::string_view kLaunchFlow = "ac2g";  ///< Kineto's name: from call to kernel
 inline constexpr std::string_view kCriticalPathFlow = "critical_path";
 
-/// Writes a Chrome trace, for ui.perfetto.dev or chrome://tracing, event by event: nothing but the
-/// text of a few hundred kB is kept, however long the timeline.
+/// Writes a Chrome trace, for ui.perfetto.dev or chrome://tracing, event by event: it keeps only
+/// the text of a few hundred kB, however long the timeline.
 ///
 /// A process is a rank, its tracks are host threads and streams. Stamps are microseconds with three
 /// decimals; start and end of a slice are rounded alike, so slices that nest or touch still do.

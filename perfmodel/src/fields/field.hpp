@@ -32,8 +32,8 @@ struct Field {
   std::string_view name;  ///< JSON key and column
   FieldMember<Question, More...> member;
   std::string_view help;
-  std::string_view takes = {};    ///< what the help shows for a value: N, TYPE; of a list N,...
-  FieldRange range = {};          ///< that a flag accepts
+  std::string_view takes = {};    ///< shown for a value in the help: N, TYPE; for a list N,...
+  FieldRange range = {};          ///< accepted by a flag
   std::string_view choices = {};  ///< the only values, with spaces between them; empty: any
   /// Says what was expected in the place of a word that is no value; empty: it is one.
   std::string (*refuse)(std::string_view word) = nullptr;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A field that is worked out; `how` says from what.
+// Works out a field; `how` names the source.
 void work_out(JobValues& values, const std::string& field, const std::string& value,
               const std::string& how) {
   values.replace(field, {.key = "", .value = how, .field = field, .as = value});
@@ -212,6 +212,7 @@ void find_overlap(JobValues& values) {
 
 void check_offload(JobValues& values) {
   const JobLine* said = values.find("offload");
+  if (!said || !said->as.starts_with("optimizer")) values.drop("optimizer_offload_fraction");
   if (!said || !said->as.starts_with("parameters")) return;
   values.fail_at(*said, "expected the optimizer in host memory with its parameters, found none");
 }

@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-/// A row of a format's table: a setting and what it means to `layout`.
+/// A row of a format's table: a setting and its meaning to `layout`.
 struct JobRule {
   std::string key;    ///< "*" at its end matches anything
   std::string field;  ///< a field of `layout`, a fact of `job_facts()`, or one of the three below
@@ -25,7 +25,8 @@ inline constexpr std::string_view kAsItIs = "*";       ///< the value as the fil
 /// How the settings of one trainer are called: a file of data/jobs/.
 struct JobFormat {
   std::string name, title;
-  std::vector<std::string> keys;                              ///< that tell the format from others
+  std::vector<std::string> keys;                              ///< keys that tell the format from
+                                                              ///< others
   std::vector<std::string> prefixes;                          ///< left out at the beginning of keys
   std::vector<std::pair<std::string, std::string>> defaults;  ///< fields that a job leaves out
   std::vector<std::pair<std::string, std::string>> models;    ///< their names and ours

@@ -5,7 +5,7 @@
 
 namespace perfmodel {
 
-/// A setting, where it is from, and what `layout` made of it.
+/// A setting, its place, and its meaning to `layout`.
 struct JobLine {
   std::string key, value;  ///< as the file has them; no key: worked out from other settings
   std::string field = {};  ///< a field of `layout`, or a fact of which fields are worked out

@@ -28,8 +28,11 @@ std::string plain_model_name(std::string name) {
 // Parts of two values of `offload`, in the order of its names.
 std::string joined_offload(const std::string& one, const std::string& other) {
   std::string parts;
-  for (const std::string_view part : {"optimizer", "parameters", "activations"}) {
-    if ((one + other).find(part) == std::string::npos) continue;
+  const std::string both = one + "+" + other;
+  const bool on_drives = both.find("optimizer-nvme") != std::string::npos;
+  for (const std::string_view part :
+       {on_drives ? "optimizer-nvme" : "optimizer", "parameters", "activations"}) {
+    if (both.find(part) == std::string::npos) continue;
     if (!parts.empty()) parts += "+";
     parts += part;
   }

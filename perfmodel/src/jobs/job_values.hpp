@@ -41,7 +41,7 @@ class JobValues {
 };
 
 /// Works the fields of `layout` out of the facts that trainers say instead: the GPUs of nodes, the
-/// batch of a rank, shards and replicas. What it makes has no key.
+/// batch of a rank, shards and replicas. Fields that it makes have no key.
 void complete_job(const JobFormat& format, JobValues& values);
 
 /// The known model, config.json or folder that a name or path of a hub means; empty: none.

@@ -193,7 +193,7 @@ bool set_value(LayoutInputs& inputs, const LayoutField& field, const std::string
   return number && field.range.holds(*number);
 }
 
-// Writes the values into the question, which has what `given` names already.
+// Writes the values into the question, which already has the fields in `given`.
 void write_question(const GivenFields& given, JobValues& values, LayoutInputs& inputs) {
   for (const auto& [name, line] : values.all()) {
     const LayoutField* field = find_layout_field(name);
@@ -233,17 +233,6 @@ bool ends_like_job(const fs::path& file) {
 }
 
 }  // namespace
-
-bool is_model_config(const fs::path& file) {
-  std::error_code failure;
-  if (fs::is_directory(file, failure)) return fs::is_regular_file(file / "config.json", failure);
-  constexpr std::uintmax_t kMostBytes = 1 << 20;
-  if (!fs::is_regular_file(file, failure) || fs::file_size(file, failure) > kMostBytes)
-    return false;
-  const auto entries = read_job_text(file);
-  return entries && std::ranges::find(*entries, "model_type", &JobEntry::key) != entries->end() &&
-         file.extension() == ".json";
-}
 
 bool may_be_job(const fs::path& file) {
   if (ends_like_job(file)) return true;

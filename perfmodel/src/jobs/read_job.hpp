@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "builders/configured_decoder.hpp"
 #include "fields/result_field.hpp"
 #include "job_reading.hpp"
 #include "layout/layout_inputs.hpp"
@@ -12,9 +13,6 @@ namespace perfmodel {
 
 /// Values of flags by the field's name; they count before what the file says.
 using GivenFields = std::map<std::string, std::string>;
-
-/// Whether it is the config.json of a model, or a folder that holds one.
-bool is_model_config(const std::filesystem::path& file);
 
 /// Whether it is a file, but not the config.json of a model.
 bool may_be_job(const std::filesystem::path& file);

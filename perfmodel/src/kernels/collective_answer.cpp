@@ -137,6 +137,7 @@ Result<CollectiveTable> answer_collectives(const CollectiveStudy& study) {
   const auto gpu = find_gpu(study.gpu, *data / "gpus");
   if (!gpu) return Unexpected{gpu.error()};
   CollectiveTable table{.study = study, .gpu = gpu->name, .topology = {}};
+  table.warnings = stand_ins(*gpu);
   auto topology = topology_named(study.topology, *gpu, table.warnings);
   if (!topology) return Unexpected{topology.error()};
   table.topology = std::move(*topology);

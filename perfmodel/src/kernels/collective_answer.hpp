@@ -30,8 +30,8 @@ struct CollectiveTable {
 Result<CollectiveQuestion> collective_question(const std::string& op, Bytes bytes,
                                                std::int64_t world, std::int64_t nodes);
 
-/// The topology of a name or file; without one that of the GPU. Warnings: stand-ins, a data sheet
-/// in its place, a GPU that it is not built with. Errors: unknown names, a broken file.
+/// The topology of a name or file; without one the GPU's own. Warnings: stand-ins, a data sheet in
+/// its place, a GPU that it is not built with. Errors: unknown names, a broken file.
 Result<Topology> topology_named(const std::string& name, const Gpu& gpu,
                                 std::vector<std::string>& warnings);
 

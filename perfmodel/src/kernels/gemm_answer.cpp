@@ -50,7 +50,7 @@ Result<GemmCalibration> calibrate_gemm(const GemmQuestion& question, tiles::Tile
   if (!rows) return Unexpected{rows.error()};
   if (table->has_launch_cost) {
     warnings.emplace_back(
-        "times of the table are taken as those of kernels alone: it does not say \"# timing: "
+        "times of the table are taken as times of kernels alone: it does not say \"# timing: "
         "graph replay, no launch cost\"");
   }
   const auto range = tiles::kept_out_range(*rows);
@@ -164,7 +164,7 @@ Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
   }
   if (!answer.library.in_range && !answer.calibration) {
     answer.warnings.emplace_back(
-        "the library's kernel lies outside the range that its model was fitted or checked on");
+        "the library's kernel is outside the range that its model was fitted or checked on");
   }
   return answer;
 }

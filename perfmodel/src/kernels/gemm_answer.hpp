@@ -21,7 +21,7 @@ struct GemmQuestion {
   std::string calibrate;  ///< table of measured products; empty: none
 };
 
-/// What measured products of the GPU say of the library's time.
+/// The library's time as measured products of the GPU give it.
 struct GemmCalibration {
   std::size_t rows = 0, left_out = 0;
   double library_us = 0, low_us = 0, high_us = 0;

@@ -11,18 +11,18 @@
 
 namespace perfmodel {
 
-/// A GPU, and what its kernels are priced from by kind ("gemm-bfloat16").
+/// A GPU, and the source of its kernels' prices by kind ("gemm-bfloat16").
 struct KnownGpu {
   Gpu gpu;
   std::map<std::string, Knowledge> kernels;
 };
 
-/// The GPU of a name, alias, title or file; without a name all. `kernels`: with what their kernels
-/// are priced from, by the models of the data folder, if it has any. Fails if a reader fails.
+/// The GPU of a name, alias, title or file; without a name all. `kernels`: with the sources of
+/// their kernels' prices, if the data folder has models. Fails if a reader fails.
 Result<std::vector<KnownGpu>> known_gpus(const std::string& name, bool kernels);
 
-/// The keys of `data/gpus/*.json`, the architecture that stands in for an unknown one, and what
-/// prices rest on.
+/// The keys of `data/gpus/*.json`, the architecture that stands in for an unknown one, and the
+/// sources of prices.
 OrderedJson gpu_json(const KnownGpu& known);
 
 double gb_per_s(BytesPerSecond rate);

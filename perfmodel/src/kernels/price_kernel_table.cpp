@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/contains.hpp"
@@ -19,11 +17,12 @@
 #include "base/stop_point.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/detail/power.hpp"
+#include "study/answer_rows.hpp"
 
 namespace perfmodel {
 namespace {
 
-/// The prices of a block's rows: those of one family on one GPU are asked for together.
+/// Prices a block's rows. It asks for all rows of one family on one GPU together.
 class BlockPrices {
  public:
   BlockPrices(const KernelModels& models, const PriceSink& sink) : models_(models), sink_(sink) {}
@@ -119,10 +118,11 @@ class BlockPrices {
   std::vector<std::vector<std::uint32_t>> groups_;  // places of rows, by GPU and family
 };
 
-/// What a block adds to the report.
+/// Facts of a block that go into the report.
 struct BlockFacts {
   std::size_t rows = 0, outside = 0;
-  std::vector<int> gpus = {}, ops = {};  // of the reader's table, in the order of their first rows
+  std::vector<int> gpus = {}, ops = {};  // as the reader's table numbers them, in the order of
+                                         // their first rows
 };
 
 BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
@@ -144,8 +144,8 @@ BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
   return facts;
 }
 
-/// Blocks have numbers, in the order of the file. A thread takes one, works on it beside the
-/// others, and hands it over when all before it were.
+/// Blocks have numbers, in the order of the file. A thread takes one, works on it while others work
+/// on theirs, and hands it over after all earlier ones.
 class BlockQueue {
  public:
   BlockQueue(KernelTableBlocks& blocks, const PriceSink& sink) : blocks_(blocks), sink_(sink) {}
@@ -169,16 +169,15 @@ class BlockQueue {
         }
         hand_over(*number, std::move(problem), table, facts, text);
       }
-    } catch (...) {  // out of memory, or stopped: the others end, and the caller learns it
+    } catch (...) {  // out of memory, or stopped: the others end
       const std::lock_guard lock(order_);
-      if (!exception_) exception_ = std::current_exception();
       is_over_ = true;
       turns_.notify_all();
+      throw;
     }
   }
 
   Result<PricedTable> result() {
-    if (exception_) std::rethrow_exception(exception_);
     if (error_) return Unexpected{std::move(*error_)};
     if (read_error_) return Unexpected{std::move(*read_error_)};
     return std::move(done_);
@@ -192,7 +191,7 @@ class BlockQueue {
     const auto more = blocks_.next(block);
     if (more && *more) return taken_++;
     is_read_ = true;
-    if (!more) read_error_ = more.error();  // behind all blocks that were taken
+    if (!more) read_error_ = more.error();  // after all blocks that were taken
     return std::nullopt;
   }
 
@@ -243,17 +242,15 @@ class BlockQueue {
   std::size_t handed_over_ = 0;
   PricedTable done_;
   std::optional<Error> error_;
-  std::exception_ptr exception_;
 };
 
 /// A table of a few blocks is priced before a thread has begun.
 std::size_t thread_count(std::size_t asked, const std::filesystem::path& file) {
   constexpr std::uintmax_t kShort = std::uintmax_t{1} << 18;
-  if (asked > 0) return asked;
   std::error_code unknown;
-  const bool is_file = std::filesystem::is_regular_file(file, unknown);
-  if (is_file && std::filesystem::file_size(file, unknown) < kShort) return 1;
-  return std::max(1U, std::thread::hardware_concurrency());
+  const bool is_short = std::filesystem::is_regular_file(file, unknown) &&
+                        std::filesystem::file_size(file, unknown) < kShort;
+  return asked == 0 && is_short ? 1 : study_threads(asked, SIZE_MAX);
 }
 
 void add_warnings(PricedTable& priced, const ChosenKernelModels& models) {
@@ -283,19 +280,8 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
     readers.push_back(std::move(*reader));
   }
   BlockQueue queue(*blocks, sink);
-  {
-    std::vector<std::jthread> others;
-    try {
-      for (std::size_t i = 1; i < readers.size(); ++i) {
-        others.emplace_back([&queue, &models, &reader = readers[i], rules = stop_rules()] {
-          const StopScope scope(rules);
-          queue.work(reader, models);
-        });
-      }
-    } catch (const std::system_error&) {  // no more threads: it works with fewer
-    }
-    queue.work(readers[0], models);
-  }
+  std::atomic<std::size_t> next = 0;
+  work_in_threads(readers.size(), [&] { queue.work(readers[next++], models); });
   auto done = queue.result();
   if (!done) return done;
   if (done->rows == 0) {

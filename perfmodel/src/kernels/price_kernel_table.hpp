@@ -28,23 +28,22 @@ struct PriceSink {
   std::function<Result<void>(std::string_view text)> write;
   /// Changes what the models say of a kernel, where there is one; side by side, too.
   std::function<void(const KernelWork& work, const Gpu& gpu, Price& price)> change = {};
-  std::optional<Topology> topology = {};  ///< of collectives; none: what each GPU usually sits in
+  std::optional<Topology> topology = {};  ///< for collectives; none: the GPU's usual one
 };
 
 struct PricedTable {
   std::size_t rows = 0, outside = 0;  ///< all, and those out of the range of their model
   std::vector<Gpu> gpus;              ///< in the order of their first rows
   std::vector<std::string> ops;
-  std::vector<std::string> warnings;  ///< of the table
+  std::vector<std::string> warnings;  ///< about the table
 };
 
 /// Prices a table of kernels block by block (`KernelTableBlocks`) on `threads` threads, 0: one per
-/// CPU. Memory does not grow with the rows, but for operator graphs. Rows of fused nodes after the
-/// first have an empty price (`KernelRow::is_free`).
+/// CPU. Memory does not grow with the rows, except for operator graphs. Rows of fused nodes after
+/// the first have an empty price (`KernelRow::is_free`).
 ///
-/// Errors, the first in the order of the rows, after what stands before its block was written:
-/// those of `read_kernel_table`; a row without a GPU; sizes without a finite time; those of
-/// `write`.
+/// Errors, the first in the order of the rows, after all earlier blocks were written: as
+/// `read_kernel_table` and `write`; a row without a GPU; sizes without a finite time.
 Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
                                        const KernelTableOptions& options,
                                        const KernelModels& models, const PriceSink& sink,
@@ -56,10 +55,10 @@ inline constexpr std::string_view kPricesHeader =
     "id,time_us,model,bound,in_range,low_us,high_us,knowledge\n";
 void append_prices(const KernelTable& rows, std::span<const Price> prices, std::string& text);
 
-/// A table of kernels to be priced, and what its rows leave open.
+/// A table of kernels to be priced, and defaults for its rows.
 struct KernelsQuestion {
   std::string queries, gpu, op, dtype, models = "learned";
-  std::string topology;  ///< of collectives, a name or a file; empty: what each GPU usually sits in
+  std::string topology;  ///< for collectives, a name or a file; empty: the GPU's usual one
   bool burst = false, sustained = false;
 
   /// Whether the board's power limit counts. The roofline ignores it unless asked.

@@ -105,6 +105,16 @@ TimeLine fit_time_line(std::span<const MeasuredSize> sizes) {
   return best;
 }
 
+double bent_us(const TimeLine& line, std::span<const MeasuredSize> sizes, double bytes) {
+  const auto ratio = [&](const MeasuredSize& size) { return size.us / line.us(size.bytes); };
+  const auto next = std::ranges::lower_bound(sizes, bytes, {}, &MeasuredSize::bytes);
+  if (next == sizes.begin()) return ratio(sizes.front()) * line.us(bytes);
+  if (next == sizes.end()) return ratio(sizes.back()) * line.us(bytes);
+  const MeasuredSize& before = *(next - 1);
+  const double share = (bytes - before.bytes) / (next->bytes - before.bytes);
+  return std::lerp(ratio(before), ratio(*next), share) * line.us(bytes);
+}
+
 double mean_error_percent(const TimeLine& line, std::span<const MeasuredSize> sizes) {
   double sum = 0;
   for (const MeasuredSize& size : sizes) sum += std::abs(line.us(size.bytes) / size.us - 1);
@@ -119,9 +129,14 @@ std::optional<double> held_out_percent(std::span<const MeasuredSize> sizes, std:
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       (i % stride == start ? fitted : others).push_back(sizes[i]);
     }
-    sum += mean_error_percent(fit_time_line(fitted), others);
+    const TimeLine line = fit_time_line(fitted);
+    double errors = 0;
+    for (const MeasuredSize& size : others) {
+      errors += std::abs(bent_us(line, fitted, size.bytes) / size.us - 1);
+    }
+    sum += errors / static_cast<double>(others.size());
   }
-  return sum / static_cast<double>(stride);
+  return 100 * sum / static_cast<double>(stride);
 }
 
 }  // namespace perfmodel

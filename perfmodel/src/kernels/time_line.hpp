@@ -25,11 +25,15 @@ struct TimeLine {
 /// grid of octaves, the other figures by weighted least squares.
 TimeLine fit_time_line(std::span<const MeasuredSize> sizes);
 
+/// The line bent through all sizes, which are sorted: between two of them measured over fitted time
+/// is straight in bytes, and beyond the first and the last it stays as it is there [us].
+double bent_us(const TimeLine& line, std::span<const MeasuredSize> sizes, double bytes);
+
 /// Mean |error| of a line in percent.
 double mean_error_percent(const TimeLine& line, std::span<const MeasuredSize> sizes);
 
-/// Mean |error| in percent of the other sizes if only every `stride`-th is fitted, mean over the
-/// starts; nothing if fewer than five would be left.
+/// Mean |error| in percent of the other sizes if the line is fitted to every `stride`-th and bent
+/// through them, mean over the starts; nothing if fewer than five would be left.
 std::optional<double> held_out_percent(std::span<const MeasuredSize> sizes, std::size_t stride);
 
 }  // namespace perfmodel

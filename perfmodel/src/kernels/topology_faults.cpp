@@ -75,9 +75,9 @@ double fastest_us(const NcclTuning& tuning, NcclAlgorithm algorithm, Bytes bytes
   return least;
 }
 
-/// Every algorithm but the one that NCCL's model takes for the largest size. Inside a node it is as
-/// much slower than the healthy machine as that model says; between nodes the model's time counts,
-/// if it is longer.
+/// Adds every algorithm except the one that NCCL's model takes for the largest size. Inside a node
+/// it is slower than the healthy machine by the factor of that model; between nodes the model's
+/// time counts, if it is longer.
 void add_algorithm_faults(const Topology& healthy, const MeasuredGroup& group,
                           std::vector<Fault>& faults) {
   const auto tuning = NcclTuning::make(nccl_tuning_input(

@@ -35,12 +35,12 @@ OrderedJson curve_json(CollectiveKind kind, int ranks, double alpha, double us_p
           {"octave_factors", factors}};
 }
 
-/// The fitted line as a curve.
+/// The line through the measured sizes as a curve.
 OrderedJson fitted_curve_json(const GroupFit& at, double first, double last) {
   const double wire = at.line.slope > 0 ? at.line.slope : at.line.us(last) / last;
   return curve_json(at.group.kind, at.group.ranks,
                     at.line.base > 0 ? at.line.base : at.line.us(first), wire, first, last,
-                    [&](double bytes) { return at.line.us(bytes); });
+                    [&](double bytes) { return bent_us(at.line, at.group.sizes, bytes); });
 }
 
 /// One octave below the first size.

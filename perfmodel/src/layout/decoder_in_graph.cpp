@@ -19,7 +19,7 @@ Unexpected no_decoder(std::string_view expected, std::string found) {
                           expected, found));
 }
 
-/// What the forward pass of the first step shows of the model.
+/// Facts about the model that the forward pass of the first step shows.
 struct ForwardPass {
   const Tensor* words = nullptr;  ///< weight of the embedding of tokens
   std::int64_t batch = 0, tokens = 0, positions = 0;
@@ -55,8 +55,8 @@ class ForwardReader {
     return &graph_.tensors[inputs[index].index];
   }
 
-  // Under autocast an op stands twice: with the arguments of the program, and within it with cast
-  // ones, which are those of the product.
+  // Under autocast an op occurs twice: with the arguments of the program, and inside it with the
+  // cast arguments of the product.
   bool is_cast_again(const Node& node, std::string_view name) {
     if (node.parent < 0) return false;
     if (graph_.name(node.parent) != name) return false;
@@ -136,8 +136,8 @@ class ForwardReader {
   ForwardPass pass_;
 };
 
-// Of the products between H and another width, those down to H tell the feed-forward layers; those
-// from H to less than H are keys and values of fewer heads.
+// Products from another width down to H tell the feed-forward layers; products from H to less than
+// H are keys and values of fewer heads.
 void read_widths(const ForwardPass& pass, DecoderModel& model) {
   const auto count = [&](std::int64_t in, std::int64_t out) {
     const auto at = pass.weights.find({in, out});

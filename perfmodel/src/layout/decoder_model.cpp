@@ -23,7 +23,8 @@ double norm_width(const DecoderModel& model) {
 double attention_parameters(const DecoderModel& model) {
   const double h = real_number(model.hidden), width = real_number(head_width_of(model));
   const double q = real_number(model.heads) * width, kv = real_number(kv_heads_of(model)) * width;
-  return 2 * h * q + 2 * h * kv + (model.biases ? q + 2 * kv + h : 0);
+  const double gate = model.gated_heads ? h * q : 0;
+  return 2 * h * q + gate + 2 * h * kv + (model.biases ? q + 2 * kv + h : 0);
 }
 
 double latent_parameters(const DecoderModel& model) {
@@ -42,10 +43,12 @@ double state_parameters(const DecoderModel& model) {
   const double h = real_number(model.hidden);
   const double inner = real_number(of.heads * of.head_width);
   const double in = 2 * inner + 2 * real_number(of.groups * of.state) + real_number(of.heads);
-  return h * in + inner + inner * h;
+  if (!model.delta_states) return h * in + inner + inner * h;
+  // A decay and a beta per head, and one norm for all of them.
+  return h * (in + real_number(of.heads)) + real_number(of.head_width) + inner * h;
 }
 
-// Of matrices from and to `input` of that width.
+// Parameters of matrices from and to `input` of that width.
 double feed_forward_parameters(const DecoderModel& model, double input, double width) {
   return (model.gated ? 3 : 2) * input * width;
 }
@@ -83,6 +86,11 @@ std::vector<LayerKind> layer_kinds(const DecoderModel& model) {
   };
   const Inner inner = model.experts.experts > 0 ? Inner::kExperts : Inner::kDense;
   const Mixer mixer = model.latent.key_value_rank > 0 ? Mixer::kLatent : Mixer::kAttention;
+  if (model.delta_states) {
+    add({Mixer::kDeltaNet, inner, false, model.state_layers});
+    add({mixer, inner, false, model.layers - model.state_layers});
+    return kinds;
+  }
   if (model.state_layers > 0) {
     add({Mixer::kStateSpace, Inner::kNone, false, model.state_layers});
     add({mixer, Inner::kNone, false, model.attention_layers});
@@ -90,16 +98,20 @@ std::vector<LayerKind> layer_kinds(const DecoderModel& model) {
     return kinds;
   }
   const std::int64_t dense = inner == Inner::kExperts ? model.experts.dense_layers : 0;
-  add({mixer, Inner::kDense, false, dense});
-  add({mixer, inner, true, model.windowed_layers});
-  add({mixer, inner, false, model.layers - dense - model.windowed_layers});
+  // Layers that see all tokens have experts, as far as there are enough of these (Llama 4).
+  const std::int64_t windowed_dense = std::min(dense, model.windowed_layers);
+  const std::int64_t windowed = model.windowed_layers - windowed_dense;
+  add({mixer, Inner::kDense, true, windowed_dense});
+  add({mixer, Inner::kDense, false, dense - windowed_dense});
+  add({mixer, inner, true, windowed});
+  add({mixer, inner, false, model.layers - dense - windowed});
   return kinds;
 }
 
 bool has_plain_layers(const DecoderModel& model) {
   const bool usual = model.head_width == 0 || model.head_width * model.heads == model.hidden;
   return usual && model.experts.experts == 0 && model.latent.key_value_rank == 0 &&
-         model.state_layers == 0 && model.windowed_layers == 0;
+         model.state_layers == 0 && model.windowed_layers == 0 && !model.gated_heads;
 }
 
 bool is_plain(const DecoderModel& model) {
@@ -142,7 +154,9 @@ LayerParameters layer_parameters(const DecoderModel& model, const LayerKind& kin
   LayerParameters made;
   if (kind.mixer == Mixer::kAttention) made.dense += attention_parameters(model);
   if (kind.mixer == Mixer::kLatent) made.dense += latent_parameters(model);
-  if (kind.mixer == Mixer::kStateSpace) made.dense += state_parameters(model);
+  if (kind.mixer == Mixer::kStateSpace || kind.mixer == Mixer::kDeltaNet) {
+    made.dense += state_parameters(model);
+  }
   if (kind.mixer != Mixer::kNone) made.dense += norm_width(model);
   if (kind.inner == Inner::kNone) return made;
   made.dense += norm_width(model);
@@ -181,11 +195,11 @@ double attention_flop_per_token(const DecoderModel& model, std::int64_t sequence
                            : real_number(head_width_of(model));
   const double each = 6 * real_number(model.heads) * width;
   double seen = 0;
+  const double window = (model.chunked ? 1 : 2) * real_number(std::min(model.window, sequence));
   for (const LayerKind& kind : layer_kinds(model)) {
     if (!kind.attends()) continue;
-    // A token sees half of the tokens before it on average, and all of a window.
-    const double tokens =
-        kind.slides ? 2 * real_number(std::min(model.window, sequence)) : real_number(sequence);
+    // A token sees half of the tokens or of a chunk on average, and all of a window.
+    const double tokens = kind.slides ? window : real_number(sequence);
     seen += real_number(kind.layers) * std::min(tokens, real_number(sequence));
   }
   return each * seen;

@@ -42,7 +42,10 @@ DecoderModel decoder_of(const DecoderRow& row) {
                         .sinks = extras.sinks,
                         .next_tokens = extras.next_tokens,
                         .expert_groups = extras.expert_groups,
-                        .groups_of_token = extras.groups_of_token};
+                        .groups_of_token = extras.groups_of_token,
+                        .delta_states = extras.delta_states,
+                        .gated_heads = extras.gated_heads,
+                        .chunked = extras.chunked};
   constexpr std::int64_t kFirstPositionOfOpt = 2;
   if (row.family == "gpt") make_gpt(model, row.sequence);
   if (row.family == "neox") make_gpt(model, 0);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a number may be.
+/// The values that a number may have.
 enum class FrameworkRange : std::uint8_t {
   kNumber,         ///< at least 0
   kShare,          ///< 0 to 1

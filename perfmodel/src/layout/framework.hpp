@@ -11,7 +11,7 @@
 
 namespace perfmodel {
 
-/// What a training program costs beside the kernels of its layers, read from
+/// The costs of a training program besides the kernels of its layers, read from
 /// `data/frameworks/NAME.json`. Times in us of the reference host.
 struct Framework {
   std::string name, title;
@@ -20,7 +20,7 @@ struct Framework {
   LayoutJob::Attention attention = LayoutJob::Attention::kFlash;
   std::int64_t loss_chunks = 1;  ///< see LayoutJob
 
-  /// The host's time of a layer's ops is that of the reference table times this.
+  /// Factor on the reference table's host time of a layer's ops.
   double host_scale = 1;
   /// Per collective of tensor parallelism: always; per rank of the group beyond the second; per
   /// node that it spans beyond the first; and with pipeline stages per rank of it to the power
@@ -35,8 +35,8 @@ struct Framework {
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
   double expert_factor = 1;     ///< on the kernel times of layers with experts, instead
   double expert_overlap = 0;    ///< share of the exchange of rows with experts that compute hides
-  double state_factor = 1;      ///< on the kernel times of layers of state spaces, beside
-  double expert_launch_us = 0;  ///< of the host per expert on a rank and pass, beside
+  double state_factor = 1;      ///< on the kernel times of layers of state spaces, in addition
+  double expert_launch_us = 0;  ///< host time per expert on a rank and pass, in addition
   double expert_host_us = 0;    ///< per layer with experts and pass: launches per expert, counts
   /// A token goes once to each rank that has one of its experts, and comes back summed (DeepEP);
   /// else a row per expert does.
@@ -56,14 +56,14 @@ struct Framework {
   double bucket_bytes = 25 * 1024.0 * 1024;
   bool overlap_gradients = true;  ///< with the last microbatch's backward pass
   bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
-  /// By which share of the time of gathers and scatters of ZeRO-3 and FSDP beside them kernels
-  /// take longer: both want memory bandwidth and SMs.
+  /// Kernels take longer by this share of the time of ZeRO-3's and FSDP's gathers and scatters that
+  /// run meanwhile: both want memory bandwidth and SMs.
   double interference = 0;
-  bool overlaps_gathers = true;  ///< of ZeRO-3 and FSDP, with compute
-  double gather_us = 0;          ///< per gathered unit of ZeRO-3 and FSDP beside the wire
-  double unit_host_us = 0;       ///< of the host per gather or scatter of such a unit
-  double network_share = 1;      ///< of the NICs' rate that collectives over nodes reach
-  /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send
+  bool overlaps_gathers = true;  ///< ZeRO-3's and FSDP's, with compute
+  double gather_us = 0;          ///< per gathered unit of ZeRO-3 and FSDP, besides the wire
+  double unit_host_us = 0;       ///< host time per gather or scatter of such a unit
+  double network_share = 1;      ///< share of the NICs' rate that collectives over nodes reach
+  /// On clusters of so many nodes, added to all else: a step (its sums over all nodes), and a send
   /// between stages. Between two numbers linear over the logarithm, beyond the last as there.
   std::vector<std::pair<double, double>> step_by_nodes_us, hop_by_nodes_us;
 
@@ -76,14 +76,15 @@ struct Framework {
   /// it.
   double tensor_activation_share = 0;
   double reserved_share = 0.02;  ///< that the allocator holds beyond the peak
-  double outside_bytes = 0;      ///< of the device, beside the allocator: communicators
+  double outside_bytes = 0;      ///< device memory outside of the allocator: communicators
   double fixed_bytes = 0;        ///< workspaces, buffers of the program
-  double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows
+  double low_share = 0.85, high_share = 1.2;  ///< range of the step: the middle 80 % of calibration
+                                              ///< rows
 
   std::vector<std::string> sources;
 };
 
-/// What a table of pairs (nodes, us) says of so many nodes; an empty one says 0.
+/// The time that a table of pairs (nodes, us) gives for so many nodes; 0 if it is empty.
 double at_nodes(const std::vector<std::pair<double, double>>& table, double nodes);
 
 /// Errors: no such file (names the known ones), a file that says something odd.

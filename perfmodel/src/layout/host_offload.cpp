@@ -15,6 +15,11 @@ constexpr double kOffloadBytesPerS = 109e9;
 // AdamW reads four numbers of a parameter and writes three; plain SGD reads two and writes one.
 constexpr double kShareOfSgd = 3.0 / 7;
 
+double ranks_of_node(const StepQuestion& question) {
+  const std::int64_t node = question.collectives->topology().gpus_per_node;
+  return static_cast<double>(std::min(node, question.layout->gpus()));
+}
+
 Unexpected bad_offload(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
 }
@@ -69,11 +74,21 @@ double host_copy_us(const Gpu& gpu, double bytes) {
 
 double host_optimizer_us(const StepQuestion& question, double parameters) {
   const LayoutJob& job = *question.job;
-  const std::int64_t node = question.collectives->topology().gpus_per_node;
-  const auto ranks = static_cast<double>(std::min(node, question.layout->gpus()));
+  const double ranks = ranks_of_node(question);
   const double share = job.optimizer == LayoutJob::Optimizer::kSgd ? kShareOfSgd : 1;
   const double rate = job.host_bytes_per_s > 0 ? job.host_bytes_per_s : kOffloadBytesPerS;
   return 1e6 * ranks * parameters * share * question.framework->host_optimizer_bytes / rate;
+}
+
+double nvme_us(const StepQuestion& question, double parameters) {
+  constexpr double kBytesThereAndBack = 2 * 16;
+  return 1e6 * ranks_of_node(question) * parameters * kBytesThereAndBack /
+         question.job->nvme_bytes_per_s;
+}
+
+double nvme_buffer_bytes(double parameters) {
+  constexpr double kBuffers = 4, kGroup = 1e9;
+  return kBuffers * 4 * std::min(parameters, kGroup);
 }
 
 Result<double> parse_host_memory(std::string_view text) {

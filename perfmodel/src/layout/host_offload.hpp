@@ -31,6 +31,15 @@ double host_copy_us(const Gpu& gpu, double bytes);
 /// 8168; 28 bytes each are 109 GB/s).
 double host_optimizer_us(const StepQuestion& question, double parameters);
 
+/// [us] in which the drives of a node move the optimizer's states there and back for so many
+/// parameters of each rank: 2 x 16 bytes each (ZeRO-Infinity, Rajbhandari et al., SC 2021, section
+/// 4.1). DeepSpeed reads, steps and writes in turn, unless its `pipeline_read` and `pipeline_write`
+/// are on.
+double nvme_us(const StepQuestion& question, double parameters);
+/// Host memory [bytes] of one rank for them: DeepSpeed's four fp32 buffers of a group of at most
+/// 1e9 parameters.
+double nvme_buffer_bytes(double parameters);
+
 /// "2TB", "512GB", "1.5TiB" as bytes. Errors: another unit, no number above 0.
 Result<double> parse_host_memory(std::string_view text);
 

@@ -13,6 +13,7 @@ struct LayerKind {
     kAttention,
     kLatent,
     kStateSpace,
+    kDeltaNet,
     kNone
   } mixer = Mixer::kAttention;
   enum class Inner : std::uint8_t { kDense, kExperts, kNone } inner = Inner::kDense;
@@ -48,7 +49,7 @@ struct LayerParameters {
 };
 LayerParameters layer_parameters(const DecoderModel& model, const LayerKind& kind);
 
-/// Of all routed experts of the model.
+/// Counts the parameters of all routed experts of the model.
 double expert_parameter_count(const DecoderModel& model);
 
 /// `model_flop_per_token` of the job; frozen weights have no gradients: 4 N instead of 6 N.

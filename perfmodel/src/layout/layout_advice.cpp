@@ -10,7 +10,7 @@
 namespace perfmodel {
 namespace {
 
-// The flags of `layout rank` that ask the same, but for activations, which none names.
+// The flags of `layout rank` that ask the same, without activations, which no flag names.
 std::string command_of(const LayoutJob& job, const LayoutAdviceQuestion& question) {
   const DecoderModel& model = job.model;
   std::string command = fmt::format(

@@ -14,8 +14,8 @@ struct LayoutAdviceQuestion {
   double host_scale = 1;
 };
 
-/// What the layout search says of the job that the graph is one data-parallel rank of. Errors: a
-/// graph that no layout is known of, no layout that fits.
+/// The answer of the layout search for the job of which the graph is one data-parallel rank.
+/// Errors: a graph that no layout is known of, no layout that fits.
 Result<LayoutPlanAdvice> layout_advice(const ExecutionGraph& graph,
                                        const LayoutAdviceQuestion& question);
 

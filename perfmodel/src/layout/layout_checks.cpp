@@ -17,7 +17,7 @@
 namespace perfmodel {
 namespace {
 
-// What counts and sums of them still hold.
+// Limits within which counts and their sums are exact.
 constexpr std::int64_t kMostWidth = 1 << 24, kMostTokens = std::int64_t{1} << 32;
 constexpr double kMostParameters = 1e15, kMostElements = 1e17;
 
@@ -122,7 +122,7 @@ Result<void> check_states(const DecoderModel& model, const ParallelLayout& layou
   return expect_divides("groups of state heads", model.states.groups, "tp", layout.tp);
 }
 
-// What only the graphs of plain layers hold.
+// Refuses options that only graphs of plain layers can hold.
 Result<void> check_kinds(const LayoutJob& job) {
   const DecoderModel& model = job.model;
   if (job.lora_rank > 0 && job.lora_on_all && model.experts.experts > 0) {
@@ -320,9 +320,34 @@ Result<void> check_recompute(const DecoderModel& model, const LayoutRecompute& r
                                        to_string(others)));
 }
 
+// Errors: a part of nothing, or with all weights on the host; drives below zero 3, or with an
+// unknown rate.
+Result<void> check_part_of_optimizer(const LayoutJob& job, const ParallelLayout& layout) {
+  const LayoutOffload& offload = layout.offload;
+  const double part = job.optimizer_offload_fraction;
+  if (!(part > 0 && part <= 1)) {
+    return impossible_layout(
+        fmt::format("optimizer_offload_fraction: expected above 0, at most 1, found {}", part));
+  }
+  if (part < 1 && (!offload.optimizer || offload.parameters)) {
+    return impossible_layout(fmt::format(
+        "optimizer_offload_fraction: expected offload optimizer, without parameters, found {}",
+        to_string(offload)));
+  }
+  if (!offload.nvme) return {};
+  if (layout.zero != Sharding::kZero3) {
+    return impossible_layout(fmt::format("offload optimizer-nvme: expected zero 3, found zero {}",
+                                         to_string(layout.zero)));
+  }
+  if (job.nvme_bytes_per_s > 0 && std::isfinite(job.nvme_bytes_per_s)) return {};
+  return impossible_layout(
+      "offload optimizer-nvme: expected nvme_gb_per_s, what the drives of a node move, found none");
+}
+
 // Errors: an optimizer that no CPU runs; parameters that are not gathered unit by unit.
 Result<void> check_offload(const LayoutJob& job, const ParallelLayout& layout) {
   const LayoutOffload& offload = layout.offload;
+  if (auto good = check_part_of_optimizer(job, layout); !good) return good;
   if (offload.optimizer && job.optimizer == LayoutJob::Optimizer::kAdamW8bit) {
     return impossible_layout(
         "offload optimizer: expected adamw or sgd (CPUs have no 8-bit one), found "
@@ -375,10 +400,10 @@ Result<void> check_layout_job(const LayoutJob& job) {
     return impossible_layout(fmt::format("top_k: expected 1 to the {} experts, found {}",
                                          experts.experts, experts.top_k));
   }
-  if (model.windowed_layers + experts.dense_layers > model.layers ||
+  if (std::max(model.windowed_layers, experts.dense_layers) > model.layers ||
       model.state_layers + model.attention_layers > model.layers) {
     return impossible_layout(fmt::format(
-        "layers: expected at least those of all kinds together, found {}", model.layers));
+        "layers: expected at least as many as of all kinds together, found {}", model.layers));
   }
   const NamedSize adapters[] = {{"lora", job.lora_rank, kMostWidth}};
   if (auto good = check_sizes(0, adapters); !good) return good;

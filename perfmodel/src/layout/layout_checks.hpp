@@ -7,7 +7,7 @@
 
 namespace perfmodel {
 
-inline constexpr std::int64_t kMostGpus = std::int64_t{1} << 20;  ///< of a job
+inline constexpr std::int64_t kMostGpus = std::int64_t{1} << 20;  ///< in a job
 
 /// Errors (kImpossible): sizes below 1, or so large that nothing can count them.
 Result<void> check_layout_job(const LayoutJob& job);

@@ -24,7 +24,7 @@ struct LayoutInputs : LayoutAsk {
   LayoutMachine machine;
   bool searched_stages = false;
   std::string measured;  ///< steps that calibrate: a table, a trace, a machine's file or name
-  std::string measured_layout;  ///< of a trace
+  std::string measured_layout;  ///< the layout of that trace
 };
 
 /// A search among the values of `lists`, or one that keeps to the parts that are named. Errors:

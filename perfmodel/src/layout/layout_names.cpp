@@ -83,7 +83,12 @@ constexpr LayoutName<LayoutOffload> kOffloadNames[] = {
     {"optimizer+activations", {.optimizer = true, .activations = true}},
     {"optimizer+parameters", kOffloadsStates},
     {"optimizer+parameters+activations",
-     {.optimizer = true, .parameters = true, .activations = true}}};
+     {.optimizer = true, .parameters = true, .activations = true}},
+    {"optimizer-nvme", {.optimizer = true, .nvme = true}},
+    {"optimizer-nvme+activations", {.optimizer = true, .activations = true, .nvme = true}},
+    {"optimizer-nvme+parameters", {.optimizer = true, .parameters = true, .nvme = true}},
+    {"optimizer-nvme+parameters+activations",
+     {.optimizer = true, .parameters = true, .activations = true, .nvme = true}}};
 
 // The last of its names.
 template <class Value, std::size_t kCount>

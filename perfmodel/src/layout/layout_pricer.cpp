@@ -68,7 +68,7 @@ double recomputed_share(const LayoutJob& job, const ParallelLayout& layout) {
   if (recompute == LayoutRecompute::kOp) return (all - output - 3 * attention) / 6 / all;
   if (recompute.what == LayoutRecompute::kModules) {
     const bool attends = (recompute.modules & LayoutRecompute::kCoreAttention) != 0;
-    double products = 0;  // of a layer's, as a mean
+    double products = 0;  // recomputed in a layer, on average
     for (const LayerKind& kind : layer_kinds(model)) {
       products += static_cast<double>(kind.layers) / static_cast<double>(model.layers) *
                   recomputed_products(recompute, model, kind);
@@ -252,7 +252,8 @@ struct LayoutPricer::State {
     return frameworks.emplace(name, std::move(made)).first->second;
   }
 
-  /// Prices what nobody has asked for yet, outside of the lock: two threads may do the same work.
+  /// Prices a shard that was not asked for before, outside of the lock: two threads may do the same
+  /// work.
   Result<std::shared_ptr<const ShardCosts>> shard(const ShardQuestion& question) {
     const std::string key = key_of(question);
     {
@@ -317,7 +318,7 @@ struct LayoutPricer::State {
   Topology topology;
   AskOptions options;
   std::shared_ptr<const AstraSimNetwork> network;
-  /// Of collectives inside layers, where the predictor does not know the topology by name.
+  /// Prices collectives inside layers if the predictor does not know the topology by name.
   std::optional<CollectiveTimes> own_collectives;
   std::filesystem::path data;
   std::vector<std::string> warnings;
@@ -464,8 +465,8 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   }
   if (layout.order == PipelineOrder::kDualPipe && layout.tp > 1) {
     made.warnings.emplace_back(
-        "dualpipe: collectives beside another pass are taken to cost its kernels nothing; nobody "
-        "measured it");
+        "dualpipe: collectives during another pass are taken to cost its kernels nothing, which "
+        "was not measured");
   }
   if (layout.offload.optimizer && job.host_bytes_per_s == 0) {
     made.warnings.push_back(

@@ -28,7 +28,7 @@ std::int64_t gpus_of_node(const std::string& topology, const Gpu& gpu) {
   return found ? found->gpus_per_node : topology_for(gpu).gpus_per_node;
 }
 
-// What would narrow the range of the first layout's step.
+// Adds the effects whose measurement would narrow the range of the first layout's step.
 void add_open_effects(LayoutReport& report) {
   constexpr std::size_t kMostEffects = 5;
   auto open = report.pricer.worth_measuring(report.job, report.layouts.front().layout);

@@ -25,7 +25,7 @@ struct LayoutReport {
   std::vector<RankedLayout> layouts = {};
   std::optional<LayoutRanking> search = {};  ///< its `best` are `layouts`
   double seconds = 0;                        ///< that the search took
-  std::vector<OpenEffect> open = {};         ///< of the first layout
+  std::vector<OpenEffect> open = {};         ///< for the first layout
   std::optional<TrainingRun> run = {};       ///< by it, if one is asked about
   std::vector<DeadlineTry> tries = {};       ///< for a deadline, by GPU count; the last meets it
 };

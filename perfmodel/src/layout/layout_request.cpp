@@ -100,8 +100,7 @@ Result<void> change_experts(const LayoutAsk& request, DecoderModel& model) {
   for (const auto& [name, given, to] : sizes) {
     if (!*given) continue;
     if (model.experts.experts == 0) {
-      return bad_request(
-          fmt::format("{}: expected a number of experts beside it, found none", name));
+      return bad_request(fmt::format("{}: expected a number of experts with it, found none", name));
     }
     *to = **given;
   }
@@ -128,6 +127,8 @@ Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
   if (!graphs) return graphs;
   job.fp8_activations = request.fp8_activations.value_or(false);
   job.host_bytes_per_s = 1e9 * request.host_gb_per_s.value_or(0);
+  job.optimizer_offload_fraction = request.optimizer_offload_fraction.value_or(1);
+  job.nvme_bytes_per_s = 1e9 * request.nvme_gb_per_s.value_or(0);
   if (auto good = set_name(request.host_memory, parse_host_memory, job.host_memory_bytes); !good) {
     return good;
   }

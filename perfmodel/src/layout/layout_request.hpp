@@ -46,20 +46,20 @@ struct LayoutLists {
 #undef LAYOUT_LIST
 };
 
-/// What a request says of experts and heads, written over what a model has. Errors: experts' sizes
-/// for a model without experts.
+/// Writes a request's experts and heads over the model's. Errors: experts' sizes for a model
+/// without experts.
 Result<void> change_experts(const LayoutAsk& request, DecoderModel& model);
 
-/// What the documents in its file of lengths leave of attention. Errors: those of `packed_share`, a
-/// request that may not name files.
+/// Sets the share of attention that is left by the documents in its file of lengths. Errors: as
+/// `packed_share`; a request that may not name files.
 Result<void> pack_sequences(const LayoutAsk& request, LayoutJob& job);
 
-/// What it says of adapters and of the experts' load. Errors: unknown names.
+/// Writes its adapters and the experts' load into the job. Errors: unknown names.
 Result<void> change_training(const LayoutAsk& request, LayoutJob& job);
 
 struct LayoutQuestion {
   LayoutJob job;
-  std::vector<std::string> notes;  ///< what of the model is not modelled
+  std::vector<std::string> notes;  ///< parts of the model that are left out
 };
 
 /// Errors: no model, unknown names, sizes that are missing, no batch.

@@ -174,7 +174,7 @@ std::string_view term_words(LayoutTerm term) { return term_row(term).words; }
 std::vector<LayoutLever> layout_levers(const RankedLayout& ranked) {
   const LayoutPrediction& price = ranked.prediction;
   std::vector<LayoutLever> levers;
-  constexpr double kLeast = 0.005;  // of the step
+  constexpr double kLeast = 0.005;  // share of the step
   for (std::size_t i = 0; i < kLayoutTerms; ++i) {
     const double share = price.step_ms > 0 ? price.terms_ms[i] / price.step_ms : 0;
     const bool on_host = ranked.layout.offload.optimizer && kTermRows[i].key == "optimizer";

@@ -45,8 +45,8 @@ inline constexpr LayoutMemoryPart kLayoutHostParts[] = {
 
 std::string_view term_words(LayoutTerm term);  ///< "compute", "the host", "tp traffic", ...
 
-/// What would gain most, best first: terms of the step that other layouts or machines have less
-/// of. Shares of the step.
+/// The largest possible gains, best first: terms of the step that are smaller on other layouts or
+/// machines. Shares of the step.
 struct LayoutLever {
   std::string_view what;
   double share = 0;

@@ -78,7 +78,7 @@ void take_training(LayoutRowReader& row, const LayoutAsk& flags, LayoutJob& job)
   if (!good) row.refuse(good.error().message);
 }
 
-/// What was measured; a reason in the row where it cannot be read.
+/// The measured time; if it cannot be read, the row gets the reason.
 std::optional<double> measured_ms(const CsvFile& rows, LayoutRowReader& row, const LayoutJob& job,
                                   const ParallelLayout& layout) {
   const bool has_step = rows.column("step_ms") >= 0;

@@ -78,9 +78,9 @@ LayoutJob job_of(LayoutRowReader& row, const LayoutInputs& inputs,
 
 /// Rows of steps that somebody measured: the columns of `price_layout_table` and what was measured,
 /// `step_ms` or `tokens_per_s_per_gpu`; `compute_ms` may say what of it kernels took that are no
-/// collectives. Rows without a time are left out. Where the table has no column `layers`, its rows
-/// are of the job that is asked about. Errors: at the row's line, what `price_layout_table` writes
-/// into `error`; a table without times.
+/// collectives. Rows without a time are left out. If the table has no column `layers`, its rows are
+/// of the job in question. Errors: at the row's line, what `price_layout_table` writes into
+/// `error`; a table without times.
 Result<std::vector<MeasuredStep>> read_measured_rows(CsvFile rows, const LayoutInputs& inputs,
                                                      const LayoutJob* asked, const Gpu& gpu);
 

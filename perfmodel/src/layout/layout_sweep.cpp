@@ -50,7 +50,7 @@ Result<void> find_best_layout(const Predictor& predictor, const LayoutInputs& in
   if (!inputs.measured.empty()) {
     return fail(ErrorCode::kImpossible,
                 "expected --measured with one machine and one job (rank, eval, compare), found it "
-                "beside a sweep");
+                "with a sweep");
   }
   const auto pricer = LayoutPricer::make(predictor, inputs.machine);
   if (!pricer) return Unexpected{pricer.error()};

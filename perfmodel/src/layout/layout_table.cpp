@@ -152,7 +152,7 @@ Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json) {
   if (flag.empty() && as_json) flag = "--json";
   if (flag.empty()) return {};
   return fail(ErrorCode::kImpossible,
-              fmt::format("expected models and layouts in the table's columns, found {} beside "
+              fmt::format("expected models and layouts in the table's columns, found {} with "
                           "--table",
                           flag));
 }
@@ -186,7 +186,7 @@ Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutIn
   hooks.progress(0, count);
   for (std::size_t done = 1; rows->next(); ++done) {
     if (hooks.is_stopped()) {
-      hooks.warn("stopped: the rows behind are left out");
+      hooks.warn("stopped: the rows after this are left out");
       break;
     }
     std::string line;

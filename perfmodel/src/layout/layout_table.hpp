@@ -10,7 +10,7 @@
 
 namespace perfmodel {
 
-/// What a long run over layouts says and asks while it lasts.
+/// Callbacks of a long run over layouts: its messages and questions while it lasts.
 struct LayoutRunHooks {
   TakeWarning warn;
   std::function<bool()> is_stopped;  ///< it ends with what it has
@@ -21,7 +21,8 @@ struct LayoutRunHooks {
 /// asked for as JSON.
 Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json);
 
-/// Prices every row of a table; its CSV has the columns of the answers behind its own.
+/// Prices every row of a table; its CSV has the table's columns and then the columns of the
+/// answers.
 ///
 /// Columns of the rows: layers, hidden, heads, kv_heads, feed_forward, gated, vocabulary, tied,
 /// sequence, global_batch, gpus, dp, tp, pp, vp, cp, ep, zero, micro_batch, recompute,

@@ -16,7 +16,7 @@ namespace {
 using Words = sweep::Team::Words;
 using Predictions = std::unordered_map<std::int64_t, LayoutPrediction>;
 
-// What a rank sends: {kPrices, number, prediction, number, prediction, ...} or {kShardIsDone}.
+// Messages of a rank: {kPrices, number, prediction, number, prediction, ...} or {kShardIsDone}.
 enum LayoutMessage : std::uint64_t { kPrices = 1, kShardIsDone = 2 };
 
 constexpr std::size_t kWordsPerMessage = 1 << 14;
@@ -120,7 +120,7 @@ void take_prices(const Words& words, Predictions& known) {
   }
 }
 
-/// Of the other ranks: prices of a shard go to rank 0 as they are found.
+/// The work of the other ranks: prices of a shard go to rank 0 as they are found.
 Result<LayoutRanking> price_shard(const LayoutPricer& pricer, const LayoutJob& job,
                                   std::int64_t gpus, const LayoutSpace& space,
                                   LayoutSearchOptions options, sweep::Team& team) {

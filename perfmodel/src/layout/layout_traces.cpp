@@ -17,7 +17,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-constexpr double kMostNodes = 4e6;  // of all files together, some 700 bytes each in memory
+constexpr double kMostNodes = 4e6;  // in all files together, some 700 bytes each in memory
 
 double to_real(std::int64_t number) { return static_cast<double>(number); }
 
@@ -64,7 +64,7 @@ void finish_step(LayoutStep& step) {
   if (step.layout.gpus() > 1) {
     std::vector<std::size_t> all;
     for (std::size_t stage = 0; stage < step.stages(); ++stage) all.push_back(stage);
-    // Clipping asks for the norm of all gradients: nobody updates before all have summed.
+    // Clipping asks for the norm of all gradients: no rank updates before all have summed.
     meet(step, all, step.tasks.name("norm of the gradients"),
          {.group = RankGroup::kWorld, .ranks = step.layout.gpus(), .bytes = kBytesOfNorm}, 0);
   }
@@ -73,7 +73,7 @@ void finish_step(LayoutStep& step) {
 
 /// About, of the fullest rank.
 double nodes_of_fullest_rank(const LayoutStep& step) {
-  double layers = 0;  // of the stage with most
+  double layers = 0;  // on the stage with most
   for (std::size_t stage = 0; stage < step.stages(); ++stage) {
     double own = 0;
     for (std::int64_t chunk = 0; chunk < step.layout.vp; ++chunk) {
@@ -99,7 +99,7 @@ Result<void> check_nodes(const LayoutStep& step, double nodes_of_rank) {
                           step.layout.pp));
 }
 
-/// Where a rank stands; ranks are numbered tensor first, then data, then stage.
+/// The position of a rank; ranks are numbered tensor first, then data, then stage.
 struct RankPlace {
   std::int64_t tensor = 0, data = 0, stage = 0;
 };
@@ -158,7 +158,7 @@ class GroupNumbers {
   std::map<std::string, std::vector<std::int64_t>> groups_;
 };
 
-// What one rank of a stage does, for the rank at that place.
+// Makes the trace of the rank at that place from the trace of its stage.
 ChakraTrace trace_of_rank(const ChakraTrace& stage, const RankPlace& at, GroupNumbers& groups) {
   ChakraTrace made = stage;
   std::unordered_map<std::string, std::string> known;

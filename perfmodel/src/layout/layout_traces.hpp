@@ -8,10 +8,10 @@
 
 namespace perfmodel {
 
-/// The step of `work` as tasks: every layer's kernels and collectives of every microbatch, the host
-/// beside them, sends between stages, buckets of gradients, gathers of parameters, the optimizer.
-/// They end when `step_time` says, but for the order of buckets among the chunks of an interleaved
-/// stage, and beyond 8,192 operations for the pace that it continues at.
+/// The step of `work` as tasks: every layer's kernels and collectives of every microbatch, the
+/// host's work, sends between stages, buckets of gradients, gathers of parameters, the optimizer.
+/// They end at the time of `step_time`, except for the order of buckets among the chunks of an
+/// interleaved stage and, beyond 8,192 operations, for the pace that it continues at.
 ///
 /// A layer's kernels lie in equal parts between its collectives; collectives are as long as no
 /// compute hides them. `every_rank`: a trace per rank, else one per stage, whose groups and sends
@@ -19,7 +19,7 @@ namespace perfmodel {
 Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWork& work,
                                    bool every_rank);
 
-/// What was written of a step.
+/// The files that were written for a step.
 struct LayoutFiles {
   std::vector<std::string> names;
   std::size_t nodes = 0;  ///< in all traces

@@ -78,7 +78,7 @@ class Groups {
   std::optional<Error> error_;
 };
 
-/// What the host spends on a collective of tensor parallelism beside its op.
+/// The host's time for a collective of tensor parallelism, besides its op.
 double collective_host_us(const StepQuestion& question) {
   const Framework& framework = *question.framework;
   const ParallelLayout& layout = *question.layout;
@@ -149,8 +149,8 @@ class PartPricer {
 
   PartWork part_of(const PartCosts& costs) const {
     PartWork work{pass_of(costs.forward), pass_of(costs.backward)};
-    // Of a product's gradients one is its weights': as much work as the product itself. Frozen ones
-    // have none, and their adapters' are small.
+    // One of a product's two gradients is its weights': as much work as the product itself. Frozen
+    // weights have none, and their adapters' are small.
     if (job_.lora_rank > 0) return work;
     work.backward.weights_us = std::min(costs.forward.product_us, costs.backward.kernel_us / 2);
     return work;
@@ -238,7 +238,7 @@ class PartPricer {
     return {share_again(question_), share_again(question_)};
   }
 
-  // Collectives of tensor parallelism of layers whose graph is that of one rank alone: around each
+  // Adds collectives of tensor parallelism to layers whose graph is of one rank alone: around each
   // part a gather and a scatter of the tokens, or one sum after it. The gradient of a weight needs
   // the gathered tokens once more.
   PartCosts with_tensor_traffic(PartCosts layer) {
@@ -284,7 +284,7 @@ class PartPricer {
     }
   }
 
-  // Keys and values of the next block travel while attention computes with those of this one.
+  // Keys and values of the next block travel while attention computes with this block's.
   double context_us(bool backward, double attention_us) {
     double us = 0;
     for (const ExchangedBuffer& buffer : context_exchange(job_, layout_, backward)) {
@@ -432,7 +432,7 @@ class WorkPricer {
     return chunk;
   }
 
-  // Gradients are added to those of earlier microbatches.
+  // Gradients are added to earlier microbatches' gradients.
   double accumulation_us(const ChunkLayers& holds) const {
     if (!job_.fp32_gradients && microbatches_ == 1) return 0;
     const double numbers = parameters_of(holds);
@@ -466,8 +466,8 @@ class WorkPricer {
     return groups_.time_us(CollectiveKind::kAllReduce, dense / real(shards), replicas() / shards,
                            layout_.tp * shards);
   }
-  // Of a buffer whose parts for dense weights and for experts lie in groups of their own. Copies of
-  // shards then add up their sums.
+  // Time of a buffer whose parts for dense weights and for experts are in groups of their own.
+  // Copies of shards then add up their sums.
   double shared_us(CollectiveKind kind, double dense, double experts) {
     const double sums_us = kind == CollectiveKind::kAllGather ? 0 : copies_us(dense);
     return groups_.time_us(kind, dense, summing_ranks(), layout_.tp) + sums_us +
@@ -490,12 +490,18 @@ class WorkPricer {
     const double own = own_of(made.parameters, experts);
     const PassCosts update = update_of(stage);
     made.optimizer_host_us = update.host_us;
+    const double on_host = offloaded_part_ * own, on_gpu = own - on_host;
+    made.optimizer_us = update.kernel_us > 0 ? update.kernel_us * on_gpu / made.parameters
+                                             : optimizer_us(framework_.optimizer_bytes * on_gpu);
     if (layout_.offload.optimizer) {
-      made.optimizer_us = host_optimizer_us(question_, own);
-      made.offload_us = step_copies_us(own);
-    } else {
-      made.optimizer_us = update.kernel_us > 0 ? update.kernel_us * own / made.parameters
-                                               : optimizer_us(framework_.optimizer_bytes * own);
+      const double gpu_us = made.optimizer_us;
+      const auto with_cpus = [&](double times) {
+        return std::max(gpu_us, optimizer_on_host_us(on_host, times));
+      };
+      made.optimizer_us = with_cpus(1);
+      made.optimizer_low_us = with_cpus(0.5);
+      made.optimizer_high_us = with_cpus(2);
+      made.offload_us = step_copies_us(on_host);
     }
     if (sharded || replicas() == 1) return made;
     made.sums = sums_of(dense, experts);
@@ -513,7 +519,13 @@ class WorkPricer {
     return (numbers - experts) / real(shards_) + experts / real(replicas_of_experts());
   }
 
+  double optimizer_on_host_us(double parameters, double times_of_cpus) const {
+    const double drives_us = layout_.offload.nvme ? nvme_us(question_, parameters) : 0;
+    return drives_us + times_of_cpus * host_optimizer_us(question_, parameters);
+  }
+
   double optimizer_us(double moved) const {
+    if (moved <= 0) return 0;
     return kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
   }
 
@@ -531,18 +543,18 @@ class WorkPricer {
 
   // Gradients go to the host after the last backward pass, when they are whole; with ZeRO-2 each
   // backward pass hides its copies, as it does unit by unit. Updated weights come back at the end.
-  double step_copies_us(double own) const {
+  double step_copies_us(double numbers) const {
     const double weights_us =
-        layout_.offload.parameters ? 0 : host_copy_us(*question_.gpu, own * weight_bytes(job_));
+        layout_.offload.parameters ? 0 : host_copy_us(*question_.gpu, numbers * weight_bytes(job_));
     if (gathers_by_unit(layout_)) return weights_us;
     const bool leave_early = layout_.pp == 1 && shards_gradients(layout_.zero);
     const double hides_us = leave_early ? backward_us_ : 0;
     const double times = leave_early ? real(microbatches_) : 1;
-    return weights_us + times * exposed_gradients_us(own, hides_us);
+    return weights_us + times * exposed_gradients_us(numbers, hides_us);
   }
 
-  double exposed_gradients_us(double own, double hides_us) const {
-    return std::max(0.0, host_copy_us(*question_.gpu, own * gradient_bytes(job_)) - hides_us);
+  double exposed_gradients_us(double numbers, double hides_us) const {
+    return std::max(0.0, host_copy_us(*question_.gpu, numbers * gradient_bytes(job_)) - hides_us);
   }
 
   // Units of a stage are gathered in front of its first forward pass, each while the one before is
@@ -588,7 +600,7 @@ class WorkPricer {
     parallel::FsdpUnit made = unit.times;
     const double experts = costs.parameters > 0 ? costs.experts / costs.parameters : 0;
     const auto own_us = [&](double bytes) {
-      return host_copy_us(*question_.gpu, own_of(bytes, experts * bytes));
+      return host_copy_us(*question_.gpu, offloaded_part_ * own_of(bytes, experts * bytes));
     };
     if (layout_.offload.parameters) made.all_gather_us += own_us(unit.gather_bytes);
     if (framework_.overlaps_gathers) made.reduce_scatter_us += own_us(unit.scatter_bytes);
@@ -606,7 +618,8 @@ class WorkPricer {
     };
     const parallel::ShardedPass pass = parallel::sharded_pass(units, times, sharded.options);
     if (framework_.overlaps_gathers) return std::max(0.0, pass.end_us - sharded.pass.end_us);
-    return pass.comm_us - sharded.pass.comm_us + exposed_gradients_us(own, backward_us_);
+    return pass.comm_us - sharded.pass.comm_us +
+           exposed_gradients_us(offloaded_part_ * own, backward_us_);
   }
 
   ShardedWork sharded_of(const LayoutWork& work) {
@@ -678,7 +691,9 @@ class WorkPricer {
   Groups groups_;
   std::int64_t microbatches_ = 1;
   std::int64_t shards_ = shard_ranks(question_);
-  double layer_forward_us_ = 0, backward_us_ = 0;  // backward: of all chunks
+  const double offloaded_part_ =
+      layout_.offload.optimizer ? job_.optimizer_offload_fraction : 0;  // share of the optimizer
+  double layer_forward_us_ = 0, backward_us_ = 0;                       // backward: of all chunks
 };
 
 }  // namespace

@@ -18,12 +18,12 @@ struct PassWork {
   double expert_us = 0, context_us = 0;  ///< the same of expert and context parallelism
   double offload_us = 0;                 ///< copies of activations to the host and back, the same
   double host_us = 0;
-  double weights_us = 0;       ///< of kernel_us, gradients of weights
+  double weights_us = 0;       ///< part of kernel_us: gradients of weights
   CollectiveSums collectives;  ///< with what compute hides of them
 
   double device_us() const { return kernel_us + comm_us + expert_us + context_us + offload_us; }
   double exposed_host_us() const;
-  double total_us() const;  ///< of host and device, whichever takes longer
+  double total_us() const;  ///< host or device, whichever takes longer
 };
 PassWork operator+(PassWork a, const PassWork& b);
 PassWork operator*(double count, PassWork a);
@@ -38,12 +38,12 @@ PartWork operator*(double count, PartWork a);
 /// A chunk of layers of a stage.
 struct ChunkWork {
   ChunkLayers holds;
-  PartWork parts;  ///< of all that it holds, what lies between the parts included
+  PartWork parts;  ///< all that it holds, with the time between the parts
 };
 
 /// The gradients of a stage on one rank, summed over its data-parallel group.
 struct GradientSums {
-  double bytes = 0;  ///< of all buckets
+  double bytes = 0;  ///< in all buckets
   std::int64_t buckets = 0;
   double bucket_us = 0;
   double copies_us = 0;          ///< part of bucket_us: the sum over copies of shards (HSDP)
@@ -51,20 +51,22 @@ struct GradientSums {
   bool each_microbatch = false;  ///< ZeRO-2: no rank keeps whole gradients
 };
 
-/// What a stage does once per step.
+/// The work that a stage does once per step.
 struct StageWork {
   double parameters = 0;  ///< on one rank
   GradientSums sums;      ///< no buckets: one rank, or gradients that are scattered unit by unit
   double optimizer_us = 0, optimizer_host_us = 0;
-  double gather_us = 0, gather_bytes = 0;  ///< of the updated weights
+  double optimizer_low_us = 0, optimizer_high_us = 0;  ///< with CPUs twice and half as fast
+  double gather_us = 0, gather_bytes = 0;              ///< for the updated weights
   double offload_us = 0;  ///< exposed copies of gradients to the host and of weights back
 };
 
 /// From one stage to the next.
 struct HopWork {
-  double occupies_us = 0;  ///< of the sending stage
+  double occupies_us = 0;  ///< time of the sending stage
   double send_us = 0, send_bytes = 0;
-  double regather_us = 0, regather_bytes = 0;  ///< of the parts that tensor-parallel ranks sent
+  double regather_us = 0, regather_bytes = 0;  ///< the parts that tensor-parallel ranks sent,
+                                               ///< gathered again
   double wire_us() const { return send_us + regather_us; }
 };
 
@@ -79,16 +81,16 @@ struct ShardedWork {
   std::int64_t layers = 0;
   std::int64_t shards = 1;  ///< ranks that share one copy
   parallel::FsdpOptions options;
-  parallel::ShardedPass pass;  ///< of one microbatch
-  double slowed_us = 0;        ///< of a microbatch: kernels beside collectives
-  double late_host_us = 0;     ///< of a microbatch: host work that belongs to no unit
-  double exposed_us = 0;       ///< of a microbatch: collectives
+  parallel::ShardedPass pass;  ///< one microbatch
+  double slowed_us = 0;        ///< per microbatch: kernels that run during collectives
+  double late_host_us = 0;     ///< per microbatch: host work that belongs to no unit
+  double exposed_us = 0;       ///< per microbatch: collectives
   double offload_us = 0;       ///< added to a microbatch by copies to and from the host
   double replicas_us = 0, replicas_bytes = 0;  ///< sums over the copies (HSDP)
 };
 
-/// All that one optimizer step of a layout consists of, each part with its time. What waits for
-/// what is the business of `step_time` (in closed forms) and `layout_traces` (as tasks).
+/// All that one optimizer step of a layout consists of, each part with its time. `step_time` (in
+/// closed forms) and `layout_traces` (as tasks) know which part waits for which.
 struct LayoutWork {
   std::int64_t microbatches = 1;
   PartWork embedding, layer, head, loss;
@@ -98,18 +100,18 @@ struct LayoutWork {
   double tied_words_us = 0;  ///< sum of the embeddings' gradients of first and last stage
   double tied_words_bytes = 0;
   double expert_hides = 1;  ///< share of an exchange with experts that costs no SMs
-  double nodes_us = 0;      ///< of a step, beside all else, by the number of nodes
+  double nodes_us = 0;      ///< added to a step by the number of nodes
   std::optional<ShardedWork> sharded;
 };
 
-/// Of an order that does not split the backward pass.
+/// For an order that does not split the backward pass.
 parallel::PipelineSchedule pipeline_schedule_of(const ParallelLayout& layout);
 bool splits_backward(PipelineOrder order);
-/// Of an order that does.
+/// For an order that does.
 parallel::SplitSchedule split_schedule_of(PipelineOrder order);
 /// Two chunks per stage, of which the second ones come in the opposite order: zb-v, dualpipe.
 bool lies_as_v(PipelineOrder order);
-/// Of the chunks in model order, which one is the `chunk`-th of a stage.
+/// Which chunk, in model order, is the `chunk`-th of a stage.
 std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::int64_t chunk);
 bool gathers_parameters(Sharding zero);
 /// Ranks that share one copy of the states that `zero` shards; with hybrid sharding, a node.

@@ -156,7 +156,7 @@ Result<std::vector<MeasuredStep>> step_of_trace(const LayoutInputs& inputs, cons
     return Unexpected{
         Error{.code = ErrorCode::kImpossible, .message = std::move(message), .file = file}};
   };
-  if (!asked) return refuse("expected a table beside --table, found a trace");
+  if (!asked) return refuse("expected a table with --table, found a trace");
   const auto layout = inputs.measured_layout.empty() ? named_layout(inputs)
                                                      : parse_layout(inputs.measured_layout, {});
   if (!layout) return Unexpected{layout.error()};

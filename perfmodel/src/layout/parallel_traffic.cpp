@@ -19,7 +19,7 @@ double tokens_of_rank(const LayoutJob& job, const ParallelLayout& layout) {
   return number_of(layout.micro_batch) * number_of(job.sequence) / number_of(layout.cp);
 }
 
-// The standard normal law's value below which a share of `p` lies, by bisection of erfc.
+// The value that a standard normal variable is below with probability `p`, by bisection of erfc.
 double normal_quantile(double p) {
   double low = -10, high = 10;
   for (int i = 0; i < 80; ++i) {
@@ -76,7 +76,7 @@ double share_of_distinct_ranks(const DecoderModel& model, std::int64_t ep) {
   const double all = number_of(model.experts.experts);
   const double k = number_of(model.experts.top_k), experts = std::max(k, met * all);
   const double own = all / number_of(ep), ranks = experts / own;
-  double none = 1;  // of one rank's experts is chosen
+  double none = 1;  // chance that a token chooses none of a rank's experts
   for (double i = 0; i < k; ++i) none *= std::max(0.0, experts - own - i) / (experts - i);
   return std::max(1.0, ranks * (1 - none)) / k;
 }

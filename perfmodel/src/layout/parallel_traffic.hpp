@@ -6,7 +6,7 @@
 #include "perfmodel/layout.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 
-/// What ranks of context- and expert-parallel groups send each other in one layer, one microbatch
+/// The exchanges among ranks of context- and expert-parallel groups in one layer, one microbatch
 /// and one pass.
 namespace perfmodel {
 
@@ -32,16 +32,16 @@ std::vector<ExchangedBuffer> context_exchange(const LayoutJob& job, const Parall
 std::vector<ExchangedBuffer> expert_exchange(const LayoutJob& job, const ParallelLayout& layout,
                                              double load);
 
-/// Of the rows of a token's k experts, spread at random over ep ranks with E / ep experts each,
-/// those that go to different ranks: ep (1 - C(E - E / ep, k) / C(E, k)) / k.
+/// The share of a token's k rows that go to different ranks, with its experts spread at random over
+/// ep ranks of E / ep experts each: ep (1 - C(E - E / ep, k) / C(E, k)) / k.
 double share_of_distinct_ranks(const DecoderModel& model, std::int64_t ep);
 
-/// What one rank puts on the wire for it [bytes]: all-to-all and reduce-scatter (n - 1) / n of the
+/// Bytes that one rank puts on the wire for it: all-to-all and reduce-scatter (n - 1) / n of the
 /// buffer, all-gather too (of what it gathers).
 double wire_bytes(const ExchangedBuffer& buffer, std::int64_t ranks);
 
 /// Rows of the slowest rank of an expert-parallel group over the mean, where an expert's rows have
-/// the coefficient of variation cv, independent but for their sum: the largest of ep normal
+/// the coefficient of variation cv, independent except for their sum: the largest of ep normal
 /// variables with deviation cv sqrt(ep / E (E - E / ep) / (E - 1)); its mean (Blom 1958), or what
 /// it exceeds with a chance of `beyond`. A capacity fixes it.
 double slowest_expert_load(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0);

@@ -50,12 +50,12 @@ struct CollectiveSums {
   CollectiveSums& operator*=(double times);
 };
 
-/// What one microbatch costs on one rank in one pass over a part of the model [us].
+/// The cost of one microbatch on one rank in one pass over a part of the model [us].
 struct PassCosts {
   double kernel_us = 0;            ///< without collectives
-  double attention_us = 0;         ///< of kernel_us, fused attention
-  double product_us = 0;           ///< of kernel_us, matrix products
-  double state_us = 0;             ///< of kernel_us, layers of state spaces
+  double attention_us = 0;         ///< part of kernel_us: fused attention
+  double product_us = 0;           ///< part of kernel_us: matrix products
+  double state_us = 0;             ///< part of kernel_us: layers of state spaces
   double low_us = 0, high_us = 0;  ///< range of kernel_us
   double comm_us = 0;              ///< collectives of tensor parallelism
   double host_us = 0;              ///< the host's own work
@@ -63,7 +63,7 @@ struct PassCosts {
   double router_host_us = 0;       ///< part of it from there to the experts
   std::int64_t ops = 0;            ///< top-level ops that the host issues
   std::int64_t collectives = 0;
-  CollectiveSums by_kind;  ///< of comm_us
+  CollectiveSums by_kind;  ///< the sums of comm_us
 };
 PassCosts operator+(PassCosts a, const PassCosts& b);
 PassCosts operator-(PassCosts a, const PassCosts& b);
@@ -77,9 +77,9 @@ struct PartCosts {
   PassCosts again;
   double experts_again = 0, context_again = 0;
   double parameters = 0;    ///< on this rank, of those that learn
-  double experts = 0;       ///< of these, routed experts
+  double experts = 0;       ///< part of these: routed experts
   double frozen = 0;        ///< parameters on this rank that do not learn
-  double kept_bytes = 0;    ///< of a microbatch, from the forward pass until the backward pass
+  double kept_bytes = 0;    ///< per microbatch, from the forward pass until the backward pass
   double pinned_bytes = 0;  ///< pinned blocks that a layer's fill on the host
 };
 
@@ -89,10 +89,11 @@ struct ShardCosts {
   /// With `plain`: the step of AdamW on whole parameters, of a layer and of all the rest.
   PassCosts layer_update, other_update;
   double logit_bytes = 0;     ///< in head.kept_bytes: log-probabilities in fp32
-  double boundary_bytes = 0;  ///< of a microbatch between two layers, as a rank holds it
-  /// Beside what is kept, at most: while a layer's backward pass runs, and while the head does.
+  double boundary_bytes = 0;  ///< per microbatch between two layers, as a rank holds it
+  /// In addition to the kept bytes, at most: while a layer's backward pass runs, and while the
+  /// head's does.
   double layer_extra_bytes = 0, head_extra_bytes = 0;
-  /// Per layer on average: parts with a collective of tensor parallelism in front and behind that
+  /// Per layer on average: parts with a collective of tensor parallelism before and after them that
   /// the graph does not hold, layers whose attention sees the whole sequence, layers of experts.
   double tensor_parts = 0, attending = 0, expert_layers = 0;
   std::vector<std::string> warnings;

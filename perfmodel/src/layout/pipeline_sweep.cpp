@@ -99,7 +99,7 @@ PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
 
 PipelineEnds run_pipeline(const PipelineTimes& times, std::int64_t most_operations) {
   const std::int64_t p = times.stages, m = times.microbatches;
-  const std::int64_t few = 4 * p + m % p;  // of a run whose pace has settled
+  const std::int64_t few = 4 * p + m % p;  // a run whose pace has settled
   constexpr std::int64_t kRounds = 4;      // slow cycles may last several microbatches
   const std::int64_t more = few + kRounds * p;
   if (2 * p * times.chunks * m <= most_operations || m <= more) return run_lists(times, m);

@@ -8,7 +8,7 @@
 
 namespace perfmodel::parallel {
 
-/// A pipeline as numbers in flat arrays: chunk c of stage r lies at c stages + r, model order.
+/// A pipeline as numbers in flat arrays: chunk c of stage r is at c stages + r, in model order.
 struct PipelineTimes {
   PipelineSchedule schedule = PipelineSchedule::k1F1B;
   std::int64_t stages = 1, chunks = 1, microbatches = 1;
@@ -28,9 +28,9 @@ struct PipelineEnds {
 /// + B)/v, F and B per stage and microbatch.
 ///
 ///  Beyond `most_operations` the schedule is run for few
-/// microbatches and for four rounds of `stages` more; the rest continues at that pace, that of the
-/// slowest cycle of stages (within 1 % where hops are short beside stages). Sizes as
-/// `pipeline_order` takes them (not checked).
+/// microbatches and for four rounds of `stages` more; the rest continues at that pace, the slowest
+/// cycle's (within 1 % if hops are short compared with stages). Sizes as `pipeline_order` takes
+/// them (not checked).
 PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations = 8192);
 
 }  // namespace perfmodel::parallel

@@ -31,7 +31,7 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return found;
 }
 
-/// What a search may take where the space names nothing.
+/// Limits of a search where the space names nothing.
 constexpr std::int64_t kMostTensorParallel = 64, kMostChunks = 8, kMostMicroBatch = 64;
 
 std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& named,
@@ -189,10 +189,10 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
   }
 }
 
-/// What a layout takes at least, whatever its layers cost: work at the peak, states of parameters.
+/// The least that a layout takes, whatever its layers cost: work at the peak, states of parameters.
 struct LeastCost {
-  double flop = 0;   ///< of the busiest GPU and step, idle time of the pipeline at the same pace
-  double bytes = 0;  ///< of the worst GPU
+  double flop = 0;   ///< on the busiest GPU per step, idle time of the pipeline at the same pace
+  double bytes = 0;  ///< on the worst GPU
 };
 
 /// Bytes per parameter that no program does without: weights, gradients, moments of the optimizer.
@@ -208,8 +208,8 @@ LeastStates least_states(const LayoutJob& job, const ParallelLayout& layout) {
   if (job.optimizer == LayoutJob::Optimizer::kAdamW8bit) states.moments = 2;
   if (layout.offload.parameters) states.weights = 0;
   if (!layout.offload.optimizer) return states;
-  states.moments = 0;
-  if (shards_gradients(layout.zero)) states.gradients = 0;
+  states.moments *= 1 - job.optimizer_offload_fraction;
+  if (shards_gradients(layout.zero)) states.gradients *= 1 - job.optimizer_offload_fraction;
   return states;
 }
 
@@ -278,7 +278,7 @@ struct Candidate {
   std::int64_t number = 0;  ///< in the order of the search
 };
 
-/// Those of one shard; layouts that share their layers' prices stay together.
+/// Keeps the layouts of one shard; layouts that share their layers' prices stay together.
 void keep_shard(const LayoutSearchOptions& options, std::vector<Candidate>& candidates) {
   if (options.shards < 2) return;
   std::map<
@@ -294,7 +294,7 @@ void keep_shard(const LayoutSearchOptions& options, std::vector<Candidate>& cand
   });
 }
 
-/// What was found so far: the fastest few, and what nothing else beats in both time and memory.
+/// The best layouts so far: the fastest few, and those that no other beats in both time and memory.
 class Found {
  public:
   explicit Found(std::size_t keep) : keep_(keep) {}
@@ -477,7 +477,7 @@ Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& j
                             "{} layers, found none",
                             gpus, job.global_batch, job.model.heads, job.model.layers));
   }
-  // What can be fastest first, so that the rest is ruled out early.
+  // Layouts that can be fastest come first, so that the rest is ruled out early.
   std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.least.flop; });
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].number = static_cast<std::int64_t>(i);

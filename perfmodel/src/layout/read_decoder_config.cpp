@@ -30,12 +30,11 @@ constexpr std::string_view kConfigIrrelevant[] = {
     "router_aux_loss_coef", "router_jitter_noise", "routed_scaling_factor", "scoring_func",
     "seq_aux", "swiglu_limit", "topk_group", "topk_method",
     // Gemma, Phi, GLM, Llama 4, MiniMax
-    "_sliding_window_pattern", "attention_chunk_size", "attn_logit_softcapping", "attn_scale",
-    "attn_temperature_tuning", "attn_type_list", "cache_implementation", "final_logit_softcapping",
-    "floor_scale", "for_llm_compressor", "hidden_activation", "layernorm_full_attention_beta",
+    "_sliding_window_pattern", "attn_logit_softcapping", "attn_scale", "attn_temperature_tuning",
+    "attn_type_list", "cache_implementation", "final_logit_softcapping", "floor_scale",
+    "for_llm_compressor", "hidden_activation", "layernorm_full_attention_beta",
     "layernorm_linear_attention_beta", "layernorm_mlp_beta", "moe_layers", "mtp_transformer_layers",
-    "no_rope_layer_interval", "no_rope_layers", "num_mtp_modules",
-    "original_max_position_embeddings", "partial_rotary_factor", "qk_norm_type",
+    "num_mtp_modules", "original_max_position_embeddings", "partial_rotary_factor", "qk_norm_type",
     "query_pre_attn_scalar", "rope_local_base_freq", "rotary_dim", "sliding_window_pattern",
     "use_bidirectional_attention", "use_mtp", "use_qk_norm", "use_routing_bias"};
 
@@ -78,6 +77,11 @@ constexpr ConfigFamily kConfigFamilies[] = {
      .experts = "num_experts",
      .expert_hidden = "moe_intermediate_size",
      .left_out = "the norms of Qwen3's heads are left out"},
+    {.type = "qwen3_next",
+     .experts = "num_experts",
+     .expert_hidden = "moe_intermediate_size",
+     .left_out = "the norms of Qwen3's heads, convolutions except their traffic, and the module of "
+                 "a further token are left out"},
     {.type = "gpt_oss",
      .experts = "num_local_experts",
      .left_out = "biases of GPT-OSS are left out"},
@@ -88,8 +92,7 @@ constexpr ConfigFamily kConfigFamilies[] = {
     {.type = "llama4_text",
      .feed_forward = "intermediate_size_mlp",
      .experts = "num_local_experts",
-     .expert_hidden = "intermediate_size",
-     .left_out = "attention is computed whole, not in Llama 4's chunks"},
+     .expert_hidden = "intermediate_size"},
     {.type = "minimax_m2",
      .experts = "num_local_experts",
      .left_out = "the norms of heads and MiniMax's modules of further tokens are left out"},
@@ -157,6 +160,12 @@ constexpr std::string_view kExpertFields[] = {"num_local_experts",
                                               "num_nextn_predict_layers",
                                               "interleave_moe_layer_step"};
 
+constexpr std::string_view kHybridFields[] = {"full_attention_interval", "linear_conv_kernel_dim",
+                                              "linear_key_head_dim",     "linear_num_key_heads",
+                                              "linear_value_head_dim",   "linear_num_value_heads"};
+constexpr std::string_view kChunkFields[] = {"attention_chunk_size", "no_rope_layer_interval",
+                                             "no_rope_layers"};
+
 std::int64_t number_or(const Json& config, ObjectReader& reader, const char* key,
                        std::int64_t least, std::int64_t otherwise) {
   return is_null(config, key) ? otherwise : reader.whole_number(key, least);
@@ -204,6 +213,44 @@ void read_latent(const Json& config, ObjectReader& reader, const ConfigFamily& f
   model.kv_heads = model.heads;
 }
 
+// Layers of one kind: as `layer_types` says, else all but each `every`-th.
+std::int64_t layers_of_kind(const Json& config, ObjectReader& reader, const DecoderModel& model,
+                            std::string_view kind, std::int64_t every) {
+  if (is_null(config, "layer_types")) return model.layers - model.layers / every;
+  return std::ranges::count(reader.strings("layer_types"), kind);
+}
+
+// Qwen3-Next: gated DeltaNets, and every fourth layer attention with gates.
+void read_hybrid(const Json& config, ObjectReader& reader, const ConfigFamily& family,
+                 DecoderModel& model) {
+  if (family.type != "qwen3_next") return;
+  constexpr std::int64_t kEvery = 4, kChunk = 64;  // flash-linear-attention's
+  const std::int64_t every = number_or(config, reader, "full_attention_interval", 1, kEvery);
+  model.delta_states = model.gated_heads = true;
+  model.state_layers = layers_of_kind(config, reader, model, "linear_attention", every);
+  model.states = {.heads = reader.whole_number("linear_num_value_heads", 1),
+                  .head_width = reader.whole_number("linear_value_head_dim", 1),
+                  .groups = reader.whole_number("linear_num_key_heads", 1),
+                  .state = reader.whole_number("linear_key_head_dim", 1),
+                  .chunk = kChunk};
+}
+
+// Llama 4: layers with rotary positions do not leave their chunk.
+void read_chunks(const Json& config, ObjectReader& reader, const ConfigFamily& family,
+                 DecoderModel& model) {
+  if (family.type != "llama4_text") return;
+  constexpr std::int64_t kChunk = 8192, kEvery = 4;  // transformers' defaults
+  model.chunked = true;
+  model.window = number_or(config, reader, "attention_chunk_size", 1, kChunk);
+  const std::int64_t every = number_or(config, reader, "no_rope_layer_interval", 1, kEvery);
+  model.windowed_layers = layers_of_kind(config, reader, model, "chunked_attention", every);
+  if (!reader.has("no_rope_layers") || !is_null(config, "layer_types")) return;
+  const Json* turned = reader.array("no_rope_layers");  // 1: rotary
+  if (turned && !turned->empty()) {
+    model.windowed_layers = std::ranges::count(*turned, Json(1));
+  }
+}
+
 // Gemma's and Phi-3's layers that look back a window alone. False: the family has none.
 bool read_windows(const Json& config, ObjectReader& reader, const ConfigFamily& family,
                   DecoderModel& model) {
@@ -213,15 +260,14 @@ bool read_windows(const Json& config, ObjectReader& reader, const ConfigFamily& 
   if (model.window == 0) return true;
   if (family.type == "phi3") ++model.window;                   // the token itself
   const std::int64_t every = family.type == "gemma2" ? 2 : 6;  // so many layers, one sees all
-  model.windowed_layers = gemma ? model.layers - model.layers / every : model.layers;
-  if (gemma && reader.has("layer_types")) {
-    const auto kinds = reader.strings("layer_types");
-    model.windowed_layers = std::ranges::count(kinds, "sliding_attention");
+  model.windowed_layers = model.layers;
+  if (gemma) {
+    model.windowed_layers = layers_of_kind(config, reader, model, "sliding_attention", every);
   }
   return true;
 }
 
-// What a family may say beside its sizes.
+// Reads the fields that a family may have besides its sizes.
 void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& family,
                  NamedDecoder& made) {
   DecoderModel& model = made.model;
@@ -243,12 +289,14 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
     model.sinks = true;
     return;
   }
+  read_chunks(config, reader, family, model);
+  read_hybrid(config, reader, family, model);
   if (read_windows(config, reader, family, model)) return;
   bool slides = reader.has("sliding_window") && !is_null(config, "sliding_window");
   if (reader.has("use_sliding_window")) slides &= reader.boolean("use_sliding_window");
   if (slides) made.notes.push_back("attention is computed whole, without the sliding window");
   if (reader.has("use_parallel_residual") && reader.boolean("use_parallel_residual")) {
-    made.notes.push_back("attention and feed-forward layer are taken one behind the other");
+    made.notes.push_back("attention and feed-forward layer are taken one after the other");
   }
   if (reader.has("do_layer_norm_before") && !reader.boolean("do_layer_norm_before")) {
     made.notes.push_back("norms are taken in front of the layers");
@@ -260,7 +308,7 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
   if (reader.has("n_ctx")) reader.whole_number("n_ctx", 1);
 }
 
-// Every field that nobody asked for, in one line.
+// Names every field that was not read, in one line.
 void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& family) {
   const std::string_view known[] = {family.layers,
                                     family.hidden,
@@ -287,6 +335,10 @@ void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& 
     if (std::ranges::find(kConfigIrrelevant, key) != std::end(kConfigIrrelevant)) continue;
     const bool of_experts = std::ranges::find(kExpertFields, key) != std::end(kExpertFields);
     if (of_experts && *family.experts) continue;
+    const bool of_hybrid = std::ranges::find(kHybridFields, key) != std::end(kHybridFields);
+    if (of_hybrid && family.type == "qwen3_next") continue;
+    const bool of_chunks = std::ranges::find(kChunkFields, key) != std::end(kChunkFields);
+    if (of_chunks && family.type == "llama4_text") continue;
     unknown.push_back(key);
   }
   if (unknown.empty()) return;

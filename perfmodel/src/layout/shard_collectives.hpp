@@ -7,8 +7,8 @@
 
 namespace perfmodel {
 
-/// Puts other times of the same collectives into a shard's passes: those of a kind take what their
-/// mean buffer takes among `tp` ranks side by side. Errors: those of `collectives`.
+/// Puts other times of the same collectives into a shard's passes: collectives of a kind take the
+/// time of their mean buffer among `tp` ranks side by side. Errors: as `collectives`.
 Result<void> reprice_collectives(std::int64_t tp, CollectiveTimes& collectives, ShardCosts& costs);
 
 }  // namespace perfmodel

@@ -110,6 +110,8 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
   config.kv_heads = std::max<std::int64_t>(1, kv_heads_of(model) / tp);
   config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
   config.window = kind.slides ? model.window : 0;
+  config.chunked = model.chunked;
+  config.gated_heads = model.gated_heads;
   config.gated = model.gated;
   config.fused = question.fused_layers;
   config.latent = model.latent;
@@ -136,7 +138,7 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
   return config;
 }
 
-// Behind the builder: narrow products, recomputed scores, fused pointwise ops.
+// Rewrites the built graph: narrow products, recomputed scores, fused pointwise ops.
 Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuestion& question,
                                  bool compiled) {
   if (!graph) return graph;
@@ -256,7 +258,8 @@ bool is_lookup_gradient(std::string_view op) {
          op.find("embedding_dense_backward") != std::string_view::npos;
 }
 
-// Behind the last lookup, a collective that sums what the ranks looked up belongs to it.
+// A collective after the last lookup that sums the looked-up rows of the ranks belongs to the
+// lookups.
 std::size_t end_of_lookups(const Prediction& step) {
   std::size_t end = 0;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
@@ -277,7 +280,7 @@ bool multiplies(const PredictedOp& op) {
   });
 }
 
-// The loss lies between the last product of the forward pass and the first of the backward pass.
+// The loss is between the last product of the forward pass and the first of the backward pass.
 void add_passes(const ExecutionGraph& graph, const Prediction& step, bool tensor_parallel,
                 GraphCosts& sums) {
   // Buckets of DDP are summed elsewhere.
@@ -356,7 +359,7 @@ void add_memory(const ExecutionGraph& graph, const ShardQuestion& question, Grap
   sums.activation_bytes = memory.activation_bytes;
   const std::vector<MemoryByPurpose> curve = memory_curve(plan, bytes);
   const StorageLifetimes& lifetimes = plan.lifetimes;
-  // Of the backward pass of two layers and a head, the last two fifths are the first layer's alone.
+  // In the backward pass of two layers and a head, the last two fifths are the first layer's alone.
   const std::int32_t late =
       lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
   const std::int32_t lookups = first_lookup_gradient(graph, lifetimes.forward_end);
@@ -427,7 +430,7 @@ double boundary_bytes(const ShardQuestion& question) {
 
 namespace {
 
-// What questions about plain layers without context parallelism leave at its default.
+// The fields that questions about plain layers without context parallelism leave at their defaults.
 std::string key_of_kinds(const ShardQuestion& of) {
   const DecoderModel& model = of.model;
   std::string key = fmt::format("{} {} {} {} {} {}", of.cp, of.context_balanced, model.next_tokens,
@@ -458,6 +461,9 @@ std::string key_of_kinds(const ShardQuestion& of) {
                                 model.window,
                                 model.windowed_layers,
                                 model.sinks ? 1 : 0,
+                                model.delta_states ? 1 : 0,
+                                model.gated_heads ? 1 : 0,
+                                model.chunked ? 1 : 0,
                                 of.fused_sinks ? 1 : 0,
                                 of.fused_layers ? 1 : 0,
                                 of.ep,
@@ -671,8 +677,8 @@ double experts_of(const ShardQuestion& question, const LayerKind& kind) {
          static_cast<double>(question.ep * question.etp);
 }
 
-// What learns to predict tokens beyond the next stands at the end: a layer, a product of two
-// residual streams, the output layer and a loss once more each.
+// Adds the parts that learn to predict tokens beyond the next, at the end: a layer, a product of
+// two residual streams, the output layer and a loss once more each.
 void add_next_tokens(const DecoderModel& model, const PartCosts& layer, ShardCosts& costs) {
   const auto times = static_cast<double>(model.next_tokens);
   if (times == 0) return;

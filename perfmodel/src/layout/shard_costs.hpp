@@ -34,8 +34,8 @@ using PricedOnce = std::function<Result<std::shared_ptr<const ShardCosts>>(
 ///
 /// With cp > 1 a rank has sequence / cp tokens; of causal attention over all of them it does cp
 /// times what its own tokens alone would take, 2 cp - 1 times where the last rank has the last
-/// tokens. Of models with several kinds of layers `layer` is the mean over all layers. Errors:
-/// those of `shard_graph` and of predictions.
+/// tokens. Of models with several kinds of layers `layer` is the mean over all layers. Errors: as
+/// `shard_graph` and predictions.
 Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
                                std::string_view gpu, const AskOptions& options,
                                const PricedOnce& once = {});

@@ -27,7 +27,7 @@ struct FsdpOptions {
 };
 
 struct ShardedPass {
-  double end_us = 0;      ///< of the last reduce-scatter
+  double end_us = 0;      ///< end of the last reduce-scatter
   double compute_us = 0;  ///< sum of all forwards and backwards
   double comm_us = 0;     ///< sum of all gathers and scatters
 };

@@ -224,7 +224,7 @@ class SplitRun {
       case Kind::kBackward:
         return backward_ready(place, op.microbatch);
       case Kind::kWeights:
-        return 0.0;  // behind its input's gradient in the same list
+        return 0.0;  // after its input's gradient in the same list
       case Kind::kTogether: {
         const auto one = forward_ready(place, op.microbatch);
         const auto other = backward_ready(place_of(stage, op.other_chunk), op.other_microbatch);

@@ -5,8 +5,8 @@
 #include <vector>
 
 /// Pipeline schedules that split the backward pass: the gradient of a chunk's input (B), which the
-/// stage before waits for, and that of its weights (W), which nobody waits for and which fills
-/// bubbles.
+/// stage before waits for, and the gradient of its weights (W), which no stage waits for and which
+/// fills bubbles.
 namespace perfmodel::parallel {
 
 enum class SplitSchedule : std::uint8_t { kZbH1, kZbV, kDualPipeV };
@@ -22,18 +22,18 @@ struct SplitOp {
     kInput,     ///< B
     kWeights,   ///< W
     kBackward,  ///< B and W
-    kTogether,  ///< a forward and a whole backward pass, one's collectives beside the other's
+    kTogether,  ///< a forward and a whole backward pass, one's collectives during the other's
                 ///< kernels
   };
   Kind kind = Kind::kForward;
   std::int32_t chunk = 0, microbatch = 0;
-  std::int32_t other_chunk = 0, other_microbatch = 0;  ///< of kTogether: the backward pass
+  std::int32_t other_chunk = 0, other_microbatch = 0;  ///< kTogether: the backward pass
 };
 
 /// The list of a stage.
 ///
 /// - ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): 1F1B whose stage r does the
-///   weights of microbatch i behind the inputs of microbatch i + r, what is left at the end. Equal
+///   weights of microbatch i after the inputs of microbatch i + r, and the rest at the end. Equal
 ///   stages, F, B and W per microbatch, all of them at most F + B:
 ///   makespan m (F + B + W) + (p - 1)(F + B - W), activations as stage 0 of 1F1B holds on all.
 /// - ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024), as PyTorch's
@@ -51,8 +51,8 @@ struct SplitTimes {
   SplitSchedule schedule = SplitSchedule::kZbH1;
   std::int64_t stages = 1, microbatches = 1;
   std::span<const double> forward_us, input_us, weights_us;
-  /// Of a forward and of a whole backward pass: collectives that the kernels of another pass can
-  /// hide.
+  /// Time of a forward's and of a whole backward pass's collectives that the kernels of another
+  /// pass can hide.
   std::span<const double> forward_hides_us, backward_hides_us;
   double hop_us = 0;  ///< from one stage to another
 };
@@ -60,7 +60,7 @@ struct SplitTimes {
 struct SplitEnds {
   double makespan_us = 0;
   std::vector<double> last_backward_us;  ///< per stage: of its last operation
-  std::vector<double> hidden_us;         ///< per stage: of collectives beside another pass
+  std::vector<double> hidden_us;         ///< per stage: collectives hidden by another pass
 };
 
 /// Runs every stage's list. Beyond `most_microbatches` it goes on at the pace of the last ones.

@@ -12,7 +12,7 @@ namespace {
 
 double as_real(std::int64_t number) { return static_cast<double>(number); }
 
-/// What a rank keeps per parameter.
+/// Bytes that a rank keeps per parameter.
 struct BytesPerParameter {
   double weights = 2, gradients = 4, optimizer = 12;
 };
@@ -118,13 +118,17 @@ class StageBytes {
     const PartCosts& layer = question_.shard->layer;
     HostBytes& host = bytes.host;
     if (offload.optimizer) {
-      host.optimizer = std::exchange(bytes.optimizer, 0);
-      host.gradients = each.gradients * own(parameters(), parameters_of_experts());
-      host.pinned += rounding_of_units(each.gradients);
+      const double part = question_.job->optimizer_offload_fraction;
+      const double numbers = part * own(parameters(), parameters_of_experts());
+      host.optimizer = part * bytes.optimizer;
+      bytes.optimizer -= host.optimizer;
+      host.gradients = each.gradients * numbers;
+      host.pinned += part * rounding_of_units(each.gradients);
+      if (offload.nvme) host = {.optimizer = nvme_buffer_bytes(numbers)};
       const double underway = gathers_by_unit(*question_.layout)
                                   ? each.gradients * own(layer.parameters, layer.experts)
                                   : question_.framework->bucket_bytes;
-      if (scatters) bytes.gradients = std::min(bytes.gradients, underway);
+      if (scatters) bytes.gradients -= part * std::max(0.0, bytes.gradients - underway);
     }
     if (offload.parameters) {
       host.weights = std::exchange(bytes.weights, 0);

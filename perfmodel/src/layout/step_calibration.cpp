@@ -78,7 +78,7 @@ std::vector<double> solve(const std::vector<double>& factor, std::vector<double>
   return x;
 }
 
-/// Of the inverse matrix.
+/// The diagonal of the inverse matrix.
 std::vector<double> inverse_diagonal(const std::vector<double>& factor, std::size_t n) {
   std::vector<double> diagonal(n);
   for (std::size_t i = 0; i < n; ++i) {

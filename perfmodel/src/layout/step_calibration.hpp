@@ -12,8 +12,8 @@
 namespace perfmodel {
 
 /// Parts of a step that measured steps scale: layers with the optimizer, the host, collectives of
-/// tensor parallelism, sends between stages, data parallelism. What a stage waits for others is
-/// spread over the first three, which it consists of.
+/// tensor parallelism, sends between stages, data parallelism. The time that a stage waits for
+/// others is spread over the first three, its causes.
 enum class StepPart : std::uint8_t { kLayers, kHost, kTensor, kPipeline, kData };
 inline constexpr std::size_t kStepParts = 5;
 using PartTimes = std::array<double, kStepParts>;
@@ -27,14 +27,14 @@ struct StepEffect {
   double deviation = 0;     ///< before anything is measured
 };
 
-/// Effects of a step, from those that all steps of a machine share to those of its own layers.
+/// Effects of a step, first the ones that all steps of a machine share, then its own layers'.
 std::vector<StepEffect> effects_of(const LayoutJob& job, const ParallelLayout& layout,
                                    std::int64_t gpus_per_node);
 
 /// The layer of a model, as far as two steps must agree on it to say something of each other.
 std::string layer_words(const DecoderModel& model);
 
-/// A measured step beside its prediction.
+/// A measured step with its prediction.
 struct StepObservation {
   PartTimes predicted_us = {};
   std::vector<StepEffect> effects;
@@ -43,14 +43,15 @@ struct StepObservation {
   std::string layer;                             ///< layer_words
 };
 
-/// What measured steps teach of a machine. With w_e the share of the step in the parts of effect e,
+/// The lessons of measured steps about a machine. With w_e the share of the step in the parts of
+/// effect e,
 ///
 ///   log(measured / predicted) = sum over e of w_e theta_e + error,  theta_e ~ N(0, deviation_e^2)
 ///
 /// solved as a Gaussian process over the steps (their covariance is sum w_e w'_e deviation_e^2),
 /// with shares and predictions taken anew with the factors found (Gauss-Newton). The error is
 /// Cauchy's, by weights, so that a bad run counts little. Few steps move the effects that they
-/// share, many those of single layers. `noise` is the spread of equal steps.
+/// share, many move single layers' effects. `noise` is the spread of equal steps.
 class StepCalibration {
  public:
   static constexpr std::size_t kMostObservations = 1000;
@@ -64,13 +65,13 @@ class StepCalibration {
   /// The step as the machine takes it: terms times their factors, the middle 80 % as its range.
   StepTime corrected(const StepTime& time, const std::vector<StepEffect>& effects) const;
 
-  /// What is not known of that step's effects: each one's share of the step's variance, largest
-  /// first, without what equal steps differ by.
+  /// The uncertainty of that step's effects: each one's share of the step's variance, largest
+  /// first, without the spread of equal steps.
   std::vector<OpenEffect> open(const PartTimes& times,
                                const std::vector<StepEffect>& effects) const;
 
   bool knows_layer(const std::string& layer) const;
-  /// Of the measured steps, each once.
+  /// The layers of the measured steps, each once.
   const std::vector<std::string>& layers() const { return layers_; }
   MeasuredFit report() const;
 
@@ -85,7 +86,7 @@ class StepCalibration {
   std::vector<StepObservation> observations_;
   std::vector<Row> rows_;
   std::vector<double> factor_;    ///< Cholesky's, row by row
-  std::vector<double> weights_;   ///< of the observations: inverse covariance times residuals
+  std::vector<double> weights_;   ///< per observation: inverse covariance times residuals
   std::vector<double> left_out_;  ///< log of what each step is missed by without it
   std::vector<std::pair<std::string, double>> theta_;  ///< by name
   std::vector<std::string> layers_;

@@ -28,8 +28,8 @@ void append_part(LayoutStep& step, std::vector<Stretch>& to, const PassWork& pas
 std::vector<Stretch> forward_of(LayoutStep& step, const ChunkWork& chunk);
 std::vector<Stretch> backward_of(LayoutStep& step, const ChunkWork& chunk);
 
-/// Writes one pass of a stage behind `front`. Kernels are cut where gradients of a bucket are
-/// ready, at `cuts` (ascending shares of the pass); a collective is not cut.
+/// Writes one pass of a stage after `front`. Kernels are cut where gradients of a bucket are ready,
+/// at `cuts` (ascending shares of the pass); a collective is not cut.
 PassTasks add_pass(LayoutStep& step, std::size_t stage, const std::vector<Stretch>& stretches,
                    double host_us, const std::string& title, const Tasks& front,
                    const std::vector<double>& cuts);

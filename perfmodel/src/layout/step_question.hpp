@@ -19,7 +19,7 @@
 
 namespace perfmodel {
 
-/// Chunks of layers in model order: chunk i lies on stage i mod pp, or as `chunk_place` has a V.
+/// Chunks of layers in model order: chunk i is on stage i mod pp, or as `chunk_place` has a V.
 struct ChunkLayers {
   std::int64_t layers = 0;
   bool embeds = false;  ///< begins with the embeddings
@@ -27,11 +27,11 @@ struct ChunkLayers {
   bool loses = false;   ///< computes the loss
 };
 
-/// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; what does not divide
-/// goes one by one to chunks behind the first, which holds the embeddings. `balanced`: a chunk is
-/// full once the products so far, the output layer counted, reach its share of all of them, and
-/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer
-/// layers than chunks, unless balanced.
+/// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; the remainder goes one
+/// by one to chunks after the first, which holds the embeddings. `balanced`: a chunk is full once
+/// the products so far, the output layer counted, reach its share of all of them, and what comes
+/// next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer layers than
+/// chunks, unless balanced.
 /// Models with experts, and such that predict several tokens: the last chunk holds fewer layers,
 /// its output layers counted as one each, so that the fullest chunk has as few as can be.
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
@@ -45,7 +45,7 @@ class CollectiveTimes {
                            std::shared_ptr<const AstraSimNetwork> network = nullptr)
       : topology_(std::move(topology)), network_(std::move(network)) {}
   const Topology& topology() const { return topology_; }
-  /// [us]. Errors: those of `collective_time`.
+  /// [us]. Errors: as `collective_time`.
   Result<double> time_us(const CollectiveQuery& query);
 
  private:

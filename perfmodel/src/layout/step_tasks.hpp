@@ -21,7 +21,7 @@ using Tasks = std::vector<TaskGraph::TaskId>;
 enum class RankGroup : std::uint8_t { kTensor, kData, kShards, kReplicas, kWords, kWorld };
 /// Rows of a stage in the timeline.
 enum class Row : std::uint8_t { kPasses, kHost, kCompute, kTensor, kData, kForward, kBackward };
-/// What the files say of a task.
+/// The facts of a task that the files hold.
 struct TaskNote {
   std::size_t stage = 0;
   Row row = Row::kCompute;

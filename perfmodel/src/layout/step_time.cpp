@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "host_offload.hpp"
 #include "pipeline_sweep.hpp"
 #include "split_backward.hpp"
 
@@ -72,10 +73,11 @@ class StepClock {
     const bool is_guess = layout_.offload.optimizer && question_.job->host_bytes_per_s == 0;
     const double on_host = is_guess ? term(LayoutTerm::kOptimizer) : 0;
     const double step_us = time_.step_us - on_host;
-    time_.low_us =
-        std::min(step_us + (low - 1) * kernels, step_us * framework.low_share) + on_host / 2;
-    time_.high_us =
-        std::max(step_us + (high - 1) * kernels, step_us * framework.high_share) + 2 * on_host;
+    time_.low_us = std::min(step_us + (low - 1) * kernels, step_us * framework.low_share);
+    time_.high_us = std::max(step_us + (high - 1) * kernels, step_us * framework.high_share);
+    if (!is_guess) return;
+    time_.low_us += most(&StageWork::optimizer_low_us);
+    time_.high_us += most(&StageWork::optimizer_high_us);
   }
 
   void add_passes(const PassWork& pass, double times) {
@@ -109,8 +111,8 @@ class StepClock {
     return count_of(work_.microbatches - 1) * std::max(0.0, each - hides);
   }
 
-  // What the sums over the data-parallel group add behind the last backward pass of a stage, whose
-  // buckets become ready in equal steps over it.
+  // The time that sums over the data-parallel group add after the last backward pass of a stage,
+  // whose buckets become ready in equal steps over it.
   double exposed_sums_us(const GradientSums& sums, double backward_us) const {
     if (sums.buckets == 0) return 0;
     const double buckets = count_of(sums.buckets), each = sums.bucket_us;

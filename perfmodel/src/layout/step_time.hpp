@@ -15,7 +15,7 @@ struct StepTime {
 /// One optimizer step of that work.
 StepTime step_time(const StepQuestion& question, const LayoutWork& work);
 
-/// The same of the layers of `chunks`. Errors: those of `layout_work`.
+/// The same of the layers of `chunks`. Errors: as `layout_work`.
 Result<StepTime> step_time(const StepQuestion& question, const std::vector<ChunkLayers>& chunks);
 
 }  // namespace perfmodel

@@ -35,8 +35,8 @@ struct TrainingRunQuestion {
   bool is_asked() const { return tokens > 0; }
 };
 
-/// What an hour of a GPU costs [$]: the number that `text` is, or the one of the GPU's name in the
-/// JSON file that it names. Errors: no number above 0, no such file, no price of this GPU.
+/// The price of an hour of a GPU [$]: the number that `text` is, or the one of the GPU's name in
+/// the JSON file that it names. Errors: no number above 0, no such file, no price of this GPU.
 Result<double> gpu_price(const std::string& text, const std::string& gpu);
 
 /// `gpu`: by whose name a file has prices. Errors: no number, unit or price; tokens and samples; a

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kSteps = 2;
 constexpr BlockId kNoBlock{UINT32_MAX};
+constexpr int kGraphPool = 1;  // a stream's blocks stay with it, like a private pool's
 
 class Run {
  public:
@@ -17,9 +18,11 @@ class Run {
       : plan_(plan), bytes_(bytes), allocator_(options), blocks_(bytes.size(), kNoBlock) {}
 
   bool hold(const std::vector<std::int64_t>& held) {
-    return std::ranges::all_of(held, [&](std::int64_t amount) {
+    const bool is_held = std::ranges::all_of(held, [&](std::int64_t amount) {
       return amount == 0 || allocator_.allocate(amount).has_value();
     });
+    note_peak();
+    return is_held;
   }
 
   bool take_what_is_there() {
@@ -38,6 +41,7 @@ class Run {
       if (!event.is_free) {
         if (!take(storage)) return false;
       } else if (blocks_[storage] != kNoBlock) {  // a gradient that no step has left yet has none
+        if (plan_.in_graph_pool[storage]) in_pool_ -= allocator_.place(blocks_[storage]).bytes;
         allocator_.free(blocks_[storage]);
         blocks_[storage] = kNoBlock;
       }
@@ -46,22 +50,28 @@ class Run {
   }
 
   AllocatorUse use() const {
-    return {.peak_allocated = allocator_.peak().allocated,
-            .peak_reserved = allocator_.peak().reserved};
+    return {.peak_allocated = peak_allocated_, .peak_reserved = allocator_.peak().reserved};
   }
 
  private:
   bool take(std::size_t storage) {
     if (bytes_[storage] == 0) return true;
-    const auto block = allocator_.allocate(bytes_[storage]);
+    const bool in_pool = plan_.in_graph_pool[storage];
+    const auto block = allocator_.allocate(bytes_[storage], in_pool ? kGraphPool : 0);
     if (!block) return false;
     blocks_[storage] = *block;
+    if (in_pool) in_pool_ += allocator_.place(*block).bytes;
+    note_peak();
     return true;
+  }
+  void note_peak() {
+    peak_allocated_ = std::max(peak_allocated_, allocator_.current().allocated - in_pool_);
   }
 
   const MemoryPlan& plan_;
   const std::vector<std::int64_t>& bytes_;
   CachingAllocator allocator_;
+  std::int64_t in_pool_ = 0, peak_allocated_ = 0;
   std::vector<BlockId> blocks_;  // blocks of the storages
 };
 

@@ -43,7 +43,7 @@ class FreeBlocks {
   std::size_t chunk_for(const Entry& key) const;
   void split(std::size_t index);
 
-  std::vector<std::vector<Entry>> chunks_;  // at least one; none but the first is ever empty
+  std::vector<std::vector<Entry>> chunks_;  // at least one; only the first may be empty
 };
 
 }  // namespace perfmodel

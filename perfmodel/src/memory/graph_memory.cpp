@@ -29,6 +29,20 @@ MemoryByPurpose at_begin(const MemoryPlan& plan, const std::vector<std::int64_t>
   return held;
 }
 
+/// By node, whether it is part of a replayed CUDA graph, or the function that consists of one.
+std::vector<bool> captured_nodes(const ExecutionGraph& graph) {
+  std::vector<bool> inside(graph.nodes.size());
+  std::vector<std::int32_t> callers;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    const std::int32_t parent = graph.nodes[i].parent;
+    const bool is_replay = graph.name(graph.nodes[i]) == "CUDAGraph.replay";
+    inside[i] = is_replay || (parent >= 0 && inside[parent]);
+    if (is_replay && parent >= 0) callers.push_back(parent);
+  }
+  for (const std::int32_t caller : callers) inside[caller] = true;
+  return inside;
+}
+
 double sum(const MemoryByPurpose& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), 0.0);
 }
@@ -36,8 +50,12 @@ double sum(const MemoryByPurpose& bytes) {
 }  // namespace
 
 MemoryPlan memory_plan(const ExecutionGraph& graph) {
-  MemoryPlan plan{.lifetimes = storage_lifetimes(graph), .events = {}};
+  MemoryPlan plan{.lifetimes = storage_lifetimes(graph), .events = {}, .in_graph_pool = {}};
   const auto& storages = plan.lifetimes.storages;
+  const std::vector<bool> captured = captured_nodes(graph);
+  for (const StorageLifetime& storage : storages) {
+    plan.in_graph_pool.push_back(storage.made_by >= 0 && captured[storage.made_by]);
+  }
   plan.events.reserve(2 * storages.size());
   const auto note = [&](std::int32_t node, std::size_t storage, bool is_free) {
     plan.events.push_back(

@@ -21,6 +21,9 @@ struct MemoryPlan {
   /// Events of storages that the step makes. If the previous step left a gradient, the first event
   /// of its storage frees it.
   std::vector<MemoryEvent> events;
+  /// By storage, whether a replayed CUDA graph makes it, in the graphs' own pool. PyTorch counts
+  /// that pool as reserved, not as allocated.
+  std::vector<bool> in_graph_pool;
 };
 MemoryPlan memory_plan(const ExecutionGraph& graph);
 

@@ -213,8 +213,9 @@ Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const Executi
   made.graph = std::move(*graph);
   add_each_once(made.warnings, made.graph.warnings);
   if (made.gpu) {
-    const auto lacking = lacking_attention(made.graph, *made.gpu);
-    made.warnings.insert(made.warnings.begin(), lacking.begin(), lacking.end());
+    std::vector<std::string> first = stand_ins(*made.gpu);
+    add_each_once(first, lacking_attention(made.graph, *made.gpu));
+    made.warnings.insert(made.warnings.begin(), first.begin(), first.end());
   }
   made.rewrites = rewrite_names(question.rewrites);
   made.zero = question.zero;

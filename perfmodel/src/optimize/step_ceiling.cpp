@@ -9,6 +9,7 @@
 #include "perfmodel/optimize.hpp"
 #include "predict/job_tasks.hpp"
 #include "predict/meet_collectives.hpp"
+#include "predict/paced_path.hpp"
 #include "predict/pipeline.hpp"
 #include "predict/predict_with.hpp"
 
@@ -18,9 +19,9 @@ namespace {
 using TaskId = TaskGraph::TaskId;
 
 const std::map<Term, const char*> kHostParts = {
-    {Term::kT1, "gaps between ops (T1)"},       {Term::kT2, "before the first launch (T2)"},
-    {Term::kT3, "behind the last launch (T3)"}, {Term::kT4, "launches (T4)"},
-    {Term::kT5, "between launches (T5)"},       {Term::kTx, "ops without launches (TX)"},
+    {Term::kT1, "gaps between ops (T1)"},      {Term::kT2, "before the first launch (T2)"},
+    {Term::kT3, "after the last launch (T3)"}, {Term::kT4, "launches (T4)"},
+    {Term::kT5, "between launches (T5)"},      {Term::kTx, "ops without launches (TX)"},
 };
 
 std::string host_part(Term term) {
@@ -165,10 +166,8 @@ class FreedSchedules {
     for (const auto& placed : own.last_pass()) {
       instructions[placed.task] = instructions[placed.arrival] = placed.instruction;
     }
-    const bool device_bound = pass_us(tasks, 0) > tasks.period(0) * (1 + kSteadyTolerance / 2);
-    const TaskId last = device_bound ? own.pass_device_ends().back() : own.pass_ends().back();
     std::set<FreeableParts::Place> places;
-    for (TaskId task : tasks.schedule.critical_path(last)) {
+    for (TaskId task : tasks.schedule.critical_path(paced_ends(tasks, 0).back())) {
       if (task < tasks.pass_begin) break;
       const auto at = instructions.find(task);
       if (at == instructions.end()) continue;

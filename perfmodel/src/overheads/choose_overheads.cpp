@@ -61,7 +61,7 @@ Result<ChosenOverheads> OverheadTables::measured(const Gpu& gpu) {
   return Unexpected{Error{
       .code = ErrorCode::kImpossible,
       .message =
-          fmt::format("expected host overheads recorded beside {}, found those of {}: take "
+          fmt::format("expected host overheads recorded with {}, found tables of {}: take "
                       "the reference host, or a table made from your own trace",
                       gpu.name, known.empty() ? "none" : fmt::to_string(fmt::join(known, ", "))),
       .file = folder_}};

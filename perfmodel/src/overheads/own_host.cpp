@@ -32,7 +32,7 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
   if (!reference.without_collector || table.without_collector) return {};
   if (table.collector == Collector::kUnknown) {
     say_first(table,
-              "what recorded the trace cannot be told: its host times are taken as recorded, with "
+              "the trace does not say what recorded it: its host times are taken as recorded, with "
               "all that a profiler added to them");
     return {};
   }
@@ -43,8 +43,8 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
   if (scaled.python_recorded) {
     scaled.t1 = reference.t1;
     say_first(scaled,
-              "calls of Python were recorded, which lengthens what lies between ops: gaps between "
-              "ops are the reference host's");
+              "calls of Python were recorded, which lengthens the gaps between ops: these gaps "
+              "are the reference host's");
   }
   const auto by_recording = host_us(graph, gpu, scaled);
   if (!by_recording) return Unexpected{by_recording.error()};
@@ -58,7 +58,7 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
     rest = std::sqrt(rest);
   } else {
     say_first(scaled, table.collector == Collector::kProfilerAndObserver
-                          ? "an execution trace observer ran beside the profiler: how fast the "
+                          ? "an execution trace observer ran with the profiler: how fast the "
                             "host is comes from the reference host alone"
                           : "the recording shares no op with the reference host, which alone says "
                             "how fast the host is");

@@ -22,7 +22,7 @@ namespace perfmodel {
 ///
 /// If the recording cannot tell its speed (a second collector ran together with the profiler, no op
 /// is shared), B alone tells it. If the recorder is unknown, the table stays. In unusual cases the
-/// warnings of the table begin with what was done. `gpu`: for which launches are counted.
+/// table's first warnings say what was done. `gpu`: launches are counted for it.
 ///
 /// Errors of a prediction of `graph`.
 Result<void> take_collector_out(OverheadTable& table, const OverheadTable& reference,

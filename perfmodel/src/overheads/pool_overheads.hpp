@@ -56,8 +56,7 @@ Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& fi
 /// pair per term. The spread kept with a figure holds both variances.
 ///
 /// Tables that are unfit (`OverheadTable::unfit_for_pools`) are left out and said. Calls of HIP
-/// count as the calls of CUDA that they stand for. Launch templates: programs vote alike; none by
-/// shapes.
+/// count as their CUDA counterparts. Launch templates: programs vote alike; none by shapes.
 ///
 /// Errors: no table that is fit; a table that was not learned by method context; a `reference` that
 /// is none of them.

@@ -61,7 +61,7 @@ class Traversal {
     prediction_.gpu_idle_us = std::max(0.0, prediction_.e2e_us - prediction_.gpu_active_us);
     prediction_.phases.push_back({.label = "all", .host_us = prediction_.cpu_us});
     prediction_.warnings.push_back(
-        "method lin: no waits but those of aten::to and collectives, no steady state");
+        "method lin: it waits only at aten::to and collectives, no steady state");
     return std::move(prediction_);
   }
 

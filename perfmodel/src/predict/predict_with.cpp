@@ -39,12 +39,17 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
 
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
-                                const PredictOptions& options, std::optional<double> added_bytes) {
+                                const PredictOptions& options, std::optional<double> added_bytes,
+                                std::int64_t stages) {
   if (auto good = check_input(graph, options); !good) return Unexpected{good.error()};
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context to scale a graph out, found method lin");
+    }
+    if (stages > 1) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context for stages, found method lin");
     }
     if (options.host_scale != 1 || options.host_sensitivity) {
       return fail(ErrorCode::kImpossible,
@@ -65,9 +70,11 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = predict_ranks({&rank, 1}, gpu, {}, facts, added_bytes);
+  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes);
   if (!job) return Unexpected{job.error()};
-  return std::move(job->ranks[0]);
+  Prediction slowest = std::move(*std::ranges::max_element(job->ranks, {}, &Prediction::e2e_us));
+  slowest.warnings.insert(slowest.warnings.begin(), job->warnings.begin(), job->warnings.end());
+  return slowest;
 }
 
 }  // namespace perfmodel

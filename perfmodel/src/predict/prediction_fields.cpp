@@ -36,7 +36,7 @@ constexpr PredictionField kPredictionFields[] = {
                              &PredictionQuestion::kernel_iterations,
                              "Iterations of the trace to take durations from"),
     {"against", &PredictionQuestion::against,
-     "Print the prediction beside what a trace of the same program measured, one trace per graph",
+     "Compare the prediction with a measured trace of the same program, one trace per graph",
      "TRACE"},
     needing<PredictionField>("against", "against_iterations",
                              &PredictionQuestion::against_iterations,
@@ -77,10 +77,10 @@ constexpr UnlikeRanksField kUnlikeRanksFields[] = {
     {"host_scale", &UnlikeRanks::host_scales,
      "Multiplies the host's own time: one value, or one per rank", "X,...", kScales},
     {"slowdown", &UnlikeRanks::slowdowns,
-     "Multiplies all times of a rank but those of collectives: one value, or one per rank", "X,...",
+     "Multiplies all times of a rank except of collectives: one value, or one per rank", "X,...",
      kScales},
     {"link_gb_per_s", &UnlikeRanks::links_gb_per_s,
-     "What a rank's link to the others carries in one direction, where that is less than the "
+     "Rate of a rank's link to the others in one direction, if it is less than the "
      "topology's: one value, or one per rank",
      "X,...", kLinkSpeeds},
     {"straggler", &UnlikeRanks::straggler,
@@ -117,15 +117,10 @@ std::optional<QuestionProblem> problem_of_stages(const PredictionQuestion& quest
   const auto problem = [](std::string message) {
     return QuestionProblem{"--stages", std::move(message)};
   };
-  if (question.world % question.stages != 0) {
-    return problem(
-        fmt::format("expected a divisor of {} ranks, found {}", question.world, question.stages));
-  }
   if (question.graphs.size() > 1) {
     return problem(
         fmt::format("expected the graph of one rank, found {} graphs", question.graphs.size()));
   }
-  if (question.strategy) return problem("expected no --strategy, found one");
   if (!question.rank_start_us.empty()) return problem("expected no --rank-start, found one");
   if (question.has_unlike_ranks()) return problem("expected ranks that are alike");
   return std::nullopt;
@@ -135,6 +130,22 @@ std::optional<QuestionProblem> problem_of_stages(const PredictionQuestion& quest
 
 std::span<const PredictionField> prediction_fields() { return kPredictionFields; }
 std::span<const UnlikeRanksField> unlike_ranks_fields() { return kUnlikeRanksFields; }
+
+std::optional<FieldProblem> problem_of_ranks(std::int64_t world, std::int64_t stages,
+                                             std::optional<ParallelStrategy> strategy,
+                                             bool delay_allreduce) {
+  if (delay_allreduce && strategy != ParallelStrategy::kDdp) {
+    return FieldProblem{"delay_allreduce", fmt::format("expected the strategy ddp, found {}",
+                                                       strategy ? "fsdp" : "none")};
+  }
+  if (stages == 1) return std::nullopt;
+  if (stages < 1 || world < stages || world % stages != 0) {
+    return FieldProblem{"stages",
+                        fmt::format("expected a divisor of {} ranks, found {}", world, stages)};
+  }
+  if (strategy) return FieldProblem{"stages", "expected no strategy, found one"};
+  return std::nullopt;
+}
 
 std::optional<QuestionProblem> problem_of(const PredictionQuestion& question) {
   if (question.has_unlike_ranks()) {
@@ -155,11 +166,12 @@ std::optional<QuestionProblem> problem_of(const PredictionQuestion& question) {
     return QuestionProblem{
         flag, fmt::format("expected {} per graph ({}), found {}", expected, graphs, count)};
   }
+  if (auto problem = problem_of_ranks(question.world, question.stages, question.strategy,
+                                      question.delay_allreduce)) {
+    return QuestionProblem{flag_of(problem->field), std::move(problem->message)};
+  }
   if (auto problem = problem_of_stages(question)) return problem;
   if (!question.strategy) return std::nullopt;
-  if (question.delay_allreduce && question.strategy != ParallelStrategy::kDdp) {
-    return QuestionProblem{"--delay-allreduce", "expected --strategy ddp, found fsdp"};
-  }
   if (question.delay_allreduce && question.bucket_mb) {
     return QuestionProblem{"--delay-allreduce", "expected no --bucket-mb: there are no buckets"};
   }

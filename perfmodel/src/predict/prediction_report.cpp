@@ -57,7 +57,7 @@ std::string PredictionReport::mfu_warning() const {
       by_algorithms
           ? "convolutions count as direct sums, and algorithms such as Winograd's do "
             "fewer operations"
-          : "prices of products are too short, or their types are not those of that peak");
+          : "prices of products are too short, or their types are not the types of that peak");
 }
 
 std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <new>
 #include <system_error>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -24,10 +23,12 @@
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "predict_with.hpp"
+#include "prediction_fields.hpp"
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "rewrite/resize/size_plan.hpp"
 #include "rewrites/rewrite_input.hpp"
+#include "study/answer_rows.hpp"
 #include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
@@ -106,7 +107,9 @@ struct Predictor::State {
   /// With strategy ddp; null: the graph needs no collectives.
   Result<std::shared_ptr<const PreparedGraph::State>> data_parallel(
       const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const;
-  std::shared_ptr<PreparedGraph::State> prepare(ExecutionGraph graph) const;
+  /// `same_batch`: a graph with as many samples per step; null: the graph's inputs show them.
+  std::shared_ptr<PreparedGraph::State> prepare(
+      ExecutionGraph graph, const PreparedGraph::State* same_batch = nullptr) const;
   /// A captured graph as one of the GPU's vendor.
   Result<std::shared_ptr<const PreparedGraph::State>> retargeted(const ExecutionGraph& graph,
                                                                  std::string_view gpu) const;
@@ -137,7 +140,8 @@ struct PreparedGraph::State {
   std::int64_t passes = 1;             ///< gradients of so many passes add up in a step
   std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
   Lazy<SizePlan> batches, sequences;
-  Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
+  Lazy<std::shared_ptr<const State>>
+      data_parallel[2];                              ///< graphs of strategy ddp by delay_allreduce
   Lazy<std::shared_ptr<const State>> retargeted[2];  ///< a captured graph by vendor
   std::optional<double> added_bytes;                 ///< in that one, see predict_with
 
@@ -326,7 +330,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   PredictOptions asked{.recorded_waits = options.topology.empty() && options.interference == 1,
                        .models = &models,
                        .prices = on.prices(chosen.models, cached_prices),
-                       .world_size = options.world,
+                       .world_size = options.world / options.stages,
                        .launching = options.launching,
                        .topology = *links,
                        .keep_ops = options.keep_ops,
@@ -339,7 +343,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
     asked.scale_out = ScaleOut{.world = options.world,
                                .strategy = *options.strategy,
                                .topology = *links,
-                               .interference = options.interference};
+                               .interference = options.interference,
+                               .ddp = {.delayed = options.delay_allreduce}};
   }
   const HostFacts* facts = nullptr;
   if (prepared) {
@@ -355,13 +360,13 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
     }
   } else if (lacks_sizes(graph)) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected a prepared graph, found that of a trace without "
+                            .message = "expected a prepared graph, found one of a trace without "
                                        "shapes: to prepare the trace gives it kernel times",
                             .file = graph.source}};
   }
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
-                                 prepared ? prepared->added_bytes : std::nullopt);
+                                 prepared ? prepared->added_bytes : std::nullopt, options.stages);
   if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
@@ -402,8 +407,12 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
     if (prediction) put_captured_first(prediction->warnings);
     return prediction;
   }
+  if (auto problem = problem_of_ranks(options.world, options.stages, options.strategy,
+                                      options.delay_allreduce)) {
+    return fail(ErrorCode::kImpossible, fmt::format("{}: {}", problem->field, problem->message));
+  }
   auto prediction = predict_resized(graph, prepared, gpu, options);
-  if (!prediction) return prediction;
+  if (!prediction || options.stages > 1) return prediction;  // stages share their samples
   if (options.batch != 0) {
     prediction->batch = options.batch * (prepared ? prepared->passes : accumulated_passes(graph));
   } else if (prepared) {
@@ -443,15 +452,14 @@ Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::data_paral
   if (!found) return Unexpected{found.error()};
   const auto facts = prepared.facts_with(**found);
   if (!facts) return Unexpected{facts.error()};
-  if (!asks_for_data_parallel({.world = options.world}, (*facts)->reduces_gradients)) {
-    return nullptr;
-  }
+  const ScaleOut how{.world = options.world, .ddp = {.delayed = options.delay_allreduce}};
+  if (!asks_for_data_parallel(how, (*facts)->reduces_gradients)) return nullptr;
   // One graph serves all numbers of ranks: each question prices its collectives for its own number.
-  const auto& made =
-      prepared.data_parallel.get([&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
-        auto graph = make_data_parallel_graph(prepared.graph, {.world = options.world});
+  const auto& made = prepared.data_parallel[options.delay_allreduce].get(
+      [&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
+        auto graph = make_data_parallel_graph(prepared.graph, how);
         if (!graph) return Unexpected{graph.error()};
-        auto state = prepare(std::move(graph->graph));
+        auto state = prepare(std::move(graph->graph), &prepared);
         state->added_bytes = graph->gradient_bytes;
         return state;
       });
@@ -474,10 +482,15 @@ Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State&
   return prediction;
 }
 
-std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(ExecutionGraph graph) const {
+std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(
+    ExecutionGraph graph, const PreparedGraph::State* same_batch) const {
   auto state = std::make_shared<PreparedGraph::State>();
   state->passes = accumulated_passes(graph);
-  if (const auto batch = batch_size(graph)) state->batch = *batch * state->passes;
+  if (same_batch) {
+    state->batch = same_batch->batch;
+  } else if (const auto batch = batch_size(graph)) {
+    state->batch = *batch * state->passes;
+  }
   state->graph = std::move(graph);
   state->is_to_retarget = is_to_retarget(state->graph);
   state->facts = std::vector<Lazy<HostFacts>>(tables.size());
@@ -586,28 +599,12 @@ Result<std::vector<Result<Prediction>>> Predictor::predict_many(
       return question.graph ? predict(*question.graph, question.gpu, question.options)
                             : predict(*question.prepared, question.gpu, question.options);
     };
-    std::atomic<std::size_t> next = 0;
-    std::mutex counting;
-    std::size_t answered = 0;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < questions.size(); i = next++) {
-        if (options.cancel.stop_requested()) return;
-        answers[i] = answer(questions[i]);
-        if (!options.progress) continue;
-        const std::lock_guard lock(counting);
-        options.progress(++answered);
-      }
+    const auto work = [&](std::size_t i) {
+      if (options.cancel.stop_requested()) return false;
+      answers[i] = answer(questions[i]);
+      return true;
     };
-    std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
-    threads = std::clamp<std::size_t>(threads, 1, questions.size());
-    std::vector<std::jthread> others;
-    try {
-      others.reserve(threads - 1);
-      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    } catch (const std::system_error&) {  // fewer will do
-    }
-    work();
-    others.clear();  // joins
+    answer_rows(questions.size(), options.threads, options.progress, [&] { return work; });
     return answers;
   });
 }

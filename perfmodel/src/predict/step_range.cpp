@@ -31,15 +31,22 @@ Pace pace_of_host(const HostProgram& program, bool high) {
   return {.host = high ? scales.back() : scales.front()};
 }
 
-void set_paces(std::span<const double> durations_us, std::span<const Pace> paces, JobTasks& tasks) {
-  for (std::size_t i = 0; i < durations_us.size(); ++i) {
+/// A task whose duration follows the pace of its rank.
+struct PacedTask {
+  TaskId task = -1;
+  std::size_t rank = 0;
+  bool on_device = false;
+};
+
+std::vector<PacedTask> paced_tasks(const JobTasks& tasks) {
+  std::vector<PacedTask> made;
+  for (std::size_t i = 0; i < tasks.graph.size(); ++i) {
     const auto task = static_cast<TaskId>(i);
     const std::size_t rank = tasks.rank_of(task);
-    if (rank == paces.size()) continue;
-    const bool on_device = tasks.ranks[rank]->on_device(task);
-    const double pace = on_device ? paces[rank].device : paces[rank].host;
-    tasks.graph.set_duration_us(task, pace * durations_us[i]);
+    if (rank == tasks.ranks.size() || tasks.graph.duration_us(task) == 0) continue;
+    made.push_back({task, rank, tasks.ranks[rank]->on_device(task)});
   }
+  return made;
 }
 
 class Variants {
@@ -48,6 +55,7 @@ class Variants {
       : steps_us_(steps_us),
         programs_(programs),
         tasks_(tasks),
+        paced_(paced_tasks(tasks)),
         durations_us_(tasks.graph.durations_us().begin(), tasks.graph.durations_us().end()),
         squares_(programs.size(), 0) {}
 
@@ -56,7 +64,10 @@ class Variants {
   Result<void> add(PaceOf pace_of) {
     std::vector<Pace> paces;
     for (const RankProgram& rank : programs_) paces.push_back(pace_of(rank.program));
-    set_paces(durations_us_, paces, tasks_);
+    for (const auto& [task, rank, on_device] : paced_) {
+      const double pace = on_device ? paces[rank].device : paces[rank].host;
+      tasks_.graph.set_duration_us(task, pace * durations_us_[task]);
+    }
     stop_point();
     auto done = run_schedule(tasks_.graph, tasks_.schedule);
     if (!done) return done;
@@ -86,6 +97,7 @@ class Variants {
   std::span<const double> steps_us_;
   std::span<const RankProgram> programs_;
   JobTasks& tasks_;
+  const std::vector<PacedTask> paced_;
   const std::vector<double> durations_us_;
   std::vector<double> squares_;
 };

@@ -1,17 +1,14 @@
 #include "perfmodel/what_if.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
-#include <mutex>
-#include <thread>
 
-#include "base/stop_point.hpp"
 #include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 #include "predict/rewritten_times.hpp"
+#include "study/answer_rows.hpp"
 
 namespace perfmodel {
 namespace {
@@ -161,23 +158,14 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
     answers[i].variant = i / targets.size();
     answers[i].target = i % targets.size();
   }
-  std::atomic<std::size_t> next = 0;
-  std::mutex counting;
-  std::size_t done = 0;
-  const auto work = [&] {
-    VariantGraphs graphs(graph, variants);
-    for (std::size_t i = next++; i < variants.size(); i = next++) {
+  answer_rows(variants.size(), options.threads, options.progress, [&] {
+    return [&, graphs = VariantGraphs(graph, variants)](std::size_t i) mutable {
       answer_variant(graph, graphs.of(i), launching_of(variants[i].rewrites), targets,
                      options.largest_batch,
                      std::span(answers).subspan(i * targets.size(), targets.size()));
-      if (!options.progress) continue;
-      const std::lock_guard lock(counting);
-      options.progress(++done);
-    }
-  };
-  std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
-  threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(variants.size(), 1));
-  work_in_threads(threads, work);
+      return true;
+    };
+  });
   return answers;
 }
 

@@ -64,7 +64,8 @@ class CompiledCode {
   double launch_us_ = 0;
   std::vector<bool> is_region_, is_replay_;  ///< by name
   bool has_replays_ = false;
-  std::unordered_map<std::int64_t, std::int32_t> tensors_;  ///< that enter, by autograd's number
+  std::unordered_map<std::int64_t, std::int32_t> tensors_;  ///< inputs of the region, by autograd's
+                                                            ///< number
 };
 
 }  // namespace perfmodel

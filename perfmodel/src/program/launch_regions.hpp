@@ -24,7 +24,7 @@ double graph_launch_us(const OverheadTable& table, std::size_t nodes);
 /// - with captured graphs, one launch of the graph replaces all launches;
 /// - compiled, each launch keeps its own time.
 ///
-/// Kernels, streams and what waits for what stay as they are.
+/// Kernels, streams and waits stay as they are.
 LaunchRegions launch_by_regions(const OverheadTable& table, Launching launching,
                                 HostProgram& program);
 

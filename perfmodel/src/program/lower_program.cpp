@@ -116,14 +116,22 @@ double traced_growth(const ExecutionGraph& graph, std::int32_t node,
   return bytes > 0 ? bytes / traced->input_bytes : 1;
 }
 
+bool is_part(const Writing& to, const LoweredCall& call) {
+  return call.work >= 0 && to.lowered.work[call.work].family == KernelFamily::kPart;
+}
+
+// Whether the node has one call, or several of which all but one are parts of its kernel.
+bool is_alone(const Writing& to, std::int32_t node) {
+  return 1 == std::ranges::count_if(to.lowered.calls, [&](const LoweredCall& call) {
+           return call.node == node && !is_part(to, call);
+         });
+}
+
 // Time of all traced kernels of the node over the first one's. A rule gives one kernel even if a
 // library sets memory first or sums parts afterwards: that kernel takes the time of all of them.
 double traced_parts(const Writing& to, const LoweredCall& lowered,
                     const KernelTimes::Time* traced) {
-  const auto& calls = to.lowered.calls;
-  const bool is_whole =
-      lowered.work >= 0 && std::ranges::count(calls, lowered.node, &LoweredCall::node) == 1;
-  if (!traced || traced->us <= 0 || !is_whole) return 1;
+  if (!traced || traced->us <= 0 || lowered.work < 0 || !is_alone(to, lowered.node)) return 1;
   double us = 0;
   for (std::uint32_t i = 0; const auto* part = to.options.kernel_times->find(lowered.node, i);
        ++i) {
@@ -137,7 +145,8 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   const TemplateCall& call = *lowered.call;
   LaunchedWork made = launched_work(to.graph, to.gpu, lowered, to.lowered, to.options.world_size);
   const bool priced = lowered.work >= 0 || made.work.family == KernelFamily::kCollective;
-  const KernelTimes::Time* traced = find_traced(to, lowered.node, priced);
+  const bool is_told = is_part(to, lowered) && is_alone(to, lowered.node);
+  const KernelTimes::Time* traced = is_told ? nullptr : find_traced(to, lowered.node, priced);
   PredictedKernel kernel{
       .family = made.work.family, .stream = lowered.stream(), .inferred = made.inferred};
   if (traced && traced->collective) kernel.family = KernelFamily::kCollective;
@@ -246,6 +255,7 @@ void add_launch(Writing& to, const LoweredCall& lowered, const OverheadTerm::Fou
   if (noted) made.record = lowered.node;
   made.latency_us = launch_latency_us(call, made.term, to.table);
   add_traced_waits(to, thread, made);
+  if (to.made.program.kernel(made).family == KernelFamily::kPart) made.gap_us = 0;
   add(to, thread, std::move(made));
   add_further_launches(to, lowered, own, thread);
 }
@@ -253,7 +263,10 @@ void add_launch(Writing& to, const LoweredCall& lowered, const OverheadTerm::Fou
 void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
   if (call.kind != TemplateCall::Kind::kSync) {
-    return add_launch(to, lowered, to.costs.find(call), thread);
+    // The host's time for an op includes its parts: a larger product has fewer, and may not be
+    // cheaper for the host.
+    const OverheadTerm::Found none{.us = 0, .level = KeyLevel::kKind};
+    return add_launch(to, lowered, is_part(to, lowered) ? none : to.costs.find(call), thread);
   }
   const SyncCost cost = sync_cost(to.table, call.call);
   add(to, thread,
@@ -274,9 +287,9 @@ void add_calls_of_label(Writing& to, const HostFacts::Item& item) {
 void add_calls_of_op(Writing& to, const HostFacts::Item& item) {
   to.ordinals.clear();
   const auto& calls = to.lowered.calls;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (i > 0) {
-      const std::uint64_t contexts[] = {hash_mix(item.subtree, i), item.subtree};
+  for (std::size_t i = 0, place = 0; i < calls.size(); ++i) {
+    if (!is_part(to, calls[i]) && place++ > 0) {
+      const std::uint64_t contexts[] = {hash_mix(item.subtree, place - 1), item.subtree};
       add_host(to, Term::kT5, to.table.t5.find(contexts, item.name, item.kind, item.tensors),
                item.thread);
     }
@@ -307,7 +320,9 @@ void add_calls_of_region(Writing& to, const HostFacts::Item& item) {
   const auto& calls = to.lowered.calls;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_captured = to.compiled.replay_around(calls[i].node) >= 0;
-    const auto gap = i > 0 ? to.compiled.between(calls[i - 1].node, calls[i].node) : std::nullopt;
+    const auto gap = i > 0 && !is_part(to, calls[i])
+                         ? to.compiled.between(calls[i - 1].node, calls[i].node)
+                         : std::nullopt;
     if (gap) add_host(to, Term::kT5, *gap, item.thread);
     add_inferred_waits(to, calls[i].node);
     add_recorded_waits(to, last_node_before(to.graph, calls[i]));

@@ -44,8 +44,8 @@ void lengthen(Price& price, double us) {
 
 namespace {
 
-// The model's transfer on the GPU of the trace tells how much of a recorded time was waiting. That
-// waiting stays on another GPU or with other sizes, for which the transfer is priced.
+// The recorded time less the model's transfer on the GPU of the trace was waiting. This waiting
+// stays on another GPU or with other sizes, for which the transfer is priced.
 void keep_recorded_wait(const KernelQuestion& question, const Gpu& gpu,
                         const PredictOptions& options, PredictedKernel& kernel) {
   const KernelTimes::Time* traced = question.traced;

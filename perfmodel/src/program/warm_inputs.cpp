@@ -1,6 +1,7 @@
 #include "warm_inputs.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "price/terms.hpp"
@@ -8,23 +9,12 @@
 namespace perfmodel {
 namespace {
 
-// Fitted on even rows of `ops_warm.csv.gz` against the same ops of `ops_fine.csv.gz` (H200, 3 MB
-// and more, 6 us of each replay taken off): elementwise ops of the odd rows are 4 % off, 28 %
-// without.
-constexpr double kAllHeld = 0.56, kNoneHeld = 1.0;  ///< bytes touched since, over the cache's size
-/// Share of its time above an empty kernel's that a kernel saves if all its bytes are held.
-constexpr double kElementwiseSaves = 0.88, kSoftmaxSaves = 0.38, kNormSaves = 0.22;
-
-/// Prices of Hopper's kernels are of inputs in DRAM (data/measurements). Other GPUs' prices come
-/// from tables whose kernels found them in the cache if it held them (`terms::stream_time`).
-bool are_of_dram(const Gpu& gpu) { return gpu.architecture.name == "hopper"; }
-
 /// The bytes that kernels touched one after the other, and which storages were among them.
 class TouchedBytes {
  public:
-  explicit TouchedBytes(const Gpu& gpu)
-      : all_held_(kAllHeld * terms::cache_bytes(gpu)),
-        none_held_(kNoneHeld * terms::cache_bytes(gpu)) {}
+  TouchedBytes(const Gpu& gpu, const WarmInputs& warm)
+      : all_held_(warm.all_held * terms::cache_bytes(gpu)),
+        none_held_(warm.none_held * terms::cache_bytes(gpu)) {}
 
   /// A kernel that touches `bytes`. On average it is halfway when it comes to one of them.
   void begin_kernel(double bytes) {
@@ -67,21 +57,21 @@ bool is_forward_norm(const KernelWork& work) {
   return rows && !rows->is_channel && work.bytes_read.value < 1.3 * work.bytes_written.value;
 }
 
-double saved_share(const KernelQuestion& question) {
+double saved_share(const KernelQuestion& question, const WarmInputs& warm) {
   if (question.traced) return 0;
   switch (question.work.family) {
     case KernelFamily::kElementwise:
-      return kElementwiseSaves;
+      return warm.elementwise;
     case KernelFamily::kSoftmax:
-      return kSoftmaxSaves;
+      return warm.softmax;
     case KernelFamily::kNorm:
-      return is_forward_norm(question.work) ? kNormSaves : 0;
+      return is_forward_norm(question.work) ? warm.norm : 0;
     default:
       return 0;
   }
 }
 
-// Heuristic prices know the cache already: `terms::stream_time` has what is smaller in it.
+// Heuristic prices know the cache already: `terms::stream_time` counts smaller tensors as cached.
 bool is_heuristic(const Price& price) { return price.model.ends_with("heuristic"); }
 
 void shorten(Price& price, double saved_share, const Gpu& gpu) {
@@ -97,15 +87,16 @@ void shorten(Price& price, double saved_share, const Gpu& gpu) {
 
 void take_warm_inputs(const ExecutionGraph& graph, std::span<const KernelQuestion> questions,
                       const Gpu& gpu, std::span<PredictedKernel> kernels) {
-  if (!are_of_dram(gpu)) return;
-  TouchedBytes touched(gpu);
+  const std::optional<WarmInputs>& warm = gpu.architecture.warm_inputs;
+  if (!warm) return;
+  TouchedBytes touched(gpu, *warm);
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const KernelQuestion& question = questions[i];
     const double bytes = question.work.bytes().value * question.tasks;
     touched.begin_kernel(bytes);
     if (question.node < 0) continue;
     const auto inputs = graph.inputs(question.node);
-    if (const double share = saved_share(question); share > 0 && bytes > 0) {
+    if (const double share = saved_share(question, *warm); share > 0 && bytes > 0) {
       double held = 0;
       visit_stored(graph, inputs, [&](const Tensor& tensor) { held += touched.held(tensor); });
       const double read = question.work.bytes_read.value * question.tasks;

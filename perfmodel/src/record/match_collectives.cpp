@@ -238,9 +238,8 @@ void align(Ranks ranks, std::span<const std::string> names, CollectiveMatch& mat
     aligned[next] = true;
     if (std::abs(offset) <= kAlignedUs) continue;
     match.clock_offset_us[next] = offset;
-    match.warnings.push_back(
-        fmt::format("the clock of {} is {:.0f} us ahead of that of {}: aligned", names[next],
-                    offset, names[0]));
+    match.warnings.push_back(fmt::format("the clock of {} is {:.0f} us ahead of {}'s: aligned",
+                                         names[next], offset, names[0]));
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (aligned[r]) continue;

@@ -18,6 +18,7 @@
 #include "replay_export.hpp"
 #include "replay_scaled.hpp"
 #include "replay_tasks.hpp"
+#include "replayed_job.hpp"
 
 namespace perfmodel {
 namespace {
@@ -566,17 +567,8 @@ class ReplayReport {
   }
 
   Result<void> report_job() {
-    std::vector<double> steps_us;
-    std::vector<RankReport> communication;
-    for (const Replay::Rank& rank : replay_.ranks) {
-      double step = 0;
-      for (const auto& iteration : rank.iterations) step += iteration.replayed_us;
-      steps_us.push_back(step /
-                         static_cast<double>(std::max<std::size_t>(1, rank.iterations.size())));
-      communication.push_back(rank.communication);
-    }
-    auto job = job_report(steps_us, communication,
-                          [this](const auto& ignored) { return steps_without(ignored); });
+    auto job = replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
+                            [this](const Schedule& at) { return mean_steps_us(at); });
     if (!job) return Unexpected{job.error()};
     if (job->straggler >= 0) {
       const std::int64_t rank = traces_[job->straggler].rank;
@@ -586,18 +578,8 @@ class ReplayReport {
     return {};
   }
 
-  // Mean step per rank if no rank waited for the ignored ranks.
-  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
-    TaskGraph graph = graph_;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      if (!ignored[r]) continue;
-      for (std::int32_t edge : job_.arrival_edges[r]) {
-        graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
-      }
-    }
-    const auto schedule = run_schedule(graph);
-    if (!schedule) return Unexpected{schedule.error()};
-    const auto end_in = [&](TaskId task) { return task < 0 ? 0 : schedule->end_us[task]; };
+  std::vector<double> mean_steps_us(const Schedule& schedule) const {
+    const auto end_in = [&](TaskId task) { return task < 0 ? 0 : schedule.end_us[task]; };
     std::vector<double> steps;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       const auto [first, last] = window(r);

@@ -16,6 +16,7 @@
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/replay.hpp"
 #include "replay_scaled.hpp"
+#include "replayed_job.hpp"
 
 namespace perfmodel {
 namespace {
@@ -456,39 +457,20 @@ class ChakraReport {
     return {};
   }
 
-  // End of each rank if no rank waited for the ignored ranks.
-  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
-    TaskGraph graph = graph_;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      if (!ignored[r]) continue;
-      for (std::int32_t edge : job_.arrival_edges[r]) {
-        graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
-      }
-    }
-    const auto schedule = run_schedule(graph);
-    if (!schedule) return Unexpected{schedule.error()};
-    std::vector<double> steps;
-    for (const auto& ends : ends_) {
-      steps.push_back(0);
-      for (TaskId task : ends) {
-        steps.back() = std::max(steps.back(), schedule->end_us[static_cast<std::size_t>(task)]);
-      }
-    }
-    return steps;
-  }
-
   Result<void> report_job() {
-    std::vector<double> steps_us;
-    std::vector<RankReport> communication;
-    for (const Replay::Rank& rank : replay_.ranks) {
-      steps_us.push_back(rank.iterations[0].replayed_us);
-      communication.push_back(rank.communication);
-    }
-    auto job = job_report(steps_us, communication,
-                          [this](const auto& ignored) { return steps_without(ignored); });
+    auto job = replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
+                            [this](const Schedule& at) { return last_ends_us(at); });
     if (!job) return Unexpected{job.error()};
     replay_.job = *job;
     return {};
+  }
+
+  std::vector<double> last_ends_us(const Schedule& schedule) const {
+    std::vector<double> steps(ends_.size(), 0);
+    for (std::size_t r = 0; r < ends_.size(); ++r) {
+      for (const TaskId task : ends_[r]) steps[r] = std::max(steps[r], schedule.end_us[task]);
+    }
+    return steps;
   }
 
   void finish() {

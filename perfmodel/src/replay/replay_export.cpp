@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "chakra_export.hpp"
+#include "explain/timeline_events.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/prediction.hpp"
 
@@ -69,9 +70,7 @@ class Drawing {
       host_slice_[r][i] = static_cast<std::int32_t>(made_.slices.size());
       made_.slices.push_back({.track = track->second,
                               .name = name(trace.name(event)),
-                              .category = event.kind == HostKind::kOp     ? "cpu_op"
-                                          : event.kind == HostKind::kCall ? "cuda_runtime"
-                                                                          : "user_annotation",
+                              .category = category_of(event.kind),
                               .start_us = begin,
                               .duration_us = end(tasks.ends[i]) - begin});
     }
@@ -94,9 +93,7 @@ class Drawing {
       device_slice_[r][i] = static_cast<std::int32_t>(slice);
       made_.slices.push_back({.track = track->second,
                               .name = name(trace.name(event)),
-                              .category = event.kind == GpuKind::kKernel ? "kernel"
-                                          : event.kind == GpuKind::kCopy ? "gpu_memcpy"
-                                                                         : "gpu_memset",
+                              .category = category_of(event.kind),
                               .start_us = start(arrival),
                               .duration_us = end(task) - start(arrival),
                               .waiting_us = arrival == task ? 0 : start(task) - end(arrival)});
@@ -117,11 +114,6 @@ class Drawing {
                             .duration_us = end(before) - start(before)});
   }
 
-  std::size_t rank_of(TaskId task) const {
-    const auto after = std::upper_bound(replay_.first_task.begin(), replay_.first_task.end(), task);
-    return static_cast<std::size_t>(after - replay_.first_task.begin()) - 1;
-  }
-
   // Arrows start at starts of slices, so a slice that began before the last one on the path is left
   // out.
   void draw_path(TaskId last) {
@@ -130,7 +122,7 @@ class Drawing {
     double latest = -1;
     for (TaskId task : path) {
       if (task >= replay_.first_task.back() || replay_.graph.op(task) < 0) continue;
-      const std::size_t r = rank_of(task);
+      const std::size_t r = replay_.rank_of(task);
       const auto index = replay_.graph.op(task);
       const bool device = replay_.graph.lane(task) >= replay_.ranks[r].device_lane;
       const std::int32_t slice = device ? device_slice_[r][index] : host_slice_[r][index];
@@ -187,8 +179,7 @@ Result<std::vector<ChakraTrace>> replay_chakra(
   }
   const auto describe = [&](TaskId task) -> std::optional<ChakraTask> {
     if (task >= replay.first_task.back()) return {};
-    const auto after = std::upper_bound(replay.first_task.begin(), replay.first_task.end(), task);
-    const auto r = static_cast<std::size_t>(after - replay.first_task.begin()) - 1;
+    const std::size_t r = replay.rank_of(task);
     const Trace& trace = replay.traces[r];
     const std::int32_t index = replay.graph.op(task);
     ChakraTask made{.rank = r, .on_host = replay.graph.lane(task) < replay.ranks[r].device_lane};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct ScheduledReplay {
   const Schedule& schedule;
   /// First task of each rank; one entry after the last rank's.
   std::span<const TaskGraph::TaskId> first_task;
+
+  std::size_t rank_of(TaskGraph::TaskId task) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(first_task, task) -
+                                    first_task.begin()) -
+           1;
+  }
 };
 
 /// Ops, annotations and calls at their replayed times, device work, launches, and the critical path

@@ -38,7 +38,7 @@ std::string_view category_of(const KernelFact& kernel) {
   }
 }
 
-// Zero length is none: parts of predicted ops that only stand for a call path.
+// Zero length is none: parts of predicted ops that only show a call path.
 std::vector<Lane> lanes_of(const findings::StepFacts& facts) {
   std::map<std::pair<bool, std::int64_t>, Lane> lanes;
   const auto lane = [&](bool on_device, std::int64_t id) -> Lane& {

@@ -24,7 +24,7 @@ std::string lacks_attention(const ExecutionGraph& graph, const Node& op, const G
 /// "flash attention needs sm_80 or later, t4 is sm_75: 24 calls could not run there"
 std::string lacking_calls(const std::string& reason, std::size_t calls);
 
-/// Such a sentence for each reason that ops of the graph have.
+/// Returns such a sentence for each reason that ops of the graph have.
 std::vector<std::string> lacking_attention(const ExecutionGraph& graph, const Gpu& gpu);
 
 }  // namespace perfmodel

@@ -77,7 +77,7 @@ Result<Rewrite> read_recurrent(const std::string& text) {
     return unknown_fusion("unfused, fused, fused-wavefront or library", form);
   }
   if (hidden_major) {
-    return unknown_fusion("--lstm fused beside the layout hidden-major (libraries have their own)",
+    return unknown_fusion("--lstm fused with the layout hidden-major (libraries have their own)",
                           form);
   }
   if (form == "unfused") return check_unfused_cells;

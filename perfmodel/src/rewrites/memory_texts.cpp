@@ -39,7 +39,7 @@ Result<Named<FirstLayers>> read_first_layers(std::string_view text) {
   if (!read_decimal(number, count) || count < 1) {
     return fail(
         ErrorCode::kFormat,
-        fmt::format("expected a number of layers behind \":\", at least 1, found \"{}\"", number));
+        fmt::format("expected a number of layers after \":\", at least 1, found \"{}\"", number));
   }
   return Named<FirstLayers>{.name = text.substr(0, colon), .value = {.count = count}};
 }
@@ -72,7 +72,7 @@ Result<RecomputeOptions> read_recomputation(const std::string& text) {
                             fmt::join(names_of(kRecomputations), ", "), counted->name));
   }
   if (*known == Recomputed::kNone && counted->value.count) {
-    return fail(ErrorCode::kFormat, "expected no number of layers behind none, found one");
+    return fail(ErrorCode::kFormat, "expected no number of layers after none, found one");
   }
   return RecomputeOptions{.what = *known, .layers = counted->value};
 }

@@ -65,7 +65,7 @@ const std::vector<RewriteOption>& rewrite_options() {
        .parse = read<read_in_place, rewrite_in_place>},
       {.flag = "--recompute",
        .value = "none|full|op|selective|dropout|scoring[:N]",
-       .help = "What the backward pass computes again: layers, layers but for the results of every "
+       .help = "What the backward pass computes again: layers, layers without the results of every "
                "second matrix product and of attention (op), attention (selective or attention: "
                "from scores to the product with V), the dropped-out attention matrix alone, the "
                "scoring of recurrent decoders; N: in the first N layers (scoring: steps)",
@@ -73,17 +73,15 @@ const std::vector<RewriteOption>& rewrite_options() {
        .parse = read<read_recomputation, rewrite_recomputation>},
       {.flag = "--checkpoint",
        .value = "EVERY|LABEL[,masks]",
-       .help =
-           "torch.utils.checkpoint around every so many repeated layers (0: the square root of "
-           "their number), or around regions whose name contains LABEL; masks: those of dropout "
-           "are kept, not drawn again",
+       .help = "torch.utils.checkpoint around every so many repeated layers (0: the square root of "
+               "their number), or around regions whose name contains LABEL; masks: dropout masks "
+               "are kept, not drawn again",
        .for_build = true,
        .parse = read<read_checkpointing, rewrite_checkpointing>},
       {.flag = "--offload-activations",
-       .help =
-           "Activations of 1 MiB and more go to pinned host memory behind their last use in the "
-           "forward pass and return before the backward pass reads them, in copies on a stream "
-           "of their own",
+       .help = "Activations of 1 MiB and more go to pinned host memory after their last use in the "
+               "forward pass and return before the backward pass reads them, in copies on a stream "
+               "of their own",
        .for_build = true,
        .parse = plain<offload>},
       {.flag = "--grad-dtype",
@@ -101,7 +99,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       {.flag = "--accumulate",
        .value = "K",
        .help = "Gradient accumulation: K forward and backward passes, each with the batch of the "
-               "graph, and one step of the optimizer; behind it, --data-parallel reduces gradients "
+               "graph, and one step of the optimizer; after it, --data-parallel reduces gradients "
                "in the last pass alone (no_sync)",
        .for_build = true,
        .parse = read<read_accumulation, rewrite_accumulation>},
@@ -117,7 +115,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       {.flag = "--tensor-parallel",
        .value = "N[,sequence]",
        .help = "One rank of N that share each layer (Megatron-LM): heads, feed-forward layers, "
-               "vocabulary and loss are cut, all-reduces stand behind them; with ,sequence "
+               "vocabulary and loss are cut, all-reduces follow them; with ,sequence "
                "all-gathers and reduce-scatters, norms and residuals on 1/N of the tokens",
        .for_build = true,
        .parse = read<read_tensor_parallel, make_tensor_parallel>},
@@ -150,14 +148,14 @@ const std::vector<RewriteOption>& rewrite_options() {
        .without_value = "default"},
       {.flag = "--fuse-elementwise",
        .help = "Neighbouring pointwise ops on a GPU run as one kernel each, as torch.compile makes "
-               "them; comes behind rewrites of sizes and precision",
+               "them; comes after rewrites of sizes and precision",
        .for_build = true,
        .parse = plain<rewrite_elementwise_fusion>},
       {.flag = "--fuse",
        .value = "post-scheduling",
        .help = "Pointwise ops on a GPU run in the kernel of the product, convolution, norm or "
-               "reduction beside them, chains that are left as one kernel each, as Hidet fuses; "
-               "comes behind rewrites of sizes and precision",
+               "reduction next to them, chains that are left as one kernel each, as Hidet fuses; "
+               "comes after rewrites of sizes and precision",
        .for_build = true,
        .parse = read_fusion},
       {.flag = "--fuse-loss",
@@ -187,12 +185,12 @@ const std::vector<RewriteOption>& rewrite_options() {
        .value = "PATTERN",
        .help =
            "Weights of layers and tables at or below ops or labels of this name ('*' stands for "
-           "any text) are looked up by a hash in a smaller array; comes behind rewrites of sizes "
+           "any text) are looked up by a hash in a smaller array; comes after rewrites of sizes "
            "and precision",
        .for_build = true,
        .parse = read<read_hashed_weights, rewrite_hashed_weights>,
        .details = {{"--compression", "X",
-                    "Elements of a hashed weight over those of its array (100)"},
+                    "Elements of a hashed weight per element of its array (100)"},
                    {"--scheme", "roast|hashednet|robe",
                     "What --hash-weights looks up at a time: a tile (roast), an element "
                     "(hashednet), a chunk of a table's row, tables alone (robe)"}}},
@@ -213,7 +211,7 @@ const std::vector<RewriteOption>& rewrite_options() {
        .parse = read<read_index_skew, set_index_skew>},
       {.flag = "--subgraph",
        .value = "PATTERN",
-       .help = "Keep only what lies under labels or ops of this name ('*' stands for any text), or "
+       .help = "Keep only nodes under labels or ops of this name ('*' stands for any text), or "
                "nodes of ids A:B",
        .parse = read<read_pattern, keep_subgraph>,
        .of_ops_alone = true},

@@ -12,7 +12,7 @@ namespace perfmodel {
 /// One rewrite as `rewrite`, `build`, `whatif`, sweeps and advice ask for it.
 struct RewriteOption {
   std::string flag;   ///< "--batch"
-  std::string value;  ///< what it takes, for `--help`: "B"; empty: it takes nothing
+  std::string value;  ///< its value in `--help`: "B"; empty: it takes none
   std::string help;
   /// Applies to a graph that `build` just made (precision, checkpointing, ...); there the builder
   /// has its own flags for sizes and the optimizer.
@@ -21,7 +21,7 @@ struct RewriteOption {
   Result<Rewrite> (*parse)(const std::string& text);
   bool of_ops_alone = false;  ///< this and the next: see NamedRewrite
   std::optional<Launching> launching = {};
-  /// Flags that say more of this one's value ("--compression 100"), as if that stood behind it:
+  /// Flags that add to this one's value ("--compression 100"), as if it were written after it:
   /// "VALUE:compression=100".
   struct Detail {
     std::string flag, value, help;
@@ -49,7 +49,7 @@ Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::strin
 /// The same by the name of an option that there is; "on" stands for the flag without a value.
 Result<NamedRewrite> rewrite_of(const std::string& name, const std::string& value);
 
-/// The value with what a detail's flag says of it.
+/// The value with the text of a detail's flag added.
 std::string with_detail(const std::string& value, const RewriteOption::Detail& detail,
                         const std::string& text);
 

@@ -46,7 +46,7 @@ Result<std::vector<BatchInput>> read_batch_inputs(std::string_view text) {
         !read_index(one.substr(colon + 1), input.dim)) {
       return fail(
           ErrorCode::kFormat,
-          fmt::format("expected inputs such as 545:0+557:0 behind the @, found \"{}\"", one));
+          fmt::format("expected inputs such as 545:0+557:0 after the @, found \"{}\"", one));
     }
     inputs.push_back(input);
   }

@@ -20,7 +20,7 @@ bool nests_beyond(std::string_view text, int most) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\\') {
-      ++i;  // nowhere but in texts
+      ++i;  // backslashes occur only in texts
     } else if (c == '"') {
       in_text = !in_text;
     } else if (!in_text && (c == '[' || c == '{')) {

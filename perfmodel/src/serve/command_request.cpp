@@ -31,7 +31,7 @@ Result<std::string> word_of(const Json& value, const std::string& pointer) {
   }
   auto text = value.get<std::string>();
   if (text == "-") {
-    return format_error(pointer, "expected a file, found -: standard input is that of who asks");
+    return format_error(pointer, "expected a file, found -: standard input belongs to the client");
   }
   if (text.find('\0') != std::string::npos) {
     return format_error(pointer, "expected text without NUL");

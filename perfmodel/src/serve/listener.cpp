@@ -36,7 +36,7 @@ Result<void> make_room(const std::filesystem::path& path, const sockaddr_un& add
       connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
   close(probe);
   if (answer != ECONNREFUSED) {
-    return io_error(path, "expected a socket that nobody serves, found a living server");
+    return io_error(path, "expected a socket without a server, found a living server");
   }
   unlink(path.c_str());
   return {};

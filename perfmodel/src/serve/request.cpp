@@ -41,6 +41,8 @@ constexpr RequestField kRequestFields[] = {{"name", &Request::name, {}},
                                            {"layers", &Request::layers, {}, {}, {1, kMostLayers}},
                                            {"world", &Request::world, {}, {}, {1, kMostJobRanks}},
                                            {"strategy", &Request::strategy, {}},
+                                           {"delay_allreduce", &Request::delay_allreduce, {}},
+                                           {"stages", &Request::stages, {}, {}, {1, kMostJobRanks}},
                                            {"interference", &Request::interference, {}},
                                            {"host_scale", &Request::host_scale, {}},
                                            {"device_scale", &Request::device_scale, {}},
@@ -77,6 +79,13 @@ Keys graph_keys(const Keys& more) {
   return keys;
 }
 
+// The keys of a question about a graph's step, and `more`.
+Keys step_keys(const Keys& more) {
+  Keys keys = graph_keys({"batch", "sequence", "strategy", "delay_allreduce", "stages"});
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
 // Keys of a question about a layout, whether it is named or searched for.
 Keys layout_keys() {
   Keys keys = {"gpu", "topology", "host_scale", "model"};
@@ -108,17 +117,13 @@ const std::vector<OpRow>& ops() {
       {"unload", Op::kUnload, {"name"}, {"name"}},
       {"predict",
        Op::kPredict,
-       graph_keys(
-           {"rewrites", "batch", "sequence", "strategy", "host_scale", "device_scale", "keep_ops"}),
+       step_keys({"rewrites", "host_scale", "device_scale", "keep_ops"}),
        {"graph", "gpu"}},
       {"explain",
        Op::kExplain,
-       graph_keys({"rewrites", "batch", "sequence", "strategy", "host_scale", "device_scale"}),
+       step_keys({"rewrites", "host_scale", "device_scale"}),
        {"graph", "gpu"}},
-      {"match_step",
-       Op::kMatchStep,
-       graph_keys({"batch", "sequence", "strategy", "measured_us"}),
-       {"graph", "gpu", "measured_us"}},
+      {"match_step", Op::kMatchStep, step_keys({"measured_us"}), {"graph", "gpu", "measured_us"}},
       {"layout", Op::kLayout, layout_keys(), {"gpu", "global_batch"}},
       {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}},
       {"optimize",
@@ -211,7 +216,7 @@ class LineReader {
     }
     const char* rest = nullptr;
     if (!document.current_location().get(rest)) {
-      return bad("expected one JSON object, found more behind it");
+      return bad("expected one JSON object, found more after it");
     }
     if (first_) return first_;
     if (row_ == nullptr) return bad("/op: expected an operation, found none");

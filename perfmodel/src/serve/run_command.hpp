@@ -42,8 +42,8 @@ using RunCommand = std::function<Result<CommandAnswer>(const CommandQuestion& qu
 ///
 /// `options` are the flags, in this order, "_" for "-" within names: true sets a flag, false clears
 /// one that has a --no- form, null is none, a list is a flag's list of values or the flag several
-/// times. The answer is what the command prints with --json, to the byte, and what is wrong is what
-/// it says. `most_bytes` bounds the answer; 0: any number.
+/// times. The answer equals the command's --json output, to the byte, and so do its errors.
+/// `most_bytes` bounds the answer; 0: any number.
 ///
 /// Errors: the text is no such object, standard input for a file ("-": it is another program's),
 /// commands that are programs of their own or talk to people (serve, train, eval, man, completion).

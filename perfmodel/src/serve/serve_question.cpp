@@ -20,9 +20,9 @@ constexpr ServeField kServeFields[] = {
      {0, 1024}},
     {"costly_threads",
      &Ask::costly_threads,
-     "Threads beside these for what takes long (build, load, searches, commands, "
+     "More threads, for requests that take long (build, load, searches, commands, "
      "large graphs), "
-     "at low priority, clients taking turns (default: half as many; none beside one)",
+     "at low priority, clients taking turns (default: half as many; none with one)",
      "N",
      {0, 1024}},
     {"max_request", &Ask::max_request, "Bytes of one request", "BYTES", {64, 1LL << 31}},

@@ -124,10 +124,11 @@ ModelRequest model_of(const Request& request) {
 
 // Everything except the graph that an answer to `predict` or `explain` depends on.
 std::string question_key(const Request& request) {
-  return fmt::format("{}\n{}\n{}\n{} {} {} {} {} {} {}", request.gpu, request.topology,
+  return fmt::format("{}\n{}\n{}\n{} {} {} {} {} {} {} {} {}", request.gpu, request.topology,
                      rewrite_line(request.rewrites), request.batch, request.sequence, request.world,
                      request.strategy ? static_cast<int>(*request.strategy) : -1,
-                     request.interference, request.host_scale, request.device_scale);
+                     request.delay_allreduce, request.stages, request.interference,
+                     request.host_scale, request.device_scale);
 }
 
 Json latency_json(const Latencies& latencies) {

@@ -33,8 +33,8 @@ struct Backlog {
 /// Answers requests of the protocol in docs/serve.md: one JSON object in, one out. Knows nothing of
 /// sockets. Thread-safe: any number of requests may be answered at once.
 ///
-/// Memory: the predictor's, the graphs' (bounded by the options), and what the requests at work
-/// need (a request that holds a graph: some 10 times its text).
+/// Memory: the predictor's, the graphs' (bounded by the options), and the requests' at work (a
+/// request that holds a graph takes some 10 times its text).
 ///
 /// ```
 /// serve::Service service(*Predictor::load(), {});

@@ -115,8 +115,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   model.gpu_ = gpu;
   model.topology_ = used_topology(study.network, topology);
   model.options_ = options;
-  model.local_world_ =
-      study.local_world.value_or(std::min<std::int64_t>(*study.world, topology.gpus_per_node));
+  model.local_world_ = host_size(study, topology);
   if (model.local_world_ < 1 || model.local_world_ > topology.gpus_per_node ||
       *study.world % model.local_world_ != 0) {
     return fail(
@@ -142,9 +141,11 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
   if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
   std::int64_t vectors = 0, columns = 0;
+  std::size_t features = 0;
   std::map<std::string, std::uint32_t> keys;
   for (const ShardedTable& table : study.tables) {
     if (auto good = check_table(table, *study.world); !good) return Unexpected{good.error()};
+    features += table.features.size();
     for (const TableFeature& feature : table.features) {
       const auto bags = static_cast<std::int64_t>(std::llround(feature.poolings));
       vectors += bags;
@@ -168,6 +169,11 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
       model.dense_.top_forward_us = model.dense_.top_backward_us = 0;
     }
     if (options.step) model.dense_.optimizer_us = 0;
+  }
+  if (*study.world > 1 && !options.step) {
+    const double us = interaction_us_per_feature(options.software) * static_cast<double>(features);
+    model.dense_.top_forward_us += us / 2;
+    model.dense_.top_backward_us += us / 2;
   }
   model.cache_ = std::make_shared<LoadCache>();
   return model;

@@ -20,8 +20,10 @@ struct PartSpan {
 class BatchLanes {
  public:
   BatchLanes(const BatchTime& batch, const BatchOrder& order)
-      : batch_(batch), ranks_(batch.ranks.size()), lanes_(kLanes * ranks_) {
-    for (std::vector<PartSpan>& spans : spans_) spans.resize(ranks_);
+      : batch_(batch),
+        ranks_(batch.ranks.size()),
+        lanes_(kLanes * ranks_),
+        spans_(kBatchParts * ranks_) {
     batch.step ? launch_step(*batch.step, order) : launch_at_once(order);
   }
 
@@ -172,10 +174,10 @@ class BatchLanes {
   };
 
   PartSpan& span(BatchPart part, std::size_t rank) {
-    return spans_[static_cast<std::size_t>(part)][rank];
+    return spans_[static_cast<std::size_t>(part) * ranks_ + rank];
   }
   const PartSpan& span(BatchPart part, std::size_t rank) const {
-    return spans_[static_cast<std::size_t>(part)][rank];
+    return spans_[static_cast<std::size_t>(part) * ranks_ + rank];
   }
 
   static void wait(PartSpan& span, const LaneEnd& end) {
@@ -257,7 +259,7 @@ class BatchLanes {
   const BatchTime& batch_;
   const std::size_t ranks_;
   std::vector<LaneEnd> lanes_;
-  std::array<std::vector<PartSpan>, kBatchParts> spans_;
+  std::vector<PartSpan> spans_;  // by part, then rank
   std::vector<double> host_us_;  ///< how far the host of each rank is; empty: it keeps ahead
   PartSpan last_;
   double makespan_us_ = 0;

@@ -36,18 +36,8 @@ double slope_us_per_byte(const std::function<double(double)>& time_us) {
 }  // namespace
 
 bool is_of_kinds(ShardingType type, const BatchModel::SpaceOptions& options) {
-  switch (type) {
-    case ShardingType::kDataParallel:
-      return options.copies;
-    case ShardingType::kRowWise:
-      return options.sums;
-    case ShardingType::kTableRowWise:
-    case ShardingType::kGrid:
-    case ShardingType::kHostRowSplit:
-      return options.host_sums;
-    default:
-      return options.vectors;
-  }
+  const bool allowed[] = {options.vectors, options.sums, options.host_sums, options.copies};
+  return allowed[StepNeeds::kind_of(type)];
 }
 
 std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,

@@ -23,7 +23,7 @@ constexpr Fitted kFitted[] = {{"a100-", 0.959, 0.201},
 
 Calibration calibration_of(const Gpu& gpu, TableSoftware software) {
   if (software == TableSoftware::kPerTable) {
-    constexpr double kSpread = 0.25;  // the judged rows keep 16 %
+    constexpr double kSpread = 0.25;  // the judged rows keep 11 %
     const bool fitted = std::string_view(gpu.name).starts_with("a100-");
     return fitted ? Calibration{.factor = 1, .spread = kSpread, .known = true} : Calibration{};
   }

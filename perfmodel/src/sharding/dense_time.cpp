@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/size_limits.hpp"
+#include "optimizer_state.hpp"
 #include "price/kernel_work.hpp"
 
 namespace perfmodel::sharding {
@@ -25,20 +26,8 @@ std::optional<Precision> precision_of(std::string_view name) {
 }
 
 OptimizerKind optimizer_kind(TableOptimizer optimizer) {
-  switch (optimizer) {
-    case TableOptimizer::kAdam:
-      return OptimizerKind::kAdam;
-    case TableOptimizer::kAdagrad:
-    case TableOptimizer::kRowwiseAdagrad:
-      return OptimizerKind::kAdagrad;
-    default:
-      return OptimizerKind::kSgd;
-  }
-}
-
-double optimizer_states(TableOptimizer optimizer) {
-  const OptimizerKind kind = optimizer_kind(optimizer);
-  return kind == OptimizerKind::kAdam ? 2 : kind == OptimizerKind::kAdagrad ? 1 : 0;
+  if (optimizer == TableOptimizer::kAdam) return OptimizerKind::kAdam;
+  return state_numbers(optimizer, 1) > 0 ? OptimizerKind::kAdagrad : OptimizerKind::kSgd;
 }
 
 Unexpected refuse_dense(std::string_view expected, auto found) {
@@ -193,7 +182,7 @@ void count_memory(DenseTime& time, Precision precision, TableOptimizer optimizer
   const double item = static_cast<double>(size_in_bytes(precision.dtype));
   const double copies = item < 4 ? item : 0;  // in addition to the fp32 master weights
   time.gradient_bytes = time.parameters * item;
-  time.memory_bytes = time.parameters * (4 + copies + item + 4 * optimizer_states(optimizer)) +
+  time.memory_bytes = time.parameters * (4 + copies + item + 4 * state_numbers(optimizer, 1)) +
                       2 * activation_bytes;  // and their gradients
 }
 

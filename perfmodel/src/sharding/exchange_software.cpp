@@ -100,6 +100,17 @@ Result<ExchangeSoftware> ExchangeSoftware::parse(std::string_view text) {
   return software;
 }
 
+std::int64_t host_size(const ShardingStudy& study, const Topology& topology) {
+  const std::int64_t most = topology.gpus_per_node, machine = topology.gpus_per_machine;
+  std::int64_t host = std::min(*study.world, most);
+  if (machine <= 0 || machine == most || study.local_world.value_or(1) > machine) {
+    return study.local_world.value_or(host);
+  }
+  const std::int64_t whole = host;
+  while (*study.world % host != 0) --host;
+  return 2 * host > whole ? host : whole;  // refused: no equal parts of racks make up the world
+}
+
 Topology used_topology(const ExchangeSoftware& network, Topology topology) {
   if (!network.peer_to_peer && topology.intra.kind == IntraLink::kPcie) {
     // Every byte crosses PCIe twice: to host memory, and from there.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer_state.hpp"
 #include "perfmodel/sharding/detail/shard_load.hpp"
 
 /// Traffic of hashed arrays. Source: the public CUDA code of ROBE (universal_memory_allocation,
@@ -9,18 +10,6 @@ namespace perfmodel::sharding {
 namespace {
 
 constexpr double kSector = 32, kIndexBytes = 8;
-
-double state_elements(TableOptimizer optimizer) {
-  switch (optimizer) {
-    case TableOptimizer::kAdam:
-      return 2;
-    case TableOptimizer::kAdagrad:
-    case TableOptimizer::kRowwiseAdagrad:  // no rows: a number per element
-      return 1;
-    default:
-      return 0;
-  }
-}
 
 }  // namespace
 
@@ -65,7 +54,7 @@ ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array
 ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer) {
   constexpr double kStateBytes = 4;
   const double weights = array.elements * array.element_bytes;
-  const double state = array.elements * kStateBytes * state_elements(optimizer);
+  const double state = array.elements * kStateBytes * state_numbers(optimizer, 1);
   ShardLoad load;
   load[Load::kWeightBytes] = 2 * weights;  // and the gradient
   load[Load::kOptimizerBytes] = state;

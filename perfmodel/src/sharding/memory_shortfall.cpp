@@ -6,29 +6,18 @@
 #include <cmath>
 #include <vector>
 
+#include "optimizer_state.hpp"
+
 namespace perfmodel::sharding {
 namespace {
 
 constexpr std::size_t kFixes = 3;
+constexpr double kStateBytes = 4;
 
 std::string size_text(double bytes) {
   constexpr double kGB = 1e9, kMB = 1e6;
   return bytes >= kGB ? fmt::format("{:.1f} GB", bytes / kGB)
                       : fmt::format("{:.1f} MB", bytes / kMB);
-}
-
-double state_bytes(const ShardedTable& table) {
-  constexpr double kStateBytes = 4;
-  switch (table.optimizer) {
-    case TableOptimizer::kAdagrad:
-      return kStateBytes * static_cast<double>(table.dim);
-    case TableOptimizer::kAdam:
-      return 2 * kStateBytes * static_cast<double>(table.dim);
-    case TableOptimizer::kRowwiseAdagrad:
-      return kStateBytes;
-    default:
-      return 0;
-  }
 }
 
 bool allows(const ShardedTable& table, ComputeKernel kernel) {
@@ -50,7 +39,8 @@ std::string fixes(std::span<const ShardedTable> tables, double needed, double av
   for (const ShardedTable& table : tables) {
     const double elements = static_cast<double>(table.rows) * static_cast<double>(table.dim);
     if (table.element_bytes > 2) wide += elements * (table.element_bytes - 2);
-    const double state = static_cast<double>(table.rows) * state_bytes(table);
+    const double state = static_cast<double>(table.rows) * kStateBytes *
+                         state_numbers(table.optimizer, static_cast<double>(table.dim));
     if (table.optimizer == TableOptimizer::kAdagrad || table.optimizer == TableOptimizer::kAdam) {
       rowwise += state - 4.0 * static_cast<double>(table.rows);
     }

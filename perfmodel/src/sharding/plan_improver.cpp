@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/contains.hpp"
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
@@ -319,30 +320,36 @@ class BatchModel::Improver {
            parts[BatchPart::kPrefetch];
   }
 
+  double load_of(std::size_t rank, std::size_t by) const {
+    const PartTimes& parts = batch_.ranks[rank].parts;
+    const ShardLoad& of = job_.ranks[rank];
+    switch (by) {
+      case 0:
+        return parts[BatchPart::kLookupForward];
+      case 1:
+        return parts[BatchPart::kLookupBackward];
+      case 2:
+        return of[Load::kVectorBytes] + of[Load::kHostSumBytes];
+      case 3:
+        return parts[BatchPart::kPrefetch];
+      case 4:
+        return of.hbm_bytes();
+      default:
+        return load_us(rank);
+    }
+  }
+
   // The rank that the others wait for: by lookups, by sent bytes, by fetched bytes, by memory.
   std::size_t slow_rank() {
     const std::size_t by = random_.below(6);
-    const auto load = [&](std::size_t r) {
-      const PartTimes& parts = batch_.ranks[r].parts;
-      const ShardLoad& of = job_.ranks[r];
-      switch (by) {
-        case 0:
-          return parts[BatchPart::kLookupForward];
-        case 1:
-          return parts[BatchPart::kLookupBackward];
-        case 2:
-          return of[Load::kVectorBytes] + of[Load::kHostSumBytes];
-        case 3:
-          return parts[BatchPart::kPrefetch];
-        case 4:
-          return of.hbm_bytes();
-        default:
-          return load_us(r);
-      }
-    };
     std::size_t slow = 0;
+    double most = load_of(0, by);
     for (std::size_t r = 1; r < batch_.ranks.size(); ++r) {
-      if (load(r) > load(slow)) slow = r;
+      const double load = load_of(r, by);
+      if (load > most) {
+        most = load;
+        slow = r;
+      }
     }
     return slow;
   }
@@ -380,10 +387,19 @@ class BatchModel::Improver {
     return kind == 1 ? move(table, rank) : swap(table, rank);
   }
 
+  // Each type is as likely as any other, however many kernels, caches and widths it comes with.
+  TablePlacement any_way(std::size_t table) {
+    std::vector<TablePlacement> ways = model_.ways(model_.study().tables[table]);
+    std::vector<ShardingType> types;
+    for (const TablePlacement& way : ways) add_once(types, way.type);
+    const ShardingType type = types[random_.below(types.size())];
+    std::erase_if(ways, [&](const TablePlacement& way) { return way.type != type; });
+    return ways[random_.below(ways.size())];
+  }
+
   // Another way to cut the table, on the lightest ranks.
   Result<bool> other_way(std::size_t table) {
-    const std::vector<TablePlacement> ways = model_.ways(model_.study().tables[table]);
-    TablePlacement way = ways[random_.below(ways.size())];
+    TablePlacement way = any_way(table);
     std::size_t shards = way.ranks.size();
     if (shards == 0) {
       const auto sizes = model_.sizes(table, way);

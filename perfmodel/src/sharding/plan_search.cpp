@@ -90,8 +90,9 @@ class Search {
   Result<SearchResult> run() {
     bound_ = search::lower_bound(flat_);
     if (bound_ == kInfinite) return lacks_memory();
+    const double share = std::min(1.0, options_.effort / kEffortOfAllSeeds);
     const std::vector<Layout> seeds =
-        search::make_seeds(flat_, bound_, kSeeds, [this] { return go_on(0); });
+        search::make_seeds(flat_, bound_, kSeeds, share, [this] { return go_on(0); });
     for (const Layout& seed : seeds) pool_.add(seed);
     if (options_.exact_nodes > 0 && !is_met() && !stopped_ && search::is_small(flat_)) enumerate();
     if (pool_.empty() && !enumerated_) repair();
@@ -102,6 +103,7 @@ class Search {
 
  private:
   static constexpr std::size_t kSeeds = 6;
+  static constexpr double kEffortOfAllSeeds = 0.15;
   static constexpr std::size_t kRounds = 6;
 
   static std::uint64_t default_moves(const FlatSpace& flat) {

@@ -5,7 +5,6 @@
 #include "plan_search_seeds.hpp"
 
 namespace perfmodel::sharding::search {
-namespace {}  // namespace
 
 Packing::Packing(const FlatSpace& space)
     : space_(space),
@@ -151,15 +150,21 @@ bool Packing::place_shards(const Option& option, const Choice& choice, std::int3
 
 std::int32_t Packing::best_rank(const Choice& choice, std::int32_t begin, std::int32_t end,
                                 const Run& run, bool may_overflow) const {
+  const auto is_free = [&](std::int32_t rank) {
+    return used_[rank] != now_ && space_.may_use(choice, rank);
+  };
   std::int32_t best = -1, emptiest = -1;
   double least = std::numeric_limits<double>::max();
-  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (std::int32_t rank = begin; rank < end; ++rank) {
-    if (used_[rank] == now_ || !space_.may_use(choice, rank)) continue;
-    if (load_[rank] < least && fits(rank, run.demand)) least = load_[rank], best = rank;
-    if (hbm_[rank] < fewest) fewest = hbm_[rank], emptiest = rank;
+    if (load_[rank] >= least || !is_free(rank) || !fits(rank, run.demand)) continue;
+    least = load_[rank];
+    best = rank;
   }
-  return best < 0 && may_overflow ? emptiest : best;
+  if (best >= 0 || !may_overflow) return best;
+  for (std::int32_t rank = begin; rank < end; ++rank) {
+    if (is_free(rank) && (emptiest < 0 || hbm_[rank] < hbm_[emptiest])) emptiest = rank;
+  }
+  return emptiest;
 }
 
 bool Packing::fits(std::int32_t rank, const ShardDemand& demand) const {

@@ -1,6 +1,7 @@
 #include "plan_search_seeds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -24,20 +25,21 @@ class Seeds {
     price_ = bytes > 0 ? loads / bytes : 0;
   }
 
-  void sweep_limits(double lower_bound) {
-    constexpr int kSteps = 14;
-    constexpr double kGrowth = 1.12;
+  // Limits on the largest shard from the bound to five times as much, and none.
+  void sweep_limits(double lower_bound, double share) {
+    constexpr double kSteps = 14, kGrowth = 1.12;
+    const auto steps = static_cast<int>(std::ceil(share * kSteps));
     double limit = lower_bound;
-    for (int step = 0; step <= kSteps && go_on(); ++step) {
-      bisect_price(step == kSteps ? kNever : limit);
-      limit *= kGrowth;
+    for (int step = 0; step <= steps && go_on(); ++step) {
+      bisect_price(step == steps ? kNever : limit);
+      limit *= std::pow(kGrowth, kSteps / steps);
     }
   }
 
   // TorchRec: every table starts with its best option; the one that takes most memory goes on to
   // its next best. A few places of that sequence are tried.
-  void descend(bool by_largest) {
-    constexpr std::size_t kTried = 40;
+  void descend(bool by_largest, double share) {
+    const std::size_t tried = std::max(1L, std::lround(40 * share));
     std::vector<std::vector<std::uint32_t>> sorted;
     std::size_t steps = 0;
     for (const Choice& choice : space_.choices) {
@@ -59,7 +61,7 @@ class Seeds {
       if (options.size() > 1) heap.emplace_back(memory_of(options.front()), table);
     }
     std::make_heap(heap.begin(), heap.end());
-    const std::size_t stride = std::max<std::size_t>(1, steps / kTried);
+    const std::size_t stride = std::max<std::size_t>(1, steps / tried);
     for (std::size_t step = 0;; ++step) {
       if (step % stride == 0 || heap.empty()) {
         if (!go_on()) return;
@@ -222,11 +224,11 @@ class Seeds {
 }  // namespace
 
 std::vector<Layout> make_seeds(const FlatSpace& space, double lower_bound, std::size_t most,
-                               const std::function<bool()>& go_on) {
+                               double share, const std::function<bool()>& go_on) {
   Seeds seeds(space, most, go_on);
-  seeds.sweep_limits(lower_bound);
-  seeds.descend(true);
-  seeds.descend(false);
+  seeds.sweep_limits(lower_bound, share);
+  seeds.descend(true, share);
+  seeds.descend(false, share);
   seeds.uniform();
   return seeds.take();
 }

@@ -44,9 +44,9 @@ class Packing {
 };
 
 /// Plans to start from, best first, at most `most`; none: no seed fits. Once it has a plan, it
-/// stops when `go_on` returns false.
+/// stops when `go_on` returns false. Only a share of the seeds is tried: above 0, up to 1.
 std::vector<Layout> make_seeds(const FlatSpace& space, double lower_bound, std::size_t most,
-                               const std::function<bool()>& go_on);
+                               double share, const std::function<bool()>& go_on);
 
 /// The layout that needs least memory; may take more than there is.
 Layout smallest_layout(const FlatSpace& space);

@@ -208,8 +208,12 @@ void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
 // First a glance into every part of the space, then a thorough search of the parts with the fastest
 // plans, then changes of the best plans as time() judges them.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options) {
-  constexpr double kGlance = 0.15, kGlances = 0.4;
+  constexpr double kGlance = 0.15, kGlances = 0.4, kGlancesIfLarge = 0.6;
   Ranking ranking(model, options);
+  const std::vector<SpaceOptions> spaces = spaces_of(model);
+  const auto spaces_count = static_cast<double>(spaces.size());
+  const double glance =
+      ranking.is_large() ? std::min(kGlance, kGlancesIfLarge / spaces_count) : kGlance;
   std::vector<std::pair<double, SpaceOptions>> looked;
   const auto look = [&](const SpaceOptions& part, double effort, double share) -> Result<double> {
     const auto us = ranking.look(part, effort, share);
@@ -217,18 +221,15 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     if (*us) looked.emplace_back(**us, part);
     return us->value_or(0);
   };
-  const std::vector<SpaceOptions> spaces = spaces_of(model);
-  for (std::size_t i = 0; i < spaces.size(); ++i) {
-    const auto us = look(spaces[i], kGlance, kGlances / static_cast<double>(spaces.size()));
+  for (const SpaceOptions& space : spaces) {
+    const auto us = look(space, glance, kGlances / spaces_count);
     if (!us) return Unexpected{us.error()};
     if (!model.prefetches()) continue;
     // Prefetches overlap with a batch, whose time is known only now.
-    SpaceOptions hidden = spaces[i];
+    SpaceOptions hidden = space;
     hidden.beside_prefetch_us = *us / model.device_factor();
-    if (const auto beside = look(hidden, kGlance, kGlances / static_cast<double>(spaces.size()));
-        !beside) {
-      return Unexpected{beside.error()};
-    }
+    const auto beside = look(hidden, glance, kGlances / spaces_count);
+    if (!beside) return Unexpected{beside.error()};
   }
   const auto sort = [&] {
     std::stable_sort(looked.begin(), looked.end(),
@@ -247,7 +248,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     for (std::size_t i = 0; i < spaces_again; ++i) {
       SpaceOptions part = looked[i].second;
       part.settings = settings;
-      if (const auto us = look(part, kGlance, kGlances / 4); !us) return Unexpected{us.error()};
+      if (const auto us = look(part, glance, kGlances / 4); !us) return Unexpected{us.error()};
     }
     sort();
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "optimizer_state.hpp"
 #include "price/index_skew.hpp"
 #include "price/kernel_work.hpp"
 #include "price/kernels/embedding_rates.hpp"
@@ -13,33 +14,6 @@ namespace {
 
 constexpr double kIdBytes = 8, kWeightOfIdBytes = 4;
 constexpr double kStateBytes = 4;  // optimizer state is fp32
-
-double state_elements(TableOptimizer optimizer, double columns) {
-  switch (optimizer) {
-    case TableOptimizer::kNone:
-    case TableOptimizer::kSgd:
-      return 0;
-    case TableOptimizer::kRowwiseAdagrad:
-      return 1;
-    case TableOptimizer::kAdagrad:
-      return columns;
-    case TableOptimizer::kAdam:
-      return 2 * columns;
-  }
-  return 0;
-}
-
-double batches_in_flight(TorchrecSettings::Pipeline pipeline) {
-  switch (pipeline) {
-    case TorchrecSettings::Pipeline::kNone:
-      return 1;
-    case TorchrecSettings::Pipeline::kSparseDist:
-      return 2;
-    case TorchrecSettings::Pipeline::kPrefetchSparseDist:
-      return 3;
-  }
-  return 1;
-}
 
 ZipfLaw law_of(const ShardedTable& table) {
   return {.rows = static_cast<double>(table.rows),
@@ -108,7 +82,7 @@ class Loads {
         .weight_bytes = table.element_bytes,
         .output_bytes = output_bytes(),
         .optimizer_bytes_per_row =
-            2 * kStateBytes * state_elements(table.optimizer, static_cast<double>(cut.columns)),
+            2 * kStateBytes * state_numbers(table.optimizer, static_cast<double>(cut.columns)),
         .zipf_exponent = table.skew.exponent,
         .zipf_shift = cut.everywhere ? table.skew.shift : cold_law(table).shift};
   }
@@ -171,7 +145,7 @@ class Loads {
       // writes rows and state.
       const double rows = static_cast<double>(cut_.rows);
       const double state =
-          2 * kStateBytes * state_elements(table_.optimizer, static_cast<double>(cut_.columns));
+          2 * kStateBytes * state_numbers(table_.optimizer, static_cast<double>(cut_.columns));
       load_[Load::kBackwardDramBytes] += rows * (4 * row_bytes_ + state);
     }
   }
@@ -201,7 +175,7 @@ class Loads {
     const double rows = static_cast<double>(cut_.rows);
     const double weights = rows * row_bytes_;
     const double state =
-        rows * kStateBytes * state_elements(table_.optimizer, static_cast<double>(cut_.columns));
+        rows * kStateBytes * state_numbers(table_.optimizer, static_cast<double>(cut_.columns));
     if (is_uvm() || is_cached()) {
       load_[Load::kHostBytes] = weights + state;
     } else {
@@ -215,8 +189,8 @@ class Loads {
       load_[Load::kCacheBytes] = slots * (row_bytes_ + kBytesPerSlot) + rows * kMapBytesPerRow;
     }
     const double vectors = vectors_ * static_cast<double>(cut_.columns) * output_bytes();
-    load_[Load::kBufferBytes] =
-        batches_in_flight(settings_.pipeline) * ids_ * kIdBytes + 2 * vectors;
+    const double batches = 1 + static_cast<int>(settings_.pipeline);  // in flight
+    load_[Load::kBufferBytes] = batches * ids_ * kIdBytes + 2 * vectors;
   }
 
   const ShardedTable& table_;
@@ -244,7 +218,7 @@ double price_us(const KernelModels& models, const Gpu& gpu, KernelFamily family,
 // Software that takes tables one by one. Fitted to the even rows of published iteration times of
 // NVIDIA's synthetic recommenders on A100 (docs/sharding.md): per lookup and its update, most of it
 // host work and waiting for the number of distinct rows.
-constexpr double kFeatureForwardUs = 92, kFeatureBackwardUs = 185;
+constexpr double kFeatureForwardUs = 106, kFeatureBackwardUs = 212;
 
 // Keys made unique over tables, sorted with their positions, run-length encoded: FBGEMM's chain.
 double sort_us(double ids, double rows, const KernelModels& models, const Gpu& gpu) {
@@ -362,7 +336,11 @@ VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int
 }
 
 double exchange_copy_us_per_byte(TableSoftware software) {
-  return software == TableSoftware::kPerTable ? 24.3e-6 : 0;
+  return software == TableSoftware::kPerTable ? 21.3e-6 : 0;
+}
+
+double interaction_us_per_feature(TableSoftware software) {
+  return software == TableSoftware::kPerTable ? 9.5 : 0;
 }
 
 double row_link_bytes_per_us(const Gpu& gpu) {

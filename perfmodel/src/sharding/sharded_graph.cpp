@@ -11,24 +11,10 @@ namespace perfmodel::sharding {
 namespace {
 
 Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
-  switch (type) {
-    case ShardingType::kDataParallel:
-      return TableSharding::kDataParallel;
-    case ShardingType::kTableWise:
-      return TableSharding::kTableWise;
-    case ShardingType::kColumnWise:
-      return TableSharding::kColumnWise;
-    case ShardingType::kRowWise:
-      return TableSharding::kRowWise;
-    case ShardingType::kTableRowWise:
-      return TableSharding::kTableRowWise;
-    case ShardingType::kTableColumnWise:
-      return TableSharding::kTableColumnWise;
-    case ShardingType::kGrid:
-      return TableSharding::kGrid;
-    case ShardingType::kRowSplit:
-    case ShardingType::kHostRowSplit:
-      break;
+  using enum TableSharding;
+  for (const TableSharding kind :
+       {kDataParallel, kTableWise, kColumnWise, kTableColumnWise, kRowWise, kTableRowWise, kGrid}) {
+    if (to_string(kind) == to_string(type)) return kind;
   }
   return refuse_table(table, "a way of TorchRec's to shard it for a graph", to_string(type));
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 #include <optional>
+#include <vector>
 
 namespace perfmodel::sharding {
 
@@ -14,6 +15,11 @@ BatchWork& BatchWork::add(const BatchWork& other, double factor) {
 
 BatchWork& BatchWork::take_least(const BatchWork& other) {
   for (std::size_t i = 0; i < us_.size(); ++i) us_[i] = std::min(us_[i], other.us_[i]);
+  return *this;
+}
+
+BatchWork& BatchWork::raise_to_zero() {
+  for (double& us : us_) us = std::max(0.0, us);
   return *this;
 }
 
@@ -47,6 +53,21 @@ StepNeeds::Kind StepNeeds::kind_of(ShardingType type) {
   }
 }
 
+// Tables without ranks have one each, as far as there are ranks.
+std::int64_t StepNeeds::senders(std::span<const TablePlacement> placements) const {
+  std::vector<char> sends(world);
+  std::int64_t unplaced = 0;
+  for (const TablePlacement& placement : placements) {
+    if (kind_of(placement.type) != kVectors) continue;
+    unplaced += placement.ranks.empty() ? 1 : 0;
+    for (const std::int64_t rank : placement.ranks) {
+      if (rank >= std::ssize(sends)) sends.resize(rank + 1);  // a study of more ranks
+      sends[rank] = 1;
+    }
+  }
+  return std::min(std::ssize(sends), std::ranges::count(sends, 1) + unplaced);
+}
+
 BatchWork StepNeeds::of(std::span<const TablePlacement> placements) const {
   std::array<std::size_t, kKinds> tables{};
   for (const TablePlacement& placement : placements) ++tables[kind_of(placement.type)];
@@ -58,6 +79,7 @@ BatchWork StepNeeds::of(std::span<const TablePlacement> placements) const {
     if (kind != kCopies) ++work.exchanges;
     work.add(kinds[kind].once).add(kinds[kind].table, static_cast<double>(tables[kind]));
   }
+  if (world > 0) work.add(sender, static_cast<double>(senders(placements)));
   return work;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer_state.hpp"
+
 namespace perfmodel::sharding {
 namespace {
 
@@ -195,18 +197,8 @@ class Estimate {
   // -------------------------------------------------------------------------------------
 
   double optimizer_multiplier() const {
-    switch (table_.optimizer) {
-      case TableOptimizer::kNone:
-      case TableOptimizer::kSgd:
-        return 0;
-      case TableOptimizer::kRowwiseAdagrad:
-        return 1 / static_cast<double>(table_.dim);
-      case TableOptimizer::kAdagrad:
-        return 1;
-      case TableOptimizer::kAdam:
-        return 2;
-    }
-    return 0;
+    const auto columns = static_cast<double>(table_.dim);
+    return state_numbers(table_.optimizer, columns) / columns;
   }
 
   // `bytes` x elements of the shard / elements of the table, which upstream divides as exact

@@ -95,9 +95,9 @@ class TorchrecSteps {
     models_.set(KernelFamily::kCollective, collectives_.get());
     world_ = std::max<std::int64_t>(2, *study.world);
     local_world_ = *study.world < 2 ? world_ : *study.local_world;
-    // Ranks without a table save the others' hosts a little: here each has one.
     few_ = static_cast<int>(std::clamp<std::int64_t>(world_, 8, 64));
     many_ = few_ + 32;
+    senders_ = std::min<std::int64_t>(world_, few_);
   }
 
   Result<StepNeeds> needs() const {
@@ -107,9 +107,15 @@ class TorchrecSteps {
     const auto few = work({{StepNeeds::kVectors, few_}});
     const auto many = work({{StepNeeds::kVectors, many_}});
     const auto sums = work({{StepNeeds::kSums, few_}});
-    for (const auto* one : {&few, &many, &sums}) {
+    const std::int64_t half = senders_ / 2;
+    const auto on_half = work({{StepNeeds::kVectors, few_}}, half);
+    for (const auto* one : {&few, &many, &sums, &on_half}) {
       if (!*one) return Unexpected{one->error()};
     }
+    needs.world = *of_.world;
+    needs.sender.add(without_layers(*few)).add(without_layers(*on_half), -1);
+    needs.sender = BatchWork().add(needs.sender, 1.0 / static_cast<double>(senders_ - half));
+    needs.sender.raise_to_zero();
     StepNeeds::Need& vectors = needs.kinds[StepNeeds::kVectors];
     vectors.table = per_table(*few, *many);
     const bool hosts = world_ > local_world_ && local_world_ > 1;
@@ -128,12 +134,15 @@ class TorchrecSteps {
     const StepNeeds::Need& sum = needs.kinds[StepNeeds::kSums];
     BatchWork alone = without_layers(*sums).add(sum.once, -1).add(sum.table, -few_);
     vectors.once = without_layers(*few).add(alone, -1).add(vectors.table, -few_);
-    needs.batch = whole->add(vectors.once, -1);
-    needs.batch.add(vectors.table, -static_cast<double>(of_.tables.size()));
+    vectors.once.add(needs.sender, -static_cast<double>(senders_));
+    const auto tables = static_cast<double>(of_.tables.size());
+    needs.batch = whole->add(vectors.once, -1).add(vectors.table, -tables);
+    needs.batch.add(needs.sender, -std::min(tables, static_cast<double>(world_)));
     needs.has_layers = has_graph(of_);
     if (!needs.has_layers) drop_layers(needs.batch);
     if (*of_.world < 2) {
       for (StepNeeds::Need& need : needs.kinds) need.once = {};
+      needs.sender = {};
     }
     return needs;
   }
@@ -190,6 +199,11 @@ class TorchrecSteps {
   }
 
   Result<BatchWork> work(std::initializer_list<Group> groups) const {
+    return work(groups, senders_);
+  }
+
+  // Whole tables are on the first `senders` ranks.
+  Result<BatchWork> work(std::initializer_list<Group> groups, std::int64_t senders) const {
     ShardingStudy study = empty_study();
     study.dense = DensePart{.bottom_mlp = {13, dim_}, .top_mlp = {1}};
     std::vector<TablePlacement> placements;
@@ -199,7 +213,7 @@ class TorchrecSteps {
         study.tables.push_back(table_like(rows, dim_, pooling_, study.tables.size()));
         TablePlacement placement{.type = type_of(group.kind)};
         if (group.kind == StepNeeds::kCopies) placement.kernel = ComputeKernel::kDense;
-        if (group.kind == StepNeeds::kVectors) placement = on_rank(i % world_);
+        if (group.kind == StepNeeds::kVectors) placement = on_rank(i % senders);
         if (group.kind == StepNeeds::kHostSums) {
           for (std::int64_t r = 0; r < local_world_; ++r) placement.ranks.push_back(r);
         }
@@ -263,7 +277,7 @@ class TorchrecSteps {
   KernelModels models_;
   const std::int64_t dim_;
   const double pooling_;
-  std::int64_t world_ = 2, local_world_ = 2;
+  std::int64_t world_ = 2, local_world_ = 2, senders_ = 2;
   int few_ = 0, many_ = 0;  // tables
 };
 

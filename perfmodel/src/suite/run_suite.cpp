@@ -4,18 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/contains.hpp"
-#include "base/stop_point.hpp"
 #include "graph_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
 #include "pipe_work.hpp"
+#include "study/answer_rows.hpp"
 
 namespace perfmodel::suite {
 namespace {
@@ -110,11 +107,6 @@ class RowBuilder {
   double host_scale_;
 };
 
-/// A row that is to be made.
-struct Job {
-  std::size_t model = 0, row = 0;
-};
-
 Result<std::vector<SuiteModelReport>> chosen_models(const Suite& suite,
                                                     const SuiteOptions& options) {
   std::vector<SuiteModelReport> chosen;
@@ -163,30 +155,23 @@ void share_warnings(SuiteReport& report) {
 // All rows, each by whichever thread is free; the error of the first row that fails.
 Result<void> make_rows(const RowBuilder& builder, const SuiteOptions& options,
                        SuiteReport& report) {
-  std::vector<Job> jobs;
-  for (std::size_t i = 0; i < report.models.size(); ++i) {
-    for (std::size_t row = 0; row < report.models[i].rows.size(); ++row) jobs.push_back({i, row});
+  std::vector<std::pair<SuiteModelReport*, SuiteRow*>> jobs;
+  for (SuiteModelReport& model : report.models) {
+    for (SuiteRow& row : model.rows) jobs.emplace_back(&model, &row);
   }
   std::vector<Result<MadeRow>> made(jobs.size());
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::size_t done = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < jobs.size(); i = next++) {
-      const SuiteModelReport& model = report.models[jobs[i].model];
-      made[i] = builder.make(model.model, model.rows[jobs[i].row].batch);
-      const std::lock_guard lock(mutex);
-      if (options.progress) options.progress(++done, jobs.size());
-    }
+  const auto answer = [&](std::size_t i) {
+    made[i] = builder.make(jobs[i].first->model, jobs[i].second->batch);
+    return true;
   };
-  const std::size_t most =
-      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-  work_in_threads(std::min(most, jobs.size()), work);
+  const auto progress = [&](std::size_t done) {
+    if (options.progress) options.progress(done, jobs.size());
+  };
+  answer_rows(jobs.size(), options.threads, progress, [&] { return answer; });
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (!made[i]) return Unexpected{made[i].error()};
-    SuiteModelReport& model = report.models[jobs[i].model];
-    model.rows[jobs[i].row] = std::move(made[i]->row);
-    model.parameters = made[i]->parameters;
+    *jobs[i].second = std::move(made[i]->row);
+    jobs[i].first->parameters = made[i]->parameters;
     add_each_once(report.unmodelled_ops, made[i]->unmodelled_ops);
   }
   return {};

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "study/answer_rows.hpp"
+
 namespace perfmodel::sweep {
 namespace {
 
@@ -27,8 +29,7 @@ Crew::Crew(const SweepPoints& points, const GraphToolbox& toolbox, const Predict
       graphs_(points.spec(), toolbox) {}
 
 WorkDone Crew::work() {
-  std::size_t threads = options_.threads ? options_.threads : std::thread::hardware_concurrency();
-  threads = std::max<std::size_t>(threads, 1);
+  std::size_t threads = study_threads(options_.threads, SIZE_MAX);
   if (!writer_) {
     note(writer_.error());
     threads = 0;
@@ -37,11 +38,8 @@ WorkDone Crew::work() {
   if (list_) {
     lead(threads);
   } else {
-    std::vector<std::jthread> others;
     at_work_ = threads;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back([this] { run_thread(); });
-    if (threads > 0) run_thread();
-    others.clear();  // joins
+    if (threads > 0) work_in_threads(threads, [this] { run_thread(); });
     const std::uint64_t words[] = {kIsDone, predicted_, refused_, too_large_,
                                    done_.error ? 1U : 0U};
     team->ask(words);

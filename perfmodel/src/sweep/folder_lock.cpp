@@ -18,29 +18,13 @@ constexpr const char* kLockFile = "lock";
 
 }  // namespace
 
-FolderLock::FolderLock(fs::path folder, int descriptor)
-    : folder_(std::move(folder)), descriptor_(descriptor) {}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept
-    : folder_(std::move(other.folder_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
-  std::swap(folder_, other.folder_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<FolderLock> FolderLock::share(const fs::path& folder) {
   for (;;) {
     std::error_code failure;
     fs::create_directories(folder, failure);
     const fs::path file = folder / kLockFile;
-    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
+    FileDescriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (opened < 0) {
       const int reason = errno;
       if (reason == ENOENT && !failure) continue;  // removed since
       return Unexpected{
@@ -49,8 +33,8 @@ Result<FolderLock> FolderLock::share(const fs::path& folder) {
                                        failure ? failure.message() : std::strerror(reason)),
                 .file = folder}};
     }
-    FolderLock lock(folder, descriptor);
-    while (::flock(descriptor, LOCK_SH) != 0 && errno == EINTR) {
+    FolderLock lock(folder, std::move(opened));
+    while (::flock(lock.file_, LOCK_SH) != 0 && errno == EINTR) {
     }
     if (lock.still_there()) return lock;
   }
@@ -58,12 +42,12 @@ Result<FolderLock> FolderLock::share(const fs::path& folder) {
 
 bool FolderLock::still_there() const {
   struct stat mine = {}, named = {};
-  return ::fstat(descriptor_, &mine) == 0 && ::stat((folder_ / kLockFile).c_str(), &named) == 0 &&
+  return ::fstat(file_, &mine) == 0 && ::stat((folder_ / kLockFile).c_str(), &named) == 0 &&
          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
 FolderLock::Alone FolderLock::take_alone() {
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Alone::kOthersAtWork;
   }
   return still_there() ? Alone::kYes : Alone::kGone;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
 
+#include "file_descriptor.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::sweep {
@@ -13,9 +15,6 @@ class FolderLock {
  public:
   /// Makes the folder, with a file `lock` in it, and shares it. Waits during a merge.
   static Result<FolderLock> share(const std::filesystem::path& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&& other) noexcept;
-  ~FolderLock();
 
   enum class Alone {
     kYes,
@@ -30,11 +29,12 @@ class FolderLock {
   void remove_folder();
 
  private:
-  FolderLock(std::filesystem::path folder, int descriptor);
+  FolderLock(std::filesystem::path folder, FileDescriptor file)
+      : folder_(std::move(folder)), file_(std::move(file)) {}
   bool still_there() const;
 
   std::filesystem::path folder_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace perfmodel::sweep

@@ -38,10 +38,9 @@ Result<void> check_head(std::string_view text, const fs::path& file, std::string
 Result<void> check_torn_head(const fs::path& file, std::string_view fingerprint) {
   const auto whole = gzip_member(head(fingerprint));
   if (!whole) return fail(ErrorCode::kOutOfMemory, "out of memory");
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   char begin[4] = {};
-  const ssize_t size = descriptor < 0 ? -1 : ::read(descriptor, begin, sizeof begin);
-  if (descriptor >= 0) ::close(descriptor);
+  const ssize_t size = opened < 0 ? -1 : ::read(opened, begin, sizeof begin);
   if (size < 0) return problem(file, fmt::format("cannot read: {}", std::strerror(errno)));
   if (!whole->starts_with(std::string_view(begin, static_cast<std::size_t>(size)))) {
     return problem(file, "expected rows of a sweep, found something else");
@@ -71,38 +70,19 @@ Result<PartSize> read_part(
   return PartSize{.complete = reader->end(), .torn = size - reader->end()};
 }
 
-PartWriter::PartWriter(fs::path file, int descriptor)
-    : file_(std::move(file)), descriptor_(descriptor) {}
-
-PartWriter::PartWriter(PartWriter&& other) noexcept
-    : file_(std::move(other.file_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      end_(other.end_) {}
-
-PartWriter& PartWriter::operator=(PartWriter&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(end_, other.end_);
-  return *this;
-}
-
-PartWriter::~PartWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<PartWriter> PartWriter::open(const fs::path& file, std::string_view fingerprint) {
   constexpr mode_t kMode = 0666;  // less the user's mask
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
-  if (descriptor < 0) return problem(file, fmt::format("cannot open: {}", std::strerror(errno)));
-  PartWriter writer(file, descriptor);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  FileDescriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (opened < 0) return problem(file, fmt::format("cannot open: {}", std::strerror(errno)));
+  PartWriter writer(file, std::move(opened));
+  if (::flock(writer.descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return problem(file, "expected no other process at work here, found one that writes this file");
   }
   const auto nothing = [](std::string_view, std::uint64_t) { return Result<void>(); };
   const auto size = read_part(file, fingerprint, nothing);
   if (!size) return Unexpected{size.error()};
   writer.end_ = size->complete;
-  if (::ftruncate(descriptor, static_cast<off_t>(writer.end_)) != 0) {
+  if (::ftruncate(writer.descriptor_, static_cast<off_t>(writer.end_)) != 0) {
     return problem(file, fmt::format("cannot cut off a torn end: {}", std::strerror(errno)));
   }
   if (writer.end_ == 0) {

@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "file_descriptor.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::sweep {
@@ -20,20 +22,18 @@ class PartWriter {
   /// file. Errors: another process writes the file; it is no part, or one of another fingerprint;
   /// reading or writing fails.
   static Result<PartWriter> open(const std::filesystem::path& file, std::string_view fingerprint);
-  PartWriter(PartWriter&& other) noexcept;
-  PartWriter& operator=(PartWriter&& other) noexcept;
-  ~PartWriter();
 
   /// Appends rows, each with its line end, and waits until they are on the disk. After an error the
   /// content of the file is unchanged.
   Result<void> append(std::string_view rows);
 
  private:
-  PartWriter(std::filesystem::path file, int descriptor);
+  PartWriter(std::filesystem::path file, FileDescriptor opened)
+      : file_(std::move(file)), descriptor_(std::move(opened)) {}
   Result<void> write_member(std::string_view text);
 
   std::filesystem::path file_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   std::uint64_t end_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "json/csv_file.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "rewrites/rewrite_input.hpp"
 #include "sweep_row.hpp"
@@ -68,19 +69,40 @@ bool RowMaker::is_prepared_for(const std::string& gpu) const {
   return known && known->vendor == *vendor_;
 }
 
-Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& point) {
+Result<void> RowMaker::load(std::size_t number) {
+  if (graph_number_ == number) return {};
+  graph_number_.reset();
+  group_.reset();
+  plain_.reset();
+  graph_.reset();
+  auto graph = graphs_.get(number);
+  if (!graph) return Unexpected{graph.error()};
+  graph_ = std::move(*graph);
+  if (auto matched = match_step(points_.spec().graphs[number]); !matched) return matched;
+  graph_number_ = number;
+  return {};
+}
+
+// The batch of a row that changes nothing else about a graph with tensors; 0: the graph's own.
+std::optional<std::int64_t> RowMaker::only_batch(const SweepPoints::Point& point) const {
+  const ExecutionGraph& graph = graph_->graph;
+  if (graph_->trace || is_from_trace(graph) || is_to_retarget(graph)) return std::nullopt;
+  std::int64_t batch = 0;
+  for (const std::size_t at : points_.spec().applied) {
+    const RewriteAxis& axis = points_.spec().axes[at];
+    const RewriteAxis::Value& value = axis.values[point.values[at]];
+    if (!value.rewrite) continue;
+    const auto count = parse_count(value.text);
+    if (axis.name != "batch" || !count) return std::nullopt;
+    batch = *count;
+  }
+  return batch;
+}
+
+Result<void> RowMaker::rewrite(std::uint64_t group, const SweepPoints::Point& point) {
   const std::string& gpu = points_.spec().gpus[point.gpu].name;
   if (group_ == group && is_prepared_for(gpu)) return {};
   group_.reset();
-  if (graph_number_ != point.graph) {
-    graph_number_.reset();
-    graph_.reset();
-    auto graph = graphs_.get(point.graph);
-    if (!graph) return Unexpected{graph.error()};
-    graph_ = std::move(*graph);
-    if (auto matched = match_step(points_.spec().graphs[point.graph]); !matched) return matched;
-    graph_number_ = point.graph;
-  }
   std::vector<NamedRewrite> rewrites;
   for (const std::size_t axis : points_.spec().applied) {
     const auto& value = points_.spec().axes[axis].values[point.values[axis]];
@@ -98,23 +120,7 @@ Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& po
   return {};
 }
 
-Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
-  const SweepSpec& spec = points_.spec();
-  const SweepPoints::Point point = points_.at(index);
-  if (auto ready = prepare(index / points_.per_group(), point); !ready) {
-    return Unexpected{ready.error()};
-  }
-  if (!prepared_) return Row{.cells = refusal_cells(prepared_.error()), .refused = true};
-  const StrategyChoice& choice = spec.strategies[point.strategy];
-  AskOptions ask{.world = choice.world,
-                 .strategy = choice.strategy,
-                 .host_scale = spec.host_scale * scales_.host,
-                 .device_scale = scales_.device,
-                 .launching = launching_,
-                 .keep_ops = true};
-  const std::string& topology = spec.topologies[point.topology];
-  if (topology != "usual") ask.topology = topology;
-  const auto prediction = predictor_.predict(*prepared_, spec.gpus[point.gpu].name, ask);
+Result<RowMaker::Row> RowMaker::answer(const Result<Prediction>& prediction) const {
   if (!prediction) {
     if (ends_sweep(prediction.error())) return Unexpected{prediction.error()};
     return Row{.cells = refusal_cells(prediction.error()), .refused = true};
@@ -123,6 +129,35 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   if (!explanation) return Unexpected{explanation.error()};
   return Row{.cells = result_cells(*prediction, *explanation),
              .too_large = !prediction->memory.fits()};
+}
+
+Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
+  const SweepSpec& spec = points_.spec();
+  const SweepPoints::Point point = points_.at(index);
+  if (auto loaded = load(point.graph); !loaded) return Unexpected{loaded.error()};
+  const StrategyChoice& choice = spec.strategies[point.strategy];
+  const std::string& gpu = spec.gpus[point.gpu].name;
+  AskOptions ask{.world = choice.world,
+                 .strategy = choice.strategy,
+                 .host_scale = spec.host_scale * scales_.host,
+                 .device_scale = scales_.device,
+                 .keep_ops = true};
+  const std::string& topology = spec.topologies[point.topology];
+  if (topology != "usual") ask.topology = topology;
+  if (const auto batch = only_batch(point)) {
+    ask.batch = *batch;
+    if (!plain_) plain_ = predictor_.prepare(ExecutionGraph(graph_->graph));
+    const auto prediction =
+        plain_->and_then([&](const auto& plain) { return predictor_.predict(plain, gpu, ask); });
+    if (prediction) return answer(prediction);
+    ask.batch = 0;  // the rewrite says better what is wrong
+  }
+  if (auto ready = rewrite(index / points_.per_group(), point); !ready) {
+    return Unexpected{ready.error()};
+  }
+  if (!prepared_) return Row{.cells = refusal_cells(prepared_.error()), .refused = true};
+  ask.launching = launching_;
+  return answer(predictor_.predict(*prepared_, gpu, ask));
 }
 
 }  // namespace perfmodel::sweep

@@ -30,8 +30,9 @@ class GraphStore {
   std::map<std::size_t, std::weak_ptr<const RecordedProgram>> graphs_;
 };
 
-/// Answers rows; one per thread. Keeps the last graph and its last rewritten form, which the next
-/// row mostly needs.
+/// Answers rows; one per thread. Keeps the last graph as it is and in its last rewritten form,
+/// which the next row mostly needs. The predictor changes batches of the former itself, almost for
+/// free.
 class RowMaker {
  public:
   RowMaker(const SweepPoints& points, const Predictor& predictor, GraphStore& graphs)
@@ -46,18 +47,22 @@ class RowMaker {
   Result<Row> make(std::uint64_t index);
 
  private:
-  Result<void> prepare(std::uint64_t group, const SweepPoints::Point& point);
+  Result<void> load(std::size_t graph);
+  Result<void> rewrite(std::uint64_t group, const SweepPoints::Point& point);
+  std::optional<std::int64_t> only_batch(const SweepPoints::Point& point) const;
   Result<ExecutionGraph> rewritten(const std::string& gpu, std::span<const NamedRewrite> rewrites);
   bool is_prepared_for(const std::string& gpu) const;
   Result<void> match_step(const GraphSource& source);
+  Result<Row> answer(const Result<Prediction>& prediction) const;
 
   const SweepPoints& points_;
   const Predictor& predictor_;
   GraphStore& graphs_;
   std::optional<std::size_t> graph_number_;
   std::shared_ptr<const RecordedProgram> graph_;
-  StepScales scales_;                        // scales of its measured step
-  Launching launching_ = Launching::kEager;  // launching of the last rewritten form
+  std::optional<Result<PreparedGraph>> plain_;  // the graph as it is, once a row asks for it
+  StepScales scales_;                           // scales of its measured step
+  Launching launching_ = Launching::kEager;     // launching of the last rewritten form
   std::optional<std::uint64_t> group_;
   std::optional<std::string> vendor_;  // vendor of the libraries in a captured graph
   Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");

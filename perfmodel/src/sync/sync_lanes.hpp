@@ -11,7 +11,7 @@
 
 namespace perfmodel::sync {
 
-/// State that policies of one job share: how far each worker is, and who waits for what.
+/// State that policies of one job share: the progress and the waits of each worker.
 struct SyncState {
   struct Progress {
     enum class Phase { kIdle, kComputing, kReady, kCommitting, kAtServers };

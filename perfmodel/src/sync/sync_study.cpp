@@ -231,7 +231,7 @@ Result<SyncPlan> plan_of(const SyncQuestion& question) {
   const bool sets_servers =
       question.servers || question.server_gb_per_s || question.server_commit_us;
   if (sets_servers && plan->exchange != Exchange::kServers) {
-    return impossible("--exchange servers beside flags of servers",
+    return impossible("--exchange servers with flags of servers",
                       exchange_name(plan->exchange.value_or(Exchange::kDirect)));
   }
   return plan;

@@ -235,7 +235,7 @@ class CommitTimes {
 
  private:
   static Unexpected no_bytes(const std::string& what) {
-    return impossible(fmt::format("model_bytes or a graph beside {}", what), "none");
+    return impossible(fmt::format("model_bytes or a graph with {}", what), "none");
   }
 
   Exchange exchange_;

@@ -11,7 +11,7 @@
 
 namespace perfmodel::sync {
 
-/// Equal workers, as a user describes them. What is missing follows from the graph and the job.
+/// Equal workers, as a user describes them. Missing members follow from the graph and the job.
 struct WorkerGroup {
   std::string name;
   std::int64_t count = 1;
@@ -57,7 +57,7 @@ struct PlannedJob {
 ///
 ///   direct      push and pull over the worker's link: 2 S / link
 ///   servers     a server's card is busy for 2 S / nic per commit of the whole model; the worker's
-///               own part is what its slower link takes beyond that
+///               own part is the time beyond that on its slower link
 ///   all-reduce  a ring: 2 (n - 1) / n S / link
 ///
 /// Errors: a worker without a speed; errors of predictions.

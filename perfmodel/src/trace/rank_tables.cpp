@@ -159,10 +159,10 @@ Result<void> check_ranks_of_job(std::span<const Trace> traces) {
     if (trace.world_size >= 0) {
       if (!first) first = &trace;
       if (trace.world_size != first->world_size) {
-        return refuse(fmt::format(
-            "expected ranks of one job, found a world of {} ranks beside one of {} in {}",
-            trace.world_size, first->world_size,
-            std::filesystem::path(first->source).filename().string()));
+        return refuse(
+            fmt::format("expected ranks of one job, found a world of {} ranks and one of {} in {}",
+                        trace.world_size, first->world_size,
+                        std::filesystem::path(first->source).filename().string()));
       }
     }
     if (trace.rank >= 0 && !seen.insert(trace.rank).second) {

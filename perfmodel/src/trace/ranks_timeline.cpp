@@ -15,30 +15,6 @@ namespace {
 // Host threads first, then streams; stream ids are distinct from thread ids.
 constexpr std::int64_t kFirstStreamId = 1'000'000;
 
-std::string_view category_of_work(GpuKind kind) {
-  switch (kind) {
-    case GpuKind::kCopy:
-      return "gpu_memcpy";
-    case GpuKind::kSet:
-      return "gpu_memset";
-    case GpuKind::kKernel:
-      break;
-  }
-  return "kernel";
-}
-
-std::string_view category_of_event(HostKind kind) {
-  switch (kind) {
-    case HostKind::kCall:
-      return "cuda_runtime";
-    case HostKind::kAnnotation:
-      return "user_annotation";
-    case HostKind::kOp:
-      break;
-  }
-  return "cpu_op";
-}
-
 void write_rank(TimelineEvents& out, const Trace& trace, std::int64_t process, double shift_us) {
   const auto on_clock = [&](std::int64_t ns) { return static_cast<double>(ns) / 1e3 + shift_us; };
   out.name_process(process, fmt::format("rank {}", trace.rank >= 0 ? trace.rank : process),
@@ -56,7 +32,7 @@ void write_rank(TimelineEvents& out, const Trace& trace, std::int64_t process, d
     if (event.thread < 0) continue;
     calls[i] = out.slice({.track = threads[event.thread],
                           .name = trace.name(event),
-                          .category = category_of_event(event.kind),
+                          .category = category_of(event.kind),
                           .start_us = on_clock(event.start_ns),
                           .duration_us = static_cast<double>(event.duration_ns) / 1e3});
   }
@@ -72,7 +48,7 @@ void write_rank(TimelineEvents& out, const Trace& trace, std::int64_t process, d
     const TimelinePoint work =
         out.slice({.track = at->second,
                    .name = trace.name(event),
-                   .category = category_of_work(event.kind),
+                   .category = category_of(event.kind),
                    .start_us = on_clock(event.start_ns),
                    .duration_us = static_cast<double>(event.duration_ns) / 1e3});
     if (event.launch >= 0) {

@@ -24,7 +24,7 @@ struct TargetQuestion {
   std::string overheads, models = "learned", topology;
   std::int64_t world = 0;  ///< see `PredictOptions::world_size`
   double host_scale = 1;
-  TimedStep measured = {};             ///< of the program as its file has it
+  TimedStep measured = {};             ///< step of the program as its file has it
   std::vector<NamedRewrite> rewrites;  ///< that `load_target` applies to the program
 };
 
@@ -36,7 +36,7 @@ struct LoadedTarget {
   std::unique_ptr<KernelModel> collectives;
   KernelModels models;
   std::optional<MovedKernelTimes> kernel_times;
-  KernelTimes kept_times;  ///< of a rewritten program
+  KernelTimes kept_times;  ///< for a rewritten program
 };
 
 /// All that predictions of one program on several GPUs need. Targets point into it.

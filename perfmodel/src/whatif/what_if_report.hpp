@@ -20,7 +20,7 @@ struct WhatIfReport {
   std::vector<WhatIfAnswer> answers;
   std::string models;
   bool at_largest_batch = false;
-  std::vector<double> usd_per_gpu_hour;  ///< of each target; empty: not asked
+  std::vector<double> usd_per_gpu_hour;  ///< per target; empty: not asked
   std::vector<std::string> warnings;
 
   const WhatIfAnswer& baseline() const { return answers.front(); }
@@ -39,8 +39,8 @@ Result<void> answer_variants(const ExecutionGraph& graph, const WhatIfOptions& o
 /// steps per second. Not above 0: one of them has no answer.
 double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer);
 
-/// What a million samples cost [$] and draw [kWh] on all GPUs of the job; a million steps of a GPU
-/// where nothing tells the batch. None: no price, no power, no answer.
+/// Cost [$] and energy [kWh] of a million samples on all GPUs of the job; of a million steps of a
+/// GPU if the batch is unknown. None: no price, no power, no answer.
 std::optional<double> usd_per_million(const WhatIfReport& report, const WhatIfAnswer& answer);
 std::optional<double> kwh_per_million(const WhatIfAnswer& answer);
 

@@ -87,8 +87,8 @@ class RepeatedKey {
   std::string key_;
 };
 
-/// Fills in what `Json::parse` would make of a document that simdjson has read, in a third of the
-/// time. False where an object holds a key twice: the slow way says which.
+/// Makes the value that `Json::parse` would make, from a document that simdjson has read, in a
+/// third of the time. False if an object holds a key twice: the slow way says which.
 bool fill(const simdjson::dom::element& from, Json& to) {
   using enum simdjson::dom::element_type;
   switch (from.type()) {
@@ -156,8 +156,8 @@ class OwnedJson {
     return nullptr;
   }
 
-  /// Throws what `Json::parse` throws. What was read until then goes as the whole does, which a
-  /// document inside of `Json::parse` would not.
+  /// Throws what `Json::parse` throws. The values read until then are freed like a
+  /// whole document, which `Json::parse` itself would not do.
   const Json& parse(const std::string& text, Json::parser_callback_t callback) {
     nlohmann::detail::json_sax_dom_callback_parser<Json> reader(document_, std::move(callback));
     Json::sax_parse(text, &reader);

@@ -75,7 +75,7 @@ bool enter(JsonText& text, std::string_view token) {
   return false;
 }
 
-/// Keeps nothing but the place, counted from 1, where the text is no JSON.
+/// Keeps only the place, counted from 1, where the text is no JSON.
 class FirstDefect final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::optional<std::size_t> position;

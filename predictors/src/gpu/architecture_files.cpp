@@ -19,18 +19,33 @@ namespace fs = std::filesystem;
 constexpr std::string_view kVendors[] = {"nvidia", "amd"};
 constexpr std::size_t kMostTiles = 64;
 
+using MaybeError = std::optional<Error>;
+
 double number_in(ObjectReader& reader, const char* key, double least, double most,
                  const char* wanted) {
   const double number = reader.positive(key);
   if (number < least || number > most) reader.reject(key, wanted);
   return number;
 }
-
 double share_in(ObjectReader& reader, const char* key) {
   return number_in(reader, key, 1e-3, 1, "a share from 0.001 to 1");
 }
-
-int log2_side(ObjectReader& reader, const char* key) {
+double figure_in(ObjectReader& reader, const char* key) {
+  return number_in(reader, key, 1e-3, 1e3, "a number from 0.001 to 1000");
+}
+double rate_in(ObjectReader& reader, const char* key) {
+  return number_in(reader, key, 1e-3, 1e6, "a number from 0.001 to 1e6");
+}
+/// `null` where nothing was measured, 0 in memory.
+double number_or_none_in(ObjectReader& reader, const char* key) {
+  return reader.optional_positive(key).value_or(0);
+}
+int small_integer_in(ObjectReader& reader, const char* key) {
+  const int number = reader.positive_integer(key);
+  if (number > 1024) reader.reject(key, "an integer from 1 to 1024");
+  return number;
+}
+int log2_side_in(ObjectReader& reader, const char* key) {
   const auto side = static_cast<unsigned>(reader.positive_integer(key));
   if (side < 8 || side > 1024 || !std::has_single_bit(side)) {
     reader.reject(key, "a power of two from 8 to 1024");
@@ -38,448 +53,321 @@ int log2_side(ObjectReader& reader, const char* key) {
   }
   return std::countr_zero(side);
 }
-
-std::vector<GemmTile> tiles_in(const Json& list, const std::string& pointer,
-                               std::optional<Error>& error) {
-  std::vector<GemmTile> tiles;
-  for (std::size_t i = 0; i < list.size() && !error; ++i) {
-    ObjectReader reader(list[i], pointer + "/" + std::to_string(i), error);
-    GemmTile tile;
-    tile.log2_m = log2_side(reader, "m");
-    tile.log2_n = log2_side(reader, "n");
-    tile.efficiency = share_in(reader, "efficiency");
-    tile.alone = share_in(reader, "alone");
-    reader.finish();
-    tiles.push_back(tile);
-  }
-  return tiles;
+template <class Enum>
+Enum choice_in(ObjectReader& reader, const char* key, const auto& names) {
+  return static_cast<Enum>(choice(reader, key, names));
 }
+
+/// The type that `read` makes of an object of the file.
+template <class Read>
+using Made = std::invoke_result_t<Read, ObjectReader&, MaybeError&>;
+
+template <class Read>
+Made<Read> object_in(const Json& object, const std::string& pointer, MaybeError& error, Read read) {
+  ObjectReader reader(object, pointer, error);
+  auto made = read(reader, error);
+  reader.finish();
+  return made;
+}
+
+enum class Null : bool { kRefused, kAllowed };
+
+/// An object under a key; made from nothing if the file says null.
+template <class Read>
+Made<Read> set_in(ObjectReader& reader, const char* key, MaybeError& error, Read read,
+                  Null null = Null::kRefused) {
+  const Json* object = reader.object(key, null == Null::kAllowed);
+  return object ? object_in(*object, reader.pointer(key), error, read) : Made<Read>{};
+}
+
+template <class Read>
+std::vector<Made<Read>> list_in(ObjectReader& reader, const char* key, MaybeError& error, Read read,
+                                Null null = Null::kRefused) {
+  std::vector<Made<Read>> made;
+  const Json* list = reader.array(key, null == Null::kAllowed);
+  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
+    made.push_back(
+        object_in((*list)[i], reader.pointer(key) + "/" + std::to_string(i), error, read));
+  }
+  return made;
+}
+
+/// At least one, unless the file says null.
+template <class Read>
+std::vector<Made<Read>> tiles_in(ObjectReader& reader, const char* key, MaybeError& error,
+                                 Read read, Null null = Null::kRefused) {
+  const Json* list = reader.array(key, null == Null::kAllowed);
+  if (list && (list->empty() || list->size() > kMostTiles)) {
+    reader.reject(key, fmt::format("1 to {} tiles", kMostTiles));
+  }
+  return list_in(reader, key, error, read, null);
+}
+
+GemmTile library_tile(ObjectReader& reader, MaybeError&) {
+  return {.log2_m = log2_side_in(reader, "m"),
+          .log2_n = log2_side_in(reader, "n"),
+          .efficiency = share_in(reader, "efficiency")};
+}
+GemmTile vector_tile(ObjectReader& reader, MaybeError& error) {
+  GemmTile tile = library_tile(reader, error);
+  tile.alone = share_in(reader, "alone");
+  return tile;
+}
+
+MatrixGemm matrix_gemm_of(ObjectReader& set, MaybeError& error) {
+  MatrixGemm made;
+  for (const GemmTile& tile : tiles_in(set, "tiles", error, library_tile)) {
+    made.tiles.push_back(tile);
+    if (tile.log2_m == tile.log2_n) continue;
+    GemmTile turned = tile;
+    std::swap(turned.log2_m, turned.log2_n);
+    made.tiles.push_back(turned);
+  }
+  made.l2_bytes_per_clock_per_sm = rate_in(set, "l2_bytes_per_clock_per_sm");
+  made.store_bytes_per_clock_per_sm = rate_in(set, "store_bytes_per_clock_per_sm");
+  made.latency_us = rate_in(set, "latency_us");
+  made.dram_share = share_in(set, "dram_share");
+  made.picojoule_per_flop = rate_in(set, "picojoule_per_flop");
+  made.reuse_distance = number_or_none_in(set, "reuse_distance");
+  made.splits_k = set.boolean("splits_k");
+  made.always_hot = set.boolean("always_hot");
+  return made;
+}
+
+Tf32Shares tf32_shares(ObjectReader& set, MaybeError&) {
+  return {.across = share_in(set, "across"),
+          .unaligned = share_in(set, "unaligned"),
+          .unaligned_sums = share_in(set, "unaligned_sums")};
+}
+
+std::optional<QuantizeKernel> quantize_kernel(ObjectReader& set, MaybeError&) {
+  return QuantizeKernel{.latency_us = figure_in(set, "latency_us"),
+                        .elements_per_clock_per_sm = figure_in(set, "elements_per_clock_per_sm"),
+                        .dram_share = share_in(set, "dram_share")};
+}
+QuantizeKernels quantize_kernels(ObjectReader& set, MaybeError& error) {
+  const auto kernel = [&](const char* key) {
+    return set_in(set, key, error, quantize_kernel, Null::kAllowed);
+  };
+  return {.fp8_tensor = kernel("fp8_tensor"),
+          .fp8_token = kernel("fp8_token"),
+          .fp8_block = kernel("fp8_block"),
+          .fp4 = kernel("fp4")};
+}
+
+AttentionKernel attention_kernel(ObjectReader& reader, MaybeError& error) {
+  AttentionKernel made;
+  made.name = choice_in<AttentionGeneration>(reader, "name", kAttentionGenerationNames);
+  if (reader.has("backward")) made.backward = reader.boolean("backward");
+  made.paged = reader.boolean("paged");
+  if (reader.has("without_mask")) made.without_mask = reader.boolean("without_mask");
+  made.measured = reader.boolean("measured");
+  made.launch_us = figure_in(reader, "launch_us");
+  made.block_us = figure_in(reader, "block_us");
+  made.exposed = figure_in(reader, "exposed");
+  made.alone = share_in(reader, "alone");
+  made.split_us = number_or_none_in(reader, "split_us");
+  made.pack_gqa = reader.boolean("pack_gqa");
+  if (made.backward) made.q_sums = figure_in(reader, "q_sums");
+  double largest = 0;
+  made.tiles = tiles_in(reader, "tiles", error, [&](ObjectReader& tile, MaybeError&) {
+    const AttentionTile read{.head_dim = 1.0 * small_integer_in(tile, "head_dim"),
+                             .q = 1.0 * small_integer_in(tile, "q"),
+                             .k = 1.0 * small_integer_in(tile, "k"),
+                             .share = share_in(tile, "share")};
+    if (read.head_dim <= largest) {
+      tile.reject("head_dim", "a larger head size than the tile before");
+    }
+    largest = read.head_dim;
+    return read;
+  });
+  return made;
+}
+
+AttentionKernels attention_kernels(ObjectReader& set, MaybeError& error) {
+  AttentionKernels made;
+  made.framework = choice_in<AttentionGeneration>(set, "framework", kAttentionGenerationNames);
+  made.list = list_in(set, "kernels", error, attention_kernel);
+  const auto is_framework = [&](const AttentionKernel& kernel) {
+    return kernel.name == made.framework && !kernel.backward;
+  };
+  if (!error && std::ranges::none_of(made.list, is_framework)) {
+    set.reject("framework", "the name of one of the kernels, forward");
+  }
+  return made;
+}
+
+ExpertsKernel experts_kernel(ObjectReader& reader, MaybeError& error) {
+  ExpertsKernel made;
+  made.name = choice_in<ExpertsLibrary>(reader, "name", kExpertsLibraryNames);
+  made.measured = reader.boolean("measured");
+  made.launch_us = figure_in(reader, "launch_us");
+  made.expert_us = figure_in(reader, "expert_us");
+  made.dram_share = share_in(reader, "dram_share");
+  made.l2_bytes_per_clock_per_sm = figure_in(reader, "l2_bytes_per_clock_per_sm");
+  made.vector_share = share_in(reader, "vector_share");
+  made.reuse_distance = number_or_none_in(reader, "reuse_distance");
+  made.permutes = reader.boolean("permutes");
+  made.tile_by_tokens = reader.boolean("tile_by_tokens");
+  made.tiles = tiles_in(reader, "tiles", error, library_tile);
+  return made;
+}
+
+std::optional<LinearAttentionRates> linear_attention(ObjectReader& rates, MaybeError&) {
+  return LinearAttentionRates{.measured = rates.boolean("measured"),
+                              .convolution_launch_us = figure_in(rates, "convolution_launch_us"),
+                              .convolution_elements_per_clock_per_sm =
+                                  figure_in(rates, "convolution_elements_per_clock_per_sm"),
+                              .convolution_dram_share = share_in(rates, "convolution_dram_share"),
+                              .launch_us = figure_in(rates, "launch_us"),
+                              .first_chunk_us = figure_in(rates, "first_chunk_us"),
+                              .chunk_us = figure_in(rates, "chunk_us"),
+                              .states_per_sm = figure_in(rates, "states_per_sm"),
+                              .unit_us = figure_in(rates, "unit_us"),
+                              .dram_share = share_in(rates, "dram_share")};
+}
+
+RecurrentStepCycles step_cycles(ObjectReader& cycles, MaybeError&) {
+  const auto number = [&](const char* key) {
+    return number_in(cycles, key, 0, 1e7, "a number from 0 to 1e7");
+  };
+  return {.cell = number("cell"), .depth = number("depth")};
+}
+std::optional<RecurrentCycles> recurrent_cycles(ObjectReader& steps, MaybeError& error) {
+  return RecurrentCycles{.measured = steps.boolean("measured"),
+                         .forward = set_in(steps, "forward", error, step_cycles),
+                         .backward_data = set_in(steps, "backward_data", error, step_cycles)};
+}
+
+ElementwiseRates elementwise_rates(ObjectReader& rates, MaybeError&) {
+  return {.contiguous_bf16 = number_or_none_in(rates, "contiguous_bf16"),
+          .broadcast = figure_in(rates, "broadcast"),
+          .strided = figure_in(rates, "strided"),
+          .mixed_types = figure_in(rates, "mixed_types"),
+          .upsample_3d = number_or_none_in(rates, "upsample_3d")};
+}
+
+IndexRates index_rates(ObjectReader& rates, MaybeError&) {
+  return {.adds = rate_in(rates, "adds"),
+          .half_adds = rate_in(rates, "half_adds"),
+          .hot_row = rate_in(rates, "hot_row"),
+          .sorted_warp = rate_in(rates, "sorted_warp"),
+          .block = number_or_none_in(rates, "block")};
+}
+
+std::optional<WarmInputs> warm_inputs(ObjectReader& set, MaybeError&) {
+  WarmInputs made{.all_held = share_in(set, "all_held"),
+                  .none_held = figure_in(set, "none_held"),
+                  .elementwise = share_in(set, "elementwise"),
+                  .softmax = share_in(set, "softmax"),
+                  .norm = share_in(set, "norm")};
+  if (made.none_held <= made.all_held) set.reject("none_held", "a number above all_held");
+  return made;
+}
+
+MeasuredKernels measured_kernels(ObjectReader& item, MaybeError& error) {
+  MeasuredKernels measured{.kernels = item.plain_name("kernels"), .gpus = item.strings("gpus")};
+  if (!error && measured.gpus.empty()) item.reject("gpus", "at least one GPU");
+  return measured;
+}
+
+using A = Architecture;
 
 /// One figure of the files: how its `value` is read, and how it comes from another architecture.
 struct Fact {
   const char* key;
-  void (*read)(ObjectReader& fact, Architecture& made, std::optional<Error>& error);
-  void (*copy)(const Architecture& from, Architecture& to);
+  void (*read)(ObjectReader& fact, A& made, MaybeError& error);
+  void (*copy)(const A& from, A& to);
 };
 
 constexpr const char* kValue = "value";
 
 template <auto kMember>
-constexpr Fact share(const char* key) {
-  return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-            made.*kMember = share_in(fact, kValue);
-          },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+constexpr void copy(const A& from, A& to) {
+  to.*kMember = from.*kMember;
+}
+/// Kernels of another architecture were not measured on this one.
+template <auto kMember>
+void copy_unmeasured(const A& from, A& to) {
+  to.*kMember = from.*kMember;
+  if (to.*kMember) (to.*kMember)->measured = false;
 }
 
+/// A single value.
+template <auto kMember, auto kRead>
+constexpr Fact value(const char* key) {
+  return {key,
+          [](ObjectReader& fact, A& made, MaybeError&) { made.*kMember = kRead(fact, kValue); },
+          copy<kMember>};
+}
+template <auto kMember>
+constexpr Fact share(const char* key) {
+  return value<kMember, share_in>(key);
+}
 template <auto kMember>
 constexpr Fact number(const char* key) {
-  return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-            made.*kMember = number_in(fact, kValue, 1e-3, 1e6, "a number from 0.001 to 1e6");
-          },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+  return value<kMember, rate_in>(key);
 }
-
-/// `null` where nothing was measured, 0 in memory.
 template <auto kMember>
 constexpr Fact number_or_none(const char* key) {
-  return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-            made.*kMember = fact.optional_positive(kValue).value_or(0);
-          },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+  return value<kMember, number_or_none_in>(key);
 }
-
 template <auto kMember>
 constexpr Fact bytes(const char* key) {
-  return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-            made.*kMember = fact.whole_number(kValue, 0);
-          },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+  return value<kMember,
+               [](ObjectReader& fact, const char* of) { return fact.whole_number(of, 0); }>(key);
 }
-
 template <auto kMember>
 constexpr Fact flag(const char* key) {
+  return value<kMember, [](ObjectReader& fact, const char* of) { return fact.boolean(of); }>(key);
+}
+
+/// Several values, in an object.
+template <auto kMember, auto kRead, Null kNull>
+constexpr Fact set(const char* key) {
   return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-            made.*kMember = fact.boolean(kValue);
+          [](ObjectReader& fact, A& made, MaybeError& error) {
+            made.*kMember = set_in(fact, kValue, error, kRead, kNull);
           },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+          copy<kMember>};
 }
-
-template <auto kMember, bool kMayBeNone>
-constexpr Fact tiles(const char* key) {
-  return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-            const Json* list = fact.array(kValue, kMayBeNone);
-            (made.*kMember).clear();
-            if (!list) return;
-            if (list->empty() || list->size() > kMostTiles) {
-              fact.reject(kValue, fmt::format("1 to {} tiles", kMostTiles));
-            }
-            made.*kMember = tiles_in(*list, fact.pointer(kValue), error);
-          },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+template <auto kMember, auto kRead>
+constexpr Fact measured_set(const char* key) {
+  Fact fact = set<kMember, kRead, Null::kAllowed>(key);
+  fact.copy = copy_unmeasured<kMember>;
+  return fact;
 }
-
-GemmTile turned(GemmTile tile) {
-  std::swap(tile.log2_m, tile.log2_n);
-  return tile;
-}
-
-std::vector<GemmTile> both_ways(ObjectReader& set, std::optional<Error>& error) {
-  std::vector<GemmTile> tiles;
-  const Json* list = set.array("tiles");
-  if (!list) return tiles;
-  if (list->empty() || list->size() > kMostTiles) {
-    set.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
-  }
-  for (std::size_t i = 0; i < list->size() && !error; ++i) {
-    ObjectReader reader((*list)[i], set.pointer("tiles") + "/" + std::to_string(i), error);
-    const GemmTile tile{.log2_m = log2_side(reader, "m"),
-                        .log2_n = log2_side(reader, "n"),
-                        .efficiency = share_in(reader, "efficiency")};
-    reader.finish();
-    tiles.push_back(tile);
-    if (tile.log2_m != tile.log2_n) tiles.push_back(turned(tile));
-  }
-  return tiles;
-}
-
-MatrixGemm matrix_gemm_in(const Json& object, const std::string& pointer,
-                          std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e6;
-  const char* wanted = "a number from 0.001 to 1e6";
-  ObjectReader set(object, pointer, error);
-  MatrixGemm made;
-  made.tiles = both_ways(set, error);
-  made.l2_bytes_per_clock_per_sm =
-      number_in(set, "l2_bytes_per_clock_per_sm", kLeast, kMost, wanted);
-  made.store_bytes_per_clock_per_sm =
-      number_in(set, "store_bytes_per_clock_per_sm", kLeast, kMost, wanted);
-  made.latency_us = number_in(set, "latency_us", kLeast, kMost, wanted);
-  made.dram_share = share_in(set, "dram_share");
-  made.picojoule_per_flop = number_in(set, "picojoule_per_flop", kLeast, kMost, wanted);
-  made.reuse_distance = set.optional_positive("reuse_distance").value_or(0);
-  made.splits_k = set.boolean("splits_k");
-  made.always_hot = set.boolean("always_hot");
-  set.finish();
-  return made;
-}
-
 template <auto kMember>
 constexpr Fact matrix_gemm(const char* key) {
+  return set<kMember,
+             [](ObjectReader& fact, MaybeError& error) {
+               return std::optional(matrix_gemm_of(fact, error));
+             },
+             Null::kAllowed>(key);
+}
+template <auto kMember, Null kNull>
+constexpr Fact tiles(const char* key) {
   return {key,
-          [](ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-            const Json* set = fact.object(kValue, true);
-            if (!set) return;
-            made.*kMember = matrix_gemm_in(*set, fact.pointer(kValue), error);
+          [](ObjectReader& fact, A& made, MaybeError& error) {
+            made.*kMember = tiles_in(fact, kValue, error, vector_tile, kNull);
           },
-          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
-}
-
-std::optional<QuantizeKernel> quantize_kernel_in(ObjectReader& set, const char* key,
-                                                 std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e3;
-  const char* wanted = "a number from 0.001 to 1000";
-  const Json* object = set.object(key, true);
-  if (!object) return std::nullopt;
-  ObjectReader reader(*object, set.pointer(key), error);
-  const QuantizeKernel made{.latency_us = number_in(reader, "latency_us", kLeast, kMost, wanted),
-                            .elements_per_clock_per_sm = number_in(
-                                reader, "elements_per_clock_per_sm", kLeast, kMost, wanted),
-                            .dram_share = share_in(reader, "dram_share")};
-  reader.finish();
-  return made;
-}
-
-void read_tf32_shares(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* object = fact.object(kValue, true);
-  if (!object) return;
-  ObjectReader set(*object, fact.pointer(kValue), error);
-  made.tf32_gemm_shares = {.across = share_in(set, "across"),
-                           .unaligned = share_in(set, "unaligned"),
-                           .unaligned_sums = share_in(set, "unaligned_sums")};
-  set.finish();
-}
-
-void read_quantize(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* object = fact.object(kValue, true);
-  if (!object) return;
-  ObjectReader set(*object, fact.pointer(kValue), error);
-  QuantizeKernels& to = made.quantize;
-  to.fp8_tensor = quantize_kernel_in(set, "fp8_tensor", error);
-  to.fp8_token = quantize_kernel_in(set, "fp8_token", error);
-  to.fp8_block = quantize_kernel_in(set, "fp8_block", error);
-  to.fp4 = quantize_kernel_in(set, "fp4", error);
-  set.finish();
-}
-
-AttentionGeneration generation_in(ObjectReader& reader, const char* key) {
-  return static_cast<AttentionGeneration>(choice(reader, key, kAttentionGenerationNames));
-}
-
-double tile_side(ObjectReader& reader, const char* key) {
-  const int side = reader.positive_integer(key);
-  if (side > 1024) reader.reject(key, "an integer from 1 to 1024");
-  return side;
-}
-
-std::vector<AttentionTile> attention_tiles_in(ObjectReader& kernel, std::optional<Error>& error) {
-  std::vector<AttentionTile> tiles;
-  const Json* list = kernel.array("tiles");
-  if (!list) return tiles;
-  if (list->empty() || list->size() > kMostTiles) {
-    kernel.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
-  }
-  for (std::size_t i = 0; i < list->size() && !error; ++i) {
-    ObjectReader reader((*list)[i], kernel.pointer("tiles") + "/" + std::to_string(i), error);
-    const AttentionTile tile{.head_dim = tile_side(reader, "head_dim"),
-                             .q = tile_side(reader, "q"),
-                             .k = tile_side(reader, "k"),
-                             .share = share_in(reader, "share")};
-    if (!tiles.empty() && tile.head_dim <= tiles.back().head_dim) {
-      reader.reject("head_dim", "a larger head size than that of the tile before");
-    }
-    reader.finish();
-    tiles.push_back(tile);
-  }
-  return tiles;
-}
-
-AttentionKernel attention_kernel_in(const Json& object, const std::string& pointer,
-                                    std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e3;
-  const char* wanted = "a number from 0.001 to 1000";
-  ObjectReader reader(object, pointer, error);
-  AttentionKernel made;
-  made.name = generation_in(reader, "name");
-  if (reader.has("backward")) made.backward = reader.boolean("backward");
-  made.paged = reader.boolean("paged");
-  if (reader.has("without_mask")) made.without_mask = reader.boolean("without_mask");
-  made.measured = reader.boolean("measured");
-  made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
-  made.block_us = number_in(reader, "block_us", kLeast, kMost, wanted);
-  made.exposed = number_in(reader, "exposed", kLeast, kMost, wanted);
-  made.alone = share_in(reader, "alone");
-  made.split_us = reader.optional_positive("split_us").value_or(0);
-  made.pack_gqa = reader.boolean("pack_gqa");
-  if (made.backward) made.q_sums = number_in(reader, "q_sums", kLeast, kMost, wanted);
-  made.tiles = attention_tiles_in(reader, error);
-  reader.finish();
-  return made;
-}
-
-void read_attention(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* object = fact.object(kValue, true);
-  if (!object) return;
-  ObjectReader set(*object, fact.pointer(kValue), error);
-  AttentionKernels& kernels = made.attention_kernels;
-  kernels.framework = generation_in(set, "framework");
-  const Json* list = set.array("kernels");
-  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
-    kernels.list.push_back(
-        attention_kernel_in((*list)[i], set.pointer("kernels") + "/" + std::to_string(i), error));
-  }
-  const auto is_framework = [&](const AttentionKernel& kernel) {
-    return kernel.name == kernels.framework && !kernel.backward;
-  };
-  if (!error && std::ranges::none_of(kernels.list, is_framework)) {
-    set.reject("framework", "the name of one of the kernels, forward");
-  }
-  set.finish();
-}
-
-/// Another architecture's kernels were not measured on this one.
-void copy_attention(const Architecture& from, Architecture& to) {
-  to.attention_kernels = from.attention_kernels;
-  for (AttentionKernel& kernel : to.attention_kernels.list) kernel.measured = false;
-}
-
-std::vector<GemmTile> experts_tiles_in(ObjectReader& kernel, std::optional<Error>& error) {
-  std::vector<GemmTile> tiles;
-  const Json* list = kernel.array("tiles");
-  if (!list) return tiles;
-  if (list->empty() || list->size() > kMostTiles) {
-    kernel.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
-  }
-  for (std::size_t i = 0; i < list->size() && !error; ++i) {
-    ObjectReader reader((*list)[i], kernel.pointer("tiles") + "/" + std::to_string(i), error);
-    tiles.push_back({.log2_m = log2_side(reader, "m"),
-                     .log2_n = log2_side(reader, "n"),
-                     .efficiency = share_in(reader, "efficiency")});
-    reader.finish();
-  }
-  return tiles;
-}
-
-ExpertsKernel experts_kernel_in(const Json& object, const std::string& pointer,
-                                std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e3;
-  const char* wanted = "a number from 0.001 to 1000";
-  ObjectReader reader(object, pointer, error);
-  ExpertsKernel made;
-  made.name = static_cast<ExpertsLibrary>(choice(reader, "name", kExpertsLibraryNames));
-  made.measured = reader.boolean("measured");
-  made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
-  made.expert_us = number_in(reader, "expert_us", kLeast, kMost, wanted);
-  made.dram_share = share_in(reader, "dram_share");
-  made.l2_bytes_per_clock_per_sm =
-      number_in(reader, "l2_bytes_per_clock_per_sm", kLeast, kMost, wanted);
-  made.vector_share = share_in(reader, "vector_share");
-  made.reuse_distance = reader.optional_positive("reuse_distance").value_or(0);
-  made.permutes = reader.boolean("permutes");
-  made.tile_by_tokens = reader.boolean("tile_by_tokens");
-  made.tiles = experts_tiles_in(reader, error);
-  reader.finish();
-  return made;
-}
-
-void read_experts(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* list = fact.array(kValue, true);
-  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
-    made.experts_kernels.push_back(
-        experts_kernel_in((*list)[i], fact.pointer(kValue) + "/" + std::to_string(i), error));
-  }
-}
-
-/// Another architecture's kernels were not measured on this one.
-void copy_experts(const Architecture& from, Architecture& to) {
-  to.experts_kernels = from.experts_kernels;
-  for (ExpertsKernel& kernel : to.experts_kernels) kernel.measured = false;
-}
-
-void read_linear_attention(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e3;
-  const char* wanted = "a number from 0.001 to 1000";
-  const Json* set = fact.object(kValue, true);
-  if (!set) return;
-  ObjectReader rates(*set, fact.pointer(kValue), error);
-  const auto number = [&](const char* key) { return number_in(rates, key, kLeast, kMost, wanted); };
-  made.linear_attention = {
-      .measured = rates.boolean("measured"),
-      .convolution_launch_us = number("convolution_launch_us"),
-      .convolution_elements_per_clock_per_sm = number("convolution_elements_per_clock_per_sm"),
-      .convolution_dram_share = share_in(rates, "convolution_dram_share"),
-      .launch_us = number("launch_us"),
-      .first_chunk_us = number("first_chunk_us"),
-      .chunk_us = number("chunk_us"),
-      .states_per_sm = number("states_per_sm"),
-      .unit_us = number("unit_us"),
-      .dram_share = share_in(rates, "dram_share")};
-  rates.finish();
-}
-
-/// Another architecture's kernels were not measured on this one.
-void copy_linear_attention(const Architecture& from, Architecture& to) {
-  to.linear_attention = from.linear_attention;
-  if (to.linear_attention) to.linear_attention->measured = false;
-}
-
-RecurrentStepCycles step_cycles_in(ObjectReader& set, const char* key,
-                                   std::optional<Error>& error) {
-  constexpr double kMost = 1e7;
-  const Json* object = set.object(key);
-  if (!object) return {};
-  ObjectReader cycles(*object, set.pointer(key), error);
-  const RecurrentStepCycles made{
-      .cell = number_in(cycles, "cell", 0, kMost, "a number from 0 to 1e7"),
-      .depth = number_in(cycles, "depth", 0, kMost, "a number from 0 to 1e7")};
-  cycles.finish();
-  return made;
-}
-
-void read_recurrent_cycles(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* set = fact.object(kValue, true);
-  if (!set) return;
-  ObjectReader steps(*set, fact.pointer(kValue), error);
-  RecurrentCycles cycles{.measured = steps.boolean("measured")};
-  cycles.forward = step_cycles_in(steps, "forward", error);
-  cycles.backward_data = step_cycles_in(steps, "backward_data", error);
-  made.recurrent_cycles = cycles;
-  steps.finish();
-}
-
-/// Another architecture's steps were not measured on this one.
-void copy_recurrent_cycles(const Architecture& from, Architecture& to) {
-  to.recurrent_cycles = from.recurrent_cycles;
-  if (to.recurrent_cycles) to.recurrent_cycles->measured = false;
-}
-
-void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e3;
-  const char* wanted = "a number from 0.001 to 1000";
-  const Json* set = fact.object(kValue);
-  if (!set) return;
-  ObjectReader rates(*set, fact.pointer(kValue), error);
-  ElementwiseRates& to = made.elementwise_rates;
-  to.contiguous_bf16 = rates.optional_positive("contiguous_bf16").value_or(0);
-  to.broadcast = number_in(rates, "broadcast", kLeast, kMost, wanted);
-  to.strided = number_in(rates, "strided", kLeast, kMost, wanted);
-  to.mixed_types = number_in(rates, "mixed_types", kLeast, kMost, wanted);
-  to.upsample_3d = rates.optional_positive("upsample_3d").value_or(0);
-  rates.finish();
-}
-
-void read_index_rates(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  constexpr double kLeast = 1e-3, kMost = 1e6;
-  const char* wanted = "a number from 0.001 to 1e6";
-  const Json* set = fact.object(kValue);
-  if (!set) return;
-  ObjectReader rates(*set, fact.pointer(kValue), error);
-  IndexRates& to = made.index_rates;
-  to.adds = number_in(rates, "adds", kLeast, kMost, wanted);
-  to.half_adds = number_in(rates, "half_adds", kLeast, kMost, wanted);
-  to.hot_row = number_in(rates, "hot_row", kLeast, kMost, wanted);
-  to.sorted_warp = number_in(rates, "sorted_warp", kLeast, kMost, wanted);
-  to.block = rates.optional_positive("block").value_or(0);
-  rates.finish();
-}
-
-int blocks_in(ObjectReader& reader, const char* key) {
-  const int blocks = reader.positive_integer(key);
-  if (blocks > 1024) reader.reject(key, "an integer from 1 to 1024");
-  return blocks;
+          copy<kMember>};
 }
 
 /// Chips of one generation can differ in it (8.0 and 8.6 of Ampere): `of_targets` has those that
 /// do.
-void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  made.max_blocks_per_sm = blocks_in(fact, kValue);
+void read_blocks(ObjectReader& fact, A& made, MaybeError& error) {
+  made.max_blocks_per_sm = small_integer_in(fact, kValue);
   const Json* others = fact.has("of_targets") ? fact.object("of_targets") : nullptr;
   if (!others) return;
   ObjectReader of_targets(*others, fact.pointer("of_targets"), error);
   for (const std::string& target : made.targets) {
     if (!of_targets.has(target.c_str())) continue;
-    made.max_blocks_of_targets[target] = blocks_in(of_targets, target.c_str());
+    made.max_blocks_of_targets[target] = small_integer_in(of_targets, target.c_str());
   }
   of_targets.finish();
 }
 
-void read_generation(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-  made.nccl_generation = static_cast<NcclGeneration>(choice(fact, kValue, kNcclGenerationNames));
-}
-
-void read_persistent(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
-  made.persistent_recurrent =
-      static_cast<PersistentRecurrent>(choice(fact, kValue, kPersistentRecurrentNames));
-}
-
-void read_measured(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
-  const Json* list = fact.array(kValue);
-  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
-    ObjectReader item((*list)[i], fact.pointer(kValue) + "/" + std::to_string(i), error);
-    MeasuredKernels measured{.kernels = item.plain_name("kernels"), .gpus = item.strings("gpus")};
-    if (!error && measured.gpus.empty()) item.reject("gpus", "at least one GPU");
-    item.finish();
-    made.measured_kernels.push_back(std::move(measured));
-  }
-}
-
-using A = Architecture;
 constexpr Fact kFacts[] = {
     share<&A::hbm_share>("hbm_share"),
     share<&A::gddr_share>("gddr_share"),
@@ -494,11 +382,10 @@ constexpr Fact kFacts[] = {
     bytes<&A::convolution_workspace_bytes>("convolution_workspace_bytes"),
     bytes<&A::collective_buffer_bytes>("collective_buffer_bytes"),
     share<&A::usable_memory_share>("usable_memory_share"),
-    {"max_blocks_per_sm", read_blocks,
-     [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},
-    tiles<&A::gemm_tiles, false>("gemm_tiles"),
-    tiles<&A::batched_gemm_tiles, true>("batched_gemm_tiles"),
-    tiles<&A::matrix_gemm_tiles, false>("matrix_gemm_tiles"),
+    {"max_blocks_per_sm", read_blocks, copy<&A::max_blocks_per_sm>},
+    tiles<&A::gemm_tiles, Null::kRefused>("gemm_tiles"),
+    tiles<&A::batched_gemm_tiles, Null::kAllowed>("batched_gemm_tiles"),
+    tiles<&A::matrix_gemm_tiles, Null::kRefused>("matrix_gemm_tiles"),
     matrix_gemm<&A::matrix_gemm>("matrix_gemm"),
     matrix_gemm<&A::matrix_gemm_fp8>("matrix_gemm_fp8"),
     matrix_gemm<&A::matrix_gemm_fp8_token>("matrix_gemm_fp8_token"),
@@ -506,30 +393,50 @@ constexpr Fact kFacts[] = {
     matrix_gemm<&A::matrix_gemm_fp4>("matrix_gemm_fp4"),
     number_or_none<&A::unaligned_half_gemm_flop_per_clock_per_sm>(
         "unaligned_half_gemm_flop_per_clock_per_sm"),
-    {"tf32_gemm_shares", read_tf32_shares,
-     [](const A& from, A& to) { to.tf32_gemm_shares = from.tf32_gemm_shares; }},
-    {"quantize", read_quantize, [](const A& from, A& to) { to.quantize = from.quantize; }},
-    {"elementwise_rates", read_elementwise,
-     [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},
-    {"index_rates", read_index_rates,
-     [](const A& from, A& to) { to.index_rates = from.index_rates; }},
+    set<&A::tf32_gemm_shares, tf32_shares, Null::kAllowed>("tf32_gemm_shares"),
+    set<&A::quantize, quantize_kernels, Null::kAllowed>("quantize"),
+    set<&A::elementwise_rates, elementwise_rates, Null::kRefused>("elementwise_rates"),
+    set<&A::index_rates, index_rates, Null::kRefused>("index_rates"),
+    set<&A::warm_inputs, warm_inputs, Null::kAllowed>("warm_inputs"),
     number_or_none<&A::norm_row_clocks>("norm_row_clocks"),
     number_or_none<&A::half_norm_row_clocks>("half_norm_row_clocks"),
     number_or_none<&A::channel_element_clocks>("channel_element_clocks"),
     number_or_none<&A::convolution_layout_rate>("convolution_layout_rate"),
     share<&A::attention_share>("attention_share"),
-    {"attention_kernels", read_attention, copy_attention},
-    {"experts_kernels", read_experts, copy_experts},
-    {"linear_attention", read_linear_attention, copy_linear_attention},
-    {"recurrent_cycles", read_recurrent_cycles, copy_recurrent_cycles},
-    {"persistent_recurrent", read_persistent,
-     [](const A& from, A& to) { to.persistent_recurrent = from.persistent_recurrent; }},
+    {"attention_kernels",
+     [](ObjectReader& fact, A& made, MaybeError& error) {
+       made.attention_kernels = set_in(fact, kValue, error, attention_kernels, Null::kAllowed);
+     },
+     [](const A& from, A& to) {
+       to.attention_kernels = from.attention_kernels;
+       for (AttentionKernel& kernel : to.attention_kernels.list) kernel.measured = false;
+     }},
+    {"experts_kernels",
+     [](ObjectReader& fact, A& made, MaybeError& error) {
+       made.experts_kernels = list_in(fact, kValue, error, experts_kernel, Null::kAllowed);
+     },
+     [](const A& from, A& to) {
+       to.experts_kernels = from.experts_kernels;
+       for (ExpertsKernel& kernel : to.experts_kernels) kernel.measured = false;
+     }},
+    measured_set<&A::linear_attention, linear_attention>("linear_attention"),
+    measured_set<&A::recurrent_cycles, recurrent_cycles>("recurrent_cycles"),
+    value<&A::persistent_recurrent,
+          [](ObjectReader& fact, const char* key) {
+            return choice_in<PersistentRecurrent>(fact, key, kPersistentRecurrentNames);
+          }>("persistent_recurrent"),
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
-    {"nccl_generation", read_generation,
-     [](const A& from, A& to) { to.nccl_generation = from.nccl_generation; }},
+    value<&A::nccl_generation,
+          [](ObjectReader& fact, const char* key) {
+            return choice_in<NcclGeneration>(fact, key, kNcclGenerationNames);
+          }>("nccl_generation"),
     // Kernels measured on another architecture were not measured on this one.
-    {"measured_kernels", read_measured, [](const A&, A&) {}},
+    {"measured_kernels",
+     [](ObjectReader& fact, A& made, MaybeError& error) {
+       made.measured_kernels = list_in(fact, kValue, error, measured_kernels);
+     },
+     [](const A&, A&) {}},
 };
 
 }  // namespace
@@ -597,7 +504,7 @@ Result<Architecture> complete(Parsed parsed, const fs::path& file, const Archite
       return Unexpected{Error{.code = ErrorCode::kFormat,
                               .message = "expected an architecture with a value of its own, found "
                                          "\"" +
-                                         from + "\", which takes that of another",
+                                         from + "\", which takes another's value",
                               .file = file,
                               .json_pointer = std::string("/facts/") + fact->key + "/as"}};
     }
@@ -644,8 +551,7 @@ std::string ArchitectureFiles::nearest(std::string_view name) const {
     std::error_code ignored;
     const bool is_missing = !fs::exists(folder_, ignored);
     return "; none is known in " + folder_.string() +
-           (is_missing ? " (data of version 0.1.0 has no such folder: take that of this version)"
-                       : "");
+           (is_missing ? " (data of version 0.1.0 has no such folder: take this version's)" : "");
   }
   const std::string wanted = lower_case(name);
   std::vector<std::pair<std::size_t, std::string>> scored;

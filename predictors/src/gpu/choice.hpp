@@ -30,8 +30,8 @@ std::size_t choice(ObjectReader& reader, const char* key, const std::string_view
   return 0;
 }
 
-/// As `choice`, for what may be newer than this program: if the object has a key `like`, its choice
-/// replaces an unknown name, which then goes to `unknown`.
+/// As `choice`, for names that may be newer than this program: if the object has a key `like`, its
+/// choice replaces an unknown name, which then goes to `unknown`.
 template <std::size_t kCount>
 std::size_t choice_or_like(ObjectReader& reader, const char* key,
                            const std::string_view (&names)[kCount], std::string& unknown) {

@@ -7,7 +7,6 @@
 
 #include "architecture_files.hpp"
 #include "choice.hpp"
-#include "core/edit_distance.hpp"
 #include "files/json_file.hpp"
 #include "files/lower_case.hpp"
 
@@ -50,6 +49,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
   name_architecture(root, error, files, gpu.architecture);
   gpu.target = root.string("target");
   gpu.aliases = root.strings("aliases");
+  if (root.has("usual")) gpu.usual = root.boolean("usual");
   gpu.num_sms = root.positive_integer("num_sms");
   gpu.base_clock_mhz = root.positive("base_clock_mhz", true);
   gpu.boost_clock_mhz = root.positive("boost_clock_mhz", true);
@@ -102,32 +102,6 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
   return gpu;
 }
 
-// "; the nearest known are ...": at most three, and none where half of the letters differ.
-std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
-  std::vector<std::pair<std::size_t, std::string>> scored;
-  for (const Gpu& gpu : gpus) {
-    std::size_t best =
-        std::min(edit_distance(wanted, gpu.name), edit_distance(wanted, lower_case(gpu.title)));
-    for (const std::string& alias : gpu.aliases) {
-      best = std::min(best, edit_distance(wanted, lower_case(alias)));
-    }
-    if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
-    if (best <= wanted.size() / 2) scored.emplace_back(best, gpu.name);
-  }
-  if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
-  return "; the nearest known are " + nearest_three(std::move(scored));
-}
-
-// The file that a name stands for, if there is one.
-std::optional<fs::path> file_of(std::string_view name, const fs::path& folder) {
-  const std::string wanted = lower_case(name);
-  if (!is_plain_name(wanted)) return std::nullopt;  // else it may lead out of the folder
-  std::error_code ignored;
-  fs::path file = folder / (wanted + ".json");
-  if (!fs::is_regular_file(file, ignored)) return std::nullopt;
-  return file;
-}
-
 /// The file, and the figures of the architecture that it names.
 Result<Gpu> read_with(const fs::path& file, ArchitectureFiles& architectures) {
   Result<Gpu> gpu =
@@ -160,34 +134,6 @@ std::optional<double> first_of(std::initializer_list<std::optional<double>> cand
     if (candidate) return candidate;
   }
   return std::nullopt;
-}
-
-// "NVIDIA A10-24Q", "GRID A100D-2-20C", "NVIDIA H100-1-10CME": a dash, digits, the kind of profile.
-bool ends_in_vgpu_profile(std::string_view name) {
-  if (name.ends_with("me")) name.remove_suffix(2);
-  if (name.empty() || std::string_view("abcq").find(name.back()) == name.npos) return false;
-  name.remove_suffix(1);
-  const std::size_t number = name.find_last_not_of("0123456789");
-  return number != name.npos && number + 1 < name.size() && name[number] == '-';
-}
-
-// "1g.5gb": how many slices of compute, and their memory.
-bool has_mig_profile(std::string_view name) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::size_t at = name.find("g."); at != name.npos; at = name.find("g.", at + 1)) {
-    if (at > 0 && is_digit(name[at - 1]) && at + 2 < name.size() && is_digit(name[at + 2])) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// A virtual function is the whole board, passed through to a guest.
-std::string_view without_virtual_function(std::string_view name) {
-  for (const std::string_view ending : {" vf", "-vf", "_vf"}) {
-    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
-  }
-  return name;
 }
 
 }  // namespace
@@ -255,6 +201,7 @@ bool has_matrix_units(DType dtype, const Gpu& gpu) {
 
 std::vector<std::string> stand_ins(const Gpu& gpu) {
   std::vector<std::string> sentences;
+  if (!gpu.taken_for.empty()) sentences.push_back(gpu.taken_for);
   const Architecture& architecture = gpu.architecture;
   if (architecture.name.empty()) {
     sentences.push_back(gpu.name +
@@ -314,73 +261,6 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
   }
   std::ranges::sort(gpus, {}, &Gpu::name);
   return gpus;
-}
-
-Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
-  const fs::path architectures = architectures_beside(folder);
-  if (const auto file = file_of(name, folder)) return read_gpu(*file, architectures);
-  const fs::path path{std::string(name)};
-  std::error_code ignored;
-  if (fs::is_regular_file(path, ignored)) return read_gpu(path, architectures);
-  if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
-  auto found = find_known_gpu(name, folder);
-  if (!found && found.error().code == ErrorCode::kUnknownName) {
-    found.error().message += fmt::format(
-        "; a file (.json) is taken, too: docs/extending.md says how to write one, from a copy of "
-        "one in {}",
-        folder.string());
-  }
-  return found;
-}
-
-Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
-  if (const auto file = file_of(name, folder)) {
-    return read_gpu(*file, architectures_beside(folder));
-  }
-  Result<std::vector<Gpu>> gpus = read_gpus(folder);
-  if (!gpus) return Unexpected{gpus.error()};
-  const auto found = find_gpu(name, *gpus);
-  if (!found) return Unexpected{found.error()};
-  return std::move((*gpus)[*found]);
-}
-
-std::string_view why_not_a_board(std::string_view name) {
-  const std::string wanted = lower_case(name);
-  const auto has = [&](std::string_view word) { return wanted.find(word) != wanted.npos; };
-  if (has_mig_profile(wanted) || has(" mig")) {
-    return "a MIG slice, which has a share of a board's SMs, cache and bandwidth";
-  }
-  if (ends_in_vgpu_profile(wanted) || has("mxgpu")) {
-    return "a vGPU, which has a share of a board's time or units";
-  }
-  if (has("laptop") || has("mobile")) {
-    return "a laptop GPU, which has other units, clocks and memory than the desktop card of that "
-           "name";
-  }
-  if (has("max-q")) {
-    return "a Max-Q design, which has lower clocks and power than the card of that name";
-  }
-  return {};
-}
-
-Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
-  const std::string wanted = lower_case(name);
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const Gpu& gpu = gpus[i];
-    const bool matches = wanted == gpu.name || wanted == lower_case(gpu.title) ||
-                         std::ranges::any_of(gpu.aliases, [&](const auto& alias) {
-                           return lower_case(alias) == wanted;
-                         });
-    if (matches) return i;
-  }
-  if (const auto board = without_virtual_function(wanted); board != wanted) {
-    if (const auto found = find_gpu(board, gpus)) return found;
-  }
-  const std::string_view reason = why_not_a_board(name);
-  return fail(
-      ErrorCode::kUnknownName,
-      fmt::format("expected the name of a known GPU, found \"{}\"{}", name,
-                  reason.empty() ? nearest_names(wanted, gpus) : fmt::format(", {}", reason)));
 }
 
 }  // namespace perfmodel

@@ -54,7 +54,7 @@ std::size_t index(auto value) { return static_cast<std::size_t>(value); }
 
 int floor_log2(int value) { return std::bit_width(static_cast<unsigned>(value)) - 1; }
 
-/// The largest buffer of each step of the size correction that lies below `bytes`.
+/// The largest buffer of each step of the size correction, for steps below `bytes`.
 std::vector<Bytes> ends_of_steps(Bytes bytes) {
   std::vector<Bytes> ends;
   double step = 2 * kCorrectionUnit;

@@ -561,6 +561,8 @@ void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list,
     if (is_kernel_like(*calls[i].call)) kernel_calls_.push_back(i);
   }
   if (rule_spoke && kernels_.size() != kernel_calls_.size()) ++stats_.disagreements;
+  // The template knows the further kernels, and their names.
+  std::erase_if(kernels_, [](const KernelWork& w) { return w.family == KernelFamily::kPart; });
   if (kernels_.empty() || kernel_calls_.empty()) return;
   choose_main_calls(calls, kernels_, kernel_calls_);
   for (std::size_t i = 0; i < kernels_.size(); ++i) {

@@ -91,8 +91,8 @@ class DimensionClock {
         std::max(one_way_ns((ranks_ - 1) / 2, sending), one_way_ns(ranks_ / 2, sending)));
   }
 
-  // Messages to the ranks 1 to `furthest` links away: all ranks do the same, so a link passes on
-  // what it receives. Simulates one link, messages in order of arrival.
+  // Messages to the ranks 1 to `furthest` links away: all ranks do the same, so a link passes on as
+  // much as it receives. Simulates one link, messages in order of arrival.
   double one_way_ns(int furthest, double sending) const {
     using Message = std::tuple<double, int, int>;  // when it comes, its number, links to go
     std::priority_queue<Message, std::vector<Message>, std::greater<>> coming;

@@ -41,7 +41,7 @@ class IndexSkew {
   double top_mass(double rows) const;
 
   /// A least-recently-used cache of whole rows, by Che's approximation (within 0.002 of exact
-  /// simulation over 25 laws with exponents 0 to 1.45): the cache holds what was read within the
+  /// simulation over 25 laws with exponents 0 to 1.45): the cache holds the rows read within the
   /// last T draws, T from sum 1 - exp(-p_k T) = cache_rows; hit = sum p_k (1 - exp(-p_k T)).
   struct Lru {
     double hit_rate = 0;      ///< long-run share of draws that hit

@@ -33,6 +33,7 @@ std::string_view to_string(KernelFamily family) {
                                                 "set",
                                                 "collective",
                                                 "quantize",
+                                                "part",
                                                 "small"};
   return enum_name(kNames, family);
 }

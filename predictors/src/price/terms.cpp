@@ -16,8 +16,9 @@ bool checks_in_band(const Gpu& gpu) {
   return !name.starts_with("gtx") && !name.starts_with("rtx") && !name.starts_with("titan");
 }
 
-/// Share of the data sheet's DRAM bandwidth that long streams reach; data/architectures has what
-/// was measured. A memory type and generation without a measurement takes its nearest relative's.
+/// Share of the data sheet's DRAM bandwidth that long streams reach; data/architectures has the
+/// measured shares. A memory type and generation without a measurement takes its nearest
+/// relative's.
 double dram_efficiency(const Gpu& gpu) {
   const Architecture& architecture = gpu.architecture;
   if (gpu.dram_type.starts_with("HBM")) return architecture.hbm_share;

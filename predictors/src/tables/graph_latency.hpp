@@ -9,8 +9,8 @@
 
 #include "kernel_table.hpp"
 
-/// Latency of whole models from NeuSight's operator graphs: how often each kernel runs, and what
-/// overlaps.
+/// Latency of whole models from NeuSight's operator graphs: how often each kernel runs, and which
+/// overlap.
 namespace perfmodel {
 
 /// Ways to add up a graph's kernels to its latency. Stages: fw; training has bw and acc as well
@@ -62,7 +62,7 @@ Result<MeasuredGraphs> read_measured_graphs(const std::filesystem::path& file,
 struct GraphLatency {
   Microseconds total{0};
   Microseconds forward{0};
-  Microseconds backward{0};       ///< with what of its communication is exposed
+  Microseconds backward{0};       ///< with the exposed part of its communication
   Microseconds communication{0};  ///< time on the links, exposed or not
 };
 

@@ -23,7 +23,7 @@ struct KernelRow {
   int line = 0;               ///< 1-based, in the inflated text
   bool is_llm_shape = false;  ///< NeuSight's `shape_set` = llm
   bool paper_train = false;   ///< NeuSight's `paper_train` = 1
-  bool is_l2_warm = false;    ///< `l2_warm` = 1: operands lay in L2 on purpose; not fitted
+  bool is_l2_warm = false;    ///< `l2_warm` = 1: operands were in L2 on purpose; not fitted
   /// Rows of operator graphs (else 0, empty): how often the node runs; its stage; rows of one node
   /// that are one fused kernel share a positive `fused_group` (the first carries the whole work).
   double repeat = 1;
@@ -33,7 +33,7 @@ struct KernelRow {
   int fused_group = 0;
   bool is_free = false;       ///< a fused row whose work the first row of its group carries
   double transfer_bytes = 0;  ///< collectives and send/recv of operator graphs: buffer size
-  std::optional<NetworkFacts> network = {};  ///< of a collective whose row tells any
+  std::optional<NetworkFacts> network = {};  ///< set if a collective's row tells any
 };
 
 /// A table in columns of any `README.md` of the public data, or of our own measurements.

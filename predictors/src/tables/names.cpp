@@ -12,8 +12,8 @@
 namespace perfmodel::table {
 namespace {
 
-// Names of the public tables, of PyTorch and our own. Those that end in `u` combine a tensor with
-// a number.
+// Names of the public tables, of PyTorch and our own. Names that end in `u` combine a tensor with a
+// number.
 constexpr OpSpec kOps[] = {
     {"gemm", OpKind::kGemm},
     {"bmm", OpKind::kGemm},

@@ -22,7 +22,7 @@ struct TableRow {
 /// The kernel that the row's cells describe. Where `cells.error()` is set, it means nothing.
 KernelWork row_work(RowCells& cells, const TableRow& row);
 
-/// What a collective's row says of the machine that it crosses.
+/// Reads the facts of the machine that a collective's row gives.
 NetworkFacts row_network(RowCells& cells);
 
 }  // namespace perfmodel::table

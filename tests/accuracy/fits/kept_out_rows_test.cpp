@@ -82,9 +82,9 @@ void print_left_out(const ModelReport& report) {
   }
 }
 
-/// Every GPU's kept-out rows lie inside low to high, the worst of each level named. Of GPUs left
-/// out one range serves all: it holds the worst, and more than 95 % of others. `by_others` says
-/// what a GPU can expect that is in no table.
+/// Every GPU's kept-out rows lie inside low to high, the worst of each level named. If GPUs are
+/// left out, one range serves all: it holds the worst, and more than 95 % of others. `by_others` is
+/// the range for a GPU that is in no table.
 void expect_ranges(const ModelReport& report) {
   for (const Knowledge level :
        {Knowledge::kBoard, Knowledge::kChip, Knowledge::kArchitecture, Knowledge::kNone}) {

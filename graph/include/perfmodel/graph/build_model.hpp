@@ -352,7 +352,7 @@ struct WganConfig {
 /// "wgan": images of 64 x 64; "wgan32": of 32 x 32.
 Result<WganConfig> wgan_preset(std::string_view name);
 
-/// One step on a GPU; noise and images are inputs. What is frozen has no gradient and no number in
+/// One step on a GPU; noise and images are inputs. Frozen layers have no gradient and no number in
 /// the order of autograd.
 ///
 /// Errors: a CPU (its transposed convolutions are not known), an image that is no power of two of

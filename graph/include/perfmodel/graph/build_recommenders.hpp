@@ -133,7 +133,7 @@ struct PlacedTable {
   std::vector<TableShard> shards = {};
   TableSharding sharding = TableSharding::kTableWise;  ///< kind of `shards`
 
-  /// `sharding`, or what `rank` says.
+  /// `sharding`, or the kind that follows from `rank`.
   TableSharding kind() const {
     if (!shards.empty()) return sharding;
     return rank == kDataParallel ? TableSharding::kDataParallel : TableSharding::kTableWise;

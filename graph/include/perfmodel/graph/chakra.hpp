@@ -110,8 +110,8 @@ struct ChakraNode {
   std::uint64_t id = 0;  ///< unique in the file
   std::string name;
   ChakraNodeType type = ChakraNodeType::kCompute;
-  /// Ids. A node starts after all of `data_deps`; files written here hold every reason there. What
-  /// others mean by `ctrl_deps` differs (callers, in Chakra's converter); simulators honour both.
+  /// Ids. A node starts after all of `data_deps`; files written here hold every reason there.
+  /// Others use `ctrl_deps` in other ways (callers, in Chakra's converter); simulators honour both.
   std::vector<std::uint64_t> ctrl_deps, data_deps;
   double start_us = 0, duration_us = 0;  ///< whole in files: see write_chakra
   ChakraIo inputs, outputs;

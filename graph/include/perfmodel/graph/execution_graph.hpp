@@ -66,7 +66,7 @@ struct Tensor {
 /// channel or one pixel have one order only: false.
 bool lie_channels_last(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
-/// One argument or result: a scalar, a tensor, or a list (children stand contiguously in the pool).
+/// One argument or result: a scalar, a tensor, or a list (its children are contiguous in the pool).
 struct Argument {
   enum class Kind : std::uint8_t {
     kNone,    ///< "<None>": an optional that was not given

@@ -36,8 +36,8 @@ Launching launching_of(std::span<const NamedRewrite> rewrites);
 /// Fails at a rewrite that needs tensors which a graph that was made of a trace does not have.
 Result<void> check_rewrites(const ExecutionGraph& graph, std::span<const NamedRewrite> rewrites);
 
-/// Applies rewrites one after the other. The first that fails ends it; its name leads the error. Of
-/// a graph that was made of a trace, those that need its tensors are refused.
+/// Applies rewrites in their order and stops at the first error, which begins with the rewrite's
+/// name. If the graph was made from a trace, rewrites that need its tensors are refused.
 Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
                                       std::span<const NamedRewrite> rewrites);
 

@@ -37,8 +37,8 @@ struct HostEvent {
   std::int32_t collective = -1;     ///< ops only, into Trace::collectives; -1: none recorded
   bool has_forward_thread = false;  ///< "Fwd thread id" is not 0: runs in the backward pass
   /// Calls only: gave work to the device. Device work with its correlation says so, whatever the
-  /// call's name; without such work (a kernel that was not recorded) the name decides. Of calls
-  /// within each other only the outermost one counts.
+  /// call's name; without such work (a kernel that was not recorded) the name decides. If calls are
+  /// within each other, only the outermost one counts.
   bool launches = false;
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }

@@ -27,9 +27,8 @@ TensorRef triangle(AutogradTape& tape, std::int64_t queries, std::int64_t keys, 
   graph.leaf_op("aten::tril", {whole, 0}, {kept}, sequence);
   const TensorRef hidden = scalar_tensor(graph, -std::numeric_limits<double>::infinity(), dtype);
   const TensorRef zero = scalar_tensor(graph, 0.0, dtype);
-  const TensorRef mask = graph.new_tensor(dtype, shape);
-  graph.leaf_op("aten::where.self", {kept, zero, hidden}, {mask}, sequence);
-  return mask;
+  return graph.leaf("aten::where.self", {kept, zero, hidden}, graph.new_tensor(dtype, shape),
+                    sequence);
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ void AutogradTape::evaluate(int index) {
   PERFMODEL_CHECK(gradients.size() == edges.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (edges[i].to.node >= 0 && gradients[i].exists()) {
-      gradients[i] = sum_to(gradients[i], edges[i].shape);
+      gradients[i] = sum_to(graph_, gradients[i], edges[i].shape);
     }
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -151,22 +151,6 @@ void AutogradTape::evaluate(int index) {
   }
   graph_.end_op();
   graph_.switch_thread(thread);
-}
-
-// A gradient of an input that was broadcast, as at::sum_to does it.
-TensorRef AutogradTape::sum_to(TensorRef gradient, const Shape& shape) {
-  const Shape from = graph_.shape(gradient);
-  if (from == shape) return gradient;
-  PERFMODEL_CHECK(from.size() >= shape.size());
-  const std::size_t leading = from.size() - shape.size();
-  Shape axes;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    if (i < leading || (shape[i - leading] == 1 && from[i] != 1)) {
-      axes.push_back(static_cast<std::int64_t>(i));
-    }
-  }
-  const TensorRef summed = sum(graph_, gradient, axes, true);
-  return leading == 0 ? summed : view(graph_, summed, shape);
 }
 
 // Since 2.0, a sum without another holder takes the next addend in place.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph_builder.hpp"
@@ -46,9 +47,13 @@ class AutogradTape {
               const std::vector<TensorRef>& outputs, BackwardOfMany backward);
   void record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
               Backward backward);
-
-  /// A gradient of something that was broadcast from `shape`, summed to that shape.
-  TensorRef sum_to(TensorRef gradient, const Shape& shape);
+  /// The same for one input: `backward` gives its gradient. Returns `output`.
+  template <class Gradient>
+  TensorRef record_unary(std::string name, TensorRef input, TensorRef output, Gradient backward) {
+    record(std::move(name), {input}, output,
+           [backward](TensorRef gradient) { return std::vector<TensorRef>{backward(gradient)}; });
+    return output;
+  }
 
   /// Hooks of data-parallel training in the backward pass.
   struct Hooks {

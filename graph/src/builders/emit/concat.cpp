@@ -40,8 +40,7 @@ TensorRef cat(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim
       graph.new_tensor(graph.dtype(inputs.front()), graph.device(inputs.front()), std::move(shape));
   graph.begin_op("aten::cat", {inputs, dim}, sequence);
   if (!graph.pytorch().on_gpu()) pieces_on_cpu(graph, inputs, out, axis);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim,
@@ -59,8 +58,7 @@ TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int d
     for (TensorRef input : inputs) pieces.push_back(unsqueeze(graph, input, dim));
     out = cat(graph, pieces, dim);
   }
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef cat(AutogradTape& tape, const std::vector<TensorRef>& inputs, int dim) {

@@ -23,8 +23,7 @@ TensorRef onednn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight,
                  {x, weight, bias, conv.padding, conv.stride, conv.dilation, conv.groups});
   empty(graph, graph.dtype(x), {0});
   const TensorRef out = onednn_tensor(graph, graph.dtype(x), out_shape);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef gpu_convolution(GraphBuilder& graph, ConvolutionBackend backend, TensorRef x,

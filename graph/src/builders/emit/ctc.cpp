@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "memory.hpp"
+#include "pointwise.hpp"
 #include "reduction.hpp"
 #include "update.hpp"
 #include "views.hpp"
@@ -29,8 +30,7 @@ TensorRef permuted(GraphBuilder& graph, TensorRef x) {
   graph.begin_op("aten::permute", {x, Shape{1, 0, 2}});
   const TensorRef made =
       as_strided(graph, x, {shape[1], shape[0], shape[2]}, {shape[2], shape[1] * shape[2], 1});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 // A small table of host numbers that the kernels on a GPU read.
@@ -91,8 +91,7 @@ TensorRef backward_op(GraphBuilder& graph, const Ctc& ctc, TensorRef gradient) {
     permuted(graph, x);
     permuted(graph, made);
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 // loss / lengths, then the mean.
@@ -101,12 +100,7 @@ TensorRef mean_per_target(AutogradTape& tape, TensorRef loss) {
   const TensorRef lengths = empty(graph, graph.dtype(loss), graph.shape(loss));
   const TensorRef divisor = like(graph, lengths);
   graph.leaf_op("aten::clamp_min", {lengths, 1}, {divisor}, tape.sequence());
-  const TensorRef each = div(graph, loss, divisor, tape.sequence());
-  tape.record("DivBackward0", {loss}, each,
-              [&graph, divisor](TensorRef gradient) -> std::vector<TensorRef> {
-                return {div(graph, gradient, divisor)};
-              });
-  return mean(tape, each);
+  return mean(tape, div(tape, loss, divisor));
 }
 
 }  // namespace
@@ -137,13 +131,11 @@ TensorRef ctc_loss(AutogradTape& tape, TensorRef log_probabilities, TensorRef ta
   }
   to_same(graph, targets, sequence);
   forward_op(graph, ctc, sequence);
-  tape.record("CtcLossBackward0", {log_probabilities}, ctc.loss,
-              [&graph, ctc](TensorRef gradient) -> std::vector<TensorRef> {
-                return {backward_op(graph, ctc, gradient)};
-              });
+  tape.record_unary(
+      "CtcLossBackward0", log_probabilities, ctc.loss,
+      [&graph, ctc](TensorRef gradient) { return backward_op(graph, ctc, gradient); });
   const TensorRef loss = mean_per_target(tape, ctc.loss);
-  graph.end_op({loss});
-  return loss;
+  return graph.end_with(loss);
 }
 
 }  // namespace perfmodel

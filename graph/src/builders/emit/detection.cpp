@@ -29,20 +29,17 @@ TensorRef pick_rows(GraphBuilder& graph, TensorRef x, TensorRef rows, std::int64
   Shape column(shape.size(), 1);
   column[0] = shape[0];
   reshape(graph, rows, column);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef pick_rows(AutogradTape& tape, TensorRef x, TensorRef rows) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = pick_rows(graph, x, rows, tape.sequence());
-  tape.record("IndexBackward0", {x}, out,
-              [&graph, x, rows](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
-                index_put_accumulate(graph, made, {rows}, gradient);
-                return {made};
-              });
-  return out;
+  return tape.record_unary("IndexBackward0", x, out, [&graph, x, rows](TensorRef gradient) {
+    const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
+    index_put_accumulate(graph, made, {rows}, gradient);
+    return made;
+  });
 }
 
 // (1 - target) * score - log(sigmoid(score)), as PyTorch 2 has it.
@@ -62,14 +59,14 @@ TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores,
   sub_(graph, each, log_probability);
   const TensorRef loss = mean(graph, each);
   graph.end_op({loss});
-  tape.record("BinaryCrossEntropyWithLogitsBackward0", {scores}, loss,
-              [&graph, scores, target](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef probability = sigmoid(graph, scores);
-                const TensorRef made = mul(graph, sub(graph, probability, target), gradient);
-                divide_in_place(graph, made, graph.numel(scores));
-                return {made};
-              });
-  return loss;
+  return tape.record_unary("BinaryCrossEntropyWithLogitsBackward0", scores, loss,
+                           [&graph, scores, target](TensorRef gradient) {
+                             const TensorRef probability = sigmoid(graph, scores);
+                             const TensorRef made =
+                                 mul(graph, sub(graph, probability, target), gradient);
+                             divide_in_place(graph, made, graph.numel(scores));
+                             return made;
+                           });
 }
 
 TensorRef smooth_l1_sum(AutogradTape& tape, TensorRef prediction, TensorRef target, double beta) {
@@ -84,17 +81,16 @@ TensorRef smooth_l1_sum(AutogradTape& tape, TensorRef prediction, TensorRef targ
   as_strided(graph, loss, Shape(graph.shape(each).size(), 1), Shape(graph.shape(each).size(), 0));
   graph.end_op({loss});
   graph.end_op({loss});
-  tape.record("SmoothL1LossBackward0", {prediction}, loss,
-              [&graph, prediction, target, beta](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::smooth_l1_loss_backward",
-                               {gradient, prediction, target, kReduceSum, beta});
-                const TensorRef made = zeros_like(graph, prediction, graph.dtype(prediction));
-                graph.leaf_op("aten::smooth_l1_loss_backward.grad_input",
-                              {gradient, prediction, target, kReduceSum, beta, made}, {made});
-                graph.end_op({made});
-                return {made};
-              });
-  return loss;
+  return tape.record_unary(
+      "SmoothL1LossBackward0", prediction, loss,
+      [&graph, prediction, target, beta](TensorRef gradient) {
+        graph.begin_op("aten::smooth_l1_loss_backward",
+                       {gradient, prediction, target, kReduceSum, beta});
+        const TensorRef made = zeros_like(graph, prediction, graph.dtype(prediction));
+        graph.leaf_op("aten::smooth_l1_loss_backward.grad_input",
+                      {gradient, prediction, target, kReduceSum, beta, made}, {made});
+        return graph.end_with(made);
+      });
 }
 
 TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRef scores,
@@ -110,8 +106,7 @@ TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRe
   to(graph, mask, on_host, {.tensor = {.pinned = true}});
   const TensorRef rows = graph.new_tensor(DType::kInt64, {kept});
   graph.leaf_op("aten::index.Tensor", {order, std::vector<TensorRef>{rows}}, {out});
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef roi_align(AutogradTape& tape, TensorRef features, TensorRef regions,
@@ -127,21 +122,19 @@ TensorRef roi_align(AutogradTape& tape, TensorRef features, TensorRef regions,
   const TensorRef out = zeros(graph, graph.dtype(features), shape);
   graph.end_op({out});
   graph.end_op({out});
-  tape.record("torch::autograd::CppNode<vision::ops::(anonymous namespace)::ROIAlignFunction>",
-              {features}, out,
-              [&graph, features, regions, align](TensorRef gradient) -> std::vector<TensorRef> {
-                const Shape& to = graph.shape(features);
-                const std::vector<Value> inputs = {
-                    gradient, regions, align.scale, align.size,    align.size, to[0],
-                    to[1],    to[2],   to[3],       align.samples, false};
-                graph.begin_op("torchvision::_roi_align_backward", inputs);
-                graph.begin_op("torchvision::_roi_align_backward", inputs);
-                const TensorRef made = zeros(graph, graph.dtype(features), to);
-                graph.end_op({made});
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
+  return tape.record_unary(
+      "torch::autograd::CppNode<vision::ops::(anonymous namespace)::ROIAlignFunction>", features,
+      out, [&graph, features, regions, align](TensorRef gradient) {
+        const Shape& to = graph.shape(features);
+        const std::vector<Value> inputs = {gradient,   regions,       align.scale, align.size,
+                                           align.size, to[0],         to[1],       to[2],
+                                           to[3],      align.samples, false};
+        graph.begin_op("torchvision::_roi_align_backward", inputs);
+        graph.begin_op("torchvision::_roi_align_backward", inputs);
+        const TensorRef made = zeros(graph, graph.dtype(features), to);
+        graph.end_op({made});
+        return graph.end_with(made);
+      });
 }
 
 }  // namespace perfmodel

@@ -9,12 +9,10 @@ namespace {
 TensorRef fused_dropout(AutogradTape& tape, TensorRef x, double probability) {
   GraphBuilder& graph = tape.graph();
   const Dropped dropped = native_dropout(graph, x, probability, tape.sequence());
-  tape.record(
-      "NativeDropoutBackward0", {x}, dropped.out,
-      [&graph, mask = dropped.mask, probability](TensorRef gradient) -> std::vector<TensorRef> {
-        return {native_dropout_backward(graph, gradient, mask, probability)};
-      });
-  return dropped.out;
+  return tape.record_unary("NativeDropoutBackward0", x, dropped.out,
+                           [&graph, mask = dropped.mask, probability](TensorRef gradient) {
+                             return native_dropout_backward(graph, gradient, mask, probability);
+                           });
 }
 
 // A CPU draws the noise in ops of its own.
@@ -48,8 +46,7 @@ TensorRef native_dropout_backward(GraphBuilder& graph, TensorRef gradient, Tenso
                                   double probability) {
   graph.begin_op("aten::native_dropout_backward", {gradient, mask, 1.0 / (1.0 - probability)});
   const TensorRef made = empty_like_contiguous(graph, gradient);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef dropout(AutogradTape& tape, TensorRef x, double probability) {
@@ -60,8 +57,7 @@ TensorRef dropout(AutogradTape& tape, TensorRef x, double probability) {
     out = graph.pytorch().on_gpu() ? fused_dropout(tape, x, probability)
                                    : dropout_by_noise(tape, x, probability);
   }
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 }  // namespace perfmodel

@@ -55,8 +55,7 @@ TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradien
   to_same_dtype(graph, index);
   const TensorRef sparse = sparse_coo_tensor(graph, index, values, {rows, dim});
   graph.end_op({sparse});
-  graph.end_op({sparse});
-  return sparse;
+  return graph.end_with(sparse);
 }
 
 // Sizes of bags are differences of offsets, the last one is the rest.
@@ -204,8 +203,7 @@ TensorRef dense_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef grad
   } else {
     index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices, -1));
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
@@ -216,8 +214,7 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradien
   if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
   const TensorRef made =
       bag.sparse ? sparse_backward(graph, bag, gradient) : dense_bag_backward(graph, bag, gradient);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
@@ -235,11 +232,9 @@ TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   graph.end_op(outputs);
-  tape.record("EmbeddingBagBackward0", {weight}, out,
-              [&graph, bag](TensorRef gradient) -> std::vector<TensorRef> {
-                return {embedding_bag_backward(graph, bag, gradient)};
-              });
-  return out;
+  return tape.record_unary("EmbeddingBagBackward0", weight, out, [&graph, bag](TensorRef gradient) {
+    return embedding_bag_backward(graph, bag, gradient);
+  });
 }
 
 TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
@@ -319,13 +314,12 @@ TensorRef dense_table_batched_lookup(AutogradTape& tape, const TableBatch& table
                  fbgemm_sequence(tape));
   const TensorRef out = empty(graph, DType::kFloat32, {batch, total_dim});
   graph.end_op({out});
-  tape.record("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", {weights}, out,
-              [&graph, weights, indices, max_dim](TensorRef) -> std::vector<TensorRef> {
-                const TensorRef gradient = zeros_like(graph, weights);
-                table_batched_backward(graph, indices, {}, max_dim);
-                return {gradient};
-              });
-  return out;
+  return tape.record_unary("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", weights, out,
+                           [&graph, weights, indices, max_dim](TensorRef) {
+                             const TensorRef gradient = zeros_like(graph, weights);
+                             table_batched_backward(graph, indices, {}, max_dim);
+                             return gradient;
+                           });
 }
 
 }  // namespace perfmodel

@@ -32,8 +32,7 @@ TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices, std:
   } else if (!graph.pytorch().before(2, 0)) {
     resize_to(graph, unsized, rows);
   }
-  graph.end_op({rows});
-  return rows;
+  return graph.end_with(rows);
 }
 
 TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorRef gradient,
@@ -68,8 +67,7 @@ TensorRef dense_backward(GraphBuilder& graph, TensorRef weight, TensorRef indice
   graph.begin_op("aten::embedding_backward",
                  {gradient, indices, shape[0], padding_row, false, false});
   const TensorRef made = embedding_dense_backward(graph, gradient, indices, shape, padding_row);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 }  // namespace
@@ -90,8 +88,7 @@ TensorRef embedding_dense_backward(GraphBuilder& graph, TensorRef gradient, Tens
     made = zeros(graph, dtype, shape);
     view(graph, dense, {lookups, shape[1]});
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef embedding_lookup(AutogradTape& tape, TensorRef weight, TensorRef indices,
@@ -104,11 +101,10 @@ TensorRef embedding_lookup(AutogradTape& tape, TensorRef weight, TensorRef indic
   TensorRef out = index_select(graph, weight, flat ? indices : reshape(graph, indices, {-1}));
   if (!flat) out = view(graph, out, shape);
   graph.end_op({out});
-  tape.record("EmbeddingBackward0", {weight}, out,
-              [&graph, weight, indices, padding_row](TensorRef gradient) -> std::vector<TensorRef> {
-                return {dense_backward(graph, weight, indices, gradient, padding_row)};
-              });
-  return out;
+  return tape.record_unary("EmbeddingBackward0", weight, out,
+                           [&graph, weight, indices, padding_row](TensorRef gradient) {
+                             return dense_backward(graph, weight, indices, gradient, padding_row);
+                           });
 }
 
 }  // namespace perfmodel

@@ -24,18 +24,15 @@ TensorRef max_of_last(AutogradTape& tape, TensorRef x) {
   const TensorRef values = graph.new_tensor(graph.dtype(x), shape);
   const TensorRef indices = graph.new_tensor(DType::kInt64, shape);
   graph.leaf_op("aten::max.dim", {x, -1, false}, {values, indices}, tape.sequence());
-  tape.record("MaxBackward0", {x}, values,
-              [&graph, from, indices](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::value_selecting_reduction_backward",
-                               {gradient, -1, indices, from, false});
-                const TensorRef each = unsqueeze(graph, gradient, -1);
-                const TensorRef rows = unsqueeze(graph, indices, -1);
-                const TensorRef made = new_zeros(graph, each, from);
-                graph.leaf_op("aten::scatter_.src", {made, -1, rows, each}, {made});
-                graph.end_op({made});
-                return {made};
-              });
-  return values;
+  return tape.record_unary("MaxBackward0", x, values, [&graph, from, indices](TensorRef gradient) {
+    graph.begin_op("aten::value_selecting_reduction_backward",
+                   {gradient, -1, indices, from, false});
+    const TensorRef each = unsqueeze(graph, gradient, -1);
+    const TensorRef rows = unsqueeze(graph, indices, -1);
+    const TensorRef made = new_zeros(graph, each, from);
+    graph.leaf_op("aten::scatter_.src", {made, -1, rows, each}, {made});
+    return graph.end_with(made);
+  });
 }
 
 // An index that is a mask becomes the coordinates of its ones; their number waits for the device.
@@ -51,8 +48,7 @@ TensorRef pick(GraphBuilder& graph, TensorRef x, TensorRef mask, std::int64_t to
   const TensorRef made = graph.new_tensor(graph.dtype(x), {tokens, graph.shape(x).back()});
   graph.begin_op("aten::index.Tensor", {x, std::vector<TensorRef>{mask}}, sequence);
   coordinates(graph, mask, tokens);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 void put_impl(GraphBuilder& graph, TensorRef into, TensorRef mask, TensorRef rows,
@@ -65,13 +61,11 @@ void put_impl(GraphBuilder& graph, TensorRef into, TensorRef mask, TensorRef row
 TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef mask, std::int64_t tokens) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = pick(graph, x, mask, tokens, tape.sequence());
-  tape.record("IndexBackward0", {x}, out,
-              [&graph, x, mask](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
-                put_impl(graph, made, mask, gradient, true);
-                return {made};
-              });
-  return out;
+  return tape.record_unary("IndexBackward0", x, out, [&graph, x, mask](TensorRef gradient) {
+    const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
+    put_impl(graph, made, mask, gradient, true);
+    return made;
+  });
 }
 
 void put(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows) {
@@ -101,8 +95,7 @@ TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes) {
   const TensorRef made = zeros(graph, DType::kInt64, shape);
   const TensorRef rows = unsqueeze(graph, index, -1, tape.sequence());
   graph.leaf_op("aten::scatter_.value", {made, -1, rows, 1}, {made}, tape.sequence());
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity) {

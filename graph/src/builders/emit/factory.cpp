@@ -17,8 +17,7 @@ TensorRef ones(GraphBuilder& graph, DType dtype, Shape shape) {
   graph.begin_op("aten::ones", {shape, code, kNone, graph.device_value(), false});
   const TensorRef made = python_empty(graph, dtype, shape, with_dtype);
   fill(graph, made, 1);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef full(GraphBuilder& graph, Shape shape, double value) {
@@ -26,23 +25,20 @@ TensorRef full(GraphBuilder& graph, Shape shape, double value) {
   graph.begin_op("aten::full", {shape, value, code, kNone, graph.device_value(), false});
   const TensorRef made = python_empty(graph, DType::kFloat32, shape);
   fill(graph, made, value);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef arange(GraphBuilder& graph, std::int64_t count) {
   graph.begin_op("aten::arange.start",
                  {0, count, scalar_type_code(DType::kInt64), kNone, graph.device_value(), false});
   const TensorRef made = fill_arange(graph, python_empty(graph, DType::kInt64, {0}), count);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef fill_arange(GraphBuilder& graph, TensorRef unsized, std::int64_t count) {
   graph.begin_op("aten::arange.start_out", {0, count, 1, unsized});
   const TensorRef made = resized(graph, unsized, {count});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef tensor_of_number(AutogradTape& tape, DType dtype) {

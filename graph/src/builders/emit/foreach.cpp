@@ -59,8 +59,7 @@ TensorList made_anew(GraphBuilder& graph, const char* op, const TensorList& x,
   } else {
     for (std::size_t i = 0; i < x.size(); ++i) made.push_back(each(i));
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ops/schemas.hpp"
+#include "ops/rows.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

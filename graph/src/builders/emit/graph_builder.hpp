@@ -132,6 +132,17 @@ class GraphBuilder {
   void end_op(std::vector<Value> outputs = {});
   void leaf_op(std::string_view op, std::vector<Value> inputs, std::vector<Value> outputs,
                std::int64_t sequence = -1);
+  /// The same for one result, which they return.
+  template <class Result>
+  Result end_with(Result result) {
+    end_op({result});
+    return result;
+  }
+  TensorRef leaf(std::string_view op, std::vector<Value> inputs, TensorRef result,
+                 std::int64_t sequence = -1) {
+    leaf_op(op, std::move(inputs), {result}, sequence);
+    return result;
+  }
 
   /// Opens a region that is no op ("ProfilerStep#0"); closed by end_op().
   void begin_label(std::string_view name, std::vector<Value> inputs = {});

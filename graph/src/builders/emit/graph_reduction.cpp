@@ -4,6 +4,7 @@
 
 #include "graph_views.hpp"
 #include "memory.hpp"
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 namespace {
@@ -77,8 +78,7 @@ TensorRef sum(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_axe
   const TensorRef out = result(graph, x, reduced, keep_axes);
   graph.begin_op("aten::sum.dim_IntList", {x, axes, keep_axes, kNone}, sequence);
   start_reduction(graph, out, reduced, keep_axes);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef mean(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_axes,
@@ -95,15 +95,13 @@ TensorRef mean(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_ax
     graph.end_op({out});
     divide_in_place(graph, out, reduced.count);
   }
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef sum(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::sum", {x, kNone}, sequence);
   const TensorRef out = sum(graph, x, {}, false);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 namespace {
@@ -112,9 +110,7 @@ constexpr const char* kCumsum = "aten::cumsum";
 
 TensorRef cumsum(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
                  std::int64_t sequence) {
-  const TensorRef sums = like(graph, x);
-  graph.leaf_op(kCumsum, {x, axis, std::move(dtype)}, {sums}, sequence);
-  return sums;
+  return graph.leaf(kCumsum, {x, axis, std::move(dtype)}, like(graph, x), sequence);
 }
 
 TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
@@ -122,15 +118,13 @@ TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Val
   const TensorRef sums = like(graph, x);
   graph.begin_op(kCumsum, {x, axis, std::move(dtype)}, sequence);
   to_same_dtype(graph, x);
-  graph.end_op({sums});
-  return sums;
+  return graph.end_with(sums);
 }
 
 TensorRef mean(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::mean", {x, kNone}, sequence);
   const TensorRef out = mean(graph, x, {}, false);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef divide(GraphBuilder& graph, TensorRef x, std::int64_t count, std::int64_t sequence) {
@@ -139,8 +133,7 @@ TensorRef divide(GraphBuilder& graph, TensorRef x, std::int64_t count, std::int6
   graph.begin_op("aten::div.Tensor", {x, number});
   cast_wrapped_number(graph, number, graph.dtype(x));
   graph.end_op({out});
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 void divide_in_place(GraphBuilder& graph, TensorRef x, std::int64_t count) {
@@ -150,6 +143,21 @@ void divide_in_place(GraphBuilder& graph, TensorRef x, std::int64_t count) {
   cast_wrapped_number(graph, number, graph.dtype(x));
   graph.end_op({x});
   graph.end_op({x});
+}
+
+TensorRef sum_to(GraphBuilder& graph, TensorRef gradient, const Shape& shape) {
+  const Shape from = graph.shape(gradient);
+  if (from == shape) return gradient;
+  PERFMODEL_CHECK(from.size() >= shape.size());
+  const std::size_t leading = from.size() - shape.size();
+  Shape axes;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (i < leading || (shape[i - leading] == 1 && from[i] != 1)) {
+      axes.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  const TensorRef summed = sum(graph, gradient, axes, true);
+  return leading == 0 ? summed : view(graph, summed, shape);
 }
 
 }  // namespace perfmodel

@@ -32,5 +32,7 @@ std::int64_t reduced_count(const Shape& from, const Shape& axes);
 /// The gradient of a sum over `axes` of a tensor of shape `from`, for every element that was added.
 TensorRef expand_gradient(GraphBuilder& graph, TensorRef gradient, const Shape& from,
                           const Shape& axes, bool keep_axes);
+/// A gradient of something that was broadcast from `shape`, summed to that shape (at::sum_to).
+TensorRef sum_to(GraphBuilder& graph, TensorRef gradient, const Shape& shape);
 
 }  // namespace perfmodel

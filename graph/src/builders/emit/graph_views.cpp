@@ -74,8 +74,7 @@ TensorRef detach(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::detach", {x}, sequence);
   graph.begin_plain("detach", {x});
   graph.end_op();
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
@@ -86,22 +85,32 @@ TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape stride
   return view;
 }
 
+namespace {
+// An op whose result is a strided view of its first argument.
+TensorRef strided_op(GraphBuilder& graph, std::string_view op, std::vector<Value> arguments,
+                     std::int64_t sequence, Shape shape, Shape strides,
+                     std::optional<std::int64_t> offset = {}) {
+  const TensorRef x = std::get<TensorRef>(arguments.front().variant());
+  graph.begin_op(op, std::move(arguments), sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides),
+                                    offset.value_or(0), offset.has_value());
+  return graph.end_with(view);
+}
+}  // namespace
+
 TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1, std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
   const std::size_t a = axis_of(graph, x, dim0), b = axis_of(graph, x, dim1);
   std::swap(shape[a], shape[b]);
   std::swap(strides[a], strides[b]);
-  graph.begin_op("aten::transpose.int", {x, dim0, dim1}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::transpose.int", {x, dim0, dim1}, sequence, std::move(shape),
+                    std::move(strides));
 }
 
 TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::t", {x}, sequence);
   const TensorRef view = transpose(graph, x, 0, 1);
-  graph.end_op({view});
-  return view;
+  return graph.end_with(view);
 }
 
 TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
@@ -109,11 +118,9 @@ TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, s
   const std::size_t axis = axis_of(graph, x, dim);
   Shape shape = graph.shape(x), strides = graph.strides(x);
   shape[axis] = (end < 0 ? end + shape[axis] : std::min(end, shape[axis])) - start;
-  graph.begin_op("aten::slice.Tensor", {x, dim, start, end, 1}, sequence);
   const std::int64_t offset = start * strides[axis];
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::slice.Tensor", {x, dim, start, end, 1}, sequence,
+                    std::move(shape), std::move(strides), offset);
 }
 
 TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
@@ -122,18 +129,15 @@ TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
   const std::int64_t offset = (index < 0 ? index + shape[dim] : index) * strides[dim];
   shape.erase(shape.begin() + dim);
   strides.erase(strides.begin() + dim);
-  graph.begin_op("aten::select.int", {x, dim, index}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::select.int", {x, dim, index}, sequence, std::move(shape),
+                    std::move(strides), offset);
 }
 
 TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
                  std::int64_t length) {
   graph.begin_op("aten::narrow", {x, dim, start, length});
   const TensorRef view = slice(graph, x, dim, start, start + length);
-  graph.end_op({view});
-  return view;
+  return graph.end_with(view);
 }
 
 TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
@@ -143,10 +147,7 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
     shape.push_back(graph.shape(x)[i]);
     strides.push_back(graph.strides(x)[i]);
   }
-  graph.begin_op("aten::squeeze", {x});
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::squeeze", {x}, -1, std::move(shape), std::move(strides));
 }
 
 TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
@@ -154,10 +155,8 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequen
   const auto axis = static_cast<std::ptrdiff_t>(axis_of(graph, x, dim));
   shape.erase(shape.begin() + axis);
   strides.erase(strides.begin() + axis);
-  graph.begin_op("aten::squeeze.dim", {x, dim}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::squeeze.dim", {x, dim}, sequence, std::move(shape),
+                    std::move(strides));
 }
 
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
@@ -167,10 +166,8 @@ TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequ
   const std::int64_t stride = at < shape.size() ? shape[at] * strides[at] : 1;
   shape.insert(shape.begin() + axis, 1);
   strides.insert(strides.begin() + axis, stride);
-  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::unsqueeze", {x, dim}, sequence, std::move(shape),
+                    std::move(strides));
 }
 
 TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence) {
@@ -179,23 +176,18 @@ TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int6
     shape.push_back(graph.shape(x)[axis]);
     strides.push_back(graph.strides(x)[axis]);
   }
-  graph.begin_op("aten::permute", {x, axes}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::permute", {x, axes}, sequence, std::move(shape),
+                    std::move(strides));
 }
 
-TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence) {
+TensorRef expand(GraphBuilder& graph, TensorRef x, const Shape& shape, std::int64_t sequence) {
   // Axes that x lacks or has with size 1 get stride 0.
   Shape strides(shape.size(), 0);
   const std::size_t missing = shape.size() - graph.shape(x).size();
   for (std::size_t i = missing; i < shape.size(); ++i) {
     if (graph.shape(x)[i - missing] == shape[i]) strides[i] = graph.strides(x)[i - missing];
   }
-  graph.begin_op("aten::expand", {x, shape, false}, sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
-  graph.end_op({view});
-  return view;
+  return strided_op(graph, "aten::expand", {x, shape, false}, sequence, shape, std::move(strides));
 }
 
 namespace {
@@ -211,15 +203,11 @@ TensorRef strided_view(GraphBuilder& graph, TensorRef x, const Shape& asked) {
 }  // namespace
 
 TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
-  const TensorRef made = strided_view(graph, x, asked);
-  graph.leaf_op("aten::view", {x, asked}, {made}, sequence);
-  return made;
+  return graph.leaf("aten::view", {x, asked}, strided_view(graph, x, asked), sequence);
 }
 
 TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
-  const TensorRef made = strided_view(graph, x, asked);
-  graph.leaf_op("aten::_unsafe_view", {x, asked}, {made}, sequence);
-  return made;
+  return graph.leaf("aten::_unsafe_view", {x, asked}, strided_view(graph, x, asked), sequence);
 }
 
 TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
@@ -243,15 +231,13 @@ TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int
   } else {
     made = reshaped_view(graph, x, asked, sequence);
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::flatten.using_ints", {x, 0, -1}, sequence);
   const TensorRef made = reshaped_view(graph, x, {graph.numel(x)}, sequence);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
@@ -266,8 +252,7 @@ std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const 
     pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[dim], true));
     offset += size;
   }
-  graph.end_op({pieces});
-  return pieces;
+  return graph.end_with(pieces);
 }
 
 }  // namespace perfmodel

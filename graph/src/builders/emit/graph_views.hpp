@@ -45,7 +45,7 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x);
 TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence = -1);
-TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence = -1);
+TensorRef expand(GraphBuilder& graph, TensorRef x, const Shape& shape, std::int64_t sequence = -1);
 /// `asked` is the size argument, which may hold a -1; the memory of `x` must allow the view.
 TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
 TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked,

@@ -18,9 +18,8 @@ TensorRef grouped_mm(GraphBuilder& graph, TensorRef a, TensorRef b, TensorRef en
   const Shape &left = graph.shape(a), &right = graph.shape(b);
   const Shape shape =
       right.size() == 3 ? Shape{left[0], right[2]} : Shape{graph.numel(ends), left[0], right[1]};
-  const TensorRef made = graph.new_tensor(graph.dtype(a), shape);
-  graph.leaf_op("aten::_grouped_mm", {a, b, ends, kNone, kNone}, {made}, sequence);
-  return made;
+  return graph.leaf("aten::_grouped_mm", {a, b, ends, kNone, kNone},
+                    graph.new_tensor(graph.dtype(a), shape), sequence);
 }
 
 // Gradients as _grouped_mm_mat1_backward and _grouped_mm_mat2_backward write them for column-major
@@ -57,46 +56,15 @@ Best top_k_of_last(AutogradTape& tape, TensorRef x, std::int64_t k) {
   const Best best = {graph.new_tensor(graph.dtype(x), shape),
                      graph.new_tensor(DType::kInt64, shape)};
   graph.leaf_op("aten::topk", {x, k, -1, true, true}, {best.values, best.indices}, tape.sequence());
-  tape.record("TopkBackward0", {x}, best.values,
-              [&graph, from, indices = best.indices](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::value_selecting_reduction_backward",
-                               {gradient, -1, indices, from, true});
-                const TensorRef made = new_zeros(graph, gradient, from);
-                graph.leaf_op("aten::scatter_.src", {made, -1, indices, gradient}, {made});
-                graph.end_op({made});
-                return {made};
-              });
+  tape.record_unary("TopkBackward0", x, best.values,
+                    [&graph, from, indices = best.indices](TensorRef gradient) {
+                      graph.begin_op("aten::value_selecting_reduction_backward",
+                                     {gradient, -1, indices, from, true});
+                      const TensorRef made = new_zeros(graph, gradient, from);
+                      graph.leaf_op("aten::scatter_.src", {made, -1, indices, gradient}, {made});
+                      return graph.end_with(made);
+                    });
   return best;
-}
-
-// x / divisor; both have gradients.
-TensorRef quotient(AutogradTape& tape, TensorRef x, TensorRef divisor) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = binary(graph, "aten::div.Tensor", x, divisor, tape.sequence());
-  tape.record("DivBackward0", {x, divisor}, out,
-              [&graph, x, divisor](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef of_x = div(graph, gradient, divisor);
-                const TensorRef against = neg(graph, gradient);
-                const TensorRef twice = div(graph, div(graph, x, divisor), divisor);
-                return {of_x, mul(graph, against, twice)};
-              });
-  return out;
-}
-
-// Rows of x that `indices` pick; each may be picked several times.
-TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef indices) {
-  GraphBuilder& graph = tape.graph();
-  const Shape from = graph.shape(x);
-  const TensorRef out = index_select(graph, x, indices, tape.sequence());
-  tape.record("IndexSelectBackward0", {x}, out,
-              [&graph, from, indices](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::index_select_backward", {gradient, from, 0, indices});
-                const TensorRef made = new_zeros(graph, gradient, from);
-                index_add_in_place(graph, made, indices, gradient, 1);
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
 }
 
 // Place of each number in sorted order.
@@ -105,8 +73,7 @@ TensorRef argsort(AutogradTape& tape, TensorRef x) {
   const TensorRef values = like(graph, x), order = graph.new_tensor(DType::kInt64, graph.shape(x));
   graph.begin_op("aten::argsort", {x, -1, false}, tape.sequence());
   graph.leaf_op("aten::sort", {x, -1, false}, {values, order}, tape.sequence());
-  graph.end_op({order});
-  return order;
+  return graph.end_with(order);
 }
 
 // Ends of each expert's rows, from the experts of all rows.
@@ -128,20 +95,21 @@ ExpertRouting route_to_best(AutogradTape& tape, TensorRef scores, std::int64_t t
   routing.chances = softmax(tape, scores, -1, true);
   Best best = top_k_of_last(tape, routing.chances, top_k);
   routing.chosen = best.indices;
-  if (top_k > 1) best.values = quotient(tape, best.values, sum(tape, best.values, {-1}, true));
+  if (top_k > 1) best.values = div(tape, best.values, sum(tape, best.values, {-1}, true));
   const TensorRef chosen = view(tape, best.indices, {-1});
   const TensorRef order = argsort(tape, chosen);
   routing.ends =
       ends_of_experts(tape, index_select(graph, chosen, order, tape.sequence()), experts);
   routing.tokens =
       binary(graph, "aten::floor_divide", order, Number(static_cast<int>(top_k)), tape.sequence());
-  const TensorRef weights = pick(tape, view(tape, best.values, {-1}), order);
+  const TensorRef weights =
+      emit(tape, "aten::index_select", {view(tape, best.values, {-1}), 0, order});
   routing.weights = unsqueeze(tape, weights, -1);
   return routing;
 }
 
 TensorRef rows_for_experts(AutogradTape& tape, TensorRef x, const ExpertRouting& routing) {
-  return pick(tape, x, routing.tokens);
+  return emit(tape, "aten::index_select", {x, 0, routing.tokens});
 }
 
 TensorRef sum_of_experts(AutogradTape& tape, TensorRef x, TensorRef rows,

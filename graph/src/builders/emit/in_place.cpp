@@ -9,19 +9,6 @@
 namespace perfmodel {
 namespace {
 
-// `function` of an x that is then its own result; the gradient only needs the result.
-void from_result(AutogradTape& tape, const char* function, const char* backward_node,
-                 const char* backward_op, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
-  graph.leaf_op(function, {x}, {x}, tape.sequence());
-  tape.record(backward_node, {x}, x,
-              [&graph, x, backward_op](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, x);
-                graph.leaf_op(backward_op, {gradient, x}, {made});
-                return {made};
-              });
-}
-
 // The result of an op on two operands that allocates it by a call of its own.
 TensorRef iterator_output(GraphBuilder& graph, TensorRef a, TensorRef b) {
   const TensorRef made = pointwise_result(graph, {a, b}, graph.dtype(a));
@@ -48,20 +35,10 @@ TensorRef saved_clone(AutogradTape& tape, TensorRef x) {
   }
   copy(graph, made, x);
   graph.end_op({made});
-  tape.record("CloneBackward0", {x}, made,
-              [](TensorRef gradient) -> std::vector<TensorRef> { return {gradient}; });
-  return made;
+  return tape.record_unary("CloneBackward0", x, made, [](TensorRef gradient) { return gradient; });
 }
 
 }  // namespace
-
-void sigmoid_in_place(AutogradTape& tape, TensorRef x) {
-  from_result(tape, "aten::sigmoid_", "SigmoidBackward0", "aten::sigmoid_backward", x);
-}
-
-void tanh_in_place(AutogradTape& tape, TensorRef x) {
-  from_result(tape, "aten::tanh_", "TanhBackward0", "aten::tanh_backward", x);
-}
 
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
   GraphBuilder& graph = tape.graph();
@@ -93,13 +70,11 @@ void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::hardtanh_", {x, low, high}, tape.sequence());
   const auto saved = std::make_shared<TensorRef>();
-  tape.record("HardtanhBackward0", {x}, x,
-              [&graph, saved, low, high](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
-                const TensorRef made = iterator_output(graph, gradient, *saved);
-                graph.end_op({made});
-                return {made};
-              });
+  tape.record_unary("HardtanhBackward0", x, x, [&graph, saved, low, high](TensorRef gradient) {
+    graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
+    const TensorRef made = iterator_output(graph, gradient, *saved);
+    return graph.end_with(made);
+  });
   *saved = saved_clone(tape, x);
   clamp_as_hardtanh(graph, x, low, high);
   graph.end_op({x});

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 
 namespace perfmodel {
 
 // Elementwise ops that overwrite their first operand, as PyTorch's own recurrent cells use them.
 
-void sigmoid_in_place(AutogradTape& tape, TensorRef x);
-void tanh_in_place(AutogradTape& tape, TensorRef x);
+inline void sigmoid_in_place(AutogradTape& tape, TensorRef x) { emit(tape, "aten::sigmoid_", {x}); }
+inline void tanh_in_place(AutogradTape& tape, TensorRef x) { emit(tape, "aten::tanh_", {x}); }
 // These two keep a copy of `x` for the backward pass.
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
 /// The calls of hardtanh in place once the copy is made.

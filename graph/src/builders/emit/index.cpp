@@ -8,22 +8,6 @@
 namespace perfmodel {
 namespace {
 
-// The ":" of an index expression.
-TensorRef slice_all(AutogradTape& tape, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = slice(graph, x, 0, 0, kSliceEnd, tape.sequence());
-  tape.record("SliceBackward0", {x}, out,
-              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-                const Shape& shape = graph.shape(x);
-                graph.begin_op("aten::slice_backward", {gradient, shape, 0, 0, kSliceEnd, 1});
-                const TensorRef made = zeros(graph, graph.dtype(x), shape);
-                copy(graph, slice(graph, made, 0, 0, kSliceEnd), gradient);
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
-}
-
 // Index tensors may be in host memory; the op brings them to the data's device.
 TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   const bool there = graph.device(index) == graph.device();
@@ -62,8 +46,7 @@ TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t s
     const TensorRef made = graph.new_tensor(graph.dtype(x), graph.device(x), graph.shape(x));
     graph.begin_op(scalar, {x, number});
     graph.leaf_op(tensor, {x, wrapped_number(graph)}, {made});
-    graph.end_op({made});
-    return made;
+    return graph.end_with(made);
   };
   const TensorRef wrapped =
       scalar_op("aten::remainder.Scalar", "aten::remainder.Tensor", index, size);
@@ -108,21 +91,6 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   graph.end_op({made});
 }
 
-TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = graph.new_tensor(graph.dtype(x), graph.shape(index));
-  graph.leaf_op("aten::gather", {x, dim, index, false}, {out}, tape.sequence());
-  tape.record("GatherBackward0", {x}, out,
-              [&graph, x, dim, index](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::gather_backward", {gradient, x, dim, index, false});
-                const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
-                graph.leaf_op("aten::scatter_add_", {made, dim, index, gradient}, {made});
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
-}
-
 TensorRef sorted_order(GraphBuilder& graph, TensorRef x, int dim) {
   const std::int64_t count = graph.numel(x);
   const TensorRef sorted = like(graph, x), order = like(graph, x);
@@ -146,7 +114,7 @@ void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, Ten
 
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef rows = slice_all(tape, x);
+  const TensorRef rows = slice(tape, x, 0, 0, kSliceEnd);
   const Shape shape = graph.shape(rows);
   const std::int64_t batch = shape[0], picked = graph.numel(row);
   const TensorRef out = graph.new_tensor(graph.dtype(x), {batch, picked});
@@ -158,13 +126,12 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
   }
   spread_over_picks(graph, rows, {TensorRef{}, indices[0], indices[1]});
   graph.end_op({out});
-  tape.record("IndexBackward0", {rows}, out,
-              [&graph, shape, row, column](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = new_zeros(graph, gradient, shape);
-                index_put_accumulate(graph, made, {TensorRef{}, row, column}, gradient);
-                return {made};
-              });
-  return out;
+  return tape.record_unary(
+      "IndexBackward0", rows, out, [&graph, shape, row, column](TensorRef gradient) {
+        const TensorRef made = new_zeros(graph, gradient, shape);
+        index_put_accumulate(graph, made, {TensorRef{}, row, column}, gradient);
+        return made;
+      });
 }
 
 }  // namespace perfmodel

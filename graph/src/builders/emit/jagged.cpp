@@ -84,8 +84,7 @@ TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t s
   graph.begin_op("fbgemm::asynchronous_complete_cumsum", {lengths});
   const TensorRef offsets = empty_offsets(graph, lengths, sequence);
   prefix_sum_scratch(graph, graph.numel(lengths));
-  graph.end_op({offsets});
-  return offsets;
+  return graph.end_with(offsets);
 }
 
 }  // namespace perfmodel

@@ -18,18 +18,17 @@ TensorRef binary_cross_entropy(GraphBuilder& graph, TensorRef prediction, Tensor
   const TensorRef loss = resized(graph, each, {});
   graph.end_op({loss});
   copy(graph, loss, mean);
-  graph.end_op({loss});
-  return loss;
+  return graph.end_with(loss);
 }
 
 TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target) {
   GraphBuilder& graph = tape.graph();
   const TensorRef loss = binary_cross_entropy(graph, prediction, target, tape.sequence());
-  tape.record("BinaryCrossEntropyBackward0", {prediction}, loss,
-              [&graph, prediction, target](TensorRef gradient) -> std::vector<TensorRef> {
-                return {binary_cross_entropy_backward(graph, gradient, prediction, target)};
-              });
-  return loss;
+  return tape.record_unary("BinaryCrossEntropyBackward0", prediction, loss,
+                           [&graph, prediction, target](TensorRef gradient) {
+                             return binary_cross_entropy_backward(graph, gradient, prediction,
+                                                                  target);
+                           });
 }
 
 TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
@@ -44,8 +43,7 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
     for (TensorRef x : {made, gradient, prediction, target}) squeeze(graph, x);
   }
   divide_in_place(graph, made, graph.numel(prediction));
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 namespace {
@@ -66,37 +64,15 @@ TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef targ
   graph.end_op({loss, weight});
   graph.end_op({loss});
   graph.end_op({loss});
-  tape.record("NllLossBackward0", {log_probability}, loss,
-              [&graph, log_probability, target, weight,
-               undefined](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, log_probability);
-                graph.begin_op("aten::nll_loss_backward",
-                               {gradient, log_probability, target, undefined, kReduceMean,
-                                kIgnoredClass, weight});
-                zero(graph, made);
-                graph.end_op({made});
-                return {made};
-              });
-  return loss;
-}
-
-TensorRef multiply(AutogradTape& tape, TensorRef x, TensorRef constant) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = mul(graph, x, constant, tape.sequence());
-  tape.record("MulBackward0", {x}, out,
-              [&graph, constant](TensorRef gradient) -> std::vector<TensorRef> {
-                return {mul(graph, gradient, constant)};
-              });
-  return out;
-}
-
-void zero_where(AutogradTape& tape, TensorRef x, TensorRef mask) {
-  GraphBuilder& graph = tape.graph();
-  graph.leaf_op("aten::masked_fill_.Scalar", {x, mask, 0.0}, {x}, tape.sequence());
-  tape.record("MaskedFillBackward0", {x}, x,
-              [&graph, mask](TensorRef gradient) -> std::vector<TensorRef> {
-                return {masked_fill(graph, gradient, mask, 0)};
-              });
+  return tape.record_unary(
+      "NllLossBackward0", log_probability, loss,
+      [&graph, log_probability, target, weight, undefined](TensorRef gradient) {
+        const TensorRef made = like(graph, log_probability);
+        graph.begin_op("aten::nll_loss_backward", {gradient, log_probability, target, undefined,
+                                                   kReduceMean, kIgnoredClass, weight});
+        zero(graph, made);
+        return graph.end_with(made);
+      });
 }
 
 // -sum over classes, mean over the samples that are not ignored.
@@ -105,7 +81,7 @@ TensorRef loss_of_all_classes(AutogradTape& tape, TensorRef log_probability, Ten
   const TensorRef each = neg(tape, sum(tape, log_probability, {1}, false));
   const TensorRef ignored = graph.new_tensor(DType::kBool, graph.shape(target));
   graph.leaf_op("aten::eq.Scalar", {target, kIgnoredClass}, {ignored}, tape.sequence());
-  zero_where(tape, each, ignored);
+  emit(tape, "aten::masked_fill_.Scalar", {each, ignored, 0.0});
   const TensorRef all = sum(tape, each);
   const TensorRef counted = like(graph, ignored);
   graph.leaf_op("aten::bitwise_not", {ignored}, {counted}, tape.sequence());
@@ -124,18 +100,18 @@ TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target,
                  tape.sequence());
   TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
-    loss = neg(tape, sum(tape, multiply(tape, loss, target)));
+    loss = neg(tape, sum(tape, mul(tape, loss, target)));
     loss = divide(tape, loss, graph.shape(scores)[0]);
   } else if (label_smoothing > 0) {
     const TensorRef of_class = nll_loss(tape, loss, target);
     const TensorRef of_all = loss_of_all_classes(tape, loss, target);
     const double share = label_smoothing / static_cast<double>(graph.shape(scores)[1]);
-    loss = add(tape, mul(tape, of_class, 1 - label_smoothing), mul(tape, of_all, share));
+    const TensorRef all = mul(tape, of_all, share);
+    loss = add(tape, mul(tape, of_class, 1 - label_smoothing), all);
   } else {
     loss = nll_loss(tape, loss, target);
   }
-  graph.end_op({loss});
-  return loss;
+  return graph.end_with(loss);
 }
 
 namespace {
@@ -201,11 +177,10 @@ TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits,
                                                       : bce_with_log_sigmoid(graph, logits, target);
   const TensorRef loss = mean(graph, each);
   graph.end_op({loss});
-  tape.record("BinaryCrossEntropyWithLogitsBackward0", {logits}, loss,
-              [&graph, logits, target](TensorRef gradient) -> std::vector<TensorRef> {
-                return {bce_with_logits_backward(graph, gradient, logits, target)};
-              });
-  return loss;
+  return tape.record_unary("BinaryCrossEntropyWithLogitsBackward0", logits, loss,
+                           [&graph, logits, target](TensorRef gradient) {
+                             return bce_with_logits_backward(graph, gradient, logits, target);
+                           });
 }
 
 }  // namespace perfmodel

@@ -78,16 +78,14 @@ TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequenc
   const TensorRef made = result_of(graph, a, b);
   graph.begin_op("aten::mm", {a, b}, sequence);
   if (!graph.pytorch().on_gpu()) prepare_blas(graph, made, a, b);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef bmm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence) {
   const TensorRef made = result_of(graph, a, b);
   graph.begin_op("aten::bmm", {a, b}, sequence);
   if (!graph.pytorch().on_gpu()) bmm_on_cpu(graph, made, a, b);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef addmm(GraphBuilder& graph, TensorRef bias, TensorRef a, TensorRef b,
@@ -104,11 +102,8 @@ TensorRef addmm(GraphBuilder& graph, TensorRef bias, TensorRef a, TensorRef b,
       prepare_blas(graph, made, a, b);
     }
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
-
-namespace {
 
 // Gradients come in the order of the operands in memory, so that they need no copy later.
 TensorRef left_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b) {
@@ -118,44 +113,6 @@ TensorRef left_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, Te
 TensorRef right_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b) {
   if (column_major(graph, b)) return t(graph, mm(graph, t(graph, gradient), a));
   return mm(graph, t(graph, a), gradient);
-}
-
-}  // namespace
-
-TensorRef mm(AutogradTape& tape, TensorRef a, TensorRef b) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = mm(graph, a, b, tape.sequence());
-  tape.record("MmBackward0", {a, b}, out, [&tape, a, b](TensorRef gradient) {
-    std::vector<TensorRef> gradients(2);  // the one of mat2 comes first
-    if (tape.requires_grad(b)) gradients[1] = right_gradient(tape.graph(), gradient, a, b);
-    if (tape.requires_grad(a)) gradients[0] = left_gradient(tape.graph(), gradient, a, b);
-    return gradients;
-  });
-  return out;
-}
-
-TensorRef addmm(AutogradTape& tape, TensorRef bias, TensorRef a, TensorRef b) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = addmm(graph, bias, a, b, tape.sequence());
-  tape.record("AddmmBackward0", {bias, a, b}, out, [&tape, a, b](TensorRef gradient) {
-    std::vector<TensorRef> gradients = {gradient, {}, {}};
-    if (tape.requires_grad(a)) gradients[1] = left_gradient(tape.graph(), gradient, a, b);
-    if (tape.requires_grad(b)) gradients[2] = right_gradient(tape.graph(), gradient, a, b);
-    return gradients;
-  });
-  return out;
-}
-
-TensorRef bmm(AutogradTape& tape, TensorRef a, TensorRef b) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = bmm(graph, a, b, tape.sequence());
-  tape.record("BmmBackward0", {a, b}, out, [&tape, &graph, a, b](TensorRef gradient) {
-    std::vector<TensorRef> gradients(2);
-    if (tape.requires_grad(b)) gradients[1] = bmm(graph, transpose(graph, a, 1, 2), gradient);
-    if (tape.requires_grad(a)) gradients[0] = bmm(graph, gradient, transpose(graph, b, 1, 2));
-    return gradients;
-  });
-  return out;
 }
 
 namespace {
@@ -207,8 +164,7 @@ TensorRef matmul(AutogradTape& tape, TensorRef a, TensorRef b) {
     shape.insert(shape.end(), {left[left.size() - 2], right.back()});
     out = unsafe_view(tape, bmm(tape, batch_a, batch_b), shape);
   }
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 namespace {
@@ -245,8 +201,7 @@ TensorRef linear(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bi
     out = matmul(tape, x, t(tape, weight));
     if (bias.exists()) add_in_place(tape, out, bias);
   }
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 }  // namespace perfmodel

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 
 namespace perfmodel {
 
-// Matrix products. Those on a GraphBuilder have no gradient: backward functions call them.
+// Matrix products. Products on a GraphBuilder have no gradient: backward functions call them.
 
 TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);
 TensorRef bmm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);
@@ -12,10 +12,20 @@ TensorRef bmm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequen
 TensorRef addmm(GraphBuilder& graph, TensorRef bias, TensorRef a, TensorRef b,
                 std::int64_t sequence = -1);
 
-TensorRef mm(AutogradTape& tape, TensorRef a, TensorRef b);
+/// The gradients of a b to a and to b.
+TensorRef left_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b);
+TensorRef right_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b);
+
+inline TensorRef mm(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::mm", {a, b});
+}
 /// [B, M, K] times [B, K, N].
-TensorRef bmm(AutogradTape& tape, TensorRef a, TensorRef b);
-TensorRef addmm(AutogradTape& tape, TensorRef bias, TensorRef a, TensorRef b);
+inline TensorRef bmm(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::bmm", {a, b});
+}
+inline TensorRef addmm(AutogradTape& tape, TensorRef bias, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::addmm", {bias, a, b, 1, 1});
+}
 /// torch.matmul of two tensors of at least two axes; leading axes are batches and broadcast.
 TensorRef matmul(AutogradTape& tape, TensorRef a, TensorRef b);
 

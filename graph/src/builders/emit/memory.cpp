@@ -57,16 +57,14 @@ TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::clone", {x, 0}, sequence);
   allocate_like(graph, made, x);
   copy(graph, made, x);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
   if (graph.is_contiguous(x)) return x;  // no op is called
   graph.begin_op("aten::contiguous", {x, 0});
   const TensorRef made = clone(graph, x);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
@@ -99,8 +97,7 @@ TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
   all.insert(all.end(), arguments.begin(), arguments.end());
   graph.begin_op("aten::empty_like", std::move(all), sequence);
   allocate_strided(graph, made, strides);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 }  // namespace
 
@@ -121,8 +118,7 @@ TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t s
   const TensorRef made = like(graph, x);
   graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0}, sequence);
   allocate(graph, made, {.order = true});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 void fill(GraphBuilder& graph, TensorRef x, Value number, std::int64_t sequence) {
@@ -176,8 +172,7 @@ TensorRef zeros_like(GraphBuilder& graph, TensorRef x) {
   graph.begin_op("aten::zeros_like", {x, kNone, kNone, kNone, kNone, kNone});
   const TensorRef made = empty_like(graph, x);
   zero(graph, made);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype) {
@@ -185,8 +180,7 @@ TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype) {
                  {x, scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
   const TensorRef made = empty_like(graph, x, dtype);
   zero(graph, made);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
@@ -198,8 +192,7 @@ TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
   const TensorRef made = empty(graph, dtype, std::move(shape));
   graph.end_op({made});
   zero(graph, made);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
@@ -215,8 +208,7 @@ TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
   allocate_strided(graph, ones, graph.strides(loss), {.pinned = true});
   graph.end_op({ones});
   fill(graph, ones, 1.0);
-  graph.end_op({ones});
-  return ones;
+  return graph.end_with(ones);
 }
 
 void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking) {
@@ -304,8 +296,7 @@ TensorRef tensor_of_python(GraphBuilder& graph, TensorRef host, Device device,
   graph.begin_op("aten::detach_", {made}, sequence);
   graph.begin_plain("detach_", {made});
   graph.end_op();
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,

@@ -15,7 +15,7 @@ TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
 /// type, layout and device from a tensor that is there.
 struct TensorOptions {
   bool dtype = true, layout = true, device = true;
-  bool pinned = false;  ///< that it is not
+  bool pinned = false;  ///< whether the call says that memory is not pinned
   bool order = false;   ///< row-major
 };
 /// Options of Python's functions ("torch.empty"), whose callers may leave out the type.

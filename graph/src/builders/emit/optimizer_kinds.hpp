@@ -21,6 +21,8 @@ void emit_sparse_adam(GraphBuilder& graph, const OptimizerSettings& settings,
                       const std::vector<ParameterUpdate>& updates);
 void emit_adam(GraphBuilder& graph, const OptimizerSettings& settings,
                const std::vector<ParameterUpdate>& updates);
+void emit_bert_adam(GraphBuilder& graph, const OptimizerSettings& settings,
+                    const std::vector<ParameterUpdate>& updates);
 
 /// Adam's two means as bitsandbytes keeps them, if there are none yet: 8 bits per number and an
 /// fp32 scale for 256 of them; tensors of less than 4,096 numbers keep fp32.

@@ -22,6 +22,8 @@ std::string_view optimizer_class(Optimizer optimizer) {
       return "AdamW";
     case Optimizer::kSparseAdam:
       return "SparseAdam";
+    case Optimizer::kBertAdam:
+      return "BertAdam";
   }
   return "";
 }
@@ -56,6 +58,10 @@ Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
     if (pytorch.on_gpu()) return {};
     return fail(ErrorCode::kImpossible,
                 fmt::format("8-bit {}: expected parameters on a GPU, found a CPU", name));
+  }
+  if (optimizer == Optimizer::kBertAdam && implementation != Implementation::kDefault &&
+      implementation != Implementation::kLoop) {
+    return fail(ErrorCode::kImpossible, "BertAdam: expected a loop, its library has nothing else");
   }
   if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
   if (optimizer == Optimizer::kSparseAdam) {

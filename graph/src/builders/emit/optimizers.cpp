@@ -18,7 +18,8 @@ void add_missing_state(GraphBuilder& graph, const OptimizerSettings& settings,
                        std::vector<ParameterUpdate>& updates) {
   const Optimizer kind = settings.optimizer;
   const bool sparse = kind == Optimizer::kSparseAdam;
-  const bool adam = kind == Optimizer::kAdam || kind == Optimizer::kAdamW || sparse;
+  const bool counts = kind == Optimizer::kAdam || kind == Optimizer::kAdamW;
+  const bool adam = counts || sparse || kind == Optimizer::kBertAdam;
   if (adam && settings.implementation == Implementation::kEightBit) {
     add_eight_bit_state(graph, updates);
     return;
@@ -28,7 +29,7 @@ void add_missing_state(GraphBuilder& graph, const OptimizerSettings& settings,
     if (kind == Optimizer::kSgd) continue;
     if (!update.first.exists()) update.first = like(graph, update.parameter);
     if (adam && !update.second.exists()) update.second = like(graph, update.parameter);
-    if (((adam && !sparse) || kind == Optimizer::kAdagrad) && !update.step.exists()) {
+    if ((counts || kind == Optimizer::kAdagrad) && !update.step.exists()) {
       const Device device = fused ? graph.device(update.parameter) : GraphBuilder::cpu();
       update.step = graph.new_tensor(DType::kFloat32, device, {});
     }
@@ -60,6 +61,9 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
     case Optimizer::kAdam:
     case Optimizer::kAdamW:
       emit_adam(graph, settings, updates);
+      break;
+    case Optimizer::kBertAdam:
+      emit_bert_adam(graph, settings, updates);
       break;
     case Optimizer::kSparseAdam:
       emit_sparse_adam(graph, settings, updates);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 
 namespace perfmodel {
 
@@ -19,50 +19,88 @@ struct Number {
   }
 };
 
-/// The tensor for the result of a pointwise op on `inputs`; no op.
-TensorRef pointwise_result(GraphBuilder& graph, const std::vector<TensorRef>& inputs, DType dtype);
-
 // Without gradient; `op` is the name with overload.
-TensorRef unary(GraphBuilder& graph, const char* op, TensorRef x, std::int64_t sequence = -1);
-TensorRef binary(GraphBuilder& graph, const char* op, TensorRef a, TensorRef b,
-                 std::int64_t sequence = -1);
-TensorRef binary(GraphBuilder& graph, const char* op, TensorRef x, Number number,
-                 std::int64_t sequence = -1);
-TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);
-TensorRef neg(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
-TensorRef sigmoid(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+inline TensorRef unary(GraphBuilder& graph, std::string_view op, TensorRef x,
+                       std::int64_t sequence = -1) {
+  return emit(graph, op, {x}, sequence);
+}
+/// `b`: a tensor or a number. Additions and subtractions have a third argument, a factor of 1.
+inline TensorRef binary(GraphBuilder& graph, std::string_view op, TensorRef a, Value b,
+                        std::int64_t sequence = -1) {
+  const bool scales = op == "aten::add.Tensor" || op == "aten::sub.Tensor";
+  return scales ? emit(graph, op, {a, b, 1}, sequence) : emit(graph, op, {a, b}, sequence);
+}
+inline TensorRef binary(GraphBuilder& graph, std::string_view op, TensorRef x, Number number,
+                        std::int64_t sequence = -1) {
+  return binary(graph, op, x, number.argument(), sequence);
+}
+inline TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1) {
+  return binary(graph, "aten::add.Tensor", a, b, sequence);
+}
+inline TensorRef neg(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1) {
+  return emit(graph, "aten::neg", {x}, sequence);
+}
+inline TensorRef sigmoid(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1) {
+  return emit(graph, "aten::sigmoid", {x}, sequence);
+}
 /// `number - x`.
-TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x,
-                        std::int64_t sequence = -1);
+inline TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x,
+                               std::int64_t sequence = -1) {
+  return emit(graph, "aten::rsub.Scalar", {x, number.argument(), 1}, sequence);
+}
 /// `torch.scalar_tensor(number)`
 TensorRef scalar_tensor(GraphBuilder& graph, Number number, DType dtype);
-/// x where `mask` holds, else the number.
-TensorRef where_else(GraphBuilder& graph, TensorRef mask, TensorRef x, int number);
-TensorRef masked_fill(GraphBuilder& graph, TensorRef x, TensorRef mask, Number value,
-                      std::int64_t sequence = -1);
+/// x where `mask` holds, else `other`.
+TensorRef where(GraphBuilder& graph, TensorRef mask, TensorRef x, TensorRef other,
+                std::int64_t sequence = -1);
+TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t sequence = -1);
 
 /// `x.to(dtype)`; `x` itself, without an op, if it has that type.
 TensorRef cast(AutogradTape& tape, TensorRef x, DType dtype);
-TensorRef add(AutogradTape& tape, TensorRef a, TensorRef b);
-TensorRef add(AutogradTape& tape, TensorRef x, Number number);
+inline TensorRef add(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::add.Tensor", {a, b, 1});
+}
+inline TensorRef add(AutogradTape& tape, TensorRef x, Number number) {
+  return emit(tape, "aten::add.Tensor", {x, number.argument(), 1});
+}
 /// `a += b`.
-void add_in_place(AutogradTape& tape, TensorRef a, TensorRef b);
-TensorRef sub(AutogradTape& tape, TensorRef a, TensorRef b);
+inline void add_in_place(AutogradTape& tape, TensorRef a, TensorRef b) {
+  emit(tape, "aten::add_.Tensor", {a, b, 1});
+}
+inline TensorRef sub(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::sub.Tensor", {a, b, 1});
+}
 /// `number - x`.
-TensorRef subtract_from(AutogradTape& tape, Number number, TensorRef x);
-TensorRef mul(AutogradTape& tape, TensorRef a, TensorRef b);
-TensorRef mul(AutogradTape& tape, TensorRef x, Number number);
-/// The divisor has no gradient.
-TensorRef div(AutogradTape& tape, TensorRef x, TensorRef divisor);
-TensorRef div(AutogradTape& tape, TensorRef x, Number number);
-TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent);
-TensorRef pow(GraphBuilder& graph, TensorRef x, Number exponent, std::int64_t sequence = -1);
-TensorRef neg(AutogradTape& tape, TensorRef x);
-TensorRef rsqrt(AutogradTape& tape, TensorRef x);
+inline TensorRef subtract_from(AutogradTape& tape, Number number, TensorRef x) {
+  return emit(tape, "aten::rsub.Scalar", {x, number.argument(), 1});
+}
+inline TensorRef mul(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::mul.Tensor", {a, b});
+}
+inline TensorRef mul(AutogradTape& tape, TensorRef x, Number number) {
+  return emit(tape, "aten::mul.Tensor", {x, number.argument()});
+}
+inline TensorRef div(AutogradTape& tape, TensorRef x, TensorRef divisor) {
+  return emit(tape, "aten::div.Tensor", {x, divisor});
+}
+inline TensorRef div(AutogradTape& tape, TensorRef x, Number number) {
+  return emit(tape, "aten::div.Tensor", {x, number.argument()});
+}
+inline TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent) {
+  return emit(tape, "aten::pow.Tensor_Scalar", {x, exponent.argument()});
+}
+inline TensorRef neg(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::neg", {x}); }
+inline TensorRef rsqrt(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::rsqrt", {x}); }
 /// torch.max(a, b) for a `b` without gradient.
-TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b);
+inline TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b) {
+  return emit(tape, "aten::max.other", {a, b});
+}
 /// `other` has no gradient.
-TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other);
-TensorRef masked_fill(AutogradTape& tape, TensorRef x, TensorRef mask, Number value);
+inline TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other) {
+  return emit(tape, "aten::where.self", {mask, x, other});
+}
+inline TensorRef masked_fill(AutogradTape& tape, TensorRef x, TensorRef mask, Number value) {
+  return emit(tape, "aten::masked_fill.Scalar", {x, mask, value.argument()});
+}
 
 }  // namespace perfmodel

@@ -33,18 +33,16 @@ TensorRef max_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
   graph.begin_op("aten::max_pool2d", arguments, tape.sequence());
   graph.leaf_op("aten::max_pool2d_with_indices", arguments, {out, indices}, tape.sequence());
   graph.end_op({out});
-  tape.record("MaxPool2DWithIndicesBackward0", {x}, out,
-              [&graph, x, indices, window](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, x);
-                std::vector<Value> inputs = {gradient, x};
-                inputs.insert(inputs.end(), window.begin(), window.end());
-                inputs.emplace_back(indices);
-                graph.begin_op("aten::max_pool2d_with_indices_backward", inputs);
-                zero(graph, made);
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
+  return tape.record_unary("MaxPool2DWithIndicesBackward0", x, out,
+                           [&graph, x, indices, window](TensorRef gradient) {
+                             const TensorRef made = like(graph, x);
+                             std::vector<Value> inputs = {gradient, x};
+                             inputs.insert(inputs.end(), window.begin(), window.end());
+                             inputs.emplace_back(indices);
+                             graph.begin_op("aten::max_pool2d_with_indices_backward", inputs);
+                             zero(graph, made);
+                             return graph.end_with(made);
+                           });
 }
 
 TensorRef avg_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
@@ -55,17 +53,14 @@ TensorRef avg_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
   std::vector<Value> arguments = {x};
   arguments.insert(arguments.end(), window.begin(), window.end());
   graph.leaf_op("aten::avg_pool2d", arguments, {out}, tape.sequence());
-  tape.record("AvgPool2DBackward0", {x}, out,
-              [&graph, x, window](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, x);
-                std::vector<Value> inputs = {gradient, x};
-                inputs.insert(inputs.end(), window.begin(), window.end());
-                graph.begin_op("aten::avg_pool2d_backward", inputs);
-                if (!graph.pytorch().on_gpu()) zero(graph, made);  // a GPU sets each element once
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
+  return tape.record_unary("AvgPool2DBackward0", x, out, [&graph, x, window](TensorRef gradient) {
+    const TensorRef made = like(graph, x);
+    std::vector<Value> inputs = {gradient, x};
+    inputs.insert(inputs.end(), window.begin(), window.end());
+    graph.begin_op("aten::avg_pool2d_backward", inputs);
+    if (!graph.pytorch().on_gpu()) zero(graph, made);  // a GPU sets each element once
+    return graph.end_with(made);
+  });
 }
 
 TensorRef windows_of_any_size(GraphBuilder& graph, TensorRef x, const Shape& size,
@@ -76,8 +71,7 @@ TensorRef windows_of_any_size(GraphBuilder& graph, TensorRef x, const Shape& siz
   const TensorRef nothing = empty(graph, graph.dtype(x), {0});
   const TensorRef out = graph.new_view(nothing, shape, contiguous_strides(shape));
   resize_to(graph, nothing, out, 0);
-  graph.end_op({out});
-  return out;
+  return graph.end_with(out);
 }
 
 TensorRef windows_of_any_size_backward(GraphBuilder& graph, TensorRef gradient, TensorRef x) {
@@ -91,8 +85,7 @@ TensorRef windows_of_any_size_backward(GraphBuilder& graph, TensorRef gradient, 
     resize_to(graph, none, made, 0);
     zero(graph, made);
   }
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size) {
@@ -100,16 +93,13 @@ TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size
   graph.begin_op("aten::adaptive_avg_pool2d", {x, size}, tape.sequence());
   if (size == Shape{1, 1}) {
     const TensorRef out = mean(tape, x, {-1, -2}, true);
-    graph.end_op({out});
-    return out;
+    return graph.end_with(out);
   }
   const TensorRef out = windows_of_any_size(graph, x, size, tape.sequence());
   graph.end_op({out});
-  tape.record("AdaptiveAvgPool2DBackward0", {x}, out,
-              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-                return {windows_of_any_size_backward(graph, gradient, x)};
-              });
-  return out;
+  return tape.record_unary("AdaptiveAvgPool2DBackward0", x, out, [&graph, x](TensorRef gradient) {
+    return windows_of_any_size_backward(graph, gradient, x);
+  });
 }
 
 TensorRef upsample_nearest2d(AutogradTape& tape, TensorRef x, const Shape& size) {
@@ -119,14 +109,11 @@ TensorRef upsample_nearest2d(AutogradTape& tape, TensorRef x, const Shape& size)
   graph.begin_op("aten::upsample_nearest2d.vec", {x, size, kNone}, tape.sequence());
   graph.leaf_op("aten::upsample_nearest2d", {x, size, kNone, kNone}, {out}, tape.sequence());
   graph.end_op({out});
-  tape.record("UpsampleNearest2DBackward0", {x}, out,
-              [&graph, x, from, size](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, x);
-                graph.leaf_op("aten::upsample_nearest2d_backward",
-                              {gradient, size, from, kNone, kNone}, {made});
-                return {made};
-              });
-  return out;
+  return tape.record_unary(
+      "UpsampleNearest2DBackward0", x, out, [&graph, x, from, size](TensorRef gradient) {
+        return graph.leaf("aten::upsample_nearest2d_backward", {gradient, size, from, kNone, kNone},
+                          like(graph, x));
+      });
 }
 
 }  // namespace perfmodel

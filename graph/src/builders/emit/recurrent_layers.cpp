@@ -56,8 +56,7 @@ TensorRef whole_buffer(AutogradTape& tape, TensorRef buffer) {
   graph.begin_op("aten::set_.source_Storage", {unset, storage}, tape.sequence());
   graph.leaf_op("aten::set_.source_Storage_storage_offset", {unset, storage, 0, shape, Shape{}},
                 {made});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 /// aten::_cudnn_rnn and its backward function.
@@ -178,8 +177,7 @@ class CudnnCall {
     graph_.begin_op("aten::zeros_like", {x, kNone, kNone, kNone, kNone, 0});
     const TensorRef made = empty_like_contiguous(graph_, x);
     zero(graph_, made);
-    graph_.end_op({made});
-    return made;
+    return graph_.end_with(made);
   }
 
   // One buffer like the weights' buffer; per layer and direction the matrices of x and of h, then

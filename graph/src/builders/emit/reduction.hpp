@@ -1,16 +1,24 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 #include "graph_reduction.hpp"
 
 namespace perfmodel {
 
 // Sums and means that are recorded for the backward pass; axes as in graph_reduction.hpp.
 
-TensorRef sum(AutogradTape& tape, TensorRef x);
-TensorRef sum(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes);
-TensorRef mean(AutogradTape& tape, TensorRef x);
-TensorRef mean(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes);
+inline TensorRef sum(AutogradTape& tape, TensorRef x) {
+  return emit(tape, "aten::sum", {x, kNone});
+}
+inline TensorRef sum(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes) {
+  return emit(tape, "aten::sum.dim_IntList", {x, axes, keep_axes, kNone});
+}
+inline TensorRef mean(AutogradTape& tape, TensorRef x) {
+  return emit(tape, "aten::mean", {x, kNone});
+}
+inline TensorRef mean(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes) {
+  return emit(tape, "aten::mean.dim", {x, axes, keep_axes, kNone});
+}
 TensorRef divide(AutogradTape& tape, TensorRef x, std::int64_t count);
 
 }  // namespace perfmodel

@@ -30,8 +30,7 @@ std::vector<TensorRef> unsafe_chunk(AutogradTape& tape, TensorRef x, int parts, 
               [&graph, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
                 return {cat(graph, gradients, dim)};
               });
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 }  // namespace perfmodel

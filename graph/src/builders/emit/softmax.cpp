@@ -10,14 +10,15 @@ namespace perfmodel {
 
 namespace {
 
-// The last op inside gives `out`.
-void softmax(GraphBuilder& graph, TensorRef x, TensorRef out, int dim, bool in_float,
-             std::int64_t sequence) {
+// Python's function, which may be asked for a type, around the kernel's op.
+TensorRef by_type(AutogradTape& tape, const char* function, const char* op, TensorRef x, int dim,
+                  bool with_dtype) {
+  GraphBuilder& graph = tape.graph();
   const int code = scalar_type_code(graph.dtype(x));
-  graph.begin_op("aten::softmax.int", {x, dim, in_float ? Value(code) : Value(kNone)}, sequence);
-  if (in_float) to(graph, x, x, {}, sequence);
-  graph.leaf_op("aten::_softmax", {x, dim, false}, {out}, sequence);
-  graph.end_op({out});
+  graph.begin_op(function, {x, dim, with_dtype ? Value(code) : Value(kNone)}, tape.sequence());
+  if (with_dtype) to(graph, x, x, {}, tape.sequence());
+  const TensorRef out = emit(tape, op, {x, dim, false});
+  return graph.end_with(out);
 }
 
 }  // namespace
@@ -27,26 +28,18 @@ TensorRef softmax_backward(GraphBuilder& graph, TensorRef gradient, TensorRef ou
   graph.begin_op("aten::_softmax_backward_data",
                  {gradient, out, dim, scalar_type_code(graph.dtype(out))});
   if (graph.pytorch().on_gpu()) mul(graph, gradient, out);  // the CPU multiplies inside its kernel
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  softmax(graph, x, out, dim, in_float, tape.sequence());
-  tape.record("SoftmaxBackward0", {x}, out,
-              [&graph, out, dim](TensorRef gradient) -> std::vector<TensorRef> {
-                return {softmax_backward(graph, gradient, out, dim)};
-              });
-  return out;
+  return by_type(tape, "aten::softmax.int", "aten::_softmax", x, dim, in_float);
 }
 
 TensorRef safe_softmax(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::_safe_softmax", {x, -1, kNone}, tape.sequence());
-  const TensorRef weights = like(graph, x), out = like(graph, x);
-  softmax(graph, x, weights, -1, false, -1);
+  const TensorRef out = like(graph, x);
+  const TensorRef weights = emit(graph, "aten::softmax.int", {x, -1, kNone});
   const TensorRef hidden = graph.new_tensor(DType::kBool, graph.shape(x));
   graph.leaf_op("aten::isneginf", {x}, {hidden});
   Shape rows = graph.shape(x);
@@ -56,45 +49,13 @@ TensorRef safe_softmax(AutogradTape& tape, TensorRef x) {
   const TensorRef zero = scalar_tensor(graph, 0.0, graph.dtype(x));
   graph.leaf_op("aten::where.self", {empty_rows, zero, weights}, {out});
   graph.end_op({out});
-  tape.record("SafeSoftmaxBackward0", {x}, out,
-              [&graph, out](TensorRef gradient) -> std::vector<TensorRef> {
-                return {softmax_backward(graph, gradient, out, -1)};
-              });
-  return out;
+  return tape.record_unary("SafeSoftmaxBackward0", x, out, [&graph, out](TensorRef gradient) {
+    return softmax_backward(graph, gradient, out, -1);
+  });
 }
 
 TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype) {
-  GraphBuilder& graph = tape.graph();
-  const int code = scalar_type_code(graph.dtype(x));
-  const TensorRef out = like(graph, x);
-  const std::int64_t sequence = tape.sequence();
-  std::vector<Value> arguments = {x, dim, kNone};
-  if (with_dtype) arguments.back() = code;
-  graph.begin_op("aten::log_softmax.int", std::move(arguments), sequence);
-  if (with_dtype) to(graph, x, x, {}, sequence);
-  graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
-  graph.end_op({out});
-  tape.record(
-      "LogSoftmaxBackward0", {x}, out,
-      [&graph, out, dim, code](TensorRef gradient) -> std::vector<TensorRef> {
-        const TensorRef made = like(graph, out);
-        graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, code}, {made});
-        return {made};
-      });
-  return out;
-}
-
-TensorRef masked_softmax(AutogradTape& tape, TensorRef x, TensorRef mask) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  graph.leaf_op("aten::_masked_softmax", {x, mask, -1, kNone}, {out}, tape.sequence());
-  tape.record("MaskedSoftmaxBackward0", {x}, out,
-              [&graph, out, mask](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, out);
-                graph.leaf_op("aten::_masked_softmax_backward", {gradient, out, mask, -1}, {made});
-                return {made};
-              });
-  return out;
+  return by_type(tape, "aten::log_softmax.int", "aten::_log_softmax", x, dim, with_dtype);
 }
 
 }  // namespace perfmodel

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 
 namespace perfmodel {
 
@@ -19,6 +19,8 @@ TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype 
 
 /// Softmax over the last axis of the elements that a bool `mask` leaves, in one kernel (Megatron's
 /// scaled, masked softmax moves as much).
-TensorRef masked_softmax(AutogradTape& tape, TensorRef x, TensorRef mask);
+inline TensorRef masked_softmax(AutogradTape& tape, TensorRef x, TensorRef mask) {
+  return emit(tape, "aten::_masked_softmax", {x, mask, -1, kNone});
+}
 
 }  // namespace perfmodel

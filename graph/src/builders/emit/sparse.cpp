@@ -81,8 +81,7 @@ TensorRef extreme_index(GraphBuilder& graph, const char* op, TensorRef indices) 
       const TensorRef view = contiguous_view(graph, x, to);
       graph.begin_op(changes, {x, 1});
       graph.leaf_op("aten::as_strided_", {x, to, contiguous_strides(to), kNone}, {view});
-      graph.end_op({view});
-      return view;
+      return graph.end_with(view);
     };
     const TensorRef values = change("aten::unsqueeze_", value, with_axis);
     const TensorRef places = change("aten::unsqueeze_", place, with_axis);
@@ -128,15 +127,12 @@ TensorRef checked_sparse_coo_tensor(GraphBuilder& graph, SparseMaker maker, Tens
   graph.begin_op("aten::sparse_coo_tensor.indices_size", std::move(arguments));
   if (graph.pytorch().before(2, 0)) check_indices(graph, indices);
   with_dims(graph, made);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 namespace {
 TensorRef sparse_part(GraphBuilder& graph, const char* op, TensorRef sparse, TensorRef part) {
-  const TensorRef alias = graph.new_view(part, graph.shape(part), graph.strides(part));
-  graph.leaf_op(op, {sparse}, {alias});
-  return alias;
+  return graph.leaf(op, {sparse}, graph.new_view(part, graph.shape(part), graph.strides(part)));
 }
 }  // namespace
 
@@ -187,8 +183,7 @@ TensorRef copy_scaled_values(GraphBuilder& graph, TensorRef kept, TensorRef othe
   const TensorRef one = wrapped_number(graph);
   graph.begin_op("aten::mul.out", {source, one, target});
   cast_wrapped_number(graph, one, graph.dtype(source));
-  graph.end_op({grown});
-  return grown;
+  return graph.end_with(grown);
 }
 
 }  // namespace

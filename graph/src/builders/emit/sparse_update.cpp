@@ -69,8 +69,7 @@ TensorRef empty_sparse(GraphBuilder& graph, DType dtype) {
   const TensorRef indices = empty(graph, DType::kInt64, {1, 0});
   const TensorRef values = empty(graph, dtype, {0});
   const TensorRef made = graph.new_sparse({0}, indices, values);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 // A copy of the indices in their memory order.
@@ -80,8 +79,7 @@ TensorRef clone_in_order(GraphBuilder& graph, TensorRef x) {
   graph.begin_op("aten::clone", {x, kNone});
   allocate_strided(graph, made, graph.strides(x));
   copy(graph, made, x);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 void select_rows_into(GraphBuilder& graph, TensorRef from, TensorRef rows, TensorRef made) {
@@ -150,8 +148,7 @@ TensorRef mul_dense_by_sparse(GraphBuilder& graph, TensorRef dense, TensorRef sp
   const TensorRef product = mul(graph, picked, values);
   const TensorRef made = graph.new_sparse(graph.shape(dense), copied, product);
   set_coalesced(graph, made, true);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 // PyTorch 2 multiplies by a sparse tensor of ones. From its sources: no recording shows it.
@@ -227,16 +224,14 @@ TensorRef coalesce(GraphBuilder& graph, TensorRef sparse, std::int64_t distinct)
     coalesce_on_cpu(graph, sparse, made, distinct);
   }
   graph.end_op({made});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef sparse_mask(GraphBuilder& graph, TensorRef dense, TensorRef mask) {
   graph.begin_op("aten::sparse_mask", {dense, mask});
   const TensorRef made = graph.pytorch().before(2, 0) ? sparse_mask_1_13(graph, dense, mask)
                                                       : sparse_mask_2(graph, dense, mask);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 }  // namespace perfmodel

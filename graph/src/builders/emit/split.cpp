@@ -45,8 +45,7 @@ std::vector<TensorRef> chunk(AutogradTape& tape, TensorRef x, int count, int dim
   const std::int64_t width = graph.shape(x)[axis_of(graph, x, dim)];
   graph.begin_op("aten::chunk", {x, count, dim}, tape.sequence());
   std::vector<TensorRef> pieces = split(tape, x, (width + count - 1) / count, dim);
-  graph.end_op({pieces});
-  return pieces;
+  return graph.end_with(pieces);
 }
 
 std::vector<TensorRef> unbind(AutogradTape& tape, TensorRef x, int dim) {

@@ -22,8 +22,7 @@ TensorRef with_number(GraphBuilder& graph, const char* op, TensorRef x, DType ty
   more.insert(more.begin(), {x, number});
   graph.begin_op(op, std::move(more));
   cast(graph, number, x);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 // x op= number
@@ -87,8 +86,7 @@ void div_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
 TensorRef add_scalar(GraphBuilder& graph, TensorRef x, Value number) {
   graph.begin_op("aten::add.Scalar", {x, number, 1});
   const TensorRef made = with_number(graph, "aten::add.Tensor", x, type_of(number), {1});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 TensorRef mul_scalar(GraphBuilder& graph, TensorRef x, Value number) {
@@ -97,8 +95,7 @@ TensorRef mul_scalar(GraphBuilder& graph, TensorRef x, Value number) {
   graph.begin_op("aten::mul.Tensor", {wrapped, x});
   cast(graph, wrapped, x);
   graph.end_op({made});
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 void add_(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
@@ -118,9 +115,7 @@ void add_scaled_(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha) {
 }
 
 TensorRef add_scaled(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::add.Tensor", {x, y, alpha}, {made});
-  return made;
+  return graph.leaf("aten::add.Tensor", {x, y, alpha}, like(graph, x));
 }
 
 void lerp_(GraphBuilder& graph, TensorRef x, TensorRef y, double weight) {
@@ -142,33 +137,23 @@ void div_(GraphBuilder& graph, TensorRef x, TensorRef y) {
 void sqrt_(GraphBuilder& graph, TensorRef x) { graph.leaf_op("aten::sqrt_", {x}, {x}); }
 
 TensorRef sqrt(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::sqrt", {x}, {made});
-  return made;
+  return graph.leaf("aten::sqrt", {x}, like(graph, x));
 }
 
 TensorRef reciprocal(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::reciprocal", {x}, {made});
-  return made;
+  return graph.leaf("aten::reciprocal", {x}, like(graph, x));
 }
 
 TensorRef sub(GraphBuilder& graph, TensorRef x, TensorRef y) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::sub.Tensor", {x, y, 1}, {made});
-  return made;
+  return graph.leaf("aten::sub.Tensor", {x, y, 1}, like(graph, x));
 }
 
 TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::mul.Tensor", {x, y}, {made}, sequence);
-  return made;
+  return graph.leaf("aten::mul.Tensor", {x, y}, like(graph, x), sequence);
 }
 
 TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::div.Tensor", {x, y}, {made}, sequence);
-  return made;
+  return graph.leaf("aten::div.Tensor", {x, y}, like(graph, x), sequence);
 }
 
 TensorRef cpu_number(GraphBuilder& graph) {

@@ -2,31 +2,48 @@
 
 #include <vector>
 
-#include "autograd_tape.hpp"
+#include "emitter.hpp"
 #include "graph_views.hpp"
 
 namespace perfmodel {
 
 // Views that are recorded for the backward pass.
 
-TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked);
-TensorRef unsafe_view(AutogradTape& tape, TensorRef x, const Shape& asked);
+inline TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  return emit(tape, "aten::view", {x, asked});
+}
+inline TensorRef unsafe_view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  return emit(tape, "aten::_unsafe_view", {x, asked});
+}
 TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked);
-TensorRef t(AutogradTape& tape, TensorRef x);
+inline TensorRef t(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::t", {x}); }
 /// Makes one axis of all from `from_dim` on.
 TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
-TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1);
-TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes);
-TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim);
-TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim);
-TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape);
-TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end);
-TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);
+inline TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1) {
+  return emit(tape, "aten::transpose.int", {x, dim0, dim1});
+}
+inline TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes) {
+  return emit(tape, "aten::permute", {x, axes});
+}
+inline TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
+  return emit(tape, "aten::unsqueeze", {x, dim});
+}
+inline TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim) {
+  return emit(tape, "aten::squeeze.dim", {x, dim});
+}
+inline TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape) {
+  return emit(tape, "aten::expand", {x, shape, false});
+}
+inline TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start,
+                       std::int64_t end) {
+  return emit(tape, "aten::slice.Tensor", {x, dim, start, end, 1});
+}
+inline TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index) {
+  return emit(tape, "aten::select.int", {x, dim, index});
+}
 /// A copy in row-major order; `x` itself, without an op, if it is in that order.
 TensorRef contiguous(AutogradTape& tape, TensorRef x);
 
-/// Without its last axis, which has size 1.
-TensorRef squeeze_last(AutogradTape& tape, TensorRef x);
 std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
                                         int dim);
 

@@ -2,17 +2,7 @@
 
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/convolution.hpp"
-#include "builders/emit/index.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/reduction.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/split.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
@@ -68,9 +58,9 @@ Result<void> check(const A3cConfig& config) {
 
 Conv2d with_stride(std::int64_t stride) { return {.stride = {stride, stride}}; }
 
-class A3cBuilder {
+class A3cBuilder : public ModelBuilder<A3cConfig> {
  public:
-  explicit A3cBuilder(const A3cConfig& config) : config_(config), step_(config.training) {
+  explicit A3cBuilder(const A3cConfig& config) : ModelBuilder(config) {
     first_ = make_conv(step_, config.frames, config.channels[0], {kFirstKernel, kFirstKernel},
                        with_stride(kFirstStride), true);
     second_ = make_conv(step_, config.channels[0], config.channels[1],
@@ -178,10 +168,6 @@ class A3cBuilder {
     return sub(tape_, both, mul(tape_, entropy, kEntropyWeight));
   }
 
-  const A3cConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   AutogradTape no_grad_{graph_, -1};
   ConvLayer first_, second_;
   LinearLayer wide_, policy_, value_;

@@ -5,17 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/reduction.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -30,9 +20,9 @@ struct BertLayer {
   NormWeights attention_norm, norm;
 };
 
-class BertBuilder {
+class BertBuilder : public ModelBuilder<BertConfig> {
  public:
-  explicit BertBuilder(const BertConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
@@ -187,10 +177,6 @@ class BertBuilder {
     return has_classes() ? add(tape_, loss, class_loss(class_scores, classes)) : loss;
   }
 
-  const BertConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_, types_;
   NormWeights embedding_norm_, transform_norm_;
   std::vector<BertLayer> layers_;
@@ -217,11 +203,9 @@ Result<BertConfig> bert_preset(std::string_view name) {
 }
 
 Result<ExecutionGraph> build_bert(const BertConfig& config) {
-  if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
-  if (auto good = check_positions(config); !good) return Unexpected{good.error()};
-  if (auto good = expect_at_least("token types", 1, config.token_types); !good) {
-    return Unexpected{good.error()};
-  }
+  const auto good = all_good({check_transformer(config), check_positions(config),
+                              expect_at_least("token types", 1, config.token_types)});
+  if (!good) return Unexpected{good.error()};
   return BertBuilder(config).build();
 }
 

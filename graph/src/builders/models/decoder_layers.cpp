@@ -5,19 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/attention.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/grouped_experts.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/norm.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/reduction.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
+#include "delta_rule.hpp"
 #include "low_rank.hpp"
 
 namespace perfmodel {
@@ -35,13 +24,10 @@ TensorRef gated_unit(AutogradTape& tape, TensorRef x) {
   shape.back() /= 2;
   const TensorRef out = graph.new_tensor(graph.dtype(x), shape);
   graph.leaf_op("aten::glu", {x, -1}, {out}, tape.sequence());
-  tape.record("GluBackward0", {x}, out, [&graph, x](TensorRef) -> std::vector<TensorRef> {
+  return tape.record_unary("GluBackward0", x, out, [&graph, x](TensorRef) {
     // The fused kernel reads x and half as much, and writes as much as x.
-    const TensorRef made = like(graph, x);
-    graph.leaf_op("aten::silu_backward", {x, x}, {made});
-    return {made};
+    return graph.leaf("aten::silu_backward", {x, x}, like(graph, x));
   });
-  return out;
 }
 
 // A kernel that reads x and writes as much, forward and backward: rotary positions, a short
@@ -49,24 +35,18 @@ TensorRef gated_unit(AutogradTape& tape, TensorRef x) {
 TensorRef one_pass(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = unary(graph, "aten::silu", x, tape.sequence());
-  tape.record("FusedPassBackward0", {x}, out,
-              [&graph](TensorRef gradient) -> std::vector<TensorRef> {
-                return {unary(graph, "aten::silu", gradient)};
-              });
-  return out;
+  return tape.record_unary("FusedPassBackward0", x, out, [&graph](TensorRef gradient) {
+    return unary(graph, "aten::silu", gradient);
+  });
 }
 
 // ReLU squared in one kernel.
 TensorRef squared_relu(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = unary(graph, "aten::silu", x, tape.sequence());
-  tape.record("FusedActivationBackward0", {x}, out,
-              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, x);
-                graph.leaf_op("aten::silu_backward", {gradient, x}, {made});
-                return {made};
-              });
-  return out;
+  return tape.record_unary("FusedActivationBackward0", x, out, [&graph, x](TensorRef gradient) {
+    return graph.leaf("aten::silu_backward", {gradient, x}, like(graph, x));
+  });
 }
 
 // Rows of x [T, W] in the order of `order` [R]; backward each token sums its R / T rows without
@@ -76,19 +56,17 @@ TensorRef permuted(AutogradTape& tape, TensorRef x, TensorRef order) {
   const Shape from = graph.shape(x);
   const std::int64_t rows = graph.numel(order);
   const TensorRef out = index_select(graph, x, order, tape.sequence());
-  tape.record(
-      "PermuteRowsBackward0", {x}, out,
-      [&graph, from, rows](TensorRef gradient) -> std::vector<TensorRef> {
+  return tape.record_unary(
+      "PermuteRowsBackward0", x, out, [&graph, from, rows](TensorRef gradient) {
         if (rows <= from[0] || rows % from[0] != 0) {
-          return {contiguous_view(
+          return contiguous_view(
               graph, index_select(graph, gradient, graph.new_tensor(DType::kInt64, {from[0]})),
-              from)};
+              from);
         }
         const TensorRef split =
             contiguous_view(graph, gradient, {from[0], rows / from[0], from[1]});
-        return {sum(graph, split, {1}, false)};
+        return sum(graph, split, {1}, false);
       });
-  return out;
 }
 
 // Sums the rows [R, W] per token [T, W]; backward each row takes the gradient of its token.
@@ -104,11 +82,9 @@ TensorRef unpermuted(AutogradTape& tape, TensorRef rows, std::int64_t tokens) {
     const TensorRef picked = graph.new_tensor(DType::kInt64, {tokens});
     out = index_select(graph, rows, picked, tape.sequence());
   }
-  tape.record("UnpermuteRowsBackward0", {rows}, out,
-              [&graph, order](TensorRef gradient) -> std::vector<TensorRef> {
-                return {index_select(graph, gradient, order)};
-              });
-  return out;
+  return tape.record_unary(
+      "UnpermuteRowsBackward0", rows, out,
+      [&graph, order](TensorRef gradient) { return index_select(graph, gradient, order); });
 }
 
 struct MixerWeights {
@@ -129,10 +105,9 @@ struct BlockWeights {
   InnerWeights inner;
 };
 
-class LayersBuilder {
+class LayersBuilder : public ModelBuilder<DecoderLayersConfig> {
  public:
-  explicit LayersBuilder(const DecoderLayersConfig& config)
-      : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
@@ -153,6 +128,9 @@ class LayersBuilder {
  private:
   std::int64_t residual_tokens() const { return config_.sequence / config_.residual_parts; }
   bool frozen() const { return config_.lora.rank > 0; }
+  bool has_states() const {
+    return config_.mixer == Mixer::kStateSpace || config_.mixer == Mixer::kDeltaNet;
+  }
   std::int64_t width_of_experts() const {
     return config_.expert_input > 0 ? config_.expert_input : config_.hidden;
   }
@@ -194,7 +172,8 @@ class LayersBuilder {
     const std::int64_t hidden = config_.hidden, heads = config_.heads;
     if (config_.mixer == Mixer::kAttention) {
       const std::int64_t width = config_.head_width;
-      weights.in = adapted(hidden, (heads + 2 * config_.kv_heads) * width, true);
+      const std::int64_t gates = config_.gated_heads ? heads : 0;
+      weights.in = adapted(hidden, (heads + 2 * config_.kv_heads + gates) * width, true);
       weights.out = adapted(heads * width, hidden, true);
     } else if (config_.mixer == Mixer::kLatent) {
       const LatentAttentionSizes& of = config_.latent;
@@ -208,10 +187,12 @@ class LayersBuilder {
       weights.key_value_norm = frozen_parameter({of.key_value_rank});
       weights.in = adapted(of.key_value_rank, heads * (of.plain_width + of.value_width), true);
       weights.out = adapted(heads * of.value_width, hidden, true);
-    } else if (config_.mixer == Mixer::kStateSpace) {
+    } else if (has_states()) {
       const std::int64_t inner = state_width();
-      weights.in = adapted(hidden, inner + mixed_width() + config_.states.heads, true);
-      weights.inner_norm = frozen_parameter({inner});
+      const std::int64_t scalars = config_.mixer == Mixer::kDeltaNet ? 2 : 1;  // per head
+      weights.in = adapted(hidden, inner + mixed_width() + scalars * config_.states.heads, true);
+      weights.inner_norm =
+          frozen_parameter({config_.mixer == Mixer::kDeltaNet ? config_.states.head_width : inner});
       weights.out = adapted(inner, hidden, true);
     }
   }
@@ -301,6 +282,7 @@ class LayersBuilder {
 
   TensorRef mixed(const MixerWeights& weights, TensorRef x) {
     if (config_.mixer == Mixer::kStateSpace) return through_states(weights, x);
+    if (config_.mixer == Mixer::kDeltaNet) return through_delta_rule(weights, x);
     const bool latent = config_.mixer == Mixer::kLatent;
     const TensorRef joined = latent ? latent_attention(weights, x) : attention(weights, x);
     return linear(tape_, joined, weights.out);
@@ -333,26 +315,33 @@ class LayersBuilder {
     const auto heads_first = [&](TensorRef x) {
       const Shape shape = graph_.shape(x);
       if (slides) {
-        // Each token looks back a window: as many scores as blocks of one window have.
+        // A chunk each; a token that looks back a window has as many scores as a block of one.
         x = reshape(tape_, x,
                     {batch * length / config_.window, config_.window, shape[2], shape[3]});
       }
       return transpose(tape_, x, 1, 2);
     };
-    TensorRef out = fused_attention(
-        tape_, heads_first(q), heads_first(k), heads_first(v),
-        {.kernel = FusedAttention::Kernel::kFlash, .dropout = 0, .causal = !slides});
+    TensorRef out = fused_attention(tape_, heads_first(q), heads_first(k), heads_first(v),
+                                    {.kernel = FusedAttention::Kernel::kFlash,
+                                     .dropout = 0,
+                                     .causal = !slides || config_.chunked});
     out = transpose(tape_, out, 1, 2);
     return reshape(tape_, out, {batch, length, config_.heads * value_width});
   }
 
   TensorRef attention(const MixerWeights& weights, TensorRef x) {
     const std::int64_t width = config_.head_width, kv = config_.kv_heads;
-    const Shape shape = {config_.batch, config_.sequence, config_.heads + 2 * kv, width};
+    const std::int64_t gates = config_.gated_heads ? config_.heads : 0;
+    const Shape shape = {config_.batch, config_.sequence, config_.heads + 2 * kv + gates, width};
     const TensorRef all = view(tape_, linear(tape_, x, weights.in), shape);
-    const auto parts = split_with_sizes(tape_, all, {config_.heads, kv, kv}, 2);
-    return core(rotated(parts[0]), shared_by_heads(rotated(parts[1])), shared_by_heads(parts[2]),
-                width);
+    Shape sizes = {config_.heads, kv, kv};
+    if (gates > 0) sizes.push_back(gates);
+    const auto parts = split_with_sizes(tape_, all, sizes, 2);
+    const TensorRef made = core(rotated(parts[0]), shared_by_heads(rotated(parts[1])),
+                                shared_by_heads(parts[2]), width);
+    if (gates == 0) return made;
+    const TensorRef gate = reshape(tape_, parts[3], graph_.shape(made));
+    return mul(tape_, made, silu(tape_, gate));
   }
 
   // Rotary positions of x [B, S, H, D]: x cos + (-second half, first half) sin.
@@ -440,10 +429,31 @@ class LayersBuilder {
     return linear(tape_, out, weights.out);
   }
 
-  const DecoderLayersConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
+  // Chunks of C tokens of all heads; each head of keys and queries serves several of values.
+  TensorRef through_delta_rule(const MixerWeights& weights, TensorRef x) {
+    const StateSpaceSizes& of = config_.states;
+    const std::int64_t batch = config_.batch, length = config_.sequence, heads = of.heads;
+    const std::int64_t chunk = std::min(of.chunk, length), chunks = batch * length / chunk;
+    const std::int64_t inner = state_width(), taken = of.groups * of.state;
+    const auto parts =
+        split_with_sizes(tape_, linear(tape_, x, weights.in), {inner, mixed_width(), 2 * heads}, 2);
+    const auto streams =
+        split_with_sizes(tape_, one_pass(tape_, parts[1]), {taken, taken, inner}, 2);
+    const auto by_chunk = [&](TensorRef from, std::int64_t groups) {
+      const std::int64_t width = graph_.shape(from).back() / groups, share = heads / groups;
+      from = reshape(tape_, from, {chunks, chunk, groups, 1, width});
+      from = expand(tape_, from, {chunks, chunk, groups, share, width});
+      from = transpose(tape_, transpose(tape_, from, 1, 2), 2, 3);
+      return reshape(tape_, from, {chunks * heads, chunk, width});
+    };
+    TensorRef out = delta_rule(tape_, by_chunk(streams[0], of.groups),
+                               by_chunk(streams[1], of.groups), by_chunk(streams[2], heads));
+    out = transpose(tape_, reshape(tape_, out, {chunks, heads, chunk, of.head_width}), 1, 2);
+    out = norm(reshape(tape_, out, {batch, length, heads, of.head_width}), weights.inner_norm);
+    out = mul(tape_, reshape(tape_, out, {batch, length, inner}), silu(tape_, parts[0]));
+    return linear(tape_, out, weights.out);
+  }
+
   TensorRef words_, norm_;
   std::vector<BlockWeights> blocks_;
   LinearWeights head_;
@@ -468,7 +478,7 @@ Result<void> check_layers(const DecoderLayersConfig& config) {
       return good;
     }
   }
-  if (config.mixer == Mixer::kStateSpace) {
+  if (config.mixer == Mixer::kStateSpace || config.mixer == Mixer::kDeltaNet) {
     const StateSpaceSizes& of = config.states;
     const std::int64_t chunk = std::min(of.chunk, config.sequence);
     if (of.groups < 1 || of.heads % of.groups != 0 || config.sequence % chunk != 0) {

@@ -1,12 +1,6 @@
 #include <fmt/format.h>
 
-#include "builders/emit/batch_norm.hpp"
-#include "builders/emit/ctc.hpp"
-#include "builders/emit/in_place.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/reduction.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
@@ -77,7 +71,7 @@ Result<void> check(const Deepspeech2Config& config) {
   const std::int64_t steps = output_steps(config);
   if (steps < config.target_steps) {
     return fail(ErrorCode::kImpossible,
-                fmt::format("target steps: expected at most {} (the steps behind the "
+                fmt::format("target steps: expected at most {} (the steps after the "
                             "convolutions), found {}",
                             steps, config.target_steps));
   }
@@ -87,10 +81,9 @@ Result<void> check(const Deepspeech2Config& config) {
                                                 recurrent_input(config) + 2 * config.hidden})});
 }
 
-class Deepspeech2Builder {
+class Deepspeech2Builder : public ModelBuilder<Deepspeech2Config> {
  public:
-  explicit Deepspeech2Builder(const Deepspeech2Config& config)
-      : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
@@ -171,10 +164,6 @@ class Deepspeech2Builder {
     return view(tape_, scores, {sequence[0], sequence[1], -1});
   }
 
-  const Deepspeech2Config& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   std::vector<ConvNorm> convolutions_;
   std::vector<Layer> layers_;
   BatchNorm last_norm_;

@@ -5,15 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/embedding.hpp"
-#include "builders/emit/index.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
+#include "builders/emit/ops.hpp"
 #include "builders/emit/optimizers.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/views.hpp"
 #include "config_checks.hpp"
 #include "dlrm_parts.hpp"
 #include "training_step.hpp"
@@ -202,10 +195,10 @@ std::optional<TrainingOptions::Optimizer> sparse_optimizer(const DlrmConfig& con
   return config.optimizer == DlrmConfig::Optimizer::kSgd ? Optimizer::kSgd : Optimizer::kAdagrad;
 }
 
-class DlrmBuilder {
+class DlrmBuilder : public ModelBuilder<DlrmConfig> {
  public:
   explicit DlrmBuilder(const DlrmConfig& config)
-      : config_(config), step_(training_options(config), sparse_optimizer(config)) {}
+      : ModelBuilder(config, training_options(config), sparse_optimizer(config)) {}
 
   ExecutionGraph build() {
     make_parameters();
@@ -275,7 +268,7 @@ class DlrmBuilder {
     vectors.insert(vectors.begin(), x);
     const TensorRef y = multilayer_perceptron(tape_, interaction(x, vectors), top_, true);
     if (!cross_.empty()) {
-      return binary_cross_entropy_with_logits(tape_, squeeze_last(tape_, y), labels_);
+      return binary_cross_entropy_with_logits(tape_, squeeze(tape_, y, -1), labels_);
     }
     return binary_cross_entropy(tape_, sigmoid(tape_, y), labels_);
   }
@@ -350,10 +343,6 @@ class DlrmBuilder {
     return cat(tape_, {x, index_matrix(tape_, products, row, column)}, 1);
   }
 
-  const DlrmConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   std::vector<TensorRef> weights_;  // tables, unless batched
   std::vector<DenseLayer> bottom_, top_;
   std::vector<CrossLayer> cross_;

@@ -1,7 +1,6 @@
 #include "dlrm_parts.hpp"
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/matmul.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 

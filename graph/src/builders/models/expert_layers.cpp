@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "builders/emit/grouped_experts.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 namespace {
@@ -86,7 +84,7 @@ Result<void> check_experts(const TransformerConfig& config, const ExpertsConfig&
   if (experts.experts == 0) {
     if (experts.hidden == 0 && experts.shared == 0 && experts.balance_loss == 0) return {};
     return bad_config(
-        "experts: expected a number of them beside their width, shared experts or balance loss, "
+        "experts: expected a number of them with their width, shared experts or balance loss, "
         "found 0");
   }
   if (experts.top_k < 1 || experts.top_k > experts.experts) {

@@ -3,15 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/detection.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/pooling.hpp"
-#include "builders/emit/reduction.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "resnet_layers.hpp"
@@ -87,10 +79,10 @@ Result<void> check(const FasterRcnnConfig& config) {
   return {};
 }
 
-class FasterRcnnBuilder {
+class FasterRcnnBuilder : public ModelBuilder<FasterRcnnConfig> {
  public:
   explicit FasterRcnnBuilder(const FasterRcnnConfig& config)
-      : config_(config), step_(config.training), trunk_(step_, backbone()) {
+      : ModelBuilder(config), trunk_(step_, backbone()) {
     if (config.pyramid) make_pyramid();
     const std::int64_t channels =
         config.pyramid ? kPyramidChannels : ResnetTrunk::channels(backbone()).back();
@@ -226,9 +218,7 @@ class FasterRcnnBuilder {
     const TensorRef scaled = binary(graph_, "aten::mul.Tensor", detach(graph_, offsets), anchors_);
     const TensorRef moved = add(graph_, scaled, anchors_);
     const TensorRef grown = unary(graph_, "aten::exp", moved);
-    const TensorRef clipped = like(graph_, grown);
-    graph_.leaf_op("aten::clamp", {grown, 0, config_.resolution}, {clipped});
-    return clipped;
+    return graph_.leaf("aten::clamp", {grown, 0, config_.resolution}, like(graph_, grown));
   }
 
   TensorRef with_image_number(TensorRef boxes) {
@@ -266,10 +256,6 @@ class FasterRcnnBuilder {
     return add(tape_, loss, div(tape_, off, static_cast<int>(graph_.numel(region_classes_))));
   }
 
-  const FasterRcnnConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   ResnetTrunk trunk_;
   ConvLayer rpn_, objectness_, offsets_;
   LinearLayer first_, second_, classes_, boxes_;

@@ -5,16 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/split.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "expert_layers.hpp"
 #include "transformer_parts.hpp"
 
@@ -29,23 +20,16 @@ struct GptLayer {
   ExpertLayer experts;  // instead of wide and narrow
 };
 
-class GptBuilder {
+class GptBuilder : public ModelBuilder<GptConfig> {
  public:
-  explicit GptBuilder(const GptConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
-    TensorRef tokens, labels;
-    TrainingStep::Parts parts;
-    parts.inputs = [&] {
-      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-    };
-    parts.forward = [&] {
+    return run_on_tokens(step_, config_, config_.sequence, [&](TensorRef tokens, TensorRef labels) {
       const TensorRef loss = token_loss(tape_, scores(tokens), labels, true);
       return with_balance_losses(tape_, config_.experts, loss, balance_losses_);
-    };
-    return step_.run(parts);
+    });
   }
 
  private:
@@ -165,10 +149,6 @@ class GptBuilder {
                       false);
   }
 
-  const GptConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_, head_;
   std::vector<GptLayer> layers_;
   std::vector<TensorRef> masks_, balance_losses_;
@@ -194,14 +174,11 @@ void set_sequence(GptConfig& config, std::int64_t tokens) {
 }
 
 Result<ExecutionGraph> build_gpt(const GptConfig& config) {
-  if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
-  if (auto good = check_positions(config); !good) return Unexpected{good.error()};
-  if (auto good = expect_countable("mask of positions", {config.positions, config.positions});
-      !good) {
-    return Unexpected{good.error()};
-  }
-  if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
-  if (auto good = check_experts(config, config.experts); !good) return Unexpected{good.error()};
+  const auto good =
+      all_good({check_transformer(config), check_positions(config),
+                expect_countable("mask of positions", {config.positions, config.positions}),
+                check_next_token(config), check_experts(config, config.experts)});
+  if (!good) return Unexpected{good.error()};
   return GptBuilder(config).build();
 }
 

@@ -1,8 +1,6 @@
 #include "gradient_reducer.hpp"
 
-#include "builders/emit/memory.hpp"
-#include "builders/emit/update.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "core/gradient_buckets.hpp"
 #include "perfmodel/graph/detail/bucket_limits.hpp"
 

@@ -2,13 +2,7 @@
 
 #include <utility>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/pooling.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
@@ -69,10 +63,9 @@ Mixed block_e() {
           {.pool = Branch::Pool::kAverage, .filters = {{192, 1, 1}}}};
 }
 
-class InceptionBuilder {
+class InceptionBuilder : public ModelBuilder<InceptionConfig> {
  public:
-  explicit InceptionBuilder(const InceptionConfig& config)
-      : config_(config), step_(config.training) {
+  explicit InceptionBuilder(const InceptionConfig& config) : ModelBuilder(config) {
     make_parameters();
   }
 
@@ -193,9 +186,6 @@ class InceptionBuilder {
     return add(tape_, main, mul(tape_, side, kAuxiliaryWeight));
   }
 
-  const InceptionConfig& config_;
-  TrainingStep step_;
-  AutogradTape& tape_ = step_.tape();
   std::int64_t channels_ = 3;  // channels of the next layer's input
   std::vector<ConvNorm> stem_, auxiliary_;
   std::vector<MixedLayers> early_, late_;

@@ -7,17 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/norm.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "expert_layers.hpp"
 #include "low_rank.hpp"
 #include "transformer_parts.hpp"
@@ -33,23 +23,16 @@ struct LlamaLayer {
   TensorRef first, second;  // norms
 };
 
-class LlamaBuilder {
+class LlamaBuilder : public ModelBuilder<LlamaConfig> {
  public:
-  explicit LlamaBuilder(const LlamaConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
-    TensorRef tokens, labels;
-    TrainingStep::Parts parts;
-    parts.inputs = [&] {
-      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-    };
-    parts.forward = [&] {
+    return run_on_tokens(step_, config_, config_.sequence, [&](TensorRef tokens, TensorRef labels) {
       const TensorRef loss = token_loss(tape_, scores(tokens), labels, true);
       return with_balance_losses(tape_, config_.experts, loss, balance_losses_);
-    };
-    return step_.run(parts);
+    });
   }
 
  private:
@@ -202,10 +185,6 @@ class LlamaBuilder {
     return reshape(tape_, joined, {config_.batch, config_.sequence, config_.hidden});
   }
 
-  const LlamaConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, norm_, cosine_, sine_;
   std::vector<LlamaLayer> layers_;
   std::vector<TensorRef> balance_losses_;
@@ -213,11 +192,11 @@ class LlamaBuilder {
 };
 
 Result<void> check(const LlamaConfig& config) {
-  if (auto good = check_transformer(config); !good) return good;
-  if (auto good = check_next_token(config); !good) return good;
-  if (auto good = check_experts(config, config.experts); !good) return good;
-  if (auto good = expect_at_least("kv-heads", 1, config.kv_heads); !good) return good;
-  if (auto good = check_lora(config.lora, config.experts.experts > 0); !good) return good;
+  const auto good = all_good({check_transformer(config), check_next_token(config),
+                              check_experts(config, config.experts),
+                              expect_at_least("kv-heads", 1, config.kv_heads),
+                              check_lora(config.lora, config.experts.experts > 0)});
+  if (!good) return good;
   if (config.heads % config.kv_heads != 0) {
     return fail(
         ErrorCode::kImpossible,

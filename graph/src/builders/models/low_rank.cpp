@@ -1,7 +1,6 @@
 #include "low_rank.hpp"
 
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/pointwise.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 

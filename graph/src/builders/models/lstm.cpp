@@ -1,12 +1,6 @@
 #include <fmt/format.h>
 
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/sequence.hpp"
-#include "builders/emit/split.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
@@ -31,9 +25,9 @@ Result<void> check(const LstmConfig& config) {
                                                 config.hidden + config.embedding})});
 }
 
-class LstmBuilder {
+class LstmBuilder : public ModelBuilder<LstmConfig> {
  public:
-  explicit LstmBuilder(const LstmConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
@@ -95,10 +89,6 @@ class LstmBuilder {
     return stack(tape_, outputs, 0);
   }
 
-  const LstmConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef embedding_, decoder_, decoder_bias_;
   RecurrentLayers layers_;          // the library's
   std::vector<CellWeights> cells_;  // the loop's

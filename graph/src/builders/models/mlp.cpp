@@ -1,8 +1,6 @@
 #include <utility>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/softmax.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"

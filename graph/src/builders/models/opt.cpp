@@ -3,16 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
 #include "builders/emit/graph_reduction.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -27,20 +19,15 @@ struct OptLayer {
   NormWeights first, second;
 };
 
-class OptBuilder {
+class OptBuilder : public ModelBuilder<OptConfig> {
  public:
-  explicit OptBuilder(const OptConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
-    TensorRef tokens, labels;
-    TrainingStep::Parts parts;
-    parts.inputs = [&] {
-      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-    };
-    parts.forward = [&] { return token_loss(tape_, scores(tokens), labels, true); };
-    return step_.run(parts);
+    return run_on_tokens(step_, config_, config_.sequence, [&](TensorRef tokens, TensorRef labels) {
+      return token_loss(tape_, scores(tokens), labels, true);
+    });
   }
 
  private:
@@ -143,10 +130,6 @@ class OptBuilder {
     return reshape(tape_, transpose(tape_, mixed, 1, 2), {config_.batch, length, config_.hidden});
   }
 
-  const OptConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_;
   NormWeights norm_;
   std::vector<OptLayer> layers_;
@@ -165,9 +148,9 @@ Result<OptConfig> opt_preset(std::string_view name) {
 }
 
 Result<ExecutionGraph> build_opt(const OptConfig& config) {
-  if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
-  if (auto good = check_positions(config); !good) return Unexpected{good.error()};
-  if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
+  const auto good =
+      all_good({check_transformer(config), check_positions(config), check_next_token(config)});
+  if (!good) return Unexpected{good.error()};
   return OptBuilder(config).build();
 }
 

@@ -1,9 +1,7 @@
 #include <array>
 #include <utility>
 
-#include "builders/emit/loss.hpp"
-#include "builders/emit/pooling.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "resnet_layers.hpp"
@@ -61,7 +59,7 @@ Result<void> check(const ResnetConfig& config) {
   if (config.batch * size == 1) {
     return fail(ErrorCode::kImpossible,
                 "batch: expected more than one value per channel for batch norm, found one image "
-                "of 1 x 1 behind the last stage");
+                "of 1 x 1 after the last stage");
   }
   return all_good(
       {expect_countable("image", {config.batch, 64, config.resolution, config.resolution}),

@@ -1,8 +1,6 @@
 #include "resnet_layers.hpp"
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/pooling.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 namespace {

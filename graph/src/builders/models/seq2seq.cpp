@@ -1,16 +1,6 @@
 #include <fmt/format.h>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/sequence.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/split.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
@@ -55,9 +45,9 @@ Result<void> check(const Seq2seqConfig& config) {
                                     4 * config.hidden, config.embedding + 2 * config.hidden})});
 }
 
-class Seq2seqBuilder {
+class Seq2seqBuilder : public ModelBuilder<Seq2seqConfig> {
  public:
-  explicit Seq2seqBuilder(const Seq2seqConfig& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_encoder();
@@ -186,10 +176,6 @@ class Seq2seqBuilder {
     return stack(tape_, outputs, 0);
   }
 
-  const Seq2seqConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef source_embedding_, target_embedding_, query_, key_, score_, combine_, output_,
       output_bias_;
   std::vector<RecurrentLayers> encoder_layers_;

@@ -5,18 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/experts.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/norm.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/position_bias.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -44,29 +33,24 @@ struct Stack {
   bool decoder = false;
 };
 
-class T5Builder {
+class T5Builder : public ModelBuilder<T5Config> {
  public:
-  explicit T5Builder(const T5Config& config) : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     words_ = step_.parameter({config_.vocabulary, config_.hidden});
     encoder_ = make_stack(config_.layers, false);
     decoder_ = make_stack(config_.decoder_layers, true);
     head_ = config_.gated ? step_.parameter({config_.vocabulary, config_.hidden}) : words_;
-    TensorRef tokens, labels;
-    TrainingStep::Parts parts;
-    parts.inputs = [&] {
-      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      labels = step_.input(DType::kInt64, {config_.batch, config_.target_sequence});
-    };
-    parts.forward = [&] {
-      const TensorRef read = apply(encoder_, tokens, config_.sequence, {});
-      const TensorRef shifted = shift_right(tape_, labels);
-      TensorRef x = apply(decoder_, shifted, config_.target_sequence, read);
-      if (!config_.gated) x = mul(tape_, x, 1.0 / std::sqrt(static_cast<double>(config_.hidden)));
-      return token_loss(tape_, linear(tape_, x, head_), labels, false);
-    };
-    return step_.run(parts);
+    return run_on_tokens(
+        step_, config_, config_.target_sequence, [&](TensorRef tokens, TensorRef labels) {
+          const TensorRef read = apply(encoder_, tokens, config_.sequence, {});
+          const TensorRef shifted = shift_right(tape_, labels);
+          TensorRef x = apply(decoder_, shifted, config_.target_sequence, read);
+          if (!config_.gated)
+            x = mul(tape_, x, 1.0 / std::sqrt(static_cast<double>(config_.hidden)));
+          return token_loss(tape_, linear(tape_, x, head_), labels, false);
+        });
   }
 
  private:
@@ -206,10 +190,6 @@ class T5Builder {
     return mul(tape_, routing.chance, mixed);
   }
 
-  const T5Config& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, head_;
   Stack encoder_, decoder_;
 };

@@ -3,15 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/split.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -24,10 +16,9 @@ struct EncoderLayer {
   NormWeights first, second;
 };
 
-class TorchEncoder {
+class TorchEncoder : public ModelBuilder<TransformerConfig> {
  public:
-  explicit TorchEncoder(const TransformerConfig& config)
-      : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     make_parameters();
@@ -96,9 +87,6 @@ class TorchEncoder {
                      0);
   }
 
-  const TransformerConfig& config_;
-  TrainingStep step_;
-  AutogradTape& tape_ = step_.tape();
   TensorRef embedding_;
   std::vector<EncoderLayer> layers_;
   LinearWeights head_;

@@ -2,11 +2,8 @@
 
 #include <numeric>
 
-#include "builders/emit/concat.hpp"
 #include "builders/emit/graph_reduction.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/update.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 namespace {
@@ -112,8 +109,7 @@ class RandomBatch {
       copy(graph_, target, cast);
     }
     graph_.end_op({made});
-    graph_.end_op({made});
-    return made;
+    return graph_.end_with(made);
   }
 
   void values(TensorRef all) {
@@ -143,8 +139,7 @@ class RandomBatch {
                    {pinned});
     copy(graph_, pinned, x);
     graph_.end_op({pinned});
-    graph_.end_op({pinned});
-    return pinned;
+    return graph_.end_with(pinned);
   }
 
   AutogradTape& tape_;

@@ -4,16 +4,9 @@
 #include <deque>
 #include <utility>
 
-#include "builders/emit/activation.hpp"
 #include "builders/emit/collectives.hpp"
-#include "builders/emit/concat.hpp"
-#include "builders/emit/embedding.hpp"
-#include "builders/emit/index.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
+#include "builders/emit/ops.hpp"
 #include "builders/emit/optimizers.hpp"
-#include "builders/emit/views.hpp"
 #include "config_checks.hpp"
 #include "dlrm_parts.hpp"
 #include "gradient_reducer.hpp"
@@ -227,7 +220,7 @@ class TorchrecStep {
     const TensorRef vectors = pooled_vectors(wait_for_indices());
     const TensorRef interacted = interaction(tape_, config_, placement_.tables(), dense, vectors);
     const TensorRef logits =
-        squeeze_last(tape_, multilayer_perceptron(tape_, interacted, top_, true));
+        squeeze(tape_, multilayer_perceptron(tape_, interacted, top_, true), -1);
     const TensorRef target = to_dtype(graph_, batch.labels, DType::kFloat32, tape_.sequence());
     const TensorRef loss = binary_cross_entropy_with_logits(tape_, logits, target);
     for (TensorRef shown : {loss, logits, batch.labels}) detach(graph_, shown, tape_.sequence());

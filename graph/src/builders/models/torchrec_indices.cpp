@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include "builders/emit/concat.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 namespace {

@@ -3,10 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "builders/emit/concat.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 
 namespace perfmodel {
 namespace {
@@ -21,8 +18,7 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
   graph.begin_op("aten::new_empty", {pooled, shape, scalar_type_code(DType::kFloat32), 0,
                                      graph.device_value(), kNone});
   const TensorRef made = empty(graph, DType::kFloat32, shape);
-  graph.end_op({made});
-  return made;
+  return graph.end_with(made);
 }
 
 }  // namespace

@@ -70,4 +70,20 @@ class TrainingStep {
   std::vector<TensorRef> kept_gradients_, kept_sparse_gradients_;  // if zero_grad clears them
 };
 
+/// A model while its step is written.
+template <class Config>
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(const Config& config) : ModelBuilder(config, config.training) {}
+  ModelBuilder(const Config& config, const TrainingOptions& options,
+               std::optional<TrainingOptions::Optimizer> sparse_optimizer = {})
+      : config_(config), step_(options, sparse_optimizer) {}
+
+ protected:
+  const Config& config_;
+  TrainingStep step_;
+  GraphBuilder& graph_ = step_.graph();
+  AutogradTape& tape_ = step_.tape();
+};
+
 }  // namespace perfmodel

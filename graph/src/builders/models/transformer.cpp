@@ -6,14 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/embedding_lookup.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/softmax.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "transformer_parts.hpp"
 
@@ -33,28 +26,22 @@ struct TransformerLayer {
   NormWeights norm;
 };
 
-class EncoderDecoder {
+class EncoderDecoder : public ModelBuilder<EncoderDecoderConfig> {
  public:
-  explicit EncoderDecoder(const EncoderDecoderConfig& config)
-      : config_(config), step_(config.training) {}
+  using ModelBuilder::ModelBuilder;
 
   ExecutionGraph build() {
     words_ = step_.parameter({config_.vocabulary, config_.hidden});
     positions_ = step_.buffer(DType::kFloat32, {config_.positions, config_.hidden});
     make_layers(encoder_, config_.layers, false);
     make_layers(decoder_, config_.decoder_layers, true);
-    TensorRef tokens, labels;
-    TrainingStep::Parts parts;
-    parts.inputs = [&] {
-      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      labels = step_.input(DType::kInt64, {config_.batch, config_.target_sequence});
-    };
-    parts.forward = [&] {
-      const TensorRef read = encode(tokens);
-      const TensorRef x = decode(shift_right(tape_, labels), read);
-      return token_loss(tape_, linear(tape_, x, words_), labels, false, config_.label_smoothing);
-    };
-    return step_.run(parts);
+    return run_on_tokens(step_, config_, config_.target_sequence,
+                         [&](TensorRef tokens, TensorRef labels) {
+                           const TensorRef read = encode(tokens);
+                           const TensorRef x = decode(shift_right(tape_, labels), read);
+                           return token_loss(tape_, linear(tape_, x, words_), labels, false,
+                                             config_.label_smoothing);
+                         });
   }
 
  private:
@@ -145,10 +132,6 @@ class EncoderDecoder {
     return sum_and_norm(x, linear(tape_, mixed, layer.out), layer.norm);
   }
 
-  const EncoderDecoderConfig& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_;
   std::vector<TransformerLayer> encoder_, decoder_;
 };

@@ -6,14 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "builders/emit/attention.hpp"
-#include "builders/emit/factory.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/matmul.hpp"
-#include "builders/emit/memory.hpp"
-#include "builders/emit/norm.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
+#include "builders/emit/optimizer_settings.hpp"
 
 namespace perfmodel {
 namespace {
@@ -89,6 +83,19 @@ TensorRef shift_right(AutogradTape& tape, TensorRef labels) {
   return made;
 }
 
+ExecutionGraph run_on_tokens(
+    TrainingStep& step, const TransformerConfig& config, std::int64_t targets,
+    const std::function<TensorRef(TensorRef tokens, TensorRef labels)>& loss) {
+  TensorRef tokens, labels;
+  TrainingStep::Parts parts;
+  parts.inputs = [&] {
+    tokens = step.input(DType::kInt64, {config.batch, config.sequence});
+    labels = step.input(DType::kInt64, {config.batch, targets});
+  };
+  parts.forward = [&] { return loss(tokens, labels); };
+  return step.run(parts);
+}
+
 TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
                           TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask) {
   FusedAttention options;
@@ -153,6 +160,10 @@ Result<void> check_transformer(const TransformerConfig& config) {
                                   config.heads, config.hidden));
   }
   if (auto good = expect_probability("dropout", config.dropout); !good) return good;
+  const TrainingOptions& step = config.training;
+  if (auto good = check_optimizer(step.optimizer, step.implementation, step.pytorch); !good) {
+    return good;
+  }
   const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence);
   const double widest = static_cast<double>(
       std::max({config.hidden * 3, config.feed_forward, config.vocabulary,

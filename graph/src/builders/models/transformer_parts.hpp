@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <limits>
 
 #include "config_checks.hpp"
@@ -45,6 +46,11 @@ TensorRef causal_mask(AutogradTape& tape, std::int64_t batch, std::int64_t lengt
 /// `shift_tokens_right(labels)`, [B, S]: a decoder reads the labels one place to the right, a start
 /// token first.
 TensorRef shift_right(AutogradTape& tape, TensorRef labels);
+
+/// One step of a model that reads tokens [B, S] and writes `targets` labels per sample [B, T].
+ExecutionGraph run_on_tokens(
+    TrainingStep& step, const TransformerConfig& config, std::int64_t targets,
+    const std::function<TensorRef(TensorRef tokens, TensorRef labels)>& loss);
 
 /// `FusedAttention` with the kernel of the config; eager attention is not one.
 TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,

@@ -1,11 +1,7 @@
 #include <array>
 #include <utility>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/dropout.hpp"
-#include "builders/emit/loss.hpp"
-#include "builders/emit/pooling.hpp"
-#include "builders/emit/views.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
@@ -80,9 +76,9 @@ Result<void> check(const VggConfig& config) {
   return good ? check_features(config) : good;
 }
 
-class VggBuilder {
+class VggBuilder : public ModelBuilder<VggConfig> {
  public:
-  explicit VggBuilder(const VggConfig& config) : config_(config), step_(config.training) {
+  explicit VggBuilder(const VggConfig& config) : ModelBuilder(config) {
     std::int64_t in = 3;
     for (const Layer& layer : config.features) {
       if (layer.channels == 0) continue;
@@ -140,9 +136,6 @@ class VggBuilder {
     return x;
   }
 
-  const VggConfig& config_;
-  TrainingStep step_;
-  AutogradTape& tape_ = step_.tape();
   std::vector<ConvLayer> convolutions_;
   std::vector<BatchNorm> norms_;
   std::vector<LinearLayer> linear_;

@@ -3,9 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "builders/emit/activation.hpp"
-#include "builders/emit/pointwise.hpp"
-#include "builders/emit/reduction.hpp"
+#include "builders/emit/ops.hpp"
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
@@ -52,9 +50,9 @@ Conv2d window(bool resized, bool transposed) {
   return conv;
 }
 
-class WganBuilder {
+class WganBuilder : public ModelBuilder<WganConfig> {
  public:
-  explicit WganBuilder(const WganConfig& config) : config_(config), step_(config.training) {
+  explicit WganBuilder(const WganConfig& config) : ModelBuilder(config) {
     const bool critic_learns = config.step == WganConfig::Step::kCritic;
     step_.freeze(critic_learns);
     make_generator();
@@ -127,9 +125,6 @@ class WganBuilder {
     }
   }
 
-  const WganConfig& config_;
-  TrainingStep step_;
-  AutogradTape& tape_ = step_.tape();
   std::vector<ConvNorm> generator_, critic_;
   ConvLayer to_image_, from_image_, verdict_;
 };

@@ -6,7 +6,7 @@
 namespace perfmodel {
 namespace {
 
-// What the call runs; under autocast it calls itself first.
+// Finds the kernel that the call runs; under autocast it calls itself first.
 std::optional<AttentionBackend> called_backend(const ExecutionGraph& graph, std::int32_t call) {
   for (const std::int32_t child : graph.children(call)) {
     const std::string_view name = graph.name(child);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kHiddenScore = -std::numeric_limits<double>::infinity();
 
-// What an attention reads: q, k, v and the mask, if the kernel takes one.
+// Lists the tensors that an attention reads: q, k, v and the mask, if the kernel takes one.
 std::vector<const Version*> attention_leaves(const AttentionPlan& plan) {
   std::vector<const Version*> leaves = {plan.site.q, plan.site.k, plan.site.v};
   if (plan.mask) leaves.push_back(plan.mask->tensor);
@@ -117,7 +117,7 @@ class AttentionWriter {
     return view(tape, x, {site.batch, site.heads, shape[1], shape[2]});
   }
 
-  // What the kernel adds to the scores.
+  // Returns the tensor that the kernel adds to the scores.
   TensorRef mask(State& state, TensorRef q) {
     if (!state.plan.mask) return {};
     AutogradTape& tape = *state.tape;
@@ -132,7 +132,8 @@ class AttentionWriter {
         mask = unary(builder_, "aten::logical_not", mask, tape.sequence());
       }
       const TensorRef none = zeros(builder_, builder_.dtype(q), builder_.shape(mask));
-      mask = masked_fill(builder_, none, mask, kHiddenScore, tape.sequence());
+      mask =
+          emit(builder_, "aten::masked_fill.Scalar", {none, mask, kHiddenScore}, tape.sequence());
     }
     mask = cast(tape, mask, builder_.dtype(q));
     const Shape &queries = builder_.shape(q), shape = builder_.shape(mask);
@@ -199,8 +200,8 @@ class AttentionWriter {
     }
   }
 
-  // Which of q, k, v and the mask a gradient is for: what the op of its function reads, its place
-  // among several results, or who takes it.
+  // Finds which of q, k, v and the mask a gradient is for: by the input of its function's op, by
+  // its place among several results, or by its reader.
   std::size_t role(const AttentionPlan& plan, const GradientEdge& edge) const {
     const auto& functions = step_.backward().functions;
     const std::vector<const Version*> leaves = attention_leaves(plan);
@@ -227,7 +228,7 @@ class AttentionWriter {
     return read.empty() ? 0 : read.front();
   }
 
-  // The gradient joins what came from elsewhere, inside of the function.
+  // The gradient is added to gradients from elsewhere, inside of the function.
   void add_to_sum(const GradientEdge& edge, TensorRef made, std::size_t position) {
     builder_.close_to(graph_.node(edge.sum).thread, position);
     std::vector<Value> addends;

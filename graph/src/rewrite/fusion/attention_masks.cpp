@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kTriangles = {
     "aten::tril", "aten::triu", "aten::tril_", "aten::triu_",       "aten::lt",
     "aten::le",   "aten::gt",   "aten::ge",    "aten::tril_indices"};
-constexpr std::size_t kMostMaskOps = 64;  // that make a mask
+constexpr std::size_t kMostMaskOps = 64;  // in one mask
 
 struct MaskOrigins {
   bool triangle = false;

@@ -9,7 +9,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::int64_t kWidestHead = 256;  // of flash attention and of cuDNN on Hopper
+constexpr std::int64_t kWidestHead = 256;  // flash attention and cuDNN on Hopper
 
 Unexpected refuse_attention(std::string message) {
   return fail(ErrorCode::kImpossible, "attention: " + std::move(message));
@@ -61,7 +61,7 @@ class AttentionPlanner {
     return plan;
   }
 
-  /// Of masks that were left out.
+  /// Warns of masks that were left out.
   std::vector<std::string> warnings() const {
     if (left_out_ == 0) return {};
     return {fmt::format(
@@ -116,7 +116,7 @@ class AttentionPlanner {
     return {};
   }
 
-  // The gradient of what leaves the attention comes in, and nothing else.
+  // Only the gradient of the attention's result may come in.
   Result<void> check_backward(const AttentionPlan& plan) const {
     if (plan.backward.functions.empty()) return {};
     const auto& functions = step_.backward().functions;

@@ -16,7 +16,7 @@ struct AttentionPlan {
   AttentionSite site = {};
   BackwardGroup backward = {};
   FusedAttention options = {};             ///< without the mask
-  std::optional<AttentionMask> mask = {};  ///< that the kernel reads
+  std::optional<AttentionMask> mask = {};  ///< read by the kernel
   bool mask_has_gradient = false;
 };
 

@@ -16,7 +16,7 @@ namespace perfmodel {
 namespace {
 
 using MaskForm = AttentionMask::Form;
-// They hand on what they take, maybe in another type or order.
+// They hand on their input, maybe in another type or order.
 const std::vector<std::string_view> kHandOns = {"to",           "_to_copy",   "view",  "reshape",
                                                 "_unsafe_view", "contiguous", "clone", "type_as"};
 

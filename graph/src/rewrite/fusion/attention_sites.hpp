@@ -10,7 +10,7 @@
 
 namespace perfmodel {
 
-/// What is added to the scores of an attention or hides some of them.
+/// A tensor that is added to the scores of an attention or hides some of them.
 struct AttentionMask {
   const Version* tensor = nullptr;
   enum class Form { kAdds, kKeeps, kHides } form = Form::kAdds;  ///< numbers, or bools
@@ -19,17 +19,18 @@ struct AttentionMask {
 /// A scaled dot product attention in the forward pass: in ops of its own between the product of
 /// queries and keys and the product with the values, or one aten::scaled_dot_product_attention.
 struct AttentionSite {
-  std::vector<std::int32_t> ops = {};  ///< sorted; nothing else reads what they make but `out`
+  std::vector<std::int32_t> ops = {};  ///< sorted; other ops read only `out` of their results
   std::vector<std::int32_t> k_ops = {}, v_ops = {};  ///< the ones that k and v alone go through
   const Version *q = nullptr, *k = nullptr, *v = nullptr;  ///< [B, H, S, D] or [N, S, D]
   const Version* out = nullptr;
   bool k_is_turned = false;           ///< [..., D, S]
-  std::int64_t batch = 1, heads = 0;  ///< of what is [N, S, D]; 0: not known
+  std::int64_t batch = 1, heads = 0;  ///< batch of tensors that are [N, S, D]; 0: not known
   std::vector<AttentionMask> masks = {};
   double dropout = 0;
-  std::optional<double> scale = {};  ///< of the scores; unset: 1 / sqrt(D), or a tensor holds it
+  std::optional<double> scale = {};  ///< scores are multiplied by it; unset: 1 / sqrt(D), or a
+                                     ///< tensor holds it
   bool causal = false;               ///< says so itself
-  std::optional<AttentionBackend> kernel = {};  ///< that the op calls
+  std::optional<AttentionBackend> kernel = {};  ///< called by the op
 };
 
 struct AttentionSites {
@@ -45,7 +46,7 @@ std::optional<AttentionSite> attention_call(const StepView& step, std::int32_t o
 /// Whether q, k and v are [B, H, S, D] or [N, S, D] that fit each other.
 bool has_operands(const ExecutionGraph& graph, const AttentionSite& site);
 
-/// What a mask hides.
+/// Which positions a mask hides.
 enum class MaskKind {
   kCausal,   ///< later positions, maybe padding too
   kPadding,  ///< keys, for all queries alike

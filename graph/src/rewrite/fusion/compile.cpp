@@ -103,7 +103,7 @@ class RegionCompiler {
     });
   }
 
-  // What is around the region belongs to it too.
+  // Nodes around the region belong to it too.
   bool is_outside(std::int32_t node) const {
     return !is_inside_[node] && !graph_.node(node).is_label && !graph_.node(node).is_structural;
   }
@@ -140,8 +140,8 @@ class RegionCompiler {
     });
   }
 
-  // Views are gone: their readers take what they were views of. If the program goes on with a view
-  // alone, the kernel makes that.
+  // Views are gone: their readers take the viewed tensors. If the program goes on with a view
+  // alone, the kernel makes the view.
   void rename_views() {
     FactsOfValues<std::int64_t> taken(step_.tensors(), -1);  // by root: the mention that is made
     FactsOfValues<char> is_done(step_.tensors());
@@ -184,7 +184,8 @@ class RegionCompiler {
   CompiledKernels made_;
 };
 
-// What the program would have to be where this op cannot be compiled, or stand between regions.
+// Names the program that was expected instead, for an op that can neither be compiled nor run
+// between regions.
 std::string_view expected_instead(const ExecutionGraph& graph, const Node& node) {
   const std::string_view name = graph.name(node);
   if (graph.names.text(node.kernel_backend) == "triton") return "a program that is not compiled";
@@ -225,7 +226,7 @@ Result<void> check_devices(const StepView& step) {
   return {};
 }
 
-// All that a checkpoint runs again must be in the region of its backward function.
+// All ops that a checkpoint runs again must be in the region of its backward function.
 Result<void> check_checkpoints(const StepView& step, const CompiledRegion& region) {
   const ExecutionGraph& graph = step.graph();
   for (const std::int32_t wrapper : region.wrappers) {

@@ -122,7 +122,7 @@ class RegionFinder {
                        [](bool is) { return is; });
   }
 
-  // The host gives inputs; what follows the last of them is compiled.
+  // The host gives inputs; the ops after the last input are compiled.
   bool comes_from_host(std::int32_t op) const {
     if (!any_tensor(graph_, op, &Tensor::on_gpu)) return true;
     const auto inputs = graph_.inputs(op);
@@ -132,7 +132,8 @@ class RegionFinder {
     return moves && graph_.tensors[inputs[0].index].on_cpu();
   }
 
-  // For what follows the region: the gradient of the loss, memory that a collective writes.
+  // Whether the op prepares later ones: it makes the gradient of the loss, or memory that a
+  // collective writes.
   bool prepares(std::int32_t op) const {
     const Op* row = find_op(graph_.name(op));
     return graph_.name(op) == "aten::ones_like" || (row && row->kind == OpKind::kAllocation);

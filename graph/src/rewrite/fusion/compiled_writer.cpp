@@ -102,7 +102,7 @@ class CompiledWriter {
     builder().end_op();
   }
 
-  // In the source it is below the function of a checkpoint, here beside the compiled one.
+  // In the source it is below the function of a checkpoint, here it follows the compiled function.
   void write_accumulation(const CompiledRegion& region, std::int32_t accumulation) {
     std::int32_t around = accumulation;
     for (std::int32_t at = around; at >= 0 && step_.backward().in_backward[at];

@@ -105,7 +105,7 @@ class StretchFuser {
     loops_.add(std::move(op));
   }
 
-  // Nodes that read nothing that would have to stay for them: they go with what they read.
+  // Marks the nodes that may be removed together with the results that they read.
   void mark(Parts parts, bool inside) {
     for (const StretchPart& part : parts) {
       for (std::int32_t at = graph_.node(part.node).parent; at >= 0; at = graph_.node(at).parent) {
@@ -190,7 +190,8 @@ class StretchFuser {
     for_each_tensor(graph_, graph_.outputs(part.node), add_to(written));
   }
 
-  // Notes kernels and what is gone with them; else the function that would read what is gone.
+  // Notes kernels and the nodes removed with them, or returns the function that would read a
+  // removed result.
   std::optional<std::size_t> note(Parts parts, const std::vector<LoopKernel>& kernels) {
     std::vector<Fate> fates(parts.size(), Fate::kStays);
     std::set<std::int32_t> gone;  // storages

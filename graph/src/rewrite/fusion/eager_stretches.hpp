@@ -26,7 +26,7 @@ using Stretch = std::vector<StretchPart>;
 /// part of a stretch: a softmax with the cast in front of it.
 std::vector<Stretch> eager_stretches(const ExecutionGraph& graph);
 
-/// Launches nothing itself: what it calls can be part of a stretch, and may be all that is left.
+/// Launches nothing itself: the ops that it calls can be part of a stretch, and may replace it.
 bool only_calls_others(const ExecutionGraph& graph, std::int32_t node);
 
 }  // namespace perfmodel

@@ -52,7 +52,7 @@ class GroupOfNode {
   std::vector<std::int32_t> of_, ops_;
 };
 
-// What is read outside, or written in place.
+// Names the tensor that something outside reads or that is written in place.
 std::string open_part(const StepView& step, const FusedGroup& group, std::int32_t index,
                       const GroupOfNode& group_of) {
   const ExecutionGraph& graph = step.graph();

@@ -18,12 +18,12 @@ struct HandedGradient {
   std::int32_t to = -1;
   std::uint32_t first = 0;  ///< the group's first part
   std::uint32_t taken = 0;  ///< the whole, with the group's last part
-  std::int32_t sum = -1;    ///< adds the group's part to what came before; -1: nothing did
+  std::int32_t sum = -1;    ///< adds the group's part to earlier gradients; -1: there are none
 };
 
 /// Ops of the forward pass that become one function of autograd with one result.
 struct FusedGroup {
-  std::vector<std::int32_t> ops;  ///< of StepView::forward(), sorted
+  std::vector<std::int32_t> ops;  ///< into StepView::forward(), sorted
   const Version* result = nullptr;
 
   std::vector<std::int32_t> functions = {};  ///< into BackwardPass::functions, as they ran
@@ -36,15 +36,15 @@ struct FusedGroup {
 };
 
 /// Fills in the backward pass of groups, of which `ops` and `result` are known. A group is broken
-/// if something else reads what it makes on the way, if an op of it works in place, or if gradients
-/// from elsewhere are added between its own.
+/// if something else reads its inner results, if an op of it works in place, or if gradients from
+/// elsewhere are added between its own.
 void find_backward(const StepView& step, std::vector<FusedGroup>& groups);
 
 /// The gradient of a version in the functions that follow the group; null: it gets none.
 const HandedGradient* gradient_of(const StepView& step, const FusedGroup& group,
                                   const Version* version);
 
-/// Writes what runs in the function: it takes `gradient` and makes the part of each of
+/// Writes the ops of the function: it takes `gradient` and makes the part of each of
 /// FusedGroup::handed, in their order.
 using WriteGradients = std::function<void(TensorRef gradient, const std::vector<TensorRef>& parts)>;
 

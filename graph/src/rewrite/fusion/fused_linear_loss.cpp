@@ -23,9 +23,9 @@ std::int64_t rows_of_chunk(std::int64_t rows, std::int64_t width, std::int64_t c
 
 /// LigerFusedLinearCrossEntropyFunction of Liger 0.5 and 0.6, from memory: for each chunk of rows a
 /// product, the loss with the gradient in the place of the logits, and the products that make the
-/// gradients of input and weight. The whole logits never exist. The backward pass hands over what
-/// is there. Under autocast each product casts its operands again: only the cast of a parameter
-/// itself is kept, not those of views.
+/// gradients of input and weight. The whole logits never exist. The backward pass hands these
+/// gradients over. Under autocast each product casts its operands again: only the cast of a
+/// parameter itself is kept, no cast of a view.
 class LinearLoss {
  public:
   LinearLoss(GraphEdit& edit, const StepView& step, const UnfusedLoss& loss, SharedStorages& shared)
@@ -94,8 +94,7 @@ class LinearLoss {
     const TensorRef made = zeros(graph_, graph_.dtype(of_input_), input_shape_);
     const TensorRef place = slice(graph_, made, 1, begin_, end_);
     copy(graph_, place, view(graph_, of_input_, graph_.shape(place)));
-    graph_.end_op({made});
-    return made;
+    return graph_.end_with(made);
   }
 
   // torch.matmul, under autocast where the source's layer was.
@@ -125,7 +124,7 @@ class LinearLoss {
     }
   }
 
-  // One op where all types are the same.
+  // One op if all types are the same.
   void add_to_weight(TensorRef logits, TensorRef input) {
     if (graph_.dtype(of_weight_) == half_ && graph_.dtype(input) == half_) {
       graph_.leaf_op("aten::addmm.out", {of_weight_, t(graph_, logits), input, 1, 1, of_weight_},
@@ -140,7 +139,7 @@ class LinearLoss {
   const UnfusedLoss& loss_;
   const LogitsLayer& layer_;
   SharedStorages& shared_;
-  DType half_ = DType::kUnknown;  // of the products
+  DType half_ = DType::kUnknown;  // type of the products
   Shape input_shape_ = {};
   std::int64_t begin_ = 0, end_ = 0;
   TensorRef weight_ = {}, half_weight_ = {}, of_input_ = {}, of_weight_ = {}, of_bias_ = {};

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kIgnoredClass = -100;
 
-// What may lie between a product and its loss: nothing that changes a number but casts.
+// Ops that may come between a product and its loss: they change no number, except by casts.
 bool keeps_numbers(std::string_view name) {
   static constexpr std::array<std::string_view, 9> kViews = {
       "aten::view",  "aten::_unsafe_view", "aten::reshape", "aten::flatten", "aten::contiguous",
@@ -34,7 +34,7 @@ class LossFinder {
   explicit LossFinder(const StepView& step)
       : step_(step), graph_(step.graph()), flow_(step.forward()), matcher_(step) {}
 
-  /// With why others are none.
+  /// Also notes why other ops are no such loss.
   std::vector<UnfusedLoss> find(LossFusion fusion) {
     std::vector<UnfusedLoss> found;
     for (const std::int32_t op : flow_.ops()) {

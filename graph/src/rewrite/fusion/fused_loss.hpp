@@ -43,7 +43,7 @@ void write_target_count(GraphBuilder& builder, TensorRef target);
 void write_cross_entropy(GraphBuilder& builder, TensorRef logits, TensorRef target,
                          TensorRef losses);
 
-/// Gives what the forward pass made the id that the source's backward pass knows.
+/// Gives a tensor of the forward pass the id that the source's backward pass knows.
 void hand_over(GraphBuilder& builder, TensorRef made, TensorRef part, SharedStorages& shared);
 
 /// The rewrite of a loss whose `layer` is known; `shared` grows as it is written.

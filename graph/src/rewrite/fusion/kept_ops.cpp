@@ -21,7 +21,7 @@ class HostOps {
   HostOps(const StepView& step, const std::vector<bool>& is_inside)
       : step_(step), graph_(step.graph()), is_inside_(is_inside) {}
 
-  // The makers of what `root` and the nodes below it read.
+  // The makers of the tensors that `root` and the nodes below it read.
   void keep_makers(std::int32_t root) {
     walk_tree(
         graph_, root,
@@ -31,7 +31,7 @@ class HostOps {
         },
         [] {});
   }
-  // The makers, before `root`, of what one node reads.
+  // The makers, before `root`, of one node's inputs.
   void keep_makers_of_read(std::int32_t node, std::int32_t root) {
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& read) {
       if (read.on_cpu() && read.storage_id != 0) keep_maker(read, root);

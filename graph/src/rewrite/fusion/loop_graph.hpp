@@ -28,7 +28,7 @@ struct LoopValue {
   std::int64_t bytes() const { return numel * size_in_bytes(dtype); }
 };
 
-/// What an op reads of a value.
+/// The part of a value that an op reads.
 struct LoopRead {
   std::int32_t value = -1;
   std::int64_t numel = 0;  ///< elements that it touches
@@ -45,7 +45,7 @@ struct LoopOp {
     kScatter,    ///< adds `rows` elements to places of its result
     kLibrary,    ///< a node of the graph that stays as it is
   } kind = Kind::kPointwise;
-  std::string name = {};  ///< of the ATen op: "native_layer_norm"
+  std::string name = {};  ///< name of the ATen op: "native_layer_norm"
   std::int32_t node = -1;
   std::vector<LoopRead> reads = {};
   std::vector<std::int32_t> writes = {};
@@ -74,7 +74,7 @@ struct LoopGraph {
     values.push_back(std::move(value));
     return static_cast<std::int32_t>(values.size()) - 1;
   }
-  /// Appends the op and notes it in what it reads and writes.
+  /// Appends the op and notes it at the values that it reads and writes.
   std::int32_t add(LoopOp op) {
     const auto index = static_cast<std::int32_t>(ops.size());
     for (const LoopRead& read : op.reads) {

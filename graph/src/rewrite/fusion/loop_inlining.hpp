@@ -17,8 +17,8 @@ struct InlinedOp {
 
 /// By op of the graph: the ops of one pass as Inductor's lowering leaves them
 /// (torch/_inductor/ir.py and graph.py). Reductions, library calls, random numbers, results that
-/// leave the pass or that a library call reads are in memory, and so is what several ops read if it
-/// reads much itself.
+/// leave the pass or that a library call reads are in memory, and so are results that several ops
+/// read, if they read much themselves.
 std::vector<InlinedOp> inline_pointwise_ops(const LoopGraph& graph,
                                             std::span<const std::int32_t> ops,
                                             const std::vector<bool>& is_output);

@@ -14,8 +14,8 @@
 namespace perfmodel {
 namespace {
 
-// torch/_inductor/config.py: max_fusion_size; scheduler.py: nodes further apart are not fused for
-// what they both read.
+// torch/_inductor/config.py: max_fusion_size; scheduler.py: nodes further apart are not fused just
+// because they read the same.
 constexpr std::size_t kMostFused = 64;
 constexpr std::int32_t kFarApart = 64;
 
@@ -112,7 +112,7 @@ class LoopScheduler : LoopGroups {
     return sums.kind == LoopKind::kRows && loop.rows == sums.rows * sums.columns;
   }
 
-  // What `to` reads of `from` must be there when its own turn comes.
+  // The part of `from` that `to` reads must be there when its own turn comes.
   bool hands_over_in_order(const Group& from, const Group& to, const Group& space,
                            bool reduces) const {
     for (const std::int32_t op : to.ops) {
@@ -131,7 +131,7 @@ class LoopScheduler : LoopGroups {
     return true;
   }
 
-  // What is read once instead of twice, and what need not be read back.
+  // Bytes that are read once instead of twice, or need not be read back.
   std::int64_t shared_bytes(std::int32_t first, std::int32_t second) const {
     const Group &a = groups_[first], &b = groups_[second];
     std::int64_t bytes = 0;

@@ -17,9 +17,9 @@ std::string names_of_ops(const LoopGraph& graph, const LoopKernel& kernel);
 
 /// Kernels as Inductor of PyTorch 2 makes them of the ops of one pass: pointwise ops are computed
 /// where they are read (torch/_inductor/ir.py), unless a library call reads them or several ops
-/// read much; what is left is fused with what reads it or reads the same, by the bytes that this
-/// saves (torch/_inductor/scheduler.py). `is_output`: by value. Epilogues come last: loops that are
-/// pointwise then, and read a product element by element, go into its kernel.
+/// read much; the other ops are fused with their readers, or with ops that read the same, by the
+/// bytes that this saves (torch/_inductor/scheduler.py). `is_output`: by value. Epilogues come
+/// last: loops that are pointwise then, and read a product element by element, go into its kernel.
 std::vector<LoopKernel> loop_kernels(const LoopGraph& graph, std::span<const std::int32_t> ops,
                                      const std::vector<bool>& is_output,
                                      Epilogues epilogues = Epilogues::kApart);

@@ -15,7 +15,7 @@ bool is_data(const Tensor& tensor) {
   return tensor.on_gpu() && tensor.storage_id != 0 && tensor.numel > 0;
 }
 
-// Views whose elements have the order of what they are views of.
+// Views whose elements have the order of the viewed tensor.
 bool keeps_order(std::string_view name) {
   static constexpr auto kViews = std::to_array<std::string_view>(
       {"view", "view_as", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "detach",
@@ -232,8 +232,7 @@ void follow_view(LoopBuilder& loops, std::int32_t node) {
 
 void LoopRules::view(std::int32_t node) {
   follow_view(loops_, node);
-  for (const std::int32_t child :
-       graph_.children(node)) {  // what it calls may have its own tensors
+  for (const std::int32_t child : graph_.children(node)) {  // ops inside may have their own tensors
     const Op* op = find_op(graph_.name(child));
     if (op && op->kind == OpKind::kView) view(child);
   }

@@ -16,7 +16,7 @@ const Tensor* data_of(const Tensor* tensor);
 std::vector<const Tensor*> data_of(const ExecutionGraph& graph,
                                    std::span<const Argument> arguments);
 
-/// Notes how the results of a view are ordered in what it is a view of.
+/// Notes the order of a view's results in the tensor that it views.
 void follow_view(LoopBuilder& loops, std::int32_t node);
 /// Whether autocast calls the op of this node once more, below it, after its casts.
 bool dispatches_again(const ExecutionGraph& graph, std::int32_t node);

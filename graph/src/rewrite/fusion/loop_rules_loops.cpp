@@ -67,7 +67,7 @@ void LoopRules::pointwise(std::int32_t node) {
   op.is_large = op.runs_once = row->kind == OpKind::kPooling;
   std::int64_t largest = 0;
   for (const std::int32_t child :
-       graph_.children(node)) {  // what an op in place keeps of its input
+       graph_.children(node)) {  // an op in place may keep a copy of its input
     if (graph_.name(child) == "aten::clone") read(child);
   }
   const bool reads = row->kind != OpKind::kFill && row->kind != OpKind::kRandom;

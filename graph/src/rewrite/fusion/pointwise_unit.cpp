@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-// Calls one op and launches nothing itself; what it calls is looked at.
+// Calls one op and launches nothing itself; the inner op is looked at.
 bool is_wrapper(std::string_view name) {
   return is_conversion(name) || name == "aten::dropout" || name == "aten::type_as";
 }
@@ -45,7 +45,7 @@ bool hands_over(const Op& op, std::string_view name, std::string_view called) {
   return bare == bare_op_name(name) || op.calls.find(bare) != std::string_view::npos;
 }
 
-// Between types, and what `x ** 1.0` does.
+// True for casts between types, and for `x ** 1.0`.
 bool copies_on_gpu(const ExecutionGraph& graph, std::int32_t op) {
   const auto inputs = graph.inputs(op);
   if (!graph.children(op).empty() || inputs.size() < 2) return false;
@@ -115,7 +115,7 @@ bool is_elementwise(const ExecutionGraph& graph, const PointwiseUnit& unit) {
          std::ranges::all_of(unit.inputs, is_broadcast);
 }
 
-// Whether the result of the primitive is what the op gives back.
+// Whether the op gives back the result of the primitive.
 bool returns_result(const ExecutionGraph& graph, const PointwiseUnit& unit) {
   const auto outputs = graph.outputs(unit.root);
   if (outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) return false;

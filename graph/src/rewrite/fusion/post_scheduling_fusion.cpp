@@ -21,10 +21,10 @@ struct AnchorGroup {
   std::int32_t root = -1, primitive = -1;  // the op, and the node below it that launches the kernel
   std::uint32_t result = 0;                // tensor of the primitive
   std::vector<PointwiseUnit> prologues, epilogues;
-  std::vector<std::uint32_t> read, written;  // tensors beside those of the anchor
+  std::vector<std::uint32_t> read, written;  // tensors that the anchor alone does not use
 };
 
-// Gradients of several tensors are several kernels behind one name.
+// An op that makes gradients of several tensors runs several kernels under one name.
 bool can_be_anchor(const Op& op) {
   if (op.name.find("backward") != std::string_view::npos) return false;
   switch (op.kind) {
@@ -147,7 +147,7 @@ class GroupFinder {
     return std::nullopt;
   }
 
-  // The next op behind `root` that reads the storage, unless one writes it before.
+  // Finds the next op after `root` that reads the storage, unless one writes it before.
   const StorageUse* next_read(const Tensor& used, std::int32_t root) const {
     const auto& uses = uses_[used];
     const auto at = std::ranges::upper_bound(uses, root, {}, &StorageUse::root);
@@ -262,7 +262,7 @@ class GroupEdit {
   ExecutionGraph write() { return edit_.write(); }
 
  private:
-  // Arguments that use the storage of `from` use that of `to` instead, and keep their shapes.
+  // Makes arguments use the storage of `to` instead of `from`; they keep their shapes.
   void move(std::uint32_t begin, std::uint32_t count, std::uint32_t from, std::uint32_t to) {
     change_tensors(edit_.made(), begin, count, [&](Tensor& mention) {
       if (mention.storage_id != source_.tensors[from].storage_id) return;

@@ -9,14 +9,14 @@
 
 namespace perfmodel {
 
-/// Views and copies of tensors that are laid out in another order than before: each is
-/// written anew, and what was a copy becomes a view, or nothing, if the new order allows it.
-/// Everything else reads the new tensors through `places`.
+/// Views and copies of tensors that are laid out in another order than before: each is written
+/// anew, and a copy becomes a view, or nothing, if the new order allows it. Everything else reads
+/// the new tensors through `places`.
 class RelaidViews {
  public:
   /// Called with autograd's number when a copy is gone that had a backward function.
   using Closed = std::function<void(std::int64_t sequence)>;
-  /// Autograd's number of a node, changed as that of all copied nodes.
+  /// Maps autograd's number of a node to its number in the copy.
   using Moved = std::function<std::int64_t(std::int64_t sequence)>;
 
   RelaidViews(const StepView& step, GraphEdit& edit, TensorPlaces& places, Moved moved,

@@ -61,7 +61,7 @@ class PassPartitioner {
     }
   }
 
-  // What depends on gradients that come in belongs to the backward pass.
+  // Ops that depend on gradients from outside belong to the backward pass.
   void find_gradients() {
     std::vector<bool> is_read_forward(graph_.values.size());
     for (const LoopOp& op : graph_.ops) {
@@ -116,7 +116,8 @@ class PassPartitioner {
       }
     }
   }
-  // The first that reads something made of what these ops make, none after the last of them.
+  // The first library call among `readers` and the ops that read values made from their results;
+  // without one, the last of `readers`.
   std::int32_t first_library_call(const std::vector<std::int32_t>& readers) const {
     const std::int32_t last = readers.back();
     std::vector<std::int32_t> open = readers;

@@ -78,7 +78,8 @@ class NormFinder {
     return std::nullopt;
   }
 
-  // What the norm is of: x less its mean, or x itself, through casts that nothing else reads.
+  // Finds the value that the norm divides: x less its mean, or x itself, through casts that nothing
+  // else reads.
   std::optional<UnfusedNorm> core(const Match& match) const {
     UnfusedNorm norm{.is_rms = true, .x = match["d"]};
     norm.group.ops = match.sorted_ops();
@@ -89,7 +90,7 @@ class NormFinder {
       norm.x = centred["x"];
       norm.group.ops.insert(norm.group.ops.end(), centred.ops.begin(), centred.ops.end());
     }
-    // A variance is that of x, whose mean was taken away.
+    // The variance must be taken of the same x, less its mean.
     if (const Version* x = match["x"]; x && (!is_centred || x != norm.x)) return std::nullopt;
     norm.eps = number_of(match["sum"]->op, 1);  // unless it is a wrapped number
     std::ranges::sort(norm.group.ops);
@@ -141,7 +142,7 @@ class NormFinder {
     return graph_.name(square) == "aten::square" || number_of(square, 1) == 2.0;
   }
 
-  // Takes in what follows: a cast, the weight, the bias.
+  // Takes in the ops that follow: a cast, the weight, the bias.
   void extend(UnfusedNorm& norm) const {
     for (;;) {
       const std::vector<std::int32_t>& readers = norm.group.result->readers;

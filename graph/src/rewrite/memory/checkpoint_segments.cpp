@@ -43,7 +43,7 @@ std::int32_t handle_of(const ExecutionGraph& graph, std::int32_t region) {
 std::vector<Trees> labelled_parts(const StepView& step, std::string_view text) {
   const ExecutionGraph& graph = step.graph();
   std::vector<Trees> parts;
-  std::int32_t end = 0;  // of the last one
+  std::int32_t end = 0;  // end of the last one
   const std::int32_t all = forward_end(step.backward());
   for (std::int32_t i = 0; i < all; ++i) {
     const Node& node = graph.node(i);

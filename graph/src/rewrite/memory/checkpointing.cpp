@@ -14,7 +14,7 @@
 #include "checkpoint_segments.hpp"
 #include "checkpointing.hpp"
 #include "ops/catalogue.hpp"
-#include "ops/schemas.hpp"
+#include "ops/rows.hpp"
 #include "rerun_ops.hpp"
 #include "rewrite/graph_edit.hpp"
 #include "rewrite/tensor_places.hpp"
@@ -30,7 +30,8 @@ using Kind = Argument::Kind;
 // A gradient that a segment hands over to a function outside.
 struct HandedOver {
   const InputGradient* part = nullptr;
-  std::optional<Tensor> before;  // what came from elsewhere before the segment's first part
+  std::optional<Tensor> before;  // the gradient that came from elsewhere before the segment's first
+                                 // part
   Tensor gradient;
 };
 
@@ -46,7 +47,7 @@ const Tensor& handed_over(const ExecutionGraph& graph, const InputGradient& part
   return summed ? tensor_of(graph, graph.outputs(last.sum)[0]) : graph.tensors[last.tensor];
 }
 
-// How many of the functions behind `f` accumulate parameters that its op takes in front of the
+// Counts the functions after `f` that accumulate parameters which its op takes in front of the
 // segment's input: both are ready at once, and the engine takes them in the order of arguments.
 std::int32_t parameters_in_front(const StepView& step, const Segment& segment, std::int32_t f) {
   const ExecutionGraph& graph = step.graph();
@@ -88,7 +89,7 @@ class OutsideNumbers {
   }
 
  private:
-  std::vector<std::int64_t> ends_;         // numbers behind each segment
+  std::vector<std::int64_t> ends_;         // the number after each segment
   std::vector<std::int64_t> saved_ = {0};  // numbers that are not taken any more, up to there
 };
 
@@ -171,14 +172,14 @@ class CheckpointWriter {
                   [=, this, &segment] { write_backward(segment, sequence); });
   }
 
-  // Where the backward pass runs on the thread of the program, it counts on.
+  // If the backward pass runs on the program's thread, that thread's count goes on.
   std::int64_t recomputed_before(std::int32_t node) const {
     const Node& outside = graph_.node(node);
     const bool is_behind = outside.seq_id > last_function_;
     return is_behind && outside.thread == backward_thread_ ? recomputed_ : 0;
   }
 
-  // Opens a copy of a node under what is open on `thread`.
+  // Opens a copy of a node under the open node of `thread`.
   Node& open(Node copy, std::int32_t thread) {
     copy.thread = thread;
     builder_.copy_node(copy);
@@ -291,7 +292,7 @@ class CheckpointWriter {
                                           std::int64_t later_by) {
     std::vector<HandedOver> gradients;
     for (const InputGradient& part : segment.gradients) gradients.push_back({.part = &part});
-    // A sum with what came from elsewhere is not inside any more.
+    // A sum with gradients from elsewhere moves out.
     const auto leaves_out = [&](std::int32_t node) {
       const auto found = std::ranges::find(
           gradients, node, [](const HandedOver& handed) { return handed.part->sum_before; });
@@ -355,7 +356,8 @@ class CheckpointWriter {
     places_.replace(graph_.tensors[output.index].id, result);
   }
 
-  // The segment's first part of a sum stands for the sum. Gives what it would have been added to.
+  // The segment's first part of a sum replaces the sum. Returns the gradient that it would have
+  // been added to.
   Tensor drop(std::int32_t sum) {
     const auto inputs = graph_.inputs(sum);
     const Tensor before = places_.current(tensor_of(graph_, inputs[0]));
@@ -381,7 +383,7 @@ class CheckpointWriter {
     return kept;
   }
 
-  // Out of the checkpoint, to what came before.
+  // Hands the gradient out of the checkpoint, added to earlier ones.
   void hand_over(const HandedOver& handed) {
     if (!handed.before) {
       return places_.replace(handed_over(graph_, *handed.part).id, handed.gradient);
@@ -407,7 +409,7 @@ class CheckpointWriter {
   GraphBuilder& builder_;
   OutsideNumbers numbers_;
   std::int64_t last_function_ = -1;  // largest number of a function
-  std::int64_t next_sequence_ = 0;   // of recomputed ops
+  std::int64_t next_sequence_ = 0;   // for recomputed ops
   std::int64_t recomputed_ = 0;      // numbers taken by them
   std::int32_t backward_thread_ = -1;
   LogSumExpRemover log_sum_exp_;

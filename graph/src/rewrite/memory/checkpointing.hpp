@@ -11,9 +11,9 @@ namespace perfmodel {
 inline constexpr StepNeeds kRecomputationNeeds = {
     .no_offload = true, .no_checkpoints = true, .eager = true, .backward = true};
 
-/// What checkpoints keep of what they run, instead of running it again.
+/// The values that checkpoints keep instead of computing them again.
 struct KeptInside {
-  bool masks = false;     ///< of dropout
+  bool masks = false;     ///< dropout masks
   bool products = false;  ///< results of every second matrix product and of attention
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoint_segments.hpp"
-#include "ops/schemas.hpp"
+#include "ops/rows.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "rewrite/graph_edit.hpp"
 #include "step/dialect.hpp"
@@ -17,7 +17,8 @@ namespace {
 
 struct InPlaceOp {
   std::string_view plain, plain_backward, by, by_backward;
-  std::size_t results, gradients;  // of the plain op; of the plain backward op: arguments
+  std::size_t results, gradients;  // numbers of results of the plain op, and of arguments of its
+                                   // backward op
 };
 constexpr InPlaceOp kGelu = {.plain = "aten::gelu",
                              .plain_backward = "aten::gelu_backward",
@@ -36,7 +37,7 @@ constexpr InPlaceOp kLayerNorm = {.plain = "aten::native_layer_norm",
 struct Pair {
   const InPlaceOp* op = nullptr;
   std::int32_t forward = -1, backward = -1;
-  TensorRef mask = {};  // of GELU, when the forward op is written
+  TensorRef mask = {};  // GELU's, once the forward op is written
 };
 
 Unexpected refuse_in_place(std::string message) {
@@ -99,7 +100,7 @@ class InPlaceEdit {
   ExecutionGraph write() { return edit_.write(); }
 
  private:
-  // What allocates it and what views it.
+  // Leaves out the op that allocates the mean and the views of it.
   void leave_mean_out(std::int32_t norm) {
     const std::int64_t mean = graph_.tensors[graph_.outputs(norm)[1].index].storage_id;
     for (const std::int32_t child : graph_.children(norm)) {
@@ -147,7 +148,7 @@ class InPlaceEdit {
       read.push_back(builder_.tensor_argument(pair.mask));
       read.insert(read.end(), taken.begin() + 2, taken.end());
     } else {
-      read.push_back(taken[2]);  // the normalised shape; the mean, behind it, is gone
+      read.push_back(taken[2]);  // the normalised shape; the mean, after it, is gone
       read.insert(read.end(), taken.begin() + 4, taken.end());
     }
     Node& node = call(pair.op->by_backward);

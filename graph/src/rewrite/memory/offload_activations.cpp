@@ -26,10 +26,10 @@ Unexpected refuse_offload(std::string message) {
 /// A storage that the forward pass leaves to the backward pass.
 struct LeavingStorage {
   std::uint32_t tensor = 0;        // its widest mention, into ExecutionGraph::tensors
-  std::int64_t bytes = 0;          // of that
+  std::int64_t bytes = 0;          // its size
   std::int32_t last_forward = -1;  // top-level op that mentions it last in the forward pass
   std::int32_t first_reader = -1;  // outermost evaluate node that mentions it first
-  bool read_elsewhere = false;     // behind the forward pass, but in no function
+  bool read_elsewhere = false;     // after the forward pass, outside of functions
 };
 
 /// Storages by index into `storages`, in order.
@@ -39,7 +39,7 @@ struct OffloadSteps {
 };
 
 struct OffloadPlan {
-  std::vector<LeavingStorage> storages;        // that leave
+  std::vector<LeavingStorage> storages;        // storages to offload
   std::map<std::int32_t, OffloadSteps> steps;  // by node
 };
 
@@ -119,7 +119,7 @@ struct OffloadWindow {
 
 OffloadWindow choose_window(const std::vector<LeavingStorage>& order, std::int64_t least) {
   OffloadWindow window{.bytes = least, .leaving = order.size()};
-  std::vector<std::int64_t> largest = {0};  // of the first ones
+  std::vector<std::int64_t> largest = {0};  // largest of the first ones
   for (const LeavingStorage& storage : order) {
     largest.push_back(std::max(largest.back(), storage.bytes));
   }

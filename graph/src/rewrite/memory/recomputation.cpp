@@ -36,18 +36,17 @@ bool is_softmax(std::string_view name) {
          name == "aten::_masked_softmax";
 }
 
-// Follows what becomes of the scores of each product. Outer nodes come first: the nodes below know
-// better.
+// Follows the scores of each product. Outer nodes come first, and inner ones correct them.
 std::vector<AttentionCore> attention_cores(const StepView& step) {
   const ExecutionGraph& graph = step.graph();
-  FactsOfValues<AttentionCore> cores(step.tensors());  // that are not finished yet
+  FactsOfValues<AttentionCore> cores(step.tensors());  // not finished yet
   std::vector<AttentionCore> finished;
   const std::int32_t end = forward_end(step.backward());
   for (std::int32_t i = 0; i < end; ++i) {
     const Op* op = find_op(graph.name(i));
     if (graph.node(i).is_label || (op && op->kind == OpKind::kAllocation)) continue;
     AttentionCore core;
-    std::int64_t elements = -1;  // of the tensor that carries it
+    std::int64_t elements = -1;  // size of the tensor that carries it
     for_each_tensor(graph, graph.inputs(i), [&](const Tensor& tensor) {
       if (elements >= 0 || cores[tensor].scores < 0) return;
       core = cores[tensor];
@@ -86,7 +85,7 @@ Unexpected refuse_no_attention(const ExecutionGraph& graph) {
                   graph.name(*fused), fused->id));
 }
 
-// Siblings from the tree of `first` to that of `last`.
+// Lists the siblings from the tree of `first` to the tree of `last`.
 Trees trees_between(const ExecutionGraph& graph, std::int32_t first, std::int32_t last) {
   std::vector<std::int32_t> above;  // `last` and all above it
   for (std::int32_t i = last; i >= 0; i = graph.node(i).parent) above.push_back(i);

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "base/contains.hpp"
-#include "ops/schemas.hpp"
+#include "ops/rows.hpp"
 #include "rewrite/change_tensors.hpp"
 #include "rewrite/graph_edit.hpp"
 #include "step/dialect.hpp"
@@ -44,7 +44,7 @@ void RerunWriter::replace_input(const Tensor& input, const Tensor& by) {
 }
 
 void RerunWriter::write(std::int32_t tree, const RerunOptions& options) {
-  std::vector<bool> written;  // of the nodes that are open
+  std::vector<bool> written;  // for the nodes that are open
   const auto close = [&] {
     if (written.back()) builder_.close();
     written.pop_back();

@@ -33,7 +33,7 @@ class RerunWriter {
 
   /// The ops take `by` instead of `input`.
   void replace_input(const Tensor& input, const Tensor& by);
-  /// Under what is open on the thread.
+  /// Writes under the open node of the thread.
   void write(std::int32_t tree, const RerunOptions& options);
 
  private:
@@ -61,8 +61,8 @@ struct Rerun {
 /// The region around such ops. Nothing records one; rewrites that must come first find it.
 inline constexpr std::string_view kRecomputeRegion = "CheckpointFunctionRecompute";
 
-/// Writes them, without numbers of autograd's, in a region inside of the function. It and all that
-/// run behind it read the new tensors. Dropout multiplies by the mask of the forward pass.
+/// Writes them, without autograd's numbers, in a region inside of the function. This function and
+/// all later ones then read the new tensors. Dropout reuses the mask of the forward pass.
 ExecutionGraph write_reruns(const StepView& step, const std::vector<Rerun>& reruns);
 
 }  // namespace perfmodel

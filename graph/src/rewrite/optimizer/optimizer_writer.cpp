@@ -80,7 +80,7 @@ class StepWriter {
     return graph_.tensor_of_source(static_cast<std::uint32_t>(index));
   }
 
-  // What a parameter or a gradient has become.
+  // Returns the tensor that a parameter or a gradient has become.
   TensorRef changed(std::int64_t index) {
     const TensorRef other = others_ ? (*others_)[copy_.source().tensors[index]] : TensorRef{};
     return other.exists() ? other : tensor(index);
@@ -135,8 +135,8 @@ class StepWriter {
   GraphBuilder& graph_;
   const ReadStep& step_;
   const FactsOfValues<TensorRef>* others_;
-  OptimizerSettings settings_;  // of the updates at hand
-  std::int32_t last_op_ = -1;   // of the update before
+  OptimizerSettings settings_;  // for the updates at hand
+  std::int32_t last_op_ = -1;   // last op of the update before
   std::vector<ParameterUpdate> updates_;
   std::vector<std::pair<TensorRef, TensorRef>> masters_;  // weight, its copy
 };

@@ -61,7 +61,7 @@ struct TrainingPass {
   std::int32_t begin = 0, end = 0;  ///< nodes; threads and regions around them stay single
   KeptGradients kept;
   std::int32_t first_gradient = -1;  ///< the `ones_like` of the loss; -1: the loss is not known
-  std::int32_t first_function = -1;  ///< of the backward pass
+  std::int32_t first_function = -1;  ///< first function of the backward pass
 };
 
 // The gradient of the loss is the first function's input.
@@ -189,7 +189,7 @@ class AccumulationWriter {
                           });
   }
 
-  // A tensor as this pass knows it: what the pass makes is another one each time.
+  // A tensor as this pass knows it: each pass makes new ones.
   Tensor in_pass(const TrainingPass& pass, const Tensor& mention) const {
     const auto stride = [&](const Values& values) {
       const std::int32_t maker = values.maker(values.of(mention));

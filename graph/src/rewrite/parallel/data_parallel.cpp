@@ -32,7 +32,7 @@ Unexpected refuse_data_parallel(std::string message) {
 
 struct ReadyGradient {
   std::int32_t node = -1;    ///< the evaluate_function around the AccumulateGrad
-  std::uint32_t kept = 0;    ///< what the parameter keeps; into ExecutionGraph::tensors
+  std::uint32_t kept = 0;    ///< the parameter's kept gradient; into ExecutionGraph::tensors
   bool accumulates = false;  ///< added to what was kept (zero_grad without None)
 };
 
@@ -144,7 +144,7 @@ bool closes_model(const ExecutionGraph& graph, std::int32_t index) {
          name.find("cross_entropy") != name.npos;
 }
 
-// What autocast wraps has its number inside.
+// If autocast wraps an op, the op's number is inside.
 bool is_numbered(const ExecutionGraph& graph, std::int32_t index) {
   const Node& node = graph.node(index);
   return node.seq_id >= 0 ||
@@ -208,7 +208,7 @@ struct GradientPiece {
   std::int64_t first = 0, count = 0;  ///< elements
   bool is_whole = true;
   std::size_t bucket = 0;
-  TensorRef view;  ///< of the bucket
+  TensorRef view;  ///< its place in the bucket
 };
 
 /// Cuts gradients, as even as they come, into pieces of at most `split_bytes`.
@@ -245,7 +245,7 @@ class GradientReducer {
     make_buckets(ready);
   }
 
-  /// What is read instead of a gradient that is in a bucket.
+  /// Returns the view that is read instead of a gradient in a bucket.
   const std::optional<Tensor>& instead_of(const Tensor& mention) const { return instead_[mention]; }
 
   void describe_group() const { ranks_.describe_groups({}, "0"); }
@@ -408,8 +408,7 @@ class GradientReducer {
     builder_.begin_op("aten::flatten_dense_tensors", {tensors});
     for (const TensorRef tensor : tensors) flat.push_back(view(builder_, tensor, {-1}));
     const TensorRef made = cat(builder_, flat, 0);
-    builder_.end_op({made});
-    return made;
+    return builder_.end_with(made);
   }
 
   void unflatten(TensorRef flat, const std::vector<TensorRef>& tensors) {
@@ -431,7 +430,7 @@ class GradientReducer {
   const DataParallelRewrite& rewrite_;
   const FactsOfValues<std::int64_t> weights_;
   Communicator ranks_;
-  std::vector<GradientPiece> pieces_;  // of the first gradient that is ready, of the second, ...
+  std::vector<GradientPiece> pieces_;  // first all pieces of the gradient that is ready first
   FactsOfValues<std::optional<Tensor>> instead_;
   std::vector<Bucket> buckets_;
   std::size_t next_ = 0;  // bucket to launch
@@ -515,7 +514,7 @@ class DataParallelWriter {
   const ExecutionGraph& source_;
   GraphEdit edit_;
   GradientReducer reducer_;
-  ModelRegion model_;  // that was opened last
+  ModelRegion model_;  // the one opened last
   std::int64_t label_ = 0;
 };
 

@@ -104,7 +104,7 @@ std::uint32_t first_output(const ExecutionGraph& graph, std::int32_t index) {
   return *output;
 }
 
-/// Gradients of which each rank has an addend, and what is added to one once it is summed.
+/// Gradients of which each rank has an addend, and the tensors to add once the addends are summed.
 class PartialSums {
  public:
   /// `nodes`: those that give a partial sum.
@@ -177,8 +177,8 @@ class PartialSums {
   FactsOfValues<std::vector<TensorRef>> residuals_;
 };
 
-// Copies a graph and writes the collectives in. Sizes are those of the whole model; divided() makes
-// them those of one rank.
+// Copies a graph and writes the collectives in. It writes sizes of the whole model; divided() cuts
+// them to one rank.
 class TensorParallelWriter {
  public:
   TensorParallelWriter(const StepView& step, const TensorParallelOptions& options,
@@ -242,7 +242,7 @@ class TensorParallelWriter {
 
   // --- collectives -----------------------------------------------------------------------------
 
-  // A tensor of the source, or what is in its place now.
+  // A tensor of the source, or the one in its place now.
   TensorRef current(std::uint32_t entry) {
     return builder_.tensor_of_source(places_.current(source_.tensors[entry]));
   }
@@ -254,7 +254,7 @@ class TensorParallelWriter {
     return static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
   }
 
-  // Memory for what comes from the other ranks.
+  // Memory for data from the other ranks.
   TensorRef receive(std::uint32_t like, TokensOf tokens) {
     const auto sizes = source_.shape(source_.tensors[like]);
     received_[next_node()] = tokens;
@@ -298,7 +298,7 @@ class TensorParallelWriter {
       copy_.close_beside(index);
       const std::uint32_t input = input_from_outside(source_, split_, index, (*column)->input);
       for (const SplitOp* product : ops) {
-        // Of a cast copy all tokens are kept, as PyTorch's DTensor keeps them under autocast.
+        // A cast copy keeps all tokens, as PyTorch's DTensor keeps them under autocast.
         if (product->kind != SplitKind::kColumns) continue;
         const bool is_cast =
             source_.tensors[product->input].storage_id != source_.tensors[input].storage_id;
@@ -368,8 +368,8 @@ class TensorParallelWriter {
     renamed_.clear();
   }
 
-  // Gradients whose sum over the ranks cannot wait: through functions that hand a gradient on as it
-  // is, those wait that no residual is added to.
+  // Sums gradients whose sum over the ranks cannot wait. In functions that hand a gradient on as it
+  // is, the sum can wait if no residual is added to it.
   void sum_open_gradients(std::int32_t index, std::int32_t function, bool passes) {
     for (const Argument& argument : source_.inputs(function)) {
       if (argument.kind != Argument::Kind::kTensor) continue;
@@ -386,8 +386,8 @@ class TensorParallelWriter {
     }
   }
 
-  // With sequence parallelism the gradient of a sum over ranks is gathered, and so is once more the
-  // input of a product that is cut by columns, for of it each rank keeps its tokens alone.
+  // With sequence parallelism the gradient of a sum over ranks is gathered. So is, once more, the
+  // input of a product that is cut by columns, because each rank keeps only its own tokens of it.
   void gather_for(std::int32_t index, const SplitOp& op, std::int32_t function) {
     if (op.kind == SplitKind::kWholeLookup) {
       const auto part = tokens_of_lookup_.find(op.node);
@@ -410,8 +410,9 @@ class TensorParallelWriter {
     for (const std::int32_t child : source_.children(index)) copy_backward(child, passes);
   }
 
-  // The residual's gradient has the tokens of one rank, the partial sum those of all: their sum
-  // waits until the partial one is summed over the ranks, with all that is added to it meanwhile.
+  // The residual's gradient has the tokens of one rank, but the partial sum has the tokens of all.
+  // So adding them waits until the partial sum is summed over the ranks, with all that is added to
+  // it meanwhile.
   bool defers(std::int32_t index) {
     const auto addends = sequence_parallel_ ? partial_.addends(index) : std::nullopt;
     if (!addends) return false;
@@ -457,7 +458,7 @@ Unexpected refuse_tensor_parallel(std::string message) {
   return fail(ErrorCode::kImpossible, "tensor-parallel: " + std::move(message));
 }
 
-// The sequences that the token embedding looks up, of a decoder after those of its encoder.
+// The sequences that the token embedding looks up: first the encoder's, then the decoder's.
 Result<std::vector<TokenShape>> token_shapes(const ExecutionGraph& graph, const TensorSplit& split,
                                              std::int64_t ranks) {
   std::vector<TokenShape> shapes;

@@ -18,7 +18,7 @@ Unexpected not_split(std::string message) {
   return fail(ErrorCode::kImpossible, "tensor-parallel: " + std::move(message));
 }
 
-// By node; what a checkpoint computes again counts as forward.
+// By node; ops that a checkpoint computes again count as forward.
 std::vector<bool> forward_nodes(const ExecutionGraph& graph) {
   std::vector<bool> forward(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -34,11 +34,11 @@ std::vector<bool> forward_nodes(const ExecutionGraph& graph) {
   return forward;
 }
 
-/// What a tensor holds on one rank of several.
+/// The part of a tensor that one rank of several holds.
 struct Holding {
-  const Tensor* parameter = nullptr;  ///< that it is, or a view of which
+  const Tensor* parameter = nullptr;  ///< the parameter that it is, or views
   bool turned = false;                ///< a transposed view
-  std::set<std::size_t> products;     ///< of whose columns it has a part; none: it is whole
+  std::set<std::size_t> products;     ///< it has a part of their columns; none: it is whole
 
   bool is_part() const { return !products.empty(); }
 };
@@ -49,7 +49,7 @@ struct WeightProduct {
   std::int8_t cut = 0;  ///< dimension of the weight
   bool by_rows = false;
   bool used = false;     ///< by columns: another product takes its part
-  bool is_head = false;  ///< of words
+  bool is_head = false;  ///< gives the scores of words
 };
 
 struct TableLookup {
@@ -197,7 +197,7 @@ class SplitWalk {
     return {.products = {ops_.products.size() - 1}};
   }
 
-  // Norms take whole rows, and what is added to a part of the columns must be a part, too.
+  // Norms take whole rows, and an addend of a part of the columns must be a part, too.
   Holding result(std::int32_t index, const Op& op) {
     const Node& node = graph_.node(index);
     const std::string_view name = graph_.name(node);
@@ -208,7 +208,7 @@ class SplitWalk {
     const bool is_leaf = node.children_count == 0;
     const bool over_columns = op.kind == OpKind::kNorm || name == "aten::mean" ||
                               name == "aten::var" || name == "aten::var_mean";
-    // Norms of four dimensions are those of single heads.
+    // A norm of four dimensions normalizes single heads.
     if (over_columns && x->rank < 4 && first.is_part()) {
       refuse(first);
       return {};
@@ -237,7 +237,7 @@ class SplitWalk {
     bool meets = false;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       const Holding one = holding(tensor);
-      // Four dimensions are those of heads: biases of scores by position are cut with them.
+      // Tensors of four dimensions have heads: biases of scores by position are cut with the heads.
       meets |= !one.is_part() && !one.parameter && tensor.rank < 4 && tensor.numel == largest;
     });
     return meets;
@@ -256,7 +256,8 @@ ForwardOps find_forward_ops(const StepView& step) {
   while (true) {
     ForwardOps ops = SplitWalk(step, forward, whole).run();
     for (const WeightProduct& product : ops.products) {
-      // A refusal changes what follows it: what leads nowhere is known after the last one.
+      // A refusal changes the ops after it, so ops that lead nowhere are known only after the last
+      // refusal.
       if (ops.refused.empty() && !product.used) whole[*product.weight] = true;
     }
     for (const Tensor* weight : ops.refused) whole[*weight] = true;
@@ -337,7 +338,7 @@ Result<TensorSplit> find_tensor_split(const StepView& step, std::int64_t ranks) 
   }
   if (std::ranges::none_of(forward.products, &WeightProduct::by_rows)) {
     return not_split(
-        "expected a layer with two products behind each other (attention, feed-forward), found "
+        "expected a layer with two products in a row (attention, feed-forward), found "
         "none");
   }
   const Tensor* table = token_table(forward.lookups, split, words);

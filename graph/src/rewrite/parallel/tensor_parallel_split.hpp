@@ -8,7 +8,7 @@
 
 namespace perfmodel {
 
-/// An op that ranks share, or that takes part of what they share.
+/// An op that ranks share, or that takes part of a shared result.
 struct SplitOp {
   enum class Kind : std::uint8_t {
     kColumns,      ///< a product with a weight that is cut by columns
@@ -18,12 +18,12 @@ struct SplitOp {
     kLoss,         ///< log_softmax over the words of all ranks
   } kind = Kind::kColumns;
   std::int32_t node = -1;
-  std::uint32_t input = 0;  ///< what a product multiplies; into ExecutionGraph::tensors
+  std::uint32_t input = 0;  ///< the tensor that a product multiplies; into ExecutionGraph::tensors
 };
 
-/// What Megatron's tensor parallelism (Shoeybi et al. 2019) cuts in a forward pass: the first
-/// product of each block by columns, the next one by rows, so that nothing between the two needs
-/// another rank's part; the token embedding and the output layer by words.
+/// Names the ops that Megatron's tensor parallelism (Shoeybi et al. 2019) cuts in a forward pass:
+/// the first product of each block by columns, the next one by rows, so that nothing between the
+/// two needs another rank's part; the token embedding and the output layer by words.
 struct TensorSplit {
   std::vector<SplitOp> ops;
   FactsOfValues<std::int8_t> cut;  ///< dimension of a parameter, -1: whole

@@ -151,7 +151,7 @@ std::vector<bool> autocast_region(const ExecutionGraph& graph, const BackwardPas
   for (const GraphIteration& step : iterations(graph)) {
     for (std::int32_t i = step.begin; i < step.end; ++i) {
       const Node& node = graph.nodes[i];
-      if (pass.in_backward[i]) break;  // what follows is the optimizer's
+      if (pass.in_backward[i]) break;  // the optimizer follows
       bool here = false;
       for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
         here |= on_gpu ? tensor.on_gpu() : tensor.on_cpu();

@@ -188,7 +188,7 @@ void AutocastOps::forget_parameters() {
 }
 
 // Whether an argument that no op made is a parameter: its gradient is accumulated. Without a
-// backward pass all but the first argument are taken for parameters.
+// backward pass all arguments after the first count as parameters.
 bool AutocastOps::is_parameter(std::int32_t op, const Tensor& tensor, std::ptrdiff_t position) {
   if (pass_.functions.empty()) return position > 0;
   auto& gradients = gradients_of_parameters_[op];

@@ -73,7 +73,7 @@ class AutocastOps {
   FactsOfValues<RetypedTensor> types_;
   FactsOfValues<RetypedTensor> parameter_casts_;                     // into AutocastPlan::casts
   std::vector<std::vector<const Tensor*>> gradients_of_parameters_;  // by autocast op
-  std::int64_t shift_ = 0;                                           // of autograd's numbers
+  std::int64_t shift_ = 0;                                           // added to autograd's numbers
   std::int32_t forward_ = -1;
 };
 

@@ -40,8 +40,8 @@ struct PlannedCast {
 
 struct PlannedOp {
   bool is_wrapped = false;  ///< autocast's kernel calls it, with the casts between the two
-  bool gives_fp32 = false;  ///< of half arguments, by an argument that names the type
-  std::vector<ReplacedTensor> casts = {};  ///< of arguments; ops share those of parameters
+  bool gives_fp32 = false;  ///< from half arguments, by an argument that names the type
+  std::vector<ReplacedTensor> casts = {};  ///< casts arguments; ops share the casts of parameters
   std::int64_t sequence = -1;              ///< -1: the op keeps its own
   /// An argument that names a type, by its position.
   std::optional<std::pair<std::size_t, Argument>> type_argument = {};
@@ -69,7 +69,7 @@ struct AutocastPlan {
   std::vector<PlannedStep> steps;  ///< in the order in which they run
 };
 
-/// Of a mention, into ExecutionGraph::tensors.
+/// Index of a mention, into ExecutionGraph::tensors.
 inline std::ptrdiff_t mention_index(const ExecutionGraph& graph, const Tensor& tensor) {
   return &tensor - graph.tensors.data();
 }

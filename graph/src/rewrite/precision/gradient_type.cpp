@@ -135,7 +135,7 @@ class GradientWriter {
     keeps_any_ = true;
   }
 
-  // What scales, clips or checks gradients in front of the optimizer takes those that are kept.
+  // Ops that scale, clip or check gradients before the optimizer read the kept ones.
   void read_kept(const Node& copy) {
     ExecutionGraph& made = edit_.made();
     change_tensors(made, copy, [&](Tensor& tensor) {
@@ -156,9 +156,10 @@ class GradientWriter {
   GraphEdit edit_;
   GraphBuilder& builder_;
   std::vector<TensorRef> buffers_;
-  FactsOfValues<TensorRef> buffer_of_;    // of weights
+  FactsOfValues<TensorRef> buffer_of_;    // by weight
   FactsOfValues<TensorRef> kept_;         // instead of a gradient
-  FactsOfValues<std::uint32_t> mention_;  // of what is kept, among the tensors of the new graph
+  FactsOfValues<std::uint32_t> mention_;  // by kept gradient: its index among the tensors of the
+                                          // new graph
   bool keeps_any_ = false;
 };
 

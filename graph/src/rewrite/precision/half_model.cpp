@@ -18,8 +18,8 @@ Unexpected refuse_master_weights(std::string_view why) {
   return fail(ErrorCode::kImpossible, fmt::format("precision: expected {}", why));
 }
 
-/// Statistics of norms and log-sum-exps of attention are fp32 beside inputs of half types, and all
-/// that a batch norm has beside its input and result (Apex: keep_batchnorm_fp32), with the
+/// Statistics of norms and log-sum-exps of attention stay fp32 even if the inputs are half. So do
+/// all tensors of a batch norm except its input and result (Apex: keep_batchnorm_fp32), with the
 /// gradients that AccumulateGrad keeps of its parameters.
 FactsOfValues<bool> tensors_left_in_fp32(const StepView& step, const OptimizerSteps& steps) {
   const ExecutionGraph& graph = step.graph();
@@ -44,8 +44,8 @@ FactsOfValues<bool> tensors_left_in_fp32(const StepView& step, const OptimizerSt
   return stay;
 }
 
-/// Half types in all fp32 tensors on the GPU but these and, if steps of optimizers mention them,
-/// all but weights and their gradients.
+/// Makes fp32 tensors on the GPU half, except tensors_left_in_fp32(). Of the tensors that
+/// optimizers mention, it changes only weights and their gradients.
 void lower_tensors(const StepView& step, DType half, const OptimizerSteps& steps,
                    ExecutionGraph& made) {
   const ExecutionGraph& graph = step.graph();

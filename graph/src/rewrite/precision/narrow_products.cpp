@@ -131,7 +131,7 @@ Origin origin_of(const StepView& step, const Tensor& matrix) {
   return origin.cast >= 0 && maker >= 0 ? half : origin;  // only parameters have half copies
 }
 
-/// Finds the products of linear layers and what each operand is.
+/// Finds the products of linear layers and the role of each operand.
 class ProductFinder {
  public:
   ProductFinder(const StepView& step, const NarrowRecipe& recipe)
@@ -353,13 +353,13 @@ class NarrowWriter {
       return true;
     };
     walk_tree(source_, cast, read_sequence, [] {});
-    // In memory the half copy lies like the parameter, whichever way round its axes are.
+    // The half copy has the parameter's layout in memory, whichever way round its axes are.
     Tensor half = *matrix_at(source_, source_.outputs(cast), 0);
     half.shape_begin = source_.tensors[origin.tensor].shape_begin;
     make_narrow(half, false);
     made().tensors.push_back(half);
     ByAxis<bool> needs = plan_.needs[{Role::kWeight, origin.value}];
-    needs[true] = true;  // what other ops know as the half copy
+    needs[true] = true;  // the axis that other ops know as the half copy
     copies_[{Role::kWeight, origin.value, -1}] =
         quantize(origin, Role::kWeight, needs, sequence,
                  reference(static_cast<std::uint32_t>(made().tensors.size() - 1)));
@@ -402,7 +402,7 @@ class NarrowWriter {
     return builder_.new_tensor(recipe_.dtype, std::move(shape));
   }
 
-  // Of numbers that sum along the last axis.
+  // Makes the scales of numbers that are summed along the last axis.
   TensorRef new_scales(Shape shape, Role role) {
     const std::int64_t length = recipe_.scale_length;
     if (length == kWholeTensor) {
@@ -415,7 +415,7 @@ class NarrowWriter {
     return builder_.new_tensor(recipe_.scale_dtype, std::move(shape));
   }
 
-  // `half`: what the copy along rows is, if ops know it already.
+  // `half`: the copy along rows, if ops know it already.
   ByAxis<NarrowCopy> quantize(const Origin& origin, Role role, ByAxis<bool> needs,
                               std::int64_t sequence = -1, TensorRef half = {}) {
     const TensorRef x = reference(origin.tensor);

@@ -59,7 +59,8 @@ bool has_half_weights(const StepView& step, DType half) {
          });
 }
 
-// Autocast rewrites fp32 programs as users write them; what was rewritten before is no such.
+// Autocast rewrites fp32 programs as users write them, not programs that another rewrite has
+// changed.
 Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_half) {
   std::vector<std::int32_t> depth(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -119,7 +120,7 @@ Result<void> check_types(const StepView& step) {
   return {};
 }
 
-// The scaler stands around one backward pass and the step of an optimizer.
+// The scaler wraps one backward pass and the step of an optimizer.
 Result<void> check_scaler(const StepView& step) {
   const ExecutionGraph& graph = step.graph();
   if (step.backward().functions.empty()) {

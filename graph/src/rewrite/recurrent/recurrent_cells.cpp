@@ -101,7 +101,7 @@ class CellFinder {
   std::optional<UnfusedCell> lstm(const Version& hidden) {
     Match match;
     if (!fits(lstm_.output, hidden, match)) return std::nullopt;
-    // s(i) tanh(g) looks like this as well.
+    // The product s(i) tanh(g) fits this pattern as well.
     if (Match gate = match; fits(lstm_.gate, *match["c'"], gate)) return std::nullopt;
     if (!completes(lstm_.memory, "c'", match)) return std::nullopt;
     for (const std::string_view gate : {"o", "f", "i", "g"}) {
@@ -189,7 +189,7 @@ class CellFinder {
                                          : "relu"};
   }
 
-  // Nothing but the new state leaves it.
+  // Only the new state leaves the cell.
   bool is_closed(const UnfusedCell& cell) {
     const auto outside = read_outside(flow_, cell.ops, std::array{cell.hidden, cell.memory});
     if (!outside) return true;

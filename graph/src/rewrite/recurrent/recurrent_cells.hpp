@@ -27,8 +27,8 @@ struct UnfusedCell {
   const Version* state = nullptr;     ///< c of an LSTM, h of a GRU, before; null: plain
   const Version* hidden = nullptr;    ///< h'
   const Version* memory = nullptr;    ///< c' of an LSTM
-  std::string_view activation;        ///< of a plain cell: "tanh", "relu"
-  std::vector<CellProduct> products;  ///< those of x and of h, in either order
+  std::string_view activation;        ///< a plain cell's: "tanh", "relu"
+  std::vector<CellProduct> products;  ///< with x and with h, in either order
 };
 
 /// Vectors of the hidden size among the gates.
@@ -51,7 +51,7 @@ struct UnfusedCells {
 ///
 /// with gates that are pieces (chunk, split, slices) of one tensor, of two for a GRU, and nothing
 /// in between that is read elsewhere. Layer norms on gates or memory, and other ops, break the
-/// pattern; a projection behind h' does not.
+/// pattern; a projection after h' does not.
 UnfusedCells find_unfused_cells(const StepView& step);
 
 /// The same, with an error if there are none, or none on a GPU.

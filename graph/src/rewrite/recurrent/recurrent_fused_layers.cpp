@@ -136,7 +136,7 @@ std::pair<std::vector<LayerGradients>, Entry> wanted_gradients(const ExecutionGr
   return {found, of_sequence};
 }
 
-// Autograd's numbers are those of the ops that are gone, in their order.
+// The new ops take autograd's numbers from the ops that are gone, in their order.
 std::vector<std::int64_t> numbers_of(const ExecutionGraph& graph, const StackOfLayers& stack) {
   std::set<std::int64_t> numbers = {graph.node(stack.joined).seq_id};
   for (const LayerOfCells& layer : stack.layers) {
@@ -246,7 +246,7 @@ class FusedStack {
     TensorRef x, y;              // all columns
     TensorRef state, memory;     // before the first step
     TensorRef input, recurrent;  // weights, [G, K]
-    TensorRef mask;              // of the dropout after it
+    TensorRef mask;              // dropout's, after the layer
     bool begins_with_zeros = true;
     std::int64_t sequence = -1;
     std::vector<Step> steps = {};
@@ -287,7 +287,7 @@ class FusedStack {
       const TensorRef h_gates = ops_.product(hidden, made.recurrent, bias, step.product_sequence);
       step.hidden = ops_.columns(made.y, i * batch_, batch_);
       step.cell_sequence = next_number();
-      std::vector<TensorRef> biases;  // of the layout in which products do not add them
+      std::vector<TensorRef> biases;  // for the layout in which products do not add them
       if (ops_.features_first()) biases = {input_bias, bias};
       write_cell(ops_.columns(x_gates, i * batch_, batch_), h_gates,
                  kind_ == CellKind::kLstm ? memory : hidden, biases, step);
@@ -431,8 +431,8 @@ class FusedStack {
     }
   }
 
-  // Gradients of the gates and the states that the steps began with: of all steps but the first,
-  // whose state is zero; a first state that is given goes in front of the others.
+  // Gradients of the gates and the states that the steps began with. The first step is left out, as
+  // its state is zero, unless a first state was given, which goes in front.
   std::pair<TensorRef, TensorRef> steps_with_state(const WrittenLayer& layer, TensorRef h_gates) {
     const std::int64_t rest = columns() - batch_;
     const TensorRef states = ops_.columns(layer.y, 0, rest);

@@ -276,7 +276,7 @@ class StackFinder {
     }
   }
 
-  // In place of the functions stands the last that takes a gradient from elsewhere.
+  // The last function that takes a gradient from elsewhere stays, in place of all.
   Result<void> leave_out_backward(StackOfLayers& stack, const BackwardGroup& backward) {
     if (!found_.nodes.contains(stack.sequence)) {
       return no_layers(
@@ -299,7 +299,7 @@ class StackFinder {
     return {};
   }
 
-  // A gradient has the sizes of its tensor; those of weights may be turned.
+  // A gradient has the sizes of its tensor; gradients of weights may be transposed.
   Result<void> read_gradients(StackOfLayers& stack, const BackwardGroup& backward) const {
     const auto& functions = step_.backward().functions;
     std::optional<std::uint32_t> incoming;

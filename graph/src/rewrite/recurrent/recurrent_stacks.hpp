@@ -27,12 +27,12 @@ struct StackOfLayers {
   double dropout = 0;                   ///< between layers
   std::int32_t sequence = -1;           ///< the op that takes the inputs of the steps apart
   std::int32_t joined = -1;             ///< the op that joins the results of the steps
-  std::uint32_t input = 0, output = 0;  ///< of all steps
+  std::uint32_t input = 0, output = 0;  ///< over all steps
   std::int64_t input_dimension = 0, output_dimension = 0;  ///< along which the steps go there
 
   /// A gradient that functions outside take, with those that were added before.
   struct Gradient {
-    std::int32_t op = -1;  ///< of the forward pass, whose function makes it
+    std::int32_t op = -1;  ///< op of the forward pass whose function makes it
     std::uint32_t tensor = 0;
     bool of_parameter = false;
   };

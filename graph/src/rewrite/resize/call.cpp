@@ -177,7 +177,7 @@ Dim merged(Call& call, const Dims& dims) {
   for (const Dim& dim : dims) {
     made.size *= dim.size;
     made.power += dim.power;
-    // What is said of the whole fills the part that can take it.
+    // A change of the whole dimension goes to the part that can take it.
     const bool can = was > 1 && dim.size % was == 0;
     if (dim.hole >= 0 && (made.hole < 0 || (can && !taken))) {
       made.hole = dim.hole;

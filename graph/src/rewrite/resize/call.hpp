@@ -26,7 +26,7 @@ class Call {
   /// The tensor at a position; null: none there.
   const Layout* in(std::size_t at) { return at < inputs_.size() ? layout(inputs_[at]) : nullptr; }
   std::vector<const Layout*> list(std::size_t at);
-  /// All tensors that stand for themselves, not in lists.
+  /// All tensors that are arguments themselves, not in lists.
   std::vector<const Layout*> tensors();
   std::optional<std::int64_t> integer(std::size_t at) const;
   std::vector<std::int64_t> integers(std::size_t at) const;  ///< a list, or one number
@@ -41,7 +41,7 @@ class Call {
     return k < outs_.size() ? graph().tensors[outs_[k]] : kNothing;
   }
   std::span<const std::int64_t> out_shape(std::size_t k) const { return graph().shape(out(k)); }
-  /// Output `k` has this layout. What does not have the recorded sizes is not taken.
+  /// Output `k` has this layout. A layout that contradicts the recorded sizes is not taken.
   bool give(std::size_t k, Layout layout);
   bool give(std::size_t k, Dims dims) { return give(k, tracker_.contiguous(std::move(dims))); }
   const std::optional<Layout>& given(std::size_t k) const { return given_[k]; }
@@ -85,15 +85,15 @@ std::span<const NamedRule> expert_rules();
 
 // Shared by rules.
 Dim plus(Dim dim, std::int64_t constant);
-/// The product of dimensions that lie one behind the other.
+/// The product of dimensions that follow each other.
 Dim merged(Call& call, const Dims& dims);
 std::int64_t axis(std::int64_t dim, std::size_t rank);
 /// Strides of dense memory in the order of dimensions that `recorded` has; nothing if it is not
 /// dense.
 std::optional<std::vector<Change>> dense_strides(const Tracker& tracker, const Dims& dims,
                                                  const std::vector<std::int64_t>& recorded);
-/// Dimensions of sizes that an op got as numbers: of the tensor that an op above promises, of the
-/// forward op in a backward function, of tensors beside it; else open.
+/// Dimensions of sizes that an op got as numbers: taken from the tensor that an op above promises,
+/// from the forward op in a backward function, or from the op's other tensors; else open.
 Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes);
 void same_shape(Call& call);
 

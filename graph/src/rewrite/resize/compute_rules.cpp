@@ -223,7 +223,7 @@ void stack(Call& call) {
   call.give(0, std::move(dims));
 }
 
-// Dimensions by the argument at `axes_at`; none: all. What is kept has size 1.
+// Dimensions by the argument at `axes_at`; none: all. A dimension that is kept has size 1.
 void reduced(Call& call, std::size_t axes_at) {
   const Layout* x = call.in(0);
   if (!x) return;
@@ -250,8 +250,7 @@ void reduced(Call& call, std::size_t axes_at) {
 void reduce(Call& call) { reduced(call, 1); }
 void reduce_norm(Call& call) { reduced(call, 2); }
 
-// Batch and channels in front; the places behind them follow the sizes of the input where they
-// are the same.
+// Batch and channels come first; later dimensions follow the input's if their sizes are equal.
 void over_places(Call& call, const Layout& x, std::optional<Dim> channels) {
   for (std::size_t k = 0; k < call.out_count(); ++k) {
     const auto sizes = call.out_shape(k);
@@ -433,7 +432,7 @@ void attention_backward(Call& call) {  // (gradient, query, key, value, ...)
   like<1, 2, 3>(call);
 }
 
-// Kernels of attention on [N, S, H, D] are told the longest query and key, and tell them again.
+// Kernels of attention on [N, S, H, D] take the longest query and key as numbers, and return them.
 void attention_lengths(Call& call, const Layout* query, const Layout* key) {
   if (!query || !key || query->dims.size() != 4 || key->dims.size() != 4) return;
   const auto set = [&](std::string_view name, const Dim& length) {
@@ -479,7 +478,7 @@ void recurrent(Call& call) {
       call.give(k, Dims{x->dims[0], x->dims[1], constant(sizes[2])});
     } else if (sizes.size() == 3) {
       call.give(k, Dims{constant(sizes[0]), batch, constant(sizes[2])});
-    } else if (k == 3 && sizes.size() == 1 && sizes[0] > 0) {  // what the backward pass needs
+    } else if (k == 3 && sizes.size() == 1 && sizes[0] > 0) {  // kept for the backward pass
       call.give(k, Dims{{.size = sizes[0], .power = x->dims[0].power + x->dims[1].power}});
     } else {
       Dims dims;
@@ -489,8 +488,8 @@ void recurrent(Call& call) {
   }
 }
 
-// aten::lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first): what
-// stands below it follows the sizes.
+// aten::lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first): the
+// ops below it follow the sizes.
 void recurrent_layers(Call& call) {
   const Layout* x = call.in(0);
   if (x && x->dims.size() == 3 && !call.flag(8)) call.tracker().note_time_first(x->dims[0]);

@@ -22,8 +22,8 @@ std::optional<Dims> whole_shape(Tracker& tracker, std::span<const Argument> argu
   return found;
 }
 
-// A size or a number of elements of a tensor beside this one; no answer where one that stays is the
-// same.
+// Finds a size or a number of elements in a sibling tensor; gives no answer if a constant one is
+// the same.
 struct Beside {
   std::int64_t size;
   Tracker& tracker;
@@ -86,7 +86,8 @@ void created(Call& call, std::size_t sizes_at) {
   call.give(0, std::move(dims));
 }
 
-// What cuDNN works in, and what it keeps for its backward pass: so many bytes per sample and step.
+// cuDNN's workspace and the memory that it keeps for its backward pass: so many bytes per sample
+// and step.
 bool recurrent_memory(Call& call) {
   const ExecutionGraph& graph = call.graph();
   if (call.node().parent < 0 || call.out_count() != 1 || call.out_shape(0).size() != 1)
@@ -181,7 +182,7 @@ Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
     if (auto dims = whole_shape(tracker, graph.inputs(op), sizes)) return *dims;
     if (auto dims = whole_shape(tracker, graph.outputs(op), sizes)) return *dims;
   }
-  // Of nothing, a size that happens to be the batch is none.
+  // If the tensor is empty, a size that equals the batch is a coincidence.
   const bool is_empty = std::ranges::find(sizes, 0) != sizes.end();
   Dims dims;
   for (std::size_t d = 0; d < sizes.size(); ++d) {

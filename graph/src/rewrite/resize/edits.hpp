@@ -8,9 +8,9 @@
 
 namespace perfmodel::resize {
 
-/// What another size changes in a graph: places in its pools and what comes there. `Integer` and
-/// `Float` are the new numbers, or say how to get them. Of several edits of one place the last one
-/// holds; the kinds are made in this order.
+/// The changes that another size makes in a graph: places in its pools and their new values.
+/// `Integer` and `Float` are the new numbers, or say how to get them. If one place is edited
+/// several times, the last edit holds; the kinds are made in this order.
 template <class Integer, class Float>
 struct EditsOf {
   struct Place {

@@ -1,7 +1,7 @@
 #include "call.hpp"
 
-/// Sizes of what experts and types of 8 and 4 bits add: rows that are sorted by expert, products of
-/// groups, quantised copies.
+/// Sizes of ops that experts and types of 8 and 4 bits add: rows that are sorted by expert,
+/// products of groups, quantised copies.
 namespace perfmodel::resize {
 namespace {
 
@@ -11,7 +11,7 @@ Dims recorded(std::span<const std::int64_t> sizes) {
   return dims;
 }
 
-// histc(x, bins): what its number of bins says.
+// histc(x, bins): one count per bin.
 void of_fixed_size(Call& call) {
   for (std::size_t k = 0; k < call.out_count(); ++k) call.give(k, recorded(call.out_shape(k)));
 }

@@ -16,10 +16,10 @@ struct Dim {
   std::int64_t size = 1;
   int power = 0;
   std::int64_t offset = 0;
-  /// Nobody has said yet whether it changes; taken as constant until an op says so. -1: known.
+  /// It is open whether this size changes; it counts as constant until an op decides. -1: known.
   std::int32_t hole = -1;
-  std::int64_t hole_add = 0;      ///< this size - that of the hole
-  std::vector<Dim> factors = {};  ///< that were merged into it, outermost first
+  std::int64_t hole_add = 0;      ///< this size - the hole's size
+  std::vector<Dim> factors = {};  ///< dimensions merged into it, outermost first
 
   bool scales() const { return power != 0; }
   bool same_form(const Dim& other) const { return power == other.power && offset == other.offset; }
@@ -45,7 +45,7 @@ struct Layout {
   Dims dims;
   std::vector<Change> strides = {};   ///< elements
   Change offset = {};                 ///< elements
-  std::optional<Dim> non_zeros = {};  ///< of a sparse tensor
+  std::optional<Dim> non_zeros = {};  ///< set if the tensor is sparse
   /// Of a squeeze that now drops other dimensions than it did.
   std::optional<std::vector<Left>> squeezed = {};
   std::int32_t external = -1;  ///< the tensor of the outside that it is, or is a view of

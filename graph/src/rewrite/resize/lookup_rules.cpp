@@ -75,7 +75,7 @@ void gather(Call& call) {  // (x, dim, index)
   if (const Layout* index = call.in(2)) call.give(0, Dims(index->dims));
 }
 
-// x[i, :, j]: indices that stand side by side are replaced where they stand, else in front.
+// x[i, :, j]: indices side by side are replaced in place, others in front.
 void index(Call& call) {
   const Layout* x = call.in(0);
   const Argument* list = call.argument(1);

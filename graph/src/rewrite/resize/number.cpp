@@ -43,7 +43,7 @@ std::int64_t size_after(double factor, double x_to_power, double divisor, std::i
 }
 
 Number Number::made(Step::Kind kind, const Number& a, const Number& b, std::int64_t value) {
-  // What changes nothing is no step.
+  // An operation that changes nothing is no step.
   if (kind == Step::Kind::kMultiply && !a.step_ && a.value_ == 1) return b;
   if (kind == Step::Kind::kMultiply && !b.step_ && b.value_ == 1) return a;
   if (kind == Step::Kind::kMultiply && ((!a.step_ && a.value_ == 0) || (!b.step_ && b.value_ == 0)))

@@ -34,7 +34,7 @@ struct Step {
   std::uint32_t index = 0;  ///< its own number on the tape
 };
 
-/// What a rule asked of two numbers.
+/// The comparison of two numbers that a rule asked for.
 enum class Asked : std::uint8_t { kEqual, kLess, kRealLess };
 
 /// factor * X^power / divisor + offset, rounded: what a dimension becomes.
@@ -52,8 +52,8 @@ constexpr std::int64_t multiplied(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
 
-/// An integer after the change. Where a tape runs, it knows how it was computed from the new size,
-/// and every comparison is noted with its outcome.
+/// An integer after the change. While a tape runs, the number remembers how it was computed from
+/// the new size, and the tape notes every comparison with its outcome.
 class Number {
  public:
   Number(std::int64_t constant = 0) : value_(constant) {}  // NOLINT: a number is a number
@@ -122,8 +122,8 @@ class Real {
   const Step* step_ = nullptr;
 };
 
-/// Records how numbers come from the new size, and what was asked about them on the way: for every
-/// size that gives the same answers the steps give the numbers that another run would.
+/// Records how numbers come from the new size, and each comparison on the way. For every size with
+/// the same answers the steps give the numbers of another run.
 class Tape {
  public:
   struct Guard {

@@ -53,8 +53,8 @@ StepEdits steps_of(Tape& tape, const Edits& edits) {
   return made;
 }
 
-// An argument that two rules compute in two ways keeps the first number where the second one is
-// what it was before: no step says that.
+// If two rules compute one argument in two ways, it keeps the first number when the second equals
+// the old one: no step can express that.
 bool one_way_each(Tape& tape, const std::vector<Edits::Place>& integers) {
   std::map<std::uint32_t, std::uint32_t> steps;
   for (const auto& [at, value] : integers) {
@@ -73,7 +73,7 @@ double real(std::int64_t bits) { return std::bit_cast<double>(bits); }
 std::int64_t bits(double real) { return std::bit_cast<std::int64_t>(real); }
 
 std::int64_t result(const Step& step, std::int64_t size, const std::int64_t* results) {
-  const std::int64_t a = results[step.a], b = results[step.b];  // of leaves: step 0, unused
+  const std::int64_t a = results[step.a], b = results[step.b];  // a leaf has step 0, unused
   switch (step.kind) {
     case Kind::kConstant:
       return step.number;

@@ -28,8 +28,8 @@ struct Results {
   double operator()(RealStep of) const { return std::bit_cast<double>(numbers[of.step]); }
 };
 
-/// One run of the tracker for one size, good for every size that answers all its questions alike.
-/// One without steps changes nothing and is good for any.
+/// One run of the tracker for one size, good for every size that answers all its questions alike. A
+/// run without steps changes nothing and is good for any.
 class Recording {
  public:
   /// Nothing where that size is refused.
@@ -41,9 +41,9 @@ class Recording {
 
   const StepEdits& edits() const { return edits_; }
 
-  /// Recordings of one graph write the same places, so that nothing of another size stays in a copy
-  /// that they share: what one of them changes the others set to what it was. Steps that are needed
-  /// no more are left out.
+  /// Recordings of one graph write the same places, so that a copy that they share keeps nothing of
+  /// another size: a place that one of them changes is set back by the others. Steps that are
+  /// needed no more are left out.
   static void finish(std::span<Recording> recordings, const ExecutionGraph& graph);
 
  private:

@@ -60,7 +60,7 @@ std::string candidates(const ExecutionGraph& graph, const std::vector<External>&
   return found > kMost ? fmt::format("{}, ... of {}", text, found) : text;
 }
 
-// Several sizes of the graph are the batch's by chance: which inputs have it cannot be told.
+// Several sizes of the graph equal the batch by chance, so it is not known which inputs have it.
 Error with_way_out(Error error, const ExecutionGraph& graph, const std::vector<External>& externals,
                    std::int64_t was, std::int64_t wanted) {
   error.message += fmt::format(
@@ -152,7 +152,7 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
                             word(symbol), flag(symbol)));
   }
   Seeds seeds{.was = given != 0 ? given : votes.begin()->first};
-  // Where the symbol usually stands; anywhere else only if a named size stands nowhere there.
+  // Look first where the symbol usually is, and elsewhere only if no named size is there.
   bool found = false;
   for (bool anywhere : {false, true}) {
     if (found || (anywhere && given == 0)) break;

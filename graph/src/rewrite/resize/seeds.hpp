@@ -23,15 +23,15 @@ enum class Symbol { kBatch, kSequence };
 Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
                          Symbol symbol, std::int64_t given);
 
-/// The size that the inputs of the graph have now. Errors: those of find_seeds().
+/// The size that the inputs of the graph have now. Errors: as find_seeds().
 Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol);
 
-/// Those that the caller names instead. Errors: no such input or dimension, a parameter, dimensions
-/// of several sizes or of another than `given`.
+/// The seeds that the caller names instead. Errors: no such input or dimension, a parameter,
+/// dimensions of several sizes or of another than `given`.
 Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
                           std::int64_t given, std::span<const BatchInput> inputs);
 
-/// Renames sizes: what both rewrites do. `inputs`: empty where they are to be found.
+/// Changes the sizes; both rewrites use it. `inputs`: empty if they are to be found.
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
                                std::int64_t wanted, std::span<const BatchInput> inputs = {});
 

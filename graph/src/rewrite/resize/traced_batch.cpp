@@ -24,7 +24,7 @@ using Sizes = std::vector<std::int64_t>;
 
 constexpr std::int64_t kLargestTracedSize = std::int64_t{1} << 40;
 
-// Where a node stands.
+// The part of the step that a node is in.
 enum class Zone : std::uint8_t {
   kForward,
   kBackward,    // in a function of the autograd engine
@@ -33,7 +33,7 @@ enum class Zone : std::uint8_t {
 };
 
 struct TensorAt {
-  std::size_t position = 0;  // of the argument that it is or is listed in
+  std::size_t position = 0;  // index of the argument that it is or is listed in
   std::uint32_t tensor = 0;
 };
 
@@ -83,7 +83,7 @@ bool takes_indices(const Op* op) {
   return op && (op->kind == OpKind::kEmbedding || op->kind == OpKind::kIndex);
 }
 
-/// What the graph as a whole says of sizes.
+/// Collects the sizes of the graph as a whole.
 class Knowledge {
  public:
   Knowledge(const ExecutionGraph& graph, std::span<const Zone> zones, std::int64_t batch)
@@ -99,7 +99,7 @@ class Knowledge {
   bool is_batched(std::int64_t size) const { return batched_.contains(size); }
   bool is_lookups(std::int64_t size) const { return lookups_.contains(size); }
   std::int64_t batch() const { return batch_; }
-  /// That of the step, or of all ranks of a group.
+  /// The batch of the step, or of all ranks of a group.
   bool is_batch(std::int64_t size) const { return batches_.contains(size); }
 
  private:
@@ -158,8 +158,8 @@ class Knowledge {
     if (batch_ == 1) batched_.insert(1);
   }
 
-  // Indices into tables. FBGEMM's calls list them beside offsets and facts of their tables, of
-  // which several are alike in size.
+  // Finds indices into tables. FBGEMM's calls list them with offsets and facts of their tables,
+  // several of which have the same size.
   bool is_lookup_list(const Node& node, const Op& op, std::size_t position,
                       const Tensor& tensor) const {
     if (tensor.rank != 1 || tensor.numel <= 1 || is_floating_point(tensor.dtype)) return false;
@@ -310,9 +310,9 @@ class Growth {
     return any;
   }
 
-  // Whether a tensor with the shape of a parameter can be data. Vectors are parameters but where
-  // indices, labels and losses stand or functions of vectors are computed; casts, under autocast,
-  // and what convolutions get are, too.
+  // Whether a tensor with the shape of a parameter can be data. Vectors are parameters, except as
+  // indices, labels and losses or in functions of vectors. Tensors that autocast casts or that
+  // convolutions take are parameters, too.
   bool may_be_data(const Tensor& tensor, std::span<const std::int64_t> sizes, const Op* op,
                    const Node& node) const {
     if (!op) return true;
@@ -356,7 +356,7 @@ class Growth {
     const std::size_t before = grown_.size();
     scale(tensor, sizes);
     const bool array = sizes.size() == 1 && zone == Zone::kBackward && is_floating_point(at.dtype);
-    const bool bytes = sizes.size() == 1 && at.dtype == DType::kUInt8;  // what cuDNN reserves
+    const bool bytes = sizes.size() == 1 && at.dtype == DType::kUInt8;  // cuDNN's reserve
     if (grown_.size() == before && (array || bytes) && sizes[0] > 0 &&
         sizes[0] % known_.batch() == 0 && known_.batch() > 1) {
       grow(tensor, 0);

@@ -13,17 +13,17 @@ namespace perfmodel {
 Result<std::int64_t> traced_batch_size(const ExecutionGraph& graph);
 
 /// The batch of a graph that was made of a trace, which does not tell what tensors are the same:
-/// sizes cannot be followed from op to op as set_batch_size() does. What tells them apart is their
-/// place and, where that does not settle it, their value:
+/// sizes cannot be followed from op to op as set_batch_size() does. So place tells them apart and,
+/// if that is not enough, value:
 ///
-/// - *Parameters* are what ops take in a parameter's place (op catalogue) and what AccumulateGrad
-///   gets. Of their shapes, in either order, tensors are constant, and so is what the optimizer
-///   works on, rows of sparse gradients aside.
+/// - *Parameters* are tensors that ops take in a parameter's place (op catalogue) and that
+///   AccumulateGrad gets. Tensors of their shapes, in either order, are constant, and so is all
+///   that the optimizer works on, rows of sparse gradients aside.
 /// - Of two matrices, the one that is no parameter grows in its free dimension; where their product
 ///   has the shape of a parameter, the dimension that is summed over grows. Between several
 ///   readings the order in a backward function decides: the gradient of the input comes first.
-/// - Everything else is data. Its first dimension grows if it is the batch or a product of
-///   dimensions behind a batch that some tensor shows ([B, S, H]: B, B S, B S H); else the batch
+/// - Everything else is data. Its first dimension grows if it is the batch or a product of the
+///   batch and the dimensions after it in some tensor ([B, S, H]: B, B S, B S H); else the batch
 ///   itself in the second or third place does, offsets [T B + 1], numbers of lookups, and arrays
 ///   of a backward function that hold a multiple of the batch.
 ///

@@ -17,7 +17,7 @@ constexpr std::uint64_t kExternalKey = std::uint64_t{1} << 60;
 constexpr int kDimBits = 6;
 constexpr std::uint64_t kDimMask = (1 << kDimBits) - 1;
 
-// Ops that write what they get; others whose names end like theirs change no value.
+// Ops that write into their inputs; others whose names end alike change no value.
 bool writes_in_place(std::string_view name) {
   if (!name.ends_with('_') || name.ends_with("__")) return false;
   for (std::string_view other : {"detach_", "resize_", "as_strided_", "squeeze_", "unsqueeze_",
@@ -80,7 +80,7 @@ bool Tracker::fill(const Dim& dim, int power, std::int64_t offset) {
 
 void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
   if (a.same_form(b) || a.size != b.size) return;
-  // Of batch times heads, a cut of the heads fills the heads.
+  // If the dimension is batch times heads, a cut of the heads goes to the heads.
   if (seeds_.model_too && !a.factors.empty() &&
       std::ranges::equal(a.factors, b.factors, {}, &Dim::size, &Dim::size)) {
     for (std::size_t i = 0; i < a.factors.size(); ++i) unify(a.factors[i], b.factors[i], node);
@@ -157,7 +157,7 @@ Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
   return made;
 }
 
-// Gradients and what optimizers and collectives keep are no inputs.
+// Gradients and tensors that optimizers and collectives keep are no inputs.
 bool Tracker::after_forward(std::int32_t node) const {
   const auto holds = [&](std::int32_t i) {
     const std::string_view name = graph_.name(i);
@@ -196,7 +196,7 @@ Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reade
 Tracker::Version& Tracker::read(std::uint32_t index, std::int32_t reader) {
   const Tensor& tensor = graph_.tensors[index];
   Version* known = find(tensor);
-  // What an op above returns is allocated unseen and written below it.
+  // An op above allocates its result unseen, and ops below it write it.
   for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
     if (promise->id != tensor.id || promise->storage != tensor.storage_id ||
         !same_shape(tensor, promise->layout)) {
@@ -412,7 +412,7 @@ void Tracker::pass() {
 }
 
 Result<void> Tracker::run() {
-  if (seeds_.dims.empty()) {  // only to learn what comes from outside
+  if (seeds_.dims.empty()) {  // a run that only learns the tensors from outside
     pass();
     return {};
   }

@@ -16,14 +16,14 @@ namespace perfmodel::resize {
 
 class Tracker;
 
-/// What a Tracker asks at each node: the layouts of its outputs, as the rule of its op has them.
+/// A Tracker calls this at each node: it returns the layouts of the outputs, by the rule of the op.
 using ApplyRule = std::function<std::vector<std::optional<Layout>>(Tracker&, std::int32_t node)>;
 
 /// A tensor that no op of the graph makes: an input, a parameter or a state.
 struct External {
   std::uint32_t tensor = 0;  ///< into ExecutionGraph::tensors, as first met
   bool state = false;        ///< changed in place
-  bool weight = false;       ///< stands where an op takes a parameter
+  bool weight = false;       ///< an op takes it as a parameter
   bool from_host = false;    ///< is copied to the GPU
   bool time_first = false;   ///< feeds a recurrent layer, steps in front
 };
@@ -32,8 +32,8 @@ struct External {
 struct Seeds {
   std::int64_t was = 1, now = 1;
   std::vector<std::vector<bool>> dims = {};
-  /// Parameters and states change, and what the caller feeds in stays: those that no seed names
-  /// follow what they meet. Without it the other way round.
+  /// Parameters and states change, and the caller's inputs stay; parameters that no seed names
+  /// follow the tensors that they meet. Without it the other way round.
   bool model_too = false;
 };
 
@@ -45,8 +45,8 @@ struct Seeds {
 /// until none is filled.
 class Tracker {
  public:
-  /// `externals`: what an earlier Tracker without seeds learned of the graph. `tape`: notes how all
-  /// numbers come from the new size; null: none.
+  /// `externals`: those that an earlier Tracker without seeds found. `tape`: notes how all numbers
+  /// come from the new size; null: none.
   Tracker(const ExecutionGraph& graph, ApplyRule apply_rule, Seeds seeds,
           std::vector<External> externals = {}, Tape* tape = nullptr);
 
@@ -86,7 +86,7 @@ class Tracker {
   void set_list(const Argument& argument, const Number& length, std::vector<Number> values);
   void set_real(const Argument& argument, const Real& value);
   void refuse(std::int32_t node, std::string why);
-  /// The forward op of the backward function that `node` lies in; -1: none.
+  /// The forward op of the backward function around `node`; -1: none.
   std::int32_t forward_op(std::int32_t node) const;
   /// `steps`, which a recurrent layer takes first: so does the input that they come from.
   void note_time_first(const Dim& steps);

@@ -334,8 +334,8 @@ std::optional<Dims> shared_out(const Dim& dim, std::span<const std::int64_t> siz
   return left.empty() ? std::optional(made) : std::nullopt;
 }
 
-// One dimension becomes several. What is known: the factors that were once merged, holes that later
-// ops filled, the -1 of the call; else the first that can take it.
+// One dimension becomes several. The change goes by known facts: the factors that were once merged,
+// holes that later ops filled, the -1 of the call; else to the first dimension that can take it.
 void split_dim(Call& call, const Dim& dim, std::size_t begin, std::span<const std::int64_t> sizes,
                std::int64_t inferred, Dims& out) {
   for (std::size_t o = 0; o < sizes.size(); ++o) {
@@ -406,7 +406,7 @@ Dims regroup(Call& call, const Dims& from, std::span<const std::int64_t> sizes,
       out.push_back(constant(sizes[o++]));
       continue;
     }
-    // view(1, -1) of one element: the -1 is what may grow.
+    // view(1, -1) of one element: the -1 may grow.
     const auto grows = static_cast<std::size_t>(inferred);
     if (inferred >= 0 && o < grows && pieces[i].size == 1 && sizes[o] == 1 && sizes[grows] == 1 &&
         i + 1 == pieces.size()) {
@@ -500,8 +500,8 @@ void reshape(Call& call) {
     const auto at = std::find(asked.begin(), asked.end(), -1);
     if (at != asked.end()) inferred = at - asked.begin();
   }
-  const auto promise = call.tracker().promised(call.out(0));  // of the op around a view
-  if (promise && x->dims.size() == 1 && !x->scales()) {       // of rows that were counted in C++
+  const auto promise = call.tracker().promised(call.out(0));  // the op around a view has it
+  if (promise && x->dims.size() == 1 && !x->scales()) {       // C++ code counted these rows
     Dims known = promise->dims;
     call.tracker().fill(x->dims[0], merged(call, known).power, 0);
   }
@@ -565,7 +565,8 @@ void as_strided(Call& call) {
     made = *promise;
     for (std::size_t d = 0; d < strides.size(); ++d) {
       if (made.strides[d].was == strides[d]) continue;
-      const bool stays = call.now(made.dims[d]) == made.dims[d].size;  // of one element: any stride
+      // One element may have any stride.
+      const bool stays = call.now(made.dims[d]) == made.dims[d].size;
       made.strides[d] = {strides[d], stays ? Number(strides[d]) : made.strides[d].now};
     }
   } else {

@@ -71,8 +71,8 @@ Result<void> check_no_cpu_ops(const ExecutionGraph& graph) {
       fmt::join(left, ", ")));
 }
 
-// What is written anew is written as the recording's PyTorch would. 1.x makes handles for its
-// labels and reshapes by aliases.
+// New ops are written as the recording's PyTorch would. 1.x makes handles for its labels and
+// reshapes by aliases.
 PyTorch dialect_on_gpu(const ExecutionGraph& graph, const Placement& placement) {
   if (const auto captured = pytorch_of_capture(graph)) return *captured;
   const bool is_old = std::ranges::count(placement.is_artefact, true) > 0 ||

@@ -1,4 +1,4 @@
-// Ops that a capture holds without what their kernels call on a GPU.
+// Ops that a capture holds without the ops that their kernels call on a GPU.
 
 #include <algorithm>
 #include <array>
@@ -49,12 +49,9 @@ void fill_reduction(const CpuOp& op) {
   }
 }
 
-void fill_relu(const CpuOp& op) {
-  op.replace([op](GraphBuilder& graph) { relu(graph, op.tensor(0), op.sequence()); });
-}
-
-void fill_relu_in_place(const CpuOp& op) {
-  op.replace([op](GraphBuilder& graph) { relu_in_place(graph, op.tensor(0), op.sequence()); });
+// The calls are in the row of the op.
+void fill_unary(const CpuOp& op) {
+  op.replace([op](GraphBuilder& graph) { emit(graph, op.name(), {op.tensor(0)}, op.sequence()); });
 }
 
 // Autograd's copy of the input comes first.
@@ -218,8 +215,8 @@ void fill_squared_error_gradient(const CpuOp& op) {
 
 const BareRules& bare_rules() {
   static const BareRules kRules = {
-      {"aten::relu", fill_relu},
-      {"aten::relu_", fill_relu_in_place},
+      {"aten::relu", fill_unary},
+      {"aten::relu_", fill_unary},
       {"aten::hardtanh_", fill_hardtanh_in_place},
       {"aten::pow", fill_pow},
       {"aten::rsub", fill_reversed_difference},

@@ -1,4 +1,5 @@
-// Factories that a capture holds without the allocation and what writes the new tensor.
+// Factories that a capture holds without the allocation and without the op that writes the new
+// tensor.
 
 #include "builders/emit/factory.hpp"
 #include "builders/emit/memory.hpp"

@@ -1,4 +1,5 @@
-// Lookups and sparse gradients that a capture holds without what their kernels call on a GPU.
+// Lookups and sparse gradients that a capture holds without the ops that their kernels call on a
+// GPU.
 
 #include "builders/emit/embedding.hpp"
 #include "builders/emit/memory.hpp"
@@ -90,7 +91,7 @@ TensorRef part_of_result(const CpuOp& op, std::string_view part, DType dtype, Sh
   return op.edit().builder().new_tensor(dtype, std::move(shape));
 }
 
-// Rows of one index become one; how many these are no capture knows: as many as it says.
+// Rows of one index become one. No capture knows how many there are, so its own number is taken.
 void fill_coalesce(const CpuOp& op) {
   if (!is_sparse(op.input(0)) || !op.output(0)) return;
   op.refill([op](GraphBuilder& graph) {

@@ -141,7 +141,7 @@ void retarget_mkldnn_convolution(const CpuOp& op) {
 }
 
 // convolution_backward(gradient, input, weight, bias_sizes, stride, ..., groups, output_mask): the
-// library makes the gradients of input and weight, that of the bias is a sum.
+// library makes the gradients of input and weight; the bias's gradient is a sum.
 void retarget_convolution_gradient(const CpuOp& op) {
   op.refill([op](GraphBuilder& graph) {
     const auto inputs = op.inputs();

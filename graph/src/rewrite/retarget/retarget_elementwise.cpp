@@ -8,7 +8,7 @@
 namespace perfmodel {
 
 // A reduction works on a view of its result with all axes; a CPU fills that first, and its mean is
-// a sum that is divided. Of an op with two overloads the first one calls the second.
+// a sum that is divided. If an op has two overloads, the first one calls the second.
 void retarget_reduction(const CpuOp& op) {
   const std::string_view name = op.name();
   if (name == "aten::sum" && op.parent_name() == "aten::mean") op.edit().unwrap(op.node());
@@ -68,7 +68,7 @@ void retarget_binary_cross_entropy_gradient(const CpuOp& op) {
   });
 }
 
-// What a CPU keeps for the backward pass is empty on a GPU.
+// A tensor that a CPU keeps for the backward pass is empty on a GPU.
 void retarget_log_sigmoid(const CpuOp& op) {
   op.replace([op](GraphBuilder& graph) {
     const TensorRef made = op.result(0);

@@ -96,7 +96,7 @@ void retarget_embedding_gradient(const CpuOp& op) {
 
 // A CPU needs the bag of each lookup in the backward pass alone, a GPU finds it on the way.
 void retarget_embedding_bag(const CpuOp& op) {
-  if (op.name() == "aten::embedding_bag") return;  // what it calls is visited next
+  if (op.name() == "aten::embedding_bag") return;  // the op inside is visited next
   KeptForBackward& kept = op.keep(kBagBackward);
   const bool inside = op.parent_name() == "aten::embedding_bag";
   op.refill([op, &kept, inside](GraphBuilder& graph) {
@@ -169,12 +169,12 @@ void retarget_sparse_sum(const CpuOp& op) {
   });
 }
 
-// A CPU sorts the entries in an op of its own and merges them without one; what is left of its two
-// results is cut off.
+// A CPU sorts the entries in an op of its own and merges them without one; the unused ends of its
+// two results are cut off.
 void retarget_coalesce(const CpuOp& op) {
   const std::int32_t of_indices = op.child("aten::_indices");
   const std::int32_t of_values = op.child("aten::_values");
-  std::vector<std::int32_t> cut;  // of indices, of values
+  std::vector<std::int32_t> cut;  // first indices, then values
   for (const std::int32_t child : op.children()) {
     if (op.source().name(child) == "aten::narrow") cut.push_back(child);
   }
@@ -191,7 +191,7 @@ void retarget_coalesce(const CpuOp& op) {
 void retarget_sparse_mask(const CpuOp& op) {
   for (const std::int32_t child : op.children()) {
     const CpuOp below = op.at(child);
-    if (below.name() == "aten::mul") retarget_sparse_mask(below);  // of PyTorch 2
+    if (below.name() == "aten::mul") retarget_sparse_mask(below);  // PyTorch 2
     if (below.name() == "aten::narrow" && below.integer(1) == 1) {
       below.replace([below](GraphBuilder& graph) {
         narrow(graph, below.tensor(0), 1, below.integer(2), below.integer(3));

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Argument::Kind;
 
-// What the op asks the types of its results with: the first number, also of a list of numbers.
+// Finds the number that decides the types of the op's results: the first one, also in a list.
 const Argument* first_number(const ExecutionGraph& graph, std::int32_t node) {
   for (const Argument& argument : graph.inputs(node)) {
     if (argument.kind == Kind::kInt || argument.kind == Kind::kDouble) return &argument;

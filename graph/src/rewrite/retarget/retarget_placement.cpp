@@ -100,8 +100,8 @@ class Placer {
   }
 
  private:
-  /// What an op that has ended gave under an id. A wrapped number, which no op gives, may have the
-  /// id of a tensor that is gone; mostly its type is another.
+  /// The last result under an id, from an op that has ended. A wrapped number, which no op gives,
+  /// may have the id of a tensor that is gone; mostly its type is another.
   struct LastResult {
     DType dtype = DType::kUnknown;
     bool is_number = false, on_host = false;
@@ -146,8 +146,8 @@ class Placer {
     }
   }
 
-  // Numbers: wrapped ones of arithmetic ops, step counters of optimizers, what is computed from
-  // these alone.
+  // Numbers: wrapped ones of arithmetic ops, step counters of optimizers, and results computed only
+  // from these.
   void find_host_tensors() {
     std::vector<std::int32_t> open;
     for (std::int32_t i = 0; i < num_nodes(); ++i) {
@@ -189,7 +189,7 @@ class Placer {
     }
   }
 
-  // What lies under such a cast works on host memory too.
+  // Ops under such a cast work on host memory too.
   bool casts_host_number(std::int32_t i) const {
     return i >= 0 && placed_.on_host[i] && is_conversion(graph_.name(i));
   }
@@ -268,7 +268,7 @@ class Placer {
       }
     }
     // The rest counts as data if it is as long as something that surely is: masks, weights of
-    // samples, images that are normalized first. With nothing that surely is, all of it.
+    // samples, images that are normalized first. If nothing surely is, all of it counts.
     for (const StepInput& input : unclear) {
       const std::int64_t length = graph_.shape(graph_.tensors[input.tensor]).front();
       if (batches.empty() || batches.contains(length)) placed_.inputs.push_back(input);

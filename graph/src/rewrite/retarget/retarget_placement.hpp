@@ -16,7 +16,7 @@ struct StepInput {
 
 /// Where a GPU run has the tensors of a CPU graph, or of a captured one.
 struct Placement {
-  std::string_view device = "cpu";  ///< that stands for the GPU: "meta" in captured graphs
+  std::string_view device = "cpu";  ///< means the GPU: "meta" in captured graphs
   bool is_captured() const { return device == "meta"; }
   std::vector<StepInput> inputs;      ///< in order of first use
   std::vector<bool> tensors_on_host;  ///< per entry of ExecutionGraph::tensors

@@ -12,7 +12,7 @@
 namespace perfmodel {
 namespace {
 
-// The kernels exist on both devices; what a CPU does inside is its own affair.
+// The kernels exist on both devices; the inner ops of a CPU do not matter.
 void retarget_leaf(const CpuOp& op) { op.refill({}); }
 
 // A number is compared and moved lazily; neither happens on a GPU without complex tensors.
@@ -92,11 +92,11 @@ RetargetRule find_rule(std::string_view name) {
   const bool variants_too = op->kind == OpKind::kForeach || named == "leaf";
   if (named.empty() || (op->name != name && !variants_too)) return nullptr;
   const auto rule = retarget_rules().find(named);
-  PERFMODEL_CHECK(rule != retarget_rules().end());  // a row names a rule that there is not
+  PERFMODEL_CHECK(rule != retarget_rules().end());  // a row names a rule that does not exist
   return rule->second;
 }
 
-// Autograd's copies of what it saves stand below an op whose kernel is not looked into.
+// Autograd's saved copies are below an op whose kernel is not looked into.
 bool is_bare(const CpuOp& op) {
   return std::ranges::all_of(op.children(), [&](std::int32_t child) {
     const std::string_view name = op.at(child).name();

@@ -19,15 +19,16 @@ namespace perfmodel {
 
 class Retargeter;
 
-/// What a forward op on a GPU keeps for its backward function, which may have another name there.
+/// Tensors that a forward op on a GPU keeps for its backward function, which may have another name
+/// there.
 struct KeptForBackward {
   std::string function;
   std::vector<TensorRef> tensors = {};
   double probability = 0;
 };
 
-/// An op of the CPU graph, and what its rule says of it. Ops of which nothing is said stay, and
-/// what stands below them is looked at.
+/// An op of the CPU graph, with the changes that its rule asks for. Without any, the op stays and
+/// the rules look at the ops below it.
 class CpuOp {
  public:
   using Write = std::function<void(GraphBuilder&)>;
@@ -73,12 +74,12 @@ class CpuOp {
   void leave_out() const;
   /// Leaves out the children with other names than these.
   void keep_children(std::initializer_list<std::string_view> names) const;
-  /// Writes other nodes in the op's place. The results of the first of them are those of the op.
+  /// Writes other nodes in the op's place. The results of the first node replace the op's results.
   void replace(Write write) const;
   /// Keeps the op and writes other nodes below it than those that are there.
   void refill(Write write) const;
   /// Calls an emission function that gives tensors of its own. The results of the first node that
-  /// it writes get the ids of those of the op, by which later nodes know them.
+  /// it writes get the ids of the op's results, by which later nodes know them.
   void write_as(const Write& write) const;
 
   /// Opens what this op keeps for its backward function; the rule fills it in as it writes the op.
@@ -95,7 +96,7 @@ class CpuOp {
   std::int32_t node_;
 };
 
-/// Says how an op and what stands below it look on a GPU.
+/// Says how an op and the ops below it look on a GPU.
 using RetargetRule = void (*)(const CpuOp&);
 
 class Retargeter {
@@ -120,9 +121,9 @@ class Retargeter {
   const RetargetOptions& options_;
   GraphEdit edit_;
   std::optional<Error> error_;
-  std::vector<bool> settled_;  // per node: nothing is asked about it and what is below it
+  std::vector<bool> settled_;  // by node: no rule looks at it or below it
   std::unordered_map<std::int64_t, KeptForBackward> kept_;  // by autograd's number
-  FactsOfValues<Shape> strides_;                            // of views and what is made of them
+  FactsOfValues<Shape> strides_;                            // for views and tensors made from them
   std::unordered_map<std::int64_t, TensorRef> sparse_;      // by id of the source
 };
 

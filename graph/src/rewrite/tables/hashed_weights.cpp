@@ -141,7 +141,7 @@ class HashedWeightFinder {
     return {};
   }
 
-  /// What the optimizer keeps of the weights has the size of the arrays.
+  /// The optimizer's state gets the size of the arrays.
   Result<void> add_state(const ReadStep& step) {
     for (const ReadGroup& group : step.groups) {
       for (const ReadUpdate& update : group.updates) {
@@ -164,7 +164,7 @@ class HashedWeightFinder {
   const HashedWeights& found() const { return found_; }
 
  private:
-  // The weights of the layers that the pattern means: matrices that nobody made.
+  // Finds the weights of the layers that the pattern names: matrices that no op made.
   Result<void> choose() {
     const std::vector<bool> names = matching_names(graph_, options_.pattern);
     const std::vector<bool> inside = at_or_below(graph_, [&](std::size_t i) {
@@ -204,7 +204,7 @@ class HashedWeightFinder {
     return {};
   }
 
-  // What a tensor is a view of, or a copy in another type.
+  // The tensor that this one views, or copies in another type.
   const Tensor& shown_by(const Tensor& tensor) const {
     const Values& values = step_.tensors();
     const Tensor* shown = &tensor;
@@ -251,7 +251,7 @@ class HashedWeightFinder {
     }
   }
 
-  // Mentions above a node: what a function or an op around it hands on.
+  // Mentions above a node: tensors that a function or an op around it hands on.
   void mark_above(std::int32_t index) {
     for (std::int32_t up = graph_.node(index).parent; up >= 0 && !graph_.node(up).is_label;
          up = graph_.node(up).parent) {
@@ -376,7 +376,8 @@ class HashedWeightFinder {
   const ExecutionGraph& graph_;
   const HashedWeightOptions& options_;
   HashedWeights found_;
-  FactsOfValues<std::int32_t> storages_;  // of weights, their copies, gradients and state -> weight
+  FactsOfValues<std::int32_t> storages_;  // storages of weights, their copies, gradients and state
+                                          // -> weight
   FactsOfValues<bool> marked_;            // storages of copies, gradients and state alone
   FactsOfValues<bool> turned_;
   std::vector<bool> settled_;                  // by node: nothing is asked about what is below it
@@ -420,7 +421,7 @@ class HashedWeightWriter {
     }
   }
 
-  // What is no tensor among the first `count` arguments is left empty.
+  // Arguments among the first `count` that are no tensor give an empty value.
   std::vector<Value> tensors(std::span<const Argument> arguments, std::size_t count) {
     std::vector<Value> found;
     for (const Argument& argument : arguments.first(std::min(count, arguments.size()))) {

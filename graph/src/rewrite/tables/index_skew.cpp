@@ -15,7 +15,7 @@ bool reads_table_first(std::string_view name) {
          name == "aten::_embedding_bag_forward_only" || name == "aten::embedding";
 }
 
-// Lookups of PyTorch and FBGEMM and what computes their gradients; also what merely wraps them.
+// Matches lookups of PyTorch and FBGEMM, the ops that compute their gradients, and mere wrappers.
 bool reads_a_table(std::string_view name) {
   for (std::string_view part : {"embedding", "SplitLookupFunction", "SplitNoBagLookupFunction"}) {
     if (name.find(part) != std::string_view::npos) return true;

@@ -49,7 +49,7 @@ class FusionWriter {
     std::unique_ptr<AutogradTape> tape = {};
   };
 
-  // Numbers of ops that are gone are given to those behind.
+  // Later ops take over the numbers of ops that are gone.
   std::int64_t moved(std::int64_t sequence) const {
     if (sequence < 0) return sequence;
     return sequence -
@@ -81,7 +81,7 @@ class FusionWriter {
     }
     if (fusion.cat_function >= 0) {
       edit_.replace(fusion.first_narrow, [this, &state] { cut_gradient(state); });
-      // The function of the highest number, which is that of the lookup, comes first.
+      // The lookup's function, which has the highest number, comes first.
       edit_.replace(fusion.first_function, [this, &state] { go_back(state); });
     }
     if (fusion.step) {
@@ -117,8 +117,8 @@ class FusionWriter {
     return found;
   }
 
-  // Offsets of a table count from its own first index, those of a lookup from the first of all;
-  // the number of all indices stands last.
+  // Offsets of a table count from its own first index, offsets of a lookup from the first of all;
+  // the number of all indices comes last.
   TensorRef joined_offsets(const TableFusion& fusion, std::int64_t sequence) {
     const auto count = static_cast<std::int64_t>(fusion.bags.size());
     const DType dtype = source_.tensors[fusion.bags.front().offsets].dtype;
@@ -142,7 +142,7 @@ class FusionWriter {
                                          state.indices, state.offsets);
   }
 
-  // The cat that was copied last, or what it calls: one input in place of the vectors.
+  // Gives the cat that was copied last, or the op that it calls, one input in place of the vectors.
   void shorten_cat(const State& state) {
     ExecutionGraph& made = graph_.graph_being_made();
     const Node& node = made.nodes.back();

@@ -58,8 +58,8 @@ bool takes_sparse(const ExecutionGraph& graph, const BackwardFunction& function)
          graph.tensors[in[0].index].storage_id == 0;
 }
 
-// What stays must not read the tables nor what goes away with the bags. Autograd wraps what it
-// saved into tensors without an op, which only their storage tells apart.
+// Ops that stay must not read the tables nor anything that goes away with the bags. Autograd wraps
+// saved values into tensors without an op, which only their storage tells apart.
 Result<void> check_readers(const StepView& step, const GraphIteration& range,
                            const TableFusion& fusion, const FactsOfValues<bool>& gradients) {
   const ExecutionGraph& graph = step.graph();
@@ -202,7 +202,7 @@ class TableFusionFinder {
     LoadedInput input;
     std::set<std::int32_t> copies;
     std::vector<std::int32_t> known;     // bags, and views of what was loaded: one per table
-    std::vector<std::uint32_t> sources;  // what was loaded
+    std::vector<std::uint32_t> sources;  // the loaded tensors
     bool is_resident = false;
     for (const FusibleBag& bag : fusion_.bags) known.push_back(bag.node);
     for (const FusibleBag& bag : fusion_.bags) {
@@ -251,7 +251,7 @@ class TableFusionFinder {
                     graph_.name(op), op.id));
   }
 
-  // All vectors, in the order of the bags, one beside the other.
+  // The cat must take all vectors, in the order of the bags, side by side.
   bool takes_all(const Node& op) {
     const auto in = graph_.inputs(op);
     if (in.size() < 2 || in[0].kind != Kind::kList || in[1].kind != Kind::kInt) return false;
@@ -295,7 +295,7 @@ class TableFusionFinder {
       const auto next = static_cast<std::size_t>(at) + 1;
       if (next >= functions.size() || !takes_sparse(graph_, functions[next])) {
         return refuse_table_fusion(
-            "expected a sparse gradient behind the backward function of every bag, found none");
+            "expected a sparse gradient after the backward function of every bag, found none");
       }
       leave_out(functions[next - 1].evaluate, fusion_.first_function);
       fusion_.left_out.push_back(functions[next].evaluate);
@@ -393,7 +393,7 @@ class TableFusionFinder {
   const Values& values_;
   const GraphIteration& range_;
   TableFusion fusion_;
-  FactsOfValues<bool> gradients_;  // of the tables, as the optimizer reads them
+  FactsOfValues<bool> gradients_;  // gradients of the tables, as the optimizer reads them
 };
 
 }  // namespace

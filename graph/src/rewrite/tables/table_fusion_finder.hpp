@@ -19,31 +19,31 @@ struct FusibleBag {
 };
 
 /// Indices or offsets that come from outside of the step, so that the program that loads them may
-/// as well lay those of all tables side by side.
+/// as well join the lists of all tables.
 struct LoadedInput {
-  std::int32_t copy = -1;  ///< the first from the host; -1: they lay on the GPU before
+  std::int32_t copy = -1;  ///< the first from the host; -1: they were on the GPU before
   bool pinned = false;
 };
 
-/// The bags of one step that become one lookup, and what goes with them. Nodes by index.
+/// The bags of one step that become one lookup, and the nodes removed with them, by index.
 struct TableFusion {
   std::vector<FusibleBag> bags;
   std::int64_t batch = 0;
   std::optional<LoadedInput> indices, offsets;  ///< none: computed in the step, joined on the GPU
 
   std::int32_t cat = -1;
-  std::size_t first_input = 0;    ///< of the cat, that is a vector
-  std::int64_t first_column = 0;  ///< of the cat's result, that is of a vector
+  std::size_t first_input = 0;    ///< the cat's first input that is a vector
+  std::int64_t first_column = 0;  ///< the first column of the cat's result that belongs to a vector
 
   std::int32_t cat_function = -1;    ///< backward function of the cat; -1: forward alone
-  std::int32_t first_narrow = -1;    ///< of its pieces that are gradients of vectors
-  std::int32_t first_function = -1;  ///< of the bags' backward functions
+  std::int32_t first_narrow = -1;    ///< first of its pieces that are gradients of vectors
+  std::int32_t first_function = -1;  ///< first of the bags' backward functions
 
   std::optional<ReadStep> step;  ///< without the tables
-  double learning_rate = 0.01;   ///< of the tables
+  double learning_rate = 0.01;   ///< for the tables
 
-  /// What goes, with everything below it: bags, copies and views of their inputs, their backward
-  /// functions and gradients.
+  /// Nodes that go, with everything below them: bags, copies and views of their inputs, their
+  /// backward functions and gradients.
   std::vector<std::int32_t> left_out;
 };
 

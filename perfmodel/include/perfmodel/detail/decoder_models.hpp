@@ -30,10 +30,10 @@ Result<NamedDecoder> find_decoder(std::string_view name);
 void make_gpt(DecoderModel& model, std::int64_t positions);
 
 /// Reads a `config.json` with the fields of Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, Phi-3,
-/// GLM-4, GPT-2, GPT-NeoX or OPT, or with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, GPT-OSS,
-/// GLM-4.5, Llama 4, MiniMax-M2, DeepSeek-V2, DeepSeek-V3 or Kimi-K2.
+/// GLM-4, GPT-2, GPT-NeoX or OPT, or with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, Qwen3-Next,
+/// GPT-OSS, GLM-4.5, Llama 4, MiniMax-M2, DeepSeek-V2, DeepSeek-V3 or Kimi-K2.
 ///
-/// `file` may be the folder that holds it. Of a model that sees, `text_config` is read.
+/// `file` may be the folder that holds it. If the model takes images too, `text_config` is read.
 ///
 /// Errors: another `model_type` (names all that are known), a field that is missing or unknown (all
 /// unknown ones are named), experts in some layers alone (except after first dense ones), OPT's

@@ -24,7 +24,7 @@ enum class Confidence : std::uint8_t {
 };
 std::string_view to_string(Confidence confidence);  ///< "low", "medium", "high"
 
-/// One thing that is wrong, where, and what the step gains if it is repaired.
+/// One fault, its place, and the time that the step gains if it is repaired.
 struct Finding {
   std::string_view rule;  ///< "low-parallelism"
   std::string title;      ///< a sentence with the figures that it rests on

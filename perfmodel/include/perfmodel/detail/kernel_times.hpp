@@ -65,7 +65,7 @@ class KernelTimes {
   bool has_waits() const { return has_waits_; }
 
   std::string source;  ///< file name
-  /// The trace's GPU if it is another, and what was done with its times: "t4, scaled by ...".
+  /// The trace's GPU if it is another, and how its times were changed: "t4, scaled by ...".
   std::string other_gpu;
   /// The GPU of a trace of one rank of a larger job: its collectives waited for ranks whose traces
   /// are not given. Null: times of a whole job, or of a user's choice.

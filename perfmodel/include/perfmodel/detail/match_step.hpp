@@ -12,7 +12,7 @@
 
 namespace perfmodel {
 
-/// By what the times of a prediction are multiplied so that a step takes what was measured.
+/// Factors on the times of a prediction, so that a step takes the measured time.
 struct StepScales {
   double host = 1;    ///< `PredictOptions::host_scale`
   double device = 1;  ///< `PredictOptions::device_scale`
@@ -31,7 +31,7 @@ Result<StepScales> match_step(double measured_us,
 /// A step that the user measured, without a profiler.
 struct TimedStep {
   std::optional<double> us;
-  std::string gpu;         ///< that it ran on; empty: the GPU of the question
+  std::string gpu;         ///< GPU that it ran on; empty: the GPU of the question
   std::int64_t batch = 0;  ///< samples in it; 0: the graph's
 };
 

@@ -25,7 +25,8 @@ struct PredictOptions {
   /// waits for other ranks; never with a `world_size` or `scale_out`.
   bool recorded_waits = true;
   const KernelModels* models = &KernelModels::heuristic();
-  /// Asked instead of `models` for all but collectives; of the same models and the same GPU.
+  /// Asked instead of `models`, except for collectives; it must hold prices of the same models and
+  /// GPU.
   PriceCache* prices = nullptr;
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of the graph's
@@ -58,8 +59,8 @@ inline constexpr std::array<double, 2> kOtherHosts = {0.75, 1.4};
 inline constexpr std::array<double, 2> kSameHosts = {0.9, 1.1};
 inline constexpr double kMostHostScale = 1e6;
 
-/// One rank of a job. What it points to must outlive the call (the prediction points into the
-/// graph's names).
+/// One rank of a job. Its pointers must outlive the call (the prediction points into the graph's
+/// names).
 struct RankInput {
   const ExecutionGraph* graph = nullptr;
   const OverheadTable* table = nullptr;

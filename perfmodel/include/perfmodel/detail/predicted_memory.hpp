@@ -15,7 +15,7 @@ struct PredictedMemory {
   double activation_bytes = 0;      ///< kept for the backward pass when the forward pass ends
   double peak_allocated_bytes = 0;  ///< torch.cuda.max_memory_allocated()
   double peak_reserved_bytes = 0;   ///< torch.cuda.max_memory_reserved()
-  double context_bytes = 0;         ///< of the process, outside of PyTorch's allocator
+  double context_bytes = 0;         ///< memory of the process outside of PyTorch's allocator
   /// Bytes at the peak; they add up to `needed_bytes()`. The excess of blocks over storages, and of
   /// segments over blocks, counts as reserve.
   MemoryByPurpose by_purpose{};
@@ -23,7 +23,7 @@ struct PredictedMemory {
   /// result, tensors without a storage in the graph, a workspace of convolutions, buffers of
   /// collectives.
   double unsure_bytes = 0;
-  double device_bytes = 0;  ///< that the driver shows
+  double device_bytes = 0;  ///< as the driver shows them
 
   double static_bytes() const { return held.total(); }
   double needed_bytes() const { return peak_reserved_bytes + context_bytes; }

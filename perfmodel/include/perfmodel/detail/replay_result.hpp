@@ -29,10 +29,10 @@ struct Replay {
 
     /// Error of the replay itself, as a fraction; 0 without a measurement.
     double error() const { return measured_us > 0 ? unscaled_us / measured_us - 1 : 0; }
-    /// What the scales change, as a fraction.
+    /// The change that the scales make, as a fraction.
     double change() const { return unscaled_us > 0 ? replayed_us / unscaled_us - 1 : 0; }
   };
-  /// Over the iterations of all ranks, but for those with `queue_filling`; periods 0: none.
+  /// Over the iterations of all ranks, without iterations with `queue_filling`; periods 0: none.
   struct Medians {
     double measured_us = 0, unscaled_us = 0, replayed_us = 0;
     double measured_device_period_us = 0, replayed_device_period_us = 0;
@@ -41,10 +41,10 @@ struct Replay {
   struct Rank {
     std::string source;
     std::int64_t rank = -1;
-    double clock_offset_us = 0;  ///< of its clock against the first trace's
+    double clock_offset_us = 0;  ///< its clock less the first trace's
     std::vector<Iteration> iterations;
-    double mean_abs_error = 0, worst_abs_error = 0;  ///< of its iterations' error()
-    CriticalPath critical_path;                      ///< of its last reported iteration
+    double mean_abs_error = 0, worst_abs_error = 0;  ///< over its iterations' error()
+    CriticalPath critical_path;                      ///< in its last reported iteration
     RankReport communication;
   };
   std::vector<Rank> ranks;

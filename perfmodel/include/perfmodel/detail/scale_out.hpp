@@ -15,10 +15,10 @@ enum class ParallelStrategy : std::uint8_t {
 };
 std::string_view to_string(ParallelStrategy strategy);
 
-/// Of DistributedDataParallel; a limit closes a bucket once it is reached.
+/// Options of DistributedDataParallel; a limit closes a bucket once it is reached.
 struct DdpOptions {
   double first_bucket_bytes = kFirstBucketBytes;
-  double bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
+  double bucket_cap_bytes = kBucketCapBytes;  ///< for all buckets after the first
   bool delayed = false;  ///< gradients are reduced together, after the backward pass (Apex)
 };
 
@@ -27,8 +27,8 @@ struct ScaleOut {
   std::int64_t world = 1;
   ParallelStrategy strategy = ParallelStrategy::kDdp;
   const Topology* topology = nullptr;  ///< null: the default one of the GPU
-  /// The wire term of collectives is multiplied by this: compute beside them takes bandwidth and
-  /// SMs from them. 1: off.
+  /// Multiplies the wire term of collectives: compute that runs at the same time takes bandwidth
+  /// and SMs from them. 1: off.
   double interference = 1;
   DdpOptions ddp;
   bool ddp_copies_gradients = true;  ///< into the bucket and back (no gradient_as_bucket_view)
@@ -42,7 +42,7 @@ inline double gathered_at_once(double largest_unit_bytes, const ScaleOut& how) {
          largest_unit_bytes;
 }
 
-/// What scaling out added to one step.
+/// The time and bytes that scaling out added to one step.
 struct ScaledOut {
   ParallelStrategy strategy = ParallelStrategy::kDdp;
   std::int64_t world = 0;

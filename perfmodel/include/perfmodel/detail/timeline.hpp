@@ -22,18 +22,18 @@ struct TimelineTitle {
 ///
 /// Arrows lead from calls to the work that they launch and along the critical path.
 ///
-/// Ops stand without the gap (T1) before them. Where the host runs ahead of the device, the
-/// device's work is drawn as that of a step which finds it idle, and what the host waits for the
-/// launch queue stands at the step's end, as a call that waits for an event. Fails for a prediction
-/// without placed ops (method lin, `keep_ops` or `keep_calls` off).
+/// Ops are drawn without the gap (T1) before them. If the host runs ahead of the device, the
+/// device's work is drawn as if the step found it idle, and the host's wait for the launch queue is
+/// drawn at the step's end, as a call that waits for an event. Fails for a prediction without
+/// placed ops (method lin, `keep_ops` or `keep_calls` off).
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title);
 
 /// Compressed if the name ends in `.gz`; the file appears whole or not at all.
 Result<void> write_timeline(const Prediction& prediction, const TimelineTitle& title,
                             const std::filesystem::path& file);
 
-/// Several ranks predicted together, on one clock, with a title each. The critical path is that of
-/// the rank `path_of`.
+/// Several ranks predicted together, on one clock, with a title each. The critical path is taken
+/// from the rank `path_of`.
 Result<void> write_timeline(std::span<const Prediction* const> ranks,
                             std::span<const TimelineTitle> titles, std::size_t path_of,
                             const std::filesystem::path& file);

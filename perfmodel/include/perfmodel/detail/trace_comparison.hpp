@@ -14,8 +14,8 @@
 
 namespace perfmodel {
 
-/// What changed from one recording or prediction of a step to another. Times are in microseconds
-/// per step, means over the steps; a trace without steps is one.
+/// The changes from one recording or prediction of a step to another. Times are in microseconds per
+/// step, means over the steps; a trace without steps is one.
 struct TraceComparison {
   std::size_t steps_before = 0, steps_after = 0;
   double step_before_us = 0, step_after_us = 0;
@@ -25,10 +25,11 @@ struct TraceComparison {
     std::string name;
     double before_us = 0, after_us = 0;
   };
-  /// Of the device: "compute", "exposed_comm", "exposed_memcpy", "idle". They add up to the step.
+  /// Terms of the device: "compute", "exposed_comm", "exposed_memcpy", "idle". They add up to the
+  /// step.
   std::vector<Term> terms;
-  /// Of the host: "t1" to "tx" (see OverheadTable) and "wait". They add up to the step as well.
-  /// Only of a prediction against a trace.
+  /// Terms of the host: "t1" to "tx" (see OverheadTable) and "wait". They add up to the step as
+  /// well. Only a prediction against a trace has them.
   std::vector<Term> host_terms;
 
   struct Step {
@@ -40,9 +41,9 @@ struct TraceComparison {
   /// An op (or one of its kernels, or a family of kernels) whose count per step or time differs.
   struct Change {
     std::string op, shapes;  ///< shapes empty: not recorded in one of the traces
-    std::string kernel;      ///< of kernels their name, of families that of the family
+    std::string kernel;      ///< name of the kernel, or of the family
     double count_before = 0, count_after = 0;
-    double before_us = 0, after_us = 0;  ///< of the device
+    double before_us = 0, after_us = 0;  ///< device time
     double host_before_us = 0, host_after_us = 0;
 
     double change_us() const { return after_us - before_us; }
@@ -64,8 +65,8 @@ struct ComparedTrace {
 /// traces has no shapes. Error: the traces have no op with device work in common.
 Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace& after);
 
-/// What a trace measured of a step ("before") beside the prediction of it ("after"). Ops are
-/// top-level ones: their device time is that of all within, their host time goes from the end of
+/// Compares the step that a trace measured ("before") with its prediction ("after"). Ops are
+/// top-level ones: their device time includes all ops within, their host time goes from the end of
 /// the op before to their own, waits aside. `kernels` are the families that each op launches. All
 /// rows stay, also equal ones. `iterations`: [first, last) of the trace.
 ///

@@ -26,7 +26,7 @@ struct TraceRanks {
     double clock_offset_us = 0;
   };
   std::vector<Rank> ranks;
-  std::optional<std::size_t> straggler;  ///< that causes most waiting
+  std::optional<std::size_t> straggler;  ///< the rank that causes most waiting
   double compute_imbalance = 0;          ///< compute of the busiest rank over the mean, minus 1
   std::size_t matched = 0, unmatched = 0;
   /// Over all ranks; bandwidths count from the last rank's start to the first one's end.
@@ -37,8 +37,8 @@ struct TraceRanks {
 /// Errors: two traces of one rank, or traces of jobs of different sizes, as far as they tell.
 Result<void> check_ranks_of_job(std::span<const Trace> traces);
 
-/// Errors: those of `check_ranks_of_job` and of matching collectives; fewer iterations than the
-/// window asks for.
+/// Errors: as `check_ranks_of_job` and matching collectives; fewer iterations than the window asks
+/// for.
 Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window);
 

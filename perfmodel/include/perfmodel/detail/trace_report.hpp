@@ -12,8 +12,8 @@
 
 namespace perfmodel {
 
-/// What a trace contains. Device work belongs to the iteration that launched it, however late it
-/// ran; busy times are unions over all streams. Times in microseconds.
+/// Sums up a trace. Device work belongs to the iteration that launched it, however late it ran;
+/// busy times are unions over all streams. Times in microseconds.
 struct TraceReport {
   std::string source;                       ///< file
   std::string gpu;                          ///< as the trace names it; empty if it does not
@@ -21,8 +21,8 @@ struct TraceReport {
 
   struct Iteration {
     std::string name;
-    double wall_us = 0;      ///< of the mark
-    double gpu_busy_us = 0;  ///< of the work launched in it
+    double wall_us = 0;      ///< length of the mark
+    double gpu_busy_us = 0;  ///< work launched in it
     std::size_t kernels = 0, copies = 0, sets = 0;
   };
   std::vector<Iteration> iterations;  ///< empty if the trace has no marks
@@ -60,8 +60,8 @@ struct TraceReport {
   std::vector<std::string> warnings;
 };
 
-/// Sums a trace up. With a window, device figures and host counts are those of iterations
-/// [first, last); `events` always counts the whole file. Fails if the trace has fewer iterations.
+/// Sums a trace up. With a window, device figures and host counts cover iterations [first, last);
+/// `events` always counts the whole file. Fails if the trace has fewer iterations.
 Result<TraceReport> report(const Trace& trace,
                            const std::optional<std::pair<std::size_t, std::size_t>>& window = {});
 

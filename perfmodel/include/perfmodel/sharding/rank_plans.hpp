@@ -27,10 +27,10 @@ struct RankedPlans {
   double seconds = 0;
 };
 
-/// The best plans for a study: searched by phases (`BatchModel::space`, with several ideas of what
-/// hides behind what), scheduled in full, changed table by table as `BatchModel::time` judges, and
-/// sorted by that; among equally fast ones the plan comes first that leaves more memory on its
-/// fullest rank. Errors: as for the search, which names the tables that do not fit.
+/// The best plans for a study: searched by phases (`BatchModel::space`, with several guesses of the
+/// work that hides exchanges), scheduled in full, changed table by table as `BatchModel::time`
+/// judges, and sorted by that; among equally fast ones the plan comes first that leaves more memory
+/// on its fullest rank. Errors: as for the search, which names the tables that do not fit.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options);
 
 /// The bottleneck of a plan, and ways to relieve it.

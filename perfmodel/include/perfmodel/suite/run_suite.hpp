@@ -37,7 +37,7 @@ struct SuiteRow {
 
 struct SuiteModelReport {
   SuiteModel model;
-  std::int64_t parameters = 0;  ///< of all graphs together
+  std::int64_t parameters = 0;  ///< in all graphs together
   std::vector<SuiteRow> rows;   ///< by batch
 
   bool uses_matrix_units() const;  ///< in any row

@@ -35,7 +35,7 @@ void find_allocator_calls(const StepFacts& step, const Gpu*, std::vector<Suspici
           ? "The caching allocator ran out, gave its blocks back and tried again: a smaller batch, "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, no torch.cuda.empty_cache() in "
             "the loop"
-          : "Record behind the warm-up: the pool of the caching allocator is still growing";
+          : "Record after the warm-up: the pool of the caching allocator is still growing";
   found.push_back(std::move(made));
 }
 

@@ -30,7 +30,7 @@ void find_exposed_communication(const StepFacts& step, const Gpu*, std::vector<S
   made.share_us = union_us(std::move(all)) - union_us(std::move(other));
   if (made.repair.kernel_us.empty() || made.share_us < kLeastShare * step.span_us) return;
   made.title = fmt::format(
-      "Collectives run for {} per step with nothing beside them, the longest "
+      "Collectives run for {} per step while nothing else runs, the longest "
       "is {}",
       per_step(made.share_us, step), short_name(name));
   made.confidence = Confidence::kMedium;
@@ -44,7 +44,7 @@ void find_exposed_communication(const StepFacts& step, const Gpu*, std::vector<S
 }  // namespace exposed_communication
 
 const Rule kExposedCommunication = {
-    {"exposed-communication", "collectives run without other work beside them for 5 % of the step"},
+    {"exposed-communication", "collectives run alone for 5 % of the step"},
     exposed_communication::find_exposed_communication};
 
 }  // namespace perfmodel::findings

@@ -45,7 +45,7 @@ void find_pageable_upload(const StepFacts& step, const Gpu* gpu, std::vector<Sus
   made.confidence = gpu ? Confidence::kHigh : Confidence::kMedium;
   made.advice =
       "pin_memory=True in the DataLoader and .to(device, non_blocking=True): the copy runs at the "
-      "rate of PCIe and beside the host";
+      "rate of PCIe while the host goes on";
   found.push_back(std::move(made));
 }
 

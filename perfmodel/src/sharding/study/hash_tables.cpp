@@ -100,7 +100,9 @@ Result<void> hash_tables(const ShardQuestion& question, LoadedStudy& loaded) {
     if (!names.empty() && std::ranges::find(names, table.name) == names.end()) continue;
     hashed_elements += static_cast<double>(table.rows) * static_cast<double>(table.dim);
     if (spec->search_chooses) {
-      table.rules.kernels = {ComputeKernel::kDense, ComputeKernel::kFused, ComputeKernel::kHashed};
+      std::vector<ComputeKernel>& kernels = table.rules.kernels;
+      if (kernels.empty()) kernels = {ComputeKernel::kDense, ComputeKernel::kFused};
+      kernels.push_back(ComputeKernel::kHashed);
       continue;
     }
     table.rules.types = {ShardingType::kDataParallel};

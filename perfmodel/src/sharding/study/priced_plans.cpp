@@ -198,11 +198,10 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded, const S
     if (std::ranges::find(table.rules.kernels, ComputeKernel::kHashed) !=
         table.rules.kernels.end()) {
       report.table_elements += static_cast<double>(table.rows) * static_cast<double>(table.dim);
-      chooses &= table.rules.kernels.size() > 1;
-      table.rules = {.types = {},
-                     .kernels = {},
-                     .keep_with = table.rules.keep_with,
-                     .forbidden_ranks = table.rules.forbidden_ranks};
+      std::erase(table.rules.kernels, ComputeKernel::kHashed);
+      if (!table.rules.kernels.empty()) continue;
+      chooses = false;
+      table.rules.types = {};
     }
   }
   const auto model = BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options);

@@ -14,6 +14,7 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "sharding/table_names.hpp"
 #include "sharding/torchrec_step.hpp"
+#include "sharding/used_topology.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -264,10 +265,13 @@ Result<void> choose_machine(const ShardQuestion& question, LoadedStudy& loaded) 
   std::vector<std::string> first = stand_ins(loaded.gpu);
   for (std::string& sentence : stand_ins(loaded.topology)) first.push_back(std::move(sentence));
   loaded.warnings.insert(loaded.warnings.begin(), first.begin(), first.end());
-  if (!loaded.study.local_world) {
-    loaded.study.local_world =
-        std::min<std::int64_t>(*loaded.study.world, loaded.topology.gpus_per_node);
+  const std::int64_t host = host_size(loaded.study, loaded.topology);
+  if (const auto given = loaded.study.local_world; given && *given != host) {
+    loaded.warnings.push_back(
+        fmt::format("NVLink joins the machines of {}: a host has {} GPUs here and in plans, not {}",
+                    loaded.topology.name, host, *given));
   }
+  loaded.study.local_world = host;
   return {};
 }
 

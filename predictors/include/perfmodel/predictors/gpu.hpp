@@ -23,7 +23,9 @@ struct Gpu {
   Architecture architecture;
   std::string target;  ///< "sm_80", "gfx90a"
   std::vector<std::string> aliases;
-  int num_sms = 0;  ///< SMs or CUs
+  bool usual = false;     ///< the board that people mean by the name of its chip
+  std::string taken_for;  ///< a sentence, if a short name fitted other boards, too
+  int num_sms = 0;        ///< SMs or CUs
   double base_clock_mhz = 0, boost_clock_mhz = 0;
 
   /// Dense peaks in TFLOP/s; absent if the hardware has no such unit or the figure is unpublished.
@@ -110,9 +112,10 @@ Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 /// Instinct MI300X VF") is a whole board and found as such.
 std::string_view why_not_a_board(std::string_view name);
 
-/// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file, whose
+/// By name, alias or title, ignoring case; by some of their words ("4090", "A100 80GB"), of several
+/// boards the usual one (`Gpu::taken_for`); or, if `name` is a path to a file, that file, whose
 /// architecture may be next to `folder`. An unknown name is an error that lists the nearest known
-/// ones.
+/// ones, one that fits several boards lists these.
 Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
 
 /// The same for names from a file: a path is an unknown name, so that the writer of a table cannot

@@ -41,6 +41,7 @@ enum class KernelFamily : std::uint8_t {
   kSet,
   kCollective,
   kQuantize,
+  kPart,  ///< a further kernel of an op, whose time the op's main kernel includes
   kSmall,
 };
 std::string_view to_string(KernelFamily family);

@@ -21,8 +21,8 @@ struct Topology {
   std::string name;                      ///< "dgx-a100"
   std::string title;                     ///< "NVIDIA DGX A100 with 8 A100"
   std::vector<std::string> gpus;         ///< names of GPUs that it is built with
-  std::vector<std::string> default_for;  ///< GPUs that run in it unless told otherwise
-  int gpus_per_node = 0;                 ///< GPUs that NVLink joins, or what stands in for it
+  std::vector<std::string> default_for;  ///< GPUs that are in it unless another is named
+  int gpus_per_node = 0;                 ///< GPUs that NVLink, or its counterpart, joins
   int gpus_per_machine = 0;  ///< under one operating system; fewer if NVLink joins machines (NVL72)
   NcclGeneration generation = NcclGeneration::kVolta;
   std::string unknown_generation;  ///< as the file says; `generation` replaces it. Empty: known

@@ -4,7 +4,8 @@
 
 /// Fused attention. q [b, h, sq, d], k [b, h, sk, d] (flash variants of the low-level op: [b, s, h,
 /// d]). FLOP as `attention_work` counts them (4 or 10 b h sq sk d, causal half of it); bytes are
-/// the recorded tensors'. Before the backward pass, a kernel sums gradient times output per row.
+/// the recorded tensors'. Before the backward pass, a kernel sums gradient times output per row;
+/// after it, flash and cuDNN convert the gradient of q, which they sum in fp32.
 namespace perfmodel::ops {
 namespace {
 
@@ -66,6 +67,9 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
                                 bytes(*q) / static_cast<double>(width),
                                 2.0 * static_cast<double>(q->numel)));
   kernels.push_back(work);
+  const bool sums_in_fp32 =
+      gpu.vendor == "nvidia" && (of_cudnn || name.find("flash") != std::string_view::npos);
+  if (is_backward && sums_in_fp32) kernels.push_back(part_work());
   return true;
 }
 

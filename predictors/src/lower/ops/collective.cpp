@@ -6,10 +6,10 @@
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/detail/collective_name.hpp"
 
-/// record_param_comms: the node that launches a collective. bytes_read is what this rank puts in,
-/// bytes_written what it gets; splits, where recorded, replace the tensor sizes of an all-to-all,
-/// and the larger side sets the pace. The ranks are known if the graph describes the process group.
-/// Waits, barriers without data and set-up records launch nothing.
+/// record_param_comms: the node that launches a collective. bytes_read counts the data that this
+/// rank puts in, bytes_written the data that it gets; splits, where recorded, replace the tensor
+/// sizes of an all-to-all, and the larger side sets the pace. The ranks are known if the graph
+/// describes the process group. Waits, barriers without data and set-up records launch nothing.
 ///
 /// Ops of libraries without such a record (symmetric memory, custom all-reduces) are the collective
 /// in their name; without a group whose size the graph tells they have no price.

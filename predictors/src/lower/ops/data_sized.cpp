@@ -164,7 +164,7 @@ void append_histogram(const OpView& op, std::vector<KernelWork>& kernels, const 
 
 void append_extremes(const OpView& op, std::vector<KernelWork>& kernels, const Tensor& x) {
   for (const char* extreme : {"aten::min", "aten::max"}) {
-    if (has_child(op, extreme)) continue;  // and what copies it to the host
+    if (has_child(op, extreme)) continue;  // with its copy to the host
     kernels.push_back(whole_reduction(x));
     kernels.push_back(read_back_work());
   }

@@ -149,8 +149,9 @@ bool lower_fused_adagrad(const OpView& op, const Gpu&, std::vector<KernelWork>& 
 
 /// bitsandbytes::optimizer_update_8bit_blockwise(name, gradient, parameter, two states, ..., two
 /// maps, two scales, ...) and optimizer_update_32bit(name, gradient, parameter, two states, ...):
-/// one kernel reads all and writes all but the gradient. Of a state in 8 bits a number is looked up
-/// in a map of 256 and searched there again, 8 comparisons (kOptimizerBlockwise8bit2State).
+/// one kernel reads all and writes all except the gradient. It looks up each number of an 8-bit
+/// state in a map of 256, and searches the new one there in 8 comparisons
+/// (kOptimizerBlockwise8bit2State).
 bool lower_adam_of_one(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor *gradient = op.tensor_input(1), *parameter = op.tensor_input(2);
   if (!gradient || !parameter) return false;

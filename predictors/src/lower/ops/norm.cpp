@@ -123,9 +123,11 @@ bool lower_layer_norm_backward(const OpView& op, const Gpu& gpu, std::vector<Ker
   // NVIDIA's row kernels (rows.cpp) are priced with the parameters' gradients.
   const Architecture& a = gpu.architecture;
   const bool is_half = x->dtype == DType::kFloat16 || x->dtype == DType::kBFloat16;
-  if (gpu.vendor != "nvidia" || (is_half ? a.half_norm_row_clocks : a.norm_row_clocks) <= 0) {
-    kernels.push_back(norm_work(*x, 2, 0, x->numel / std::max<std::int64_t>(1, rows)));
-  }
+  const bool is_row_kernel =
+      gpu.vendor == "nvidia" && (is_half ? a.half_norm_row_clocks : a.norm_row_clocks) > 0;
+  kernels.push_back(is_row_kernel
+                        ? part_work()
+                        : norm_work(*x, 2, 0, x->numel / std::max<std::int64_t>(1, rows)));
   return true;
 }
 

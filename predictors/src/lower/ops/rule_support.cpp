@@ -23,6 +23,7 @@ Priced priced_types(KernelFamily family) {
     case KernelFamily::kConcat:
     case KernelFamily::kIndex:
     case KernelFamily::kTranspose:
+    case KernelFamily::kPart:
     case KernelFamily::kSmall:
       return Priced::kBytes;
     case KernelFamily::kAttention:
@@ -76,7 +77,7 @@ bool types_are_priced(const OpView& op, std::span<const KernelWork> kernels) {
 std::vector<std::string_view> words(std::string_view text) {
   std::vector<std::string_view> found;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::size_t end = std::min(text.find(','), text.size());
     if (end > 0) found.push_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -247,6 +248,8 @@ KernelWork make_work(KernelFamily family, DType dtype, double read, double writt
 KernelWork small_work(double read, double written) {
   return make_work(KernelFamily::kSmall, DType::kInt32, read, written);
 }
+
+KernelWork part_work() { return make_work(KernelFamily::kPart, DType::kInt32, 0, 0); }
 
 KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                      const Tensor& like, const Gpu& gpu) {

@@ -85,6 +85,9 @@ KernelWork make_work(KernelFamily family, DType dtype, double read, double writt
 /// A kernel too small to matter beyond its fixed cost.
 KernelWork small_work(double read = 0, double written = 0);
 
+/// A further launch of the op: the price of the kernel before includes its time.
+KernelWork part_work();
+
 /// C[batch, m, n] = A B (+ C). Bytes of A, B and C once each.
 KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                      const Tensor& like, const Gpu& gpu);

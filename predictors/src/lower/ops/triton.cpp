@@ -29,7 +29,7 @@ struct PointwiseName {
 
 std::vector<PointwiseName> make_pointwise_names() {
   std::vector<PointwiseName> names;
-  for (const Op& op : pointwise_ops()) {
+  for (const Op& op : op_catalogue()) {
     if (op.kind != OpKind::kPointwise) continue;
     names.push_back({op.name.substr(op.name.find("::") + 2), op.flop});
   }

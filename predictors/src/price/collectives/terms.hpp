@@ -6,7 +6,8 @@
 
 namespace perfmodel::collectives {
 
-/// Latency and what goes over the wire [us], and with what; empty: as NCCL's tuning model says.
+/// Latency and time on the wire [us], with algorithm and protocol; empty: as NCCL's tuning model
+/// says.
 struct Terms {
   double latency = 0, wire = 0;
   std::string_view algorithm = {}, protocol = {};

@@ -11,13 +11,13 @@ namespace perfmodel::kernels {
 namespace {
 
 constexpr double kRoundUs = 0.45, kCachedRoundUs = 0.22, kSplitUs = 4, kPartUs = 0.25;
-constexpr double kCachedShare = 0.01;  ///< of L2
+constexpr double kCachedShare = 0.01;  ///< share of L2
 constexpr std::int64_t kMostThreads = 512, kWarp = 32, kRowsPerRound = 4;
 constexpr std::int64_t kFewestValues = 16, kMostValues = 256;  ///< per thread
 
 struct Launch {
   std::int64_t blocks, threads, threads_y;
-  std::int64_t values;  ///< that a thread sums
+  std::int64_t values;  ///< summed by a thread
   std::int64_t splits;  ///< blocks that share a column
 };
 

@@ -163,7 +163,7 @@ std::int64_t padded_channels(std::int64_t channels, double item_size, const Gpu&
 /// The product of a pass, and how it runs.
 struct ImplicitGemm {
   GemmShape shape;
-  double bytes = 0;      ///< that DRAM delivers and takes
+  double bytes = 0;      ///< bytes that DRAM delivers and takes
   double loop_flop = 0;  ///< per clock and SM
   double share = 1;      ///< a further factor on the rate
   bool splits_k = false;
@@ -228,7 +228,7 @@ TiledTime implicit_gemm(const ImplicitGemm& g, DType dtype, const Gpu& gpu) {
 }
 
 /// A kernel that brings n images of `channels` by `pixels` from NCHW to NHWC or back [us], in tiles
-/// of 32 by 32: bound by memory or by what SMs do per element.
+/// of 32 by 32: bound by memory or by the SMs' work per element.
 double transpose_us(std::int64_t n, std::int64_t channels, std::int64_t pixels, double item_size,
                     const Gpu& gpu) {
   const double rate = gpu.architecture.convolution_layout_rate;

@@ -27,8 +27,8 @@ double measured_picojoule(const MatrixGemm& set, DType dtype, const Architecture
 ///
 /// P is the data sheet's peak, e the share of it that a tile's inner loop reaches. Results leave
 /// after the sums are done and keep the SM meanwhile. Board power W bounds products of more than
-/// half a millisecond, fully from one and a half: shorter ones run on what the board has in store.
-/// Operands come from DRAM: in programs, whole layers went by since they were read.
+/// half a millisecond, fully from one and a half: shorter ones run on energy that the board has
+/// stored. Operands come from DRAM: in programs, whole layers went by since they were read.
 ///
 /// `flop_gain` divides the time of the sums and of the traffic from L2. A tile of fewer results
 /// than 256 x 128 reaches (tm tn / 2^15)^`tile_exponent` of e.

@@ -32,6 +32,7 @@ const KernelModel& linear_attention_model();
 const KernelModel& recurrent_model();
 const KernelModel& copy_model();
 const KernelModel& collective_model();
+const KernelModel& part_model();
 const KernelModel& small_model();
 const KernelModel& quantize_model();
 

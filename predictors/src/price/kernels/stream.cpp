@@ -260,6 +260,14 @@ const KernelModel& set_model() {
   return model;
 }
 
+const KernelModel& part_model() {
+  class Part final : public KernelModel {
+    Price price(const KernelWork&, const Gpu&) const override { return {.model = "part"}; }
+  };
+  static const Part model;
+  return model;
+}
+
 /// Kernels that only a launch template knows: set-up, layout changes, scans, splits. Their work is
 /// unknown; 488 such kernels of up to 20 us in the public ResNet-50 trace (A100) take 5.5 us where
 /// short and 7.6 us on average, 2.6 us more than a trivial elementwise kernel.

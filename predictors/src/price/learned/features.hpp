@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "perfmodel/predictors/kernel.hpp"
 
@@ -18,7 +18,7 @@ using FeatureRow = std::array<float, kMaxFeatures>;
 struct FeatureSpec {
   std::string_view name;
   /// Axis of the fitted range: the sizes that a sweep chooses. Tails and alignments, which repeat,
-  /// and what follows from sizes and device are none.
+  /// and figures that follow from sizes and device are no axes.
   bool is_axis = false;
   /// The axis counts kinds (a filter's height), not powers of two: another kind is far away.
   bool is_kind = false;
@@ -32,7 +32,7 @@ struct FeatureSpec {
 /// relative to the GPU's: work per SM, waves, working set over L2, intensity over
 /// machine balance; rates of the device per SM and clock. Names are part of model files.
 struct FeatureSet {
-  std::span<const FeatureSpec> specs;
+  std::vector<FeatureSpec> specs;
   /// False if the work lacks the shape that the family's features need.
   bool (*fill)(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row);
 };

@@ -103,11 +103,11 @@ struct Correction {
 ///   t = t_heuristic exp(s(d) [common(x) + chip(x, chip)])
 ///
 /// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
-/// features and the chip's number, fitted on what `common` left, for measured chips; others of
-/// their architecture use the most similar chip, both times `sibling_trust`, and the rest use
-/// common alone times `unseen_trust`. Boards that were not measured have the device features of the
-/// board that stands in for them (`chip_devices`). d: distance of x to the fitted range, in powers
-/// of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
+/// features and the chip's number, fitted on the rest that `common` left, for measured chips;
+/// others of their architecture use the most similar chip, both times `sibling_trust`, and the rest
+/// use common alone times `unseen_trust`. Boards that were not measured have the device features of
+/// the board that stands in for them (`chip_devices`). d: distance of x to the fitted range, in
+/// powers of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
 ///
 /// A monotone model never falls as work grows, if the heuristic does not:
 ///

@@ -292,7 +292,7 @@ LearnedModel read_model(const Reader& object) {
     double sum = 0;
     for (const double weight : weights) sum += std::abs(weight);
     if (!(sum <= kMaxLogRatio)) {
-      item.fail("weights", fmt::format("numbers whose sum lies within {}", kMaxLogRatio));
+      item.fail("weights", fmt::format("numbers whose sum is within {}", kMaxLogRatio));
     }
     std::ranges::transform(weights, correction.weights.begin(), [](double w) { return w + 0.0; });
     correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));

@@ -9,7 +9,7 @@ namespace perfmodel::learned {
 
 /// Regression trees as boosting makes them. All nodes lie in one array; the left child of a node is
 /// the next one. Prediction: `base` plus one leaf of every tree, summed in tree order in float,
-/// which is what XGBoost does to the bit.
+/// equal to XGBoost's to the bit.
 class TreeEnsemble {
  public:
   struct Node {

@@ -14,8 +14,8 @@ namespace perfmodel::learned {
 /// where each tree ends. Less than half as long as lists of numbers, and no number is parsed.
 std::string tree_text(const TreeEnsemble& ensemble);
 
-/// Adds the nodes to `ensemble`. The answer is empty, or what the text should have held: features
-/// are below `columns`, values are finite, each tree is whole and has 1 to 65535 nodes.
+/// Adds the nodes to `ensemble`. The answer is empty, or names the expected text: features are
+/// below `columns`, values are finite, each tree is whole and has 1 to 65535 nodes.
 std::string read_tree_text(std::string_view text, std::size_t columns, TreeEnsemble& ensemble);
 
 }  // namespace perfmodel::learned

@@ -31,6 +31,7 @@ const KernelModels& KernelModels::heuristic() {
     result.set(KernelFamily::kSet, &kernels::set_model());
     result.set(KernelFamily::kCollective, &kernels::collective_model());
     result.set(KernelFamily::kQuantize, &kernels::quantize_model());
+    result.set(KernelFamily::kPart, &kernels::part_model());
     result.set(KernelFamily::kSmall, &kernels::small_model());
     return with_knowledge(result);
   }();
@@ -43,6 +44,7 @@ const KernelModels& KernelModels::roofline() {
     for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
       result.set(static_cast<KernelFamily>(i), &kernels::roofline_model());
     }
+    result.set(KernelFamily::kPart, &kernels::part_model());
     return result;
   }();
   return models;

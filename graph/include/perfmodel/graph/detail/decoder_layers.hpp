@@ -15,10 +15,12 @@ namespace perfmodel {
 /// Transformer Engine: activation and product in one kernel, rotary positions in one, keys and
 /// values shared by heads without copies. Otherwise PyTorch's own ops.
 struct DecoderLayersConfig : TransformerConfig {
-  enum class Mixer { kAttention, kLatent, kStateSpace, kNone } mixer = Mixer::kAttention;
+  enum class Mixer { kAttention, kLatent, kStateSpace, kDeltaNet, kNone } mixer = Mixer::kAttention;
   enum class FeedForward { kDense, kExperts, kNone } inner = FeedForward::kDense;
   std::int64_t kv_heads = 0, head_width = 0;
-  std::int64_t window = 0;  ///< tokens that attention looks back; 0: all
+  std::int64_t window = 0;   ///< tokens that attention looks back; 0: all
+  bool chunked = false;      ///< attention does not leave chunks of `window` tokens instead
+  bool gated_heads = false;  ///< each number of attention's result is multiplied by a gate
   LatentAttentionSizes latent;
   StateSpaceSizes states;
   bool gated = true;  ///< SiLU(gate) * up; false: one product, then its square of ReLU

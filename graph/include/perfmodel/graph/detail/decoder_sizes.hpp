@@ -23,7 +23,8 @@ struct LatentAttentionSizes {
   std::int64_t value_width = 0;
 };
 
-/// Mamba-2 (Dao and Gu 2024): the state-space dual in chunks of tokens.
+/// Mamba-2 (Dao and Gu 2024): the state-space dual in chunks of tokens. Of a gated DeltaNet (Yang
+/// et al. 2024): heads of values; `groups` are heads of queries and keys, `state` is their width.
 struct StateSpaceSizes {
   std::int64_t heads = 0, head_width = 0;
   std::int64_t groups = 1, state = 0;

@@ -5,7 +5,8 @@
 namespace perfmodel {
 
 /// The PyTorch whose ops a builder writes: one model calls different ops on another device or
-/// version. Known are 1.13, 2.0 and 2.4; a later version counts as the last one.
+/// version. Known are 1.13, 2.0 and 2.4; a later version counts as the last one. 1.7 is 1.13 with a
+/// clip_grad_norm_ that waits for the GPU.
 ///
 /// Before 2.0 zero_grad fills gradients with zeros, optimizers walk the parameters one by one, and
 /// a region allocates a handle. Before 2.1 a view by reshape() is `aten::_reshape_alias`, cuBLASLt

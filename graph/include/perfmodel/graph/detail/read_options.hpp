@@ -49,8 +49,8 @@ struct ReadOptions {
   bool python_frames = false;
   ReadLimits limits = {};
   /// Called after each read from the file (every megabyte or less), on the reading thread, with the
-  /// bytes read so far as they stand in the file (compressed ones of a compressed file) and the
-  /// size of the file, 0 where it has none (a pipe).
+  /// bytes of the file read so far (compressed ones if it is compressed) and the size of the file,
+  /// 0 if it has none (a pipe).
   std::function<void(std::uint64_t bytes_read_raw, std::uint64_t raw_size_or_0)> progress = {};
 };
 

@@ -7,7 +7,7 @@
 
 namespace perfmodel {
 
-/// Something that cannot have happened as a recording tells it, and what the reader made of it.
+/// Something impossible in a recording, and how the reader treated it.
 struct RecordingFinding {
   std::string kind;       ///< stable name for programs: "overlap_on_stream", "stamp_far_off", ...
   std::size_t count = 0;  ///< events (or steps) that it concerns

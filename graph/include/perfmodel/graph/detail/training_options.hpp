@@ -29,6 +29,7 @@ struct TrainingOptions {
     kAdam,
     kAdamW,
     kSparseAdam,  ///< torch.optim.SparseAdam: of sparse gradients alone
+    kBertAdam,    ///< pytorch_pretrained_bert has it: it clips each gradient and corrects no mean
   } optimizer = Optimizer::kSgd;
 
   /// How PyTorch walks the parameters. kDefault: what this version does on this device (a loop

@@ -7,8 +7,8 @@
 
 namespace perfmodel {
 
-/// What if neighbouring pointwise ops ran as one kernel, as torch.compile makes them (Ansel et al.,
-/// PyTorch 2, ASPLOS 2024) and Daydream asks of fused optimizers (Zhu et al., USENIX ATC 2020)?
+/// Runs neighbouring pointwise ops as one kernel, as torch.compile does (Ansel et al., PyTorch 2,
+/// ASPLOS 2024) and as Daydream does for optimizers (Zhu et al., USENIX ATC 2020).
 ///
 /// The scheduler of rewrite_compiled() groups the ops of each *stretch*: ops on one thread and
 /// under one label, of which each launches one pointwise kernel (of the op catalogue, casts on one
@@ -16,17 +16,18 @@ namespace perfmodel {
 /// place of its first, written like a kernel of Inductor: kernel_backend "triton", name
 /// "triton_poi_fused_mul_tanh_0" with the ops in their order and a number per distinct kernel. Its
 /// inputs are the tensors that it reads from outside, then the number of elements; its outputs are
-/// what is updated in place, what any later node reads (saved for the backward pass or not), and
-/// results that nothing reads. Everything else never reaches memory, and its views are gone.
+/// tensors that are updated in place, tensors that any later node reads (saved for the backward
+/// pass or not), and results that nothing reads. Everything else never reaches memory, and its
+/// views are gone.
 ///
 /// Any other op ends a stretch, and so do a time that was given to an op by hand, memory that is
 /// seen as another tensor to which no view leads, and an op that could not run at the place of its
 /// group: something that stays in between makes what it reads, or reads what it overwrites.
 ///
-/// In the backward pass a stretch goes on in the next functions of the engine if all that those do
-/// belongs to it; functions of which nothing is left are gone. Of the numbers of a kernel's ops the
-/// last one stays; others keep their numbers, so that a backward function whose forward op is part
-/// of a kernel has no partner.
+/// In the backward pass a stretch goes on in the next functions of the engine if all their ops
+/// belong to it; functions without any op left are removed. A kernel takes the last of its ops'
+/// numbers; other ops keep theirs, so a backward function whose forward op is part of a kernel has
+/// no partner.
 ///
 /// A graph without such groups comes back as it is. Streams other than a thread's own are not known
 /// to a graph.
@@ -39,7 +40,7 @@ Result<ExecutionGraph> rewrite_torchscript_fusion(const ExecutionGraph& graph);
 /// How torch.compile compiles; reduce-overhead: with CUDA graphs; max-autotune: with these and
 /// products that take pointwise ops into their kernels.
 enum class CompileMode : std::uint8_t { kDefault, kReduceOverhead, kMaxAutotune };
-/// What is compiled: the model alone, its loss as well, or also the optimizer.
+/// How much is compiled: the model alone, its loss as well, or also the optimizer.
 enum class CompileExtent : std::uint8_t { kModel, kLoss, kStep };
 
 struct CompileRewrite {
@@ -47,8 +48,8 @@ struct CompileRewrite {
   CompileExtent extent = CompileExtent::kLoss;
 };
 
-/// What if the forward pass and its backward pass were compiled by torch.compile (Ansel et al.,
-/// PyTorch 2, ASPLOS 2024)?
+/// Compiles the forward pass and its backward pass like torch.compile (Ansel et al., PyTorch 2,
+/// ASPLOS 2024).
 ///
 /// The forward pass becomes regions that end where TorchDynamo breaks the graph, each with one
 /// backward function: "Torch-Compiled Region: 0/0" > CompiledFunction and CompiledFunctionBackward.
@@ -64,29 +65,29 @@ struct CompileRewrite {
 Result<ExecutionGraph> rewrite_compiled(const ExecutionGraph& graph,
                                         const CompileRewrite& rewrite = {});
 
-/// What if pointwise ops ran in the kernel of the op beside them, as Hidet fuses after scheduling
-/// (Ding et al., ASPLOS 2023)?
+/// Runs pointwise ops in the kernel of the op before or after them, as Hidet fuses after scheduling
+/// (Ding et al., ASPLOS 2023).
 ///
 /// An *anchor* is an op that is not injective and launches one kernel: products, convolutions,
-/// norms, softmax, reductions, pooling, lookups, gathers. Its *epilogues*: as long as nothing but
-/// one pointwise op reads its result (of the same size and type), and all else that this op reads
-/// was there before the anchor, the op runs in the anchor's kernel. Its *prologues*: a pointwise op
-/// that makes an operand (of its first input's size and type) which the anchor alone reads, from
-/// inputs that do not change in between. Epilogues come first. Never: collectives, copies,
-/// attention, recurrent and fused ops, gradients, ops of which a tree launches several kernels, ops
-/// whose time was given by hand, another thread's.
+/// norms, softmax, reductions, pooling, lookups, gathers. Its *epilogues*: if a single pointwise op
+/// reads its result (of the same size and type), and the op's other inputs were there before the
+/// anchor, the op runs in the anchor's kernel; and so on. Its *prologues*: a pointwise op that
+/// makes an operand (of its first input's size and type) which the anchor alone reads, from inputs
+/// that do not change in between. Epilogues come first. Never: collectives, copies, attention,
+/// recurrent and fused ops, gradients, ops of which a tree launches several kernels, ops whose time
+/// was given by hand, another thread's.
 ///
 /// The anchor keeps its name and writes the last result itself; its node has kernel_backend
-/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": so many tensors more are read and written,
-/// behind its own arguments, by these ops. Results in between never reach memory. What a backward
-/// pass saved has a second reader, so training graphs fuse less than inference. A pointwise op that
-/// is gone has no partner in the backward pass.
+/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": it reads and writes so many tensors more, listed
+/// after its own arguments, for these ops. Results in between never reach memory. A tensor saved
+/// for the backward pass has a second reader, so training graphs fuse less than inference. A
+/// pointwise op that is gone has no partner in the backward pass.
 ///
 /// Chains of pointwise ops that are left become kernels as `rewrite_elementwise_fusion` makes them.
 Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& graph);
 
-/// What if norms of single ops ran as one kernel forward and one backward, as the nn.RMSNorm of
-/// newer PyTorch 2 (Apex and Liger alike) and nn.LayerNorm do?
+/// Runs norms that are written in single ops as one kernel forward and one backward, like
+/// nn.LayerNorm and the nn.RMSNorm of newer PyTorch 2, Apex and Liger.
 ///
 /// RMS norms (x / sqrt(mean(x^2) + eps), as Llama and T5 of Hugging Face and aten::rms_norm of
 /// older PyTorch 2 write them) become aten::_fused_rms_norm, layer norms (x less its mean, over its
@@ -103,7 +104,7 @@ enum class LossFusion {
   kLinear         ///< LigerFusedLinearCrossEntropyLoss: with the layer that makes the logits
 };
 
-/// What if the cross-entropy were Liger's?
+/// Replaces the cross-entropy by Liger's.
 ///
 /// aten::cross_entropy_loss, or log_softmax and nll_loss, over [rows, classes] becomes one kernel,
 /// which puts the gradient of the logits in their place in the forward pass; no softmax is kept.
@@ -119,8 +120,8 @@ Result<ExecutionGraph> rewrite_fused_loss(const ExecutionGraph& graph, LossFusio
 /// Which kernel computes scaled dot product attention.
 enum class AttentionBackend { kFlash, kEfficient, kCudnn, kMath };
 
-/// What if attention ran in this kernel, as F.scaled_dot_product_attention calls it (Dao et al.,
-/// FlashAttention, NeurIPS 2022; Rabe and Staats, arXiv 2112.05682; cuDNN's)?
+/// Runs attention in this kernel, as F.scaled_dot_product_attention calls it (Dao et al.,
+/// FlashAttention, NeurIPS 2022; Rabe and Staats, arXiv 2112.05682; cuDNN's).
 ///
 /// Attention in ops of its own (the product of queries and keys, scales, masks, casts, a softmax,
 /// dropout, the product with the values) and calls of other kernels become
@@ -139,43 +140,43 @@ enum class AttentionBackend { kFlash, kEfficient, kCudnn, kMath };
 Result<ExecutionGraph> rewrite_attention(const ExecutionGraph& graph, AttentionBackend kernel);
 
 /// How states and gates of layers lie in memory: a sample's numbers side by side, so that products
-/// have the batch as m, or (EcoRNN) a number's samples, so that the gates are m. The latter turns
-/// the sequence in front of the layers and their result behind, and both gradients.
+/// have the batch as m, or (EcoRNN) a number's samples, so that the gates are m. The latter
+/// transposes the sequence before the layers, their result after them, and both gradients.
 enum class RecurrentLayout { kBatchMajor, kHiddenMajor };
 
-/// What if each step of a recurrent layer had one pointwise kernel forward and one backward, as
-/// cuDNN's and EcoRNN's cells have (Zheng et al., arXiv 1805.08899)?
+/// Gives each step of a recurrent layer one pointwise kernel forward and one backward, as cuDNN's
+/// and EcoRNN's cells have them (Zheng et al., arXiv 1805.08899).
 ///
 /// Cells of LSTM, GRU and plain layers are recognised among single ops: gates that are pieces of
 /// one tensor (of two, for a GRU), activations, products, sums, in any order of operands and in
 /// place or not. Their ops become `aten::_thnn_fused_lstm_cell` or `aten::_thnn_fused_gru_cell`,
 /// their backward functions one call of its gradient; plain cells, which no library fuses, one
-/// generated kernel forward. What is kept for the backward pass shrinks to the gates and the state.
+/// generated kernel forward. Only the gates and the state are kept for the backward pass.
 ///
 /// Layers whose inputs are there before the first step (a sequence, or the layer below) run one
-/// behind the other: one product of the inputs of all steps, one per step of the state; in the
+/// after the other: one product of the inputs of all steps, one per step of the state; in the
 /// backward pass one product per step and one per weight over all steps. Products of other cells
 /// stay one per step, with a warning of the graph.
 ///
 /// Errors: no such cell (the error names the op that broke the nearest one; layer norms inside do),
 /// cells that are fused or a library's already, cells on a CPU; in the hidden-major layout no such
-/// layer. Other cells beside recognised ones stay, with a warning of the graph.
+/// layer. If some cells are recognised, others stay, with a warning of the graph.
 Result<ExecutionGraph> rewrite_recurrent_cells(
     const ExecutionGraph& graph, RecurrentLayout layout = RecurrentLayout::kBatchMajor);
 
-/// What all steps of such layers become: a call of cuDNN, layer after layer, or one whose layers
-/// run side by side, each on streams of its own (EcoRNN's wavefront).
+/// How a library runs all steps of such layers: in a call of cuDNN, layer after layer, or in one
+/// whose layers run side by side, each on streams of its own (EcoRNN's wavefront).
 enum class RecurrentCall { kLibrary, kWavefront };
 
-/// What if the layers of such cells were one call of a library? Steps that share their weights are
-/// a layer, layers of one size on top of each other one call, `aten::_cudnn_rnn` or
+/// Makes the layers of such cells one call of a library. Steps that share their weights are a
+/// layer, layers of one size on top of each other one call, `aten::_cudnn_rnn` or
 /// `recurrent::wavefront` with its arguments: inputs of all steps are one product per layer, and so
 /// are the gradients of the weights. Dropout between layers goes into the call, what takes the
 /// sequence apart and joins the results goes.
 ///
-/// Errors: those of rewrite_recurrent_cells(); no layer but such whose inputs are not there before
-/// the first step (attention that feeds a decoder), whose states something else reads, or of one
-/// step. Beside other layers these stay, with a warning of the graph.
+/// Errors: as rewrite_recurrent_cells(); every layer has inputs that are not there before the first
+/// step (attention that feeds a decoder), states that something else reads, or one step. If only
+/// some layers are like this, they stay, with a warning of the graph.
 Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, RecurrentCall call);
 
 /// The graph as it is, if it holds such cells in single ops; the error of rewrite_recurrent_cells()
@@ -183,21 +184,21 @@ Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, Rec
 Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph);
 
 struct TableFusionRewrite {
-  /// What trains the tables, in the backward pass of the lookup: SGD with the rate of the step that
-  /// did it before (0.01 without one), or row-wise Adagrad with FBGEMM's default numbers.
+  /// The optimizer that the lookup's backward pass runs on the tables: SGD with the rate of the
+  /// step that did it before (0.01 without one), or row-wise Adagrad with FBGEMM's default numbers.
   enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
 };
 
 /// Many nn.EmbeddingBag become one FBGEMM lookup (SplitTableBatchedEmbeddingBags), whose backward
 /// pass updates the tables.
 ///
-/// The lookup stands where the last bag stood. Indices and offsets that come from outside of the
+/// The lookup takes the place of the last bag. Indices and offsets that come from outside of the
 /// step (copied from the host, or on the GPU before) are taken as laid out for the lookup: one
-/// tensor and one copy each. Those that the step computes are joined by aten::cat, offsets shifted
-/// by those of the tables in front. The cat of the vectors gets one input in place of many, its
-/// backward function cuts one gradient. Sparse gradients are gone: their accumulation, zeroing and
-/// updates; the optimizer walks what is left as this PyTorch does by default. Autograd's numbers
-/// close up.
+/// tensor and one copy each. aten::cat joins lists that the step computes; their offsets are
+/// shifted by the number of indices of the tables before them. The cat of the vectors gets one
+/// input in place of many, its backward function cuts one gradient. Sparse gradients are gone:
+/// their accumulation, zeroing and updates; the optimizer walks what is left as this PyTorch does
+/// by default. Autograd's numbers close up.
 ///
 /// Fails unless each step has at least two bags of one batch on one GPU that sum, have sparse
 /// gradients, float32 weights of their own, one offset per bag, neither padding nor weights per

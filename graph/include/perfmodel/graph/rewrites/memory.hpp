@@ -66,8 +66,8 @@ struct RecomputeOptions {
 /// - Scoring: the first function that reads a decoder step's tanh(query + key) (layer-normalised or
 ///   not) runs sum, norm and tanh again (Zheng et al., ISCA 2020: Echo).
 ///
-/// Dropout and scoring stand in a region `CheckpointFunctionRecompute`, without numbers of
-/// autograd's: no program records one.
+/// Dropout and scoring are in a region `CheckpointFunctionRecompute`, without autograd's numbers:
+/// no program records one.
 ///
 /// Preconditions (kImpossible): as for rewrite_checkpointing(); an attention in separate ops (a
 /// fused kernel keeps no scores), with dropout for kDropout; a scoring for kScoring.
@@ -122,7 +122,7 @@ std::int64_t accumulated_passes(const ExecutionGraph& graph);
 Result<std::int64_t> samples_per_step(const ExecutionGraph& graph);
 
 struct HashedWeightOptions {
-  std::string pattern;       ///< of ops or labels: all layers at or below them
+  std::string pattern;       ///< names ops or labels: all layers at or below them
   double compression = 100;  ///< elements of a weight per element of its array, at least 1
   enum class Scheme {
     kRoast,      ///< tiles of 64 x 32 (outputs x inputs), chunks of 32 columns of tables

@@ -26,8 +26,8 @@ struct BatchSizeOptions {
 /// proportion, rounded), sizes and strides among arguments, splits of all-to-alls. Graphs of one
 /// batch size stay as they are, byte for byte.
 ///
-/// Of a graph that was made of a trace, which does not tell what tensors are the same, places and
-/// values of sizes tell what grows (rewrite/traced_batch.hpp); a warning of the graph says so.
+/// A trace does not say which tensors are the same. In a graph made from one, places and values of
+/// sizes decide what grows (rewrite/traced_batch.hpp); a warning of the graph says so.
 ///
 /// Inferred: the first dimension of inputs of floats that are copied to the GPU (of all inputs
 /// where none is copied), else of inputs of integers with two dimensions.

@@ -10,10 +10,10 @@ namespace perfmodel {
 /// machine without a GPU (by PyTorch's own packages or one with a generic BLAS).
 ///
 /// Parameters, activations and state move to cuda:0; numbers that PyTorch keeps on the host stay
-/// there. The step's inputs are copied. What an op does inside on a CPU becomes what it does on a
-/// GPU, library ops and their autograd nodes included. Backward functions move to autograd's own
-/// thread. Labels, sequence numbers and the PyTorch version stay; so does the optimizer's way of
-/// walking the parameters (PyTorch 2 would choose foreach on a GPU: see the optimizer rewrite).
+/// there. The step's inputs are copied. The inner ops of a CPU become the inner ops of a GPU,
+/// library ops and their autograd nodes included. Backward functions move to autograd's own thread.
+/// Labels, sequence numbers and the PyTorch version stay; so does the optimizer's way of walking
+/// the parameters (PyTorch 2 would choose foreach on a GPU: see the optimizer rewrite).
 /// docs/rewrites.md lists what is exact and what is assumed.
 ///
 /// Errors (kImpossible): tensors on a GPU already; no tensor at all; ops that exist on CPUs alone

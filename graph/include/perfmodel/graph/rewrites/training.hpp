@@ -128,10 +128,10 @@ struct CheckpointOptions {
   /// Every region whose name contains this text is a segment; empty: repeated layers are.
   std::string label;
 
-  /// Layers per segment; 0: the square root of the number of layers. A layer is what repeats: runs
-  /// of sibling ops of the forward pass that recur with the same names and shapes, with a matrix
-  /// product or a convolution in each, begun where one tensor alone leaves and the next layer takes
-  /// it. A first layer may do a few ops more.
+  /// Layers per segment; 0: the square root of the number of layers. Layers are runs of sibling ops
+  /// of the forward pass that recur with the same names and shapes and hold a matrix product or a
+  /// convolution. A layer begins where the one before gives it a single tensor. A first layer may
+  /// do a few ops more.
   int every = 1;
 
   /// Only so many layers, from the first one on; without: all. Not of regions.
@@ -143,7 +143,7 @@ struct CheckpointOptions {
 
   /// Results of every second product with a weight (the first, third, ... of each segment) and of
   /// fused attention are kept from the first time, and these ops do not run again: torchtitan's
-  /// selective checkpointing by op. Non-reentrant checkpoints, which do that, stand here as
+  /// selective checkpointing by op. Non-reentrant checkpoints do that; they are written here as
   /// reentrant ones.
   bool keep_products = false;
 };
@@ -206,7 +206,7 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
 struct TensorParallelOptions {
   std::int64_t ranks = 1;
   /// Norms, dropout and residuals work on 1/ranks of each sequence; an all-gather and a
-  /// reduce-scatter stand for each all-reduce (Korthikanti et al. 2022).
+  /// reduce-scatter replace each all-reduce (Korthikanti et al. 2022).
   bool sequence_parallel = false;
 };
 

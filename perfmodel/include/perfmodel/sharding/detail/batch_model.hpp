@@ -53,15 +53,15 @@ Calibration calibration_of(const Gpu& gpu, TableSoftware software = TableSoftwar
 /// of `fused_uvm_caching` alone.
 TableSettings used_settings(const TablePlacement& placement);
 
-/// What a batch takes, whatever the plan. Lookups by the kernel models, one launch per rank;
-/// exchanges by the topology's curves, limited by the rank with most bytes; the dense part kernel
-/// by kernel; all of it put in order by the scheduler, two lanes per rank:
+/// Prices a batch of any plan. Lookups by the kernel models, one launch per rank; exchanges by the
+/// topology's curves, limited by the rank with most bytes; the dense part kernel by kernel; all of
+/// it put in order by the scheduler, two lanes per rank:
 ///
 ///   compute: lookup forward, bottom MLP, interaction and top MLP, bottom MLP backward, lookup
 ///            backward with update, dense optimizer
 ///   network: exchange of vectors, of their gradients, all-reduce
 ///
-/// so that the exchanges hide behind the bottom MLP and the all-reduce behind the lookups' backward
+/// so that the exchanges run during the bottom MLP and the all-reduce during the lookups' backward
 /// pass, and ranks wait for the last one at each exchange. Ids are exchanged before (pipeline
 /// "none") or during the rest. With the needs of a TorchRec step, parts follow each other as its
 /// host launches them (batch_schedule.cpp).
@@ -80,9 +80,9 @@ class BatchModel {
 
   /// Settings of tables that differ in name alone (`like`), by the way they are sharded.
   using SettingsByWay = std::map<std::pair<std::uint32_t, ShardingType>, TableSettings>;
-  /// Of the settings that the study lets a search choose, those with which each table takes least
-  /// of the mean rank, where exchanges count as far as they are on the critical path of `near`.
-  /// Ways that are best as the table says are left out. Errors: those of sizes().
+  /// Finds for each table the settings, of those that the study lets a search choose, that take
+  /// least of the mean rank; exchanges count as far as they are on the critical path of `near`.
+  /// Ways that are best as the table says are left out. Errors: as sizes().
   Result<SettingsByWay> cheapest_settings(const BatchTime& near) const;
   /// A way with each of the settings that `may` lets a search choose, the way itself first; ranks
   /// are kept. Data-parallel tables have none.
@@ -100,17 +100,17 @@ class BatchModel {
     bool copies = true;  ///< data-parallel tables, each of which an eager host launches by itself
     bool hashed = true;  ///< tables in the hashed array, which costs the same however few there are
     std::shared_ptr<const SettingsByWay> settings = {};  ///< none: tables as they say
-    /// Pipeline "prefetch": what runs beside the prefetches of a later batch [us]. They cost what
-    /// they last beyond it.
+    /// Pipeline "prefetch": time of the work that hides prefetches of a later batch [us].
+    /// Prefetches cost only the time beyond it.
     double beside_prefetch_us = 0;
   };
   /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
-  /// its busiest rank, exchanges no shorter than the dense part beside them. Tables whose rules
-  /// leave no way within `options` keep all that they have.
+  /// its busiest rank, exchanges no shorter than the dense part that runs meanwhile. Tables whose
+  /// rules leave no way within `options` keep all that they have.
   Result<TableSpace> space(const SpaceOptions& options) const;
   /// No plan that fits takes less than this [us], host and calibration included: see
-  /// batch_bound.cpp. It is closest where plans share their resources as `near` does. Errors: those
-  /// of space() and of the search, which say what does not fit.
+  /// batch_bound.cpp. It is closest where plans share their resources as `near` does. Errors: as
+  /// space() and the search, which say what does not fit.
   Result<double> lower_bound_us(std::span<const TablePlacement> near) const;
 
   /// A plan that is no slower by time(): tables of the slowest ranks move, swap and change their
@@ -124,18 +124,18 @@ class BatchModel {
   Result<std::vector<TablePlacement>> improved(std::span<const TablePlacement> placements,
                                                const ImproveOptions& options) const;
 
-  /// The same machine and options, another study. Errors: those of make().
+  /// The same machine and options, another study. Errors: as make().
   Result<BatchModel> with(const ShardingStudy& study) const;
 
-  /// Whether plans may have rows that are fetched beside an earlier batch.
+  /// Whether plans may fetch rows during an earlier batch.
   bool prefetches() const;
 
   /// Ways to cut a table that its rules and the machine allow, ranks left empty (row-split: as many
   /// as there are parts).
   std::vector<TablePlacement> ways(const ShardedTable& table) const;
-  /// Errors: those of shard_sizes(); a row-split without ranks.
+  /// Errors: as shard_sizes(); a row-split without ranks.
   Result<std::vector<ShardSize>> sizes(std::size_t table, const TablePlacement& placement) const;
-  /// What a table asks of one rank.
+  /// The load that a table puts on one rank.
   Result<ShardLoad> load_on_rank(std::size_t table, const TablePlacement& placement,
                                  std::int64_t rank) const;
 
@@ -146,7 +146,7 @@ class BatchModel {
   std::int64_t world() const { return *study_.world; }
   std::int64_t local_world() const { return local_world_; }
   double memory_cap() const;
-  double table_memory() const;  ///< per rank, beside the dense part and the reserve
+  double table_memory() const;  ///< per rank, without the dense part and the reserve
 
  private:
   BatchModel() = default;

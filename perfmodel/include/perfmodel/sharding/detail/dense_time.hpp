@@ -9,7 +9,7 @@
 
 namespace perfmodel::sharding {
 
-/// What the layers around the tables take on one GPU, kernel by kernel one after the other.
+/// Times of the layers around the tables on one GPU, kernel by kernel one after the other.
 struct DenseTime {
   double bottom_forward_us = 0, bottom_backward_us = 0;
   double top_forward_us = 0, top_backward_us = 0;  ///< interaction, top MLP and loss
@@ -22,9 +22,9 @@ struct DenseTime {
 
 /// Prices of the dense part for `samples` on a rank with `vectors` pooled vectors of `columns`
 /// elements in all. Per layer of m x n: one GEMM forward, one for the gradient of the weights, one
-/// for that of the inputs (none for the first layer of the bottom MLP); bias and ReLU are part of
-/// them (`fused`) or kernels of their own. fp16 and bfloat16 keep fp32 master weights. Times
-/// that a study gives are taken as they are, all as the top part's.
+/// for the gradient of the inputs (none for the first layer of the bottom MLP); bias and ReLU are
+/// part of them (`fused`) or kernels of their own. fp16 and bfloat16 keep fp32 master weights.
+/// Times that a study gives are taken as they are, all as the top part's.
 ///
 /// Errors (kImpossible): widths below 1, a top MLP that is missing, an unknown dtype.
 Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::int64_t vectors,

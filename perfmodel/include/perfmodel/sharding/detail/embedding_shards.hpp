@@ -30,14 +30,14 @@ bool is_row_split(ShardingType type);
 /// Into pieces of the vectors: kColumnWise, kTableColumnWise, kGrid.
 bool cuts_columns(ShardingType type);
 std::optional<ShardingType> sharding_type(
-    std::string_view name);  ///< of to_string(); none: unknown
+    std::string_view name);  ///< the name from to_string(); none: unknown
 
 /// Where rows lie and which kernels read them.
 enum class ComputeKernel : std::uint8_t {
   kDense,            ///< HBM, an op per table, dense gradients: data-parallel tables
   kFused,            ///< HBM, one kernel for many tables, updated in its backward pass
   kFusedUvm,         ///< host memory, read over the link
-  kFusedUvmCaching,  ///< host memory behind a cache in HBM
+  kFusedUvmCaching,  ///< host memory with a cache in HBM
   kHashed,           ///< rows are pieced together from an array that tables share (HashedArray)
 };
 std::string_view to_string(ComputeKernel kernel);  ///< "fused_uvm_caching"
@@ -47,7 +47,7 @@ enum class TableOptimizer : std::uint8_t { kNone, kSgd, kRowwiseAdagrad, kAdagra
 std::string_view to_string(TableOptimizer optimizer);  ///< "rowwise_adagrad"
 std::optional<TableOptimizer> table_optimizer(std::string_view name);
 
-/// What reads a table.
+/// A feature that reads a table.
 struct TableFeature {
   double pooling_factor = 1;            ///< mean ids per bag
   double poolings = 1;                  ///< bags per sample
@@ -72,7 +72,7 @@ struct CacheStatistics {
 struct TableCache {
   double load_factor = 0.2;  ///< share of the rows that has a place in HBM
   bool given = false;        ///< somebody has said that share: a search leaves it
-  bool prefetches = false;   ///< rows of the next batch are fetched beside this one
+  bool prefetches = false;   ///< rows of the next batch are fetched during this one
   std::optional<CacheStatistics> statistics = {};
 };
 
@@ -82,7 +82,7 @@ struct RowSkew {
   bool operator==(const RowSkew&) const = default;
 };
 
-/// What a plan may do with a table.
+/// The placements that a plan may choose for a table.
 struct PlacementRules {
   std::vector<ShardingType> types = {};     ///< empty: any
   std::vector<ComputeKernel> kernels = {};  ///< empty: those that keep rows in HBM
@@ -95,7 +95,7 @@ struct ShardedTable {
   std::string name = {};
   std::int64_t rows = 1, dim = 1;
   int element_bytes = 4;
-  std::optional<int> output_bytes = {};  ///< of an element of the pooled vector; none: the table's
+  std::optional<int> output_bytes = {};  ///< per element of the pooled vector; none: the table's
   TableOptimizer optimizer = TableOptimizer::kRowwiseAdagrad;
   bool weighted = false;  ///< a weight per id
   bool pooled = true;     ///< a vector per bag; otherwise one per id
@@ -109,7 +109,7 @@ struct ShardedTable {
   /// Blocks of rows give partial sums, which the exchange adds up; otherwise vectors of ids.
   bool gives_sums() const { return pooled && !deduplicated; }
   std::vector<TableFeature> features = {{}};
-  std::int64_t least_columns = 128;  ///< of a piece of columns
+  std::int64_t least_columns = 128;  ///< in a piece of columns
   TableCache cache = {};
   /// Bytes of an element on the wire, if vectors are exchanged in another type.
   std::optional<int> forward_wire_bytes = {}, backward_wire_bytes = {};
@@ -117,11 +117,11 @@ struct ShardedTable {
   PlacementRules rules = {};
 };
 
-/// What a plan settles for a table beside its shards; none: as the table has it.
+/// The settings that a plan makes for a table, besides its shards; none: as the table has it.
 struct TableSettings {
   std::optional<bool> deduplicated = {};
   std::optional<double> cache_share = {};  ///< TableCache::load_factor
-  std::optional<int> wire_bytes = {};      ///< of an element, forward and backward
+  std::optional<int> wire_bytes = {};      ///< bytes of an element, forward and backward
   std::optional<std::int64_t> hot_rows = {};
   auto operator<=>(const TableSettings&) const = default;
   bool any() const { return deduplicated || cache_share || wire_bytes || hot_rows; }

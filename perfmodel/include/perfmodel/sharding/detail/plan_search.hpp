@@ -54,10 +54,9 @@ struct SearchResult {
 
 /// The best plans found. Seeds: for rising limits on the largest shard and prices of a byte, each
 /// table's cheapest option, packed longest first; TorchRec's greedy sequence; one type for all.
-/// Small problems are enumerated from there (branch and bound). Where that is too much, plans are
+/// Small problems are enumerated from there (branch and bound). If that is too much, plans are
 /// improved by annealing: shards and blocks of them move, swap and change their option, most often
-/// those of the rank that limits a phase. Same space, options and seed: same plans, unless
-/// `stopped`.
+/// on the rank that limits a phase. Same space, options and seed: same plans, unless `stopped`.
 ///
 /// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on
 /// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).

@@ -141,9 +141,13 @@ LookupTime lookup_time(const ShardLoad& sum, TableSoftware software, const Gpu& 
                        const KernelModels& models);
 
 /// Cost of splitting, joining and staging in an exchange of a rank's vectors, each way
-/// [us/byte]: 24.3 us/MB for software that takes tables one by one, fitted with its other
+/// [us/byte]: 21.3 us/MB for software that takes tables one by one, fitted with its other
 /// constants.
 double exchange_copy_us_per_byte(TableSoftware software);
+
+/// Work of every rank of several for each feature of the whole model, whoever looks it up [us]:
+/// TensorFlow reshapes ids, splits vectors and slices gradients one by one. Fitted, too.
+double interaction_us_per_feature(TableSoftware software);
 
 /// Effective bytes per microsecond of reads of single rows over the host link.
 double row_link_bytes_per_us(const Gpu& gpu);

@@ -42,6 +42,7 @@ class BatchWork {
   BatchWork& add(const BatchWork& other, double factor = 1);
   /// Takes the smaller one of each value.
   BatchWork& take_least(const BatchWork& other);
+  BatchWork& raise_to_zero();
   /// Leaves the device's parts alone.
   void drop_host();
   /// The host's own time and its waits.
@@ -55,8 +56,8 @@ class BatchWork {
   std::array<double, 3 * kBatchParts + kHostWaits> us_{};  ///< host, device, waits, leads
 };
 
-/// The work of a step by the plan: of the batch, of each kind of exchange that the plan has, and of
-/// each table of the kind (`torchrec_step()`).
+/// The work of a step by the plan: of the batch, of each kind of exchange that the plan has, of
+/// each table of the kind, and of each rank that sends vectors of whole tables (`torchrec_step()`).
 struct StepNeeds {
   BatchWork batch;
   enum Kind : std::uint8_t { kVectors, kSums, kHostSums, kCopies, kKinds };
@@ -65,9 +66,12 @@ struct StepNeeds {
     BatchWork once, table;
   };
   std::array<Need, kKinds> kinds{};
+  BatchWork sender;  ///< nowhere below 0
+  std::int64_t world = 0;
   bool has_layers = false;  ///< `batch` has the device's work for the layers of the dense part
 
   BatchWork of(std::span<const TablePlacement> placements) const;
+  std::int64_t senders(std::span<const TablePlacement> placements) const;
 
   /// No plan has less of any part. `kinds_of_tables`: a bit for each kind that a table may have.
   BatchWork least(std::span<const std::uint8_t> kinds_of_tables) const;

@@ -15,7 +15,7 @@ namespace perfmodel::suite {
 
 /// One of the steps that an iteration of training is made of.
 struct SuiteGraph {
-  sweep::GraphSource source;  ///< builder and flags, all but the batch
+  sweep::GraphSource source;  ///< builder and flags, without the batch
   std::int64_t times = 1;     ///< per iteration
   std::string pointer = {};   ///< place in the file, for errors
 };
@@ -24,7 +24,7 @@ struct SuiteModel {
   std::string name;    ///< "resnet-50"
   std::string title;   ///< "ResNet-50"
   std::string domain;  ///< "image classification"
-  std::string unit;    ///< that throughput counts: "images"
+  std::string unit;    ///< counted by throughput: "images"
   /// Units that one iteration works through, per sample of `--batch`: tokens of a sentence, steps
   /// of the critic that each take a batch of images.
   double units_per_sample = 1;
@@ -34,7 +34,7 @@ struct SuiteModel {
   /// Trainable parameters as published, and the source; none: not published.
   std::optional<std::int64_t> published_parameters;
   std::string parameters_source;
-  std::vector<std::string> notes;  ///< where settings come from and what they leave out
+  std::vector<std::string> notes;  ///< sources of settings, and what is left out
 };
 
 struct Suite {
@@ -47,7 +47,7 @@ struct Suite {
 
 /// Reads a suite: JSON of schema `perfmodel-suite` 1 (docs/suites.md has every key). Builders and
 /// their flags are looked at when a graph is built. Errors, with the place: unknown keys, lists
-/// without entries, names that stand twice, batches that do not grow, `batch` among the flags.
+/// without entries, names that occur twice, batches that do not grow, `batch` among the flags.
 Result<Suite> read_suite(const std::filesystem::path& file);
 
 /// Reads the suite `name` of `data`/suites, or a file that ends in .json. Errors: an unknown name

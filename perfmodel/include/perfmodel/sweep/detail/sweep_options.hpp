@@ -20,7 +20,7 @@ struct SweepOptions {
   std::uint64_t chunk_rows = 0;
   std::size_t shard = 0, shards = 1;  ///< this process takes chunks with number % shards == shard
   bool keep_parts = false;            ///< after merging
-  bool dry_run = false;               ///< say what is there and what is missing, do nothing
+  bool dry_run = false;               ///< only count finished and missing rows
   std::shared_ptr<Team> team = {};    ///< the ranks of this sweep; null: this process alone
   std::function<bool()> stop = {};    ///< asked between rows, from several threads
   /// Rows of this run that are finished, of how many; of rank 0, from one thread.

@@ -64,7 +64,7 @@ enum class Exchange {
 /// at a time, in the order in which they arrive; a commit has ended when all servers served it.
 struct Servers {
   std::int64_t count = 1;
-  double commit_us = 0;  ///< that one server alone would need for the whole model (push and pull)
+  double commit_us = 0;  ///< a server's time to commit the whole model alone (push and pull)
 };
 
 struct SyncJob {
@@ -79,9 +79,9 @@ struct SyncJob {
 ///   steps(tau, sigma) = steps_to_target (1 + tau_cost (tau - 1) + staleness_cost sigma)
 ///
 /// with tau steps per commit and sigma commits of others between a worker's pull and its commit.
-/// The loss falls as ADSP assumes, loss(x) = 1 / (a2 x + b) + c over x synchronous steps. That the
-/// dependence is linear follows the bound of Wang & Joshi (2019, theorem 1) in tau and holds for
-/// small costs alone.
+/// The loss falls as ADSP assumes, loss(x) = 1 / (a2 x + b) + c over x synchronous steps. The
+/// linear dependence follows the bound of Wang & Joshi (2019, theorem 1) in tau and holds only for
+/// small costs.
 struct LossModel {
   double steps_to_target = 5420;  ///< by all workers together
   double tau_cost = 0.0141, staleness_cost = 0.0141;
@@ -89,7 +89,7 @@ struct LossModel {
   /// Source of the figures; the defaults come from one measured job.
   std::string source =
       "ADSP's CIFAR-10 job of three workers (5,420 synchronous steps, 8,400 with tau 40); the cost "
-      "of staleness is assumed to be that of tau";
+      "of staleness is assumed to equal tau's";
 
   double factor(double tau, double sigma) const {
     return 1 + tau_cost * (tau - 1) + staleness_cost * sigma;

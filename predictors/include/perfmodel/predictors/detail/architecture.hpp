@@ -129,6 +129,13 @@ struct ExpertsKernel {
   std::vector<GemmTile> tiles;  ///< rows by columns; `alone` is not used
 };
 
+/// Time that a warm cache saves kernels whose prices assume inputs in DRAM: shares of the time
+/// above an empty kernel's, if all bytes are held.
+struct WarmInputs {
+  double all_held = 0, none_held = 0;  ///< bytes touched since, over the cache's size
+  double elementwise = 0, softmax = 0, norm = 0;
+};
+
 /// Rates of the kernels of gated delta networks (docs/kernel_models.md).
 struct LinearAttentionRates {
   bool measured = false;  ///< on this architecture; else the figures are another one's
@@ -249,6 +256,7 @@ struct Architecture {
   double attention_share = 1;
   AttentionKernels attention_kernels;
   std::vector<ExpertsKernel> experts_kernels;  ///< empty: none is known
+  std::optional<WarmInputs> warm_inputs;       ///< none: prices know the cache
   std::optional<LinearAttentionRates> linear_attention;
   /// None: the libraries of 2016 to 2018 count (`price/kernels/recurrent.cpp`).
   std::optional<RecurrentCycles> recurrent_cycles;

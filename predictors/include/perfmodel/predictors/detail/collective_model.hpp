@@ -14,14 +14,14 @@ namespace perfmodel {
 std::unique_ptr<KernelModel> make_collective_model(Topology topology,
                                                    const CollectiveOptions& options = {});
 
-/// The price of a collective whose group and network are told; `facts.nodes` 0: as few as hold it.
-/// Errors: those of `with_network`, a group that the topology cannot hold, a work that is no
-/// collective of a known size.
+/// The price of a collective with a known group and network; `facts.nodes` 0: as few as hold it.
+/// Errors: as `with_network`; a group that the topology cannot hold, a work that is no collective
+/// of a known size.
 Result<Price> price_on_network(const KernelWork& work, const Topology& topology,
                                const NetworkFacts& facts);
 
-/// What the model says of such a time. Nine of ten measured times are within `low` and `high` where
-/// the time is `in_range`; elsewhere both are estimates.
+/// Turns such a time into a price. Nine of ten measured times are within `low` and `high` where the
+/// time is `in_range`; elsewhere both are estimates.
 Price collective_price(const CollectiveTime& time, const Topology& topology, Bytes bytes);
 
 }  // namespace perfmodel

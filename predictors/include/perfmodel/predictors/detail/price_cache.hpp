@@ -60,7 +60,7 @@ class PriceCache {
   Gpu gpu_;
   std::size_t mask_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  alignas(64) std::atomic<std::uint64_t> misses_ = 0;  ///< apart from what readers read
+  alignas(64) std::atomic<std::uint64_t> misses_ = 0;  ///< apart from the data that readers read
 };
 
 }  // namespace perfmodel

@@ -1,0 +1,74 @@
+// Names of models and short names of GPUs in the place of files and full names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "samples.hpp"
+
+namespace perfmodel::test_support {
+namespace named_models_test {
+
+using ::testing::HasSubstr;
+
+struct NamedQuestion {
+  Words by_name;
+  std::string family, preset;  // as `build` takes them
+  const char* figure;
+};
+
+TEST(NamedModels, AnswerAsTheirFilesDo) {
+  const NamedQuestion questions[] = {
+      {{"predict", "gpt2", "--gpu", "h100"}, "gpt", "gpt2", "e2e_us"},
+      {{"predict", "gpt2", "--gpu", "h100", "--batch", "2", "--precision", "bf16"},
+       "gpt",
+       "gpt2",
+       "e2e_us"},
+      {{"predict", "resnet18", "--gpu", "t4"}, "resnet", "resnet18", "e2e_us"},
+      {{"predict", "dlrm:default", "--gpu", "v100"}, "dlrm", "default", "e2e_us"},
+      {{"memory", "bert-base", "--gpu", "a10g"}, "bert", "bert-base", "needed_bytes"},
+      {{"memory", "t5-small", "--gpu", "4090"}, "t5", "t5-small", "needed_bytes"},
+      {{"memory", "vgg16", "--gpu", "l4"}, "vgg", "vgg16", "needed_bytes"},
+  };
+  for (const auto& [by_name, family, preset, figure] : questions) {
+    Words by_file = by_name;
+    by_file[1] = built(family + ".json.gz", {family, "--preset", preset});
+    const Json named = json_of(by_name), read = json_of(by_file);
+    ASSERT_TRUE(named[figure].is_number()) << shown(by_name);
+    EXPECT_EQ(named[figure], read[figure]) << shown(by_name);
+    EXPECT_TRUE(warns(named, "`build " + family + " --preset " + preset + "` makes, batch "))
+        << named["warnings"];
+  }
+}
+
+TEST(NamedModels, DecodersOfLayoutsAndConfigurationsAreBuilt) {
+  const Json named = json_of({"memory", "llama2-7b", "--gpu", "a100 80gb"});
+  EXPECT_TRUE(warns(named, "llama2-7b is built with batch 1 of 4096 tokens")) << named["warnings"];
+  EXPECT_TRUE(warns(named, "a100-sxm-80gb is taken, the usual one"));
+  const std::string config = written("config.json", R"({"model_type": "gpt2", "n_layer": 2,
+    "n_embd": 64, "n_head": 2, "n_positions": 128, "vocab_size": 1000,
+    "activation_function": "gelu_new"})");
+  const Json configured = json_of({"predict", config, "--gpu", "t4"});
+  EXPECT_GT(configured["e2e_us"], 0);
+  EXPECT_TRUE(warns(configured, "config.json is built with batch 1 of 128 tokens"));
+}
+
+TEST(NamedModels, UnknownWordsSayWhatIsTaken) {
+  expect_error({"predict", "gpt22", "--gpu", "t4"}, 1,
+               "gpt22: expected a readable file or a model that `build` or `layout` knows, found "
+               "none");
+  for (const char* word : {"mlperf", "default", "ddp", "mnist", "tbd", "v100-8"}) {
+    expect_error({"predict", word, "--gpu", "t4"}, 1, "expected a readable file or a model");
+  }
+  expect_error({"predict", "gpt2", "rank1.json", "--gpu", "t4"}, 1,
+               "rank1.json: expected models alone or files alone, found both");
+  expect_error({"predict", "gpt22.json", "--gpu", "t4"}, 1,
+               "gpt22.json: expected a readable file, found none");
+  expect_error({"predict", "deepseek-v3", "--gpu", "h100"}, 1,
+               "expected layers that `build` writes, found latent attention");
+  expect_error({"predict", "gpt2", "--gpu", "titan x"}, 1,
+               "which fits titan-x-maxwell, titan-x-pascal");
+}
+
+}  // namespace named_models_test
+}  // namespace perfmodel::test_support
