@@ -66,12 +66,31 @@ def licence(package):
     return sorted(set(re.findall(r"^License: *([A-Za-z0-9.+-]+) *$", text, flags=re.M)))
 
 
+# Debian's names of licences in SPDX's words, and packages whose copyright file is prose.
+SPDX = {"Expat": "MIT", "Expat with embedded exception": "MIT", "MIT": "MIT", "BSD-3-clause": "BSD-3-Clause", "BSD-2-clause": "BSD-2-Clause",
+        "MPL-2": "MPL-2.0", "MPL-2.0": "MPL-2.0", "Apache-2": "Apache-2.0", "Zlib": "Zlib", "CC0-1.0": "CC0-1.0", "X11": "X11",
+        "LGPL-2.1+": "LGPL-2.1-or-later", "GPL-2+": "GPL-2.0-or-later"}
+IN_PROSE = {"libc6": "LGPL-2.1-or-later", "libc6-dev": "LGPL-2.1-or-later", "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1",
+            "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1", "linux-libc-dev": "GPL-2.0-only WITH Linux-syscall-note"}
+
+
+def declared(package):
+    """The licence of the package as a whole ("Files: *"), as SPDX says it; NOASSERTION: it is not told."""
+    file = pathlib.Path("/usr/share/doc") / package / "copyright"
+    text = file.read_text(errors="replace") if file.exists() else ""
+    for part in re.split(r"\n\s*\n", text):
+        found = re.search(r"^License: *(.+?) *$", part, flags=re.M) if re.search(r"^Files: *\*", part, flags=re.M) else None
+        if found:
+            return SPDX.get(found[1], found[1] if re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9.]+)+", found[1]) else "NOASSERTION")
+    return IN_PROSE.get(package, "NOASSERTION")
+
+
 def package(name, relation):
     version, source, home = (output("dpkg-query", "-W", f"-f=${{Version}}\t${{source:Package}}\t${{Homepage}}", name) + "\t\t").split("\t")[:3]
     names = licence(name)
     return {"SPDXID": f"SPDXRef-{re.sub(r'[^A-Za-z0-9.-]', '-', name)}", "name": name, "versionInfo": version,
             "supplier": "Organization: Debian", "downloadLocation": home.strip() or "NOASSERTION", "filesAnalyzed": False,
-            "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
+            "licenseConcluded": "NOASSERTION", "licenseDeclared": declared(name), "copyrightText": "NOASSERTION",
             "licenseComments": f"named by the package: {', '.join(names)}" if names else "see the package's copyright file",
             "comment": relation, "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
                                                    "referenceLocator": f"pkg:deb/debian/{name}@{version}"}]}

@@ -9,6 +9,7 @@
 #   PERFMODEL_PUBLIC_DATA  folder of the public measurements
 #   FUZZ_SECONDS           of each fuzz target, with sanitizers and without (300)
 #   SERVE_REQUESTS         of the stage serve (1,000,000)
+#   RELATIONS_SECONDS      of the stage relations (1,800)
 #   DEBIAN_ROOT            folder with a bare Debian 12 (default: a temporary one, by debootstrap)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 left_out=77  # exit status of a stage that cannot run here; its last line gives the reason
 
-stages=(release tsan asan asan-accuracy fuzz scale serve browser package bare-root coverage)
+stages=(release tsan asan asan-accuracy fuzz scale serve relations browser package bare-root coverage)
 declare -A what=(
   [release]="all tests of build/release that need no GPU, those with the label nightly, too"
   [tsan]="what has threads under ThreadSanitizer"
@@ -25,6 +26,7 @@ declare -A what=(
   [fuzz]="each fuzz target for FUZZ_SECONDS with sanitizers, then as long without them"
   [scale]="traces of 100 MB to 2 GB, memory and speed; sweeps on 1, 2 and 4 ranks"
   [serve]="SERVE_REQUESTS requests of careless clients"
+  [relations]="relations between answers for RELATIONS_SECONDS, with the day of the year as the seed"
   [browser]="pages of reports in Chromium"
   [package]="the Debian packages, twice, and what lintian says of them"
   [bare-root]="the package, then the first command of the README, on a bare Debian 12"
@@ -47,7 +49,7 @@ counted() {
 }
 
 stage_release() {
-  build_and_test release "${release_options[@]}" -- --label-exclude gpu
+  PERFMODEL_RELATIONS=20 build_and_test release "${release_options[@]}" -- --label-exclude gpu
   counted
 }
 
@@ -101,9 +103,16 @@ stage_scale() {
   fi
 }
 
+stage_relations() {
+  need_release
+  python3 tests/relations/relations_test.py build/release/bin/perfpredict data --seconds "${RELATIONS_SECONDS:-1800}" --seed "$(date +%-j)" \
+    --library build/release/perfmodel/libperfmodel_c.so --package build/release/python
+}
+
 stage_serve() {
   need_release
   python3 tests/serve_load.py build/release/bin/perfpredict --requests "${SERVE_REQUESTS:-1000000}"
+  bash tests/mcp_client_test.sh || [[ $? == 77 ]]
 }
 
 stage_browser() {

@@ -8,9 +8,12 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/budget.hpp"
+#include "cli/shared/command_examples.hpp"
 #include "cli/shared/keep_inputs.hpp"
 #include "core/edit_distance.hpp"
 #include "files/json_limit.hpp"
@@ -47,22 +50,37 @@ std::string unknown_command(CommandParser command, const std::string& word, Sugg
   const std::string text = "unknown command: " + word;
   const std::string meant = suggest ? suggest(command, word) : "";
   if (!meant.empty()) return text + ", did you mean " + meant + "?";
+  if (const std::string other = instead_of(word); !other.empty()) return text + ", see " + other;
   const std::string nearest = nearest_of(names, word);
   if (!nearest.empty()) return text + ", the nearest is " + nearest;
   return fmt::format("{}, expected one of {}", text, fmt::join(names, ", "));
 }
 
+CommandParser named_command(CommandParser app) {
+  while (!app.parsed_subcommands().empty()) app = app.parsed_subcommands().front();
+  return app;
+}
+
+// The name that this command has for another program's flag; empty: none.
+std::string other_flag(CommandParser command, const std::string& flag) {
+  const std::string other = instead_of(flag);
+  const bool is_flag = other.starts_with("--");
+  return !is_flag || command.option(other.substr(0, other.find_first_of(" ,"))) ? other : "";
+}
+
 // "unknown argument: --gp, the nearest is --gpu": the first unknown flag, else the first word.
 std::string unknown_argument(CommandParser app, Suggest suggest) {
   const std::vector<std::string> words = app.remaining();
-  CommandParser command = app;
-  while (!command.parsed_subcommands().empty()) command = command.parsed_subcommands().front();
+  const CommandParser command = named_command(app);
   if (command.takes_subcommand() && !words.front().starts_with('-')) {
     return unknown_command(command, words.front(), suggest);
   }
   const auto flag =
       std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
   if (flag == words.end()) return "unknown argument: " + words.front();
+  if (const std::string other = other_flag(command, *flag); !other.empty()) {
+    return "unknown argument: " + *flag + ", here it is " + other;
+  }
   std::vector<std::string> names;
   for (const Option option : command.options()) {
     const auto known = option.long_names();
@@ -72,11 +90,26 @@ std::string unknown_argument(CommandParser app, Suggest suggest) {
   return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
 }
 
+// Adds a line that has what is missing: "--gpu is required, as in `perfpredict predict ...`".
+std::string missing_word(CommandParser app, std::string message) {
+  std::string path;
+  for (CommandParser at = app; !at.parsed_subcommands().empty();) {
+    at = at.parsed_subcommands().front();
+    path += (path.empty() ? "" : " ") + at.name();
+  }
+  std::vector<std::string> names;
+  for (const CommandParser& below : named_command(app).subcommands()) names.push_back(below.name());
+  if (!names.empty()) message += fmt::format(": {}", fmt::join(names, ", "));
+  const std::string example = example_of(path);
+  return example.empty() ? message : message + ", as in `" + example + "`";
+}
+
 Error usage_error(const ParsedWords& parsed, CommandParser app, Suggest suggest) {
   // The parser looks for missing words before it looks at unknown ones.
   const bool is_unknown = parsed.is_incomplete && !app.remaining().empty();
   std::string message = is_unknown ? unknown_argument(app, suggest) : parsed.text;
   while (message.ends_with('\n')) message.pop_back();
+  if (parsed.is_incomplete && !is_unknown) message = missing_word(app, std::move(message));
   return {.code = ErrorCode::kImpossible, .message = std::move(message)};
 }
 
@@ -89,18 +122,35 @@ std::string_view first_word(const std::vector<std::string>& words) {
   return at < words.size() ? std::string_view(words[at]) : "";
 }
 
+// Only help and the manual page show examples.
+bool is_help_asked(const std::vector<std::string>& words) {
+  return first_word(words) == "man" || std::ranges::any_of(words, [](const std::string& word) {
+           return word == "--help" || word == "-h";
+         });
+}
+
 }  // namespace
+
+// Flags before the command.
+static bool is_limit(const std::string& word) {
+  return word.starts_with("--json-limit") || word.starts_with("--node-limit");
+}
 
 std::size_t command_place(const std::vector<std::string>& words) {
   std::size_t at = 0;
-  while (at < words.size() && words[at].starts_with("--json-limit")) {
-    at += words[at] == "--json-limit" ? 2 : 1;
+  while (at < words.size() && is_limit(words[at])) {
+    at += words[at].find('=') == std::string::npos ? 2 : 1;
   }
   return std::min(at, words.size());
 }
 
-Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,
+Outcome run_command_line(const std::vector<std::string>& given, MakeCommands make_commands,
                          Suggest suggest) {
+  const std::vector<std::string> words = in_own_words(given);
+  const std::set<std::string> asked(words.begin(), words.end());
+  if (asked == std::set<std::string>{"--version", "--json"}) {
+    return outcome_of(print_document(document(schemas::kVersion)));
+  }
   ProgramParser app("perfpredict",
                     "Predicts the time of a training batch on a GPU from PyTorch execution graphs.",
                     "perfpredict " + build_text());
@@ -114,12 +164,25 @@ Outcome run_command_line(const std::vector<std::string>& words, MakeCommands mak
          "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
          "overheads, models, plans, sweeps; default 1GiB)")
       .type_name("SIZE");
+  app.add_option_function<std::string>(
+         "--node-limit",
+         [](const std::string& text) {
+           if (auto done = set_node_limit(text); !done) {
+             bad_usage("--node-limit", done.error().message);
+           }
+         },
+         "Before the command: nodes of the largest graph that is built, rewritten or read (default "
+         "2000000)")
+      .type_name("N");
   app.require_subcommand(1);
   app.break_long_lines();
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = make_commands(app, first_word(words));
+  const bool asks_version = words.size() == 1 && words[0] == "--version";  // needs no command
+  const std::vector<Command> commands =
+      asks_version ? std::vector<Command>() : make_commands(app, first_word(words));
+  if (is_help_asked(words)) add_examples(app);
   const ParsedWords parsed = app.parse(words);
   if (parsed.kind == ParsedWords::Kind::kText) return outcome_of(print(parsed.text));
   if (parsed.kind == ParsedWords::Kind::kRefused) {
@@ -130,6 +193,7 @@ Outcome run_command_line(const std::vector<std::string>& words, MakeCommands mak
   for (const Command& command : commands) {
     if (!command.app.parsed()) continue;
     if (const Result<void> done = command.run(); !done) return {kBadInput, done.error()};
+    if (command.verdict) return {.verdict = *command.verdict};
   }
   return {};
 }
@@ -145,7 +209,9 @@ int cli_main(const std::vector<std::string>& words, MakeCommands make_commands, 
       // A rank that fails because another has leaves the line to that.
       complain(to_string(outcome.error));
     }
-    return outcome.status;
+    return outcome.status == kOk ? outcome.verdict : outcome.status;
+  } catch (const OverBudget& over) {
+    complain(over.what());
   } catch (const std::bad_alloc&) {
     complain("expected more memory, found none left");
   } catch (const std::exception& error) {

@@ -23,6 +23,7 @@ enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
 struct Outcome {
   ExitCode status = kOk;
   Error error = {};  ///< if the status is not kOk
+  int verdict = 0;   ///< exit status if the status is kOk
 };
 
 /// Position of the command among the words: after `--json-limit SIZE`, which all commands take.

@@ -39,7 +39,8 @@ constexpr NamedCommand kCommands[] = {
     {"optimize", optimize_command}, {"sync", sync_command},
     {"gemm", gemm_command},         {"analyze", analyze_command},
     {"report", report_command},     {"collective", collective_command},
-    {"topology", topology_command}};
+    {"topology", topology_command}, {"duration", duration_command},
+    {"gate", gate_command},         {"diagnose", diagnose_command}};
 
 }  // namespace
 

@@ -57,6 +57,14 @@ class HelpFormatter : public CLI::Formatter {
     text.pop_back();
     return text;
   }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::string text = wrapped(command->get_description(), "", 0, kLineWidth - kHelpColumn);
+    if (!text.empty()) text.pop_back();
+    std::ostringstream line;
+    CLI::detail::format_help(line, command->get_display_name(true), text, kHelpColumn);
+    return line.str();
+  }
 };
 
 bool is_in_help(const CLI::App* command) { return !command->get_group().empty(); }
@@ -127,15 +135,30 @@ void add(const CLI::App& app, const std::string& path, std::vector<CommandText>&
 // Names that other commands, or other programs, have for a flag. A command takes one as its own.
 // (The reverse would not do: `--batch` of a whole job is no `--batch-per-gpu`.)
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"--host-scale", "--scale-host"}, {"--batch-size", "--batch"}, {"--batch-per-gpu", "--batch"},
-    {"--world-size", "--world"},      {"--num-gpus", "--world"},   {"--dtype", "--precision"},
+    {"--host-scale", "--scale-host"}, {"--batch-size", "--batch"},
+    {"--batch-per-gpu", "--batch"},   {"--world-size", "--world"},
+    {"--num-gpus", "--world"},        {"--dtype", "--precision"},
+    {"--seq", "--sequence"},          {"--seq-len", "--sequence"},
+    {"--seq-length", "--sequence"},   {"--sequence-length", "--sequence"},
 };
 
-// The command's own name of a flag that it does not have.
-std::string own_flag(const CLI::App& command, const std::string& word) {
+// "--gpus 8" is a number of GPUs, "--gpus h100" the name of one; a list of names is neither, and
+// "4090" may be both.
+std::string_view meant_by_gpus(std::string_view value) {
+  if (value.find(',') != value.npos || value.empty()) return {};
+  if (value.find_first_not_of("0123456789") != value.npos) return "--gpu";
+  return value.size() == 4 && value.ends_with('0') ? "" : "--world";
+}
+
+// The command's own name of a flag that it does not have; `next` is the word after it.
+std::string own_flag(const CLI::App& command, const std::string& word, std::string_view next) {
   const std::size_t end = std::min(word.find('='), word.size());
   const std::string flag = word.substr(0, end);
   if (!flag.starts_with("--") || command.get_option_no_throw(flag)) return word;
+  if (flag == "--gpus") {
+    const std::string own(meant_by_gpus(end < word.size() ? word.substr(end + 1) : next));
+    if (!own.empty() && command.get_option_no_throw(own)) return own + word.substr(end);
+  }
   for (const auto& [other, own] : kOtherNames) {
     if (flag == other && command.get_option_no_throw(std::string(own))) {
       return std::string(own) + word.substr(end);
@@ -144,15 +167,32 @@ std::string own_flag(const CLI::App& command, const std::string& word) {
   return word;
 }
 
-std::vector<std::string> in_own_flags(const CLI::App& program,
-                                      const std::vector<std::string>& words) {
-  std::vector<std::string> own;
+// Says which flag has a value that is none; empty: all words are good.
+std::string flag_with_value(const CLI::App& program, const std::vector<std::string>& words) {
   const CLI::App* command = &program;
   for (const std::string& word : words) {
     const auto named = command->get_subcommands(
         [&](const CLI::App* subcommand) { return subcommand->check_name(word); });
     if (!named.empty()) command = named.front();
-    own.push_back(own_flag(*command, word));
+    const std::size_t end = word.find('=');
+    if (!word.starts_with("--") || end == std::string::npos) continue;
+    const CLI::Option* option = command->get_option_no_throw(word.substr(0, end));
+    const std::string value = word.substr(end + 1);
+    if (!option || option->get_expected_max() != 0 || value == "true" || value == "false") continue;
+    return word.substr(0, end) + ": expected true, false or no value, found " + value;
+  }
+  return "";
+}
+
+std::vector<std::string> in_own_flags(const CLI::App& program,
+                                      const std::vector<std::string>& words) {
+  std::vector<std::string> own;
+  const CLI::App* command = &program;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto named = command->get_subcommands(
+        [&](const CLI::App* subcommand) { return subcommand->check_name(words[i]); });
+    if (!named.empty()) command = named.front();
+    own.push_back(own_flag(*command, words[i], i + 1 < words.size() ? words[i + 1] : ""));
   }
   return own;
 }
@@ -326,6 +366,8 @@ void ProgramParser::break_long_lines() { app_->formatter(std::make_shared<HelpFo
 
 ParsedWords ProgramParser::parse(const std::vector<std::string>& given) {
   const std::vector<std::string> words = in_own_flags(*app_, given);
+  const std::string wrong = flag_with_value(*app_, words);
+  if (!wrong.empty()) return {ParsedWords::Kind::kRefused, wrong};
   try {
     app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // takes the last first
     return {};

@@ -9,6 +9,7 @@
 
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
+#include "data_hash.hpp"
 #include "hosted_run.hpp"
 #include "json/recording_json.hpp"
 #include "perfmodel/version.hpp"
@@ -37,11 +38,14 @@ NotedRecordings& noted_recordings() {
 }  // namespace
 
 Json document(const Schema& schema, std::string_view program) {
-  return {
-      {"schema", schema.name},
-      {"version", schema.version},
-      {"minor_version", schema.minor_version},
-      {"program", {{"name", program}, {"version", program_version()}, {"git", git_revision()}}}};
+  return {{"schema", schema.name},
+          {"version", schema.version},
+          {"minor_version", schema.minor_version},
+          {"program",
+           {{"name", program},
+            {"version", program_version()},
+            {"git", git_revision()},
+            {"data", data_hash()}}}};
 }
 
 std::string to_text(const Json& document) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "command_parser.hpp"
@@ -12,6 +13,8 @@ namespace perfmodel::cli {
 struct Command {
   CommandParser app;
   std::function<Result<void>()> run;
+  /// Exit status after a run that succeeded; null: 0.
+  std::shared_ptr<const int> verdict = {};
 };
 
 // Commands that are not in --help: they print pages that packages install with the program.

@@ -4,6 +4,8 @@
 // and new GPUs (products: asserted by `HalfGemm.*`).
 #include <cstdio>
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "accuracy_support.hpp"
 #include "base/statistics.hpp"
@@ -85,6 +87,53 @@ TEST(SiliconTimes, BestTilesOfProducts) {
     const double median = median_of(list);
     std::printf("%-20s %6zu rows: median %5.2f %%\n", gpu.c_str(), list.size(), 100 * median);
     EXPECT_LE(median, 0.20) << gpu;
+  }
+}
+
+/// Ranks from 0, of distinct values.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return values[i]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t i = 0; i < order.size(); ++i) ranks[order[i]] = static_cast<double>(i);
+  return ranks;
+}
+
+double spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  double squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
+  const auto n = static_cast<double>(x.size());
+  return 1 - 6 * squares / (n * (n * n - 1));
+}
+
+// Which shapes reach a higher rate? By time alone the larger product would win every comparison.
+// Own measurements, second draw: nothing was fitted to them.
+TEST(SiliconTimes, BestTilesRankShapesByTheirRate) {
+  const auto data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+  const auto space = tiles::tile_space(tiles::TileSpace::kMma);
+  for (const char* board : {"h100-sxm-80gb", "h200-sxm-141gb"}) {
+    const KernelTable table =
+        read_kernel_table(data / "measurements" / board / "ops_second_draw.csv.gz",
+                          {.gpu_folder = data / "gpus", .needs_time = true})
+            .value();
+    std::vector<double> predicted, measured;
+    for (const KernelRow& row : table.rows) {
+      const auto* shape = std::get_if<GemmShape>(&row.work.shape);
+      const bool half = row.work.dtype == DType::kBFloat16 || row.work.dtype == DType::kFloat16;
+      if (row.work.family != KernelFamily::kGemm || !shape || !half) continue;
+      const auto ranked =
+          tiles::rank_tiles(space, tiles::TileSpace::kMma, *shape, true, table.gpus[row.gpu]);
+      ASSERT_TRUE(ranked) << to_string(ranked.error());
+      const double flop = row.work.flop.value;
+      predicted.push_back(flop / ranked->front().time.time_us);
+      measured.push_back(flop / row.measured_us);
+    }
+    ASSERT_GE(measured.size(), 100U) << board;
+    const double rank = spearman(predicted, measured);
+    std::printf("%-20s %6zu rows: Spearman %.3f\n", board, measured.size(), rank);
+    EXPECT_GE(rank, 0.6) << board;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "diagnose/run_models.hpp"
 #include "json/csv_file.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
@@ -237,6 +238,44 @@ TEST(TodaysPrograms, DataParallelStepsOfLambda) {
   EXPECT_LE(groups["NVLink"].mean(), 2);
   EXPECT_LE(groups["PCIe"].mean(), 4);
   EXPECT_LE(groups["PCIe, on the measured step"].mean(), 4);
+}
+
+// The virtual machines of 2022 whose NVLink did not work (README): the step on one GPU is normal,
+// on eight it takes up to four times as long.
+TEST(TodaysPrograms, DiagnosesLinksThatDoNotWork) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::map<std::string, double> one_gpu;
+  for (CsvFile csv = table("lambda/steps.csv"); csv.next();) {
+    if (number(csv, "gpus") == 1) one_gpu[lambda_program(csv)] = number(csv, "step_ms");
+  }
+  int rows = 0, slow = 0, named = 0;
+  for (CsvFile csv = table("lambda/steps.csv"); csv.next();) {
+    const auto alone = one_gpu.find(lambda_program(csv));
+    const bool is_known = cell(csv, "gpu") == "a100-sxm-40gb" && has_broken_links(csv) &&
+                          cell(csv, "model") == "bert-large" && number(csv, "gpus") >= 4;
+    if (!is_known || alone == one_gpu.end()) continue;
+    const auto world = static_cast<std::int64_t>(number(csv, "gpus"));
+    const auto run = graph_run_model(
+        predictor(), {.graph = lambda_graph(csv)}, cell(csv, "gpu"),
+        {.world = world, .strategy = ParallelStrategy::kDdp, .delay_allreduce = true});
+    ASSERT_TRUE(run) << to_string(run.error());
+    const RunFigure figures[] = {{.value = number(csv, "step_ms") * 1e3},
+                                 {.value = alone->second * 1e3, .at = {.world = 1}}};
+    const auto found = diagnose(*run, figures);
+    ASSERT_TRUE(found) << to_string(found.error());
+    ++rows;
+    if (found->is_normal) continue;
+    ++slow;
+    named += found->causes.front().name == "link";
+    std::printf("%s %s on %lld: %s (%.0f %%); then %s\n", cell(csv, "model").c_str(),
+                cell(csv, "precision").c_str(), static_cast<long long>(world),
+                found->causes[0].sentence.c_str(), 100 * found->causes[0].probability,
+                found->causes[1].sentence.c_str());
+  }
+  std::printf("%d rows, %d not normal, the link named first for %d\n", rows, slow, named);
+  EXPECT_GT(rows, 0);
+  EXPECT_EQ(slow, rows);
+  EXPECT_EQ(named, rows);
 }
 
 TEST(TodaysPrograms, ImageModelsOfTimm) {

@@ -203,7 +203,7 @@ TEST(UnprofiledHosts, StepsFromTheirOwnTraces) {
       by_reference.text().c_str());
   std::printf("recorded: worst %.1f %%, GPU active: worst %.1f %%; %zu of %zu host-bound inside\n",
               100 * worst_recorded, 100 * worst_active, inside, host_bound);
-  EXPECT_EQ(pairs, 56u);
+  EXPECT_EQ(pairs, 55u);
   EXPECT_LE(Errors::mean(ours.all), 16);
   EXPECT_LE(Errors::mean(ours.host_bound), 18);
   EXPECT_LE(Errors::mean(ours.gpu_bound), 6);

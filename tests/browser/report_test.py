@@ -177,13 +177,22 @@ def check_sums(browser, page):
         expect(f"{page}: the critical path adds up to the step", good, f"{at['path']:.1f} of {at['step']:.1f} us")
 
 
+def check_comparison(browser, page):
+    """The rows of every table add up to the difference of the steps, and the page says so."""
+    for by in browser.run("data.comparison.tables.map((table) => table.by)"):
+        browser.run(f"[...document.querySelectorAll('#changes button')].find((b) => b.textContent === {json.dumps(by)}).click()")
+        said = browser.run("document.getElementById('changes-sum').textContent")
+        rows, steps = (part.rstrip(".").rsplit(" ", 2)[-2:] for part in said.split(";"))
+        expect(f"{page}: rows by {by} add up", rows[0].lstrip("−+") == steps[0].lstrip("−+"), said)
+
+
 def main():
     program, folder = sys.argv[1], Path(sys.argv[2])
     browser = Browser(program)
     words = {"dlrm": "aten::linear", "resnet18": "aten::conv2d", "four_ranks": "aten::linear", "whatif": "aten::addmm"}
     tables = {"dlrm": "ops-table", "resnet18": "kernels-table", "four_ranks": "runs-table", "whatif": "ops-table",
               "shard": "document-0-0", "layout": "document-0-0",
-              "large": "ops-table", "python": "kernels-table"}
+              "large": "ops-table", "python": "kernels-table", "compare": "changes-table", "compiled": "changes-table"}
     for name, table in tables.items():
         page = folder / f"{name}.html"
         seconds = browser.open(page, 1440)
@@ -194,6 +203,12 @@ def main():
             check_timeline(browser, name, words[name])
             check_sums(browser, name)
         check_table(browser, name, table)
+        if name in ("compare", "compiled"):
+            check_comparison(browser, name)
+        if name == "compare":
+            browser.run("""{ const choice = document.getElementById('timeline-step');
+              choice.value = '2'; choice.dispatchEvent(new Event('change')); }""")
+            check_timeline(browser, name, "ProfilerStep#3")
         if name == "four_ranks":
             browser.run("document.getElementById('flame-difference').click()")
             said = browser.run("document.getElementById('flame-text').textContent")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opens eight reports in headless Chromium and works with them: console, timeline, search, tables, differences.
+# Opens ten reports in headless Chromium and works with them: console, timeline, search, tables, differences.
 #
 #   bash tests/browser/report_test.sh [FOLDER for pages and screenshots]
 #
@@ -33,6 +33,11 @@ PY
 "$program" report "$traces"/dlrm_v100_rank[0-3]of8_kineto.json.gz -o "$folder/four_ranks.html"
 "$program" report "$traces/bert_small_infer_h100_torch26_kineto.json.gz" -o "$folder/python.html"
 "$program" report "$folder/gpt2.json" "$folder/whatif.json" --gpu a100-sxm-80gb -o "$folder/whatif.html"
+h200=data/measurements/h200-sxm-141gb
+"$program" report "$h200/gpt2-small-512-b4.kineto.json.gz" --compare "$h200/gpt2-small-512.sdpa-flash-b4.kineto.json.gz" \
+  -o "$folder/compare.html"
+"$program" report "$h200/gpt2-small-1024.bf16-b16.kernels.json.gz" \
+  --compare "$h200/gpt2-small-1024.bf16-compile-b16.kernels.json.gz" -o "$folder/compiled.html"
 "$program" report "$folder/shard.json" -o "$folder/shard.html"
 "$program" report "$folder/layout.json" -o "$folder/layout.html"
 "$program" report "$folder/gpt2-xl.json.gz" --gpu h100-sxm-80gb -o "$folder/large.html" \

@@ -263,6 +263,10 @@ static void check_ranks(const perfmodel_predictor* predictor) {
   CHECK(perfmodel_predict(predictor, resnet, kGpus[0], NULL, &alone, &error) == 0);
   CHECK(perfmodel_predict(predictor, resnet, kGpus[0], &options, &ranks, &error) == 0);
   CHECK(alone.comm_kernel_us == 0 && ranks.comm_kernel_us > 0);
+  perfmodel_totals times = {.struct_size = sizeof times};
+  options.times_only = 1;
+  CHECK(perfmodel_predict(predictor, resnet, kGpus[0], &options, &times, &error) == 0);
+  CHECK(times.e2e_us == ranks.e2e_us && times.e2e_low_us == times.e2e_us && times.needed_bytes == 0);
   perfmodel_totals delayed = {.struct_size = sizeof delayed};
   options.delay_allreduce = 1;
   CHECK(perfmodel_predict(predictor, resnet, kGpus[0], &options, &delayed, &error) == 0);

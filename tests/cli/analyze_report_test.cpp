@@ -196,5 +196,37 @@ TEST(ReportCli, DocumentsOfOtherCommands) {
   for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(bars[i]["value"], rows[i]["e2e_us"]);
 }
 
+TEST(ReportCli, TwoRunsAreComparedToTheSum) {
+  const std::string file = scratch_file("compared.html");
+  const auto outcome = run({"report", small_gpt(), "--gpu", "a100-sxm-40gb", "--compare",
+                            small_gpt(), "--compare-gpu", "mi300x", "-o", file});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json data = data_of(read(file));
+  const Json& comparison = data["comparison"];
+  EXPECT_THAT(comparison["after"].get<std::string>(), HasSubstr("MI300X"));
+  EXPECT_EQ(data["runs"][1]["step_us"], comparison["after_us"]);
+  EXPECT_EQ(comparison["sides"], Json({"before", "after"}));
+  EXPECT_EQ(comparison["tables"].size(), 5U);
+  const double change =
+      comparison["after_us"].get<double>() - comparison["before_us"].get<double>();
+  for (const Json& table : comparison["tables"]) {
+    double sum = 0;
+    for (const Json& row : table["rows"]) sum += row[3].get<double>();
+    EXPECT_NEAR(sum, change, 1e-6) << table["by"];
+  }
+}
+
+TEST(ReportCli, WhatCannotBeComparedIsRefused) {
+  const std::string file = scratch_file("never.html");
+  const auto list = run({"report", "a.kernels.json", "-o", file});
+  EXPECT_EQ(list.status, 1);
+  EXPECT_THAT(list.err, HasSubstr("expected --compare with a list of kernels"));
+  EXPECT_EQ(run({"report", small_gpt(), "--gpu", "t4", "--compare-gpu", "l4", "-o", file}).status,
+            2);
+  const auto two = run(
+      {"report", small_gpt(), small_gpt(), "--gpu", "t4", "--compare", small_gpt(), "-o", file});
+  EXPECT_EQ(two.status, 1);
+}
+
 }  // namespace analyze_report_test
 }  // namespace perfmodel::test_support

@@ -178,6 +178,12 @@ def sizes(folder):
     yield ("ranks of --tensor-parallel", "2^20", None, ["rewrite", graph, "--tensor-parallel", past(RANKS), "-o", out],
            "1048576")
     yield ("passes of --accumulate", "65,536", None, ["rewrite", graph, "--accumulate", past(1 << 16), "-o", out], "65536")
+    few = ["--node-limit", 20_000]
+    yield ("nodes of a built graph", "--node-limit 20000", [*few, "build", "gpt", "--preset", "gpt2", "-o", out],
+           [*few, "build", "t5", "--preset", "t5-small", "--experts", 100_000, "-o", out], "at most 20000 nodes")
+    yield ("nodes of a rewritten graph", "--node-limit 20000", [*few, "rewrite", graph, "--accumulate", 2, "-o", out],
+           [*few, "rewrite", graph, "--accumulate", 1 << 16, "-o", out], "at most 20000 nodes")
+    yield ("nodes of a graph that is read", "--node-limit 10", None, ["--node-limit", 10, "memory", graph], "at most 10 nodes")
     yield ("variants of whatif", "1,000,000", None,
            ["whatif", graph, "--gpus", "t4", "--batch", ",".join(map(str, range(1, 1011))),
             "--accumulate", ",".join(map(str, range(1, 1001)))], "1000000")

@@ -174,11 +174,34 @@ TEST(Version, IsThatOfReportsAndDocuments) {
       << outcome.out;
   const std::string version = parts[1], git = parts[2];
   const Json document = Json::parse(run({"gpus", "t4", "--json"}).out);
+  const std::string data = document["program"]["data"];
+  EXPECT_TRUE(std::regex_match(data, std::regex("[0-9a-f]{16}"))) << data;
   EXPECT_EQ(document["program"],
-            Json({{"name", "perfpredict"}, {"version", version}, {"git", git}}));
+            Json({{"name", "perfpredict"}, {"version", version}, {"git", git}, {"data", data}}));
+  const Json told = Json::parse(run({"--version", "--json"}).out);
+  EXPECT_EQ(told["schema"], "perfmodel-version");
+  EXPECT_EQ(told["program"], document["program"]);
   const auto report = lines_of(run({"gpus", "t4"}).out);
   ASSERT_FALSE(report.empty());
   EXPECT_EQ(report.back(), "  perfpredict " + version + " (git " + git + ")");
+}
+
+// Another figure in one file, or another file, is other data.
+TEST(Version, ChangedDataHasAnotherHash) {
+  const fs::path data = scratch() / "changed-data";
+  fs::create_directories(data);
+  fs::copy(fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus", data / "gpus");
+  const auto hash = [&] {
+    const Outcome told = run({"--version", "--json"}, "PERFMODEL_DATA='" + data.string() + "'");
+    return Json::parse(told.out)["program"]["data"].get<std::string>();
+  };
+  const std::string before = hash();
+  EXPECT_EQ(hash(), before);
+  std::ofstream(data / "gpus" / "t4.json", std::ios::app) << " ";
+  const std::string appended = hash();
+  EXPECT_NE(appended, before);
+  fs::rename(data / "gpus" / "t4.json", data / "gpus" / "t5.json");
+  EXPECT_NE(hash(), appended);
 }
 
 }  // namespace pages_test

@@ -114,7 +114,7 @@ def refusals(server, secret):
     error(server.command("rewrite", "job", name="job", batch=2), "impossible", "/name")
     error(server.command("memory", "job", name="none", gpu="t4"), "bad_request", "output")
     error(server.command("memory", "job", gpu="abacus"), "unknown_name", "abacus")
-    error(server.command("memory", "job", gpus="t4"), "bad_request", "gpus")
+    error(server.command("memory", "job", colour="red"), "bad_request", "colour")
     error(server.command("serve"), "bad_request", "/command")
     error(server.command("memory", "x", files={"../x": "{}"}), "impossible", "without a folder")
     error(server.ask(op="ask", command="memory", arguments="job"), "bad_request", "/arguments: expected a list")

@@ -168,6 +168,12 @@ TEST(TrainCommand, CalibratesForANewGpu) {
                     file = scratch_file("p100.json");
   const Json json = json_of({"train", "--calibrate", few, "--model", model(), "-o", file});
   EXPECT_EQ(json["rows"], 10);
+  EXPECT_FALSE(json.contains("judged"));
+  const Json chosen = json_of({"train", "--calibrate", all, "--model", model(), "--points", "20",
+                               "-o", scratch_file("chosen.json")});
+  EXPECT_EQ(chosen["rows"], 20);
+  EXPECT_LT(chosen["judged"][0]["after"].get<double>(),
+            chosen["judged"][0]["before"].get<double>());
   const Json before = json_of({"eval", all, "--model", model()});
   const Json after = json_of({"eval", all, "--model", file});
   EXPECT_EQ(before["rows_of_unseen_gpus"], 60);

@@ -38,7 +38,7 @@ TEST(Usage, MistakesExitWithTwoAndOneLine) {
   expect_error({"predict"}, 2, "required");
   expect_error({"predict", "g.json"}, 2, "--gpu");
   expect_error({"predict", "--gpu", "t4"}, 2, "GRAPH");
-  expect_error({"predict", "g.json", "--gpus", "t4"}, 2, "--gpus");
+  expect_error({"predict", "g.json", "--gpus", "t4,p4"}, 2, "--gpus");
   expect_error({"predict", "g.json", "--gpu", "t4", "--use", "comm"}, 2, "--kernel-times");
   expect_error({"predict", "g.json", "--gpu", "t4", "--models", "oracle"}, 2, "--models");
   expect_error({"predict", "g.json", "--gpu", "t4", "--world", "0"}, 2, "--world");
@@ -59,6 +59,7 @@ TEST(Usage, FlagsAreKnownByTheNamesOfOtherCommands) {
   EXPECT_NE(step({"--batch-size=16"}), step({}));
   EXPECT_EQ(step({"--batch", "16"}), step({"--batch-size", "16"}));
   EXPECT_EQ(step({"--precision", "bf16"}), step({"--dtype", "bf16"}));
+  expect_error(with(predict, {"--gpus", "2"}), 1, "expected collectives for 2 ranks");
   expect_error(with(predict, {"--world-size", "0"}), 2, "--world");
 }
 

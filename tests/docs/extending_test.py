@@ -126,7 +126,7 @@ class Build:
         parts = [p for p in shlex.split(command) if not any(p.endswith(name) for name in replaced)]
         at = parts.index('-o')
         parts[at + 1] = out
-        first = next(i for i, p in enumerate(parts) if p.endswith('.o'))
+        first = next(i for i, p in enumerate(parts) if p.endswith('.o') or p == '-Wl,--whole-archive')
         # An object of a unity build may hold what these replace: the first definition counts.
         run(parts[:first] + ['-Wl,--allow-multiple-definition'] + objects + parts[first:], cwd=self.folder)
 

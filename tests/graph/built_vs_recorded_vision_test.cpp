@@ -9,10 +9,10 @@
 #include "builders/emit/loss.hpp"
 #include "builders/emit/pointwise.hpp"
 #include "builders/emit/reduction.hpp"
-#include "builders/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "vision_layers.hpp"
 
 namespace perfmodel {
 namespace built_vs_recorded_vision_test {

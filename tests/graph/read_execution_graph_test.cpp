@@ -1,5 +1,6 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "../scratch.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 namespace perfmodel {
@@ -136,6 +138,38 @@ TEST_F(ReadExecutionGraph, NestedNodesKeepTheirAttributes) {
   EXPECT_EQ(std::vector(graph.shape(tensor).begin(), graph.shape(tensor).end()),
             (std::vector<std::int64_t>{8, 8}));
   EXPECT_EQ(graph.inputs(node)[1].integer, 5);
+}
+
+// PyTorch writes numbers like this (findings/torch-graph-*.sh): six digits after the point,
+// infinities as text, and numbers of Python as tensors of one double without a value.
+TEST_F(ReadExecutionGraph, NumbersAsPyTorchWritesThemSurviveAWrite) {
+  auto graph = good(flat(R"json({"name": "aten::clamp", "id": 2, "parent": 1,
+    "inputs": [0.0, "inf", "-inf", "nan", -0.01, [9, 5, 0, 1, 8, "cpu"]],
+    "input_shapes": [[], [], [], [], [], []],
+    "input_types": ["Double", "Double", "Double", "Double", "Double", "Tensor(double)"]})json"));
+  for (int pass = 0; pass < 2; ++pass) {
+    ASSERT_EQ(graph.nodes.size(), 2u);
+    const auto inputs = graph.inputs(graph.nodes[1]);
+    ASSERT_EQ(inputs.size(), 6u);
+    for (const Argument& number : inputs.first(5)) EXPECT_EQ(number.kind, Argument::Kind::kDouble);
+    EXPECT_EQ(inputs[0].real, 0);
+    EXPECT_EQ(inputs[1].real, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(inputs[2].real, -std::numeric_limits<double>::infinity());
+    EXPECT_TRUE(std::isnan(inputs[3].real));
+    EXPECT_EQ(inputs[4].real, -0.01);
+    const Tensor& number = graph.tensors[inputs[5].index];
+    EXPECT_TRUE(number.on_cpu() && number.numel == 1 && number.dtype == DType::kFloat64);
+    ASSERT_TRUE(write_execution_graph(graph, file_));
+    auto again = read_execution_graph(file_);
+    ASSERT_TRUE(again) << to_string(again.error());
+    graph = std::move(*again);
+  }
+}
+
+// PyTorch does not escape labels (findings/torch-graph-quotes.sh).
+TEST_F(ReadExecutionGraph, LabelsWithQuotesAreLocated) {
+  EXPECT_EQ(error(flat(R"({"name": "layer "1"", "id": 2, "parent": 1})")),
+            "3:18: /nodes/1/name: expected ',' or '}', found '1'");
 }
 
 TEST_F(ReadExecutionGraph, ArgumentsKeepTheirKinds) {

@@ -1,6 +1,8 @@
 #include "../scratch.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/trace.hpp"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -8,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace perfmodel {
 namespace read_trace_test {
@@ -47,6 +50,62 @@ std::string op(const std::string& ts, const std::string& dur, const std::string&
          R"(, "dur": )" + dur + more + "}";
 }
 std::string events(const std::string& list) { return "{\"traceEvents\": [\n" + list + "]}"; }
+
+// ---- steps -------------------------------------------------------------------------------------
+
+/// A step of 100 us with kernels of all-reduces of so many numbers.
+std::string step_with(int number, const std::vector<int>& elements) {
+  const int begin = 100 * number;
+  std::string text = fmt::format(
+      R"({{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{}", "pid": 5, "tid": 6, "ts": {}, "dur": 100}})",
+      number, begin);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const int at = begin + 10 + 10 * static_cast<int>(i), id = at;
+    text += fmt::format(
+        R"(,{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 6, "ts": {0}, "dur": 2, "args": {{"correlation": {1}}}}})"
+        R"(,{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": 7, "ts": {0}, "dur": 5, "args": {{"correlation": {1}, "device": 0, "stream": 7, "Collective name": "allreduce", "In msg nelems": {2}, "dtype": "Float"}}}})",
+        at, id, elements[i]);
+  }
+  return text;
+}
+
+std::vector<std::string> steps_of(const Trace& trace) {
+  std::vector<std::string> names;
+  for (const TraceIteration& step : iterations(trace)) names.push_back(step.name);
+  return names;
+}
+
+TEST_F(ReadTrace, FirstStepsOfDdpAreNotTypical) {
+  const std::vector<int> all = {900}, rebuilt = {2, 8, 900}, buckets = {300, 600};
+  const auto joined = [](std::vector<std::string> list) {
+    return events(fmt::format("{}", fmt::join(list, ",")));
+  };
+  const Trace trace = good(joined({step_with(1, all), step_with(2, rebuilt), step_with(3, buckets),
+                                   step_with(4, buckets), step_with(5, buckets)}));
+  EXPECT_EQ(steps_of(trace),
+            (std::vector<std::string>{"ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"}));
+  ASSERT_EQ(trace.recording.findings.size(), 1u);
+  EXPECT_EQ(trace.recording.findings[0].kind, "first_steps");
+  EXPECT_EQ(trace.recording.findings[0].count, 2u);
+  EXPECT_EQ(
+      trace.recording.findings[0].sentence,
+      "2 of 5 steps before ProfilerStep#3 are left out: the collectives are not the ones of most "
+      "steps (1 and 2 per step), as in DDP until its buckets are rebuilt");
+  EXPECT_EQ(trace.gpu.size(), 10u);  // device work stays
+  for (const GpuEvent& event : trace.gpu) {
+    EXPECT_EQ(trace.name(trace.host[static_cast<std::size_t>(event.launch)]), "cudaLaunchKernel");
+  }
+  // Equal steps, three first ones and a first step without collectives stay as they are.
+  for (const auto& list :
+       std::vector<std::vector<std::vector<int>>>{{buckets, buckets, buckets},
+                                                  {all, all, rebuilt, buckets, buckets, buckets},
+                                                  {{}, buckets, buckets}}) {
+    std::vector<std::string> text;
+    for (const auto& step : list)
+      text.push_back(step_with(static_cast<int>(text.size()) + 1, step));
+    EXPECT_EQ(steps_of(good(joined(text))).size(), list.size());
+  }
+}
 
 // ---- stamps ------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@
 #include "builders/emit/reduction.hpp"
 #include "builders/emit/views.hpp"
 #include "builders/models/training_step.hpp"
-#include "builders/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
@@ -31,6 +30,7 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "vision_layers.hpp"
 
 namespace perfmodel {
 namespace rewrite_elementwise_fusion_test {

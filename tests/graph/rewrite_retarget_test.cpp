@@ -19,12 +19,12 @@
 #include "builders/emit/reduction.hpp"
 #include "builders/emit/views.hpp"
 #include "builders/models/training_step.hpp"
-#include "builders/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "vision_layers.hpp"
 
 namespace perfmodel {
 namespace rewrite_retarget_test {

@@ -7,11 +7,12 @@ shift 5
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 mkdir -p "$out"
 pkg-config --exists --print-errors perfmodel perfmodel-c
-data=$(pkg-config --variable=datadir perfmodel)
+PERFMODEL_DATA=$(pkg-config --variable=datadir perfmodel)  # static libraries know the folder of CMake's config alone
+export PERFMODEL_DATA
 # Flags are words: no quotes around them.
 "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$@" $(pkg-config --cflags perfmodel-c) "$sources/c_consumer.c" \
   -o "$out/c_consumer" $(pkg-config --libs perfmodel-c) -Wl,-rpath,"$libdir"
-"$cxx" -std=c++20 "$@" $(pkg-config --cflags perfmodel) -DPERFMODEL_DATA_DIR="\"$data\"" "$sources/consumer.cpp" \
+"$cxx" -std=c++20 "$@" $(pkg-config --cflags perfmodel) "$sources/consumer.cpp" \
   -o "$out/consumer" $(pkg-config --libs perfmodel)
 c=$("$out/c_consumer")
 cpp=$("$out/consumer")

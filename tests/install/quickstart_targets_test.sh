@@ -6,7 +6,7 @@
 set -euo pipefail
 quickstart="$1" build="$(realpath "$2")" ninja="$3"
 
-read -ra targets <<<"$(sed -n 's/^cmake --build --preset release --target \([^>]*\)>.*/\1/p' "$quickstart")"
+read -ra targets <<<"$(sed -n 's/^build_targets \([a-z_ ]*\)$/\1/p' "$quickstart" | tr '\n' ' ')"
 ((${#targets[@]} > 0)) || { echo "error: expected targets in $quickstart, found none" >&2; exit 1; }
 
 # Files in the build folder that the install scripts copy, except those that may be missing.

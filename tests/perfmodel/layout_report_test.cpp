@@ -52,14 +52,12 @@ TEST(LayoutReport, SearchesNeedAWorld) {
 
 TEST(LayoutReport, RowsOfATableTakeNoFlags) {
   LayoutInputs inputs = llama_on_a100();
-  EXPECT_TRUE(refuse_row_fields(inputs, false));
+  EXPECT_TRUE(refuse_row_fields(inputs));
   inputs.lists.micro_batch = {2};
-  EXPECT_THAT(refuse_row_fields(inputs, false).error().message,
-              HasSubstr("found --micro-batch with"));
+  EXPECT_THAT(refuse_row_fields(inputs).error().message, HasSubstr("found --micro-batch with"));
   inputs.lists.micro_batch.clear();
   inputs.searched_stages = true;
-  EXPECT_THAT(refuse_row_fields(inputs, false).error().message, HasSubstr("--stages searched"));
-  EXPECT_THAT(refuse_row_fields(LayoutInputs(), true).error().message, HasSubstr("--json"));
+  EXPECT_THAT(refuse_row_fields(inputs).error().message, HasSubstr("--stages searched"));
 }
 
 TEST(LayoutReport, SweepsSayWhyAValueHasNoLayout) {

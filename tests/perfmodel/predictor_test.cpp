@@ -154,6 +154,22 @@ TEST_F(PredictorTest, PreparedGraphsAnswerAsPlainOnes) {
   }
 }
 
+TEST_F(PredictorTest, TimesAloneAreThoseOfTheWholeAnswer) {
+  for (const std::int64_t batch : {0, 512}) {
+    const auto whole = predictor_.predict(prepared_[0], "t4", {.batch = batch}).value();
+    const auto times =
+        predictor_.predict(prepared_[0], "t4", {.batch = batch, .times_only = true}).value();
+    EXPECT_EQ(times.e2e_us, whole.e2e_us);
+    EXPECT_EQ(times.terms_us, whole.terms_us);
+    EXPECT_EQ(times.gpu_active_us, whole.gpu_active_us);
+    EXPECT_EQ(times.energy_j, whole.energy_j);
+    EXPECT_LT(whole.e2e_low_us, whole.e2e_us);
+    EXPECT_EQ(times.e2e_low_us, times.e2e_us);
+    EXPECT_GT(whole.memory.needed_bytes(), 0);
+    EXPECT_EQ(times.memory.needed_bytes(), 0);
+  }
+}
+
 TEST_F(PredictorTest, SequencesChangeToo) {
   const auto shorter = predictor_.predict(prepared_[2], "h100-sxm-80gb", {.sequence = 128});
   const auto longer =

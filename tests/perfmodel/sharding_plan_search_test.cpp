@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace perfmodel::sharding {
@@ -360,6 +362,18 @@ TEST(PlanSearch, StopsWhenItIsTold) {
   EXPECT_TRUE(late.stopped);
   EXPECT_LT(late.seconds, 5);
   EXPECT_TRUE(evaluate_plan(space, late.plans.front().tables));
+}
+
+TEST(PlanSearch, WaitingTakesNothingOfTheBudget) {
+  int calls = 0;
+  const SearchResult found = search(
+      many_tables(60, 4, 9),
+      {.time_budget_s = 0.6, .move_budget = 1'000'000'000, .progress = [&](const SearchProgress&) {
+         std::this_thread::sleep_for(std::chrono::milliseconds(500));
+         return ++calls < 2;
+       }});
+  EXPECT_EQ(calls, 2);
+  EXPECT_LT(found.seconds, 0.6);
 }
 
 TEST(PlanSearch, FitsTablesThatFillAllRanks) {

@@ -69,6 +69,35 @@ TEST_F(WhatIf, AnswersAreThoseOfPredict) {
   EXPECT_GT(answers[2].gpu_active_us, answers[0].gpu_active_us);
 }
 
+TEST_F(WhatIf, StepsThatDoNotFitAreNotPriced) {
+  const std::vector<Variant> variants = {batch(256), batch(16'777'216)};
+  const auto all = what_if(graph_, variants, targets_);
+  const auto fitting = what_if(graph_, variants, targets_, {.only_fitting = true});
+  ASSERT_EQ(fitting.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].memory.fits(), i < 2);
+    EXPECT_EQ(fitting[i].memory.needed_bytes(), all[i].memory.needed_bytes());
+    EXPECT_EQ(fitting[i].e2e_us, all[i].memory.fits() ? all[i].e2e_us : 0);
+    EXPECT_EQ(fitting[i].batch.has_value(), all[i].memory.fits());
+  }
+}
+
+// Their ranks hold other parts of the step than one rank alone.
+TEST_F(WhatIf, ScaledOutStepsArePricedWhetherTheyFitOrNot) {
+  for (WhatIfTarget& target : targets_) {
+    target.options.scale_out =
+        ScaleOut{.world = 8, .strategy = ParallelStrategy::kDdp, .topology = nullptr};
+  }
+  const std::vector<Variant> variants = {batch(16'777'216)};
+  const auto all = what_if(graph_, variants, targets_);
+  const auto fitting = what_if(graph_, variants, targets_, {.only_fitting = true});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_FALSE(all[i].error) << to_string(*all[i].error);
+    EXPECT_GT(fitting[i].e2e_us, 0);
+    EXPECT_EQ(fitting[i].e2e_us, all[i].e2e_us);
+  }
+}
+
 // The share belongs to what is named, and is one of the step for all: host busy, or its kernels.
 TEST_F(WhatIf, TheShareIsThatOfTheNamedBound) {
   const std::vector<Variant> variants = {batch(64), batch(4096), batch(32'768), batch(262'144)};

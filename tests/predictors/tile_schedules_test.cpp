@@ -33,25 +33,33 @@ double best_us(TileSpace space, const GemmShape& shape, const Gpu& gpu) {
 
 int rounded_up(int x, int step) { return (x + step - 1) / step * step; }
 
+using Pairs = std::vector<std::pair<int, int>>;
+
+// Whether a tile of vector units fits: blocks that run side by side share 48 KiB in units of 128
+// bytes, and the threads load whole columns of the tile's sides.
+bool simt_fits(int bm, int bn, int bk, int threads, int a, int b) {
+  const int staging =
+      rounded_up(bm * bk, threads) / threads + rounded_up(bn * bk, threads) / threads;
+  const int registers = rounded_up(a + b + a * b + staging + 48, 8);
+  if (registers > 255 || registers * threads > 65536 || threads > 1024) return false;
+  const int units = 48 * 8 / (65536 / (registers * threads));  // a unit has 128 bytes
+  return 2 * (bm + bn) * bk * 4 <= 128 * units && bm * bk % threads == 0 && bn * bk % threads == 0;
+}
+
 // {all, valid} of a simt space, by walking over the sizes themselves.
-std::pair<int, int> count_simt(const std::vector<int>& outer, const std::vector<int>& depths) {
+std::pair<int, int> count_simt(const Pairs& warps, int outer, const Pairs& mids,
+                               const Pairs& inners, const std::vector<int>& depths) {
   int all = 0, valid = 0;
-  for (const auto& [warps_m, warps_n] :
-       std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {2, 2}, {2, 4}}) {
-    for (const int om : outer) {
-      for (const int on : outer) {
-        for (const auto& [im, in] : std::vector<std::pair<int, int>>{{4, 4}, {4, 8}, {8, 4}}) {
-          for (const int bk : depths) {
-            ++all;
-            const int bm = warps_m * om * 4 * im, bn = warps_n * on * 8 * in;
-            const int threads = 32 * warps_m * warps_n;
-            const int a = om * im, b = on * in;
-            const int staging =
-                rounded_up(bm * bk, threads) / threads + rounded_up(bn * bk, threads) / threads;
-            const int registers = rounded_up(a + b + a * b + staging + 48, 8);
-            const int shared = 2 * (bm + bn) * bk * 4;
-            valid += registers <= 255 && registers * threads <= 65536 && threads <= 1024 &&
-                     shared <= 48 * 1024;
+  for (const auto& [warps_m, warps_n] : warps) {
+    for (int om = 1; om <= outer; ++om) {
+      for (int on = 1; on <= outer; ++on) {
+        for (const auto& [mid_m, mid_n] : mids) {
+          for (const auto& [im, in] : inners) {
+            for (const int bk : depths) {
+              ++all;
+              valid += simt_fits(warps_m * om * mid_m * im, warps_n * on * mid_n * in, bk,
+                                 32 * warps_m * warps_n, om * im, on * in);
+            }
           }
         }
       }
@@ -91,11 +99,14 @@ TEST(TileSpaces, CountsEqualAnIndependentEnumeration) {
     const TileSpaceList list = tile_space(space);
     return std::pair(static_cast<int>(list.raw), static_cast<int>(list.valid.size()));
   };
-  EXPECT_EQ(counts(TileSpace::kSimt1), count_simt({1, 2}, {8}));
-  EXPECT_EQ(counts(TileSpace::kSimt2), count_simt({1, 2, 3}, {4, 8}));
+  EXPECT_EQ(counts(TileSpace::kSimt1), count_simt({{1, 1}, {1, 2}, {2, 2}, {2, 4}}, 2, {{4, 8}},
+                                                  {{4, 4}, {4, 8}, {8, 4}}, {8}));
+  EXPECT_EQ(counts(TileSpace::kSimt2),
+            count_simt({{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 4}, {4, 2}}, 3,
+                       {{4, 8}, {2, 16}, {16, 2}, {1, 32}, {32, 1}, {4, 8}}, {{4, 4}}, {4, 8}));
   EXPECT_EQ(counts(TileSpace::kMma), count_mma());
-  EXPECT_EQ(counts(TileSpace::kSimt1), std::pair(48, 48));
-  EXPECT_EQ(counts(TileSpace::kSimt2), std::pair(216, 166));
+  EXPECT_EQ(counts(TileSpace::kSimt1), std::pair(48, 25));
+  EXPECT_EQ(counts(TileSpace::kSimt2), std::pair(648, 214));
   EXPECT_EQ(counts(TileSpace::kMma), std::pair(5120, 335));
 }
 

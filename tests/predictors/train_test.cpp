@@ -638,7 +638,7 @@ TEST_F(Training, TenPointsOfASlowerGpuTakeItsBiasAway) {
   EXPECT_LT(errors(before.rows).bias, -0.2);
   const auto used = calibrate(few, folder_ / "model.json", folder_ / "p100.json");
   ASSERT_TRUE(used.has_value()) << to_string(used.error());
-  EXPECT_EQ(*used, 10u);
+  EXPECT_EQ(used->used, 10u);
   const EvalReport after = judged(all, "p100.json");
   EXPECT_LT(std::abs(errors(after.rows).bias), 0.08);
   EXPECT_LT(errors(after.rows).mape, 0.5 * errors(before.rows).mape);
@@ -710,6 +710,26 @@ TEST_F(Training, FewRowsAreFitted) {
   for (int rows : {1, 2, 3}) trained(adds(rows), quick());  // and all may be kept out
   EXPECT_EQ(judged(adds(3).front()).rows.measured_us.size(), 6u);
   trained({table(kAddHead + add_rows("t4", 1))}, quick());
+}
+
+TEST_F(Training, PointsByKMeansAreJudgedByTheOthers) {
+  trained(adds(200), quick());
+  const KernelTable slow =
+      table(kAddHead + add_rows("p100-pcie-16gb", 200, {.seed = 5, .slowness = 1.5}));
+  const auto made = calibrate(slow, folder_ / "model.json", folder_ / "p100.json", 20);
+  ASSERT_TRUE(made.has_value()) << to_string(made.error());
+  EXPECT_EQ(made->used, 20u);
+  ASSERT_EQ(made->judged.size(), 1u);
+  const training::JudgedCalibration& judged = made->judged.front();
+  EXPECT_EQ(judged.gpu, "p100-pcie-16gb");
+  EXPECT_EQ(judged.used, 20u);
+  EXPECT_GT(judged.others, 100u);
+  EXPECT_GT(judged.before, 0.2);  // a third of the time is missing
+  EXPECT_LT(judged.after, 0.5 * judged.before);
+  EXPECT_NE(to_string(calibrate(slow, folder_ / "model.json", folder_ / "none.json", 1000).error())
+                .find("expected more than 1000 rows of GPU p100-pcie-16gb"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "none.json"));
 }
 
 TEST_F(Training, WhatCannotBeJudgedOrCalibratedIsAnError) {

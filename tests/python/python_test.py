@@ -107,6 +107,11 @@ class Commands(unittest.TestCase):
         yield "gemm", [512, 512, 512], {"gpu": "v100-sxm2-32gb"}
         yield "collective", ["all_reduce", "1MiB"], {"gpu": "h100-sxm-80gb", "world": 16}
         yield "analyze", [GRAPH], {"gpu": "t4"}
+        yield "duration", [GRAPH], {"gpus": ["t4", "h100"], "worlds": [1, 8], "samples": 1e6}
+        yield "diagnose", [GRAPH], {"gpu": "t4", "measured_step": "50ms"}
+        yield "gate", [GRAPH, GRAPH], {"gpus": ["t4", "h100"]}
+        rows = "model,gpus,dp,global_batch,sequence\ngpt2,8,8,16,512\n"
+        yield "layout eval", [], {"gpu": "h100-sxm-80gb", "table": written("layouts.csv", rows)}
         yield "build mlp", [], {"batch": 8, "output": str(HERE / "small.json")}
 
     def words(self, command, arguments, options):
@@ -131,10 +136,10 @@ class Commands(unittest.TestCase):
         listed = set(re.findall(r"^\| `(perfmodel-[a-z-]+)` \| [\d.]+ \| written by `[^`]*`", (
             ROOT / "docs/formats.md").read_text(), re.MULTILINE))
         # Written by the program that XGBoost is linked to; by `kernels_bench`; by `train` into
-        # files of models.
+        # files of models; by --version, which is no command.
         others = {"perfmodel-calibrate", "perfmodel-eval", "perfmodel-eval-graphs", "perfmodel-few-shot",
                   "perfmodel-train", "perfmodel-kernel-models", "perfmodel-measured-errors",
-                  "perfmodel-measurements"}
+                  "perfmodel-measurements", "perfmodel-version"}
         self.assertEqual(found - listed, set())
         self.assertEqual(listed - found - others, set())
 
@@ -197,7 +202,7 @@ class Readme(unittest.TestCase):
     def test_its_examples_run(self):
         block = re.search(r"## From Python\n.*?```python\n(.*?)```", README.read_text(), re.DOTALL).group(1)
         calls = re.findall(r"perfmodel\.(\w+)\(", block)
-        self.assertEqual(calls, ["build", "predict", "whatif", "memory", "analyze", "layout", "shard"])
+        self.assertEqual(calls, ["predict", "build", "predict", "whatif", "memory", "analyze", "layout", "shard"])
         written("tables.csv", TABLES)
         here = os.getcwd()
         os.chdir(HERE)

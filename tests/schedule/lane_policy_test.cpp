@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace perfmodel {
@@ -49,6 +50,43 @@ TEST(LanePolicies, LanesWaitForEachOther) {
   EXPECT_EQ(run->tasks[1].lane, 2);
   EXPECT_EQ(run->tasks[2].end_us, 3);
   EXPECT_EQ(run->tasks[3].start_us, 3);
+}
+
+// The same lockstep, which wakes all lanes once a round is over, and counts questions.
+class Woken final : public LanePolicy {
+ public:
+  explicit Woken(std::size_t lanes) : done_(lanes) {}
+  std::optional<LaneTask> next(std::int32_t lane, double) override {
+    ++questions;
+    if (done_[static_cast<std::size_t>(lane)] > round_) return std::nullopt;
+    return LaneTask{.duration_us = 1.0 + lane};
+  }
+  void ended(std::int32_t lane, const LaneTask&, double) override {
+    ++done_[static_cast<std::size_t>(lane)];
+    if (static_cast<std::size_t>(++in_round_) < done_.size()) return;
+    in_round_ = 0;
+    ++round_;
+    wake_.all = true;
+  }
+  LaneWake wake() override { return std::exchange(wake_, {}); }
+  bool finished() const override { return round_ >= 10; }
+
+  int questions = 0;
+
+ private:
+  std::vector<int> done_;
+  int round_ = 0, in_round_ = 0;
+  LaneWake wake_;
+};
+
+TEST(LanePolicies, WaitingLanesAreAskedOnlyWhenWoken) {
+  constexpr int kLanes = 100;
+  Woken policy(kLanes);
+  const auto run = run_lanes(std::vector<LanePolicy*>(kLanes, &policy));
+  ASSERT_TRUE(run) << to_string(run.error());
+  EXPECT_EQ(run->end_us, 10 * kLanes);
+  // In each round a lane begins, and asks in vain when it is free. The slowest ends the round.
+  EXPECT_LE(policy.questions, 10 * 2 * kLanes);
 }
 
 TEST(LanePolicies, TheLimitCutsRunningTasksOff) {

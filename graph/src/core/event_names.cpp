@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/lower_case.hpp"
@@ -70,6 +71,13 @@ const CallNames& call_names() {
 }
 
 std::string_view kind_of_call(std::string_view name) { return call_names().kind(name); }
+
+struct KernelNameHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view name) const {
+    return std::hash<std::string_view>()(name);
+  }
+};
 
 // data/names/kernels.json
 class KernelNames {
@@ -147,7 +155,13 @@ SyncKind sync_kind(std::string_view name) {
 
 std::string_view kind_of_kernel(std::string_view name) {
   static const KernelNames names;
-  return names.kind(name);
+  // Traces repeat some hundred long names a million times.
+  constexpr std::size_t kMostKnown = 4096;
+  thread_local std::unordered_map<std::string, std::string_view, KernelNameHash, std::equal_to<>>
+      known;
+  if (const auto at = known.find(name); at != known.end()) return at->second;
+  if (known.size() >= kMostKnown) known.clear();
+  return known.emplace(name, names.kind(name)).first->second;
 }
 
 bool is_collective_kernel(std::string_view name) { return kind_of_kernel(name) == "collective"; }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/plain_text.hpp"
 #include "json_stream.hpp"
@@ -27,6 +29,25 @@ std::vector<std::string_view> json_keys(std::string_view text) {
   return keys;
 }
 
+std::string_view document_of_key(std::string_view key) {
+  constexpr std::pair<std::string_view, std::string_view> kDocuments[] = {
+      {"e2e_us", "an answer of `predict`"},
+      {"peak_allocated_bytes", "an answer of `memory`"},
+      {"layouts", "an answer of `layout`"},
+      {"plans", "an answer of `shard`"},
+      {"findings", "an answer of `analyze`"},
+      {"boost_clock_mhz", "a GPU file, which --gpu takes"},
+      {"profiler_cost_us", "a table of overheads, which --overheads takes"},
+      {"gpus_per_node", "a topology file, which --topology takes"},
+      {"rewrites", "a sweep, which `sweep` takes"},
+      {"model_type", "a Hugging Face config.json, which `layout` takes"},
+      {"zero_optimization", "settings of DeepSpeed, which `layout --job` takes"},
+  };
+  const auto* row =
+      std::ranges::find(kDocuments, key, &std::pair<std::string_view, std::string_view>::first);
+  return row == std::end(kDocuments) ? std::string_view() : row->second;
+}
+
 bool is_memory_segment(const std::vector<std::string_view>& keys) {
   return std::ranges::any_of(keys, [](std::string_view key) {
     return key == "total_size" || key == "allocated_size" || key == "segment_type";
@@ -34,7 +55,12 @@ bool is_memory_segment(const std::vector<std::string_view>& keys) {
 }
 
 void JsonKind::see(std::string_view key) {
-  if (key == "rocprofiler-sdk-tool") {
+  const bool is_open = kind_ == Kind::kUnknown || (kind_ == Kind::kChakra && !whole_);
+  if (const auto own = document_of_key(key); is_open && !own.empty()) {
+    kind_ = Kind::kOwn;
+    own_ = own;
+    whole_ = true;
+  } else if (key == "rocprofiler-sdk-tool") {
     kind_ = Kind::kRocprofiler;
   } else if (key == "traceEvents" || key == "deviceProperties" || key == "traceName" ||
              key == "schemaVersion") {
@@ -105,6 +131,8 @@ std::string JsonKind::found() const {
              "torch.profiler";
     case Kind::kSpeedscope:
       return ", found a profile for speedscope; record with torch.profiler";
+    case Kind::kOwn:
+      return fmt::format(", found {}", own_);
     case Kind::kUnknown:
       break;
   }

@@ -12,6 +12,9 @@ class JsonStream;
 /// The keys of the object at the front of `text`, as far as the text goes. Keys of objects inside
 /// it are left out.
 std::vector<std::string_view> json_keys(std::string_view text);
+/// Names the kind of JSON document, among those that this program writes or takes, that has this
+/// key; empty: the key tells nothing.
+std::string_view document_of_key(std::string_view key);
 /// Whether an object is a segment of PyTorch's allocator.
 bool is_memory_segment(const std::vector<std::string_view>& keys);
 
@@ -41,10 +44,12 @@ class JsonKind {
     kRocprofiler,
     kSnapshot,
     kNsight,
-    kSpeedscope
+    kSpeedscope,
+    kOwn
   };
   Kind kind_ = Kind::kUnknown;
   bool whole_ = true;
+  std::string_view own_;  // see `document_of_key`
   std::string elements_;  // describes the first one, if its keys fit no kind
 };
 

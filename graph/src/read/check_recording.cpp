@@ -244,6 +244,21 @@ void cut_overlaps(Trace& trace) {
           cut == 1 ? "is" : "are", length_text(cut_ns), longest, length_text(most_ns)));
 }
 
+void leave_out_host_events(Trace& trace, const std::vector<bool>& leave_out) {
+  std::vector<std::int32_t> moved(trace.host.size(), -1);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    if (leave_out[i]) continue;
+    moved[i] = static_cast<std::int32_t>(kept);
+    if (kept != i) trace.host[kept] = trace.host[i];
+    ++kept;
+  }
+  trace.host.resize(kept);
+  for (GpuEvent& event : trace.gpu) {
+    if (event.launch >= 0) event.launch = moved[event.launch];
+  }
+}
+
 void leave_out_repeated_steps(Trace& trace) {
   std::vector<std::size_t> marks;
   std::vector<std::int8_t> by_name(trace.names.size(), -1);
@@ -279,18 +294,7 @@ void leave_out_repeated_steps(Trace& trace) {
     leave_out[mark] = true;
   }
   if (repeated + nested == 0) return;
-  std::vector<std::int32_t> moved(trace.host.size(), -1);
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < trace.host.size(); ++i) {
-    if (leave_out[i]) continue;
-    moved[i] = static_cast<std::int32_t>(kept);
-    if (kept != i) trace.host[kept] = trace.host[i];
-    ++kept;
-  }
-  trace.host.resize(kept);
-  for (GpuEvent& event : trace.gpu) {
-    if (event.launch >= 0) event.launch = moved[event.launch];
-  }
+  leave_out_host_events(trace, leave_out);
   trace.recording.say("step_marked_twice", repeated,
                       fmt::format("{} of a step stand a second time at the same time (on another "
                                   "thread, say) and count once",

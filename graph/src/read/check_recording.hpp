@@ -21,8 +21,16 @@ void leave_out_far_work(Trace& trace);
 /// that are rounded.
 void cut_overlaps(Trace& trace);
 
+/// Host events with a true entry are taken out; device work finds its calls again.
+void leave_out_host_events(Trace& trace, const std::vector<bool>& leave_out);
+
 /// One mark per step: equal numbers at one time, marks within others.
 void leave_out_repeated_steps(Trace& trace);
+
+/// The first steps of DDP are not typical: the first one reduces all gradients at once, the second
+/// one broadcasts the new buckets. Up to two leading steps lose their marks if their collectives
+/// differ from the ones that most steps have, which begin right after them.
+void leave_out_first_steps(Trace& trace);
 
 /// Says which steps between those marked were not recorded, and which marked ones hold no work.
 void note_steps(Trace& trace);

@@ -10,9 +10,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/budget.hpp"
 #include "base/python_text.hpp"
 #include "base/secrets.hpp"
-#include "base/stop_point.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
 #include "perfmodel/graph/rewrite.hpp"
@@ -104,6 +104,14 @@ Device parse_device(std::string_view text) {
   }
   return device;
 }
+
+// The place of a node's attribute, which only errors need as text.
+struct AttributePlace {
+  std::int64_t in_attrs = -1;  // position in "attrs"; -1: a member of the node itself
+  std::string pointer(std::string_view key) const {
+    return in_attrs < 0 ? fmt::format("/{}", key) : fmt::format("/attrs/{}/{}", in_attrs, key);
+  }
+};
 
 class ExecutionGraphReader {
  public:
@@ -285,7 +293,7 @@ class ExecutionGraphReader {
       } else if (key == "attrs") {
         problem = attributes(value, node);
       } else {
-        problem = attribute(key, value, node, "/");
+        problem = attribute(key, value, node, {});
       }
       if (problem) return problem;
     }
@@ -340,32 +348,37 @@ class ExecutionGraphReader {
   Problem attributes(dom::element value, Node& node) {
     dom::array list;
     if (value.get(list) != simdjson::SUCCESS) return expected("an array", value, "/attrs");
-    std::size_t i = 0;
+    AttributePlace place{.in_attrs = 0};
     for (dom::element attr : list) {
+      std::optional<dom::element> name, content;
+      dom::object members;
+      if (attr.get(members) == simdjson::SUCCESS) {
+        for (const auto [key, member] : members) {
+          if (key == "name" && !name) name = member;
+          if (key == "value" && !content) content = member;
+        }
+      }
       std::string_view key;
-      dom::element content;
-      if (attr["name"].get(key) != simdjson::SUCCESS ||
-          attr["value"].get(content) != simdjson::SUCCESS) {
-        return FieldError{fmt::format("/attrs/{}", i),
+      if (!name || name->get(key) != simdjson::SUCCESS || !content) {
+        return FieldError{fmt::format("/attrs/{}", place.in_attrs),
                           "expected an object with \"name\" and \"value\""};
       }
-      if (auto problem = attribute(key, content, node, fmt::format("/attrs/{}/", i))) {
-        return problem;
-      }
-      ++i;
+      if (auto problem = attribute(key, *content, node, place)) return problem;
+      ++place.in_attrs;
     }
     return {};
   }
 
-  Problem attribute(std::string_view key, dom::element value, Node& node, std::string_view where) {
+  Problem attribute(std::string_view key, dom::element value, Node& node,
+                    const AttributePlace& place) {
     const auto integer = [&](auto& out) -> Problem {
       if (to_integer(value, out)) return {};
-      return expected("an integer", value, fmt::format("{}{}", where, key));
+      return expected("an integer", value, place.pointer(key));
     };
     const auto text = [&](NameId& out) -> Problem {
       std::string_view string;
       if (value.get(string) != simdjson::SUCCESS) {
-        return expected("a string", value, fmt::format("{}{}", where, key));
+        return expected("a string", value, place.pointer(key));
       }
       out = graph_.names.intern(string);
       return {};
@@ -375,7 +388,7 @@ class ExecutionGraphReader {
     if (key == "seq_id") {
       if (auto problem = integer(node.seq_id)) return problem;
       if (node.seq_id <= kMostAutogradNumber) return {};
-      return FieldError{fmt::format("{}{}", where, key),
+      return FieldError{place.pointer(key),
                         fmt::format("expected an integer of at most {}, found {}",
                                     kMostAutogradNumber, node.seq_id)};
     }
@@ -385,7 +398,7 @@ class ExecutionGraphReader {
     if (key == "kernel_backend") return text(node.kernel_backend);
     if (key == "kernel_file") return text(node.kernel_file);
     if (key == "kernel_time_us" || key == "kernel_time_scale" || key == "index_zipf_exponent") {
-      return rewritten(key, node, value, where);
+      return rewritten(key, node, value, place);
     }
     if (key == "scope") {
       int number = 0;
@@ -400,7 +413,8 @@ class ExecutionGraphReader {
   }
 
   // Reads the keys that rewrites add to a node.
-  Problem rewritten(std::string_view key, Node& node, dom::element value, std::string_view where) {
+  Problem rewritten(std::string_view key, Node& node, dom::element value,
+                    const AttributePlace& place) {
     struct Bounded {
       double& number;
       double most;
@@ -412,8 +426,7 @@ class ExecutionGraphReader {
     if (value.get(at.number) == simdjson::SUCCESS && at.number >= 0 && at.number <= at.most) {
       return {};
     }
-    return expected(fmt::format("a number from 0 to {}", at.most), value,
-                    fmt::format("{}{}", where, key));
+    return expected(fmt::format("a number from 0 to {}", at.most), value, place.pointer(key));
   }
 
   // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to
@@ -458,7 +471,7 @@ class ExecutionGraphReader {
     begin = static_cast<std::uint32_t>(graph_.arguments.size());
     count = static_cast<std::uint32_t>(size);
     graph_.arguments.resize(graph_.arguments.size() + size);
-    std::vector<dom::element> shapes, types, strides;
+    auto& [shapes, types, strides] = lists_;
     collect(block.shapes, shapes);
     collect(block.strides, strides);
     collect(block.types, types);
@@ -483,6 +496,7 @@ class ExecutionGraphReader {
   }
 
   static void collect(const std::optional<dom::array>& array, std::vector<dom::element>& out) {
+    out.clear();
     if (!array) return;
     for (dom::element element : *array) out.push_back(element);
   }
@@ -723,6 +737,7 @@ class ExecutionGraphReader {
   std::size_t odd_sizes_ = 0;
   dom::parser parser_;
   Block values_[2];
+  std::vector<dom::element> lists_[3];  // a block's shapes, types and strides
   CommRecord comm_;
   bool has_comm_ = false;
   JsonKind kind_;
@@ -736,7 +751,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   ExecutionGraphReader reader(graph, options);
   bool has_trace_events = false;
   for (;;) {
-    stop_point();
+    growth_point(graph.nodes.size());
     const auto item = stream.next();
     if (!item && reader.kind().is_sequence()) break;
     if (!item) return Unexpected{item.error()};
@@ -785,19 +800,26 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   return graph;
 }
 
+Result<ExecutionGraph> read_within_budget(JsonStream stream, const std::filesystem::path& file,
+                                          const ReadOptions& options) {
+  auto graph = within_budget([&] { return read_all(std::move(stream), file, options); });
+  if (!graph && graph.error().file.empty()) graph.error().file = file;
+  return graph;
+}
+
 }  // namespace
 
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
                                             const ReadOptions& options) {
   auto stream = JsonStream::open(file, "nodes", options);
   if (!stream) return Unexpected{stream.error()};
-  return read_all(std::move(*stream), file, options);
+  return read_within_budget(std::move(*stream), file, options);
 }
 
 Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
                                              const ReadOptions& options) {
   const std::filesystem::path file(name);
-  return read_all(JsonStream::over(text, file, "nodes", options), file, options);
+  return read_within_budget(JsonStream::over(text, file, "nodes", options), file, options);
 }
 
 }  // namespace perfmodel

@@ -112,6 +112,7 @@ class TraceReader {
     leave_out_far_work(trace_);
     cut_overlaps(trace_);
     leave_out_repeated_steps(trace_);
+    leave_out_first_steps(trace_);
     note_steps(trace_);
     if (!trace_.recording.findings.empty()) rebase();
     for (const RecordingFinding& finding : trace_.recording.findings) {

@@ -7,7 +7,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "base/stop_point.hpp"
+#include "base/budget.hpp"
 #include "builders/emit/graph_builder.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "written_graph.hpp"
@@ -127,8 +127,9 @@ std::string most(const std::vector<std::pair<std::string, std::size_t>>& names,
 
 Result<ExecutionGraph> apply(const NamedRewrite& rewrite, const ExecutionGraph& graph) {
   try {
-    auto made = rewrite.apply(graph);
+    auto made = within_budget([&] { return rewrite.apply(graph); });
     if (!made || rewrite.of_ops_alone) return made;
+    stop_point();
     if (auto good = check_written(graph, *made); !good) return Unexpected{good.error()};
     return made;
   } catch (const Contradiction& contradiction) {

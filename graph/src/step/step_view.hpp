@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backward_pass.hpp"
+#include "base/stop_point.hpp"
 #include "forward_flow.hpp"
 #include "optimizer_reader.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
@@ -62,8 +63,9 @@ class StepView {
  private:
   template <class Part, class Find>
   static const Part& found_once(std::optional<Part>& part, Find&& find) {
-    if (!part) part.emplace(find());
-    return *part;
+    if (part) return *part;
+    stop_point();
+    return part.emplace(find());
   }
 
   const ExecutionGraph& recorded_;

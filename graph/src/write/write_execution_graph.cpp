@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "ops/catalogue.hpp"
 #include "perfmodel/detail/output_file.hpp"
 
@@ -154,7 +155,9 @@ class ExecutionGraphWriter {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       text_ += i == 0 ? "\n" : ",\n";
       node(graph_.nodes[i]);
-      if (text_.size() > kPieceSize) flush();
+      if (text_.size() <= kPieceSize) continue;
+      flush();
+      stop_point();
     }
     text_ += "\n  ],\n  \"finish_ts\": 0\n}\n";
     flush();

@@ -49,7 +49,8 @@ const GraphTaker* graph_taker(CommandParser app) {
 }  // namespace
 
 void add_output_options(CommandParser app, BuildArguments& arguments) {
-  app.add_option("-o,--output", arguments.output, "Graph to write (.json or .json.gz)")
+  app.add_option("-o,--output", arguments.output,
+                 "Graph to write (.json or .json.gz; - for standard output, without a summary)")
       .required()
       .type_name("GRAPH");
   app.add_flag("--json", arguments.json, "Print a summary as one JSON document");
@@ -67,6 +68,7 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
   }
   const ExecutionGraph& graph = *rewritten;
   const std::string command = build_command_line(app);
+  if (arguments.output == "-") return print(execution_graph_json(graph, {.generator = command}));
   const auto written = write_execution_graph(graph, arguments.output, {.generator = command});
   if (!written) return written;
   const ModelSize size = model_size(graph);

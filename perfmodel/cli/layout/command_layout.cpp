@@ -127,12 +127,18 @@ Result<void> price_table(const LayoutCommandArguments& arguments) {
   }
   const auto predictor = layout_predictor(arguments.layout.machine.gpu);
   if (!predictor) return Unexpected{predictor.error()};
-  auto good = refuse_row_fields(arguments.layout, arguments.layout.json);
+  auto good = refuse_row_fields(arguments.layout);
   if (!good) return good;
   WatchedRun run("price layouts");
   const auto text = price_layout_rows(*predictor, arguments.layout, arguments.table, run.hooks());
   run.bar.reset();
-  return text ? print_or_write(*text, arguments.output) : Unexpected{text.error()};
+  if (!text) return Unexpected{text.error()};
+  if (!arguments.layout.json) return print_or_write(*text, arguments.output);
+  if (!arguments.output.empty()) {
+    if (auto wrote = write_file(arguments.output, *text); !wrote) return wrote;
+  }
+  const auto rows = layout_rows_json(*text);
+  return rows ? print_document(schemas::kLayoutTable, *rows) : Unexpected{rows.error()};
 }
 
 Result<void> eval_layout(const LayoutCommandArguments& arguments) {

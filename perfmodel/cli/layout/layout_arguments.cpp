@@ -33,7 +33,7 @@ void add_fields(CommandParser app, LayoutArguments& arguments, std::string_view 
 
 }  // namespace
 
-void add_layout_options(CommandParser app, LayoutArguments& arguments) {
+void add_layout_question(CommandParser app, LayoutArguments& arguments) {
   app.add_option(
          "model", arguments.model,
          "A known model (llama3-70b, gpt2-xl, ...), a Hugging Face config.json or a trainer's "
@@ -60,6 +60,10 @@ void add_layout_options(CommandParser app, LayoutArguments& arguments) {
          "Layers of pipeline stages: those of the program (equal), or the fastest (searched)")
       .check(one_of({"equal", "searched"}))
       .type_name("KIND");
+}
+
+void add_layout_options(CommandParser app, LayoutArguments& arguments) {
+  add_layout_question(app, arguments);
   app.add_option(
          "--measured", arguments.measured,
          "Steps measured on this machine that calibrate it: a table (CSV), a Kineto trace of "

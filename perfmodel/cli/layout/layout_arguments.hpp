@@ -17,8 +17,10 @@ struct LayoutArguments : LayoutInputs {
   bool json = false;
 };
 
-/// Adds the flags of the model, the machine, the job and the layout. `with_model`: the argument
-/// MODEL too.
+/// Adds the argument MODEL and the flags of the model, the machine, the job and the layout.
+void add_layout_question(CommandParser app, LayoutArguments& arguments);
+
+/// The same with measured steps that calibrate, and --json.
 void add_layout_options(CommandParser app, LayoutArguments& arguments);
 
 /// The fields of the question that flags of the command name, with their values.

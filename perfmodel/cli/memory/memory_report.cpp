@@ -69,7 +69,11 @@ std::string facts(const MemoryAnswer& answer) {
              fmt::format("in {} (node {})", answer.report.peak_op, answer.report.peak_node));
   }
   if (answer.bytes_per_sample) {
-    list.row("per sample", fmt::format("{:.4g} MiB at the peak", *answer.bytes_per_sample / kMib));
+    const double mib = *answer.bytes_per_sample / kMib;
+    list.row("per sample",
+             fmt::format("{} MiB at the peak", mib < 9999.5
+                                                   ? fmt::format("{:.4g}", mib)
+                                                   : grouped(static_cast<std::size_t>(mib + 0.5))));
   }
   if (answer.most) {
     const LargestBatch& most = *answer.most;

@@ -12,13 +12,17 @@
 
 namespace perfmodel::cli {
 
-Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments) {
+Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
+                                     const std::string& gpu_of_graphs) {
   if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
   ReadOptions reading = arguments.reading;
   reading.python_frames = true;
   auto programs = read_programs(arguments.files, reading, arguments.anonymizer.get());
   if (!programs) return Unexpected{programs.error()};
-  return load_analyzed(arguments, std::move(*programs));
+  AnalyzeQuestion question = arguments;
+  const bool are_graphs = !programs->empty() && !programs->front().trace;
+  if (question.target.gpu.empty() && are_graphs) question.target.gpu = gpu_of_graphs;
+  return load_analyzed(question, std::move(*programs));
 }
 
 void add_analyzed(CommandParser app, AnalyzedArguments& arguments) {

@@ -14,8 +14,10 @@ struct AnalyzedArguments : AnalyzeQuestion {
   std::shared_ptr<Anonymizer> anonymizer = {};
 };
 
-/// Fails if a file is given twice, a reader fails or `load_analyzed` does.
-Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments);
+/// Fails if a file is given twice, a reader fails or `load_analyzed` does. `gpu_of_graphs`: the GPU
+/// of graphs if the arguments name none.
+Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
+                                     const std::string& gpu_of_graphs = {});
 
 /// Flags of both commands.
 void add_analyzed(CommandParser app, AnalyzedArguments& arguments);

@@ -120,7 +120,7 @@ Result<void> run_analyze(const AnalyzeArguments& arguments) {
 std::string rules_footer() {
   std::string text = "Rules:\n";
   for (const AnalyzeRule& rule : analyze_rules()) {
-    text += fmt::format("  {:<22} {}\n", rule.name, rule.fires);
+    text += wrapped(rule.fires, fmt::format("  {:<22} ", rule.name), 25);
   }
   return text +
          "Gains are steps scheduled again with the repair; findings below 2 % are folded.\n" +

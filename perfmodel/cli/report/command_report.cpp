@@ -20,44 +20,70 @@ namespace {
 struct ReportArguments {
   AnalyzedArguments inputs;  // without files
   report_page::ReportQuestion question;
-  std::string output, speedscope, timeline, csv, picture;
+  std::string compare_gpu, output, speedscope, timeline, csv, picture;
 };
 
-Result<void> read_runs(const AnalyzedArguments& arguments, report_page::ReportContent& content) {
-  auto inputs = read_analyzed(arguments);
+Result<void> read_runs(const AnalyzedArguments& arguments, const std::string& gpu_of_graphs,
+                       report_page::ReportContent& content) {
+  auto inputs = read_analyzed(arguments, gpu_of_graphs);
   if (!inputs) return Unexpected{inputs.error()};
   return add_runs(std::move(*inputs), arguments, arguments.anonymizer.get(), content);
 }
 
-Result<void> read_content(const ReportArguments& arguments, report_page::ReportContent& content) {
+Result<void> read_kernel_list(const std::string& file, report_page::ReportContent& content) {
+  auto account = report_page::account_of_kernel_list(file);
+  if (!account) return Unexpected{account.error()};
+  content.accounts.push_back(std::move(*account));
+  return {};
+}
+
+Result<void> read_inputs(const ReportArguments& arguments, report_page::ReportContent& content) {
   AnalyzedArguments runs = arguments.inputs;
   for (const std::string& file : arguments.question.files) {
-    if (!report_page::is_document(file)) {
+    if (report_page::is_kernel_list(file)) {
+      if (arguments.question.compare.empty()) {
+        return fail(ErrorCode::kImpossible,
+                    "expected --compare with a list of kernels, which has no timeline", file);
+      }
+      if (auto read = read_kernel_list(file, content); !read) return read;
+    } else if (report_page::is_document(file)) {
+      auto data = report_page::document_data(file);
+      if (!data) return Unexpected{data.error()};
+      content.documents.push_back(std::move(*data));
+    } else {
       runs.files.push_back(file);
-      continue;
     }
-    auto data = report_page::document_data(file);
-    if (!data) return Unexpected{data.error()};
-    content.documents.push_back(std::move(*data));
   }
-  if (!runs.files.empty()) {
-    if (auto read = read_runs(runs, content); !read) return read;
+  return runs.files.empty() ? Result<void>{} : read_runs(runs, {}, content);
+}
+
+// The other run: as recorded, or predicted on --compare-gpu, for a graph else on --gpu.
+AnalyzedArguments other_arguments(const ReportArguments& arguments, const std::string& other) {
+  AnalyzedArguments made = arguments.inputs;
+  made.files = {other};
+  made.target.gpu = arguments.compare_gpu;
+  made.target.rewrites.clear();
+  made.target.measured = {};
+  if (!arguments.question.against.empty()) made.iterations.reset();
+  return made;
+}
+
+Result<void> read_content(const ReportArguments& arguments, report_page::ReportContent& content) {
+  if (auto read = read_inputs(arguments, content); !read) return read;
+  const std::string& compare = arguments.question.compare;
+  const std::string& other = compare.empty() ? arguments.question.against : compare;
+  if (other.empty()) return {};
+  if (content.accounts.size() != 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected one run to compare with {}, found {}",
+                            compare.empty() ? "--against" : "--compare", content.accounts.size()),
+                other);
   }
-  const std::string& against = arguments.question.against;
-  if (against.empty()) return {};
-  if (content.runs.size() != 1) {
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("expected one run to compare with --against, found {}", content.runs.size()),
-        against);
-  }
-  AnalyzedArguments measured;
-  measured.files = {against};
-  measured.reading = runs.reading;
-  measured.anonymizer = runs.anonymizer;
-  if (auto read = read_runs(measured, content); !read) return read;
-  content.runs.front().name = "predicted";
-  content.runs.back().name = "measured";
+  auto read = report_page::is_kernel_list(other) ? read_kernel_list(other, content)
+                                                 : read_runs(other_arguments(arguments, other),
+                                                             arguments.inputs.target.gpu, content);
+  if (!read) return read;
+  name_compared(arguments.question, content);
   return {};
 }
 
@@ -118,6 +144,16 @@ Command report_command(CommandParser parent) {
   app.add_option("--against", arguments->question.against,
                  "A trace of the same program beside the prediction, with their differences")
       .type_name("TRACE");
+  const Option compare =
+      app.add_option("--compare", arguments->question.compare,
+                     "Another run, with what changed by op, kernel and module: a trace, a graph, "
+                     "or a list of kernels (NAME.kernels.json.gz)")
+          .type_name("FILE");
+  compare.excludes(app.option("--against"));
+  app.add_option("--compare-gpu", arguments->compare_gpu,
+                 "The GPU of the other run (default: as recorded; for a graph --gpu)")
+      .type_name("NAME")
+      .needs(compare);
   app.add_option("--title", arguments->question.title, "Headline of the page").type_name("TEXT");
   app.add_option("--slices", arguments->question.slices,
                  "Ops and kernels that the timeline draws at most, the longest of each; sums count "

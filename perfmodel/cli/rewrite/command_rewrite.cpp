@@ -113,6 +113,9 @@ Result<void> run_rewrite(const RewriteArguments& arguments) {
   std::ranges::copy_if(graph->warnings, std::back_inserter(warnings), [&](const auto& warning) {
     return std::ranges::find(warnings, warning) == warnings.end();
   });
+  if (arguments.output == "-") {
+    return print(execution_graph_json(*graph, {.generator = command_line(arguments)}));
+  }
   const auto written =
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;
@@ -130,7 +133,9 @@ Command rewrite_command(CommandParser parent) {
       .required()
       .type_name("GRAPH");
   add_rewrite_options(rewrite, arguments->rewrites);
-  rewrite.add_option("-o,--output", arguments->output, "Graph to write (.json or .json.gz)")
+  rewrite
+      .add_option("-o,--output", arguments->output,
+                  "Graph to write (.json or .json.gz; - for standard output, without a summary)")
       .required()
       .type_name("GRAPH");
   add_reading(rewrite, arguments->reading);

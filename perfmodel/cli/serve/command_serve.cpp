@@ -11,6 +11,7 @@
 #include "cli/shared/kernel_models_option.hpp"
 #include "cli/shared/overheads_option.hpp"
 #include "serve/command_process.hpp"
+#include "serve/mcp.hpp"
 #include "serve/run_command.hpp"
 #include "serve/serve_question.hpp"
 #include "terminal/command_parser.hpp"
@@ -23,6 +24,7 @@ constexpr int kStoppedAtOnce = 1;
 struct ServeArguments : serve::ServeQuestion {
   std::string overheads;
   bool answers_command = false;  // the process of one command of a client
+  bool mcp = false;
 };
 
 // The data of a signal handler.
@@ -56,6 +58,11 @@ Result<void> run_serve(ServeArguments& arguments) {
   arguments.run_command = [limits](const serve::CommandQuestion& question) {
     return serve::run_in_process(question, limits);
   };
+  if (arguments.mcp) {
+    return serve::with_service(arguments, [&](serve::Service& service) {
+      return serve::serve_mcp(service, arguments.max_request);
+    });
+  }
   return serve::with_server(arguments, [&](serve::Server& server) {
     stop_on_signals(server, arguments.socket_path);
     auto served = server.run();
@@ -77,7 +84,17 @@ Command serve_command(CommandParser parent) {
         std::holds_alternative<double serve::ServeQuestion::*>(field.member);
     if (has_default) app.option(flag_of(field.name)).capture_default_str();
   }
-  app.option("--allow-files").needs(app.option("--socket"));
+  app.option("--listen").excludes(app.option("--socket"));
+  app.callback([arguments] {
+    if (!arguments->allow_files.empty() && arguments->socket_path.empty() &&
+        arguments->listen.empty()) {
+      bad_usage("--allow-files", "expected --socket or --listen with it");
+    }
+  });
+  app.add_flag("--mcp", arguments->mcp,
+               "Speak the Model Context Protocol on standard input, for agents")
+      .excludes(app.option("--socket"))
+      .excludes(app.option("--listen"));
   app.add_flag("--answer-command", arguments->answers_command).group("");
   app.add_option("--gpus", arguments->predictor.gpus, "GPUs to load; default: all")
       .type_name("GPU,...")

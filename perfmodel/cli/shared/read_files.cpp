@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -82,6 +83,16 @@ std::optional<Result<std::vector<ExecutionGraph>>> graphs_of_models(
   return fail(ErrorCode::kImpossible, "expected models alone or files alone, found both", file);
 }
 
+Result<std::vector<RecordedProgram>> programs_of(std::vector<Trace> traces) {
+  std::vector<RecordedProgram> programs;
+  for (Trace& trace : traces) {
+    auto made = program_of_trace(std::move(trace));
+    if (!made) return Unexpected{made.error()};
+    programs.push_back(std::move(*made));
+  }
+  return programs;
+}
+
 /// A missing file may be meant as the name of a model.
 Error or_model(Error error) {
   std::error_code ignored;
@@ -90,7 +101,19 @@ Error or_model(Error error) {
       std::filesystem::exists(file, ignored)) {
     return error;
   }
-  error.message = "expected a readable file or a model that `build` or `layout` knows, found none";
+  error.message =
+      "expected a readable file or a model that `build` or `layout` knows, found none; " +
+      models_like(file.string());
+  return error;
+}
+
+/// A model has a graph and no trace.
+Error no_trace_of_model(Error error) {
+  if (error.code == ErrorCode::kIo && graph_of_model(error.file.string())) {
+    error.message =
+        "expected a recorded trace, found the name of a model, which `predict`, `whatif`, `memory` "
+        "and `analyze` take";
+  }
   return error;
 }
 
@@ -99,9 +122,8 @@ Error or_model(Error error) {
 Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
                                             const ReadOptions& reading, Anonymizer* anonymizer) {
   auto traces = anonymized(read_traces(files, ReadingBar(files).options(reading)), anonymizer);
-  if (traces) {
-    for (const Trace& trace : *traces) note_recording(file_name(trace.source), trace.recording);
-  }
+  if (!traces) return Unexpected{no_trace_of_model(std::move(traces.error()))};
+  for (const Trace& trace : *traces) note_recording(file_name(trace.source), trace.recording);
   return traces;
 }
 
@@ -119,6 +141,11 @@ Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string
     for (ExecutionGraph& graph : **built) programs.push_back({std::move(graph), nullptr});
     return programs;
   }
+  if (!reading.salvage && std::ranges::all_of(files, begins_like_trace)) {
+    if (auto traces = read_trace_files(files, reading, anonymizer)) {
+      return programs_of(std::move(*traces));
+    }
+  }
   auto graphs =
       anonymized(read_execution_graphs(files, ReadingBar(files).options(reading)), anonymizer);
   if (graphs) {
@@ -129,12 +156,7 @@ Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string
   // Ranks of one job are files of one kind.
   auto traces = read_trace_files(files, reading, anonymizer);
   if (!traces) return Unexpected{traces.error()};
-  for (Trace& trace : *traces) {
-    auto made = program_of_trace(std::move(trace));
-    if (!made) return Unexpected{made.error()};
-    programs.push_back(std::move(*made));
-  }
-  return programs;
+  return programs_of(std::move(*traces));
 }
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,

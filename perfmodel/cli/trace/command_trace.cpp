@@ -33,7 +33,7 @@ struct TraceArguments {
   std::optional<std::size_t> top;
 };
 
-constexpr std::size_t kRowsOfScreen = 8, kRowsOfFullTables = 25;
+constexpr std::size_t kRowsOfScreen = 8, kRowsOfFullTables = 25, kAllRows = SIZE_MAX;
 
 // Calls of Python name files.
 void anonymize_snapshot(AllocatorSnapshot& snapshot, Anonymizer& anonymizer) {
@@ -79,8 +79,9 @@ Result<void> run_comparison(const TraceArguments& arguments) {
   if (arguments.json) {
     return print_document(schemas::kTraceComparison, comparison_json(*comparison, before, after));
   }
-  return print_report(comparison_text(*comparison, before, after,
-                                      arguments.top.value_or(kRowsOfScreen), bold_allowed()));
+  return print_report(comparison_text(
+      *comparison, before, after, arguments.top.value_or(arguments.full ? kAllRows : kRowsOfScreen),
+      bold_allowed()));
 }
 
 Result<void> run_ranks(const TraceArguments& arguments) {
@@ -166,7 +167,7 @@ Command trace_command(CommandParser parent) {
   app.add_option("--compare", arguments->compare,
                  "What changed from TRACE to this trace of the same program, per step")
       .type_name("TRACE");
-  app.add_flag("--full", arguments->full, "All tables, with more rows");
+  app.add_flag("--full", arguments->full, "All tables, with more rows; of --compare all rows");
   app.add_option("--top", arguments->top,
                  "Rows of the tables (default 8, with --full 25; JSON has all)")
       .check(at_least(0))

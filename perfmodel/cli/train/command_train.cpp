@@ -183,14 +183,21 @@ Result<void> run_few_shot(const Arguments& arguments) {
 Result<void> run_calibrate(const Arguments& arguments) {
   const auto few = read_tables(arguments, {arguments.calibrate});
   if (!few) return Unexpected{few.error()};
-  const auto rows = training::calibrate(few->front(), arguments.base, arguments.output);
-  if (!rows) return Unexpected{rows.error()};
+  const auto points =
+      arguments.points > 0 ? std::optional(arguments.points) : std::optional<std::size_t>();
+  const auto made = training::calibrate(few->front(), arguments.base, arguments.output, points);
+  if (!made) return Unexpected{made.error()};
   if (arguments.json) {
-    return print_document(schemas::kCalibrate,
-                          {{"rows", *rows}, {"model", file_name(arguments.output)}});
+    return print_document(schemas::kCalibrate, training::calibration_json(*made, arguments.output));
   }
-  return print_report(fmt::format("\n{} used, written to {}\n", counted(*rows, "row"),
-                                  plain_text(arguments.output)));
+  TextTable table({"GPU", "model", "rows used", "others", "error before", "after"});
+  for (const training::JudgedCalibration& judged : made->judged) {
+    table.row({judged.gpu, judged.model, grouped(judged.used), grouped(judged.others),
+               percent(judged.before), percent(judged.after)});
+  }
+  std::string text = table.empty() ? "" : "\n" + table.text(bold_allowed());
+  return print_report(text + fmt::format("\n{} used, written to {}\n", counted(made->used, "row"),
+                                         plain_text(arguments.output)));
 }
 
 Result<void> execute(const Arguments& arguments) {

@@ -39,6 +39,13 @@ CommandParser add_train_command(CommandParser parent,
       app.add_option("--model", arguments->base, "Model file to calibrate").type_name("FILE");
   few.needs(base);
   base.needs(few);
+  app.add_option(
+         "--points", arguments->points,
+         "With --calibrate: only so many rows of each model and GPU, chosen by k-means; the "
+         "others judge, before and after")
+      .type_name("N")
+      .check(in_range(std::size_t{1}, std::size_t{1'000'000}))
+      .needs(few);
   app.add_option("--few-shot", arguments->few_shot,
                  "Study: error on this GPU, left out, against the number of measured kernels")
       .type_name("GPU");

@@ -10,6 +10,7 @@ namespace perfmodel::cli {
 
 struct TrainArguments : training::TrainQuestion {
   std::string output, dtype, op, gpu, report, base, calibrate, few_shot;
+  std::size_t points = 0;  ///< rows that --calibrate takes; 0: all
   bool json = false;
 };
 

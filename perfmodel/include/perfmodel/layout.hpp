@@ -277,6 +277,15 @@ struct LayoutPrediction {
   std::vector<std::string> warnings;
 };
 
+/// The ways in which a machine differs from a healthy one (perfmodel/diagnosis.hpp).
+struct MachineTrouble {
+  double kernels = 1;        ///< multiplies the time of all kernels except collectives
+  double products = 1;       ///< multiplies the time of products and of fused attention
+  double link_share = 1;     ///< share of its rate that the link between GPUs of a node reaches
+  double network_share = 1;  ///< the same between nodes
+  bool no_overlap = false;   ///< nothing hides collectives
+};
+
 /// The machine: a GPU and how nodes of it are tied together.
 struct LayoutMachine {
   std::string gpu;       ///< name, alias, title
@@ -322,6 +331,8 @@ struct LeastStep {
 class LayoutPricer {
  public:
   /// Errors: unknown GPU or topology, a GPU in no topology.
+  static Result<LayoutPricer> make(const Predictor& predictor, const LayoutMachine& machine,
+                                   const MachineTrouble& trouble);
   static Result<LayoutPricer> make(const Predictor& predictor, const LayoutMachine& machine);
 
   /// Errors (kImpossible): sizes that do not divide, more ranks than the topology can tie together,

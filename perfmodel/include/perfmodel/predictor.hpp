@@ -55,6 +55,7 @@ struct AskOptions {
   Launching launching = Launching::kEager;  ///< see PredictOptions
   bool host_sensitivity = false;            ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
+  bool times_only = false;        ///< leave out the step's range and `memory`: half the time
   std::size_t what_if_steps = 0;  ///< see PredictOptions; needs `keep_ops`
   std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
 };

@@ -74,6 +74,9 @@ struct WhatIfOptions {
   std::size_t threads = 0;  ///< 0: as many as the machine runs at once
   /// Called after each variant, by one thread at a time.
   std::function<void(std::size_t variants_done)> progress = {};
+  /// A step that does not fit into its target is not priced: its answer has the memory of one rank
+  /// alone. Targets that are scaled out, and all with `largest_batch`, are priced as always.
+  bool only_fitting = false;
 };
 
 /// Predicts every variant of `graph` on every target. Answers come variant by variant, each on all

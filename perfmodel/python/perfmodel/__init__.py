@@ -17,6 +17,7 @@ whatif, optimize, analyze               what to change, and what it gains
 layout, shard, sync                     many GPUs: parallel layouts, embedding tables, slow workers
 build, read, capture, record, Graph     graphs of models, built, captured or recorded
 trace, replay, overheads                recorded runs
+diagnose, gate, duration                is that speed normal; did a change slow it; how long a job takes
 gpus, kernels, gemm, suite, sweep       what is known; tables of kernels, models, predictions
 collective                              one collective of NCCL between GPUs, by size
 Predictor                               thousands of predictions a second
@@ -34,8 +35,8 @@ from ._ask import ask, help_of
 from ._capturer import Capture, capture, capturing
 from ._interrupts import Cancel
 from ._recorder import Recording, record, recording
-from .commands import (analyze, collective, gemm, gpus, kernels, layout, memory, optimize, overheads, predict, replay, report,
-                       shard, suite, sweep, sync, trace, train, whatif)
+from .commands import (analyze, collective, diagnose, duration, gate, gemm, gpus, kernels, layout, memory, optimize,
+                       overheads, predict, replay, report, shard, suite, sweep, sync, trace, train, whatif)
 from .errors import (ArgumentError, CancelledError, FileError, FormatError, ImpossibleError, InternalError,
                      OutOfMemoryError, PerfmodelError, UnknownNameError, VersionError)
 from .graphs import Graph, build, read
@@ -65,6 +66,6 @@ __all__ = [
     "Graph", "ImpossibleError", "InternalError", "Layout", "Memory", "OutOfMemoryError", "PerfmodelError",
     "Prediction", "Predictor", "Question", "Recording", "Replay", "Report", "Scales", "Sharding", "Totals", "TraceAnalysis",
     "UnknownNameError", "VersionError", "WhatIf", "__version__", "analyze", "ask", "build", "capture", "capturing",
-    "collective", "errors", "gemm", "gpus", "help_of", "kernels", "layout", "memory", "optimize", "overheads", "predict", "read", "record", "recording", "replay",
-    "report", "shard", "suite", "sweep", "sync", "trace", "train", "whatif",
+    "collective", "diagnose", "duration", "errors", "gate", "gemm", "gpus", "help_of", "kernels", "layout", "memory",
+    "optimize", "overheads", "predict", "read", "record", "recording", "replay", "report", "shard", "suite", "sweep", "sync", "trace", "train", "whatif",
 ]

@@ -7,13 +7,13 @@ import os
 import sys
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
 
-from .errors import BY_STATUS, InternalError, PerfmodelError, VersionError
+from .errors import BY_STATUS, ArgumentError, InternalError, PerfmodelError, VersionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to import as all of this
     from typing import Any, Callable
 
-VERSION = 7  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
+VERSION = 8  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
 NAME = "libperfmodel_c.so.1"
 _MESSAGE_SIZE = 1024
 
@@ -23,6 +23,17 @@ class Struct(ctypes.Structure):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
+        for name, value in fields.items():  # ctypes cuts what does not fit without a word
+            if isinstance(value, int) and getattr(self, name) != value:
+                raise ArgumentError(f"{name}: expected a whole number of 64 bits, found {value}")
+
+
+def encoded(text: str | bytes | os.PathLike[str]) -> bytes:
+    """For C, which reads a text to its first NUL: one within it is an error."""
+    given = os.fsencode(text)
+    if b"\0" in given:
+        raise ArgumentError(f"expected text without NUL, found {text!r}")
+    return given
 
 
 class Config(Struct):
@@ -35,7 +46,7 @@ class Options(Struct):
     _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("sequence", c_int64), ("world", c_int64),
                 ("topology", c_char_p), ("strategy", c_char_p), ("interference", c_double),
                 ("keep_ops", c_int), ("cancel", c_void_p), ("host_scale", c_double), ("device_scale", c_double),
-                ("delay_allreduce", c_int), ("stages", c_int64)]
+                ("delay_allreduce", c_int), ("stages", c_int64), ("times_only", c_int)]
 
 
 class Totals(Struct):

@@ -295,6 +295,26 @@ def collective(op: str, size: int | str | Iterable[int | str], gpu: str, world: 
     return ask("collective", [op, *sizes], {"gpu": gpu, "world": world, "nodes": nodes, "topology": topology, **options})
 
 
+def duration(graph: File, gpus: Iterable[str] | None = None, *, worlds: Iterable[int] = (1,),
+             samples: float | None = None, **options: Any) -> Document:
+    """Throughput, fit and length of a training job on kinds and numbers of GPUs: ``perfpredict duration``.
+    ``to_pandas()`` has a row for each of the `gpus` (all of them if None) with each of the `worlds`."""
+    return ask("duration", [graph], {"gpus": gpus, "worlds": list(worlds), "samples": samples, **options})
+
+
+def diagnose(model: File, *, timeout: float | None = None, cancel: Cancel | None = None, **options: Any) -> Document:
+    """Is a measured speed normal, and if not, why: ``perfpredict diagnose``. `options` are its flags: ``gpu``,
+    ``measured_step="412ms"``, ``measured="6100tokens/s"``, ``log``, ..."""
+    return ask("diagnose", [model], options, timeout=timeout, cancel=cancel)
+
+
+def gate(before: File, after: File, *, gpus: Iterable[str] | None = None, threshold: str | None = None,
+         timeout: float | None = None, cancel: Cancel | None = None, **options: Any) -> Document:
+    """Did a change make the step slower: ``perfpredict gate`` of two logs, traces or graphs. ``["verdict"]`` is
+    "pass", "slower" or "cannot tell"."""
+    return ask("gate", [before, after], {"gpus": gpus, "threshold": threshold, **options}, timeout=timeout, cancel=cancel)
+
+
 def sync(cases: File | None = None, *, timeout: float | None = None, cancel: Cancel | None = None,
          **options: Any) -> Document:
     """Schemes of synchronisation between workers: ``perfpredict sync``."""

@@ -9,7 +9,7 @@ from ctypes import byref, c_int64, c_void_p
 
 from ._ask import ask
 from ._interrupts import interruptible
-from ._library import Handle, Place, check, library
+from ._library import Handle, Place, check, encoded, library
 from .errors import ImpossibleError
 from .results import Document
 
@@ -54,7 +54,7 @@ class Graph(os.PathLike):
                 def read(given: c_void_p | None) -> Handle:
                     made = Handle(library().graph_free)
                     place = Place()
-                    check(lambda *rest: library().graph_open(os.fsencode(self.file), given,
+                    check(lambda *rest: library().graph_open(encoded(self.file), given,
                                                              byref(made.value), *rest), place=place)
                     return made
 
@@ -92,6 +92,14 @@ class Graph(os.PathLike):
         return _made("rewrite", [self], output, os.path.basename(self.file), options, timeout)
 
 
+def _remove(folder: str, maker: int) -> None:
+    """Only the process that made it: a forked child ends with copies of its parent's graphs."""
+    import shutil
+
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _made(command: str, arguments: list[Any], output: File | None, name: str, options: dict[str, Any],
           timeout: float | None) -> Graph:
     import shutil  # these two take longer than all else here
@@ -108,7 +116,7 @@ def _made(command: str, arguments: list[Any], output: File | None, name: str, op
             shutil.rmtree(folder, ignore_errors=True)
         raise
     if folder is not None:
-        weakref.finalize(graph, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(graph, _remove, folder, os.getpid())
     return graph
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
 from . import _library
 from ._interrupts import Cancel, interruptible
-from ._library import Handle, check, error_of, library
+from ._library import Handle, check, encoded, error_of, library
 from .errors import PerfmodelError
 from .graphs import Graph
 
@@ -61,17 +61,17 @@ def _totals(struct: Any) -> Totals:
 
 
 def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+    return None if text is None else encoded(text)
 
 
 def _options(batch: int | None, sequence: int | None, world: int | None, topology: str | None,
              strategy: str | None, interference: float, host_scale: float,
              device_scale: float = 1, delay_allreduce: bool = False,
-             stages: int | None = None) -> _library.Options:
+             stages: int | None = None, times_only: bool = False) -> _library.Options:
     return _library.Options(batch=batch or 0, sequence=sequence or 0, world=world or 0,
                             topology=_bytes(topology), strategy=_bytes(strategy), interference=interference,
                             host_scale=host_scale, device_scale=device_scale,
-                            delay_allreduce=delay_allreduce, stages=stages or 0)
+                            delay_allreduce=delay_allreduce, stages=stages or 0, times_only=times_only)
 
 
 class Question(NamedTuple):
@@ -89,6 +89,7 @@ class Question(NamedTuple):
     device_scale: float = 1
     delay_allreduce: bool = False
     stages: int | None = None
+    times_only: bool = False
 
 
 class Scales(NamedTuple):
@@ -118,11 +119,11 @@ class Predictor:
 
     def __init__(self, *, data_folder: File | None = None, gpus: Iterable[str] | None = None,
                  models: str | None = None, overheads: File | None = None) -> None:
-        names = None if gpus is None else [name.encode() for name in gpus]
+        names = None if gpus is None else [encoded(name) for name in gpus]
         array = None if names is None else (c_char_p * max(1, len(names)))(*names)
-        config = _library.Config(data_folder=None if data_folder is None else os.fsencode(data_folder),
+        config = _library.Config(data_folder=None if data_folder is None else encoded(data_folder),
                                  gpus=array, gpu_count=len(names or []), models=_bytes(models),
-                                 overheads=None if overheads is None else os.fsencode(overheads))
+                                 overheads=None if overheads is None else encoded(overheads))
         self._handle = Handle(library().predictor_free)
         check(library().predictor_load, _library.VERSION, byref(config), byref(self._handle.value))
 
@@ -145,7 +146,8 @@ class Predictor:
     def predict(self, graph: Graph | File, gpu: str, *, batch: int | None = None, sequence: int | None = None,
                 world: int | None = None, topology: str | None = None, strategy: str | None = None,
                 interference: float = 1, host_scale: float = 1, device_scale: float = 1,
-                delay_allreduce: bool = False, stages: int | None = None, cancel: Cancel | None = None) -> Totals:
+                delay_allreduce: bool = False, stages: int | None = None, times_only: bool = False,
+                cancel: Cancel | None = None) -> Totals:
         """The time of one step of `graph` on `gpu`.
 
         Args:
@@ -162,6 +164,8 @@ class Predictor:
             delay_allreduce: with ``"ddp"``, all gradients are reduced after the backward pass (Apex).
             stages: the graph is one rank of a pipeline of so many stages on `world` ranks; figures are the
                 slowest stage's.
+            times_only: without the step's range, whose ends are then the time itself, and with all bytes of
+                memory 0: half the time.
             cancel: ends the call from another thread.
 
         Raises:
@@ -169,12 +173,12 @@ class Predictor:
         """
         prepared = self._prepare(graph if isinstance(graph, Graph) else Graph(graph))
         options = _options(batch, sequence, world, topology, strategy, interference, host_scale, device_scale,
-                           delay_allreduce, stages)
+                           delay_allreduce, stages, times_only)
         totals = _library.Totals()
 
         def call(given: ctypes.c_void_p | None) -> None:
             options.cancel = given
-            check(library().predict, self._handle.value, prepared.value, gpu.encode(), byref(options),
+            check(library().predict, self._handle.value, prepared.value, encoded(gpu), byref(options),
                   byref(totals))
 
         interruptible(call, cancel)
@@ -197,7 +201,7 @@ class Predictor:
         options = _options(batch, sequence, world, topology, strategy, interference, 1,
                            delay_allreduce=delay_allreduce, stages=stages)
         host, device = ctypes.c_double(), ctypes.c_double()
-        check(library().match_step, self._handle.value, prepared.value, gpu.encode(), byref(options),
+        check(library().match_step, self._handle.value, prepared.value, encoded(gpu), byref(options),
               measured_us, byref(host), byref(device))
         return Scales(host.value, device.value)
 
@@ -215,7 +219,7 @@ class Predictor:
         statuses = (c_int32 * len(asked))()
         messages = ctypes.create_string_buffer(1024 * len(asked))
         for i, question in enumerate(asked):
-            array[i] = _library.Question(graph=prepared[i].value, gpu=question.gpu.encode(),
+            array[i] = _library.Question(graph=prepared[i].value, gpu=encoded(question.gpu),
                                          options=ctypes.pointer(options[i]))
         totals[0].struct_size = ctypes.sizeof(_library.Totals)
 

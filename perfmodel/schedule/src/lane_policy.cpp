@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <queue>
 #include <string>
+#include <utility>
 
 namespace perfmodel {
 namespace {
@@ -20,10 +22,15 @@ struct LaneEnd {
 class LaneRunner {
  public:
   LaneRunner(std::span<LanePolicy* const> policies, const LaneLimits& limits)
-      : policies_(policies), limits_(limits), running_(policies.size()) {
-    for (std::size_t lane = 0; lane < policies.size(); ++lane) {
-      free_.push_back(static_cast<std::int32_t>(lane));
-    }
+      : policies_(policies),
+        distinct_(policies.begin(), policies.end()),
+        limits_(limits),
+        running_(policies.size()),
+        free_(policies.size()),
+        waits_(policies.size(), false) {
+    std::ranges::sort(distinct_);
+    distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+    std::iota(free_.begin(), free_.end(), 0);
   }
 
   Result<LaneRun> run() {
@@ -55,33 +62,50 @@ class LaneRunner {
   };
 
   bool finished() const {
-    return std::ranges::all_of(policies_,
+    return std::ranges::all_of(distinct_,
                                [](const LanePolicy* policy) { return policy->finished(); });
+  }
+
+  void wake() {
+    for (LanePolicy* policy : distinct_) {
+      const LaneWake woken = policy->wake();
+      for (const std::int32_t lane : woken.lanes) wake(lane);
+      if (!woken.all) continue;
+      for (std::size_t lane = 0; lane < waits_.size(); ++lane)
+        wake(static_cast<std::int32_t>(lane));
+    }
+  }
+  void wake(std::int32_t lane) {
+    if (!waits_[lane]) return;
+    waits_[lane] = false;
+    free_.push_back(lane);
   }
 
   // A task that one lane begins may free another lane (a server that takes a request).
   Result<void> start_free_lanes(double now) {
-    for (bool any = true; any;) {
-      any = false;
-      std::size_t kept = 0;
-      for (std::size_t i = 0; i < free_.size(); ++i) {
-        const std::int32_t lane = free_[i];
-        const auto task = policies_[lane]->next(lane, now);
-        if (!task) {
-          free_[kept++] = lane;
-          continue;
-        }
-        if (!(task->duration_us >= 0) || !std::isfinite(task->duration_us)) {
-          return fail(ErrorCode::kImpossible,
-                      "expected a finite duration of at least 0 us, found " +
-                          std::to_string(task->duration_us) + " on lane " + std::to_string(lane));
-        }
-        running_[lane] = {*task, now};
-        ends_.push({now + task->duration_us, lane});
-        any = true;
+    do {
+      wake();
+      std::ranges::sort(free_);
+      began_ = false;
+      for (const std::int32_t lane : std::exchange(free_, {})) {
+        if (auto asked = ask(lane, now); !asked) return asked;
       }
-      free_.resize(kept);
+    } while (began_);
+    return {};
+  }
+
+  Result<void> ask(std::int32_t lane, double now) {
+    const auto task = policies_[lane]->next(lane, now);
+    waits_[lane] = !task;
+    if (!task) return {};
+    if (!(task->duration_us >= 0) || !std::isfinite(task->duration_us)) {
+      return fail(ErrorCode::kImpossible, "expected a finite duration of at least 0 us, found " +
+                                              std::to_string(task->duration_us) + " on lane " +
+                                              std::to_string(lane));
     }
+    running_[lane] = {*task, now};
+    ends_.push({now + task->duration_us, lane});
+    began_ = true;
     return {};
   }
 
@@ -94,13 +118,15 @@ class LaneRunner {
       if (limits_.keep_tasks) run_.tasks.push_back({lane, ran.task.term, ran.start_us, now});
       free_.push_back(lane);
     }
-    std::ranges::sort(free_);
   }
 
   std::span<LanePolicy* const> policies_;
+  std::vector<LanePolicy*> distinct_;
   const LaneLimits& limits_;
   std::vector<Running> running_;
-  std::vector<std::int32_t> free_;  // in the order of lanes
+  std::vector<std::int32_t> free_;  // to be asked
+  std::vector<bool> waits_;         // asked, and left without a task
+  bool began_ = false;
   std::priority_queue<LaneEnd> ends_;
   LaneRun run_;
 };

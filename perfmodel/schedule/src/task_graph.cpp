@@ -1,6 +1,5 @@
 #include "perfmodel/detail/task_graph.hpp"
 
-#include <limits>
 #include <string>
 
 namespace perfmodel {
@@ -10,6 +9,7 @@ using TaskId = TaskGraph::TaskId;
 TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_gap_us,
                            std::int32_t op, std::int32_t term) {
   PERFMODEL_CHECK(lane >= kNoLane);
+  note(is_duration(duration_us) && is_gap(lane_gap_us));
   const auto id = static_cast<TaskId>(duration_us_.size());
   duration_us_.push_back(duration_us);
   lane_gap_us_.push_back(lane_gap_us);
@@ -37,6 +37,7 @@ std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind
   sorted_by_target_ &= edges_.empty() || edges_.back().to <= to;
   if (kind == EdgeKind::kInferred) inferred_.push_back(static_cast<std::int32_t>(edges_.size()));
   edges_.push_back({from, to, lag_us});
+  note(is_gap(lag_us));
   return static_cast<std::int32_t>(edges_.size()) - 1;
 }
 
@@ -55,20 +56,19 @@ void TaskGraph::reserve(std::size_t tasks) {
 }
 
 Result<void> TaskGraph::check_times() const {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (times_are_good_) return {};
   const auto name = [&](std::size_t task) {
     return "task " + std::to_string(task) + " of op " + std::to_string(op_[task]);
   };
   for (std::size_t i = 0; i < size(); ++i) {
-    if (duration_us_[i] >= 0 && duration_us_[i] < kInfinity && lane_gap_us_[i] < kInfinity)
-      continue;
+    if (is_duration(duration_us_[i]) && is_gap(lane_gap_us_[i])) continue;
     return fail(ErrorCode::kImpossible,
                 "expected a finite duration of at least 0 us and a finite gap, found " +
                     std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
                     " for " + name(i));
   }
   for (const Edge& edge : edges_) {
-    if (edge.lag_us < kInfinity) continue;
+    if (is_gap(edge.lag_us)) continue;
     return fail(ErrorCode::kImpossible, "expected a finite lag, found " +
                                             std::to_string(edge.lag_us) + " before " +
                                             name(static_cast<std::size_t>(edge.to)));

@@ -137,10 +137,8 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
     }
     op_of_instruction_[placed.instruction] = op;
     OpFact& fact = facts_.ops[op];
-    if (!is_gap) {
-      fact.host_us += us;
-      reach(op, end);
-    }
+    (is_gap ? fact.gap_us : fact.host_us) += us;
+    if (!is_gap) reach(op, end);
     const TaskId bound = tasks.schedule.bound_by[placed.task];
     const double waited = tasks.start(placed.task) - before;
     if (bound >= 0 && own.on_device(bound) && waited > 0) {
@@ -250,7 +248,14 @@ Result<double> PredictedStep::step_us(const Repair& repair) const {
     launch.blocking = false;
   }
   std::set<std::size_t> unawaited;
-  for (const std::size_t wait : repair.waits) unawaited.insert(instruction_of_wait_[wait]);
+  for (const std::size_t wait : repair.waits) {
+    std::size_t i = instruction_of_wait_[wait];
+    const std::int32_t item = program.instructions[i].item;
+    do {
+      unawaited.insert(i++);
+    } while (repair.whole_ops && i < program.instructions.size() &&
+             program.instructions[i].item == item);
+  }
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     Instruction& at = program.instructions[i];
     const auto scale =
@@ -258,10 +263,9 @@ Result<double> PredictedStep::step_us(const Repair& repair) const {
             ? repair.host_scale.end()
             : repair.host_scale.find(static_cast<std::size_t>(op_of_instruction_[i]));
     if (scale != repair.host_scale.end()) {
-      // As in traces, time before an op is not its own.
-      if (auto* work = std::get_if<HostWork>(&at.what); work && work->term != Term::kT1) {
-        work->us *= scale->second;
-      }
+      // As in traces, time before an op is not its own, unless the repair says so.
+      auto* work = std::get_if<HostWork>(&at.what);
+      if (work && (work->term != Term::kT1 || repair.whole_ops)) work->us *= scale->second;
       if (auto* launch = launch_of(at)) launch->host_us *= scale->second;
       if (auto* sync = std::get_if<Synchronisation>(&at.what)) sync->host_us *= scale->second;
     }

@@ -26,6 +26,7 @@ struct OpFact {
   std::int32_t thread = 0;
   double start_us = 0, end_us = 0;
   double host_us = 0;      ///< own work with its calls; without inner ops and without waiting
+  double gap_us = 0;       ///< host work before it that `host_us` lacks (predictions only)
   double wait_us = 0;      ///< waiting time of its calls
   double taken_bytes = 0;  ///< device memory that it asks for itself, however soon it is freed
   bool is_label = false;   ///< no op
@@ -130,10 +131,13 @@ struct Repair {
   std::map<std::size_t, double> kernel_us;  ///< kernels that take another time
   std::set<std::size_t> launches;  ///< kernels that are not launched: the call costs nothing
   std::map<std::size_t, double> host_scale;  ///< own time of ops times this
-  std::set<std::size_t> waits;               ///< waits that are not made
-  std::set<std::size_t> allocator_calls;     ///< the same
-  std::set<std::size_t> gaps;                ///< gaps that take no time
-  bool no_loading = false;                   ///< data is there when asked for
+  /// Of predictions: `host_scale` is for `gap_us` too, and a wait goes with the later waits of its
+  /// op: reading a value copies it, which waits, and then waits for the copy's stream.
+  bool whole_ops = false;
+  std::set<std::size_t> waits;            ///< waits that are not made
+  std::set<std::size_t> allocator_calls;  ///< the same
+  std::set<std::size_t> gaps;             ///< gaps that take no time
+  bool no_loading = false;                ///< data is there when asked for
 
   /// The kernel, and its launch, are gone.
   void remove_kernel(std::size_t kernel) {

@@ -1,9 +1,13 @@
 #include "named_models.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 #include "configured_decoder.hpp"
@@ -30,15 +34,16 @@ Result<ExecutionGraph> graph_of_preset(const ModelFamily<Config>& family, Config
   return graph;
 }
 
+std::string without_dashes(std::string_view text) {
+  std::string made(text);
+  std::erase_if(made, [](char c) { return c == '-' || c == '_' || c == '.'; });
+  return made;
+}
+
 /// Whether a preset names a model without its family: "gpt2", not "default" or "tbd".
 bool names_model(std::string_view preset, std::string_view family) {
-  const auto letters = [](std::string_view text) {
-    std::string made(text);
-    std::erase_if(made, [](char c) { return c == '-' || c == '_'; });
-    return made;
-  };
   const bool has_digit = preset.find_first_of("0123456789") != preset.npos;
-  return letters(preset).find(letters(family)) != std::string::npos ||
+  return without_dashes(preset).find(without_dashes(family)) != std::string::npos ||
          (has_digit && family != "torchrec" && family != "lstm");
 }
 
@@ -67,7 +72,46 @@ Result<ExecutionGraph> graph_of_known(const std::string& word, const NamedDecode
   return graph;
 }
 
+/// Presets of a family, as its refusal of another name lists them: "expected ... (a, b, ...), ...".
+std::vector<std::string> presets_in(const std::string& refusal) {
+  const std::size_t begin = refusal.find('('), end = refusal.find(')');
+  std::vector<std::string> names;
+  if (begin == refusal.npos || end == refusal.npos) return names;
+  std::istringstream list(refusal.substr(begin + 1, end - begin - 1));
+  for (std::string name; std::getline(list >> std::ws, name, ',');) {
+    if (name != "...") names.push_back(name);
+  }
+  return names;
+}
+
+std::set<std::string> all_models() {
+  std::set<std::string> names;
+  for (const std::string_view name : decoder_names()) names.emplace(name);
+  const auto add = [&](const auto& family) {
+    if (!family.preset) return;
+    const auto refused = family.preset("?");
+    if (refused) return;
+    for (const std::string& preset : presets_in(refused.error().message)) {
+      const bool is_clear = names_model(preset, family.name);
+      names.insert(is_clear ? preset : fmt::format("{}:{}", family.name, preset));
+    }
+  };
+  std::apply([&](const auto&... family) { (add(family), ...); }, builder_families());
+  return names;
+}
+
 }  // namespace
+
+std::string models_like(const std::string& word) {
+  const std::set<std::string> all = all_models();
+  const std::string wanted = without_dashes(word);
+  std::vector<std::string> like;
+  std::ranges::copy_if(all, std::back_inserter(like), [&](const std::string& name) {
+    return wanted.size() > 1 && without_dashes(name).starts_with(wanted);
+  });
+  if (!like.empty()) return fmt::format("like it: {}", fmt::join(like, ", "));
+  return fmt::format("known: {}", fmt::join(all, ", "));
+}
 
 std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word) {
   if (is_model_config(word)) {
@@ -76,9 +120,21 @@ std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word) {
   }
   std::error_code ignored;
   if (names_config(word) || std::filesystem::exists(word, ignored)) return std::nullopt;
+  return graph_of_name(word);
+}
+
+std::optional<Result<ExecutionGraph>> graph_of_name(const std::string& word) {
   if (auto graph = graph_of_any_preset(word)) return graph;
   if (const auto decoder = find_decoder(word)) return graph_of_known(word, *decoder);
   return std::nullopt;
+}
+
+Result<RecordedProgram> program_of(const std::string& word) {
+  auto graph = graph_of_model(word);
+  if (!graph) return read_recorded_program(word);
+  return std::move(*graph).map([](ExecutionGraph built) {
+    return RecordedProgram{std::move(built), nullptr};
+  });
 }
 
 }  // namespace perfmodel

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -15,5 +16,13 @@ namespace perfmodel {
 ///
 /// Errors: as the builders have them.
 std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word);
+/// The same without a look at files.
+std::optional<Result<ExecutionGraph>> graph_of_name(const std::string& word);
+/// A model by name, or the content of a file. Errors: as for `read_recorded_program`.
+Result<RecordedProgram> program_of(const std::string& word);
+
+/// Names that `graph_of_model` takes, for a word that is none of them: those like it (the same
+/// letters first), else all: "like it: bert-base, bert-large".
+std::string models_like(const std::string& word);
 
 }  // namespace perfmodel

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "builders/named_models.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -138,7 +139,7 @@ perfmodel_status perfmodel_graph_open(const char* file, const perfmodel_cancel* 
     StopRules rules;
     if (cancel) rules.token = cancel->source.get_token();
     const StopScope scope(&rules);
-    auto program = read_recorded_program(file);
+    auto program = program_of(file);
     if (!program) {
       write_place(program.error(), place);
       return failed(error, program.error());

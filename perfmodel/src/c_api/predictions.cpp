@@ -47,6 +47,7 @@ perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
     asked.strategy = name == "ddp" ? ParallelStrategy::kDdp : ParallelStrategy::kFsdp;
   }
   asked.keep_ops = options.keep_ops != 0;
+  asked.times_only = options.times_only != 0;
   if (options.cancel) asked.cancel = options.cancel->source.get_token();
   if (const auto bad =
           set_factor(options.interference, 1e6, "an interference", asked.interference, error)) {
@@ -216,6 +217,7 @@ perfmodel_status perfmodel_match_step(const perfmodel_predictor* predictor,
     AskOptions asked;
     if (const auto bad = ask_options(options, asked, error)) return bad;
     asked.keep_ops = false;
+    asked.times_only = true;
     const auto scales = match_step(measured_us, [&](const StepScales& at) {
       asked.host_scale = at.host;
       asked.device_scale = at.device;

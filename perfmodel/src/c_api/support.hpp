@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/budget.hpp"
 #include "base/plain_text.hpp"
-#include "base/stop_point.hpp"
 #include "perfmodel.h"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictor.hpp"
@@ -142,6 +142,8 @@ perfmodel_status guarded(perfmodel_error* error, Arguments arguments, Work&& wor
     return work();
   } catch (const std::bad_alloc&) {
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const OverBudget& over) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE, over.what());
   } catch (const std::length_error&) {  // sizes that no memory holds
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
   } catch (const Stopped&) {

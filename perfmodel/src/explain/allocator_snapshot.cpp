@@ -9,9 +9,9 @@
 #include <optional>
 #include <string_view>
 
-#include "base/byte_source.hpp"
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
+#include "explain/inflated_text.hpp"
 #include "json/json_kind.hpp"
 
 namespace perfmodel {
@@ -345,25 +345,6 @@ bool nests_too_deep(std::string_view text) {
   return false;
 }
 
-Result<std::string> read_text(const std::filesystem::path& file) {
-  auto source = ByteSource::open(file, {});
-  if (!source) return Unexpected{source.error()};
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
-  std::string text;
-  for (;;) {
-    const std::size_t before = text.size();
-    text.resize(before + kPiece);
-    const auto read = source->read(text.data() + before, kPiece);
-    if (!read) return Unexpected{read.error()};
-    text.resize(before + *read);
-    if (*read == 0) return text;
-    if (text.size() > kMostText) {
-      return fail(ErrorCode::kFormat,
-                  fmt::format("expected a snapshot of at most {} bytes, found more", kMostText));
-    }
-  }
-}
-
 }  // namespace
 
 bool is_allocator_snapshot(const std::filesystem::path& file) {
@@ -393,7 +374,7 @@ Result<AllocatorSnapshot> read_allocator_snapshot(const std::filesystem::path& f
                             .file = file,
                             .json_pointer = std::move(pointer)}};
   };
-  const auto text = read_text(file);
+  const auto text = inflated_text(file, kMostText);
   if (!text) return refuse(text.error().code, text.error().message);
   if (nests_too_deep(*text)) {
     return refuse(

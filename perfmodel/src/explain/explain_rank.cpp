@@ -64,7 +64,7 @@ void add_coverage(const HostProgram& program, const ExecutionGraph& graph,
     coverage.inferred_kernel_us += kernel.price.time.count();
   }
   std::unordered_map<std::int32_t, std::size_t> item_of;
-  for (std::size_t i = 0; i < program.items.size(); ++i) {
+  for (std::size_t i = 0; i < program.items.size() && !stats.unmodelled.empty(); ++i) {
     if (!program.items[i].is_label) item_of[program.items[i].node] = i;
   }
   std::map<std::string, Prediction::Unmodelled> ops;
@@ -134,8 +134,11 @@ void add_warnings(const ExecutionGraph& graph, const PredictOptions& options,
                     100 * vague / total));
   }
   if (const std::size_t count = coverage.kernels_out_of_range; count > 0) {
-    warnings.push_back(fmt::format("{} {} outside the range that their model was checked on",
-                                   counted(count, "kernel"), count == 1 ? "lies" : "lie"));
+    warnings.push_back(fmt::format(
+        "{} {} outside the sizes that {} model was checked on: extrapolated, so {} range is wider "
+        "(--json names them)",
+        counted(count, "kernel"), count == 1 ? "lies" : "lie", count == 1 ? "its" : "their",
+        count == 1 ? "its" : "their"));
   }
   if (coverage.traced_kernels > 0) {
     warnings.insert(warnings.begin(),

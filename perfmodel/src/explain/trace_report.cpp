@@ -9,6 +9,7 @@
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "record/device_starts.hpp"
+#include "record/host_alone.hpp"
 
 namespace perfmodel {
 namespace {
@@ -154,9 +155,10 @@ class Reporter {
 
   void warn() {
     if (trace_.gpu.empty()) {
-      report_.warnings.push_back(trace_.unread.empty()
-                                     ? "no device activity was recorded"
-                                     : "no device activity that is read was recorded");
+      const std::string found = instead_of_device_work(trace_);
+      report_.warnings.push_back(
+          found == "none" ? "no device activity was recorded"
+                          : "no device activity that is read was recorded, but " + found);
     }
     if (steps_.empty()) {
       report_.warnings.push_back("no iteration marks (ProfilerStep#N or Optimizer.step#)");

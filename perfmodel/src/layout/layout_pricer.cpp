@@ -18,6 +18,7 @@
 #include "layout_request.hpp"
 #include "layout_traces.hpp"
 #include "layout_work.hpp"
+#include "machine_trouble.hpp"
 #include "packed_lengths.hpp"
 #include "parallel_traffic.hpp"
 #include "perfmodel/layout.hpp"
@@ -137,7 +138,7 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   const auto share = [&](LayoutTerm term) {
     return made.terms_ms[static_cast<std::size_t>(term)] / made.step_ms;
   };
-  made.bubble_share = share(LayoutTerm::kBubble);
+  made.bubble_share = std::max(0.0, share(LayoutTerm::kBubble));  // a difference may round below 0
   made.exposed_comm_share = share(LayoutTerm::kTensorParallel) +
                             share(LayoutTerm::kPipelineTransfers) +
                             share(LayoutTerm::kDataParallel) + share(LayoutTerm::kExpertParallel) +
@@ -248,6 +249,7 @@ struct LayoutPricer::State {
     if (!framework) return Unexpected{framework.error()};
     Topology links = topology;
     if (links.nic) links.nic->bandwidth.value *= framework->network_share;
+    if (trouble.no_overlap) overlap_nothing(*framework);
     auto made = std::make_shared<Software>(std::move(*framework), std::move(links), network);
     return frameworks.emplace(name, std::move(made)).first->second;
   }
@@ -269,6 +271,7 @@ struct LayoutPricer::State {
         return Unexpected{good.error()};
       }
     }
+    scale_products(trouble.products, *costs);
     auto made = std::make_shared<const ShardCosts>(std::move(*costs));
     const std::lock_guard lock(mutex);
     if (shards.size() >= kMostShards) shards.clear();
@@ -320,6 +323,7 @@ struct LayoutPricer::State {
   std::shared_ptr<const AstraSimNetwork> network;
   /// Prices collectives inside layers if the predictor does not know the topology by name.
   std::optional<CollectiveTimes> own_collectives;
+  MachineTrouble trouble;
   std::filesystem::path data;
   std::vector<std::string> warnings;
   std::mutex mutex;
@@ -330,6 +334,11 @@ struct LayoutPricer::State {
 LayoutPricer::LayoutPricer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const LayoutMachine& machine) {
+  return make(predictor, machine, {});
+}
+
+Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const LayoutMachine& machine,
+                                        const MachineTrouble& trouble) {
   auto gpu = predictor.gpu(machine.gpu);
   if (!gpu) return Unexpected{gpu.error()};
   Topology topology = topology_for(*gpu);
@@ -338,7 +347,10 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
     if (!found) return Unexpected{found.error()};
     topology = std::move(*found);
   }
-  AskOptions options{.host_scale = machine.host_scale, .keep_ops = true};
+  const bool has_slow_links = trouble.link_share != 1 || trouble.network_share != 1;
+  if (has_slow_links) scale_links(trouble.link_share, trouble.network_share, topology);
+  AskOptions options{
+      .host_scale = machine.host_scale, .device_scale = trouble.kernels, .keep_ops = true};
   const bool is_known = TopologyCatalog::builtin().named(topology.name).has_value();
   options.topology = is_known ? topology.name : "";
   std::shared_ptr<const AstraSimNetwork> network;
@@ -353,7 +365,8 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
   state->warnings = stand_ins(state->topology);
   state->network = std::move(network);
   const bool has_no_topology = machine.topology.empty();
-  if (state->network || !(is_known || has_no_topology)) {
+  state->trouble = trouble;
+  if (state->network || has_slow_links || !(is_known || has_no_topology)) {
     state->own_collectives.emplace(state->topology, state->network);
   }
   return LayoutPricer(std::move(state));

@@ -150,7 +150,8 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
   job.sequence = request.sequence.value_or(base->sequence);
   if (job.sequence < 1) return bad_request("sequence: expected tokens per sequence, found none");
   if (!request.global_batch) {
-    return bad_request("global_batch: expected sequences per optimizer step, found none");
+    return bad_request(
+        "global_batch: expected sequences per optimizer step (--global-batch), found none");
   }
   // By sizes alone, as in a table; rotary positions are no GPT's.
   if (request.model.empty() && !job.model.gated && request.positions != 0) {

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "base/decimal_number.hpp"
 #include "json/csv_file.hpp"
 #include "layout/layout_results.hpp"
 #include "layout/layout_rows.hpp"
@@ -142,14 +145,13 @@ std::size_t row_count(const std::string& file) {
 
 }  // namespace
 
-Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json) {
+Result<void> refuse_row_fields(const LayoutInputs& inputs) {
   std::string flag;
   for (const LayoutField& field : layout_fields()) {
     if (flag.empty() && field.is_of_row && is_given(inputs, field)) flag = flag_of(field.name);
   }
   if (flag.empty() && inputs.searched_stages) flag = "--stages searched";
   if (flag.empty() && !inputs.measured_layout.empty()) flag = "--measured-layout";
-  if (flag.empty() && as_json) flag = "--json";
   if (flag.empty()) return {};
   return fail(ErrorCode::kImpossible,
               fmt::format("expected models and layouts in the table's columns, found {} with "
@@ -163,6 +165,10 @@ Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutIn
   if (!rows) return Unexpected{rows.error()};
   if (inputs.machine.gpu.empty() && rows->column("gpu") < 0) {
     return fail(ErrorCode::kImpossible, "expected --gpu or a column gpu in the table, found none");
+  }
+  if (rows->column("model") < 0 && rows->column("layers") < 0) {
+    return Unexpected{
+        rows->missing_column("layers", " (or model: each row is a model with its layout)")};
   }
   warn_of_flags(*rows, hooks.warn);
   // Columns of an earlier answer give way.
@@ -199,6 +205,33 @@ Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutIn
   if (rows->error()) return Unexpected{*rows->error()};
   warn_of_software(taken, hooks.warn);
   return text;
+}
+
+namespace {
+
+// Null if empty, a number if it is one, else a text.
+OrderedJson json_of_cell(std::string_view cell) {
+  if (cell.empty()) return nullptr;
+  if (std::int64_t whole = 0; read_decimal(cell, whole)) return whole;
+  const auto number = parse_double(cell);
+  return number && std::isfinite(*number) ? OrderedJson(*number) : OrderedJson(std::string(cell));
+}
+
+}  // namespace
+
+Result<OrderedJson> layout_rows_json(const std::string& priced_rows) {
+  auto table = CsvFile::of_text("", priced_rows);
+  if (!table) return Unexpected{table.error()};
+  OrderedJson rows = OrderedJson::array();
+  while (table->next()) {
+    OrderedJson row = OrderedJson::object();
+    for (std::size_t i = 0; i < table->columns().size(); ++i) {
+      row[table->columns()[i]] = json_of_cell(table->cell(static_cast<int>(i)));
+    }
+    rows.push_back(std::move(row));
+  }
+  if (table->error()) return Unexpected{*table->error()};
+  return OrderedJson{{"rows", std::move(rows)}};
 }
 
 }  // namespace perfmodel

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "fields/result_field.hpp"
 #include "layout/measured_steps.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/result.hpp"
@@ -17,9 +18,8 @@ struct LayoutRunHooks {
   std::function<void(std::size_t done, std::size_t all)> progress;
 };
 
-/// Errors: a field that the rows' columns stand for, as it would be ignored; `as_json`: answers are
-/// asked for as JSON.
-Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json);
+/// Errors: a field that the rows' columns stand for, as it would be ignored.
+Result<void> refuse_row_fields(const LayoutInputs& inputs);
 
 /// Prices every row of a table; its CSV has the table's columns and then the columns of the
 /// answers.
@@ -31,8 +31,12 @@ Result<void> refuse_row_fields(const LayoutInputs& inputs, bool as_json);
 /// heads, of dp what is left of gpus. Other columns are kept. A row that cannot be read or priced
 /// gets its reason in `error`.
 ///
-/// Errors: a table that cannot be read, a GPU that no row names.
+/// Errors: a table that cannot be read or has neither models nor layers, a GPU that no row names.
 Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutInputs& inputs,
                                       const std::string& table, const LayoutRunHooks& hooks);
+
+/// The same as members of a JSON document: `rows`, each an object by column of numbers, texts and
+/// null for empty cells.
+Result<OrderedJson> layout_rows_json(const std::string& priced_rows);
 
 }  // namespace perfmodel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/normal_quantile.hpp"
 #include "layer_kinds.hpp"
 
 namespace perfmodel {
@@ -17,16 +18,6 @@ double activation_bytes(const LayoutJob& job) {
 // On a rank, of a microbatch.
 double tokens_of_rank(const LayoutJob& job, const ParallelLayout& layout) {
   return number_of(layout.micro_batch) * number_of(job.sequence) / number_of(layout.cp);
-}
-
-// The value that a standard normal variable is below with probability `p`, by bisection of erfc.
-double normal_quantile(double p) {
-  double low = -10, high = 10;
-  for (int i = 0; i < 80; ++i) {
-    const double middle = (low + high) / 2;
-    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
-  }
-  return (low + high) / 2;
 }
 
 }  // namespace

@@ -127,6 +127,20 @@ OrderedJson few_shot_json(const std::string& gpu, std::span<const FewShotCurve> 
   return json;
 }
 
+OrderedJson calibration_json(const Calibration& made, const std::string& output) {
+  static const ResultFields<JudgedCalibration> kFields = {
+      {"gpu", &JudgedCalibration::gpu},
+      {"model", &JudgedCalibration::model},
+      {"rows", &JudgedCalibration::used},
+      {"others", &JudgedCalibration::others},
+      {"before", &JudgedCalibration::before, Digits::kAll},
+      {"after", &JudgedCalibration::after, Digits::kAll},
+  };
+  OrderedJson json = {{"rows", made.used}, {"model", file_name(output)}};
+  if (!made.judged.empty()) json["judged"] = json_list(made.judged, kFields);
+  return json;
+}
+
 Result<TrainOptions> train_options(const TrainQuestion& question) {
   TrainOptions options;
   options.seed = question.seed;

@@ -22,6 +22,9 @@ OrderedJson train_json(const TrainReport& report, std::string output);
 /// ... and of one of `train --few-shot`.
 OrderedJson few_shot_json(const std::string& gpu, std::span<const FewShotCurve> curves);
 
+/// ... and of one of `train --calibrate`.
+OrderedJson calibration_json(const Calibration& made, const std::string& output);
+
 /// Plots, as SVG. Kept-out rows of one model: predicted against measured, by GPU and by op, and
 /// errors by size.
 Result<std::string> model_plots(const ModelReport& model);

@@ -85,7 +85,7 @@ struct StepPrices {
   WhatIfTarget target() const {
     return {.gpu = gpu,
             .overheads = overheads.table.get(),
-            .options = {.models = &models.models, .keep_ops = false}};
+            .options = {.models = &models.models, .keep_ops = false, .step_range = false}};
   }
 };
 
@@ -114,9 +114,10 @@ Result<WaysToFit> ways_to_fit(const StepPrices& prices, const ExecutionGraph& gr
       variants.push_back(std::move(*variant));
   }
   const WhatIfTarget here = prices.target();
-  std::vector<WhatIfAnswer> answers = what_if(graph, variants, {&here, 1});
-  if (answers[0].error) return Unexpected{*answers[0].error};
-  const double alone = us_per_sample(answers[0]);
+  const std::span as_is(variants.data(), 1), changed = std::span(variants).subspan(1);
+  const WhatIfAnswer unchanged = std::move(what_if(graph, as_is, {&here, 1})[0]);
+  if (unchanged.error) return Unexpected{*unchanged.error};
+  const double alone = us_per_sample(unchanged);
   WaysToFit ways{.fitting = {}, .least = std::nullopt, .tried = variants.size() - 1};
   const auto consider = [&](std::string how, WhatIfAnswer answer) {
     if (answer.error) return;
@@ -127,8 +128,8 @@ Result<WaysToFit> ways_to_fit(const StepPrices& prices, const ExecutionGraph& gr
     if (less) ways.least = way;
     if (way.answer.memory.fits()) ways.fitting.push_back(std::move(way));
   };
-  for (std::size_t i = 1; i < answers.size(); ++i)
-    consider(variants[i].name, std::move(answers[i]));
+  auto answers = what_if(graph, changed, {&here, 1}, {.only_fitting = true});
+  for (std::size_t i = 0; i < answers.size(); ++i) consider(changed[i].name, std::move(answers[i]));
 
   constexpr std::int64_t kGpusOfNode = 8;
   WhatIfTarget sharded = here;
@@ -136,7 +137,7 @@ Result<WaysToFit> ways_to_fit(const StepPrices& prices, const ExecutionGraph& gr
   sharded.options.scale_out =
       ScaleOut{.world = kGpusOfNode, .strategy = ParallelStrategy::kFsdp, .topology = nullptr};
   ++ways.tried;
-  for (WhatIfAnswer& answer : what_if(graph, {variants.data(), 1}, {&sharded, 1})) {
+  for (WhatIfAnswer& answer : what_if(graph, as_is, {&sharded, 1})) {
     consider(fmt::format("FSDP on {} GPUs", kGpusOfNode), std::move(answer));
   }
   std::ranges::stable_sort(ways.fitting, {}, &WayToFit::slowdown);

@@ -34,7 +34,8 @@ struct WayToFit {
 };
 struct WaysToFit {
   std::vector<WayToFit> fitting;  ///< the cheapest first
-  std::optional<WayToFit> least;  ///< if nothing fits: the way that needs the least memory
+  /// If nothing fits: the way that needs the least memory. Its answer may have no times.
+  std::optional<WayToFit> least;
   std::size_t tried = 0;
 };
 /// Node ids of top-level ops, ascending, and when they begin on the host [us].

@@ -91,11 +91,42 @@ Collector collector_of(const Trace& trace, bool observed) {
   return trace.arguments.empty() ? Collector::kProfilerWithoutShapes : Collector::kProfiler;
 }
 
-bool no_op_between(const Trace& trace, std::int64_t from, std::int64_t to) {
-  return std::none_of(trace.host.begin(), trace.host.end(), [&](const HostEvent& event) {
-    return event.kind == HostKind::kOp && event.start_ns > from && event.start_ns < to;
-  });
-}
+/// When ops begin and data loaders pause, on all threads.
+class HostMoments {
+ public:
+  HostMoments() = default;
+  explicit HostMoments(const Trace& trace) {
+    for (const HostEvent& event : trace.host) {
+      if (event.kind == HostKind::kOp) op_starts_ns_.push_back(event.start_ns);
+      if (!trace.name(event).starts_with("enumerate(DataLoader)")) continue;
+      loaders_.push_back(&event);
+      longest_loader_ns_ = std::max(longest_loader_ns_, event.duration_ns);
+    }
+    std::ranges::sort(op_starts_ns_);
+    std::ranges::stable_sort(loaders_, {}, &HostEvent::start_ns);
+  }
+
+  bool no_op_between(std::int64_t from, std::int64_t to) const {
+    const auto next = std::ranges::upper_bound(op_starts_ns_, from);
+    return next == op_starts_ns_.end() || *next >= to;
+  }
+
+  double loader_us(std::int64_t from, std::int64_t to) const {
+    double sum = 0;
+    auto at =
+        std::ranges::lower_bound(loaders_, from - longest_loader_ns_, {}, &HostEvent::start_ns);
+    for (; at != loaders_.end() && (*at)->start_ns < to; ++at) {
+      sum += us(std::max<std::int64_t>(
+          0, std::min(to, (*at)->end_ns()) - std::max(from, (*at)->start_ns)));
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::int64_t> op_starts_ns_;
+  std::vector<const HostEvent*> loaders_;  // in the order of their starts
+  std::int64_t longest_loader_ns_ = 0;
+};
 
 class ContextExtractor {
  public:
@@ -112,10 +143,7 @@ class ContextExtractor {
     waits_ = find_call_waits(*trace_);
     work_ = work_of_calls(*trace_);
     streams_ = stream_roles(*trace_);
-    loaders_.clear();
-    for (const HostEvent& event : trace_->host) {
-      if (trace_->name(event).starts_with("enumerate(DataLoader)")) loaders_.push_back(&event);
-    }
+    moments_ = HostMoments(*trace_);
     table_.iterations += chains->size();
     now_ = {};
     for (std::size_t i = 0; i < chains->size(); ++i) {
@@ -287,11 +315,7 @@ class ContextExtractor {
 
   // Takes the data loader's pauses out of a gap; they are reported apart.
   double without_loader(double length, std::int64_t from, std::int64_t to) {
-    double pause = 0;
-    for (const HostEvent* loader : loaders_) {
-      pause += us(std::max<std::int64_t>(
-          0, std::min(to, loader->end_ns()) - std::max(from, loader->start_ns)));
-    }
+    double pause = moments_.loader_us(from, to);
     if (pause < kLoaderPauseUs) return length;
     pause = std::min(pause, length);
     loader_pauses_.push_back(pause);
@@ -338,7 +362,7 @@ class ContextExtractor {
     // The step's border: measured to the next chain if that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
     const bool follows = following && !chain.ends_window && following->begin_ns > chain.end_ns &&
-                         no_op_between(*trace_, chain.end_ns, following->begin_ns);
+                         moments_.no_op_between(chain.end_ns, following->begin_ns);
     if (follows) {
       from = host(last.event).end_ns();
       const std::int64_t to = host(following->ops.front().event).start_ns;
@@ -375,7 +399,7 @@ class ContextExtractor {
   std::map<std::string, TermSamples> t4_;
   std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<double> loader_pauses_;
-  std::vector<const HostEvent*> loaders_;
+  HostMoments moments_;
   DeviceSamples device_;
   TemplateLearner learner_;
 };

@@ -37,49 +37,106 @@ std::int32_t holder_of_loose_calls(const ExecutionGraph& graph, const HostChain&
   return first.is_label && is_profiler_step(graph.name(first)) ? chain.node_begin : thread_node;
 }
 
-// Innermost linked node of one occurrence around each call: a sweep per thread over nodes and calls
-// in start order, with the stack of open nodes.
-void attach_calls(const Trace& trace, const ExecutionGraph& graph,
-                  const GraphOccurrence& occurrence,
-                  const std::vector<std::vector<std::int32_t>>& calls, const StepReach& reach,
-                  HostChain& chain) {
-  std::vector<std::vector<std::int32_t>> nodes(trace.threads.size());  // in id = start order
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const std::int32_t event = occurrence.event_of_node[n];
-    if (event >= 0) {
-      nodes[trace.host[event].thread].push_back(static_cast<std::int32_t>(n));
-    }
-  }
-  std::unordered_map<std::int32_t, std::size_t> chain_position;
-  for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
+// The linked nodes of one occurrence on one thread, in id = start order.
+struct ThreadNodes {
+  std::vector<std::int32_t> nodes;
+  std::vector<std::int64_t> latest_start_ns;  // among a node and those before it
+  std::vector<std::int32_t> longer;  // position of the last node before that ends later, -1: none
+  std::int32_t structural = -1;      // the structural node above them, -1: they have none
+};
+
+std::vector<ThreadNodes> nodes_by_thread(const Trace& trace, const ExecutionGraph& graph,
+                                         const GraphOccurrence& occurrence) {
   const auto host_of = [&](std::int32_t node) -> const HostEvent& {
     return trace.host[occurrence.event_of_node[node]];
   };
-  // The structural node above the nodes of a thread, -1: it has none.
-  const auto thread_node = [&](std::size_t thread) {
-    if (nodes[thread].empty()) return -1;
-    return graph.find_around(nodes[thread].front(),
-                             [&](std::int32_t i) { return graph.node(i).is_structural; });
-  };
+  std::vector<ThreadNodes> threads(trace.threads.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (occurrence.event_of_node[n] < 0) continue;
+    const auto node = static_cast<std::int32_t>(n);
+    const HostEvent& host = host_of(node);
+    ThreadNodes& on = threads[host.thread];
+    auto longer = static_cast<std::int32_t>(on.nodes.size()) - 1;
+    while (longer >= 0 && host_of(on.nodes[longer]).end_ns() <= host.end_ns()) {
+      longer = on.longer[longer];
+    }
+    on.longer.push_back(longer);
+    on.latest_start_ns.push_back(
+        on.nodes.empty() ? host.start_ns : std::max(on.latest_start_ns.back(), host.start_ns));
+    on.nodes.push_back(node);
+  }
+  for (ThreadNodes& on : threads) {
+    if (on.nodes.empty()) continue;
+    on.structural = graph.find_around(on.nodes.front(),
+                                      [&](std::int32_t i) { return graph.node(i).is_structural; });
+  }
+  return threads;
+}
+
+// The nodes of a thread that are open when a call begins, for calls in start order.
+class OpenNodes {
+ public:
+  OpenNodes(const Trace& trace, const GraphOccurrence& occurrence, const ThreadNodes& on)
+      : trace_(trace), occurrence_(occurrence), on_(on) {}
+
+  // The innermost node around the call, -1: none. Closed = ended before the call does; a
+  // zero-length neighbour at the same stamp cannot hold it.
+  std::int32_t around(const HostEvent& call) {
+    if (!begun_) skip_earlier(call.start_ns);
+    for (; next_ < on_.nodes.size() && on_.latest_start_ns[next_] <= call.start_ns; ++next_) {
+      open_.push_back(on_.nodes[next_]);
+    }
+    while (!open_.empty() && end_ns(open_.back()) < call.end_ns()) open_.pop_back();
+    if (!open_.empty()) return open_.back();
+    while (earlier_ >= 0 && end_ns(on_.nodes[earlier_]) < call.end_ns()) {
+      earlier_ = on_.longer[earlier_];
+    }
+    return earlier_ < 0 ? -1 : on_.nodes[earlier_];
+  }
+
+ private:
+  // Nodes that began before the first call: those that a longer one follows need no look.
+  void skip_earlier(std::int64_t start_ns) {
+    const auto& starts = on_.latest_start_ns;
+    next_ = std::ranges::upper_bound(starts, start_ns) - starts.begin();
+    earlier_ = static_cast<std::int32_t>(next_) - 1;
+    begun_ = true;
+  }
+  std::int64_t end_ns(std::int32_t node) const {
+    return trace_.host[occurrence_.event_of_node[node]].end_ns();
+  }
+
+  const Trace& trace_;
+  const GraphOccurrence& occurrence_;
+  const ThreadNodes& on_;
+  bool begun_ = false;
+  std::size_t next_ = 0;
+  std::int32_t earlier_ = -1;       // the last open node that began before the first call
+  std::vector<std::int32_t> open_;  // later ones
+};
+
+// Innermost linked node of one occurrence around each call: a sweep per thread over nodes and calls
+// in start order, from the step's first call on.
+void attach_calls(const Trace& trace, const ExecutionGraph& graph,
+                  const GraphOccurrence& occurrence, const std::vector<ThreadNodes>& nodes,
+                  const std::vector<std::vector<std::int32_t>>& calls, const StepReach& reach,
+                  HostChain& chain) {
+  std::unordered_map<std::int32_t, std::size_t> chain_position;
+  for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
+  const auto start_of = [&](std::int32_t call) { return trace.host[call].start_ns; };
   for (std::size_t thread = 0; thread < calls.size(); ++thread) {
-    std::size_t next = 0;
-    std::vector<std::int32_t> open;
-    for (std::int32_t call : calls[thread]) {
-      const HostEvent& event = trace.host[call];
+    OpenNodes open(trace, occurrence, nodes[thread]);
+    auto at = std::ranges::lower_bound(calls[thread], std::min(chain.begin_ns, reach.begin_ns), {},
+                                       start_of);
+    for (; at != calls[thread].end(); ++at) {
+      const HostEvent& event = trace.host[*at];
+      if (event.start_ns > std::max(chain.end_ns, reach.end_ns)) break;
       const bool around = event.start_ns < chain.begin_ns || event.start_ns > chain.end_ns;
       if (around && !(event.launches && reach.holds(event.start_ns))) continue;
-      for (; next < nodes[thread].size() && host_of(nodes[thread][next]).start_ns <= event.start_ns;
-           ++next) {
-        open.push_back(nodes[thread][next]);
+      ChainCall made{.event = *at, .node = open.around(event)};
+      if (made.node < 0 && event.launches) {
+        made.node = holder_of_loose_calls(graph, chain, nodes[thread].structural);
       }
-      // Closed = ended before the call does; a zero-length neighbour at the same stamp cannot hold
-      // it.
-      while (!open.empty() && host_of(open.back()).end_ns() < event.end_ns()) open.pop_back();
-      ChainCall made{.event = call,
-                     .node = !open.empty() ? open.back()
-                             : event.launches
-                                 ? holder_of_loose_calls(graph, chain, thread_node(thread))
-                                 : -1};
       const std::int32_t top =
           graph.find_around(made.node, [&](std::int32_t i) { return chain_position.contains(i); });
       if (top >= 0) {
@@ -164,13 +221,15 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
   const auto graph_steps = iterations(graph);
   std::vector<HostChain> chains;
   for (const GraphOccurrence& occurrence : link.occurrences) {
+    const auto nodes = nodes_by_thread(trace, graph, occurrence);
     // A graph of several steps is several chains: each step has its own border.
     for (const GraphIteration& step : graph_steps) {
       HostChain chain;
       chain.node_begin = step.begin;
       chain.node_end = step.end;
-      for (std::int32_t node : top) {
-        if (node < step.begin || node >= step.end) continue;
+      for (auto at = std::ranges::lower_bound(top, step.begin); at != top.end(); ++at) {
+        const std::int32_t node = *at;
+        if (node >= step.end) break;
         const std::int32_t event = occurrence.event_of_node[node];
         if (event < 0) continue;
         ChainOp op{.node = node, .event = event};
@@ -196,7 +255,7 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
       } else if (steps.empty() && link.occurrences.size() == 1) {
         reach = {0, std::numeric_limits<std::int64_t>::max()};
       }
-      attach_calls(trace, graph, occurrence, calls, reach, chain);
+      attach_calls(trace, graph, occurrence, nodes, calls, reach, chain);
       set_border(chain, trace, steps);
       chains.push_back(std::move(chain));
     }

@@ -8,6 +8,7 @@
 #include "extract_overheads.hpp"
 #include "read/check_recording.hpp"
 #include "record/device_starts.hpp"
+#include "record/host_alone.hpp"
 
 namespace perfmodel {
 
@@ -36,11 +37,10 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   std::set<std::string> gpus;
   for (const OverheadSource& source : sources) {
     if (source.trace->gpu.empty()) {
-      return Unexpected{
-          Error{.code = ErrorCode::kImpossible,
-                .message = "expected device activity, found " +
-                           (source.trace->unread.empty() ? "none" : source.trace->unread),
-                .file = source.trace->source}};
+      return Unexpected{Error{
+          .code = ErrorCode::kImpossible,
+          .message = "expected device activity, found " + instead_of_device_work(*source.trace),
+          .file = source.trace->source}};
     }
     if (!is_of_one_recording(*source.trace)) {
       return Unexpected{Error{.code = ErrorCode::kImpossible,

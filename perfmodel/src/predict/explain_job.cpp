@@ -135,6 +135,17 @@ void report_power(const HostProgram& program, const Gpu& gpu, Prediction& made) 
   }
 }
 
+// Only kernels whose energy was measured are slowed by the board's limit.
+void warn_of_power(const Gpu& gpu, Prediction& made) {
+  constexpr double kTolerance = 1.002;
+  const double watt = made.power_w().value_or(0);
+  if (watt <= kTolerance * gpu.tdp_w) return;
+  made.warnings.push_back(fmt::format(
+      "the step would take {:.0f} W, more than the {:.0f} W of {}: it is slower by what "
+      "the limit takes, which is not known for its kernels",
+      watt, gpu.tdp_w, gpu.name));
+}
+
 Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& tasks,
                            std::vector<Prediction>& ranks) {
   std::vector<double> steps_us;
@@ -176,8 +187,9 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r,
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
   if (rank.recorded) made->graph = rank.recorded;
   made->ranks = job_size(rank, ranks_of(programs));
-  report_memory(*rank.memory, rank.graph(), gpu, *made);
+  if (rank.memory) report_memory(*rank.memory, rank.graph(), gpu, *made);
   report_power(rank.program, gpu, *made);
+  if (rank.rank.options.sustained) warn_of_power(gpu, *made);
   if (rank.rank.options.keep_ops) made->path_points = path_points(rank, r, *made, tasks, points);
   return made;
 }

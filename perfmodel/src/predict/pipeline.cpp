@@ -195,11 +195,14 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
 // scaled out, priced).
 Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
                                      const HostFacts* facts, std::optional<double> added_bytes,
-                                     const LookAtSchedule& look) {
+                                     bool memory, const LookAtSchedule& look) {
   if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
   std::vector<std::string> warnings;
   auto programs = make_programs(ranks, options, facts, added_bytes, warnings);
   if (!programs) return Unexpected{programs.error()};
+  for (RankProgram& rank : *programs) {
+    if (!memory) rank.memory = nullptr;
+  }
   const bool other_hosts = std::ranges::any_of(
       ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
   const bool waits = std::ranges::any_of(*programs, holds_recorded_waits);
@@ -226,15 +229,15 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
 
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts,
-                                    std::optional<double> added_bytes) {
+                                    std::optional<double> added_bytes, bool memory) {
   std::vector<PlacedRank> placed;
   for (const RankInput& rank : ranks) placed.push_back({.rank = rank, .gpu = &gpu});
-  return predict_job_of(placed, options, facts, added_bytes, {});
+  return predict_job_of(placed, options, facts, added_bytes, memory, {});
 }
 
 Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
                                            const JobOptions& options, const LookAtSchedule& look) {
-  return predict_job_of(ranks, options, nullptr, {}, look);
+  return predict_job_of(ranks, options, nullptr, {}, true, look);
 }
 
 Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works) {

@@ -16,10 +16,10 @@
 namespace perfmodel {
 
 /// The ranks of a job, and their steps on other hosts if a rank asks for them. `facts`,
-/// `added_bytes`: see predict_with; for one rank.
+/// `added_bytes`, `memory`: see predict_with; the first two for one rank.
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts = nullptr,
-                                    std::optional<double> added_bytes = {});
+                                    std::optional<double> added_bytes = {}, bool memory = true);
 
 /// A rank of a job whose machines differ, or several ranks that are alike.
 struct PlacedRank {

@@ -44,11 +44,14 @@ std::int64_t ranks_of_job(const HostProgram& program) {
   return ranks;
 }
 
+constexpr double kMostDeviations = 8;  // `expected_largest` of any number is below
+
 /// Expected largest of so many draws from a normal distribution, in standard deviations.
 double expected_largest(std::int64_t draws) {
-  constexpr double kStep = 0.01, kEnd = 8;
+  constexpr double kStep = 0.01;
+  if (draws == 1) return 0;
   double sum = 0;
-  for (double x = kStep / 2; x < kEnd; x += kStep) {
+  for (double x = kStep / 2; x < kMostDeviations; x += kStep) {
     const double above = 0.5 * std::erfc(x / std::numbers::sqrt2);
     const auto n = static_cast<double>(draws);
     sum += kStep * (1 - std::pow(1 - above, n) - std::pow(above, n));
@@ -57,8 +60,10 @@ double expected_largest(std::int64_t draws) {
 }
 
 bool hold(HostProgram& program, double pass, double watt) {
+  const double least_us = energy_j(program) / watt * 1e6;
+  if (least_us * (1 + kBoardDeviation * kMostDeviations) <= pass) return false;
   const double slowest = 1 + kBoardDeviation * expected_largest(ranks_of_job(program));
-  const double least_us = energy_j(program) / watt * 1e6, excess_us = least_us * slowest - pass;
+  const double excess_us = least_us * slowest - pass;
   if (excess_us <= kToleratedExcess * pass) return false;
   double slowed_j = 0, other_j = 0;  // energy of arithmetic
   for (const PredictedKernel& kernel : program.kernels) {

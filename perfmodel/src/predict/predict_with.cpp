@@ -40,7 +40,7 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
                                 const PredictOptions& options, std::optional<double> added_bytes,
-                                std::int64_t stages) {
+                                std::int64_t stages, bool memory) {
   if (auto good = check_input(graph, options); !good) return Unexpected{good.error()};
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
@@ -66,11 +66,11 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     for (const CommRecord& record : graph.comm_records) {
       prediction->ranks = std::max(prediction->ranks, record.group_size);
     }
-    report_memory(facts ? *facts->memory : memory_plan(graph), graph, gpu, *prediction);
+    if (memory) report_memory(facts ? *facts->memory : memory_plan(graph), graph, gpu, *prediction);
     return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes);
+  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes, memory);
   if (!job) return Unexpected{job.error()};
   Prediction slowest = std::move(*std::ranges::max_element(job->ranks, {}, &Prediction::e2e_us));
   slowest.warnings.insert(slowest.warnings.begin(), job->warnings.begin(), job->warnings.end());

@@ -337,6 +337,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                        .what_if_steps = options.what_if_steps,
                        .host_scale = options.host_scale,
                        .device_scale = options.device_scale,
+                       .step_range = !options.times_only,
                        .host_sensitivity = options.host_sensitivity,
                        .cancel = options.cancel};
   if (options.strategy) {
@@ -366,7 +367,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   }
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
-                                 prepared ? prepared->added_bytes : std::nullopt, options.stages);
+                                 prepared ? prepared->added_bytes : std::nullopt, options.stages,
+                                 !options.times_only);
   if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
@@ -576,6 +578,7 @@ Result<StepScales> Predictor::match_step(const PreparedGraph& graph, std::string
     AskOptions asked = options;
     asked.host_scale = scales.host;
     asked.device_scale = scales.device;
+    asked.times_only = true;
     return predict(graph, gpu, asked);
   });
 }

@@ -22,7 +22,7 @@ struct RankProgram {
   /// The given graph with records of its collectives, if a fake process group left them out.
   std::shared_ptr<const ExecutionGraph> recorded;
   HostProgram program;
-  std::shared_ptr<const MemoryPlan> memory;  ///< memory of the graph
+  std::shared_ptr<const MemoryPlan> memory;  ///< memory of the graph; null: it is not asked for
   const Gpu* gpu = nullptr;                  ///< it was priced on this GPU
   std::int64_t count = 1;                    ///< ranks of the job that do the same
   std::vector<KernelWork> works;             ///< per kernel of the program, if asked for

@@ -1,6 +1,7 @@
 #include "step_range.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -17,18 +18,20 @@ struct Pace {
   double device = 1, host = 1;
 };
 
-Pace pace_of_kernels(const HostProgram& program, bool high) {
+/// The paces of a rank's short and long kernels.
+std::array<Pace, 2> paces_of_kernels(const HostProgram& program) {
   SummedRange sum;
   for (const PredictedKernel& kernel : program.kernels) {
     sum.add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
   }
   const auto [time, least, most] = sum.range();
-  return {.device = time.count() > 0 ? (high ? most : least) / time : 1};
+  if (time.count() <= 0) return {};
+  return {Pace{.device = least / time}, Pace{.device = most / time}};
 }
 
-Pace pace_of_host(const HostProgram& program, bool high) {
+std::array<Pace, 2> paces_of_host(const HostProgram& program) {
   const auto& scales = program.coverage.own_pace ? kSameHosts : kOtherHosts;
-  return {.host = high ? scales.back() : scales.front()};
+  return {Pace{.host = scales.front()}, Pace{.host = scales.back()}};
 }
 
 /// A task whose duration follows the pace of its rank.
@@ -40,10 +43,15 @@ struct PacedTask {
 
 std::vector<PacedTask> paced_tasks(const JobTasks& tasks) {
   std::vector<PacedTask> made;
+  std::vector<std::size_t> rank_of_lane;
+  for (std::size_t r = 0; r < tasks.ranks.size(); ++r) {
+    rank_of_lane.resize(tasks.ranks[r]->end_lane(), r);
+  }
   for (std::size_t i = 0; i < tasks.graph.size(); ++i) {
     const auto task = static_cast<TaskId>(i);
-    const std::size_t rank = tasks.rank_of(task);
-    if (rank == tasks.ranks.size() || tasks.graph.duration_us(task) == 0) continue;
+    const std::int32_t lane = tasks.graph.lane(task);
+    if (lane < 0 || tasks.graph.duration_us(task) == 0) continue;
+    const std::size_t rank = rank_of_lane[lane];
     made.push_back({task, rank, tasks.ranks[rank]->on_device(task)});
   }
   return made;
@@ -60,12 +68,9 @@ class Variants {
         squares_(programs.size(), 0) {}
 
   /// Adds the squared distance of each rank's step from the prediction.
-  template <class PaceOf>
-  Result<void> add(PaceOf pace_of) {
-    std::vector<Pace> paces;
-    for (const RankProgram& rank : programs_) paces.push_back(pace_of(rank.program));
+  Result<void> add(const std::vector<std::array<Pace, 2>>& paces, bool high) {
     for (const auto& [task, rank, on_device] : paced_) {
-      const double pace = on_device ? paces[rank].device : paces[rank].host;
+      const double pace = on_device ? paces[rank][high].device : paces[rank][high].host;
       tasks_.graph.set_duration_us(task, pace * durations_us_[task]);
     }
     stop_point();
@@ -102,29 +107,27 @@ class Variants {
   std::vector<double> squares_;
 };
 
-Result<std::vector<double>> distances(bool high, Variants& variants) {
-  auto done =
-      variants.add([&](const HostProgram& program) { return pace_of_kernels(program, high); });
-  if (done) {
-    done = variants.add([&](const HostProgram& program) { return pace_of_host(program, high); });
-  }
-  if (!done) return Unexpected{done.error()};
-  return variants.distances_us();
-}
-
 }  // namespace
 
 Result<std::vector<StepRange>> step_ranges(std::span<const double> steps_us,
                                            std::span<const RankProgram> programs, JobTasks& tasks) {
+  std::vector<std::array<Pace, 2>> kernels, hosts;
+  for (const RankProgram& rank : programs) {
+    kernels.push_back(paces_of_kernels(rank.program));
+    hosts.push_back(paces_of_host(rank.program));
+  }
   Variants variants(steps_us, programs, tasks);
-  const auto below = distances(false, variants);
-  if (!below) return Unexpected{below.error()};
-  const auto above = distances(true, variants);
-  if (!above) return Unexpected{above.error()};
+  std::vector<double> distances_us[2];
+  for (const bool high : {false, true}) {
+    auto done = variants.add(kernels, high);
+    if (done) done = variants.add(hosts, high);
+    if (!done) return Unexpected{done.error()};
+    distances_us[high] = variants.distances_us();
+  }
   std::vector<StepRange> ranges;
   for (std::size_t r = 0; r < steps_us.size(); ++r) {
-    ranges.push_back(
-        {.low_us = std::max(0.0, steps_us[r] - (*below)[r]), .high_us = steps_us[r] + (*above)[r]});
+    ranges.push_back({.low_us = std::max(0.0, steps_us[r] - distances_us[false][r]),
+                      .high_us = steps_us[r] + distances_us[true][r]});
   }
   return ranges;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "memory/step_memory.hpp"
 #include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
@@ -116,21 +117,30 @@ class VariantGraphs {
   std::vector<std::optional<ExecutionGraph>> made_;  // large ones only while they are the last
 };
 
+/// Whether the answer is the memory of the graph's one rank, which does not fit.
+bool ends_with_memory(const ExecutionGraph& graph, const WhatIfTarget& target,
+                      const WhatIfOptions& options, WhatIfAnswer& answer) {
+  if (!options.only_fitting || options.largest_batch || target.options.scale_out) return false;
+  answer.memory = step_memory(memory_plan(graph), graph, {}, &target.gpu);
+  return !answer.memory.fits();
+}
+
 void answer_variant(const ExecutionGraph& graph, const Result<const ExecutionGraph*>& rewritten,
                     Launching launching, std::span<const WhatIfTarget> targets,
-                    bool at_largest_batch, std::span<WhatIfAnswer> answers) {
+                    const WhatIfOptions& options, std::span<WhatIfAnswer> answers) {
   if (!rewritten) {
     for (WhatIfAnswer& answer : answers) answer.error = rewritten.error();
     return;
   }
   const ExecutionGraph& asked = **rewritten;
-  const auto batch = samples_per_step(asked);
+  std::optional<Result<std::int64_t>> batch;  // found when needed, which takes its time
   std::vector<std::string> warnings;
   std::ranges::copy_if(asked.warnings, std::back_inserter(warnings), [&](const auto& warning) {
     return std::ranges::find(graph.warnings, warning) == graph.warnings.end();
   });
   for (std::size_t i = 0; i < targets.size(); ++i) {
     answers[i].rewrite_warnings = warnings;
+    if (ends_with_memory(asked, targets[i], options, answers[i])) continue;
     WhatIfTarget target = targets[i];
     KernelTimes collectives;
     const auto left_out = fit_kernel_times(graph, asked, target.options, collectives);
@@ -139,11 +149,12 @@ void answer_variant(const ExecutionGraph& graph, const Result<const ExecutionGra
       continue;
     }
     if (!left_out->empty()) answers[i].rewrite_warnings.push_back(*left_out);
-    if (at_largest_batch) {
+    if (options.largest_batch) {
       predict_largest(asked, target, launching, answers[i]);
       continue;
     }
-    if (batch) answers[i].batch = *batch;
+    if (!batch) batch = samples_per_step(asked);
+    if (*batch) answers[i].batch = **batch;
     predict_on(asked, target, launching, answers[i]);
   }
 }
@@ -160,8 +171,7 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
   }
   answer_rows(variants.size(), options.threads, options.progress, [&] {
     return [&, graphs = VariantGraphs(graph, variants)](std::size_t i) mutable {
-      answer_variant(graph, graphs.of(i), launching_of(variants[i].rewrites), targets,
-                     options.largest_batch,
+      answer_variant(graph, graphs.of(i), launching_of(variants[i].rewrites), targets, options,
                      std::span(answers).subspan(i * targets.size(), targets.size()));
       return true;
     };

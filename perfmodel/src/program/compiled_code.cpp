@@ -39,14 +39,17 @@ CompiledCode::CompiledCode(const ExecutionGraph& graph, const OverheadTable& tab
   launch_us_ = CallCosts(table).find(kernel).us;
   is_region_.resize(graph.names.size());
   is_replay_.resize(graph.names.size());
-  for (std::size_t i = 0; i < graph.names.size(); ++i) {
-    const std::string_view name = graph.names.text(static_cast<NameId>(i));
+  std::optional<NameId> forward;
+  for (NameId i = 0; i < graph.names.size(); ++i) {
+    const std::string_view name = graph.names.text(i);
+    if (name == kForward) forward = i;
     is_replay_[i] = name == kReplay;
     is_region_[i] = is_replay_[i] || is_compiled_region(name);
     has_replays_ |= is_replay_[i];
   }
+  if (!forward) return;
   for (const Node& node : graph.nodes) {
-    if (graph.name(node) != kForward || node.inputs_count == 0 || node.seq_id < 0) continue;
+    if (node.name != *forward || node.inputs_count == 0 || node.seq_id < 0) continue;
     tensors_[node.seq_id] = tensors_read(graph, node);
   }
 }

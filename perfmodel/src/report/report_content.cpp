@@ -72,6 +72,45 @@ Result<Run> predicted_run(const AnalyzedInputs& set, const AnalyzeQuestion& ques
   return keep_step(std::move(*step), std::move(run), content);
 }
 
+// "job.kineto.json.gz" -> "job"
+std::string without_suffix(std::string name) {
+  for (const std::string_view suffix :
+       {".gz", ".json", ".kernels", ".kineto", ".et", ".pt.trace", ".trace"}) {
+    if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+  }
+  return name;
+}
+
+struct NamedKey {
+  const char* name;
+  AccountKey key;
+};
+constexpr NamedKey kAccountKeys[] = {{"part of the step", AccountKey::kPart},
+                                     {"family of kernels", AccountKey::kFamily},
+                                     {"kernel", AccountKey::kKernel},
+                                     {"op", AccountKey::kOp},
+                                     {"module or label", AccountKey::kLabel}};
+
+// Two accounts by each key that both know. `sides` are short for their names.
+Json comparison_data(const StepAccount& before, const StepAccount& after, bool is_against) {
+  Json made = {{"before", before.name},
+               {"after", after.name},
+               {"sides", is_against ? Json::array({"predicted", "measured"})
+                                    : Json::array({"before", "after"})},
+               {"before_us", before.step_us},
+               {"after_us", after.step_us},
+               {"tables", Json::array()}};
+  for (const auto& [name, key] : kAccountKeys) {
+    Json rows = Json::array();
+    for (const AccountChange& at : compare_accounts(before, after, key)) {
+      rows.push_back(
+          {at.name, at.before_us, at.after_us, at.change_us(), at.count_before, at.count_after});
+    }
+    if (!rows.empty()) made["tables"].push_back({{"by", name}, {"rows", std::move(rows)}});
+  }
+  return made;
+}
+
 std::vector<std::string> names_of(const std::vector<std::string>& files) {
   std::vector<std::string> names;
   for (const std::string& file : files) names.push_back(file_name(file));
@@ -100,13 +139,35 @@ Result<void> add_runs(AnalyzedInputs inputs, const AnalyzeQuestion& question,
     if (anonymizer && !set.recorded) anonymizer->replace(run->name);
     run->found = i == 0 ? &content.findings.back() : nullptr;
     run->gpu = set.known_gpu();
+    content.accounts.push_back(account_of(*run->facts, run->step_us));
+    content.accounts.back().name = run->name;
     content.runs.push_back(std::move(*run));
   }
   return set.check_models();
 }
 
+void name_compared(const ReportQuestion& question, ReportContent& content) {
+  std::string before = without_suffix(content.accounts.front().name),
+              after = without_suffix(content.accounts.back().name);
+  if (!question.against.empty()) {
+    before = "predicted";
+    after = "measured";
+  } else if (before == after && content.sets.size() > 1) {
+    before += " on " + content.sets.front().gpu_title();
+    after += " on " + content.sets.back().gpu_title();
+  }
+  content.accounts.front().name = before;
+  content.accounts.back().name = after;
+  if (content.runs.size() < 2) return;
+  content.runs.front().name = before;
+  content.runs.back().name = after;
+}
+
 std::string title_of(const ReportQuestion& question, const ReportContent& content) {
   if (!question.title.empty()) return question.title;
+  if (!question.compare.empty()) {
+    return content.accounts.front().name + " and " + content.accounts.back().name;
+  }
   const std::vector<std::string> names = names_of(question.files);
   std::string title = names.size() > 2 ? fmt::format("{} and {} more", names[0], names.size() - 1)
                                        : fmt::format("{}", fmt::join(names, " and "));
@@ -120,7 +181,9 @@ std::string title_of(const ReportQuestion& question, const ReportContent& conten
 Json page_data(const ReportQuestion& question, const ReportContent& content,
                const std::string& title, Json recording) {
   std::vector<std::string> files = names_of(question.files);
-  if (!question.against.empty()) files.push_back(file_name(question.against));
+  for (const std::string& other : {question.against, question.compare}) {
+    if (!other.empty()) files.push_back(file_name(other));
+  }
   Json data = {{"program", "perfpredict " + build_text()},
                {"title", title},
                {"inputs", files},
@@ -132,6 +195,10 @@ Json page_data(const ReportQuestion& question, const ReportContent& content,
   for (const Run& run : content.runs) {
     data["runs"].push_back(
         run_data(run, std::max<std::size_t>(1, question.slices / content.runs.size()), names));
+  }
+  if (files.size() > question.files.size()) {
+    data["comparison"] = comparison_data(content.accounts.front(), content.accounts.back(),
+                                         !question.against.empty());
   }
   data["documents"] = content.documents;
   data["names"] = names.all();

@@ -9,12 +9,14 @@
 #include "analyze/analyzed_inputs.hpp"
 #include "base/anonymize.hpp"
 #include "report/report_run.hpp"
+#include "report/step_account.hpp"
 
 namespace perfmodel::report_page {
 
 struct ReportQuestion {
   std::vector<std::string> files;  ///< recordings, graphs and documents of commands
   std::string against;             ///< a trace of the same program; empty: none
+  std::string compare;             ///< another run of any kind; empty: none
   std::string title;               ///< empty: made from the names of files and GPU
   std::size_t slices = 20'000;     ///< most that the timelines draw
 };
@@ -25,6 +27,7 @@ struct ReportContent {
   std::deque<Findings> findings;
   std::vector<std::unique_ptr<const findings::Rescheduler>> steps;
   std::vector<Run> runs;
+  std::vector<StepAccount> accounts;  ///< one per run and list of kernels
   std::vector<std::string> warnings;
   Json documents = Json::array();
 };
@@ -33,6 +36,10 @@ struct ReportContent {
 /// prediction fails.
 Result<void> add_runs(AnalyzedInputs inputs, const AnalyzeQuestion& question,
                       Anonymizer* anonymizer, ReportContent& content);
+
+/// Tells the two accounts, and the two runs, apart by name: what is predicted and what is measured
+/// with `against`, GPUs if both have one name.
+void name_compared(const ReportQuestion& question, ReportContent& content);
 
 /// "mlp.json on NVIDIA A100-SXM4-40GB against mlp.pt.trace.json", unless the question has a title.
 std::string title_of(const ReportQuestion& question, const ReportContent& content);

@@ -447,6 +447,7 @@ Json run_data(const Run& run, std::size_t most_slices, Names& names) {
           {"steps", facts.steps},
           {"step_us", run.step_us},
           {"span_us", facts.span_us},
+          {"begins_us", facts.step_begins_us},
           {"active_us", short_float(active)},
           {"wait_us", short_float(waiting / steps)},
           {"kernel_sum_us", short_float(kernels / steps)},

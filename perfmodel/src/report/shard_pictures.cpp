@@ -196,9 +196,12 @@ std::string study_html(const StudyAnswers& answers, const std::vector<StudyDrawi
       "}\n"
       "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #ddd; }\n"
       "th:first-child, th:nth-last-child(-n+2), td:first-child, td.text { text-align: left; }\n"
-      "tr.no td { color: #a33; }\nsvg { max-width: 100%; height: auto; }\n</style>\n</head>\n"
+      "tr.no td { color: #a33; }\n.wide { overflow-x: auto; }\nsvg { max-width: 100%; height: "
+      "auto; }\n</style>\n</head>\n"
       "<body>\n<h1>Sharding study</h1>\n";
-  html += "<p>" + escaped(answers.headline) + "</p>\n<ul>\n";
+  html += "<p>" + escaped(answers.headline) + "</p>\n";
+  for (const std::string& note : answers.notes) html += "<p>Note: " + escaped(note) + "</p>\n";
+  html += "<ul>\n";
   for (const std::string& finding : answers.findings) {
     html += "<li>" + escaped(finding) + "</li>\n";
   }
@@ -208,19 +211,15 @@ std::string study_html(const StudyAnswers& answers, const std::vector<StudyDrawi
     const std::vector<StudyAnswer>& rows = answers.*section.rows;
     if (rows.empty()) continue;
     html += fmt::format(
-        "<h2>{}</h2>\n<table>\n<tr><th>{}</th><th>time per batch</th><th>samples per second</th>"
+        "<h2>{}</h2>\n<div class=\"wide\"><table>\n<tr><th>{}</th><th>time per "
+        "batch</th><th>samples per second</th>"
         "<th>memory of the fullest GPU</th><th>limited by</th><th>plan</th></tr>\n",
         section.title, section.axis);
     for (const StudyAnswer& row : rows) html += answer_html(row, answers.memory_cap);
-    html += "</table>\n";
+    html += "</table></div>\n";
     if (next < drawings.size()) html += drawings[next++].svg + "\n";
   }
   while (next < drawings.size()) html += drawings[next++].svg + "\n";
-  if (!answers.notes.empty()) {
-    html += "<h2>Notes</h2>\n<ul>\n";
-    for (const std::string& note : answers.notes) html += "<li>" + escaped(note) + "</li>\n";
-    html += "</ul>\n";
-  }
   return html + "</body>\n</html>\n";
 }
 

@@ -26,6 +26,15 @@ Json ops_json(const Prediction& prediction) {
   return list;
 }
 
+Json knowledge_json(const Prediction::Coverage& coverage) {
+  Json json = Json::object();
+  for (std::size_t level = kKnowledgeLevels; level-- > 0;) {
+    json[std::string(to_string(static_cast<Knowledge>(level)))] =
+        coverage.kernel_us_by_knowledge[level];
+  }
+  return json;
+}
+
 Json parts_json(const std::vector<Explanation::Part>& parts) {
   Json list = Json::array();
   for (const auto& part : parts) {
@@ -47,6 +56,7 @@ Json prediction_json(const Prediction& prediction) {
   json.update(json_object(prediction, kJobFields, true));
   json.update({{"memory", predicted_memory_json(prediction.memory, true)},
                {"modelled_time_fraction", prediction.coverage.modelled_time_fraction},
+               {"kernel_us_by_knowledge", knowledge_json(prediction.coverage)},
                {"warnings", prediction.warnings}});
   if (!prediction.ops.empty()) json["ops"] = ops_json(prediction);
   return json;

@@ -1,8 +1,12 @@
 #include "ask_command.hpp"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -146,7 +150,56 @@ Result<PreparedCommand> prepare_command(const Request& request, const Caller& ca
   return PreparedCommand{std::move(*folder), std::move(question)};
 }
 
-std::string command_result(const CommandAnswer& answer, const Json& graph) {
+namespace {
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t j = 0; j < 3; ++j) {
+      three = three << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+      text += i + j <= bytes.size() ? kDigits[three >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+Result<Json> read_output(const std::string& name, const CommandFolder& folder) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{64} << 20;
+  const fs::path file = folder.path() / name;
+  std::error_code failure;
+  if (!is_file_name(name) || !folder.has(name) || fs::file_size(file, failure) > kMost || failure) {
+    return fail(ErrorCode::kImpossible,
+                "/outputs: expected a file of at most 64 MiB that the command writes, found \"" +
+                    shown_text(name, 40) + '"');
+  }
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) return fail(ErrorCode::kIo, "/outputs: expected a readable file, found none", name);
+  if (simdjson::validate_utf8(text)) return Json(text);
+  return Json{{"base64", base64(text)}};
+}
+
+}  // namespace
+
+Result<Json> read_outputs(std::string_view names, const CommandFolder& folder) {
+  const auto list = parsed("outputs", names, Json::array());
+  if (!list) return Unexpected{list.error()};
+  Json outputs;
+  for (const Json& name : *list) {
+    if (!name.is_string()) return fail(ErrorCode::kImpossible, "/outputs: expected names of files");
+    auto text = read_output(name.get<std::string>(), folder);
+    if (!text) return text;
+    outputs[name.get<std::string>()] = std::move(*text);
+  }
+  return outputs;
+}
+
+std::string command_result(const CommandAnswer& answer, const Json& graph, const Json& outputs) {
   const Json messages = answer.messages;
   std::string text = "{\"document\":" + answer.document;
   while (text.ends_with('\n')) text.pop_back();
@@ -155,6 +208,7 @@ std::string command_result(const CommandAnswer& answer, const Json& graph) {
   if (!graph.is_null()) {
     text += ",\"graph\":" + json_line(graph);
   }
+  if (!outputs.is_null()) text += ",\"outputs\":" + json_line(outputs);
   return text + '}';
 }
 

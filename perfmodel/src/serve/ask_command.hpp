@@ -28,8 +28,13 @@ using FindGraph = std::function<std::shared_ptr<const PreparedGraph>(const std::
 Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
                                         const FindGraph& find_graph, std::stop_token cancel);
 
+/// Files that the command has written, by name: their text, or {"base64": text} if they are no
+/// UTF-8 (.gz, .et). `names`: a list in JSON; empty: none, and the answer is null. Errors: a name
+/// with a folder, a file that the command has not written or that is larger than 64 MiB.
+Result<Json> read_outputs(std::string_view names, const CommandFolder& folder);
+
 /// The text of the result, without newlines. `graph`: description of the graph that was kept; null:
-/// none was asked to be.
-std::string command_result(const CommandAnswer& answer, const Json& graph);
+/// none was asked to be. `outputs`: as `read_outputs` says.
+std::string command_result(const CommandAnswer& answer, const Json& graph, const Json& outputs);
 
 }  // namespace perfmodel::serve

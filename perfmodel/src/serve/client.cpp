@@ -20,22 +20,18 @@ bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EI
 
 }  // namespace
 
-Client::Client(int in, int out, bool is_socket, std::size_t max_request, Caller caller)
-    : in_(in),
-      out_(out),
-      is_socket_(is_socket),
-      max_request_(max_request),
-      caller_(std::move(caller)) {
+Client::Client(ClientSocket socket, const ClientLimits& limits, Caller caller)
+    : socket_(std::move(socket)), limits_(limits), caller_(std::move(caller)) {
   caller_.gone = gone_.get_token();
 }
 
 Client::~Client() {
-  if (is_socket_) close(in_);
+  if (is_socket()) close(in());
 }
 
 bool Client::may_ask() const {
-  return in_work_ < kInWork && in_work_bytes_ <= max_request_ &&
-         output_.size() - written_ < kWaitingBytes;
+  return in_work_ < kInWork && in_work_bytes_ <= limits_.max_request &&
+         output_.size() - written_ < kWaitingBytes && may_ask_from() <= Clock::now();
 }
 
 bool Client::wants_reading() const { return !ended_ && may_ask() && scanned_ == input_.size(); }
@@ -43,7 +39,7 @@ bool Client::wants_reading() const { return !ended_ && may_ask() && scanned_ == 
 std::optional<Client::Line> Client::take(std::size_t size, bool with_newline) {
   Line line;
   const std::size_t used = size + (with_newline ? 1 : 0);
-  line.is_too_large = size > max_request_;
+  line.is_too_large = size > limits_.max_request;
   if (!line.is_too_large) line.text.assign(input_, 0, size);
   if (used == input_.size() && input_.capacity() > 4 * kReadBytes) {
     input_ = {};  // a large line's memory is not kept
@@ -52,6 +48,11 @@ std::optional<Client::Line> Client::take(std::size_t size, bool with_newline) {
   }
   scanned_ = 0;
   ++in_work_;
+  if (limits_.max_rate > 0) {
+    constexpr double kLongest = 1e6;  // seconds: a rate may be next to nothing
+    const std::chrono::duration<double> each{std::min(kLongest, 1 / limits_.max_rate)};
+    earned_ = std::max(earned_, Clock::now()) + std::chrono::ceil<Clock::duration>(each);
+  }
   in_work_bytes_ += line.text.size();
   return line;
 }
@@ -72,7 +73,7 @@ std::optional<Client::Line> Client::next_line() {
   }
   if (end != std::string::npos) return take(end, true);
   scanned_ = input_.size();
-  if (scanned_ > max_request_) {
+  if (scanned_ > limits_.max_request) {
     skipping_ = !ended_;
     return take(scanned_, false);
   }
@@ -95,8 +96,8 @@ void Client::add_answer(std::string line) {
 
 bool Client::read() {
   std::array<char, kReadBytes> buffer;
-  const ssize_t count = is_socket_ ? recv(in_, buffer.data(), buffer.size(), MSG_DONTWAIT)
-                                   : ::read(in_, buffer.data(), buffer.size());
+  const ssize_t count = is_socket() ? recv(in(), buffer.data(), buffer.size(), MSG_DONTWAIT)
+                                    : ::read(in(), buffer.data(), buffer.size());
   if (count < 0) return try_again();
   if (count == 0) ended_ = true;
   input_.append(buffer.data(), static_cast<std::size_t>(count));
@@ -107,8 +108,8 @@ bool Client::write() {
   const char* from = output_.data() + written_;
   const std::size_t left = output_.size() - written_;
   // A pipe that is ready takes so many bytes without blocking.
-  const ssize_t count = is_socket_ ? send(out_, from, left, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                   : ::write(out_, from, std::min<std::size_t>(left, PIPE_BUF));
+  const ssize_t count = is_socket() ? send(out(), from, left, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                    : ::write(out(), from, std::min<std::size_t>(left, PIPE_BUF));
   if (count < 0) return try_again();
   written_ += static_cast<std::size_t>(count);
   if (written_ == output_.size()) {

@@ -42,14 +42,16 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
+// The whole file, or nothing if a part of it cannot be read.
 std::string read_all(int descriptor) {
   std::string text;
   std::array<char, 1 << 16> piece;
-  lseek(descriptor, 0, SEEK_SET);
+  if (lseek(descriptor, 0, SEEK_SET) < 0 && errno != ESPIPE) return {};
   for (;;) {
     const ssize_t got = read(descriptor, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
+    if (got < 0) return {};
+    if (got == 0) return text;
     text.append(piece.data(), static_cast<std::size_t>(got));
   }
 }
@@ -105,11 +107,13 @@ std::optional<pid_t> start_process(const CommandQuestion& question, int in, int 
     posix_spawn_file_actions_destroy(&files);
     return std::nullopt;
   }
-  posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  // Messages of a library that ends the process are no lines of the server.
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addchdir_np(&files, question.folder.c_str());
+  // Without one of them the process would read and write the lines of the server. Messages of a
+  // library that ends the process are no such lines, either.
+  bool ready =
+      posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO) == 0 &&
+      posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO) == 0 &&
+      posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
+      posix_spawn_file_actions_addchdir_np(&files, question.folder.c_str()) == 0;
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -119,16 +123,16 @@ std::optional<pid_t> start_process(const CommandQuestion& question, int in, int 
   std::string words[] = {"perfpredict", "serve", "--answer-command"};
   char* const arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t process = 0;
-  const int failed =
-      posix_spawn(&process, "/proc/self/exe", &files, &attributes, arguments, environ);
+  ready = ready &&
+          posix_spawn(&process, "/proc/self/exe", &files, &attributes, arguments, environ) == 0;
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return std::nullopt;
-  return process;
+  return ready ? std::optional(process) : std::nullopt;
 }
 
-// Its wait status. It is killed when `cancel` says so; while the number is still its own.
-int wait_for(pid_t process, const std::stop_token& cancel) {
+// Its wait status, if the system tells. It is killed when `cancel` says so; while the number is
+// still its own.
+std::optional<int> wait_for(pid_t process, const std::stop_token& cancel) {
   {
     const std::stop_callback killing(cancel, [process] { kill(process, SIGKILL); });
     siginfo_t ended;
@@ -137,9 +141,10 @@ int wait_for(pid_t process, const std::stop_token& cancel) {
     }
   }
   int status = 0;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  pid_t ended = -1;
+  while ((ended = waitpid(process, &status, 0)) < 0 && errno == EINTR) {
   }
-  return status;
+  return ended == process ? std::optional(status) : std::nullopt;
 }
 
 void bound_resource(int resource, std::size_t most) {
@@ -208,12 +213,15 @@ Result<CommandAnswer> run_in_process(const CommandQuestion& question, const Comm
   const auto process = start_process(question, in.number(), out.number());
   if (!process)
     return fail(ErrorCode::kImpossible, "expected one more process, found none to have");
-  const int status = wait_for(*process, question.cancel);
+  const std::optional<int> status = wait_for(*process, question.cancel);
   if (question.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
-  if (WIFSIGNALED(status)) {
+  if (status && WIFSIGNALED(*status)) {
     return fail(ErrorCode::kImpossible,
                 "expected a command that ends by itself, found one that a signal ended (" +
-                    std::to_string(WTERMSIG(status)) + "), as where memory lacks");
+                    std::to_string(WTERMSIG(*status)) + "), as where memory lacks");
+  }
+  if (status != 0) {  // it could not write all of its answer
+    return fail(ErrorCode::kImpossible, "expected the whole answer of the command, found less");
   }
   return parse_answer(read_all(out.number()));
 }

@@ -26,6 +26,7 @@ enum class Op {
   kLayout,
   kLayoutRank,
   kOptimize,
+  kDuration,
   kAsk
 };
 
@@ -39,7 +40,8 @@ struct Problem {
 struct AskedCommand {
   std::string command;  ///< "whatif", "shard rank"
   std::string_view arguments, options;
-  std::string_view files;  ///< by name, to be found by the command
+  std::string_view files;    ///< by name, to be found by the command
+  std::string_view outputs;  ///< names of files that the command writes
 };
 
 /// One request, with the options of a prediction and the command. Its text is copied except
@@ -60,7 +62,12 @@ struct Request : AskOptions, AskedCommand {
   std::string allow, objective;  ///< for optimize: "precision,fusion"; "step"
   double memory_limit_gb = 0;    ///< 0: all memory of the GPU
   double time_budget_s = 60;
+  std::string_view gpus, worlds;          ///< for duration: lists of names and numbers as JSON text
+  std::optional<double> samples, tokens;  ///< the length of the job
 };
+
+/// Name of the operation, "predict".
+std::string_view op_name(const Request& request);
 
 /// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and
 /// must outlive `request`.

@@ -13,13 +13,19 @@ namespace perfmodel::serve {
 struct ServerOptions {
   /// Unix stream socket to listen on; empty: one client, on the file descriptors 0 and 1.
   std::filesystem::path socket = {};
+  /// In place of the socket: TCP, "7000" (on 127.0.0.1) or "10.0.0.5:7000". A client's first line
+  /// has to be {"op": "login", "token": ..} with `token`.
+  std::string listen = {}, token = {};
   std::filesystem::path files = {};  ///< clients of the socket may load files below it; empty: none
   std::size_t threads = 1;  ///< threads that answer; 0: as many as the machine runs at once
   /// Further threads for costly requests (Service::is_costly), at low priority. Nothing: half as
   /// many as `threads`, and none in addition to one thread, so that answers stay in order.
   std::optional<std::size_t> costly_threads = {};
   std::size_t max_request = std::size_t{64} << 20;  ///< bytes of one line
-  std::size_t max_clients = 64;                     ///< on the socket at once
+  /// On the socket at once; fewer if the hard limit of descriptors allows fewer.
+  std::size_t max_clients = 64;
+  std::size_t max_connections = 0;  ///< that a user (Unix) or an address (TCP) may have; 0: any
+  double max_rate = 0;  ///< requests per second and connection, after a first second's; 0: any
 };
 
 /// Carries lines between clients and a Service. One thread reads and writes, others answer. Answers

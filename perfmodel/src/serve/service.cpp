@@ -15,7 +15,11 @@
 
 #include "answers.hpp"
 #include "ask_command.hpp"
+#include "base/budget.hpp"
+#include "builders/named_models.hpp"
+#include "data_hash.hpp"
 #include "deadlines.hpp"
+#include "graph_folder.hpp"
 #include "graph_store.hpp"
 #include "json/recording_json.hpp"
 #include "latencies.hpp"
@@ -24,13 +28,16 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/job_duration.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/version.hpp"
 #include "request.hpp"
+#include "request_log.hpp"
 #include "rewrites/rewrite_input.hpp"
 #include "rewrites/rewrite_options.hpp"
+#include "whatif/job_duration_results.hpp"
 
 namespace perfmodel::serve {
 namespace {
@@ -131,6 +138,42 @@ std::string question_key(const Request& request) {
                      request.host_scale, request.device_scale);
 }
 
+// The elements of a list in JSON text; an empty text is no list.
+template <class Value>
+Result<std::vector<Value>> list_of(std::string_view text, const char* key, const char* expected) {
+  if (text.empty()) return std::vector<Value>();
+  const Json list = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::vector<Value> made;
+  for (const Json& item : list) {
+    const bool good =
+        std::is_same_v<Value, std::string> ? item.is_string() : item.is_number_integer();
+    if (!good) return fail(ErrorCode::kFormat, fmt::format("/{}: expected {}", key, expected));
+    made.push_back(item.get<Value>());
+  }
+  return made;
+}
+
+Result<JobDurationQuestion> job_duration_question(const Request& request, std::stop_token cancel) {
+  constexpr std::size_t kMostRows = 10'000;
+  auto gpus = list_of<std::string>(request.gpus, "gpus", "names of GPUs");
+  if (!gpus) return Unexpected{gpus.error()};
+  auto worlds = list_of<std::int64_t>(request.worlds, "worlds", "whole numbers");
+  if (!worlds) return Unexpected{worlds.error()};
+  if (gpus->size() * worlds->size() > kMostRows) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at most {} rows of gpus and worlds, found {}", kMostRows,
+                            gpus->size() * worlds->size()));
+  }
+  JobDurationQuestion made{.gpus = std::move(*gpus),
+                           .samples = request.samples,
+                           .tokens = request.tokens,
+                           .ask = request,
+                           .threads = 0};
+  if (!worlds->empty()) made.worlds = std::move(*worlds);
+  made.ask.cancel = std::move(cancel);
+  return made;
+}
+
 Json latency_json(const Latencies& latencies) {
   return {{"requests", latencies.count()},
           {"p50_us", latencies.quantile_us(0.5)},
@@ -149,6 +192,7 @@ struct Service::State {
   Predictor predictor;
   ServiceOptions options;
   GraphStore graphs;
+  RequestLog log = {};
   std::optional<Deadlines> deadlines;
   std::mutex layouts;
   std::map<std::string, LayoutPricer> layout_pricers;  ///< one per machine
@@ -164,6 +208,15 @@ struct Service::State {
   };
   std::mutex refusals_mutex;
   std::map<std::string, Refusal> refusals;  ///< by graph and question
+
+  // A scheduler asks about the same jobs and machines again, at other lengths: their steps are
+  // kept.
+  struct KnownDuration {
+    std::weak_ptr<const PreparedGraph> graph;
+    JobDuration row;
+  };
+  std::mutex durations_mutex;
+  std::map<std::string, KnownDuration> durations;  ///< by graph, question, GPU and world
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
   Result<Json> run(const Request& request, const Caller& caller, std::stop_token cancel);
@@ -183,6 +236,12 @@ struct Service::State {
   Result<Json> layout(const Request& request);
   Result<Json> layout_rank(const Request& request, std::stop_token cancel);
   Result<Json> optimize(const Request& request, std::stop_token cancel);
+  std::vector<JobDuration> known_durations(const std::vector<std::string>& keys,
+                                           const std::shared_ptr<const PreparedGraph>& graph);
+  Result<std::vector<JobDuration>> find_durations(
+      const JobDurationQuestion& asked, const std::string& question,
+      const std::shared_ptr<const PreparedGraph>& graph);
+  Result<Json> duration(const Request& request, std::stop_token cancel);
   Result<std::string> ask(const Request& request, const Caller& caller, std::stop_token cancel,
                           bool& bad_request);
   Json stats() const;
@@ -207,6 +266,17 @@ Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgra
     result["recording"] = recording_json<Json>(prepared->graph().recording);
   }
   if (auto put = graphs.put(name, std::move(*prepared)); !put) return Unexpected{put.error()};
+  if (!options.state.empty()) {
+    const StopScope to_its_end(nullptr);
+    const auto graph = graphs.find(name);
+    const GraphFolder folder(options.state);
+    const auto kept = graph ? folder.put(name, graph->graph()) : Result<void>();
+    if (!kept) {
+      folder.remove(name);  // else a restart would have the graph that this one replaced
+      result["warnings"].push_back("a restart will not have this graph: " +
+                                   to_string(kept.error()));
+    }
+  }
   return result;
 }
 
@@ -215,6 +285,9 @@ Result<Json> Service::State::load(const Request& request, const Caller& caller,
   if (!request.inline_graph.empty()) {
     return keep(request.name, as_program(parse_execution_graph(request.inline_graph, request.name)),
                 cancel);
+  }
+  if (auto model = graph_of_name(request.file)) {
+    return keep(request.name, as_program(std::move(*model)), cancel);
   }
   const auto file = allowed_file(request.file, caller, options.max_file_bytes);
   if (!file) return Unexpected{file.error()};
@@ -379,6 +452,53 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
   return advice_json(*advice);
 }
 
+// The rows of a question that are known of this graph; empty: not all.
+std::vector<JobDuration> Service::State::known_durations(
+    const std::vector<std::string>& keys, const std::shared_ptr<const PreparedGraph>& graph) {
+  const std::lock_guard lock(durations_mutex);
+  std::vector<JobDuration> rows;
+  for (const std::string& key : keys) {
+    const auto known = durations.find(key);
+    if (known == durations.end() || known->second.graph.lock() != graph) return {};
+    rows.push_back(known->second.row);
+  }
+  return rows;
+}
+
+Result<std::vector<JobDuration>> Service::State::find_durations(
+    const JobDurationQuestion& asked, const std::string& question,
+    const std::shared_ptr<const PreparedGraph>& graph) {
+  constexpr std::size_t kMostDurations = 16'384;
+  if (auto good = check_question(asked); !good) return Unexpected{good.error()};
+  std::vector<std::string> keys;
+  for (const std::string& gpu : asked.gpus) {
+    for (const std::int64_t world : asked.worlds) {
+      keys.push_back(fmt::format("{}\n{}\n{}", question, gpu, world));
+    }
+  }
+  if (auto rows = known_durations(keys, graph); !rows.empty()) return rows;
+  auto rows = job_durations(predictor, *graph, asked);
+  if (!rows) return rows;
+  const std::lock_guard lock(durations_mutex);
+  if (durations.size() + keys.size() > kMostDurations) durations.clear();
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    durations.insert_or_assign(keys[i], KnownDuration{graph, (*rows)[i]});
+  }
+  return rows;
+}
+
+Result<Json> Service::State::duration(const Request& request, std::stop_token cancel) {
+  const auto graph = graphs.find(request.graph);
+  if (!graph) return no_graph(request.graph);
+  auto asked = job_duration_question(request, std::move(cancel));
+  if (!asked) return Unexpected{asked.error()};
+  if (asked->gpus.empty()) asked->gpus = predictor.gpus();
+  auto rows = find_durations(*asked, request.graph + '\n' + question_key(request), graph);
+  if (!rows) return Unexpected{rows.error()};
+  for (JobDuration& row : *rows) set_steps(*asked, row);
+  return Json{{"rows", json_list(*rows, kJobDurationFields, true)}};
+}
+
 // The text of the result. `bad_request`: the error is how the command was asked for.
 Result<std::string> Service::State::ask(const Request& request, const Caller& caller,
                                         std::stop_token cancel, bool& bad_request) {
@@ -393,6 +513,8 @@ Result<std::string> Service::State::ask(const Request& request, const Caller& ca
   if (!answered) return Unexpected{answered.error()};
   bad_request = answered->is_bad_request;
   if (answered->error) return Unexpected{*answered->error};
+  const auto outputs = read_outputs(request.outputs, prepared->folder);
+  if (!outputs) return Unexpected{outputs.error()};
   Json kept;
   if (!request.name.empty()) {
     if (!prepared->folder.has(request.name)) {
@@ -406,7 +528,7 @@ Result<std::string> Service::State::ask(const Request& request, const Caller& ca
     if (!done) return Unexpected{done.error()};
     kept = std::move(*done);
   }
-  return command_result(*answered, kept);
+  return command_result(*answered, kept, *outputs);
 }
 
 Json Service::State::stats() const {
@@ -423,6 +545,7 @@ Json Service::State::stats() const {
           {"waiting", backlog.quick.load()},
           {"waiting_costly", backlog.costly.load()},
           {"refusals_repeated", refusals_repeated.load()},
+          {"log_lines_lost", log.lost()},
           {"quick", latency_json(quick)},
           {"costly", latency_json(costly)}};
 }
@@ -438,8 +561,10 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
                                  std::stop_token cancel) {
   switch (request.op) {
     case Op::kPing:
-      return Json{{"protocol", kProtocolVersion},
-                  {"program", {{"version", program_version()}, {"git", git_revision()}}}};
+      return Json{
+          {"protocol", kProtocolVersion},
+          {"program",
+           {{"version", program_version()}, {"git", git_revision()}, {"data", data_hash()}}}};
     case Op::kGpus:
       return Json{{"gpus", predictor.gpus()}};
     case Op::kStats:
@@ -451,8 +576,9 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
     case Op::kBuild:
       return keep(request.name, as_program(build_model(model_of(request))), cancel);
     case Op::kUnload:
-      if (graphs.remove(request.name)) return Json{{"name", request.name}};
-      return no_graph(request.name);
+      if (!graphs.remove(request.name)) return no_graph(request.name);
+      if (!options.state.empty()) GraphFolder(options.state).remove(request.name);
+      return Json{{"name", request.name}};
     case Op::kPredict:
     case Op::kExplain:
     case Op::kMatchStep:
@@ -463,6 +589,8 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
       return layout_rank(request, std::move(cancel));
     case Op::kOptimize:
       return optimize(request, std::move(cancel));
+    case Op::kDuration:
+      return duration(request, std::move(cancel));
     case Op::kAsk:
       break;  // answers with text
   }
@@ -472,7 +600,8 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
 bool Service::State::is_costly(const Request& request) const {
   constexpr std::size_t kManyNodes = 5000;
   if (makes_or_searches(request.op)) return true;
-  if (request.op == Op::kMatchStep) return true;  // some dozens of predictions
+  // Some dozens of predictions.
+  if (request.op == Op::kMatchStep || request.op == Op::kDuration) return true;
   if (request.op != Op::kPredict && request.op != Op::kExplain) return false;
   if (!request.rewrites.empty()) return true;
   const auto graph = graphs.find(request.graph);
@@ -483,19 +612,24 @@ std::string Service::State::answer(std::string& line, const Caller& caller,
                                    Clock::time_point arrived) {
   Request request;
   bool costs_much = false;
+  std::string_view op;
+  std::string code_of_error;
   const auto timed = [&](std::string line_of_answer) {
     const std::chrono::duration<double, std::micro> took = Clock::now() - arrived;
     (costs_much ? costly : quick).add(took.count());
+    log.add({caller.name, op, code_of_error, took.count(), line_of_answer.size()});
     return line_of_answer;
   };
   const auto refuse = [&](const std::string& code, const std::string& message) {
     ++errors;
+    code_of_error = code;
     return timed(error_line(request.id, code, message));
   };
   try {
     if (const auto problem = parse_request(line, request)) {
       return refuse(problem->code, problem->message);
     }
+    op = op_name(request);
     costs_much = is_costly(request);
     std::stop_source source;
     const std::stop_callback forward(caller.gone, [&source] { source.request_stop(); });
@@ -511,12 +645,21 @@ std::string Service::State::answer(std::string& line, const Caller& caller,
       }
       return refuse(bad_request ? "bad_request" : code_of(error.code), to_string(error));
     };
-    if (request.op == Op::kAsk) {
-      const auto text = ask(request, caller, source.get_token(), bad_request);
-      return text ? timed(result_line(request.id, std::string_view(*text))) : failed(text.error());
+    const StopRules rules{.token = source.get_token(), .deadline = {}};
+    const StopScope scope(&rules);
+    try {
+      if (request.op == Op::kAsk) {
+        const auto text = ask(request, caller, source.get_token(), bad_request);
+        return text ? timed(result_line(request.id, std::string_view(*text)))
+                    : failed(text.error());
+      }
+      const auto result = run(request, caller, source.get_token());
+      return result ? timed(result_line(request.id, *result)) : failed(result.error());
+    } catch (const Stopped&) {
+      return failed({.code = ErrorCode::kCancelled, .message = "cancelled"});
     }
-    const auto result = run(request, caller, source.get_token());
-    return result ? timed(result_line(request.id, *result)) : failed(result.error());
+  } catch (const OverBudget& over) {
+    return refuse("impossible", over.what());
   } catch (const std::bad_alloc&) {
     return refuse("out_of_memory", "out of memory");
   } catch (const std::exception& error) {
@@ -532,6 +675,25 @@ Service::Service(Predictor predictor, const ServiceOptions& options)
 }
 
 Service::~Service() = default;
+
+Result<void> Service::open() {
+  if (!state_->options.log.empty()) {
+    if (auto opened = state_->log.open(state_->options.log); !opened) return opened;
+  }
+  if (state_->options.state.empty()) return {};
+  const auto kept = GraphFolder(state_->options.state).all();
+  if (!kept) return Unexpected{kept.error()};
+  for (const auto& [name, file] : *kept) {
+    auto prepared = [&]() -> Result<PreparedGraph> {
+      auto program = read_recorded_program(file);
+      if (!program) return Unexpected{program.error()};
+      return state_->predictor.prepare(std::move(*program));
+    }();
+    if (!prepared) return Unexpected{prepared.error()};
+    if (auto put = state_->graphs.put(name, std::move(*prepared)); !put) return put;
+  }
+  return {};
+}
 
 std::string Service::answer(std::string line, const Caller& caller,
                             Clock::time_point arrived) noexcept {
@@ -562,12 +724,17 @@ bool Service::is_costly(const std::string& line) const noexcept {
 
 Backlog& Service::backlog() noexcept { return state_->backlog; }
 
-std::string Service::answer_too_large(std::size_t limit) noexcept {
+std::string Service::answer_too_large(std::size_t limit, const Caller& caller,
+                                      Clock::time_point arrived) noexcept {
+  constexpr const char* kCode = "too_large";
   ++state_->requests;
   ++state_->errors;
   try {
-    return error_line(
-        "too_large", fmt::format("expected a line of at most {} bytes, found a longer one", limit));
+    std::string line = error_line(
+        kCode, fmt::format("expected a line of at most {} bytes, found a longer one", limit));
+    const std::chrono::duration<double, std::micro> took = Clock::now() - arrived;
+    state_->log.add({caller.name, {}, kCode, took.count(), line.size()});
+    return line;
   } catch (...) {
     return {};
   }

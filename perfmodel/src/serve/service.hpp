@@ -23,6 +23,8 @@ struct ServiceOptions {
   std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< limit of a file to load, as stored
   std::chrono::milliseconds timeout{0};                     ///< per request; 0: none
   RunCommand run_command = {};                              ///< runs `ask`; none: it is refused
+  std::filesystem::path state = {};  ///< folder that keeps graphs for a restart; empty: none does
+  std::filesystem::path log = {};    ///< file that gets a line per request; empty: none
 };
 
 /// Requests that wait for a thread, as `stats` and `health` tell.
@@ -50,6 +52,10 @@ class Service {
 
   using Clock = std::chrono::steady_clock;
 
+  /// Opens the log and reads the kept graphs. Errors: a folder, a graph or a log that cannot be
+  /// read or written.
+  Result<void> open();
+
   /// The answer to one line (without its newline), without a newline. Never fails and never throws:
   /// an error in a request is its answer. `arrived`: from when on its latency counts.
   std::string answer(std::string line, const Caller& caller,
@@ -62,7 +68,8 @@ class Service {
   Backlog& backlog() noexcept;
 
   /// The answer to a line of more than `limit` bytes, which was not read to its end.
-  std::string answer_too_large(std::size_t limit) noexcept;
+  std::string answer_too_large(std::size_t limit, const Caller& caller,
+                               Clock::time_point arrived) noexcept;
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
@@ -13,6 +14,13 @@
 
 namespace perfmodel::sharding {
 namespace {
+
+// The optimizer that most tables have, whatever their order: the dense layers have it, too.
+TableOptimizer usual_optimizer(const std::vector<ShardedTable>& tables) {
+  std::map<TableOptimizer, std::size_t> counts = {{TableOptimizer::kSgd, 0}};
+  for (const ShardedTable& table : tables) ++counts[table.optimizer];
+  return std::ranges::max_element(counts, {}, [](const auto& of) { return of.second; })->first;
+}
 
 Result<void> check_table(const ShardedTable& table, std::int64_t world) {
   const auto refuse = [&](std::string_view expected, auto found) {
@@ -89,13 +97,13 @@ void move_to_ranks(BatchTime& batch) {
   }
 }
 
-// TorchRec's graphs send ids of 4 bytes; lengths of bags travel with the sizes, which their host
-// waits for.
+// TorchRec's graphs send ids of 4 bytes, and lengths of bags as well.
 double sent_by_torchrec(const ShardLoad& rank, Load of_rank) {
   const double bytes = rank[of_rank], ids = rank[Load::kForwardIds];
   if (of_rank != Load::kIdBytes || ids <= 0) return bytes;
   constexpr double kSent = 4, kId = 8, kLength = 4;  // bytes
-  return bytes * kSent / (kId + kLength * rank[Load::kForwardBags] / ids);
+  const double lengths = kLength * rank[Load::kForwardBags] / ids;
+  return bytes * (kSent + lengths) / (kId + lengths);
 }
 
 Result<double> microseconds(const Result<CollectiveTime>& time) {
@@ -156,8 +164,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
     model.like_.push_back(found->second);
   }
   if (study.dense) {
-    const TableOptimizer optimizer =
-        study.tables.empty() ? TableOptimizer::kSgd : study.tables.front().optimizer;
+    const TableOptimizer optimizer = usual_optimizer(study.tables);
     // HugeCTR fuses layers, PyTorch does not.
     const bool fused = options.software == TableSoftware::kFused && !options.step;
     auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer, fused,

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
 #include "base/stop_point.hpp"
+#include "base/thread_seconds.hpp"
 #include "plan_search_bound.hpp"
 #include "plan_search_exact.hpp"
 #include "plan_search_local.hpp"
@@ -112,9 +112,7 @@ class Search {
     return static_cast<std::uint64_t>(2 * moves / static_cast<double>(1 + flat.phases));
   }
 
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return thread_seconds() - start_s_; }
 
   bool go_on(std::uint64_t moves_of_round) {
     constexpr double kBetweenReports = 0.25;
@@ -243,7 +241,7 @@ class Search {
   std::unique_ptr<search::LocalSearch> local_;
   const std::uint64_t budget_;
   search::SearchHooks hooks_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double start_s_ = thread_seconds();
   double bound_ = 0, reported_ = 0;
   std::uint64_t moves_ = 0;
   bool stopped_ = false, enumerated_ = false;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <memory>
 
+#include "base/thread_seconds.hpp"
 #include "memory_shortfall.hpp"
 
 namespace perfmodel::sharding {
@@ -118,10 +118,7 @@ class Ranking {
     const std::vector<RankedPlan> best(
         all.plans.begin(), all.plans.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                    is_large() ? 1 : 3, all.plans.size())));
-    const auto start = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
+    const auto seconds = [start = thread_seconds()] { return thread_seconds() - start; };
     bool asked_to_stop = false;
     const auto go_on = [&] {
       asked_to_stop = asked_to_stop ||

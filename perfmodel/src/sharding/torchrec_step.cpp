@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <memory>
+#include <tuple>
 
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
@@ -51,14 +52,34 @@ std::int64_t mean_dim(const ShardingStudy& study) {
   return static_cast<std::int64_t>(kUnit * std::max(1.0, units));
 }
 
+double pooling_of(const ShardedTable& table) {
+  double sum = 0;
+  for (const TableFeature& feature : table.features) {
+    sum += feature.pooling_factor * feature.poolings;
+  }
+  return sum;
+}
+
 double mean_pooling(const ShardingStudy& study) {
   double sum = 0;
-  for (const ShardedTable& table : study.tables) {
-    for (const TableFeature& feature : table.features) {
-      sum += feature.pooling_factor * feature.poolings;
-    }
-  }
+  for (const ShardedTable& table : study.tables) sum += pooling_of(table);
   return std::max(1.0, sum / static_cast<double>(study.tables.size()));
+}
+
+using TableSizes = std::tuple<double, std::int64_t, std::int64_t>;  ///< pooling, rows, width
+std::vector<TableSizes> sorted_sizes(const ShardingStudy& study) {
+  std::vector<TableSizes> sizes;
+  for (const ShardedTable& table : study.tables) {
+    sizes.emplace_back(pooling_of(table), table.rows, table.dim);
+  }
+  std::ranges::sort(sizes);
+  return sizes;
+}
+
+/// 0, 1, 2, 2, 1, 0, 0, 1, ...: each rank gets as much of a sorted list.
+std::int64_t back_and_forth(std::int64_t number, std::int64_t ranks) {
+  const std::int64_t at = number % (2 * ranks);
+  return at < ranks ? at : 2 * ranks - 1 - at;
 }
 
 // As many layers as the study has, all of them small: the host does not see sizes.
@@ -141,8 +162,12 @@ class TorchrecSteps {
     needs.has_layers = has_graph(of_);
     if (!needs.has_layers) drop_layers(needs.batch);
     if (*of_.world < 2) {
-      for (StepNeeds::Need& need : needs.kinds) need.once = {};
+      for (StepNeeds::Need& need : needs.kinds) {
+        need.once = {};
+        need.table.device(BatchPart::kIdExchange) = 0;
+      }
       needs.sender = {};
+      needs.batch.device(BatchPart::kIdExchange) = 0;  // its preparation
     }
     return needs;
   }
@@ -223,20 +248,16 @@ class TorchrecSteps {
     return work_of(study, placements);
   }
 
+  // Sorted, so that their order does not say which tables are on rank 0.
   Result<BatchWork> work_of_whole() const {
     ShardingStudy study = empty_study();
     const bool graph = has_graph(of_);
     study.dense = graph ? *of_.dense : small_layers(of_, dim_);
     std::vector<TablePlacement> placements;
-    for (const ShardedTable& table : of_.tables) {
-      double pooling = 0;
-      for (const TableFeature& feature : table.features) {
-        pooling += feature.pooling_factor * feature.poolings;
-      }
+    for (const auto& [pooling, rows, dim] : sorted_sizes(of_)) {
       const std::size_t number = study.tables.size();
-      const std::int64_t dim = graph ? table.dim : dim_;
-      study.tables.push_back(table_like(table.rows, dim, pooling, number));
-      placements.push_back(on_rank(static_cast<std::int64_t>(number) % world_));
+      study.tables.push_back(table_like(rows, graph ? dim : dim_, pooling, number));
+      placements.push_back(on_rank(back_and_forth(static_cast<std::int64_t>(number), world_)));
     }
     return work_of(study, placements);
   }

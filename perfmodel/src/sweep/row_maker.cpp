@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "builders/named_models.hpp"
 #include "json/csv_file.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "rewrites/rewrite_input.hpp"
@@ -24,7 +25,7 @@ Result<std::shared_ptr<const RecordedProgram>> GraphStore::get(std::size_t graph
   const std::lock_guard lock(mutex_);
   if (auto known = graphs_[graph].lock()) return known;
   const GraphSource& source = spec_.graphs[graph];
-  auto made = source.file.empty() ? built(source) : read_recorded_program(source.file);
+  auto made = source.file.empty() ? built(source) : program_of(source.file);
   if (!made) return Unexpected{made.error()};
   auto kept = std::make_shared<const RecordedProgram>(std::move(*made));
   graphs_[graph] = kept;

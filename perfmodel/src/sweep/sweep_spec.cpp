@@ -6,6 +6,7 @@
 #include <set>
 
 #include "builder_options.hpp"
+#include "builders/named_models.hpp"
 #include "files/json_file.hpp"
 #include "files/json_position.hpp"
 #include "fingerprint.hpp"
@@ -169,11 +170,16 @@ class SpecParser {
     return made.short_text();
   }
 
+  // Files come first.
+  bool is_model(const std::string& name) const {
+    return !fs::exists(resolved(name)) && graph_of_name(name).has_value();
+  }
+
   void graph(const Json& json, const std::string& pointer) {
     GraphSource source{.folder = folder_};
     if (json.is_string()) {
       source.name = json.get<std::string>();
-      source.file = resolved(source.name);
+      source.file = is_model(source.name) ? fs::path(source.name) : resolved(source.name);
     } else {
       ObjectReader reader(json, pointer, error_);
       if (reader.has("name")) source.name = reader.string("name");
@@ -212,6 +218,11 @@ class SpecParser {
     Fingerprint texts;
     if (const auto& step = source.measured) {
       texts.add(fmt::format("measured {} {} {}", step->us, step->gpu, step->batch));
+    }
+    if (source.file == source.name && is_model(source.name)) {
+      texts.add("model " + source.name);
+      source.identity = texts.short_text();
+      return;
     }
     if (!source.file.empty()) {
       source.identity = identity_of(pointer, texts, {source.file});

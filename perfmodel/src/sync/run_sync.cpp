@@ -154,7 +154,9 @@ Result<SyncRun> run_sync(const SyncJob& job, const SchemeSettings& settings,
                   .target = target,
                   .loss = loss,
                   .progress = std::vector<SyncState::Progress>(count),
-                  .totals = std::vector<WorkerRun>(count)};
+                  .totals = std::vector<WorkerRun>(count),
+                  .commits = {.workers = count},
+                  .computed = {.workers = count}};
   WorkerPolicy workers(state);
   ServerPolicy servers(state);
   std::vector<LanePolicy*> lanes(count, &workers);

@@ -17,8 +17,14 @@ enum LaneTerm : std::int32_t { kSteps, kCommit };
 // Times are sums of rounded numbers: so much of them counts as equal.
 constexpr double kRounding = 1e-9;
 
-std::int64_t fewest(const std::vector<WorkerRun>& totals) {
-  return std::ranges::min_element(totals, {}, &WorkerRun::commits)->commits;
+// A worker had `before` of `count`, and has one more now. True: all have more than before.
+template <class Of>
+bool counted(SyncState::Fewest& fewest, std::int64_t before, const std::vector<Of>& workers,
+             std::int64_t Of::*count) {
+  if (before != fewest.count || --fewest.workers > 0) return false;
+  fewest.count = (*std::ranges::min_element(workers, {}, count)).*count;
+  fewest.workers = static_cast<std::size_t>(std::ranges::count(workers, fewest.count, count));
+  return true;
 }
 
 void commit_ended(SyncState& state, std::size_t index, double now_us) {
@@ -33,9 +39,9 @@ void commit_ended(SyncState& state, std::size_t index, double now_us) {
   }
   ++state.version;
   const std::int64_t before = totals.commits++;
-  if (before == state.fewest_commits) {
-    state.fewest_commits = fewest(state.totals);
-    if (state.joint() && state.fewest_commits > before) {
+  if (counted(state.commits, before, state.totals, &WorkerRun::commits)) {
+    state.wake.all = true;
+    if (state.joint()) {
       state.intervals.push_back({now_us - state.round_since_us, worker.block_steps});
       state.round_since_us = now_us;
     }
@@ -57,12 +63,17 @@ bool SyncState::joint() const {
 
 bool SyncState::finished() const {
   // A round of joint commits counts when it is over.
-  if (target.rounds && fewest_commits >= *target.rounds) return true;
+  if (target.rounds && commits.count >= *target.rounds) return true;
   if (target.commits && version >= *target.commits) return true;
   return target.progress && progressed >= *target.progress;
 }
 
 // --- workers -----------------------------------------------------------------------------------
+
+WorkerPolicy::WorkerPolicy(SyncState& state)
+    : state_(state),
+      slowest_commit_us_(
+          std::ranges::max_element(state.job.workers, {}, &Worker::commit_us)->commit_us) {}
 
 std::optional<LaneTask> WorkerPolicy::next(std::int32_t lane, double now_us) {
   const auto index = static_cast<std::size_t>(lane);
@@ -74,13 +85,13 @@ std::optional<LaneTask> WorkerPolicy::next(std::int32_t lane, double now_us) {
     return begin_steps(index, now_us);
   }
   if (worker.phase != Phase::kReady) return std::nullopt;
-  const bool all_ready = state_.fewest_computed > totals.commits;
+  const bool all_ready = state_.computed.count > totals.commits;
   if (state_.job.exchange == Exchange::kAllReduce && !all_ready) return std::nullopt;
   return begin_commit(index, now_us);
 }
 
 bool WorkerPolicy::may_begin(const WorkerRun& totals) const {
-  const std::int64_t ahead = totals.commits - state_.fewest_commits;
+  const std::int64_t ahead = totals.commits - state_.commits.count;
   if (state_.joint()) return ahead < 1;
   if (state_.settings.scheme != Scheme::kSsp || !state_.settings.staleness) return true;
   return ahead < std::max<std::int64_t>(1, *state_.settings.staleness);
@@ -152,11 +163,9 @@ LaneTask WorkerPolicy::begin_commit(std::size_t index, double now_us) {
   state_.totals[index].waiting_us += now_us - worker.free_since_us;
   worker.phase = Phase::kCommitting;
   worker.block_start_us = now_us;
-  double commit_us = state_.job.workers[index].commit_us;
-  if (state_.job.exchange == Exchange::kAllReduce) {
-    commit_us = std::ranges::max_element(state_.job.workers, {}, &Worker::commit_us)->commit_us;
-  }
-  return {.duration_us = commit_us, .term = kCommit};
+  const bool together = state_.job.exchange == Exchange::kAllReduce;
+  return {.duration_us = together ? slowest_commit_us_ : state_.job.workers[index].commit_us,
+          .term = kCommit};
 }
 
 void WorkerPolicy::ended(std::int32_t lane, const LaneTask& task, double now_us) {
@@ -168,10 +177,9 @@ void WorkerPolicy::ended(std::int32_t lane, const LaneTask& task, double now_us)
     totals.steps += worker.block_steps;
     worker.free_since_us = now_us;
     worker.phase = Phase::kReady;
-    if (worker.rounds_computed++ == state_.fewest_computed) {
-      state_.fewest_computed =
-          std::ranges::min_element(state_.progress, {}, &SyncState::Progress::rounds_computed)
-              ->rounds_computed;
+    const std::int64_t before = worker.rounds_computed++;
+    if (counted(state_.computed, before, state_.progress, &SyncState::Progress::rounds_computed)) {
+      state_.wake.all = true;
     }
     return;
   }
@@ -180,7 +188,10 @@ void WorkerPolicy::ended(std::int32_t lane, const LaneTask& task, double now_us)
   worker.phase = Phase::kAtServers;
   worker.posted_us = worker.free_since_us = now_us;
   worker.open_shards = state_.job.servers.count;
-  for (auto& queue : state_.queues) queue.push_back(lane);
+  for (std::size_t server = 0; server < state_.queues.size(); ++server) {
+    state_.queues[server].push_back(lane);
+    state_.wake.lanes.push_back(static_cast<std::int32_t>(state_.job.workers.size() + server));
+  }
 }
 
 // --- servers -----------------------------------------------------------------------------------
@@ -208,6 +219,7 @@ void ServerPolicy::ended(std::int32_t, const LaneTask& task, double now_us) {
   WorkerRun& totals = state_.totals[index];
   totals.commit_us += task.duration_us;
   totals.waiting_us += std::max(0.0, now_us - worker.posted_us - task.duration_us);
+  state_.wake.lanes.push_back(task.term);
   commit_ended(state_, index, now_us);
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/detail/lane_policy.hpp"
@@ -44,7 +45,13 @@ struct SyncState {
   std::vector<std::int64_t> taus;           ///< ADACOMM, per round
   double tau_since_us = 0, progressed = 0;  ///< progress in synchronous steps
   std::int64_t version = 0;
-  std::int64_t fewest_commits = 0, fewest_computed = 0;
+  /// The least number that any worker has of something, and how many have no more.
+  struct Fewest {
+    std::int64_t count = 0;
+    std::size_t workers = 0;
+  };
+  Fewest commits, computed;
+  LaneWake wake;
 
   bool joint() const;
   bool finished() const;
@@ -53,10 +60,11 @@ struct SyncState {
 /// Workers: steps, then a commit, by the rules of the scheme.
 class WorkerPolicy final : public LanePolicy {
  public:
-  explicit WorkerPolicy(SyncState& state) : state_(state) {}
+  explicit WorkerPolicy(SyncState& state);
   std::optional<LaneTask> next(std::int32_t lane, double now_us) override;
   void ended(std::int32_t lane, const LaneTask& task, double now_us) override;
   bool finished() const override { return state_.finished(); }
+  LaneWake wake() override { return std::exchange(state_.wake, {}); }
 
  private:
   bool may_begin(const WorkerRun& totals) const;
@@ -67,6 +75,7 @@ class WorkerPolicy final : public LanePolicy {
   LaneTask begin_commit(std::size_t worker, double now_us);
 
   SyncState& state_;
+  double slowest_commit_us_ = 0;
 };
 
 /// Servers: one commit at a time, first come, first served. Their lanes follow the workers' lanes.
@@ -76,6 +85,7 @@ class ServerPolicy final : public LanePolicy {
   std::optional<LaneTask> next(std::int32_t lane, double now_us) override;
   void ended(std::int32_t lane, const LaneTask& task, double now_us) override;
   bool finished() const override { return state_.finished(); }
+  LaneWake wake() override { return {}; }  // the workers' policy tells for both
 
  private:
   double shard_us() const;

@@ -13,6 +13,7 @@
 #include "base/secrets.hpp"
 #include "core/edit_distance.hpp"
 #include "json/file_kind.hpp"
+#include "json/json_kind.hpp"
 #include "json_limit.hpp"
 #include "json_position.hpp"
 #include "lower_case.hpp"
@@ -342,8 +343,23 @@ void ObjectReader::expect_value(const char* key, const Json& wanted) {
   if (value && *value != wanted) expect(key, wanted.dump(), *value);
 }
 
+// "none; by its keys this is an answer of `predict`", or "nothing".
+static std::string document_by_keys(const Json& object) {
+  for (const auto& member : object.items()) {
+    const auto kind = document_of_key(member.key());
+    if (!kind.empty()) return "none; by its keys this is " + std::string(kind);
+  }
+  return "nothing";
+}
+
 void ObjectReader::expect_schema(const Schema& schema) {
-  expect_value("schema", Json(schema.name));
+  if (object_.is_object() && !object_.contains("schema")) {
+    known_.insert("schema");
+    fail_at(pointer("schema"), "this key with \"" + std::string(schema.name) + "\"",
+            document_by_keys(object_));
+  } else {
+    expect_value("schema", Json(schema.name));
+  }
   const std::int64_t version = whole_number("version", 0);
   if (const std::string problem = version_problem(schema, version); !problem.empty()) {
     keep(pointer("version"), problem);

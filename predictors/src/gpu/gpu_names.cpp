@@ -32,7 +32,8 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
     if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
     if (best <= wanted.size() / 2) scored.emplace_back(best, gpu.name);
   }
-  if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
+  if (scored.empty())
+    return fmt::format("; none of the {} known ones is like it (`gpus` lists them)", gpus.size());
   return "; the nearest known are " + nearest_three(std::move(scored));
 }
 

@@ -122,9 +122,20 @@ RowCells::RowCells(CsvFile file) : csv_(std::move(file)) {
   for (const ColumnSpec& spec : kColumns) {
     int& at = columns_[spec.column];
     for (const std::string_view name : spec.names) {
-      if (!name.empty() && at < 0) at = csv_.column(name);
+      const int found = name.empty() ? -1 : csv_.column(name);
+      if (at >= 0 && found >= 0) choices_.push_back({spec.column, at, found});
+      if (at < 0) at = found;
     }
   }
+}
+
+// Rows of several sources name a size in either column.
+bool RowCells::next() {
+  if (!csv_.next()) return false;
+  for (const auto [column, first, second] : choices_) {
+    columns_[column] = csv_.cell(first).empty() ? second : first;
+  }
+  return true;
 }
 
 void RowCells::reject(Column column, std::string_view wanted) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "json/csv_file.hpp"
 #include "perfmodel/result.hpp"
@@ -120,7 +121,7 @@ class RowCells {
   explicit RowCells(CsvFile file);
 
   const CsvFile& csv() const { return csv_; }
-  bool next() { return csv_.next(); }  ///< see `CsvFile`
+  bool next();  ///< see `CsvFile`
   void go_on(CsvBlock& block) { csv_.go_on(block); }
   const std::optional<Error>& error() const { return error_; }
 
@@ -155,6 +156,11 @@ class RowCells {
 
   CsvFile csv_;
   std::array<int, kColumnCount> columns_{};  // positions in the file, -1: none
+  struct Choice {
+    Column column;
+    int first, second;
+  };
+  std::vector<Choice> choices_;  // columns that the file has under two names
   std::string_view op_;
   std::optional<Error> error_;
 };

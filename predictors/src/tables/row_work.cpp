@@ -332,7 +332,9 @@ KernelWork grouped_gemm(RowCells& cells, const TableRow& row) {
                          .n = cells.count(kN),
                          .k = cells.count(kK)};
   if (cells.given(kImbalance)) shape.imbalance = cells.positive(kImbalance);
-  if (shape.imbalance < 1) cells.reject(kImbalance, "a number of at least 1");
+  if (shape.imbalance < 1 || shape.imbalance > static_cast<double>(shape.groups)) {
+    cells.reject(kImbalance, "a number from 1 to the number of groups");
+  }
   return grouped_gemm_work(shape, row.type.storage, uses_matrix_units(row));
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -48,29 +49,18 @@ learned::Correction correction_of(const LearnedModel& model, const std::string& 
   return correction;
 }
 
-/// A model of the other GPUs, and the rows of one GPU above the launch floor that judge it.
+/// A model, and the rows of one GPU above the launch floor that judge it.
 struct JudgedModel {
   LearnedModel model;
   Samples rows;
   FeatureRows features;
 };
 
-Result<JudgedModel> judged_of(const Group& group, const TrainOptions& options,
-                              const std::string& gpu) {
-  const auto parts = split(
-      group.fitted, [&](std::size_t, const Sample& sample) { return sample.gpu->name == gpu; });
-  if (parts.second.empty() || parts.first.empty()) return JudgedModel{};
-  Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
-  recipe.has_chip_trees = false;
-  auto model = fit(parts.first, recipe, {});
-  if (!model) return Unexpected{model.error()};
-  // The campaign's launch cost is found from its own rows, as a user's would be.
-  auto own = fit(parts.second, {.rounds = 1, .has_chip_trees = false}, {});
-  if (own) model->launch_costs = own->launch_costs;
-  JudgedModel judged{.model = std::move(*model), .rows = {}, .features = {}};
+/// Gives the model the rows above the launch floor that it has features of.
+void judge_by(const Samples& samples, JudgedModel& judged) {
   const learned::FeatureSet& set = judged.model.features();
   std::vector<learned::FeatureRow> features;
-  for (const Sample& sample : parts.second) {
+  for (const Sample& sample : samples) {
     learned::FeatureRow row;
     const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
     if (!outcome_of(judged.model, sample).above_floor ||
@@ -88,6 +78,23 @@ Result<JudgedModel> judged_of(const Group& group, const TrainOptions& options,
           static_cast<double>(features[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)]);
     }
   }
+}
+
+/// A model of the other GPUs, judged by the rows of this one.
+Result<JudgedModel> judged_of(const Group& group, const TrainOptions& options,
+                              const std::string& gpu) {
+  const auto parts = split(
+      group.fitted, [&](std::size_t, const Sample& sample) { return sample.gpu->name == gpu; });
+  if (parts.second.empty() || parts.first.empty()) return JudgedModel{};
+  Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
+  recipe.has_chip_trees = false;
+  auto model = fit(parts.first, recipe, {});
+  if (!model) return Unexpected{model.error()};
+  // The campaign's launch cost is found from its own rows, as a user's would be.
+  auto own = fit(parts.second, {.rounds = 1, .has_chip_trees = false}, {});
+  if (own) model->launch_costs = own->launch_costs;
+  JudgedModel judged{.model = std::move(*model), .rows = {}, .features = {}};
+  judge_by(parts.second, judged);
   return judged;
 }
 
@@ -125,6 +132,56 @@ void add_errors(JudgedModel& judged, const Chosen& chosen, const std::string& gp
   judged.model.corrections.clear();
 }
 
+/// Finds the cost of a launch in the campaign of these rows, by all of them: it hides short
+/// kernels, and 20 rows do not tell it.
+void take_launch_costs(const Samples& samples, const std::string& gpu, LearnedModel& model) {
+  const auto own = fit(samples, {.rounds = 1, .has_chip_trees = false}, {});
+  if (!own) return;  // too few rows: they count as kernels alone, as without `points`
+  std::erase_if(model.launch_costs, [&](const auto& cost) { return cost.gpu == gpu; });
+  model.launch_costs.insert(model.launch_costs.end(), own->launch_costs.begin(),
+                            own->launch_costs.end());
+}
+
+/// Corrects a model for a GPU by `points` of its rows, or by all of them.
+Result<void> correct(LearnedModel& model, const std::string& gpu, const Samples& samples,
+                     std::optional<std::size_t> points, Calibration& made) {
+  std::erase_if(model.corrections, [&](const auto& c) { return c.gpu == gpu; });
+  JudgedModel judged{.model = model, .rows = {}, .features = {}};
+  Samples few = samples, others;
+  if (points) {
+    take_launch_costs(samples, gpu, model);
+    judged.model.launch_costs = model.launch_costs;
+    judge_by(samples, judged);
+    if (judged.rows.size() <= *points) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected more than {} rows of GPU {} above the launch floor for {}, "
+                              "found {}",
+                              *points, gpu, model.name, judged.rows.size()));
+    }
+    const auto chosen = kmeans_sample(judged.features, *points, 1);
+    if (!chosen) return Unexpected{chosen.error()};
+    const std::set<std::size_t> used(chosen->begin(), chosen->end());
+    few.clear();
+    for (std::size_t i = 0; i < judged.rows.size(); ++i) {
+      (used.contains(i) ? few : others).push_back(judged.rows[i]);
+    }
+  }
+  model.corrections.push_back(correction_of(model, gpu, few));
+  made.used += few.size();
+  if (!points) return {};
+  const auto error_of = [](const LearnedModel& of, const Samples& rows) {
+    return kernel_error(outcomes_of(of, rows));
+  };
+  if (error_of(model, few) >= error_of(judged.model, few)) model.corrections.pop_back();
+  made.judged.push_back({.gpu = gpu,
+                         .model = model.name,
+                         .used = few.size(),
+                         .others = others.size(),
+                         .before = error_of(judged.model, others),
+                         .after = error_of(model, others)});
+  return {};
+}
+
 using Errors = std::map<std::pair<int, int>, std::vector<double>>;  ///< by points and seed
 
 FewShotPointError point_of(Errors& errors, int points, int seeds) {
@@ -143,11 +200,12 @@ FewShotPointError point_of(Errors& errors, int points, int seeds) {
 
 }  // namespace
 
-Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::path& base,
-                              const std::filesystem::path& file) {
+Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::path& base,
+                              const std::filesystem::path& file,
+                              std::optional<std::size_t> points) {
   auto models = learned::read_model_file(base);
   if (!models) return Unexpected{models.error()};
-  std::size_t used = 0;
+  Calibration made;
   for (LearnedModel& model : *models) {
     std::map<std::string, Samples> by_gpu;
     for (const KernelRow& row : few.rows) {
@@ -156,21 +214,20 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
         by_gpu[sample.gpu->name].push_back(sample);
       }
     }
-    for (const auto& [name, samples] : by_gpu) {
-      const std::string& gpu = name;  // a lambda of C++20 cannot capture a binding
-      std::erase_if(model.corrections, [&](const auto& c) { return c.gpu == gpu; });
-      model.corrections.push_back(correction_of(model, gpu, samples));
-      used += samples.size();
+    for (const auto& [gpu, samples] : by_gpu) {
+      if (auto done = correct(model, gpu, samples, points, made); !done) {
+        return Unexpected{done.error()};
+      }
     }
   }
-  if (used == 0) {
+  if (made.used == 0) {
     return fail(ErrorCode::kImpossible,
                 "expected measured rows of a family that the model file knows, found none");
   }
   if (auto written = learned::write_model_file(file, *models); !written) {
     return Unexpected{written.error()};
   }
-  return used;
+  return made;
 }
 
 Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,9 +44,24 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
 Result<TrainReport> train_folder(std::span<const KernelTable> tables, const TrainOptions& options,
                                  const std::filesystem::path& folder);
 
-/// Few measured kernels of one new GPU: adds a correction for it to the models of `base`.
-Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::path& base,
-                              const std::filesystem::path& file);
+/// Mean absolute errors of the rows of a GPU that did not correct a model.
+struct JudgedCalibration {
+  std::string gpu, model;
+  std::size_t used = 0, others = 0;
+  double before = 0, after = 0;
+};
+struct Calibration {
+  std::size_t used = 0;  ///< rows
+  std::vector<JudgedCalibration> judged;
+};
+/// Measured kernels of new GPUs: adds a correction for each to the models of `base` and writes
+/// them to `file`. With `points`, k-means chooses so many rows of each model and GPU, and the
+/// others judge; what a launch costs is found from all rows. A correction
+/// that does not help the chosen rows is left out. Errors: no row of the models'
+/// families; no row left to judge.
+Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::path& base,
+                              const std::filesystem::path& file,
+                              std::optional<std::size_t> points = std::nullopt);
 
 /// Error on a left-out GPU against the number of its kernels that were measured, by random and by
 /// k-means choice: mean over `seeds`, lowest and highest. Counts that leave no kernel to judge have

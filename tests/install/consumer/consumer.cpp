@@ -18,8 +18,8 @@ int main() {
   if (!config) return complain(config.error());
   auto graph = perfmodel::build_dlrm(*config);
   if (!graph) return complain(graph.error());
-  const auto predictor =
-      perfmodel::Predictor::load({.data = PERFMODEL_DATA_DIR, .gpus = {"v100-sxm2-32gb"}});
+  // The data of the package that this is linked with.
+  const auto predictor = perfmodel::Predictor::load({.gpus = {"v100-sxm2-32gb"}});
   if (!predictor) return complain(predictor.error());
   const auto prediction = predictor->predict(*graph, "v100-sxm2-32gb");
   if (!prediction) return complain(prediction.error());

@@ -63,6 +63,10 @@ Result<RecordedProgram> read_recorded_program(const std::filesystem::path& file,
 
 Result<RecordedProgram> program_of_trace(Trace trace);
 
+/// Whether the head of a file names the events of a trace and no nodes before them. A guess, false
+/// of pipes, that saves reading a trace as a graph first.
+bool begins_like_trace(const std::filesystem::path& file);
+
 /// Whether the reader of graphs refused a file because it is a trace.
 bool is_trace_in_place_of_graph(const Error& error);
 

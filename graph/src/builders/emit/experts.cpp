@@ -1,21 +1,77 @@
 #include "experts.hpp"
 
-#include "graph_reduction.hpp"
+#include "embedding_lookup.hpp"
+#include "graph_views.hpp"
+#include "index.hpp"
 #include "memory.hpp"
-#include "pointwise.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
-namespace {
 
-TensorRef compare(AutogradTape& tape, const char* op, TensorRef x, std::int64_t number) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef made = graph.new_tensor(DType::kBool, graph.shape(x));
-  graph.leaf_op(op, {x, number}, {made}, tape.sequence());
-  return made;
+TensorRef grouped_mm(GraphBuilder& graph, TensorRef a, TensorRef b, TensorRef ends,
+                     std::int64_t sequence) {
+  const Shape &left = graph.shape(a), &right = graph.shape(b);
+  const Shape shape =
+      right.size() == 3 ? Shape{left[0], right[2]} : Shape{graph.numel(ends), left[0], right[1]};
+  return graph.leaf("aten::_grouped_mm", {a, b, ends, kNone, kNone},
+                    graph.new_tensor(graph.dtype(a), shape), sequence);
 }
 
-// The largest of the last axis.
+// Gradients as _grouped_mm_mat1_backward and _grouped_mm_mat2_backward write them for column-major
+// matrices.
+TensorRef grouped_linear(AutogradTape& tape, TensorRef rows, TensorRef weights, TensorRef ends) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef matrices = transpose(tape, weights, -2, -1);
+  const TensorRef out = grouped_mm(graph, rows, matrices, ends, tape.sequence());
+  tape.record("GroupedMmBackward0", {rows, matrices}, out,
+              [&tape, &graph, rows, matrices, ends](TensorRef gradient) {
+                std::vector<TensorRef> gradients(2);
+                if (tape.requires_grad(rows)) {
+                  gradients[0] =
+                      grouped_mm(graph, gradient, transpose(graph, matrices, -2, -1), ends);
+                }
+                const TensorRef columns = transpose(graph, gradient, -2, -1);
+                gradients[1] = transpose(graph, grouped_mm(graph, columns, rows, ends), -2, -1);
+                return gradients;
+              });
+  return out;
+}
+
+std::vector<TensorRef> top_k_of_last(AutogradTape& tape, TensorRef x, std::int64_t k) {
+  GraphBuilder& graph = tape.graph();
+  const Shape from = graph.shape(x);
+  Shape shape = from;
+  shape.back() = k;
+  const TensorRef values = graph.new_tensor(graph.dtype(x), shape);
+  const TensorRef indices = graph.new_tensor(DType::kInt64, shape);
+  graph.leaf_op("aten::topk", {x, k, -1, true, true}, {values, indices}, tape.sequence());
+  tape.record_unary("TopkBackward0", x, values, [&graph, from, indices](TensorRef gradient) {
+    graph.begin_op("aten::value_selecting_reduction_backward", {gradient, -1, indices, from, true});
+    const TensorRef made = new_zeros(graph, gradient, from);
+    graph.leaf_op("aten::scatter_.src", {made, -1, indices, gradient}, {made});
+    return graph.end_with(made);
+  });
+  return {values, indices};
+}
+
+TensorRef sorted_places(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef values = like(graph, x), order = graph.new_tensor(DType::kInt64, graph.shape(x));
+  graph.begin_op("aten::argsort", {x, -1, false}, tape.sequence());
+  graph.leaf_op("aten::sort", {x, -1, false}, {values, order}, tape.sequence());
+  return graph.end_with(order);
+}
+
+TensorRef add_rows(AutogradTape& tape, TensorRef x, TensorRef places, TensorRef rows) {
+  GraphBuilder& graph = tape.graph();
+  index_add_in_place(graph, x, places, rows, 1, tape.sequence());
+  tape.record("IndexAddBackward0", {x, rows}, x,
+              [&graph, places](TensorRef gradient) -> std::vector<TensorRef> {
+                return {TensorRef{}, index_select(graph, gradient, places)};
+              });
+  return x;
+}
+
 TensorRef max_of_last(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const Shape from = graph.shape(x);
@@ -34,6 +90,8 @@ TensorRef max_of_last(AutogradTape& tape, TensorRef x) {
     return graph.end_with(made);
   });
 }
+
+namespace {
 
 // An index that is a mask becomes the coordinates of its ones; their number waits for the device.
 void coordinates(GraphBuilder& graph, TensorRef mask, std::int64_t tokens) {
@@ -58,7 +116,9 @@ void put_impl(GraphBuilder& graph, TensorRef into, TensorRef mask, TensorRef row
   graph.end_op({into});
 }
 
-TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef mask, std::int64_t tokens) {
+}  // namespace
+
+TensorRef pick_rows_of_mask(AutogradTape& tape, TensorRef x, TensorRef mask, std::int64_t tokens) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = pick(graph, x, mask, tokens, tape.sequence());
   return tape.record_unary("IndexBackward0", x, out, [&graph, x, mask](TensorRef gradient) {
@@ -68,7 +128,7 @@ TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef mask, std::int64_t tok
   });
 }
 
-void put(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows) {
+void put_rows(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows) {
   GraphBuilder& graph = tape.graph();
   const std::int64_t tokens = graph.shape(rows)[0];
   graph.begin_op("aten::index_put_", {into, Value::List{mask}, rows, false}, tape.sequence());
@@ -85,8 +145,6 @@ void put(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows) {
               });
 }
 
-}  // namespace
-
 TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes) {
   GraphBuilder& graph = tape.graph();
   Shape shape = graph.shape(index);
@@ -96,34 +154,6 @@ TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes) {
   const TensorRef rows = unsqueeze(graph, index, -1, tape.sequence());
   graph.leaf_op("aten::scatter_.value", {made, -1, rows, 1}, {made}, tape.sequence());
   return graph.end_with(made);
-}
-
-Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity) {
-  GraphBuilder& graph = tape.graph();
-  const Shape shape = graph.shape(chances);
-  const TensorRef likeliest = graph.new_tensor(DType::kInt64, {shape[0], shape[1]});
-  graph.leaf_op("aten::argmax", {chances, -1, false}, {likeliest}, tape.sequence());
-  const TensorRef chosen = one_hot(tape, likeliest, shape[2]);
-  const TensorRef rank = cumsum(graph, chosen, -2, kNone, tape.sequence());
-  const TensorRef fits = compare(tape, "aten::le.Scalar", rank, capacity);
-  Routing routing;
-  routing.mask = mul(tape, chosen, fits);
-  routing.chance = unsqueeze(tape, max_of_last(tape, chances), -1);
-  return routing;
-}
-
-TensorRef through_experts(
-    AutogradTape& tape, const Routing& routing, TensorRef x, TensorRef next, std::int64_t tokens,
-    std::int64_t experts,
-    const std::function<TensorRef(std::int64_t expert, TensorRef rows)>& apply) {
-  GraphBuilder& graph = tape.graph();
-  for (std::int64_t i = 0; i < experts; ++i) {
-    TensorRef column = slice(tape, slice(tape, routing.mask, 0, 0, kSliceEnd), 1, 0, kSliceEnd);
-    column = select(tape, column, 2, i);
-    const TensorRef mine = to_dtype_alone(graph, column, DType::kBool, tape.sequence());
-    put(tape, next, mine, apply(i, pick(tape, x, mine, tokens)));
-  }
-  return next;
 }
 
 }  // namespace perfmodel

@@ -1,29 +1,34 @@
 #pragma once
 
-#include <functional>
-
 #include "autograd_tape.hpp"
 
 namespace perfmodel {
 
-/// Which expert each token goes to, as HuggingFace's Switch Transformer computes it.
-struct Routing {
-  TensorRef mask;    ///< [B, S, experts] of 0 and 1, whole numbers
-  TensorRef chance;  ///< [B, S, 1] of the chosen expert
-};
+// Ops of layers whose tokens go to experts: rows sorted by expert with one product for all of them
+// (torchtitan's and HuggingFace's `grouped_mm` experts), or picked by masks (Switch Transformer).
 
+/// torch._grouped_mm, without gradient. rows [T, K] times matrices [E, K, N] -> [T, N], where rows
+/// up to ends[e] belong to matrix e; or columns [M, T] times rows [T, N] -> [E, M, N].
+TensorRef grouped_mm(GraphBuilder& graph, TensorRef a, TensorRef b, TensorRef ends,
+                     std::int64_t sequence = -1);
+
+/// rows [T, K], weights [E, N, K] as in linear layers -> [T, N].
+TensorRef grouped_linear(AutogradTape& tape, TensorRef rows, TensorRef weights, TensorRef ends);
+
+/// The k largest of the last axis and their places.
+std::vector<TensorRef> top_k_of_last(AutogradTape& tape, TensorRef x, std::int64_t k);
+/// The largest of the last axis, which goes away.
+TensorRef max_of_last(AutogradTape& tape, TensorRef x);
+/// Place of each number in sorted order: `x.argsort()`.
+TensorRef sorted_places(AutogradTape& tape, TensorRef x);
 /// A 1 at the place of each index, in a new last axis of `classes`; whole numbers.
 TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes);
 
-/// The likeliest expert of each token; those beyond the capacity of an expert go to none.
-Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity);
-
-/// Sends `tokens` rows of x [B, S, H] through each expert, one after the other, and puts the
-/// results into `next`, which is returned. Only the device knows how many rows an expert gets:
-/// picking them waits for it.
-TensorRef through_experts(
-    AutogradTape& tape, const Routing& routing, TensorRef x, TensorRef next, std::int64_t tokens,
-    std::int64_t experts,
-    const std::function<TensorRef(std::int64_t expert, TensorRef rows)>& apply);
+/// Adds `rows` to x at `places`, along the first axis, and returns x.
+TensorRef add_rows(AutogradTape& tape, TensorRef x, TensorRef places, TensorRef rows);
+/// `x[mask]` of x [B, S, H] and a bool [B, S] of `tokens` ones: the host waits for their number.
+TensorRef pick_rows_of_mask(AutogradTape& tape, TensorRef x, TensorRef mask, std::int64_t tokens);
+/// `into[mask] = rows`.
+void put_rows(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows);
 
 }  // namespace perfmodel

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/budget.hpp"
 #include "ops/rows.hpp"
 #include "perfmodel/result.hpp"
 
@@ -113,6 +114,15 @@ std::int64_t GraphBuilder::next_node_id() {
   return copies_ ? static_cast<std::int64_t>(graph_.nodes.size()) + 1 : next_id();
 }
 
+// Asks at each node and tensor, now and then, whether the graph may grow on. A node has some five
+// tensors and ten arguments; if it has more, they count as nodes.
+static void ask_to_grow(const ExecutionGraph& graph, std::size_t tensors) {
+  constexpr std::size_t kOften = 256, kTensors = 8, kArguments = 32;
+  if ((graph.nodes.size() + tensors) % kOften != 0) return;
+  growth_point(
+      std::max({graph.nodes.size(), tensors / kTensors, graph.arguments.size() / kArguments}));
+}
+
 void GraphBuilder::copy_node(const Node& source) {
   thread_ = source.thread;
   Node node = source;
@@ -126,6 +136,7 @@ void GraphBuilder::copy_node(const Node& source) {
   }
   stack().push_back(graph_.nodes.size());
   graph_.nodes.push_back(node);
+  ask_to_grow(graph_, tensors_.size());
 }
 
 TensorRef GraphBuilder::tensor_of_source(std::uint32_t index, const Shape* strides) {
@@ -185,6 +196,7 @@ const GraphBuilder::TensorState& GraphBuilder::state(TensorRef tensor) const {
 }
 
 TensorRef GraphBuilder::add(TensorState tensor) {
+  ask_to_grow(graph_, tensors_.size());
   tensors_.push_back(std::move(tensor));
   return {static_cast<std::int32_t>(tensors_.size() - 1)};
 }
@@ -328,6 +340,7 @@ Node& GraphBuilder::open_node(std::string_view name, const std::vector<Value>& i
   }
   stack().push_back(graph_.nodes.size());
   graph_.nodes.push_back(node);
+  ask_to_grow(graph_, tensors_.size());
   return graph_.nodes.back();
 }
 

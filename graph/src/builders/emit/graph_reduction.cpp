@@ -104,19 +104,10 @@ TensorRef sum(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   return graph.end_with(out);
 }
 
-namespace {
-constexpr const char* kCumsum = "aten::cumsum";
-}  // namespace
-
-TensorRef cumsum(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
-                 std::int64_t sequence) {
-  return graph.leaf(kCumsum, {x, axis, std::move(dtype)}, like(graph, x), sequence);
-}
-
 TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
                         std::int64_t sequence) {
   const TensorRef sums = like(graph, x);
-  graph.begin_op(kCumsum, {x, axis, std::move(dtype)}, sequence);
+  graph.begin_op("aten::cumsum", {x, axis, std::move(dtype)}, sequence);
   to_same_dtype(graph, x);
   return graph.end_with(sums);
 }

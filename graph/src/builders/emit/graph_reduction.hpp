@@ -14,9 +14,7 @@ TensorRef mean(GraphBuilder& graph, TensorRef x, const Shape& axes, bool keep_ax
 /// `x.sum()` and `x.mean()`: an op without axes calls the one with axes.
 TensorRef sum(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef mean(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
-/// `x.cumsum(axis, dtype=dtype)` of integers; on a CPU the op hands its input through a cast.
-TensorRef cumsum(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
-                 std::int64_t sequence = -1);
+/// `x.cumsum(axis, dtype=dtype)` of integers on a CPU, which hands its input through a cast.
 TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
                         std::int64_t sequence = -1);
 /// `x / count`, `x /= count`.

@@ -6,8 +6,6 @@ namespace perfmodel {
 
 // Elementwise ops that overwrite their first operand, as PyTorch's own recurrent cells use them.
 
-inline void sigmoid_in_place(AutogradTape& tape, TensorRef x) { emit(tape, "aten::sigmoid_", {x}); }
-inline void tanh_in_place(AutogradTape& tape, TensorRef x) { emit(tape, "aten::tanh_", {x}); }
 // These two keep a copy of `x` for the backward pass.
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
 /// The calls of hardtanh in place once the copy is made.

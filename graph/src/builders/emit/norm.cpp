@@ -81,16 +81,6 @@ TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRe
   return out;
 }
 
-TensorRef rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps,
-                   bool through_float) {
-  GraphBuilder& graph = tape.graph();
-  to_same_dtype(graph, x, tape.sequence());
-  const TensorRef variance = mean(tape, pow(tape, x, 2), {-1}, true);
-  const TensorRef scaled = mul(tape, x, rsqrt(tape, add(tape, variance, eps)));
-  if (through_float) to_same_dtype(graph, scaled, tape.sequence());
-  return mul(tape, weight, scaled);
-}
-
 TensorRef fused_rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps) {
   GraphBuilder& graph = tape.graph();
   const Shape width = graph.shape(weight);

@@ -91,16 +91,9 @@ inline TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent) {
 }
 inline TensorRef neg(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::neg", {x}); }
 inline TensorRef rsqrt(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::rsqrt", {x}); }
-/// torch.max(a, b) for a `b` without gradient.
-inline TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b) {
-  return emit(tape, "aten::max.other", {a, b});
-}
 /// `other` has no gradient.
 inline TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other) {
   return emit(tape, "aten::where.self", {mask, x, other});
-}
-inline TensorRef masked_fill(AutogradTape& tape, TensorRef x, TensorRef mask, Number value) {
-  return emit(tape, "aten::masked_fill.Scalar", {x, mask, value.argument()});
 }
 
 }  // namespace perfmodel

@@ -17,10 +17,4 @@ TensorRef safe_softmax(AutogradTape& tape, TensorRef x);
 /// Its logarithm; `with_dtype`: as cross_entropy() calls it, with the type that x has.
 TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype = false);
 
-/// Softmax over the last axis of the elements that a bool `mask` leaves, in one kernel (Megatron's
-/// scaled, masked softmax moves as much).
-inline TensorRef masked_softmax(AutogradTape& tape, TensorRef x, TensorRef mask) {
-  return emit(tape, "aten::_masked_softmax", {x, mask, -1, kNone});
-}
-
 }  // namespace perfmodel

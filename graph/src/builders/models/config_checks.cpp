@@ -55,11 +55,4 @@ Result<void> expect_countable(std::string_view what, const std::vector<std::int6
       fmt::format("{}: expected less than 2^60 elements, found {}", what, fmt::join(shape, " x ")));
 }
 
-Result<void> all_good(std::initializer_list<Result<void>> checks) {
-  for (const Result<void>& check : checks) {
-    if (!check) return check;
-  }
-  return {};
-}
-
 }  // namespace perfmodel

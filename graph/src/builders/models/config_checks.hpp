@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +33,4 @@ Result<void> expect_layers(std::string_view what, std::int64_t found);
 Result<void> expect_probability(std::string_view what, double found);
 /// Refuses a tensor of 2^60 elements or more.
 Result<void> expect_countable(std::string_view what, const std::vector<std::int64_t>& shape);
-/// The first of several checks that fails.
-Result<void> all_good(std::initializer_list<Result<void>> checks);
-
 }  // namespace perfmodel

@@ -23,26 +23,4 @@ TensorRef multilayer_perceptron(AutogradTape& tape, TensorRef x,
   return x;
 }
 
-const std::vector<std::int64_t>& criteo_rows_mlperf() {
-  static const std::vector<std::int64_t> kRows = {
-      39884406, 39043,    17289,    7420,     20263,  3,     7120, 1543, 63,
-      38532951, 2953546,  403346,   10,       2208,   11938, 155,  4,    976,
-      14,       39979771, 25641295, 39664984, 585935, 12972, 108,  36};
-  return kRows;
-}
-
-const std::vector<std::int64_t>& criteo_rows_mlperf_v3() {
-  static const std::vector<std::int64_t> kRows = {
-      40000000, 39060,    17295,    7424,     20265,  3,     7122, 1543, 63,
-      40000000, 3067956,  405282,   10,       2209,   11938, 155,  4,    976,
-      14,       40000000, 40000000, 40000000, 590152, 12973, 108,  36};
-  return kRows;
-}
-
-const std::vector<std::int64_t>& criteo_pooling_mlperf_v3() {
-  static const std::vector<std::int64_t> kPooling = {3, 2, 1, 2, 6, 1, 1,  1,   1,  7,  3, 8, 1,
-                                                     6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1};
-  return kPooling;
-}
-
 }  // namespace perfmodel

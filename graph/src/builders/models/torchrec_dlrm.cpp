@@ -4,6 +4,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/budget.hpp"
 #include "builders/emit/collectives.hpp"
 #include "builders/emit/ops.hpp"
 #include "builders/emit/optimizers.hpp"
@@ -367,28 +368,9 @@ class TorchrecStep {
 
 }  // namespace
 
-Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name) {
-  if (name != "v100-8") return unknown_preset("a TorchRec preset", name, {"v100-8"});
-  TorchrecDlrmConfig config;
-  config.name = name;
-  config.bottom_mlp = {13, 256, 128, 16};
-  config.top_mlp = {512, 512, 256, 1};
-  config.batch_per_rank = 16;
-  // The planner's choice: the two smallest tables everywhere, three of the others on each rank.
-  constexpr std::int64_t kPlan[] = {0, 0, 2, 5,  1, -1, 6, 0, 4, 1, 5, 7, 7,
-                                    7, 4, 2, -1, 1, 6,  2, 3, 4, 6, 3, 3, 5};
-  for (std::size_t i = 0; i < std::size(kPlan); ++i) {
-    config.tables.push_back({.num_rows = criteo_rows_mlperf_v3()[i],
-                             .dim = 16,
-                             .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i]),
-                             .rank = kPlan[i]});
-  }
-  return config;
-}
-
 Result<ExecutionGraph> build_torchrec_dlrm(const TorchrecDlrmConfig& config) {
   if (auto good = check_torchrec(config); !good) return Unexpected{good.error()};
-  return TorchrecStep(config).build();
+  return within_budget([&] { return TorchrecStep(config).build(); });
 }
 
 }  // namespace perfmodel

@@ -4,14 +4,15 @@
 #include <optional>
 #include <vector>
 
+#include "base/budget.hpp"
 #include "builders/emit/autograd_tape.hpp"
 #include "perfmodel/graph/detail/training_options.hpp"
 
 namespace perfmodel {
 
 /// The common part of all models: parameters, copies of the batch, zero_grad, backward pass,
-/// optimizer. A model file makes its parameters, then calls run() with functions that copy its
-/// inputs and compute its loss.
+/// optimizer. A model makes its parameters, then calls run() with functions that copy its inputs
+/// and compute its loss.
 class TrainingStep {
  public:
   /// `sparse_optimizer`: for parameters with sparse gradients; unset: the same as for all others.
@@ -68,22 +69,6 @@ class TrainingStep {
   bool frozen_ = false;
   std::vector<TensorRef> parameters_, sparse_parameters_;          // per optimizer
   std::vector<TensorRef> kept_gradients_, kept_sparse_gradients_;  // if zero_grad clears them
-};
-
-/// A model while its step is written.
-template <class Config>
-class ModelBuilder {
- public:
-  explicit ModelBuilder(const Config& config) : ModelBuilder(config, config.training) {}
-  ModelBuilder(const Config& config, const TrainingOptions& options,
-               std::optional<TrainingOptions::Optimizer> sparse_optimizer = {})
-      : config_(config), step_(options, sparse_optimizer) {}
-
- protected:
-  const Config& config_;
-  TrainingStep step_;
-  GraphBuilder& graph_ = step_.graph();
-  AutogradTape& tape_ = step_.tape();
 };
 
 }  // namespace perfmodel

@@ -71,6 +71,16 @@ Error with_way_out(Error error, const ExecutionGraph& graph, const std::vector<E
   return error;
 }
 
+// A step that makes its data itself has no input whose size could be changed.
+Error no_input(Symbol symbol, bool any_input) {
+  return {.code = ErrorCode::kImpossible,
+          .message = fmt::format(
+              "expected an input that has a {0}, found none; {1}", word(symbol),
+              any_input ? fmt::format("name its size: --{} OLD=NEW", flag(symbol))
+                        : "the step makes its data itself (torch.randn, ...): make them before the "
+                          "step and record it again, or record one graph for each size")};
+}
+
 }  // namespace
 
 Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
@@ -145,12 +155,8 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
                             "--{2} OLD=NEW",
                             word(symbol), list(votes), flag(symbol)));
   }
-  if (given == 0 && votes.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected an input that has a {0}, found none; name its size: "
-                            "--{1} OLD=NEW",
-                            word(symbol), flag(symbol)));
-  }
+  const bool any_input = std::ranges::any_of(externals, is_input);
+  if (votes.empty() && (given == 0 || !any_input)) return Unexpected{no_input(symbol, any_input)};
   Seeds seeds{.was = given != 0 ? given : votes.begin()->first};
   // Look first where the symbol usually is, and elsewhere only if no named size is there.
   bool found = false;

@@ -5,7 +5,12 @@ function headline() {
   document.title = data.title;
   top.append(element('h1', {}, data.title), element('p', {class: 'soft'}, data.inputs.join(', ')));
   const run = data.runs[0];
-  if (run) {
+  if (data.comparison) {
+    const {before, after, before_us, after_us} = data.comparison;
+    top.append(element('p', {class: 'lead'}, comparisonSentence(data.comparison)), element('ul', {class: 'figures'},
+      ...[[before, time(before_us)], [after, time(after_us)], ['change per step', signed(after_us - before_us)], ['times as fast', number(before_us / after_us, 2)]]
+        .map(([name, value]) => element('li', {}, element('b', {}, value), element('span', {}, name)))));
+  } else if (run) {
     if (run.limit) top.append(element('p', {class: 'lead'}, run.limit));
     const figures = element('ul', {class: 'figures'});
     for (const [name, value] of run.facts) figures.append(element('li', {}, element('b', {}, value), element('span', {}, name)));
@@ -36,9 +41,9 @@ function navigation() {
 
 const places = new Set(['memory-limit', 'step-gaps', 'straggler']);  // whose place is no slice
 
-function findingsSection(run, timeline) {
+function findingsSection(run, timeline, at) {
   const shown = run.findings.filter((finding) => !finding.folded), folded = run.findings.length - shown.length;
-  const made = section('findings', 'Findings',
+  const made = section('findings' + (at || ''), data.comparison && data.runs.length > 1 ? 'Findings ' + data.comparison.sides[at] : 'Findings',
     shown.length ? 'What is wrong, by what repairing it gains: the step scheduled again with that repair alone. Gains do not add up.'
       : 'No rule finds anything that gains 2 % of the step.');
   const list = element('ol', {class: 'findings'});
@@ -131,13 +136,15 @@ function documentSection(document_, at) {
 function main() {
   headline();
   let timeline = null;
+  comparisonSection();
   if (data.runs.length) {
     const run = data.runs[0];
     const findings = document.createElement('div');
     document.getElementById('main').append(findings);
     runsSection();
     timeline = timelineSection(data.runs);
-    findings.replaceWith(findingsSection(run, timeline));
+    const judged = data.comparison ? data.runs : [run];
+    findings.replaceWith(...judged.map((one, at) => findingsSection(one, timeline, at)));
     pathSection(run, timeline);
     flameSection(data.runs);
     rooflineSection(run);

@@ -1,8 +1,9 @@
 // Tables that sort, filter and go to the clipboard as CSV. A column: {name, kind}, kind one of text,
-// us, share, count, bytes, number.
+// us, change (of a time), share, part (a signed share), count, bytes, number.
 
 const cellText = {
   text: (value) => String(value ?? ''), us: (value) => (value === null ? '' : time(value)), share: (value) => (value === null ? '' : percent(value)),
+  change: (value) => signed(value), part: (value) => signedPercent(value),
   count: (value) => (value === null ? '' : number(value, 0)), bytes: (value) => (value === null ? '' : bytes(value)),
   number: (value) => (value === null ? '' : typeof value !== 'number' ? String(value)
     : number(value, Number.isInteger(value) ? 0 : Math.abs(value) < 100 ? 3 : 1)),
@@ -58,10 +59,11 @@ function tableOf(title, columns, rows, options = {}) {
     headers.forEach((cell, at) => { cell.firstChild.textContent = columns[at].name + (at !== state.column ? '' : state.down ? ' ▾' : ' ▴'); });
     const some = chosen(), shown = state.all ? some : some.slice(0, shownAtFirst);
     body.replaceChildren(...shown.map((row) => element('tr', {}, ...columns.map((column, at) => {
-      const cell = element('td', {class: column.kind === 'text' ? 'text' : ''});
-      if (column.kind === 'share' && typeof row[at] === 'number') {
+      const grows = column.kind === 'change' && row[at] > 0, shrinks = column.kind === 'change' && row[at] < 0;
+      const cell = element('td', {class: column.kind === 'text' ? 'text' : grows ? 'grows' : shrinks ? 'shrinks' : ''});
+      if ((column.kind === 'share' || column.kind === 'part') && typeof row[at] === 'number') {
         const spark = element('span', {class: 'spark', 'aria-hidden': 'true'});
-        spark.style.width = Math.max(0, Math.min(1, row[at])) * 5 + 'rem';
+        spark.style.width = Math.min(1, Math.abs(row[at])) * 5 + 'rem';
         cell.append(spark);
       }
       const shown = cellText[column.kind](row[at]);

@@ -10,6 +10,7 @@ class Timeline {
     this.showPath = true;
     this.chosen = null;
     this.lanes = runs.flatMap((run) => lanesOf(run, runs.length > 1));
+    this.step = 0;
     this.end = Math.max(...runs.map((run) => run.span_us), 1);
     this.from = 0;
     this.until = this.end;
@@ -19,6 +20,17 @@ class Timeline {
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
+  }
+
+  // Begins of the step of each run are drawn below each other.
+  alignAt(step) {
+    for (const lane of this.lanes) {
+      const begins = lane.run.begins_us, moved = begins[Math.min(step, begins.length - 1)] - begins[Math.min(this.step, begins.length - 1)];
+      lane.start = lane.start.map((us) => us - moved);
+    }
+    this.step = step;
+    const of = (run) => run.begins_us.concat(run.span_us).map((us, i, all) => (i ? us - all[i - 1] : 0));
+    this.show(0, Math.max(...this.runs.map((run) => of(run)[Math.min(step, run.steps - 1) + 1])));
   }
 
   get height() {
@@ -265,7 +277,7 @@ function hatch(pen, x, y, wide, height) {
 function lanesOf(run, several) {
   const lanes = [], {ops, kernels} = run;
   const pathOps = new Set(run.path.ops), pathKernels = new Set(run.path.kernels);
-  const who = several ? run.name + ' ' : '';
+  const who = several ? (data.comparison ? data.comparison.sides[data.runs.indexOf(run)] : run.name) + ' ' : '';
   const add = (table, members, title, more) => {
     members.sort((a, b) => table.start[a] - table.start[b] || table.time[b] - table.time[a]);
     const order = [], ends = [];
@@ -301,6 +313,15 @@ function lanesOf(run, several) {
   return lanes;
 }
 
+// Chooses the step at whose begin both runs are aligned; null: all have one.
+function stepChoice(runs, timeline) {
+  const steps = Math.max(...runs.map((run) => run.begins_us.length));
+  if (!data.comparison || steps < 2) return null;
+  const select = element('select', {id: 'timeline-step', 'aria-label': 'Align at step', onchange: () => timeline.alignAt(Number(select.value))});
+  for (let i = 0; i < steps; ++i) select.append(element('option', {value: i}, `step ${i + 1}`));
+  return element('label', {}, 'Align at ', select);
+}
+
 function timelineSection(runs) {
   const shown = runs.reduce((sum, run) => sum + run.ops.label.filter((kind) => kind !== 2).length + run.kernels.name.length, 0);
   const left = runs.reduce((sum, run) => sum + run.left_out, 0);
@@ -327,7 +348,7 @@ function timelineSection(runs) {
     timeline.draw();
   }}, 'Critical path');
   bar.append(search, press('+', 'Zoom in', () => timeline.zoom(0.5)), press('−', 'Zoom out', () => timeline.zoom(2)),
-    press('All', 'Show the whole step', () => timeline.show(0, timeline.end)), path, count);
+    press('All', 'Show the whole step', () => timeline.show(0, timeline.end)), path, stepChoice(runs, timeline), count);
   made.append(legendOf(...runs));
   timeline.draw();
   return timeline;

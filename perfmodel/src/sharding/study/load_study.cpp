@@ -6,6 +6,7 @@
 #include <fstream>
 #include <utility>
 
+#include "builders/named_models.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "question_changes.hpp"
 #include "shard_fields.hpp"
@@ -55,9 +56,9 @@ Result<ShardingStudy> read_tables(const std::string& file) {
   const std::string head = head_of(file);
   if (is_study(head)) return read_sharding_study(file);
   if (is_table_list(head)) return read_table_list(file);
-  return read_execution_graph(file, {.dash_is_stdin = true})
-      .and_then(tables_in_graph)
-      .map(study_of);
+  auto model = graph_of_model(file);
+  auto graph = model ? std::move(*model) : read_execution_graph(file, {.dash_is_stdin = true});
+  return std::move(graph).and_then(tables_in_graph).map(study_of);
 }
 
 // A plan of TorchRec for the tables and the world of the study.

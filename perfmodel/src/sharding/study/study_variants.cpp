@@ -144,7 +144,8 @@ StudyVariants world_variants(const StudyQuestion& asked, const ShardQuestion& ba
                              const LoadedStudy& loaded) {
   StudyVariants variants;
   for (const std::int64_t world : numbers_of_gpus(asked, base, loaded.topology)) {
-    StudyVariant& variant = variants.emplace_back(fmt::format("{} GPUs", world), base);
+    StudyVariant& variant =
+        variants.emplace_back(fmt::format("{} GPU{}", world, world == 1 ? "" : "s"), base);
     variant.question.world = world;
     if (auto& local_world = variant.question.local_world) {
       local_world = std::min(*local_world, world);

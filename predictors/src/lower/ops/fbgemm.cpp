@@ -3,6 +3,7 @@
 
 #include "embedding_nodes.hpp"
 #include "families.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 /// FBGEMM's table-batched embeddings and sparse-feature ops. Symbols: T tables, B batch, L pooling
 /// factor, E rows per table, D elements per row.
@@ -58,7 +59,8 @@ double state_bytes_per_row(std::string_view optimizer, double d) {
   return 2 * 4 * (is_row_wise ? 1 : d);
 }
 
-/// The lookup whose gradient `op` computes, or nullptr.
+/// The lookup whose gradient `op` computes, or nullptr: the first one after the forward op, else
+/// the last one before in the same step. Nodes are in the order of their ids.
 const Node* find_lookup(const OpView& op) {
   if (op.forward && is_batched_lookup(op.graph.name(*op.forward))) return op.forward;
   const Tensor* gradient = op.tensor_input(0);
@@ -67,18 +69,24 @@ const Node* find_lookup(const OpView& op) {
   const std::string wanted = optimizer.empty()
                                  ? std::string("fbgemm::dense_embedding_codegen_lookup_function")
                                  : std::string("lookup_") + std::string(optimizer) + "_function";
-  const Node* best = nullptr;
-  for (const Node& node : op.graph.nodes) {
-    if (&node == &op.node || node.id >= op.node.id) break;
+  const auto is_wanted = [&](const Node& node) {
     const std::string_view name = op.graph.name(node);
-    if (!is_batched_lookup(name) || name.find(wanted) == std::string_view::npos) continue;
-    const OpView candidate{op.graph, node};
-    const Tensor* output = candidate.tensor_output(0);
-    if (!output || !std::ranges::equal(op.shape(*output), op.shape(*gradient))) continue;
-    best = &node;
-    if (op.forward && node.id > op.forward->id) break;  // the first after it
+    if (!is_batched_lookup(name) || name.find(wanted) == std::string_view::npos) return false;
+    const Tensor* output = OpView{op.graph, node}.tensor_output(0);
+    return output && std::ranges::equal(op.shape(*output), op.shape(*gradient));
+  };
+  const auto until = std::ranges::lower_bound(op.graph.nodes, op.node.id, {}, &Node::id);
+  const std::ranges::subrange before(op.graph.nodes.begin(), until);
+  const auto after =
+      op.forward ? std::ranges::upper_bound(before, op.forward->id, {}, &Node::id) : before.end();
+  const auto first = std::find_if(after, before.end(), is_wanted);
+  if (first != before.end()) return &*first;
+  for (auto at = after; at != before.begin();) {
+    const Node& node = *--at;
+    if (is_wanted(node)) return &node;
+    if (is_profiler_step(op.graph.name(node))) break;
   }
-  return best;
+  return nullptr;
 }
 
 /// Backward of a lookup (FBGEMM's generated host code): linearize the indices, sort them,

@@ -135,10 +135,10 @@ class Gemm final : public KernelModel {
         is_measured && item_size >= 2
             ? slowdown(*shape, work.dtype, gpu)
             : Slowdown{.gain = is_aligned(shape->k, item_size) ? 1 : kUnalignedShare};
-    const TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units,
-                                   work.bytes().value, slow.gain, gpu, slow.tile_exponent);
-    Price price = terms::make_price(t.compute / slow.share, t.memory / slow.share, t.latency,
-                                    "gemm-heuristic", 0.25);
+    const TiledTime t =
+        tiled_gemm(*shape, item_size, work.dtype, work.matrix_units, work.bytes().value, slow.gain,
+                   gpu, slow.tile_exponent, slow.share);
+    Price price = terms::make_price(t.compute, t.memory, t.latency, "gemm-heuristic", 0.25);
     const bool is_vector =
         work.dtype == DType::kFloat32 && !work.matrix_units && work.flop.value <= 4e12;
     const bool is_matrix_measured =

@@ -38,10 +38,12 @@ double round_down(double x) { return static_cast<double>(static_cast<std::int64_
 }  // namespace
 
 TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool matrix_units,
-                     double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent) {
+                     double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent,
+                     double share) {
   if (const MatrixGemm* set =
           matrix_units ? measured_products(dtype, shape.scaling, gpu) : nullptr) {
-    return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu, tile_exponent);
+    return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu, tile_exponent,
+                       share);
   }
   const double b = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),
                n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);

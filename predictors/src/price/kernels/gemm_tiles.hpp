@@ -15,9 +15,10 @@ namespace perfmodel::kernels {
 /// e: share of the sustained peak P that a tile's inner loop reaches with enough blocks per SM; r:
 /// share of that with one block alone on the SM; s: ways to split k when tiles do not fill the GPU.
 /// The reduction writes and reads s partial results in fp32 and is a second kernel. `flop_gain`
-/// divides the compute term (Winograd); `dram_bytes` is the compulsory traffic. `tile_exponent`: of
-/// `matrix_gemm`, where the architecture's products on matrix units were measured.
+/// divides the compute term (Winograd); `dram_bytes` is the compulsory traffic. `matrix_gemm`
+/// explains `tile_exponent` and `share`: only measured products on matrix units use them.
 TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool matrix_units,
-                     double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent = 0);
+                     double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent = 0,
+                     double share = 1);
 
 }  // namespace perfmodel::kernels

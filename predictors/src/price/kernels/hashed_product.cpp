@@ -32,7 +32,7 @@ std::optional<double> tiles_us(const GemmShape& product, const KernelWork& work,
   if (gpu.vendor != "nvidia" || half != work.matrix_units) return std::nullopt;
   if (!half && work.dtype != DType::kFloat32) return std::nullopt;
   const tiles::TileSchedule tile = half ? tiles::mma_tile({64, 64}, 32, {32, 32}, 32)
-                                        : tiles::simt_tile({2, 2}, {1, 1}, {8, 4}, 8);
+                                        : tiles::simt_tile({2, 2}, {1, 1}, {4, 8}, {8, 4}, 8);
   const tiles::TileTime time = tiles::tile_time(tile, product, {}, gpu);
   return std::max(1.0, time.waves) * blocks_of(product.k, tile.block_k) * time.compute_us;
 }

@@ -96,7 +96,8 @@ bool has_own_products(DType dtype, Scaling scaling, const Gpu& gpu) {
 }
 
 TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item_size, DType dtype,
-                      double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent) {
+                      double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent,
+                      double share) {
   const double results = static_cast<double>(shape.batch) * static_cast<double>(shape.m) *
                          static_cast<double>(shape.n);
   const double k = static_cast<double>(shape.k), sms = static_cast<double>(gpu.num_sms);
@@ -133,14 +134,15 @@ TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item
       const double waves = filled <= 1 ? 1 : filled + tail * (whole - filled);
       const double compute = waves * (sums / parts + store);
       const double larger = std::max(compute, memory);
-      if (latency + larger >= best.total) return;
+      if (latency + larger / share >= best.total) return;
       // Most roots are spared: (1 + x)^(1/3) >= 1 + x / 3 - x^2 / 9, less what rounding may take.
       const double ratio = std::min(compute, memory) / larger, x = ratio * ratio * ratio;
       const double least = larger * (1 + x / 3 - x * x / 9) * (1 - 1e-9);
-      if (latency + least >= best.total) return;
+      if (latency + least / share >= best.total) return;
       double both = std::cbrt(compute * compute * compute + memory * memory * memory);
       const double heat = set.always_hot ? 1 : held_share(compute);
       both += heat * std::max(0.0, limit - both);
+      both /= share;
       if (latency + both >= best.total) return;
       const double scale = both / larger;  // so that the larger one is their common time
       best = {compute * scale, memory * scale, latency, latency + both};

@@ -31,10 +31,11 @@ double measured_picojoule(const MatrixGemm& set, DType dtype, const Architecture
 /// stored. Operands come from DRAM: in programs, whole layers went by since they were read.
 ///
 /// `flop_gain` divides the time of the sums and of the traffic from L2. A tile of fewer results
-/// than 256 x 128 reaches (tm tn / 2^15)^`tile_exponent` of e.
+/// than 256 x 128 reaches (tm tn / 2^15)^`tile_exponent` of e. All except the fixed time takes
+/// 1 / `share` as long; the tile is the best one with it.
 TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item_size, DType dtype,
-                      double dram_bytes, double flop_gain, const Gpu& gpu,
-                      double tile_exponent = 0);
+                      double dram_bytes, double flop_gain, const Gpu& gpu, double tile_exponent = 0,
+                      double share = 1);
 
 /// Share of the board's power limit that a kernel of this length feels, from 0 to 1.
 double held_share(double us);

@@ -3,35 +3,63 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 namespace perfmodel::tiles {
 namespace {
 
 constexpr int kWarpThreads = 32, kOtherRegisters = 48, kFloatBytes = 4, kHalfBytes = 2;
-constexpr Sides kWarpMid{4, 8};  ///< threads of a warp
 constexpr Sides kInstruction{16, 8};
 constexpr int kInstructionDepth = 16;
 constexpr int kMostRegistersPerThread = 255, kMostRegistersPerSm = 65'536;
-constexpr int kMostThreads = 1024, kMostSharedBytes = 48 * 1024;
+constexpr int kMostThreads = 1024, kMostSharedBytes = 48 * 1024, kSharedUnit = 128;
 
-constexpr std::array<Sides, 4> kBlockWarps = {{{1, 1}, {1, 2}, {2, 2}, {2, 4}}};
-constexpr std::array<Sides, 3> kWarpInner = {{{4, 4}, {4, 8}, {8, 4}}};
+/// The choices of a space of vector units. Every combination is a schedule.
+struct SimtChoices {
+  std::vector<Sides> block_warps, warp_outer, warp_mid, warp_inner;
+  std::vector<int> block_k;
+};
+const SimtChoices& simt1_choices() {
+  static const SimtChoices choices{.block_warps = {{1, 1}, {1, 2}, {2, 2}, {2, 4}},
+                                   .warp_outer = {{1, 1}, {1, 2}, {2, 1}, {2, 2}},
+                                   .warp_mid = {{4, 8}},
+                                   .warp_inner = {{4, 4}, {4, 8}, {8, 4}},
+                                   .block_k = {8}};
+  return choices;
+}
+/// The second 4 x 8 of `warp_mid` numbers its threads by columns, which has the same time here.
+const SimtChoices& simt2_choices() {
+  static const SimtChoices choices{
+      .block_warps = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 4}, {4, 2}},
+      .warp_outer = {{1, 1}, {1, 2}, {1, 3}, {2, 1}, {2, 2}, {2, 3}, {3, 1}, {3, 2}, {3, 3}},
+      .warp_mid = {{4, 8}, {2, 16}, {16, 2}, {1, 32}, {32, 1}, {4, 8}},
+      .warp_inner = {{4, 4}},
+      .block_k = {4, 8}};
+  return choices;
+}
 
 int parts(int whole, int part) { return (whole + part - 1) / part; }
 
 int rounded_registers(int count) { return parts(count + kOtherRegisters, 8) * 8; }
 
-TileSpaceList simt_space(int most_outer, const std::vector<int>& depths) {
+/// The blocks that an SM's registers hold at once share 48 KiB, and each of a block's threads
+/// loads the same number of elements of A and of B.
+bool loads_and_shares_evenly(const TileSchedule& tile) {
+  const int resident = kMostRegistersPerSm / (tile.registers * tile.threads);
+  const int share = kMostSharedBytes / resident / kSharedUnit * kSharedUnit;
+  const int rows = tile.threads / tile.block_k;
+  return tile.shared_bytes <= share && tile.block.m % rows == 0 && tile.block.n % rows == 0;
+}
+
+TileSpaceList simt_space(const SimtChoices& choices) {
   TileSpaceList list;
-  for (const Sides block_warps : kBlockWarps) {
-    for (int outer_m = 1; outer_m <= most_outer; ++outer_m) {
-      for (int outer_n = 1; outer_n <= most_outer; ++outer_n) {
-        for (const Sides inner : kWarpInner) {
-          for (const int depth : depths) {
+  for (const Sides warps : choices.block_warps) {
+    for (const Sides outer : choices.warp_outer) {
+      for (const Sides mid : choices.warp_mid) {
+        for (const Sides inner : choices.warp_inner) {
+          for (const int depth : choices.block_k) {
             ++list.raw;
-            const TileSchedule tile = simt_tile(block_warps, {outer_m, outer_n}, inner, depth);
+            const TileSchedule tile = simt_tile(warps, outer, mid, inner, depth);
             if (fits(tile)) list.valid.push_back(tile);
           }
         }
@@ -82,12 +110,13 @@ std::string TileSchedule::text() const {
   return fmt::format("{}x{}x{}", block.m, block.n, block_k);
 }
 
-TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_inner, int block_k) {
+TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_mid, Sides warp_inner,
+                       int block_k) {
   TileSchedule tile;
   tile.block_k = block_k;
   tile.warps = block_warps;
   tile.thread = {warp_outer.m * warp_inner.m, warp_outer.n * warp_inner.n};
-  tile.warp = {tile.thread.m * kWarpMid.m, tile.thread.n * kWarpMid.n};
+  tile.warp = {tile.thread.m * warp_mid.m, tile.thread.n * warp_mid.n};
   tile.block = {tile.warp.m * block_warps.m, tile.warp.n * block_warps.n};
   tile.threads = kWarpThreads * tile.warp_count();
   const int staged =
@@ -98,7 +127,7 @@ TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_inner, in
   return tile;
 }
 
-TileSchedule default_simt_tile() { return simt_tile({4, 2}, {2, 2}, {4, 4}, 8); }
+TileSchedule default_simt_tile() { return simt_tile({4, 2}, {2, 2}, {4, 8}, {4, 4}, 8); }
 
 TileSchedule mma_tile(Sides block, int block_k, Sides warp, int warp_k) {
   TileSchedule tile;
@@ -125,15 +154,16 @@ TileSchedule mma_tile(Sides block, int block_k, Sides warp, int warp_k) {
 bool fits(const TileSchedule& schedule) {
   return schedule.threads <= kMostThreads && schedule.registers <= kMostRegistersPerThread &&
          schedule.registers * schedule.threads <= kMostRegistersPerSm &&
-         schedule.shared_bytes <= kMostSharedBytes;
+         schedule.shared_bytes <= kMostSharedBytes &&
+         (schedule.matrix_units || loads_and_shares_evenly(schedule));
 }
 
 TileSpaceList tile_space(TileSpace space) {
   switch (space) {
     case TileSpace::kSimt1:
-      return simt_space(2, {8});
+      return simt_space(simt1_choices());
     case TileSpace::kSimt2:
-      return simt_space(3, {4, 8});
+      return simt_space(simt2_choices());
     case TileSpace::kMma:
       return mma_space();
   }

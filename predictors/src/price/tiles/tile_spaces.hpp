@@ -43,11 +43,12 @@ struct TileSchedule {
   std::string text() const;  ///< "128x128x8"
 };
 
-/// Vector units: the tile of a block is block_warps x warp_outer x (4 x 8 threads) x warp_inner,
-/// side by side. Registers of a thread: its rows of A and columns of B, their product in
-/// accumulators, its part of the next tile on the way to shared memory, and 48 for addresses;
+/// Vector units: the tile of a block is block_warps x warp_outer x warp_mid (32 threads) x
+/// warp_inner, side by side. Registers of a thread: its rows of A and columns of B, their product
+/// in accumulators, its part of the next tile on the way to shared memory, and 48 for addresses;
 /// rounded up to 8. Shared memory: two tiles of A and B.
-TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_inner, int block_k);
+TileSchedule simt_tile(Sides block_warps, Sides warp_outer, Sides warp_mid, Sides warp_inner,
+                       int block_k);
 
 /// The schedule used without a search: 128 x 128 x 8 by 256 threads.
 TileSchedule default_simt_tile();
@@ -58,7 +59,9 @@ TileSchedule default_simt_tile();
 TileSchedule mma_tile(Sides block, int block_k, Sides warp, int warp_k);
 
 /// Limits of a schedule, the same for every GPU: 255 registers per thread, 65,536 per SM, 1,024
-/// threads and 48 KiB of shared memory per block.
+/// threads and 48 KiB of shared memory per block; for vector units these 48 KiB are for all blocks
+/// that the registers of an SM hold, in units of 128 bytes, and the sides of a block's tile are
+/// multiples of threads / block_k, so that all threads load alike.
 bool fits(const TileSchedule& schedule);
 
 struct TileSpaceList {
@@ -68,8 +71,10 @@ struct TileSpaceList {
 
 /// Every combination of a space:
 ///
-///   simt1  block_warps 1x1 1x2 2x2 2x4; warp_outer 1x1 1x2 2x1 2x2; warp_inner 4x4 4x8 8x4; k 8
-///   simt2  the same with warp_outer of 1 to 3 each way, k 4 and 8
+///   simt1  block_warps 1x1 1x2 2x2 2x4; warp_outer 1x1 1x2 2x1 2x2; warp_mid 4x8; warp_inner 4x4
+///          4x8 8x4; k 8
+///   simt2  block_warps 1x1 1x2 2x1 2x2 2x4 4x2; warp_outer of 1 to 3 each way; warp_mid 4x8 in two
+///          orders, 2x16 16x2 1x32 32x1; warp_inner 4x4; k 4 and 8
 ///   mma    block 32 64 128 256 each way, k 8 16 32 64 128; warp 16 32 48 64 each way, k 8 16 32
 ///   64;
 ///          warps divide the block, the instruction divides a warp's tile

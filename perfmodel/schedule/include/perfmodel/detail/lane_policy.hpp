@@ -16,6 +16,12 @@ struct LaneTask {
   std::int32_t term = 0;  ///< the policy's own tag, handed back
 };
 
+/// Lanes that wait and may go on.
+struct LaneWake {
+  bool all = false;
+  std::vector<std::int32_t> lanes = {};
+};
+
 /// Decides at run time what lanes do next, for work whose order no list of tasks can fix in
 /// advance: whether a worker may begin its next step depends on the progress of the others. Lanes
 /// that depend on each other share state through their policies.
@@ -23,9 +29,13 @@ class LanePolicy {
  public:
   virtual ~LanePolicy() = default;
 
-  /// The task that the free lane begins at `now_us`; nothing while it has to wait. It is asked
-  /// again after every moment at which a task ended or began.
+  /// The task that the free lane begins at `now_us`; nothing while it has to wait. A lane that
+  /// waits is asked again when `wake()` names it.
   virtual std::optional<LaneTask> next(std::int32_t lane, double now_us) = 0;
+
+  /// The lanes that what happened since the last call may let go on. Asked after every moment at
+  /// which a task ended or began.
+  virtual LaneWake wake() { return {.all = true}; }
 
   /// The task of the lane ended. All tasks that end at one moment are reported before any lane is
   /// asked for its next.
@@ -54,8 +64,9 @@ struct LaneLimits {
 };
 
 /// Runs lane i by policies[i] in time order: the dynamic counterpart of `run_schedule`, in which a
-/// lane picks its tasks itself. O(log lanes) per task, and one question per free lane and moment.
-/// Errors: a duration that is negative or no finite number; lanes that all wait for each other.
+/// lane picks its tasks itself. O(log lanes) per task, one question per lane that became free, and
+/// one per waiting lane at moments that may wake it. Errors: a duration that is negative or no
+/// finite number; lanes that all wait for each other.
 Result<LaneRun> run_lanes(std::span<LanePolicy* const> policies, const LaneLimits& limits = {});
 
 }  // namespace perfmodel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -44,7 +45,10 @@ class TaskGraph {
   TaskId lane_previous(TaskId task) const { return lane_previous_[task]; }
 
   /// Minus infinity: as if the edge were not there, but in a cycle it still counts.
-  void set_lag_us(std::int32_t edge, double us) { edges_[edge].lag_us = us; }
+  void set_lag_us(std::int32_t edge, double us) {
+    edges_[edge].lag_us = us;
+    note(is_gap(us));
+  }
 
   /// Last task added to a lane, or -1.
   TaskId last_on_lane(std::int32_t lane) const;
@@ -54,7 +58,10 @@ class TaskGraph {
   std::int32_t lanes() const { return static_cast<std::int32_t>(lane_tail_.size()); }
   double duration_us(TaskId task) const { return duration_us_[task]; }
   double lane_gap_us(TaskId task) const { return lane_gap_us_[task]; }
-  void set_duration_us(TaskId task, double us) { duration_us_[task] = us; }
+  void set_duration_us(TaskId task, double us) {
+    duration_us_[task] = us;
+    note(is_duration(us));
+  }
   std::int32_t lane(TaskId task) const { return lane_[task]; }
   std::int32_t op(TaskId task) const { return op_[task]; }
   std::int32_t term(TaskId task) const { return term_[task]; }
@@ -76,12 +83,17 @@ class TaskGraph {
   Result<void> check_times() const;
 
  private:
+  static bool is_gap(double us) { return us < std::numeric_limits<double>::infinity(); }
+  static bool is_duration(double us) { return us >= 0 && is_gap(us); }
+  void note(bool good) { times_are_good_ &= good; }
+
   std::vector<double> duration_us_, lane_gap_us_;
   std::vector<std::int32_t> lane_, op_, term_, lane_previous_;
   std::vector<Edge> edges_;             // in the order of addition
   std::vector<std::int32_t> inferred_;  // positions in edges_
   std::vector<TaskId> lane_tail_;
   bool forward_only_ = true, sorted_by_target_ = true;
+  bool times_are_good_ = true;  // false once a bad one came, which may have been replaced since
 };
 
 }  // namespace perfmodel

@@ -1,0 +1,205 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "cli/layout/layout_arguments.hpp"
+#include "cli/layout/layout_text.hpp"
+#include "cli/shared/arguments.hpp"
+#include "cli/shared/command.hpp"
+#include "cli/shared/field_flags.hpp"
+#include "cli/shared/overheads_option.hpp"
+#include "cli/shared/read_files.hpp"
+#include "diagnose/diagnosis_question.hpp"
+#include "diagnose/diagnosis_results.hpp"
+#include "diagnose/run_models.hpp"
+#include "jobs/read_job.hpp"
+#include "terminal/command_parser.hpp"
+#include "terminal/field_table.hpp"
+#include "terminal/output.hpp"
+#include "terminal/text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct DiagnoseArguments : LayoutArguments {
+  DiagnosisAsk figures;
+  std::string strategy, host;
+  std::int64_t batch = 0;
+  bool delay_allreduce = false;
+  ReadOptions reading;
+};
+
+/// A run with the words that describe it, and the trace that it was read from.
+struct DescribedRun {
+  RunModel model;
+  std::string words;
+  std::string head = {};  ///< settings of a job
+  std::shared_ptr<const Trace> trace = {};
+};
+
+/// The argument or --job names a trainer's job, or a flag says what only a layout has.
+bool is_layout(const DiagnoseArguments& arguments) {
+  const bool has_job = !arguments.job.empty() || is_job(arguments.model);
+  return has_job || arguments.global_batch || arguments.model.empty();
+}
+
+Result<DescribedRun> layout_run(DiagnoseArguments arguments) {
+  std::string head;
+  const bool is_argument = arguments.job.empty() && is_job(arguments.model);
+  const std::string file = is_argument ? std::exchange(arguments.model, "") : arguments.job;
+  if (!file.empty()) {
+    GivenFields given = arguments.given;
+    if (!arguments.model.empty()) given["model"] = arguments.model;
+    const auto reading = read_job(file, given, arguments);
+    if (!reading) return Unexpected{reading.error()};
+    head = job_text(*reading);
+  }
+  const auto report = named_layout_report(arguments, warn);
+  if (!report) return Unexpected{report.error()};
+  const auto predictor = layout_predictor(arguments.machine.gpu);
+  if (!predictor) return Unexpected{predictor.error()};
+  const ParallelLayout& layout = report->layouts.front().layout;
+  auto model = layout_run_model(*predictor, arguments.machine, report->job, layout);
+  if (!model) return Unexpected{model.error()};
+  model->warnings = report->warnings;
+  return DescribedRun{std::move(*model),
+                      fmt::format("{} on {} {}: {}, batch {}, by {}", report->job.model.name,
+                                  layout.gpus(), report->gpu, layout_words(layout),
+                                  report->job.global_batch, software_words(*report)),
+                      std::move(head)};
+}
+
+// Flags of layouts say nothing of a graph.
+Result<void> refuse_layout_flags(const GivenFields& given) {
+  constexpr std::string_view kOfGraphs[] = {"world", "sequence"};
+  for (const auto& [name, value] : given) {
+    if (std::ranges::find(kOfGraphs, name) != std::end(kOfGraphs)) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a layout (--global-batch, or a job), found a graph",
+                            flag_of(name)));
+  }
+  return {};
+}
+
+AskOptions graph_options(const DiagnoseArguments& arguments) {
+  AskOptions asked{.batch = arguments.batch,
+                   .sequence = arguments.sequence.value_or(0),
+                   .world = arguments.world.value_or(0),
+                   .topology = arguments.machine.topology,
+                   .delay_allreduce = arguments.delay_allreduce,
+                   .host_scale = arguments.machine.host_scale};
+  if (arguments.strategy == "ddp") asked.strategy = ParallelStrategy::kDdp;
+  if (arguments.strategy == "fsdp") asked.strategy = ParallelStrategy::kFsdp;
+  return asked;
+}
+
+Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
+  if (auto good = refuse_layout_flags(arguments.given); !good) return Unexpected{good.error()};
+  auto programs = read_programs({arguments.model}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  const auto predictor =
+      Predictor::load({.gpus = {arguments.machine.gpu}, .overheads = arguments.host});
+  if (!predictor) return Unexpected{predictor.error()};
+  const AskOptions asked = graph_options(arguments);
+  std::shared_ptr<const Trace> trace = programs->front().trace;
+  auto model =
+      graph_run_model(*predictor, std::move(programs->front()), arguments.machine.gpu, asked);
+  if (!model) return Unexpected{model.error()};
+  const std::int64_t world = model->setting.world, batch = model->setting.batch;
+  std::string words = fmt::format("{}, batch {}, on {} {}{}", file_name(arguments.model), batch,
+                                  world, arguments.machine.gpu,
+                                  arguments.strategy.empty() ? "" : ", " + arguments.strategy);
+  return DescribedRun{std::move(*model), std::move(words), {}, std::move(trace)};
+}
+
+// Figures of flags, and the terms of a trace: --trace, else the trace that is diagnosed.
+Result<std::vector<RunFigure>> figures_of(const DiagnoseArguments& arguments,
+                                          const DescribedRun& run) {
+  auto figures = asked_figures(arguments.figures, run.model);
+  if (!figures) return figures;
+  std::optional<Trace> read;
+  if (!arguments.figures.trace.empty()) {
+    auto trace = read_trace_file(arguments.figures.trace, arguments.reading);
+    if (!trace) return Unexpected{trace.error()};
+    read = std::move(*trace);
+  }
+  const Trace* const trace = read ? &*read : run.trace.get();
+  if (!trace) return figures;
+  const bool has_step = std::ranges::any_of(
+      *figures, [](const RunFigure& one) { return one.what == RunMeasure::kStep; });
+  const auto terms = figures_of_trace(*trace, !has_step);
+  if (!terms) return Unexpected{terms.error()};
+  figures->insert(figures->end(), terms->begin(), terms->end());
+  return figures;
+}
+
+std::string diagnosis_text(const DescribedRun& run, const RunDiagnosis& found, bool bold) {
+  TextList list;
+  for (const std::string& warning : found.warnings) list.row("warning", warning);
+  list.row("run", run.words);
+  for (const CheckedFigure& figure : found.figures) list.row("measured", figure_words(figure));
+  list.row("verdict", verdict_words(found));
+  std::string text = run.head + list.text();
+  if (found.is_normal) return text;
+  constexpr double kSeldom = 0.005;
+  std::vector<CauseFinding> likely;
+  for (const CauseFinding& one : found.causes) {
+    if (one.probability >= kSeldom) likely.push_back(one);
+  }
+  text += "\n" + field_table(likely, kCauseFields, {"cause", "probability", "sentence"}).text(bold);
+  TextList next;
+  next.fact("next", next_words(found));
+  next.fact("left out", fmt::format("{}", fmt::join(found.left_out, "; ")));
+  return text + "\n" + next.text();
+}
+
+Result<void> run_diagnose(const DiagnoseArguments& arguments) {
+  const auto run = is_layout(arguments) ? layout_run(arguments) : graph_run(arguments);
+  if (!run) return Unexpected{run.error()};
+  const auto figures = figures_of(arguments, *run);
+  if (!figures) return Unexpected{figures.error()};
+  const auto found = diagnose(run->model, *figures);
+  if (!found) return Unexpected{found.error()};
+  if (!arguments.json) return print_report(diagnosis_text(*run, *found, bold_allowed()));
+  Json json = {{"run", run->words}};
+  json.update(diagnosis_json(*found));
+  return print_document(schemas::kDiagnose, json);
+}
+
+}  // namespace
+
+Command diagnose_command(CommandParser parent) {
+  auto arguments = std::make_shared<DiagnoseArguments>();
+  const CommandParser app = parent.add_subcommand(
+      "diagnose",
+      "Is that speed normal, and if not, why: causes of a slow run by their likelihood");
+  add_layout_question(app, *arguments);
+  app.option("--gpu").type_name("GPU");
+  for (const DiagnosisField& field : diagnosis_fields()) {
+    add_field(app, field, arguments->figures);
+  }
+  for (const char* flag : {"--measured", "--measured-step"}) app.option(flag).take_all();
+  app.add_option("--batch", arguments->batch, "Samples of one GPU's step (the graph's)")
+      .check(at_least(1))
+      .type_name("N");
+  app.add_option("--strategy", arguments->strategy, "Run the graph on --world GPUs: ddp or fsdp")
+      .check(one_of({"ddp", "fsdp"}));
+  app.add_flag("--delay-allreduce", arguments->delay_allreduce,
+               "DDP reduces all gradients after the backward pass (Apex)");
+  add_overheads_option(app, arguments->host, kOverheadsHelp);
+  add_reading(app, arguments->reading);
+  app.add_flag("--json", arguments->json, "Print one JSON document");
+  app.footer(
+      "MODEL may be an execution graph, a Kineto trace or a model of `build`, too; with "
+      "--global-batch\nit is a layout.\n"
+      "perfpredict diagnose llama3-8b --gpu h100 --world 8 --global-batch 64 --measured "
+      "40000tokens/s\n"
+      "perfpredict diagnose gpt2 --gpu a100-80gb --batch 8 --measured-step 2s --memory-gb 30");
+  app.callback([arguments, app] { arguments->given = given_fields(app); });
+  return {app, [arguments] { return run_diagnose(*arguments); }};
+}
+
+}  // namespace perfmodel::cli
