@@ -1,4 +1,4 @@
-# Writes the files of the report's page as string constants: cmake -DPAGE=folder -DD3=d3.min.js -DOUTPUT=file.cpp -P this.
+# Writes the files of the report's page as string constants: cmake -DPAGE=folder -DOUTPUT=file.cpp -P this.
 # Pieces are short enough for every compiler's limit on literals.
 function(append_constant name)
   set(content "")
@@ -14,15 +14,13 @@ endfunction()
 file(WRITE "${OUTPUT}.new" "// Made by cmake/embed_page.cmake.\n#include \"report/page_parts.hpp\"\n\nnamespace {\n")
 append_constant(html "${PAGE}/page.html")
 append_constant(style "${PAGE}/page.css")
-append_constant(licence "${PAGE}/d3_licence.txt")
-append_constant(d3 "${D3}")
 set(scripts)
 foreach(script IN ITEMS basics charts timeline flame roofline memory tables compare main)
   list(APPEND scripts "${PAGE}/${script}.js")
 endforeach()
 append_constant(script ${scripts})
 file(APPEND "${OUTPUT}.new" "\ntemplate <unsigned N>\nstd::string_view text(const unsigned char (&bytes)[N]) {\n  return {reinterpret_cast<const char*>(bytes), N - 1};\n}\n\n}  // namespace\n\nnamespace perfmodel::report_page::parts {\n")
-foreach(pair IN ITEMS "kHtml:html" "kStyle:style" "kLicence:licence" "kD3:d3" "kScript:script")
+foreach(pair IN ITEMS "kHtml:html" "kStyle:style" "kScript:script")
   string(REPLACE ":" ";" pair "${pair}")
   list(GET pair 0 constant)
   list(GET pair 1 bytes)

@@ -8,7 +8,7 @@ set -euo pipefail
 
 # A package, or package:program where a program of that name from anywhere will do.
 required=(cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config libeigen3-dev nlohmann-json3-dev
-  libfmt-dev libcli11-dev libsimdjson-dev libexpected-dev libjs-d3 libtomlplusplus-dev
+  libfmt-dev libcli11-dev libsimdjson-dev libexpected-dev libtomlplusplus-dev
   libyaml-cpp-dev zlib1g-dev)
 optional=()
 if [[ "${1:-}" == --tests ]]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a bare clone to a predicted DLRM batch, with no GPU and no Python: installs what is missing,
-# builds the program and predicts one training step of a DLRM that fits, then the MLPerf DLRM, which
-# does not, with the sharding that makes it fit. Then it builds the rest that
-# `cmake --install build/release` needs.
+# builds what a prediction needs and predicts one training step of a DLRM that fits. Then it builds
+# the rest that `cmake --install build/release` needs, and asks about the MLPerf DLRM, which does
+# not fit, for the sharding that makes it fit.
 #
 #   bash examples/quickstart.sh [GPU]        default: a100-sxm-40gb
 set -euo pipefail
@@ -18,7 +18,7 @@ if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache;
 # program. Tests need more packages. A build folder that is there already keeps its settings.
 options=()
 if [[ ! -f build/release/CMakeCache.txt ]]; then
-  options=(-DPERFMODEL_UNITY=ON "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+  options=(-DPERFMODEL_UNITY=ON -DPERFMODEL_FIRST_ANSWER=ON "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
     -DPERFMODEL_BUILD_TESTS=OFF -DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_BUILD_KERNELS_BENCH=OFF)
 fi
 mkdir -p build
@@ -46,17 +46,20 @@ build_targets() {
     { tail -n 50 "$log" >&2; exit 1; }
 }
 run() {
-  echo "+ ${*/#build\/release\/bin\//}"
+  local words="${*/#build\/release\/bin\//}"
+  echo "+ ${words/#perfpredict-first/perfpredict}"
   "$@"
 }
 
-echo "Building perfpredict (preset release)"
-build_targets perfpredict
 perfpredict=build/release/bin/perfpredict
-run "$perfpredict" predict dlrm:default --gpu "$gpu"
+first=perfpredict
+if grep -q PERFMODEL_FIRST_ANSWER:BOOL=ON build/release/CMakeCache.txt; then first=perfpredict-first; fi
+echo "Building what a prediction needs (preset release)"
+build_targets "$first"
+run "build/release/bin/$first" predict dlrm:default --gpu "$gpu"
+echo "Building perfpredict, the C library, the manual page and completions"
+build_targets perfpredict perfmodel_c perfpredict_pages
 run "$perfpredict" build dlrm --preset mlperf --batch 2048 -o "$graph" >/dev/null
 run "$perfpredict" report "$graph" --gpu "$gpu" -o "${graph%.json.gz}.html"
 # Its tables are larger than most GPUs, so the answer is where they go on eight.
 run "$perfpredict" shard "$graph" --gpu "$gpu" --world 8 --time-budget 1
-echo "Building what else is installed: the C library, the manual page and completions"
-build_targets perfmodel_c perfpredict_pages

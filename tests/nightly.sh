@@ -25,7 +25,7 @@ declare -A what=(
   [asan-accuracy]="the tests of accuracy under AddressSanitizer and UBSan"
   [fuzz]="each fuzz target for FUZZ_SECONDS with sanitizers, then as long without them"
   [scale]="traces of 100 MB to 2 GB, memory and speed; sweeps on 1, 2 and 4 ranks"
-  [serve]="SERVE_REQUESTS requests of careless clients"
+  [serve]="SERVE_REQUESTS requests of careless clients; pings next to costly requests"
   [relations]="relations between answers for RELATIONS_SECONDS, with the day of the year as the seed"
   [browser]="pages of reports in Chromium"
   [package]="the Debian packages, twice, and what lintian says of them"
@@ -112,6 +112,7 @@ stage_relations() {
 stage_serve() {
   need_release
   python3 tests/serve_load.py build/release/bin/perfpredict --requests "${SERVE_REQUESTS:-1000000}"
+  python3 tests/serve_load.py build/release/bin/perfpredict --requests 1000 --costly 0.1 --ping-limit 15
   bash tests/mcp_client_test.sh || [[ $? == 77 ]]
 }
 
@@ -129,6 +130,7 @@ stage_package() {
   need dpkg-shlibdeps
   need_release
   cmake --build build/release --target package --parallel "$jobs"
+  cmake --build build/release --target perfmodel_wheel
   bash tests/install/reproducible_deb.sh --rebuild
   bash tests/install/lintian.sh "$(package)"
 }

@@ -44,9 +44,6 @@ table programs/resnet50_ddp_a100 resnet50_ddp_2gpu_a100_kineto resnet50_ddp_et_1
 table programs/rm_8gpu_a100 rm_8gpu_a100_rank3_kineto -
 table programs/bert_small_infer_h100 bert_small_infer_h100_torch26_kineto -
 table programs/minitoy_mi250 minitoy_train_mi250_rocm62_kineto -
-# First calls only, no steady step: kept for the record, in no table below.
-table programs/alexnet_first_calls_a100 alexnet_cudasync_a100_kineto -
-table programs/simple_add_a100 simple_add_kineto simple_add_et
 
 # Tables recorded with a GPU. The MI250 has one recording only, with two collectors on.
 table v100-sxm2-32gb "${v100[@]}"

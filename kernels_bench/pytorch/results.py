@@ -46,6 +46,15 @@ def load_json(path):
         raise BadInput(f"{path}: cannot be read ({type(error).__name__}: {error})") from None
 
 
+def lines_of(document):
+    """A document as JSON with a line per element of its lists, so that a change is one line."""
+    def text(value):
+        if not isinstance(value, list):
+            return json.dumps(value)
+        return "[\n" + ",\n".join("  " + json.dumps(e, separators=(",", ":")) for e in value) + "\n ]"
+    return ("{\n" + ",\n".join(f" {json.dumps(key)}: {text(value)}" for key, value in document.items()) + "\n}\n").encode()
+
+
 class Index:
     """index.json: `runs` (provenance) and `points`, saved after every point."""
 
@@ -72,7 +81,7 @@ class Index:
         self.save()
 
     def save(self):
-        write_whole(self.folder / INDEX, json_bytes(self.document, indent=1))
+        write_whole(self.folder / INDEX, lines_of(self.document))
 
 
 def read_index(folder):

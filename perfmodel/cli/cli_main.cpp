@@ -122,6 +122,19 @@ std::string_view first_word(const std::vector<std::string>& words) {
   return at < words.size() ? std::string_view(words[at]) : "";
 }
 
+// Refuses help for a word that names no command: "help foo"; empty: it names one.
+std::string unknown_topic(CommandParser command, const std::vector<std::string>& words,
+                          Suggest suggest) {
+  for (std::size_t at = command_place(words); at < words.size(); ++at) {
+    if (words[at].starts_with('-') || !command.takes_subcommand()) break;
+    const auto below = command.subcommands();
+    const auto named = std::ranges::find(below, words[at], &CommandParser::name);
+    if (named == below.end()) return unknown_command(command, words[at], suggest);
+    command = *named;
+  }
+  return {};
+}
+
 // Only help and the manual page show examples.
 bool is_help_asked(const std::vector<std::string>& words) {
   return first_word(words) == "man" || std::ranges::any_of(words, [](const std::string& word) {
@@ -184,7 +197,11 @@ Outcome run_command_line(const std::vector<std::string>& given, MakeCommands mak
       asks_version ? std::vector<Command>() : make_commands(app, first_word(words));
   if (is_help_asked(words)) add_examples(app);
   const ParsedWords parsed = app.parse(words);
-  if (parsed.kind == ParsedWords::Kind::kText) return outcome_of(print(parsed.text));
+  if (parsed.kind == ParsedWords::Kind::kText) {
+    const std::string unknown = unknown_topic(app, words, suggest);
+    if (unknown.empty()) return outcome_of(print(parsed.text));
+    return {kBadUsage, {.code = ErrorCode::kImpossible, .message = unknown}};
+  }
   if (parsed.kind == ParsedWords::Kind::kRefused) {
     return {kBadUsage, usage_error(parsed, app, suggest)};
   }

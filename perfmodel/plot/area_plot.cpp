@@ -60,12 +60,15 @@ std::vector<std::size_t> drawn_points(const AreaPlot& plot, const std::vector<do
 
 using Points = std::vector<std::pair<double, double>>;
 
-/// The staircase over `heights`, one per drawn point.
+/// The staircase over `heights`, one per drawn point, without points within a level.
 Points staircase(const std::vector<double>& at, const std::vector<double>& heights, double end) {
   Points points;
   for (std::size_t i = 0; i < at.size(); ++i) {
-    points.emplace_back(at[i], heights[i]);
-    points.emplace_back(i + 1 < at.size() ? at[i + 1] : end, heights[i]);
+    const bool is_last = i + 1 == at.size();
+    if (i == 0 || heights[i] != heights[i - 1]) points.emplace_back(at[i], heights[i]);
+    if (is_last || heights[i] != heights[i + 1]) {
+      points.emplace_back(is_last ? end : at[i + 1], heights[i]);
+    }
   }
   return points;
 }

@@ -63,7 +63,7 @@ std::string label_text(double value, Unit unit) {
       if (value < 1e6) return fmt::format("{:.4g} ms", value / 1e3);
       return fmt::format("{:.4g} s", value / 1e6);
     case Unit::kCount:
-      return value >= 1 && value < 1e9 ? thousands(value) : fmt::format("{:.4g}", value);
+      return value >= 1e3 && value < 1e9 ? thousands(value) : fmt::format("{:.4g}", value);
     case Unit::kPercent:
       return fmt::format("{:.4g} %", value * 100);
     case Unit::kSignedPercent:

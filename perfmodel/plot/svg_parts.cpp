@@ -115,18 +115,27 @@ std::string text_element(double x, double y, std::string_view text, TextStyle st
   return fmt::format("<text {}>{}</text>\n", attributes, escaped(text));
 }
 
+namespace {
+
+// An attribute that differs from what a drawing has without it.
+std::string unless_one(std::string_view name, double value) {
+  return value == 1 ? "" : fmt::format(R"( {}="{}")", name, px(value));
+}
+
+}  // namespace
+
 std::string line_element(double x1, double y1, double x2, double y2, std::string_view colour,
                          double width, std::string_view dashes) {
-  return fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"{}/>)",
-                     px(x1), px(y1), px(x2), px(y2), colour, px(width),
+  return fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}"{}{}/>)", px(x1), px(y1),
+                     px(x2), px(y2), colour, unless_one("stroke-width", width),
                      dashes.empty() ? "" : fmt::format(R"( stroke-dasharray="{}")", dashes)) +
          "\n";
 }
 
 std::string rect_element(double x, double y, double width, double height, std::string_view colour,
                          double opacity) {
-  return fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity="{}"/>)",
-                     px(x), px(y), px(width), px(height), colour, px(opacity)) +
+  return fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}"{}/>)", px(x), px(y),
+                     px(width), px(height), colour, unless_one("fill-opacity", opacity)) +
          "\n";
 }
 
@@ -136,8 +145,8 @@ std::string circle_element(double x, double y, double radius) {
 
 std::string polygon_element(const std::vector<std::pair<double, double>>& points,
                             std::string_view colour, double opacity) {
-  return fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="{}"/>)", point_list(points),
-                     colour, px(opacity)) +
+  return fmt::format(R"(<polygon points="{}" fill="{}"{}/>)", point_list(points), colour,
+                     unless_one("fill-opacity", opacity)) +
          "\n";
 }
 
@@ -167,20 +176,22 @@ namespace {
 std::string axes(const Area& area, const Axis& x, const Axis& y, const Labels& labels) {
   std::string out, text;
   for (const bool labelled : {false, true}) {  // the fine lines first
-    const std::string_view colour = labelled ? kGrid : kFineGrid;
+    std::string lines;
     for (const auto& tick : x.ticks()) {
       if (tick.label.empty() == labelled) continue;
       const double at = area.left + tick.at;
-      out += line_element(at, area.top, at, area.bottom(), colour);
+      lines += fmt::format("M{} {}V{}", px(at), px(area.top), px(area.bottom()));
       text +=
           text_element(at, area.bottom() + 16, tick.label, {.anchor = "middle", .colour = kMuted});
     }
     for (const auto& tick : y.ticks()) {
       if (tick.label.empty() == labelled) continue;
       const double at = area.bottom() - tick.at;
-      out += line_element(area.left, at, area.right(), at, colour);
+      lines += fmt::format("M{} {}H{}", px(area.left), px(at), px(area.right()));
       text += text_element(area.left - 7, at + 4, tick.label, {.anchor = "end", .colour = kMuted});
     }
+    if (lines.empty()) continue;
+    out += fmt::format(R"(<path d="{}" stroke="{}"/>)", lines, labelled ? kGrid : kFineGrid) + "\n";
   }
   out += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="none" stroke="{}"/>)",
                      px(area.left), px(area.top), px(area.width), px(area.height), kFrame) +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/kernel_words.hpp"
 #include "base/plain_text.hpp"
 
 namespace perfmodel::cli {
@@ -23,6 +24,12 @@ std::string one_line(std::string_view text) {
   std::string line(text);
   std::ranges::replace(line, '\n', ' ');
   return plain_text(line);
+}
+
+// Names of kernels lose first what most of them share.
+std::string shortened_name(const std::string& text, std::size_t width) {
+  const bool is_long_kernel = text_width(text) > width && text.find("::") != text.npos;
+  return shortened(is_long_kernel ? without_scopes(text) : text, width);
 }
 
 }  // namespace
@@ -101,7 +108,9 @@ std::string TextTable::text(bool bold) const {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (widths[i] == 0) continue;  // an empty column
       if (i > 0) line += "  ";
-      line += padded(shortened(cells[i], widths[i]), widths[i], left_[i]);
+      const std::string cell =
+          i == 0 ? shortened_name(cells[i], widths[i]) : shortened(cells[i], widths[i]);
+      line += padded(cell, widths[i], left_[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return line;

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <tuple>
 
 #include "../scratch.hpp"
 #include "accuracy_support.hpp"
@@ -279,31 +281,72 @@ std::string causes_alike(const RunDiagnosis& found) {
   return names;
 }
 
-// Runs that took several times as long as predicted. The source does not say why: their step and
-// memory leave several causes, which the answer names together.
+RunFigure step_of(const NanotronRun& run, const RunSetting& at) {
+  return {.value = run.step_ms * 1e3, .at = at};
+}
+
+/// A run's step and memory, and steps of its neighbours on the same machine: the same layout on
+/// other numbers of nodes, and the first three other layouts on as many.
+std::vector<RunFigure> figures_with_neighbours(const NanotronRun& run,
+                                               const std::vector<NanotronRun>& runs) {
+  constexpr int kOtherLayouts = 3;
+  std::vector<RunFigure> figures = {step_of(run, {}), {RunMeasure::kMemory, run.memory_gb * 1e9}};
+  int others = 0;
+  for (const NanotronRun& one : runs) {
+    if (!one.ran || one.model != run.model || one.zero != run.zero || one.twin() == run.twin()) {
+      continue;
+    }
+    const ParallelLayout &a = one.layout, &b = run.layout;
+    const bool same_layout = a.tp == b.tp && a.pp == b.pp && a.micro_batch == b.micro_batch;
+    if (same_layout) {
+      figures.push_back(step_of(one, {.world = a.gpus()}));
+    } else if (one.nodes == run.nodes && one.job.global_batch == run.job.global_batch &&
+               others++ < kOtherLayouts) {
+      figures.push_back(step_of(one, {.tp = a.tp, .pp = a.pp, .micro_batch = a.micro_batch}));
+    }
+  }
+  return figures;
+}
+
+/// The likely causes are trouble of the run alone, or a wrong prediction.
+bool is_of_this_run(const RunDiagnosis& found) {
+  const auto likely = std::span(found.causes).first(std::max<std::size_t>(1, found.alike));
+  return std::ranges::all_of(likely, [](const CauseFinding& one) {
+    return one.name == "this-run" || one.name == "prediction";
+  });
+}
+
+// Runs that took several times as long as predicted; the source does not say why. Their step and
+// memory leave several causes; runs of the same machine rule all out that would slow them, too.
 TEST(NanotronRuns, DiagnosesStepsThatTookSeveralTimesAsLong) {
   if (!public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   constexpr double kSeveral = 3;
   constexpr int kMostRows = 4;  // seconds each
-  int rows = 0, normal = 0;
-  for (const NanotronRun& run : nanotron_runs()) {
+  const std::vector<NanotronRun> runs = nanotron_runs();
+  int rows = 0, clear = 0;
+  for (const NanotronRun& run : runs) {
     if (!run.ran || run.nodes == 1 || rows >= kMostRows) continue;
-    if (run.step_ms < kSeveral * predicted(run).step_ms) continue;
+    const double times = run.step_ms / predicted(run).step_ms;
+    if (times < kSeveral) continue;
     const auto model = layout_run_model(predictor(), {.gpu = "h100-sxm-80gb"}, run.job, run.layout);
     ASSERT_TRUE(model) << to_string(model.error());
-    const RunFigure figures[] = {{.value = run.step_ms * 1e3},
-                                 {RunMeasure::kMemory, run.memory_gb * 1e9}};
+    const auto figures = figures_with_neighbours(run, runs);
+    const auto alone = diagnose(*model, std::span(figures).first(2));
     const auto found = diagnose(*model, figures);
-    ASSERT_TRUE(found) << to_string(found.error());
+    ASSERT_TRUE(alone && found) << to_string((found ? alone : found).error());
     ++rows;
-    normal += found->is_normal;
-    EXPECT_TRUE(found->alike > 1 || found->causes.front().name == "prediction") << run.twin();
-    std::printf("%s on %lld nodes, %.1f times as predicted: %s\n", run.twin().c_str(),
-                static_cast<long long>(run.nodes), run.step_ms / predicted(run).step_ms,
-                verdict_words(*found).c_str());
+    EXPECT_FALSE(alone->is_normal || found->is_normal) << run.twin();
+    EXPECT_TRUE(alone->alike > 1 || alone->causes.front().name == "prediction") << run.twin();
+    // No cause of the machine is left.
+    EXPECT_TRUE(is_of_this_run(*found)) << verdict_words(*found);
+    clear += found->alike == 1 && found->causes.front().name == "this-run";
+    std::printf(
+        "%s on %lld nodes, %.1f times as predicted: %s\n  with %zu other runs: %s (%.0f %%)\n",
+        run.twin().c_str(), static_cast<long long>(run.nodes), times, verdict_words(*alone).c_str(),
+        figures.size() - 2, verdict_words(*found).c_str(), 100 * found->causes.front().probability);
   }
   EXPECT_EQ(rows, kMostRows);
-  EXPECT_EQ(normal, 0);
+  EXPECT_GE(clear, kMostRows / 2);
 }
 
 TEST(NanotronRuns, MemoryAndFits) {
@@ -473,22 +516,24 @@ TEST(VtrainRuns, CalibratedOnEvenRows) {
   EXPECT_GT(in_range, 0.7 * static_cast<double>(odd));
 }
 
-// No constant was fitted on these rows. Three rows of hidden 8192 with tp 2 ran up to 1.6 times as
-// long as similar rows.
-TEST(VtrainRuns, MultiNode) {
-  const auto rows = measured_rows("vtrain_a100_multi_node.json");
-  if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
-  // vTrain states 800 Gb/s per node: four NICs of the DGX A100. Its NCCL is older than 2.27
-  // (docs/collectives.md); it is taken for NCCL 2.14, whose two nodes gain nothing from trees.
+// vTrain states 800 Gb/s per node: four NICs of the DGX A100. Its NCCL is older than 2.27
+// (docs/collectives.md); it is taken for NCCL 2.14, whose two nodes gain nothing from trees.
+LayoutMachine vtrain_machine() {
   const auto four_nics = test_support::scratch() / "layout-test-dgx-a100.json";
   auto topology = nlohmann::json::parse(std::ifstream(std::filesystem::path(PERFMODEL_SOURCE_DIR) /
                                                       "data" / "topologies" / "dgx-a100.json"));
   topology["nic"]["count"] = 4;
   topology["nic"]["pair_trees"] = false;
   std::ofstream(four_nics) << topology;
-  const LayoutPricer on =
-      LayoutPricer::make(predictor(), {.gpu = "a100-sxm-80gb", .topology = four_nics.string()})
-          .value();
+  return {.gpu = "a100-sxm-80gb", .topology = four_nics.string()};
+}
+
+// No constant was fitted on these rows. Three rows of hidden 8192 with tp 2 ran up to 1.6 times as
+// long as similar rows.
+TEST(VtrainRuns, MultiNode) {
+  const auto rows = measured_rows("vtrain_a100_multi_node.json");
+  if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const LayoutPricer on = LayoutPricer::make(predictor(), vtrain_machine()).value();
   std::vector<double> ratios;  // even rows only
   for (std::size_t i = 0; i < rows.size(); i += 2) {
     ratios.push_back(rows[i]["iteration_ms"].get<double>() / vtrain_peak_ms(rows[i]));
@@ -509,6 +554,41 @@ TEST(VtrainRuns, MultiNode) {
   // the public runs of collectives, and longer here.
   EXPECT_LT(without.mape(), 5.1);
   EXPECT_LT(errors.mape(), baseline.mape());
+}
+
+// The two rows that took longest next to their predictions, 1.6 times, with the steps of the first
+// five other runs of that model on those 512 GPUs. The source knows of no trouble.
+TEST(VtrainRuns, DiagnosesTheSlowestRuns) {
+  const auto rows = measured_rows("vtrain_a100_multi_node.json");
+  if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto figure_of = [](const nlohmann::json& row, bool is_own) {
+    const RunSetting at = {.tp = row["tp"], .pp = row["pp"], .micro_batch = row["micro_batch"]};
+    return RunFigure{.value = row["iteration_ms"].get<double>() * 1e3,
+                     .at = is_own ? RunSetting{} : at};
+  };
+  int slow = 0;
+  for (const auto& row : rows) {
+    if (row["hidden"] != 8192 || row["tp"] != 2 || row["iteration_ms"] < 2e4) continue;
+    const MeasuredStep step = vtrain_step(row);
+    const auto model = layout_run_model(predictor(), vtrain_machine(), step.job, step.layout);
+    ASSERT_TRUE(model) << to_string(model.error());
+    std::vector<RunFigure> figures = {figure_of(row, true)};
+    for (const auto& other : rows) {
+      const bool is_neighbour = other["hidden"] == 8192 && other != row;
+      if (is_neighbour && figures.size() < 6) figures.push_back(figure_of(other, false));
+    }
+    const auto alone = diagnose(*model, std::span(figures).first(1));
+    const auto found = diagnose(*model, figures);
+    ASSERT_TRUE(alone && found) << to_string((found ? alone : found).error());
+    std::printf("%s\n  alone: %s\n  with %zu other runs: %s (%.0f %%)\n",
+                figure_words(alone->figures[0]).c_str(), verdict_words(*alone).c_str(),
+                figures.size() - 1, verdict_words(*found).c_str(),
+                100 * found->causes.front().probability);
+    EXPECT_GT(alone->alike, 2U);
+    EXPECT_TRUE(is_of_this_run(*found)) << verdict_words(*found);
+    slow += !alone->is_normal;
+  }
+  EXPECT_EQ(slow, 2);
 }
 
 TEST(MptRuns, Fsdp) {
@@ -692,8 +772,47 @@ TEST(MegatronRuns, ActivationsAndStateOfTheRecomputeStudy) {
   activations.print("activations of the recompute study");
   state.print("parameters and optimizer of the recompute study");
   EXPECT_EQ(activations.size(), 2U);
-  EXPECT_LT(activations.mape(), 8);
+  EXPECT_LT(activations.mape(), 3);
   EXPECT_LT(state.mape(), 8);
+}
+
+// Korthikanti et al. 2022, equations 2 to 6, of the four models of their table 3 with 8
+// tensor-parallel ranks: bytes of a layer over s b h.
+TEST(MegatronRuns, ActivationsOfFourModelsByTheirFormulas) {
+  struct Model {
+    const char* name;
+    std::int64_t layers, hidden, heads;
+  };
+  constexpr double kRanks = 8, kTokens = 2048;
+  for (const Model& of : {Model{"22B", 48, 6144, 64}, Model{"175B", 96, 12288, 96},
+                          Model{"530B", 105, 20480, 128}, Model{"1T", 128, 25600, 160}}) {
+    const double scores =
+        5 * static_cast<double>(of.heads) * kTokens / static_cast<double>(of.hidden);
+    const std::tuple<const char*, LayoutRecompute::What, bool, double> modes[] = {
+        {"none", LayoutRecompute::kNone, false, 10 + (24 + scores) / kRanks},
+        {"sequence parallel", LayoutRecompute::kNone, true, (34 + scores) / kRanks},
+        {"selective", LayoutRecompute::kSelective, false, 10 + 24 / kRanks},
+        {"both", LayoutRecompute::kSelective, true, 34 / kRanks},
+        {"full", LayoutRecompute::kFull, false, 2}};
+    for (const auto& [mode, what, sequence_parallel, formula] : modes) {
+      ParallelLayout layout;
+      layout.tp = static_cast<std::int64_t>(kRanks);
+      layout.micro_batch = 1;
+      layout.recompute = what;
+      layout.sequence_parallel = sequence_parallel;
+      const LayoutPrediction made = predicted(
+          pricer("a100-sxm-80gb"),
+          megatron_job(gpt_like(of.layers, of.hidden, of.heads, 2048, 51200), 2048, 1, "megatron"),
+          layout);
+      // Outside of layers, their section 4.3: a mask, and the inputs of the last norm and product.
+      const double outside = sequence_parallel ? 5 / kRanks : 5;
+      const double bytes = kTokens * static_cast<double>(of.hidden) *
+                           (static_cast<double>(of.layers) * formula + outside);
+      const double error = accuracy::error_percent(made.activation_bytes, bytes);
+      std::printf("%-4s %-17s %+.1f %%\n", of.name, mode, error);
+      EXPECT_NEAR(error, 0, 2) << of.name << ", " << mode;
+    }
+  }
 }
 
 /// Error in % of a row of the scale-out file.

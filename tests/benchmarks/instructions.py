@@ -41,12 +41,21 @@ def platform(program):
     return f"{release['ID']} {release.get('VERSION_ID', '')}, {version.split(', ')[1]}"
 
 
+def counts_of_file(program):
+    """A whole command with a graph that it has to read."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = os.path.join(folder, 'graph.json')
+        subprocess.run([program, 'build', 'dlrm', '--preset', 'mlperf', '-o', graph], check=True, capture_output=True)
+        return instructions(program, ['predict', graph, '--gpu', 'v100-sxm2-32gb'])
+
+
 def counts(program):
     gpus = ['serve', '--gpus', 'h100-sxm-80gb']
     few, many = (instructions(program, gpus, questions(count)) for count in (FEW, MANY))
     return {
         '--version': instructions(program, ['--version']),
         'predict dlrm:mlperf': instructions(program, ['predict', 'dlrm:mlperf', '--gpu', 'a100-sxm-40gb']),
+        'predict FILE of dlrm:mlperf': counts_of_file(program),
         'predict gpt2': instructions(program, ['predict', 'gpt2', '--gpu', 'a100-sxm-40gb']),
         'serve: a question, another batch': (many - few) // (MANY - FEW)}
 

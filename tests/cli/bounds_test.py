@@ -184,6 +184,11 @@ def sizes(folder):
     yield ("nodes of a rewritten graph", "--node-limit 20000", [*few, "rewrite", graph, "--accumulate", 2, "-o", out],
            [*few, "rewrite", graph, "--accumulate", 1 << 16, "-o", out], "at most 20000 nodes")
     yield ("nodes of a graph that is read", "--node-limit 10", None, ["--node-limit", 10, "memory", graph], "at most 10 nodes")
+    events = lambda count: folder / f"events{count}.json"
+    for count in (80, 81):
+        events(count).write_text(trace(map(event, range(count))))
+    yield ("events of a trace that is read", "--node-limit 10", ["--node-limit", 10, "trace", events(80)],
+           ["--node-limit", 10, "trace", events(81)], "at most 80 events")
     yield ("variants of whatif", "1,000,000", None,
            ["whatif", graph, "--gpus", "t4", "--batch", ",".join(map(str, range(1, 1011))),
             "--accumulate", ",".join(map(str, range(1, 1001)))], "1000000")

@@ -70,6 +70,23 @@ TEST(CollectiveCommand, TheTimeIsThatOfKernels) {
   }
 }
 
+TEST(CollectiveCommand, TheNetworkIsThatOfKernels) {
+  const fs::path queries = scratch() / "network.csv";
+  std::ofstream(queries) << "op,dtype,bytes,world_size,nodes,nics,nic_gb_per_s,network\n"
+                            "all_reduce,fp32,1024,16,2,32,12.5,EFA\n";
+  const Outcome outcome = run({"kernels", queries.string(), "--gpu", "h100-sxm-80gb", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double us = Json::parse(outcome.out)["kernels"][0]["time_us"];
+  const Words usual = {"all_reduce", "1KiB", "--gpu", "h100-sxm-80gb", "--world", "16"};
+  const Json told =
+      collective(with(usual, {"--nics", "32", "--nic-gb-per-s", "12.5", "--network", "EFA"}));
+  EXPECT_NEAR(told["sizes"][0]["time_us"].get<double>(), us, 0.001);
+  EXPECT_EQ(told["nics"], 32);
+  EXPECT_EQ(told["nic_gb_per_s"], 12.5);
+  // Up and down the tree a message crosses the network once, 35 us slower each time.
+  EXPECT_NEAR(us - collective(usual)["sizes"][0]["time_us"].get<double>(), 2 * (36 - 1), 0.01);
+}
+
 TEST(CollectiveCommand, SweepsDoubleAndNeverFall) {
   const fs::path plot = scratch() / "bus.svg";
   const Json json = collective({"all_reduce", "1KiB:1GiB", "3GiB", "--gpu", "h100", "--world", "32",
@@ -109,6 +126,7 @@ TEST(CollectiveCommand, RefusesInOneLine) {
            {with({"all_reduce", "2KiB:1KiB"}, h100), "the smaller first"},
            {with({"all_reduce", "1", "--type", "bf17"}, h100), "bf16"},
            {with({"all_reduce", "1MiB", "--topology", "hgx-h1000"}, h100), "hgx-h100"},
+           {with({"all_reduce", "1MiB", "--network", "pigeons"}, h100), "infiniband, roce, efa"},
            {with({"all_reduce", "1MiB", "--nodes", "9"}, h100), "1 to 8 nodes"},
            {with({"send", "1MiB"}, h100), "world of 2 GPUs"},
            {{"all_reduce", "1MiB", "--gpu", "h100", "--world", "1"}, "world of 2"},
@@ -126,11 +144,10 @@ TEST(CollectiveCommand, RefusesInOneLine) {
 
 TEST(CollectiveCommand, HelpHasTwoExamplesThatRun) {
   const std::string help = run({"collective", "--help"}).out;
-  EXPECT_THAT(help,
-              HasSubstr("perfpredict collective all_reduce 64MiB --gpu h100-sxm-80gb --world 16"));
-  EXPECT_THAT(help, HasSubstr("perfpredict collective all_to_all 1KiB:1GiB --gpu a100-sxm-80gb"));
-  EXPECT_EQ(run({"collective", "all_to_all", "1KiB:1GiB", "--gpu", "a100-sxm-80gb", "--world", "8",
-                 "--plot", (scratch() / "a2a.svg").string()})
+  EXPECT_THAT(help, HasSubstr("perfpredict collective all_reduce 64MiB --gpu h100 --world 16"));
+  EXPECT_THAT(help, HasSubstr("perfpredict collective all_to_all 1KiB:1GiB --gpu a100 --world 8"));
+  EXPECT_EQ(run({"collective", "all_to_all", "1KiB:1GiB", "--gpu", "a100", "--world", "8", "--plot",
+                 (scratch() / "a2a.svg").string()})
                 .status,
             0);
 }

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """An exam: forty questions of a newcomer with published answers (exam.tsv names their sources).
 
+`read_from` says how we know an answer: from a `table` of measurements or another project's `page`, by the `formula` of
+its source, or from `memory`: not yet compared with the source.
+
     python3 tests/cli/exam_test.py PROGRAM
 """
 
@@ -44,6 +47,9 @@ def main():
         if not good or "-v" in sys.argv:
             print(f"{'right' if good else 'WRONG'}: {row['question']} {value}, published {row['published']} "
                   f"(within {row['within_percent']} %; {row['source']})")
+    for origin in ("table", "page", "formula", "memory"):
+        of_it = [good for row, good in zip(rows, right) if row["read_from"] == origin]
+        print(f"from {origin}: {sum(of_it)} of {len(of_it)} right")
     print(f"{sum(right)} of {len(rows)} right")
     return 0 if len(rows) >= 40 and sum(right) >= LEAST_RIGHT else 1
 

@@ -89,13 +89,13 @@ class FirstMinute(unittest.TestCase):
         self.assertGreater(count, 40)
 
     def test_names_answer_as_files_do(self):
-        """Nine first questions, to the digit."""
+        """Nine first questions, to the digit. A batch is the file's, too."""
         questions = [
-            ("gpt2", "gpt --preset gpt2", "h100", "--batch 8 --precision bf16"),
+            ("gpt2", "gpt --preset gpt2 --batch 8", "h100", "--batch 8 --precision bf16"),
             ("gpt2", "gpt --preset gpt2", "a100", ""),
-            ("bert-base", "bert --preset bert-base", "v100", "--batch 32"),
+            ("bert-base", "bert --preset bert-base --batch 32", "v100", "--batch 32"),
             ("dlrm:mlperf", "dlrm --preset mlperf", "h100", ""),
-            ("dlrm:default", "dlrm --preset default", "t4", "--batch 512"),
+            ("dlrm:default", "dlrm --preset default --batch 512", "t4", "--batch 512"),
             ("resnet50", "resnet --preset resnet50", "4090", "--precision fp16"),
             ("vgg16", "vgg --preset vgg16", "2080ti", ""),
             ("t5-small", "t5 --preset t5-small", "l4", ""),

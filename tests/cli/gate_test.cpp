@@ -57,6 +57,14 @@ TEST(GateCommand, FlagsOfOtherFilesAreRefused) {
   EXPECT_THAT(logs.err, HasSubstr("expected graphs or traces with --gpus and --topology"));
 }
 
+// Predictions have no noise that a confidence could be of.
+TEST(GateCommand, PredictionsTakeNoConfidence) {
+  const std::string graph = built("mlp.json", {"mlp"});
+  expect_error({"gate", graph, graph, "--gpus", "l4", "--confidence", "99%"}, 1,
+               "--confidence: expected measured steps, found predictions");
+  EXPECT_EQ(gate({graph, graph, "--gpus", "l4"}).status, 0);
+}
+
 TEST(GateCommand, TellsProgramsAndReadersTheSame) {
   const std::string base = log_of("base.log", 400), slow = log_of("slow.log", 420);
   const Outcome outcome = gate({base, slow, "--json"});
@@ -216,6 +224,21 @@ void expect_reason(const std::string& before, const std::string& after, const st
 TEST(GateCommand, NamesAnItemPerLayerWithItsCostOnFiveGpus) {
   const std::string flash = gpt2("flash.json", {"--attention", "flash"});
   expect_reason(flash, with_items(flash), "waits for the GPU", 0.1);
+}
+
+// `analyze` says what it gains to leave the values on the GPU: what reading them costs.
+TEST(GateCommand, AnalyzeGainsWhatAnItemPerLayerCosts) {
+  const std::string flash = gpt2("flash.json", {"--attention", "flash"});
+  const std::string items = with_items(flash);
+  const auto step_us = [](const std::string& file) {
+    return json_of({"predict", file, "--gpu", "h100-sxm-80gb"})["e2e_us"].get<double>();
+  };
+  const Json found = json_of({"analyze", items, "--gpu", "h100-sxm-80gb"})["findings"];
+  const auto waits =
+      std::ranges::find_if(found, [](const Json& one) { return one["rule"] == "blocking-waits"; });
+  ASSERT_NE(waits, found.end());
+  const double cost = step_us(items) - step_us(flash);
+  EXPECT_NEAR((*waits)["gain_us"].get<double>(), cost, 0.15 * cost);
 }
 
 TEST(GateCommand, NamesAttentionThatIsNoLongerFused) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ TEST(GemmCommand, CountsRanksAndAsksTheLibrary) {
   EXPECT_EQ(json["schema"], "perfmodel-gemm");
   EXPECT_EQ(json["raw_schedules"], 48);
   EXPECT_EQ(json["valid_schedules"], 25);
-  ASSERT_EQ(json["schedules"].size(), 25U);
+  ASSERT_EQ(json["schedules"].size(), 17U);  // 8 are made of the same parts in another order
   double before = 0;
   for (const Json& schedule : json["schedules"]) {
     EXPECT_GE(schedule["time_us"], before);
@@ -98,6 +99,39 @@ TEST(GemmCommand, MeasuredProductsTellTheLibrarysTime) {
   words.insert(words.begin(), "gemm");
   expect_error(words, 1,
                "expected at least 10 measured products of a100-sxm-80gb in fp16 or bf16, found 3");
+}
+
+// Some schedules are the same tile of the same threads, made of its parts in another order.
+TEST(GemmCommand, EqualTilesAreListedOnce) {
+  const Json json =
+      gemm({"512", "512", "512", "--gpu", "a100-sxm-80gb", "--space", "simt2", "--explain"});
+  EXPECT_EQ(json["valid_schedules"], 214);
+  std::set<std::string> seen;
+  for (const Json& schedule : json["schedules"]) {
+    EXPECT_TRUE(seen.insert(schedule.dump()).second) << schedule;
+  }
+  EXPECT_EQ(seen.size(), 141U);
+}
+
+// ROAST's product against a stored weight and HashedNet's, per GPU and pass.
+TEST(GemmCommand, HashedWeights) {
+  const Json json = gemm(
+      {"512", "10240", "10240", "--gpu", "a100-sxm-40gb,h200-sxm-141gb,t4", "--hash", "1048576"});
+  EXPECT_EQ(json["array_elements"], 1 << 20);
+  ASSERT_EQ(json["hashed"].size(), 6U);
+  for (const Json& row : json["hashed"]) {
+    SCOPED_TRACE(row.dump());
+    EXPECT_GE(row["roast_us"], row["stored_us"]);  // sums bound
+    EXPECT_GT(row["hashednet_us"], row["roast_us"]);
+    EXPECT_GT(row["ops_us"], row["stored_us"]);
+    EXPECT_GT(row["rehashed_us"], row["ops_us"]);
+    EXPECT_LT(row["rows_below_stored"], 512);
+  }
+  EXPECT_EQ(json["hashed"][4]["dtype"], "float16");  // a T4 has no units for bf16
+  const Words product = {"gemm", "8", "64", "64", "--gpu", "t4", "--hash"};
+  expect_error(with(product, {"2048"}), 1, "expected an array of more than 2048 numbers");
+  EXPECT_EQ(run(with(product, {"4096", "--space", "simt2"})).status, 2);
+  expect_error({"gemm", "8", "64", "64", "--gpu", "t4,p4"}, 1, "expected one GPU without --hash");
 }
 
 TEST(GemmCommand, BadInputIsOneLine) {

@@ -400,8 +400,13 @@ TEST(ModelConfigs, AreBuiltAsPresetsAre) {
   EXPECT_EQ(memory["peak_allocated_bytes"], of_graph["peak_allocated_bytes"]);
   expect_error({"build", "gpt", "--preset", config, "-o", scratch_file("graph.json")}, 1,
                "expected the config.json of a gpt, found one of a llama");
-  expect_error({"memory", llama_config(R"(, "head_dim": 128)")}, 1,
-               "expected layers that `build` writes, found heads of another width");
+  const std::string wide = llama_config(R"(, "head_dim": 128)");
+  expect_error({"build", "llama", "--preset", wide, "-o", scratch_file("graph.json")}, 1,
+               "found heads of another width (`build decoder` writes them)");
+  const Json of_wide = json_of(with({"build", "decoder", "--preset", wide}, batch));
+  // Queries and results of 32 more heads' worth, keys and values of 4.
+  EXPECT_EQ(of_wide["parameters"],
+            known["parameters"].get<std::int64_t>() + 22 * 2048 * 64 * (2 * 32 + 2 * 4));
 }
 
 }  // namespace layout_jobs_test

@@ -155,7 +155,7 @@ TEST(MemoryCommand, TimelineIsATableAndAChart) {
   EXPECT_NEAR(peak, purposes, 8);
   memory_of({"--gpu", "t4", "--timeline", svg});
   const std::string chart = read(svg);
-  for (const char* part : {"<polygon", "weights", "activations", "gradients"}) {
+  for (const char* part : {"<polygon", "weights, all the step", "activations", "gradients"}) {
     EXPECT_THAT(chart, HasSubstr(part));
   }
   expect_error({"memory", two_layers_of_gpt2(), "--timeline", scratch_file("step.txt")}, 1,

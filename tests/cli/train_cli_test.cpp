@@ -172,6 +172,7 @@ TEST(TrainCommand, CalibratesForANewGpu) {
   const Json chosen = json_of({"train", "--calibrate", all, "--model", model(), "--points", "20",
                                "-o", scratch_file("chosen.json")});
   EXPECT_EQ(chosen["rows"], 20);
+  EXPECT_EQ(chosen["judged"][0]["rows"], 20);
   EXPECT_LT(chosen["judged"][0]["after"].get<double>(),
             chosen["judged"][0]["before"].get<double>());
   const Json before = json_of({"eval", all, "--model", model()});

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server, and programs that write files, when the system refuses them something.
+"""A server, and programs that write files or sweep, when the system refuses them something.
 
     server_faults_test.py PROGRAM LIBRARY [--only WORD]
 
@@ -165,6 +165,36 @@ def writer_fault(folder, call, reason):
     raise Failure("more calls than expected")
 
 
+def sweep_fault(folder, call, reason):
+    """Some call of a sweep fails: it says so in one line, and a second run completes the same rows."""
+    folder = pathlib.Path(folder)
+    spec = folder / "spec.json"
+    spec.write_text(json.dumps({
+        "schema": "perfmodel-sweep", "version": 1, "graphs": [{"name": "m", "build": "mlp", "options": {}}], "gpus": ["t4"],
+        "rewrites": [{"batch": [8, 16, 32]}], "strategies": [{"strategy": "none"}]}))
+    run = lambda target, **more: subprocess.run([options.program, "sweep", spec, "-o", target], stdin=subprocess.DEVNULL,
+                                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60, **more)
+    whole = folder / "whole.csv"
+    expect(run(whole).returncode == 0, "no sweep without faults")
+    failed, target = folder / "failed", folder / "rows.csv"
+    first, step = 1, 1
+    while True:  # the first ones each, then fewer: many are of files of data
+        for file in (failed, target):
+            file.unlink(missing_ok=True)
+        done = run(target, env=dict(os.environ, LD_PRELOAD=options.library, FAILING_CALL_DONE=str(failed),
+                                    FAILING_CALL=f"{call} {getattr(errno, reason)} {first} 1"))
+        expect(done.returncode in (0, 1) and done.stderr.count("\n") == done.returncode,
+               f"call {first}: exit status {done.returncode}, {done.stderr!r}")
+        expect(not target.exists() or target.read_bytes() == whole.read_bytes(), f"half a file after call {first}")
+        expect(done.returncode == 1 or target.exists(), f"status 0 without the file, call {first}")
+        if not failed.exists():
+            expect(first > 1, "the call was never made")
+            return
+        again = run(target)
+        expect(again.returncode == 0 and target.read_bytes() == whole.read_bytes(), f"not completed after call {first}: {again.stderr!r}")
+        first, step = first + step, step + (first > 8)
+
+
 def crowd(folder):
     """2,000 clients at 1,024 descriptors."""
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
@@ -231,6 +261,7 @@ def main():
               for c, r in [("poll", "ENOMEM"), ("poll", "EINVAL"), ("accept4", "EMFILE"), ("accept4", "ENFILE")]}
     cases |= {f"start, {c} {r}": lambda d, c=c, r=r: start_fault(d, c, r) for c, r in START_FAULTS}
     cases |= {f"writer, {c} {r}": lambda d, c=c, r=r: writer_fault(d, c, r) for c, r in WRITER_FAULTS}
+    cases |= {f"sweep, {c} {r}": lambda d, c=c, r=r: sweep_fault(d, c, r) for c, r in WRITER_FAULTS}
     cases |= {"crowd": crowd, "soft limit": soft_limit, "limits of a client": limits_of_a_client}
     problems = 0
     for name, case in cases.items():

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {
@@ -341,6 +342,27 @@ TEST(RecurrentOnGpu, PointwiseLaunchesPerCellAreThoseOfEcoRnn) {
   EXPECT_EQ(fused.at("aten::sigmoid") + fused.at("aten::tanh") + fused.at("aten::mul"), 0U);
 }
 
+// A cell of MXNet keeps 17 numbers per sample, unit and step (both products, 4 H each, the pieces,
+// 4 H, and five results), besides its pieces of the input.
+TEST(RecurrentOps, CellsOfMxnetKeepWhatItsLogShows) {
+  const auto kept = [](std::int64_t steps) {
+    Seq2seqConfig config = small_seq2seq();
+    config.software = Seq2seqConfig::Software::kMxnet;
+    config.bidirectional = false;
+    config.encoder_layers = 1;
+    config.source_steps = steps;
+    config.attention = config.decoder_layers = config.target_steps = 1;
+    std::int64_t bytes = 0;
+    for (const auto& storage : storage_lifetimes(build(config)).storages) {
+      if (storage.purpose == MemoryPurpose::kActivations) bytes += storage.bytes;
+    }
+    return bytes / static_cast<std::int64_t>(sizeof(float)) / config.batch;
+  };
+  // Besides the cell: a word's index (8 bytes), its piece of the input, the state in the encoder's
+  // result, and of the scoring what its tanh reads and writes, and the weight.
+  EXPECT_EQ(kept(9) - kept(8), 17 * 4 + 2 + 5 + 4 + 3);
+}
+
 // Closed forms.
 
 TEST(RecurrentSize, ParametersOfAllModelsAndForms) {
@@ -360,6 +382,10 @@ TEST(RecurrentSize, ParametersOfAllModelsAndForms) {
   Seq2seqConfig one_way = small_seq2seq();
   one_way.bidirectional = false;
   EXPECT_EQ(model_size(build(one_way)).parameters, parameter_count(one_way));
+  Seq2seqConfig mxnet = small_seq2seq();
+  mxnet.software = Seq2seqConfig::Software::kMxnet;
+  mxnet.attention_norm = true;
+  EXPECT_EQ(model_size(build(mxnet)).parameters, parameter_count(mxnet));
   EXPECT_EQ(model_size(build(small_deepspeech2())).parameters,
             parameter_count(small_deepspeech2()));
   EXPECT_EQ(recurrent_input(*deepspeech2_preset("mlperf")), 672);
@@ -405,6 +431,16 @@ TEST(RecurrentErrors, NameWhatIsWrong) {
             "before), found a library call");
   EXPECT_EQ(seq2seq([](Seq2seqConfig& c) { c.encoder_form = RecurrentForm::kCells; }),
             "encoder: expected a library call for two directions, found cells");
+  EXPECT_EQ(seq2seq([](Seq2seqConfig& c) {
+              c.software = Seq2seqConfig::Software::kMxnet;
+              c.decoder_form = RecurrentForm::kUnfused;
+            }),
+            "software: expected no form of cells (MXNet's are single ops), found one");
+  EXPECT_EQ(seq2seq([](Seq2seqConfig& c) {
+              c.software = Seq2seqConfig::Software::kMxnet;
+              c.cell = RecurrentCell::kGru;
+            }),
+            "cell: expected an LSTM (MXNet's cell of a GRU is not written), found a GRU");
   EXPECT_EQ(seq2seq([](Seq2seqConfig& c) { c.hidden = 5; }),
             "hidden: expected an even size, half for each direction, found 5");
   const auto speech = [](const std::function<void(Deepspeech2Config&)>& spoil) {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/kernel_words.hpp"
+
 namespace perfmodel {
 namespace plain_text_test {
 
@@ -14,6 +16,21 @@ TEST(PlainText, WhatCanOnlyBeReadStays) {
     EXPECT_EQ(plain_text(text), text);
     EXPECT_TRUE(is_plain_text(text)) << text;
   }
+}
+
+TEST(KernelWords, OnlyWhatTellsKernelsApartStays) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"void at::native::vectorized<4, at::native::Add<float>, at::detail::Array<char*, 3> >(int, "
+       "at::native::Add<float>)",
+       "vectorized<4, Add<float>, Array<char*, 3> >"},
+      {"void (anonymous namespace)::elementwise_with_cast<float, (int)2>(int)",
+       "elementwise_with_cast<float, (int)2>"},
+      {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long)",
+       "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"},
+      {"sm90_xmma_gemm_bf16bf16", "sm90_xmma_gemm_bf16bf16"},
+      {"f)", "f)"},
+      {"", ""}};
+  for (const auto& [name, words] : cases) EXPECT_EQ(without_scopes(name), words);
 }
 
 TEST(PlainText, OneQuestionMarkForEachOtherCharacter) {

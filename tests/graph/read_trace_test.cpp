@@ -95,6 +95,9 @@ TEST_F(ReadTrace, FirstStepsOfDdpAreNotTypical) {
   for (const GpuEvent& event : trace.gpu) {
     EXPECT_EQ(trace.name(trace.host[static_cast<std::size_t>(event.launch)]), "cudaLaunchKernel");
   }
+  const Trace tied = good(
+      joined({step_with(1, all), step_with(2, all), step_with(3, buckets), step_with(4, buckets)}));
+  EXPECT_EQ(steps_of(tied), (std::vector<std::string>{"ProfilerStep#3", "ProfilerStep#4"}));
   // Equal steps, three first ones and a first step without collectives stay as they are.
   for (const auto& list :
        std::vector<std::vector<std::vector<int>>>{{buckets, buckets, buckets},

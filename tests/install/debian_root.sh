@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian package on a bare Debian 12, uses it there as an unprivileged user, and removes it.
+# Installs the Debian package on a bare Debian 12, uses it there as an unprivileged user, and removes it. Then the wheel,
+# if it is there, and programs that are linked with the package.
 #
 #   bash tests/install/debian_root.sh PACKAGE.deb [ROOT]
 #
@@ -73,3 +74,28 @@ rm -r "$root/tmp/work"
 files >"$root/tmp/after"
 diff "$root/tmp/before" "$root/tmp/after" >"$root/tmp/left" || { head -n 20 "$root/tmp/left"; fail "these stay, or went"; }
 echo "nothing is left; the package works"
+
+wheel="$(find "$(dirname "$package")/python/dist" -name 'perfmodel-*.whl' 2>/dev/null | head -n 1)"
+if [[ -n "$wheel" ]]; then
+  step "$(basename "$wheel"), $(stat -c %s "$wheel") bytes, without the package"
+  as_root apt-get -qq install -y --no-install-recommends python3-pip libfmt9 libsimdjson14 libyaml-cpp0.7 >"$root/tmp/apt.log" 2>&1
+  if as_root sh -c 'command -v cc c++'; then fail "there is a compiler"; fi
+  cp "$wheel" "$root/tmp/"
+  as_user sh -c 'python3 -m pip -q install --no-index --target /tmp/wheel /tmp/perfmodel-*.whl'
+  as_user env PYTHONPATH=/tmp/wheel python3 -c 'import perfmodel; print(perfmodel.__file__, perfmodel.predict("gpt2", gpu="h100"))'
+  rm -r "$root/tmp/wheel"
+fi
+
+step "programs built with the package's headers: README's, and tests/install/consumer"
+as_root apt-get -qq install -y --no-install-recommends /tmp/perfmodel.deb g++ cmake make libexpected-dev libfmt-dev libsimdjson-dev \
+  nlohmann-json3-dev zlib1g-dev >"$root/tmp/apt.log" 2>&1 || { cat "$root/tmp/apt.log"; fail "it cannot be installed"; }
+rm -rf "$root/tmp/source"
+mkdir -p "$root/tmp/source/tests/install"
+cp -r "$(dirname "${BASH_SOURCE[0]}")/consumer" "$root/tmp/source/tests/install/"
+cp "$(dirname "${BASH_SOURCE[0]}")/../../README.md" "$root/tmp/source/"
+as_user sh -c 'cmake -S /tmp/source/tests/install/consumer -B /tmp/built >/tmp/built.log 2>&1 && cmake --build /tmp/built >>/tmp/built.log 2>&1' ||
+  { cat "$root/tmp/built.log"; fail "they cannot be built"; }
+as_user sh -c 'perfpredict build gpt --preset gpt2 --batch 8 -o /tmp/gpt2.json.gz && cd / && /tmp/built/readme /tmp/gpt2.json.gz && /tmp/built/consumer && /tmp/built/c_consumer'
+rm -rf "$root/tmp/built" "$root/tmp/source" "$root/tmp/gpt2.json.gz"
+as_root apt-get -qq purge -y perfmodel g++ cmake python3-pip >/dev/null 2>&1
+as_root apt-get -qq autoremove -y --purge >/dev/null 2>&1

@@ -1,8 +1,11 @@
 // Known decoders and config.json files.
 #include "perfmodel/detail/decoder_models.hpp"
 #include "../scratch.hpp"
+#include "builders/configured_decoder.hpp"
 #include "core/decoder_table.hpp"
+#include "layout/layer_kinds.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/model_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,7 +84,8 @@ TEST(DecoderNames, Qwen3NextByHand) {
   const double delta = h * (2 * 2048 + 2 * 4096 + 2 * 32) + 128 + 4096 * h;
   const double attention = h * (2 * 4096 + 2 * 512) + 4096 * h;
   const double expert = 3 * h * 512, router = h * 512;
-  const double others = 36 * delta + 12 * attention + 48 * (router + 2 * h) + h;
+  const double norms_and_shared_gate = 3 * h;
+  const double others = 36 * delta + 12 * attention + 48 * (router + norms_and_shared_gate) + h;
   const double all = others + 48 * 513 * expert, active = others + 48 * 11 * expert;
   EXPECT_EQ(static_cast<double>(parameter_count(model)), all + 2 * words);
   EXPECT_EQ(static_cast<double>(active_parameter_count(model)), active + 2 * words);
@@ -303,6 +307,57 @@ TEST_F(DecoderConfigFile, RefusesInOneLine) {
   EXPECT_THAT(to_string(read(R"({"model_type": "llama", "hidden_size": 64})").error()),
               HasSubstr("num_hidden_layers"));
   EXPECT_THAT(to_string(read("{").error()), HasSubstr("config.json"));
+}
+
+// As their config.json files say: `layer_types`, `no_rope_layers`, `interleave_moe_layer_step`,
+// `first_k_dense_replace`.
+TEST(DecoderKinds, FollowEachOtherAsInTheirModels) {
+  using Mixer = DecoderLayerKind::Mixer;
+  using Inner = DecoderLayerKind::Inner;
+  const auto kinds = [](const char* name) { return kinds_in_order(find_decoder(name)->model); };
+  const auto next = kinds("qwen3-next-80b-a3b"), maverick = kinds("llama4-maverick"),
+             gemma = kinds("gemma2-9b"), v3 = kinds("deepseek-v3");
+  for (std::size_t i = 0; i < 48; ++i) {
+    EXPECT_EQ(next[i].mixer, i % 4 == 3 ? Mixer::kAttention : Mixer::kDeltaNet) << i;
+    EXPECT_EQ(maverick[i].inner, i % 2 == 1 ? Inner::kExperts : Inner::kDense) << i;
+    EXPECT_EQ(maverick[i].slides, i % 4 != 3) << i;
+  }
+  for (std::size_t i = 0; i < 42; ++i) EXPECT_EQ(gemma[i].slides, i % 2 == 0) << i;
+  for (std::size_t i = 0; i < 61; ++i) EXPECT_EQ(v3[i].inner == Inner::kDense, i < 3) << i;
+}
+
+TEST(DecoderKinds, AreAsManyAsTheLayers) {
+  for (const std::string_view name : decoder_names()) {
+    const DecoderModel model = find_decoder(name)->model;
+    const auto order = kinds_in_order(model);
+    EXPECT_EQ(std::ssize(order), model.layers) << name;
+    for (const LayerKind& kind : layer_kinds(model)) {
+      const auto is_alike = [&](const DecoderLayerKind& other) {
+        return to_string(other) == to_string(kind);
+      };
+      EXPECT_EQ(std::ranges::count_if(order, is_alike), kind.layers) << name;
+    }
+  }
+}
+
+// Norms of latent vectors and of modules of further tokens are not in `parameter_count`. Published:
+// 79.7, 401, 671 (with its module 685), 21 B.
+TEST(DecoderBuilds, HaveTheParametersOfTheirModels) {
+  const std::pair<const char*, double> published[] = {
+      {"qwen3-next-80b-a3b", 79.7}, {"llama4-maverick", 401}, {"deepseek-v3", 685},
+      {"gpt-oss-20b", 20.9},        {"gemma2-9b", 9.24},      {"nemotron-h-8b", 8.1},
+      {"nemotron-3-super", 120},    {"gpt-neox-20b", 20.6},   {"kimi-k2", 1026},
+      {"glm-4.5-air", 110},         {"phi3-mini", 3.82}};
+  for (const auto& [name, billions] : published) {
+    auto config = decoder_named(name);
+    ASSERT_TRUE(config) << name;
+    config->sequence = 256;
+    const auto graph = build_decoder_layers(*config);
+    ASSERT_TRUE(graph) << name << ": " << to_string(graph.error());
+    const auto made = static_cast<double>(model_size(*graph).parameters);
+    EXPECT_NEAR(made / parameter_count(find_decoder(name)->model), 1, 1e-3) << name;
+    EXPECT_NEAR(made / (1e9 * billions), 1, 0.03) << name;
+  }
 }
 
 }  // namespace decoder_models_test

@@ -192,9 +192,13 @@ TEST(Diagnose, FindsPlantedCauses) {
   const int kJobs = jobs_of_test();
   Random random(63);
   std::map<std::string, Rates> by_cause, by_figures;
+  std::vector<const Cause*> planted;  // figures of these jobs are of one run
+  for (const Cause& cause : causes()) {
+    if (!cause.is_of_one_run) planted.push_back(&cause);
+  }
   Rates all;
   for (int i = 0; i < kJobs; ++i) {
-    const Cause& cause = causes()[i % causes().size()];
+    const Cause& cause = *planted[i % planted.size()];
     const Planted job = drawn(cause, random);
     if (!job.run) continue;
     const auto figures = figures_of(job, random);
@@ -272,6 +276,45 @@ TEST(Diagnose, TellsAClockFromSlowerKernelsByTheClock) {
   EXPECT_NEAR(found.causes.front().value, 0.5, 0.05);
 }
 
+// The range is 0.9 to 1.1 times the step, of which other runs of the machine show no more.
+TEST(Diagnose, OtherRunsOfTheMachineLeaveThisOneAlone) {
+  const RunSetting other = {.tp = 2}, third = {.pp = 2}, fewer = {.world = 1};
+  const RunFigure alone[] = {{.value = 5000}, {.value = 1000, .at = fewer}};
+  EXPECT_TRUE(std::ranges::none_of(diagnose(literal_run(), alone)->causes,
+                                   [](const auto& one) { return one.name == "this-run"; }));
+  const RunFigure with_others[] = {
+      {.value = 5000}, {.value = 1000, .at = other}, {.value = 1010, .at = third}};
+  const auto found = diagnose(literal_run(), with_others).value();
+  EXPECT_EQ(found.causes.front().name, "this-run");
+  EXPECT_NEAR(found.causes.front().value, 5, 0.3);
+  // A further run with a trouble of its own does not change that; one that is as slow does.
+  const RunFigure troubled[] = {{.value = 5000},
+                                {.value = 1000, .at = other},
+                                {.value = 1010, .at = third},
+                                {.value = 9000, .at = {.micro_batch = 2}}};
+  EXPECT_EQ(diagnose(literal_run(), troubled)->causes.front().name, "this-run");
+  const RunFigure all_slow[] = {
+      {.value = 5000}, {.value = 5000, .at = other}, {.value = 5050, .at = third}};
+  EXPECT_NE(diagnose(literal_run(), all_slow)->causes.front().name, "this-run");
+}
+
+// A range that reaches further up makes slow steps likelier wrong predictions, and no fast ones.
+TEST(Diagnose, TheTwoSidesOfARangeDiffer) {
+  const auto wrong = [&](double us, double high) {
+    RunModel run = literal_run();
+    run.ask = [high, ask = run.ask](const RunChange& change, const RunSetting& at) {
+      auto made = ask(change, at);
+      if (made) made->high_us = high * made->step_us;
+      return made;
+    };
+    const RunFigure figures[] = {{.value = us}};
+    const auto found = diagnose(run, figures).value();
+    return std::ranges::find(found.causes, "prediction", &CauseFinding::name)->probability;
+  };
+  EXPECT_GT(wrong(2000, 1.6), 2 * wrong(2000, 1.1));
+  EXPECT_NEAR(wrong(700, 1.6), wrong(700, 1.1), 0.05);
+}
+
 TEST(Diagnose, StepsInTheRangeAreNormal) {
   const RunFigure inside[] = {{.value = 1090}}, above[] = {{.value = 1110}};
   EXPECT_TRUE(diagnose(literal_run(), inside)->is_normal);
@@ -298,7 +341,7 @@ TEST(Diagnose, RefusesFiguresThatAreNotPredicted) {
 
 TEST(Diagnose, ReadsRatesAndTimes) {
   const auto step = [](const DiagnosisAsk& ask) {
-    return asked_figures(ask, literal_run()).value().front();
+    return asked_figures(ask, literal_run()).value().figures.front();
   };
   EXPECT_DOUBLE_EQ(step({.measured = {"1000tokens/s"}}).value, 16e6);
   EXPECT_DOUBLE_EQ(step({.measured = {"2samples/s/gpu"}}).value, 4e6);
@@ -306,6 +349,7 @@ TEST(Diagnose, ReadsRatesAndTimes) {
   const RunFigure other = step({.measured_step = {"412ms@batch=4,world=1"}});
   EXPECT_DOUBLE_EQ(other.value, 412e3);
   EXPECT_EQ(other.at, (RunSetting{.batch = 4, .world = 1}));
+  EXPECT_EQ(step({.measured_step = {"412ms@batch=8,world=2"}}).at, RunSetting{});  // its own
   EXPECT_EQ(step({.memory_gb = 2}).what, RunMeasure::kMemory);
   for (const char* text : {"12", "12parsecs", "-3samples/s", "3samples/s@gpus=2", "3samples/s@"}) {
     EXPECT_FALSE(asked_figures({.measured = {text}}, literal_run())) << text;

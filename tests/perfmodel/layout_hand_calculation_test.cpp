@@ -220,7 +220,7 @@ TEST(HandCalculation, DeepSeekV3) {
 TEST(HandCalculation, GatedDeltaRuleTakesWhatItsMeasuredKernelsTake) {
   const DecoderModel model = find_decoder("qwen3-next-80b-a3b")->model;
   DecoderLayersConfig config;
-  config.mixer = DecoderLayersConfig::Mixer::kDeltaNet;
+  config.kinds = {{.mixer = DecoderLayerKind::Mixer::kDeltaNet}};
   config.states = model.states;
   config.batch = config.layers = 1;
   config.sequence = 4096;

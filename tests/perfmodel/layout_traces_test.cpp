@@ -13,6 +13,7 @@
 #include "perfmodel/layout.hpp"
 #include "perfmodel/replay.hpp"
 #include "predictor_cases.hpp"
+#include "random_layouts.hpp"
 
 namespace perfmodel {
 namespace layout_traces_test {
@@ -117,6 +118,34 @@ TEST(LayoutTraces, SoDoAllStrategies) {
       {"interleaved", interleaved},
       {"two nodes", grid(2, 2, 4, Sharding::kZero1)}};
   for (const auto& [name, layout] : layouts) expect_replayed(tiny_job(), layout, false, name);
+}
+
+// The closed form of a step against the schedule of its tasks, with a host that is never waited
+// for: in the tasks it meets the device after each pass, in the closed form after each step. If a
+// stage has several chunks, the closed form reduces the gradients of all after the last of them,
+// the tasks reduce each chunk's: up to 3 % were seen.
+TEST(LayoutTraces, TasksOfRandomLayoutsTakeThePredictedStep) {
+  const auto predictor =
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
+  const auto pricer =
+      LayoutPricer::make(predictor, {.gpu = "h100-sxm-80gb", .host_scale = 0.01}).value();
+  test_support::LayoutQuestions questions;
+  int compared = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto [job, layout] = questions.next();
+    // Programs take some of the host's time for each layer that is computed again, however fast it
+    // is.
+    if (layout.pp == 1 && !(layout.recompute == LayoutRecompute::kNone)) continue;
+    const auto predicted = pricer.predict(job, layout);
+    const auto traces = pricer.traces(job, layout, false);
+    if (!predicted || !traces) continue;
+    ++compared;
+    const double most = (layout.vp > 1 ? 0.05 : 0.005) * predicted->step_ms;
+    EXPECT_NEAR(traces->step_us * 1e-3, predicted->step_ms, most)
+        << "layout " << i << ", " << job.software << ", tp " << layout.tp << ", pp " << layout.pp
+        << ", dp " << layout.dp;
+  }
+  EXPECT_GT(compared, 20);
 }
 
 TEST(LayoutTraces, SoDoAllPrograms) {

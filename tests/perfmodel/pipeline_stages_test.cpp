@@ -104,19 +104,45 @@ class MadeRank {
 constexpr double kForwardUs = 20e3, kBackwardUs = 40e3, kUpdateUs = 5e3;
 constexpr std::int64_t kStages = 4, kPerStage = 64;
 
-/// One stage's step in a scheme: 'F' and 'B' in its order, then an update.
+/// A pass of a stage. Messages come from the stage before and go to the one after, round and round.
+void add_pass(MadeRank& rank, std::int64_t number, bool backward, bool receives, bool sends) {
+  const std::int64_t before = (number + kStages - 1) % kStages, after = (number + 1) % kStages;
+  const Argument input =
+      receives ? rank.receive((backward ? after : before) * kPerStage) : rank.tensor(1024);
+  const Argument made = rank.work(backward ? kBackwardUs : kForwardUs, backward, input);
+  if (sends) rank.send(made, (backward ? before : after) * kPerStage);
+}
+
+/// One stage's step in an order: 'F' and 'B', then an update.
 ExecutionGraph stage(std::int64_t number, std::string_view order) {
   MadeRank rank;
-  const std::int64_t own = number * kPerStage;
+  const bool has_previous = number > 0, has_next = number + 1 < kStages;
   for (const char pass : order) {
-    const bool backward = pass == 'B';
-    const std::int64_t from = backward ? number + 1 : number - 1,
-                       to = backward ? number - 1 : number + 1;
-    const bool receives = from >= 0 && from < kStages, sends = to >= 0 && to < kStages;
-    const Argument input =
-        receives ? rank.receive(own + (from - number) * kPerStage) : rank.tensor(1024);
-    const Argument made = rank.work(backward ? kBackwardUs : kForwardUs, backward, input);
-    if (sends) rank.send(made, own + (to - number) * kPerStage);
+    if (pass == 'F') add_pass(rank, number, false, has_previous, has_next);
+    if (pass == 'B') add_pass(rank, number, true, has_next, has_previous);
+  }
+  rank.work(kUpdateUs, false, rank.tensor(1024));
+  return rank.finish();
+}
+
+constexpr std::int64_t kChunks = 2, kMicrobatches = 8;
+
+/// The same of a stage with two chunks in Megatron-LM's order with `warm_up` forward passes before
+/// the first backward pass: four microbatches through the first chunk, then through the second.
+ExecutionGraph interleaved_stage(std::int64_t number, std::int64_t warm_up) {
+  MadeRank rank;
+  const auto is_first = [&](std::int64_t chunk) { return number == 0 && chunk == 0; };
+  const auto is_last = [&](std::int64_t chunk) {
+    return number + 1 == kStages && chunk + 1 == kChunks;
+  };
+  std::int64_t done = 0;
+  for (std::int64_t k = 0; k < kChunks * kMicrobatches; ++k) {
+    for (; done < std::min(k + warm_up, kChunks * kMicrobatches); ++done) {
+      const std::int64_t chunk = done / kStages % kChunks;
+      add_pass(rank, number, false, !is_first(chunk), !is_last(chunk));
+    }
+    const std::int64_t chunk = kChunks - 1 - k / kStages % kChunks;
+    add_pass(rank, number, true, !is_last(chunk), !is_first(chunk));
   }
   rank.work(kUpdateUs, false, rank.tensor(1024));
   return rank.finish();
@@ -131,8 +157,9 @@ Result<JobPrediction> predicted(const ExecutionGraph& graph, std::int64_t world,
   return predict_job({&rank, 1}, gpu, job);
 }
 
-double step_us(const ExecutionGraph& graph) {
-  const auto made = predicted(graph, kPerStage, {.stages = kStages});
+double step_us(const ExecutionGraph& graph, std::vector<double> layers = {}) {
+  const auto made =
+      predicted(graph, kPerStage, {.stages = kStages, .stage_layers = std::move(layers)});
   if (!made) return (ADD_FAILURE() << to_string(made.error()), 0);
   EXPECT_EQ(made->ranks.size(), kStages);
   EXPECT_EQ(made->ranks.front().ranks, kStages * kPerStage);
@@ -141,8 +168,9 @@ double step_us(const ExecutionGraph& graph) {
   return most;
 }
 
-std::string refusal(const ExecutionGraph& graph, std::int64_t world, std::int64_t stages) {
-  const auto made = predicted(graph, world, {.stages = stages});
+std::string refusal(const ExecutionGraph& graph, std::int64_t world, std::int64_t stages,
+                    std::vector<double> layers = {}) {
+  const auto made = predicted(graph, world, {.stages = stages, .stage_layers = std::move(layers)});
   return made ? "" : made.error().message;
 }
 
@@ -161,6 +189,34 @@ TEST(PipelineStages, AnyRecordedStageGivesTheSamePipeline) {
   EXPECT_NEAR(step_us(stage(3, "FBFBFBFBFBFBFBFB")), first, 0.002 * first);
 }
 
+// By hand: each stage has 16 passes of a chunk in each direction, and the last one waits for three
+// chunks of the others in each, a bubble of half of 1F1B's with the same work.
+constexpr double kInterleavedUs = (16 + 3) * (kForwardUs + kBackwardUs) + kUpdateUs;
+
+TEST(PipelineStages, ChunksInTurnTakeTheClosedForm) {
+  EXPECT_NEAR(step_us(interleaved_stage(0, 11)), kInterleavedUs, 0.005 * kInterleavedUs);
+  EXPECT_NEAR(step_us(interleaved_stage(1, 9)), kInterleavedUs, 0.005 * kInterleavedUs);
+  EXPECT_NEAR(step_us(interleaved_stage(2, 7)), kInterleavedUs, 0.005 * kInterleavedUs);
+  EXPECT_NEAR(step_us(interleaved_stage(3, 5)), kInterleavedUs, 0.005 * kInterleavedUs);
+}
+
+TEST(PipelineStages, SaysHowManyChunksItFound) {
+  const auto made = predicted(interleaved_stage(1, 9), kPerStage, {.stages = kStages});
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_THAT(made->warnings,
+              testing::Contains(HasSubstr("8 microbatches under interleaved 1F1B in 2 chunks")));
+}
+
+// By hand, with a last stage of twice the layers: it works for 8 x 2 x 60 ms without a break, after
+// three forward passes and before three backward passes of the others.
+TEST(PipelineStages, UnevenStagesTakeAsLongAsTheirLayers) {
+  constexpr double kUs = (16 + 3) * (kForwardUs + kBackwardUs) + kUpdateUs;
+  EXPECT_NEAR(step_us(stage(0, "FFFFBFBFBFBFBBBB"), {6, 6, 6, 12}), kUs, 0.005 * kUs);
+  EXPECT_NEAR(step_us(stage(1, "FFFBFBFBFBFBFBBB"), {6, 6, 6, 12}), kUs, 0.005 * kUs);
+  const double all_half = step_us(stage(3, "FBFBFBFBFBFBFBFB"), {6, 6, 6, 12});
+  EXPECT_NEAR(all_half, kUs / 2, 0.005 * kUs);  // the recorded stage is the long one
+}
+
 TEST(PipelineStages, SaysWhatItMade) {
   const auto made = predicted(stage(0, "FFFFBFBFBFBFBBBB"), kPerStage, {.stages = kStages});
   ASSERT_TRUE(made) << to_string(made.error());
@@ -175,6 +231,20 @@ TEST(PipelineStages, RefusesStepsThatItCannotCut) {
   EXPECT_EQ(refusal(stage(0, "FFB"), kPerStage, 4),
             "stages: expected sends and receives around as many forward as backward passes, found "
             "2 and 1");
+  const auto order = [](std::int64_t number, int forward, int warm_up) {
+    return fmt::format(
+        "stages: expected the order of GPipe, 1F1B or interleaved 1F1B, found {} forward passes on "
+        "stage {}, {} of them before the first backward pass",
+        forward, number, warm_up);
+  };
+  EXPECT_EQ(refusal(stage(0, "FFFFFBFBFBBBBB"), kPerStage, 4), order(0, 7, 5));
+  EXPECT_EQ(refusal(stage(1, "FFFFFFBFBFBBBBBB"), kPerStage, 4), order(1, 8, 6));
+  EXPECT_EQ(refusal(interleaved_stage(0, 8), kPerStage, 4), order(0, 16, 8));
+  EXPECT_EQ(refusal(stage(1, "FFFBBB"), kPerStage, 8), "");
+  EXPECT_EQ(refusal(stage(2, "FFBBFFBB"), kPerStage, 3),
+            "stages: expected the neighbours of one of 3 stages, found ranks 64 and 192");
+  EXPECT_EQ(refusal(stage(0, "FFBB"), kPerStage, 4, {2, 2, 2}),
+            "stage_layers: expected 4 counts of layers of 1 or more, found 2,2,2");
 }
 
 TEST(PipelineStages, WritesTheTracesOfAllRanks) {
@@ -192,6 +262,18 @@ TEST(PipelineStages, WritesTheTracesOfAllRanks) {
   EXPECT_EQ(std::ranges::count(peers, 1), 8);
   // Unmatched sends would be refused.
   const auto written = write_chakra(traces, test_support::scratch_file("job"), job);
+  EXPECT_TRUE(written) << to_string(written.error());
+}
+
+TEST(PipelineStages, WritesTheTracesOfChunksInTurn) {
+  const auto made = predicted(interleaved_stage(2, 7), 2, {.keep_chakra = true, .stages = kStages});
+  ASSERT_TRUE(made) << to_string(made.error());
+  ChakraJobOptions job;
+  const auto traces = traces_of_all_ranks(made->chakra, 2, job).value();
+  // The last stage hands on the first chunk forwards and both backwards.
+  const auto sends = [&](const ChakraNode& node) { return node.type == ChakraNodeType::kSend; };
+  EXPECT_EQ(std::ranges::count_if(traces[7].nodes, sends), 3 * kMicrobatches);
+  const auto written = write_chakra(traces, test_support::scratch_file("interleaved"), job);
   EXPECT_TRUE(written) << to_string(written.error());
 }
 

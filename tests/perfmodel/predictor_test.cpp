@@ -16,6 +16,7 @@
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "predictor_cases.hpp"
 
@@ -167,6 +168,32 @@ TEST_F(PredictorTest, TimesAloneAreThoseOfTheWholeAnswer) {
     EXPECT_EQ(times.e2e_low_us, times.e2e_us);
     EXPECT_GT(whole.memory.needed_bytes(), 0);
     EXPECT_EQ(times.memory.needed_bytes(), 0);
+  }
+}
+
+// A prepared graph keeps the tasks of the last question for the next one.
+TEST_F(PredictorTest, TheQuestionBeforeChangesNothing) {
+  const std::pair<std::string_view, AskOptions> questions[] = {
+      {"h100-sxm-80gb", {.batch = 512, .keep_ops = true}},
+      {"h100-sxm-80gb", {.batch = 64, .times_only = true}},
+      {"a100-sxm-40gb", {.batch = 64}},
+      {"a100-sxm-40gb", {.batch = 65536, .keep_ops = true}},
+      {"a100-sxm-40gb", {.batch = 65536, .host_scale = 0.5}},
+      {"a100-sxm-40gb", {.batch = 4, .keep_ops = true}},
+      {"mi250", {.keep_ops = true}},
+      {"mi250", {.world = 8, .strategy = ParallelStrategy::kDdp}},
+      {"h100-sxm-80gb", {.batch = 512, .host_sensitivity = true}}};
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    for (const auto& [gpu, options] : questions) {
+      const auto alone = predictor_.prepare(graphs_[g]).value();
+      const auto first = predictor_.predict(alone, gpu, options);
+      const auto later = predictor_.predict(prepared_[g], gpu, options);
+      ASSERT_EQ(digest(later), digest(first)) << g << " on " << gpu;
+      if (!first) continue;
+      EXPECT_EQ(later->e2e_low_us, first->e2e_low_us);
+      EXPECT_EQ(later->e2e_high_us, first->e2e_high_us);
+      EXPECT_EQ(later->energy_j, first->energy_j);
+    }
   }
 }
 

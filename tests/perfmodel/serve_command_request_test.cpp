@@ -57,6 +57,10 @@ TEST(CommandRequest, FindsTheOptionThatAMessageNamesFirst) {
   EXPECT_EQ(pointer_of_usage(request, "--batch-size: expected a number"), "/options/batch_size");
   EXPECT_EQ(pointer_of_usage(request, "--gpu excludes --batch"), "/options/gpu");
   EXPECT_EQ(pointer_of_usage(request, "expected a graph"), "");
+  EXPECT_EQ(pointer_of_usage(request, "--scale-host: expected more", "host_scale"),
+            "/options/host_scale");
+  EXPECT_EQ(pointer_of_usage(request, "--gpu excludes --batch", "host_scale"), "/options/gpu");
+  EXPECT_EQ(pointer_of_usage(request, "expected a graph", "host_scale"), "");
 }
 
 }  // namespace command_request_test

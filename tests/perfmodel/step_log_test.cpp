@@ -173,6 +173,11 @@ TEST(StepLog, TheTrainersBarIsReadAndItsEvaluationsAreNot) {
               HasSubstr("trainer_state.json"));
 }
 
+TEST(StepLog, AStepThatARestartRepeatsIsNamedOnce) {
+  const StepLog log{.left_out = {{"warm-up", {1, 1}}, {"after a checkpoint", {4, 9, 4}}}};
+  EXPECT_EQ(left_out_text(log), "step 1 (warm-up), step 4 and 9 (after a checkpoint)");
+}
+
 TEST(StepLog, TrainerStateHasOneMeanOrTheStepTimesOfTrl) {
   const StepLog mean = log_of(
       R"({"global_step": 100, "log_history": [{"loss": 2, "step": 50},
@@ -231,7 +236,7 @@ TEST(StepLog, AJobThatStartsAgainWarmsUpAgain) {
   }
   const StepLog log = log_of(text);
   EXPECT_EQ(steps_of(log), (std::vector<std::int64_t>{2, 3, 4, 2, 3, 4}));
-  EXPECT_EQ(left_out_text(log), "step 1 and 1 (warm-up)");
+  EXPECT_EQ(left_out_text(log), "step 1 (warm-up)");
 }
 
 TEST(StepLog, ToldFromGraphsByTheirBeginning) {

@@ -57,6 +57,7 @@ AreaPlot two_layers() {
 TEST(AreaPlots, LayersLieOnOneAnotherInProportion) {
   const auto drawn = outlines(two_layers());
   ASSERT_EQ(drawn.size(), 2U);
+  EXPECT_EQ(drawn[0].size(), 4U);  // a level has no points but its ends
   const double unit = height(drawn[0]) / 4;
   EXPECT_GT(unit, 1);
   EXPECT_NEAR(height(drawn[1]), 8 * unit, 0.1);
@@ -69,6 +70,14 @@ TEST(AreaPlots, LayersLieOnOneAnotherInProportion) {
   // A third of the time, then two.
   const double begin = drawn[0].front().x, end = std::ranges::max(drawn[0], {}, &Point::x).x;
   EXPECT_NEAR((drawn[1][2].x - begin) / (end - begin), 1. / 3, 0.01);
+}
+
+TEST(AreaPlots, HalvesOfAnAxisAreWritten) {
+  AreaPlot plot = two_layers();
+  plot.x = {0, 1, 2.5};
+  const auto panel = area_panel(plot);
+  ASSERT_TRUE(panel);
+  EXPECT_THAT(panel->content, HasSubstr(">1.5<"));
 }
 
 TEST(AreaPlots, APeakWithinAPixelIsDrawn) {

@@ -41,7 +41,12 @@ LearnedModel gemm_model() {
   model.unseen_trust = 0.75;
   auto& board = model.intervals[static_cast<std::size_t>(Knowledge::kBoard)];
   board.own = {{"a100-sxm-40gb", {{{0.875, 1.125, 1000}, {0.625, 1.375, 90}, {0.5, 2, 0}}}}};
-  model.corrections = {{.gpu = "t4", .weights = {0.1, -1.0 / 7, 1e-17}, .rows = 9}};
+  learned::Correction& correction = model.corrections.emplace_back();
+  correction.gpu = "t4";
+  correction.weights = {0.1, -1.0 / 7, 1e-17};
+  correction.anchors = {{learned::Correction::axes(model.features(), {}), 0.25}};
+  correction.anchors[0].at[0] = 10.0 / 3;
+  correction.rows = 9;
   model.card = R"({"note": "made \"up\", not measured", "seed": 7, "share": 0.1})";
   return model;
 }
@@ -120,6 +125,9 @@ TEST_F(ModelFiles, WhatIsReadIsWrittenAgainByteForByte) {
   ASSERT_EQ(model.corrections.size(), 1u);
   EXPECT_EQ(model.corrections[0].weights, written.corrections[0].weights);
   EXPECT_EQ(model.corrections[0].rows, 9);
+  ASSERT_EQ(model.corrections[0].anchors.size(), 1u);
+  EXPECT_EQ(model.corrections[0].anchors[0].at, written.corrections[0].anchors[0].at);
+  EXPECT_EQ(model.corrections[0].anchors[0].weight, 0.25);
   EXPECT_EQ(Json::parse(model.card)["note"], "made \"up\", not measured");
   EXPECT_EQ(models->back().dtype, DType::kFloat16);
 }
@@ -283,6 +291,8 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/unseen_trust: expected", [](Json& m) { m.erase("unseen_trust"); }},
       {"/launch_costs/0/floor_us: expected",
        [](Json& m) { m["launch_costs"][0].erase("floor_us"); }},
+      {"/corrections/0/anchors/0/at: expected ",
+       [](Json& m) { m["corrections"][0]["anchors"][0]["at"].erase(0); }},
       {"/corrections/0/weights: expected 3 numbers",
        [](Json& m) { m["corrections"][0]["weights"].erase(0); }},
       {"/trees/common/base: expected a number",

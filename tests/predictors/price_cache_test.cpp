@@ -137,7 +137,8 @@ TEST(PriceCache, ManyAtOnceAreThoseOfTheModels) {
       ASSERT_TRUE(is_same_price(prices[i], models().price(work[i], round_gpu())));
     }
   }
-  EXPECT_EQ(cache.misses(), 2999U);
+  EXPECT_EQ(cache.misses(), cache.size());  // equal kernels are asked about once
+  EXPECT_GT(cache.size(), 2900U);
 }
 
 TEST(PriceCache, OneKernelManyTimesIsOneEntry) {
@@ -147,7 +148,7 @@ TEST(PriceCache, OneKernelManyTimesIsOneEntry) {
   cache.price_many(work, prices);
   EXPECT_EQ(cache.size(), 1U);
   for (const KernelWork& w : work) cache.price(w);
-  EXPECT_EQ(cache.misses(), 100U);  // all of the first call
+  EXPECT_EQ(cache.misses(), 1U);
 }
 
 TEST(PriceCache, EveryFieldTellsKernelsApart) {

@@ -12,6 +12,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/predict.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/replay.hpp"
 #include "relations.hpp"

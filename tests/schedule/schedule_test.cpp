@@ -130,6 +130,37 @@ TEST(Schedule, AnEdgeFromNoTaskIsIgnored) {
   EXPECT_EQ(start(run(graph), a), 0);
 }
 
+// A pass of a host that waits for the device's work of the pass before.
+void add_pass(TaskGraph& graph) {
+  const TaskId before = graph.last_on_lane(1);
+  const TaskId host = graph.add_task(0, 3, 1, 7, 2);
+  graph.add_edge(before, host, 1);
+  const TaskId device = graph.add_task(1, 5, 0.5);
+  graph.add_edge(host, device, 2);
+  const TaskId meeting = graph.add_task(TaskGraph::kNoLane, 0);
+  graph.add_edge(device, meeting);
+}
+
+TEST(Schedule, RepeatedTasksAreThoseThatAreAddedAgain) {
+  TaskGraph added, repeated;
+  for (int i = 0; i < 4; ++i) add_pass(added);
+  for (int i = 0; i < 2; ++i) add_pass(repeated);
+  repeated.repeat(3, 2);
+  repeated.repeat(6, 5);
+  ASSERT_EQ(repeated.size(), added.size());
+  ASSERT_EQ(repeated.edges(), added.edges());
+  EXPECT_EQ(repeated.last_on_lane(1), added.last_on_lane(1));
+  EXPECT_TRUE(repeated.forward_only());
+  for (TaskId i = 0; i < static_cast<TaskId>(added.size()); ++i) {
+    EXPECT_EQ(repeated.lane(i), added.lane(i));
+    EXPECT_EQ(repeated.lane_previous(i), added.lane_previous(i));
+    EXPECT_EQ(repeated.op(i), added.op(i));
+    EXPECT_EQ(repeated.term(i), added.term(i));
+  }
+  EXPECT_EQ(run(repeated).end_us, run(added).end_us);
+  EXPECT_EQ(run(repeated).bound_by, run(added).bound_by);
+}
+
 TEST(Schedule, EdgesMayPointToTasksAddedEarlier) {
   // b was added before the a it waits for: a 0-3, b 3-5, and c after b on its lane.
   TaskGraph graph;

@@ -35,4 +35,14 @@ void growth_point(std::size_t nodes) {
       node_limit()));
 }
 
+void events_growth_point(std::size_t events) {
+  constexpr std::size_t kEventsOfNode = 8;
+  stop_point();
+  if (events <= kEventsOfNode * node_limit()) return;
+  throw OverBudget(fmt::format(
+      "expected a trace of at most {} events, {} for each node that a graph may have (perfpredict "
+      "--node-limit N COMMAND raises it), found more",
+      kEventsOfNode * node_limit(), kEventsOfNode));
+}
+
 }  // namespace perfmodel

@@ -28,10 +28,14 @@ struct OverBudget : std::runtime_error {
 /// ends the work like `stop_point`. Call it every few hundred nodes.
 void growth_point(std::size_t nodes);
 
-/// Runs `work`, which returns a graph or why there is none. Error (kImpossible): the graph passed
-/// the limit of nodes.
-template <class Work>
-Result<ExecutionGraph> within_budget(Work&& work) {
+/// The same for a trace of so many events, eight of which count as a node: they take about as much
+/// memory.
+void events_growth_point(std::size_t events);
+
+/// Runs `work`, which returns a graph or trace, or why there is none. Error (kImpossible): it
+/// passed the limit of nodes.
+template <class Value = ExecutionGraph, class Work>
+Result<Value> within_budget(Work&& work) {
   try {
     return work();
   } catch (const OverBudget& over) {

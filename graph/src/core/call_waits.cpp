@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/large_pages.hpp"
+#include "base/sort_runs.hpp"
 
 namespace perfmodel {
 namespace {
@@ -81,9 +82,8 @@ class Waits {
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       if (trace_.gpu[i].launch >= 0) order.push_back(static_cast<std::int32_t>(i));
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return launch_start(a) < launch_start(b);
-    });
+    sort_runs(order,
+              [&](std::int32_t a, std::int32_t b) { return launch_start(a) < launch_start(b); });
     for (std::int32_t task : order) {
       StreamLog& log = streams_[{gpu(task).device, gpu(task).stream}];
       std::int32_t latest = task;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "base/sort_runs.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -138,7 +139,7 @@ using Stretches = std::vector<std::pair<std::int64_t, std::int64_t>>;
 Stretches busy_stretches(const Trace& trace) {
   Stretches events;
   for (const HostEvent& event : trace.host) events.emplace_back(event.start_ns, event.end_ns());
-  std::ranges::sort(events);
+  sort_runs(events);
   Stretches made;
   for (const auto& [start, end] : events) {
     if (made.empty() || start > made.back().second) {
@@ -242,7 +243,7 @@ std::vector<std::int32_t> gpu_iterations(const Trace& trace,
 }
 
 std::int64_t union_length(std::vector<std::pair<std::int64_t, std::int64_t>>& intervals) {
-  std::sort(intervals.begin(), intervals.end());
+  sort_runs(intervals);
   std::int64_t length = 0, covered_to = std::numeric_limits<std::int64_t>::min();
   for (const auto& [begin, end] : intervals) {
     if (end <= covered_to) continue;

@@ -337,6 +337,18 @@ void note_steps(Trace& trace) {
                                   counted(empty, "marked step holds", "marked steps hold")));
 }
 
+Result<void> check_has_ops(const Trace& trace) {
+  const bool any = std::ranges::any_of(
+      trace.host, [](const HostEvent& event) { return event.kind == HostKind::kOp; });
+  if (any) return {};
+  return fail(ErrorCode::kFormat, "expected ops in the trace, found none", trace.source);
+}
+
+Result<void> check_program(const Trace& trace) {
+  if (auto good = check_has_ops(trace); !good) return good;
+  return check_one_device(trace);
+}
+
 Result<void> check_one_device(const Trace& trace) {
   std::map<std::int16_t, std::size_t> kernels;
   for (const GpuEvent& event : trace.gpu) {

@@ -38,8 +38,13 @@ void note_steps(Trace& trace);
 /// Whether the trace is of one process. Errors: device work launched by several.
 Result<void> check_one_process(const Trace& trace);
 
-/// Whether the kernels of the trace are of one device, as a graph of a step assumes. Errors: they
-/// are of several.
+/// Whether the kernels of the trace are of one device. Errors: they are of several.
 Result<void> check_one_device(const Trace& trace);
+
+/// Whether the trace has an op. Errors: it has none.
+Result<void> check_has_ops(const Trace& trace);
+
+/// Whether a graph can be made of the trace. Errors: it has no op, or kernels of several devices.
+Result<void> check_program(const Trace& trace);
 
 }  // namespace perfmodel

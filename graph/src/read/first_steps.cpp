@@ -7,6 +7,7 @@
 
 #include "base/secrets.hpp"
 #include "check_recording.hpp"
+#include "core/collective_names.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 
@@ -22,10 +23,11 @@ std::vector<Collectives> collectives_of(const Trace& trace,
                                         const std::vector<TraceIteration>& steps) {
   const std::vector<std::int32_t> step_of = gpu_iterations(trace, steps);
   std::vector<Collectives> made(steps.size());
+  CollectiveNames is_collective(trace.names);
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const GpuEvent& event = trace.gpu[i];
     if (step_of[i] < 0 || event.kind != GpuKind::kKernel) continue;
-    if (!is_collective_kernel(trace.name(event))) continue;
+    if (!is_collective(event.name)) continue;
     made[static_cast<std::size_t>(step_of[i])].push_back(
         event.collective < 0
             ? -1
@@ -35,12 +37,14 @@ std::vector<Collectives> collectives_of(const Trace& trace,
   return made;
 }
 
-/// The collectives that at least half of the steps send, and at least two; null: none are.
+/// The collectives that at least half of the steps send, and at least two; null: none are. If two
+/// halves differ, the last step's, as first steps come first.
 const Collectives* typical(const std::vector<Collectives>& steps) {
   std::map<Collectives, std::size_t> counts;
   for (const Collectives& step : steps) ++counts[step];
-  const auto most =
-      std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+  const auto most = std::ranges::max_element(counts, {}, [&](const auto& entry) {
+    return std::pair(entry.second, entry.first == steps.back());
+  });
   if (most->second < 2 || 2 * most->second < steps.size()) return nullptr;
   return &*std::ranges::find(steps, most->first);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "alike_ops.hpp"
+#include "base/budget.hpp"
 #include "check_recording.hpp"
 #include "inferred_waits.hpp"
 #include "ops/result_sizes.hpp"
@@ -37,6 +38,7 @@ class GraphMaker {
   }
 
   OpKinds run_once_per_kind() {
+    nesting_.around = {};  // for waits alone
     find_steps();
     AlikeOps alike = find_alike_ops(trace_, nesting_, events_);
     begin();
@@ -155,6 +157,7 @@ class GraphMaker {
       add_inputs(event, parser_.parse(at.arguments), node);
     }
     if (name == "record_param_comms") add_record(event, node);
+    if (graph.nodes.size() % 256 == 0) growth_point(graph.nodes.size());
     graph.nodes.push_back(node);
     made_.event_of_node.push_back(event);
   }
@@ -276,24 +279,16 @@ class GraphMaker {
   bool needs_places_ = false;
 };
 
-Result<void> check_has_ops(const Trace& trace) {
-  const bool any = std::ranges::any_of(
-      trace.host, [](const HostEvent& event) { return event.kind == HostKind::kOp; });
-  if (any) return {};
-  return fail(ErrorCode::kFormat, "expected ops in the trace, found none", trace.source);
-}
-
 }  // namespace
 
 Result<TraceGraph> graph_from_trace(const Trace& trace) {
-  if (auto good = check_has_ops(trace); !good) return Unexpected{good.error()};
-  if (auto good = check_one_device(trace); !good) return Unexpected{good.error()};
-  return GraphMaker(trace).run();
+  if (auto good = check_program(trace); !good) return Unexpected{good.error()};
+  return within_budget<TraceGraph>([&] { return GraphMaker(trace).run(); });
 }
 
 Result<OpKinds> op_kinds_of_trace(const Trace& trace) {
   if (auto good = check_has_ops(trace); !good) return Unexpected{good.error()};
-  return GraphMaker(trace).run_once_per_kind();
+  return within_budget<OpKinds>([&] { return GraphMaker(trace).run_once_per_kind(); });
 }
 
 bool is_from_trace(const ExecutionGraph& graph) { return graph.schema == kTraceSchema; }

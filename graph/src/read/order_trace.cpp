@@ -4,6 +4,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "base/sort_runs.hpp"
+#include "core/collective_names.hpp"
 #include "link_launches.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
@@ -20,15 +22,17 @@ void sort_trace_events(Trace& trace) {
     if (a_call != b_call) return b_call;
     return a.file_order < b.file_order;
   };
-  std::sort(trace.host.begin(), trace.host.end(), earlier);
-  std::sort(trace.modules.begin(), trace.modules.end(), earlier);
-  std::sort(trace.frames.begin(), trace.frames.end(), earlier);
-  std::stable_sort(trace.gpu.begin(), trace.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {
+  sort_large_runs(trace.host, earlier);
+  sort_large_runs(trace.modules, earlier);
+  sort_large_runs(trace.frames, earlier);
+  sort_large_runs(trace.gpu, [](const GpuEvent& a, const GpuEvent& b) {
     if (a.device != b.device) return a.device < b.device;
     if (a.stream != b.stream) return a.stream < b.stream;
     return a.start_ns < b.start_ns;
   });
-  std::ranges::stable_sort(trace.memory, std::ranges::less{}, &MemoryRecord::time_ns);
+  sort_large_runs(trace.memory, [](const MemoryRecord& a, const MemoryRecord& b) {
+    return a.time_ns < b.time_ns;
+  });
 }
 
 // A kernel without a note of its own takes the note of the op that launched it.
@@ -40,14 +44,9 @@ void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     if (note_of.contains(trace.host[i].file_order)) noted.push_back(static_cast<std::int32_t>(i));
   }
-  std::vector<std::int8_t> by_name(trace.names.size(), -1);  // asked once each
-  const auto is_collective = [&](const GpuEvent& event) {
-    auto& known = by_name[event.name];
-    if (known < 0) known = is_collective_kernel(trace.name(event)) ? 1 : 0;
-    return known == 1;
-  };
+  CollectiveNames is_collective(trace.names);
   for (GpuEvent& event : trace.gpu) {
-    if (event.collective >= 0 || event.launch < 0 || !is_collective(event)) continue;
+    if (event.collective >= 0 || event.launch < 0 || !is_collective(event.name)) continue;
     const HostEvent& call = trace.host[event.launch];
     const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
     if (after == noted.begin()) continue;

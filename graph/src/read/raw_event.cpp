@@ -1,7 +1,7 @@
 #include "raw_event.hpp"
 
 #include <cstring>
-#include <unordered_map>
+#include <utility>
 
 #include "trace_numbers.hpp"
 
@@ -10,15 +10,18 @@ namespace perfmodel {
 namespace ondemand = simdjson::ondemand;
 
 TraceCategory trace_category(std::string_view name) {
-  static const std::unordered_map<std::string_view, TraceCategory> kNames = {
+  // The usual ones come first.
+  static constexpr std::pair<std::string_view, TraceCategory> kNames[] = {
       {"cpu_op", TraceCategory::kOp},
+      {"cuda_runtime", TraceCategory::kCall},
+      {"ac2g", TraceCategory::kIgnored},
+      {"python_function", TraceCategory::kSkipEarly},
+      {"kernel", TraceCategory::kKernel},
       {"Operator", TraceCategory::kOp},
       {"user_annotation", TraceCategory::kAnnotation},
-      {"cuda_runtime", TraceCategory::kCall},
       {"cuda_driver", TraceCategory::kCall},
       {"Runtime", TraceCategory::kCall},
       {"hip_runtime", TraceCategory::kCall},
-      {"kernel", TraceCategory::kKernel},
       {"Kernel", TraceCategory::kKernel},
       {"gpu_memcpy", TraceCategory::kCopy},
       {"Memcpy", TraceCategory::kCopy},
@@ -29,9 +32,7 @@ TraceCategory trace_category(std::string_view name) {
       {"xpu_runtime", TraceCategory::kCall},
       {"privateuse1_runtime", TraceCategory::kCall},
       {"privateuse1_driver", TraceCategory::kCall},
-      {"python_function", TraceCategory::kSkipEarly},
       // Categories without a use in a replay or a summary.
-      {"ac2g", TraceCategory::kIgnored},
       {"async_cpu_to_gpu", TraceCategory::kIgnored},
       {"fwdbwd", TraceCategory::kIgnored},
       {"forward_backward", TraceCategory::kIgnored},
@@ -43,8 +44,10 @@ TraceCategory trace_category(std::string_view name) {
       {"Trace", TraceCategory::kIgnored},
       {"unrecorded", TraceCategory::kIgnored},  // in timelines written here
       {"", TraceCategory::kIgnored}};
-  const auto known = kNames.find(name);
-  return known == kNames.end() ? TraceCategory::kOther : known->second;
+  for (const auto& [known, category] : kNames) {
+    if (known == name) return category;
+  }
+  return TraceCategory::kOther;
 }
 
 namespace {

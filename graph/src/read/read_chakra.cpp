@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/budget.hpp"
 #include "base/byte_source.hpp"
 #include "base/python_text.hpp"
 #include "base/secrets.hpp"
@@ -808,6 +809,7 @@ class ChakraReader {
   }
 
   Result<void> check_limits(std::size_t message_bytes) {
+    growth_point(trace_.nodes.size());
     kept_bytes_ += sizeof(ChakraNode) + message_bytes;
     if (trace_.nodes.size() > limits_.elements) {
       return fail(ErrorCode::kFormat,
@@ -869,9 +871,11 @@ class ChakraReader {
 }  // namespace
 
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
-  auto bytes = ChakraBytes::open(file, options);
-  auto trace =
-      bytes ? ChakraReader(std::move(*bytes), file, options).run() : Unexpected{bytes.error()};
+  auto trace = within_budget<ChakraTrace>([&]() -> Result<ChakraTrace> {
+    auto bytes = ChakraBytes::open(file, options);
+    if (!bytes) return Unexpected{bytes.error()};
+    return ChakraReader(std::move(*bytes), file, options).run();
+  });
   if (!trace) trace.error().file = file;
   return trace;
 }

@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
 
+#include "base/budget.hpp"
 #include "base/large_pages.hpp"
 #include "base/secrets.hpp"
-#include "base/stop_point.hpp"
 #include "begin_end_events.hpp"
 #include "check_recording.hpp"
 #include "json/json_kind.hpp"
@@ -145,7 +146,7 @@ class TraceReader {
       if (needed <= events.capacity()) return;
       const double share = stream.share_read();
       const double all = share > 0 ? static_cast<double>(events.size()) / share : 0;
-      constexpr double kMargin = 1.1, kMostGrowth = 64;
+      constexpr double kMargin = 1.1, kMostGrowth = 1024;
       const auto foreseen = static_cast<std::size_t>(
           std::min(kMargin * all, kMostGrowth * static_cast<double>(events.size())));
       reserve_in_large_pages(events, std::max({needed, 2 * events.capacity(), foreseen}));
@@ -361,7 +362,7 @@ class TraceReader {
       return std::pair{std::string("/dur"),
                        fmt::format("expected a duration of at least 0, found {} ns", *duration)};
     }
-    const NameId name = trace_.names.intern(event.name);
+    const NameId name = intern(event.name);
     switch (category) {
       case TraceCategory::kKernel:
         gpu_event(event, GpuKind::kKernel, name, *start, *duration);
@@ -377,9 +378,8 @@ class TraceReader {
         break;
       case TraceCategory::kSync:
         trace_.syncs.push_back(
-            {*start, *duration,
-             event.sync_kind.empty() ? name : trace_.names.intern(event.sync_kind), event.stream,
-             event.wait_on_stream, event.wait_on_event, event.correlation});
+            {*start, *duration, event.sync_kind.empty() ? name : intern(event.sync_kind),
+             event.stream, event.wait_on_stream, event.wait_on_event, event.correlation});
         break;
       default:
         host_event(event, category, name, *start, *duration);
@@ -401,7 +401,7 @@ class TraceReader {
     std::vector<HostEvent>& kept = is_module ? trace_.modules : trace_.frames;
     kept.push_back({.start_ns = *start,
                     .duration_ns = *duration,
-                    .name = trace_.names.intern(event.name),
+                    .name = intern(event.name),
                     .thread = thread_index(event),
                     .kind = HostKind::kAnnotation,
                     .file_order = static_cast<std::uint32_t>(kept.size())});
@@ -522,27 +522,39 @@ class TraceReader {
          .name = name,
          .thread = thread_index(event),
          .kind = kind,
+         .has_forward_thread = event.forward_thread > 0,
          .file_order = static_cast<std::uint32_t>(trace_.host.size()),
          .event_index = event.event_index,
          .correlation = event.correlation,
          .record_function_id = event.record_function_id,
          .external_id = event.external_id,
          .sequence = event.autograd_sequence <= kMostAutogradNumber ? event.autograd_sequence : -1,
-         .arguments = arguments_of(event),
-         .has_forward_thread = event.forward_thread > 0});
+         .arguments = arguments_of(event)});
     if (const std::int32_t note = note_collective(event); note >= 0) {
       trace_.host.back().collective = note;
       note_owners_.emplace_back(trace_.host.back().file_order, note);
     }
   }
 
+  // The pool is asked for texts that are not among the last ones.
+  NameId intern(std::string_view text) {
+    std::uint64_t first = 0, last = 0;
+    if (text.size() < sizeof first) return trace_.names.intern(text);
+    std::memcpy(&first, text.data(), sizeof first);
+    std::memcpy(&last, text.data() + text.size() - sizeof last, sizeof last);
+    const std::uint64_t hash = hash_mix(hash_mix(text.size(), first), last);
+    NameId& known = recent_[hash % recent_.size()];
+    if (trace_.names.text(known) != text) known = trace_.names.intern(text);
+    return known;
+  }
+
   // Position of the event's inputs, or -1.
   std::int32_t arguments_of(const RawEvent& event) {
     if (event.dims.empty()) return -1;
-    const OpArguments made{.dims = trace_.names.intern(event.dims),
-                           .types = trace_.names.intern(event.types),
-                           .strides = trace_.names.intern(event.strides),
-                           .concrete = trace_.names.intern(event.concrete)};
+    const OpArguments made{.dims = intern(event.dims),
+                           .types = intern(event.types),
+                           .strides = intern(event.strides),
+                           .concrete = intern(event.concrete)};
     const auto [at, added] =
         argument_indices_.try_emplace({made.dims, made.types, made.strides, made.concrete},
                                       static_cast<std::int32_t>(trace_.arguments.size()));
@@ -553,9 +565,9 @@ class TraceReader {
   // Position of the event's record of a collective, or -1.
   std::int32_t note_collective(const RawEvent& event) {
     if (event.collective.empty()) return -1;
-    trace_.collectives.push_back({.kind = trace_.names.intern(event.collective),
-                                  .process_group = trace_.names.intern(event.process_group),
-                                  .dtype = trace_.names.intern(event.dtype),
+    trace_.collectives.push_back({.kind = intern(event.collective),
+                                  .process_group = intern(event.process_group),
+                                  .dtype = intern(event.dtype),
                                   .sequence = event.sequence,
                                   .in_elements = event.in_elements,
                                   .out_elements = event.out_elements,
@@ -589,7 +601,7 @@ class TraceReader {
                      std::int64_t duration) {
     CounterRange made{.start_ns = start, .duration_ns = duration, .name = name};
     for (const auto& [counter, value] : event.counters) {
-      made.values.emplace_back(trace_.names.intern(counter), value);
+      made.values.emplace_back(intern(counter), value);
     }
     counter_bytes_ += sizeof(CounterRange) + made.values.size() * sizeof(made.values.front());
     trace_.counters.push_back(std::move(made));
@@ -683,6 +695,7 @@ class TraceReader {
   std::unordered_map<std::string, std::int32_t> thread_indices_;
   std::vector<std::pair<std::string, std::string>> thread_labels_;
   std::vector<std::int8_t> label_by_name_;
+  std::array<NameId, 1024> recent_ = {};  // by a hash of their size, first and last bytes
   std::map<std::array<NameId, 4>, std::int32_t> argument_indices_;
   NoteOwners note_owners_;
   std::int64_t clock_base_ns_ = 0;
@@ -697,24 +710,14 @@ class TraceReader {
   std::map<std::string, std::size_t, std::less<>> unread_;  // events per category
 };
 
-}  // namespace
-
-std::string Trace::gpu_name() const {
-  if (gpu.empty() && !devices.empty()) return devices.front().name;
-  for (const TraceDevice& device : devices) {
-    if (!gpu.empty() && device.id == gpu.front().device) return device.name;
-  }
-  return {};
-}
-
-Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options) {
+Result<Trace> read_events(const std::filesystem::path& file, const ReadOptions& options) {
   auto stream = JsonStream::open(file, "traceEvents", options);
   if (!stream) return Unexpected{stream.error()};
   Trace trace;
   trace.source = file.string();
   TraceReader reader(trace, options);
   for (;;) {
-    stop_point();
+    events_growth_point(trace.event_count);
     const auto item = stream->next();
     if (!item && reader.kind().is_sequence()) break;
     if (!item) return Unexpected{item.error()};
@@ -756,6 +759,22 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   log.report("events", trace.warnings);
   trace.text_bytes = stream->bytes_read();
   if (auto done = reader.finish(); !done) return Unexpected{std::move(done.error())};
+  return trace;
+}
+
+}  // namespace
+
+std::string Trace::gpu_name() const {
+  if (gpu.empty() && !devices.empty()) return devices.front().name;
+  for (const TraceDevice& device : devices) {
+    if (!gpu.empty() && device.id == gpu.front().device) return device.name;
+  }
+  return {};
+}
+
+Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options) {
+  auto trace = within_budget<Trace>([&] { return read_events(file, options); });
+  if (!trace && trace.error().file.empty()) trace.error().file = file;
   return trace;
 }
 

@@ -191,18 +191,6 @@ class CallReader {
   std::size_t& odd_;
 };
 
-// Schemas by the name of their op without overload.
-const std::unordered_multimap<std::string_view, std::string_view>& schemas_by_op() {
-  static const auto kTable = [] {
-    std::unordered_multimap<std::string_view, std::string_view> table;
-    for (const OpRow& row : op_rows()) {
-      if (!row.schema.empty()) table.emplace(row.name.substr(0, row.name.find('.')), row.schema);
-    }
-    return table;
-  }();
-  return kTable;
-}
-
 // Commas of the parameter list, defaults in brackets aside, plus one.
 std::size_t parameter_count(std::string_view schema) {
   const std::size_t open = schema.find('('), close = schema.find(") ->");
@@ -216,6 +204,25 @@ std::size_t parameter_count(std::string_view schema) {
     star |= c == '*';
   }
   return count - star;
+}
+
+struct CountedSchema {
+  std::string_view text;
+  std::size_t parameters = 0;
+};
+
+// By the name of their op without overload.
+const std::unordered_multimap<std::string_view, CountedSchema>& schemas_by_op() {
+  static const auto kTable = [] {
+    std::unordered_multimap<std::string_view, CountedSchema> table;
+    for (const OpRow& row : op_rows()) {
+      if (row.schema.empty()) continue;
+      table.emplace(row.name.substr(0, row.name.find('.')),
+                    CountedSchema{row.schema, parameter_count(row.schema)});
+    }
+    return table;
+  }();
+  return kTable;
 }
 
 std::uint32_t add_recorded_tensor(ExecutionGraph& graph, const RecordedArgument& recorded,
@@ -256,7 +263,7 @@ const std::vector<RecordedArgument>& ArgumentParser::parse(std::int32_t index) {
 std::string_view schema_for(std::string_view op, std::size_t inputs) {
   const auto [begin, end] = schemas_by_op().equal_range(op);
   for (auto at = begin; at != end; ++at) {
-    if (parameter_count(at->second) == inputs) return at->second;
+    if (at->second.parameters == inputs) return at->second.text;
   }
   return {};
 }

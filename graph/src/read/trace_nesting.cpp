@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/sort_runs.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 
@@ -103,8 +104,8 @@ class NestingFinder {
         open.push_back(event);
       }
     }
-    std::ranges::stable_sort(made_.order, {},
-                             [&](std::int32_t event) { return host(event).start_ns; });
+    sort_runs(made_.order,
+              [&](std::int32_t a, std::int32_t b) { return host(a).start_ns < host(b).start_ns; });
   }
 
   static std::uint64_t pair_of(const HostEvent& outer, const HostEvent& inner) {
@@ -125,8 +126,7 @@ class NestingFinder {
   // Finds the device of an op's tensors, from the device work of the op and of inner ops.
   void find_sides() {
     made_.side.assign(trace_.host.size(), Side::kHost);
-    const TraceOps nesting = find_trace_ops(trace_);
-    made_.around = nesting.parent;
+    made_.around = find_trace_ops(trace_).parent;
     for (const GpuEvent& event : trace_.gpu) {
       if (event.launch < 0) continue;
       Side side = Side::kGpu;
@@ -138,7 +138,7 @@ class NestingFinder {
           side = Side::kDownload;
         }
       }
-      for (std::int32_t op = nesting.parent[event.launch]; op >= 0; op = made_.parent[op]) {
+      for (std::int32_t op = made_.around[event.launch]; op >= 0; op = made_.parent[op]) {
         Side& known = made_.side[op];
         if (known == Side::kHost || side == Side::kGpu) known = side;
         // A copy only says something about surrounding ops that copy.

@@ -273,10 +273,18 @@ class LifetimeReader {
     const bool part = parent >= 0 && nodes_[parent].in_lookup;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       if (const std::int32_t storage = read(tensor, node, here.phase); storage >= 0) {
-        note_read(storage, phase, may_be_table);
+        note_read(storage, is_gathered_again(storage, node) ? Phase::kBackward : phase,
+                  may_be_table);
       }
       may_be_table = part;  // the first argument of a lookup
     });
+  }
+
+  // A collective of the backward pass that is in no autograd function reads what the forward pass
+  // made: a rank's part of the input of a product, with sequence parallelism.
+  bool is_gathered_again(std::int32_t storage, std::int32_t node) const {
+    const std::int32_t made_by = lifetimes_.storages[storage].made_by, end = nodes_.forward_end;
+    return nodes_[node].in_collective && node > end && made_by >= 0 && made_by < end;
   }
 
   void note_read(std::int32_t storage, Phase phase, bool by_lookup) {

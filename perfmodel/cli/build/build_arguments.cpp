@@ -60,6 +60,11 @@ void add_output_options(CommandParser app, BuildArguments& arguments) {
 Result<void> write_built_graph(CommandParser app, const BuildArguments& arguments,
                                const ExecutionGraph& built, const std::string& model,
                                const ModelFacts& facts) {
+  if (arguments.json && arguments.output == "-") {
+    return fail(ErrorCode::kImpossible,
+                "--json: expected a file for the graph (-o FILE), found standard output, which "
+                "cannot hold two documents");
+  }
   auto rewritten = apply_rewrites(built, arguments.rewrites);
   if (!rewritten) return Unexpected{rewritten.error()};
   if (const GraphTaker* taker = graph_taker(app)) {

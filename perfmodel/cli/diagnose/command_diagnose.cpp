@@ -98,7 +98,7 @@ AskOptions graph_options(const DiagnoseArguments& arguments) {
 
 Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
   if (auto good = refuse_layout_flags(arguments.given); !good) return Unexpected{good.error()};
-  auto programs = read_programs({arguments.model}, arguments.reading);
+  auto programs = read_programs({arguments.model}, arguments.reading, nullptr, arguments.batch);
   if (!programs) return Unexpected{programs.error()};
   const auto predictor =
       Predictor::load({.gpus = {arguments.machine.gpu}, .overheads = arguments.host});
@@ -116,10 +116,10 @@ Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
 }
 
 // Figures of flags, and the terms of a trace: --trace, else the trace that is diagnosed.
-Result<std::vector<RunFigure>> figures_of(const DiagnoseArguments& arguments,
-                                          const DescribedRun& run) {
-  auto figures = asked_figures(arguments.figures, run.model);
-  if (!figures) return figures;
+Result<AskedFigures> figures_of(const DiagnoseArguments& arguments, const DescribedRun& run) {
+  auto asked = asked_figures(arguments.figures, run.model);
+  if (!asked) return asked;
+  std::vector<RunFigure>& figures = asked->figures;
   std::optional<Trace> read;
   if (!arguments.figures.trace.empty()) {
     auto trace = read_trace_file(arguments.figures.trace, arguments.reading);
@@ -127,13 +127,13 @@ Result<std::vector<RunFigure>> figures_of(const DiagnoseArguments& arguments,
     read = std::move(*trace);
   }
   const Trace* const trace = read ? &*read : run.trace.get();
-  if (!trace) return figures;
+  if (!trace) return asked;
   const bool has_step = std::ranges::any_of(
-      *figures, [](const RunFigure& one) { return one.what == RunMeasure::kStep; });
+      figures, [](const RunFigure& one) { return one.what == RunMeasure::kStep; });
   const auto terms = figures_of_trace(*trace, !has_step);
   if (!terms) return Unexpected{terms.error()};
-  figures->insert(figures->end(), terms->begin(), terms->end());
-  return figures;
+  figures.insert(figures.end(), terms->begin(), terms->end());
+  return asked;
 }
 
 std::string diagnosis_text(const DescribedRun& run, const RunDiagnosis& found, bool bold) {
@@ -161,8 +161,9 @@ Result<void> run_diagnose(const DiagnoseArguments& arguments) {
   if (!run) return Unexpected{run.error()};
   const auto figures = figures_of(arguments, *run);
   if (!figures) return Unexpected{figures.error()};
-  const auto found = diagnose(run->model, *figures);
+  auto found = diagnose(run->model, figures->figures);
   if (!found) return Unexpected{found.error()};
+  found->warnings.insert(found->warnings.end(), figures->warnings.begin(), figures->warnings.end());
   if (!arguments.json) return print_report(diagnosis_text(*run, *found, bold_allowed()));
   Json json = {{"run", run->words}};
   json.update(diagnosis_json(*found));

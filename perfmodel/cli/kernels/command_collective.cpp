@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/byte_amount.hpp"
+#include "cli/kernels/network_options.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/write_asked.hpp"
@@ -47,6 +48,11 @@ std::string collective_text(const CollectiveTable& table, bool bold) {
   TextList list;
   for (const std::string& warning : table.warnings) list.row("warning", warning);
   list.row("collective", title_of(table));
+  if (table.study.network.says_nics()) {
+    const Topology::Nic& nic = *table.topology.nic;
+    list.row("NICs of a node", fmt::format("{} x {:.4g} GB/s, {:.4g} us", nic.count,
+                                           nic.bandwidth.value * 1e-9, nic.latency.count()));
+  }
   if (table.rows.size() == 1) {
     add_rows(table.rows.front(), list);
     return list.text();
@@ -111,14 +117,12 @@ Command collective_command(CommandParser parent) {
   app.add_option("--topology", arguments->topology,
                  "A known name, or a topology file (default: what the GPU usually sits in)")
       .type_name("NAME");
+  add_network_options(app, "--topology", arguments->network);
   app.add_option("--type", arguments->type,
                  "fp32, bf16, ...: sizes without a unit count elements of this type")
       .type_name("TYPE");
   app.add_option("--plot", arguments->plot, "Write bus bandwidth by size as SVG").type_name("FILE");
   app.add_flag("--json", arguments->json, "Print one JSON document");
-  app.footer(
-      "perfpredict collective all_reduce 64MiB --gpu h100-sxm-80gb --world 16\n"
-      "perfpredict collective all_to_all 1KiB:1GiB --gpu a100-sxm-80gb --world 8 --plot a2a.svg");
   return {app, [arguments] { return run_collective(*arguments); }};
 }
 

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/kernel_models_option.hpp"
 #include "kernels/gemm_answer.hpp"
+#include "kernels/hashed_answer.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/field_table.hpp"
 #include "terminal/output.hpp"
@@ -17,6 +20,8 @@ namespace {
 constexpr std::size_t kSchedulesShown = 10;
 
 struct GemmArguments : GemmQuestion {
+  std::vector<std::string> gpus;
+  std::int64_t hash = 0;  ///< numbers of the array; 0: the weight is stored
   bool explain = false, json = false;
 };
 
@@ -29,7 +34,7 @@ std::string gemm_text(const GemmAnswer& answer, bool explain, bool bold) {
                        question.batch > 1 ? fmt::format("{} of ", question.batch) : "", question.m,
                        question.n, question.k, answer.dtype, answer.gpu.title));
   list.row("space", fmt::format("{}: {}, {} valid", question.space, counted(answer.raw, "schedule"),
-                                grouped(answer.ranked.size())));
+                                grouped(answer.valid)));
   list.row("library", fmt::format("{:.4g} us ({:.4g} to {:.4g}), {}", answer.library.time.count(),
                                   answer.library.low.count(), answer.library.high.count(),
                                   answer.library.model));
@@ -67,7 +72,37 @@ std::string gemm_text(const GemmAnswer& answer, bool explain, bool bold) {
   return list.text() + "\n" + table.text(bold);
 }
 
-Result<void> run_gemm(const GemmArguments& arguments) {
+std::string hashed_text(const HashedAnswer& answer, bool bold) {
+  const HashedQuestion& question = answer.question;
+  TextList list;
+  for (const std::string& warning : answer.warnings) list.row("warning", warning);
+  list.row("product", fmt::format("{} x {} x {}, the weight in an array of {} numbers", question.m,
+                                  question.n, question.k, grouped(question.elements)));
+  return list.text() + "\n" +
+         field_table(answer.rows, kHashedFields,
+                     {"gpu", "dtype", "pass", "stored_us", "roast_us", "hashednet_over_roast",
+                      "ops_over_roast", "rehashed_over_roast", "rows_below_stored", "rows_of_ops"})
+             .text(bold);
+}
+
+Result<void> run_hashed(const GemmArguments& arguments) {
+  const auto answer = answer_hashed({.m = arguments.m,
+                                     .n = arguments.n,
+                                     .k = arguments.k,
+                                     .elements = arguments.hash,
+                                     .gpus = arguments.gpus,
+                                     .models = arguments.models});
+  if (!answer) return Unexpected{answer.error()};
+  if (arguments.json) return print_document(schemas::kGemm, hashed_json(*answer));
+  return print_report(hashed_text(*answer, bold_allowed()));
+}
+
+Result<void> run_gemm(GemmArguments& arguments) {
+  if (arguments.hash > 0) return run_hashed(arguments);
+  if (arguments.gpus.size() > 1) {
+    return fail(ErrorCode::kImpossible, "--gpu: expected one GPU without --hash, found several");
+  }
+  arguments.gpu = arguments.gpus.front();
   const auto answer = answer_gemm(arguments);
   if (!answer) return Unexpected{answer.error()};
   if (arguments.json) return print_document(schemas::kGemm, gemm_json(*answer, arguments.explain));
@@ -85,27 +120,42 @@ Command gemm_command(CommandParser parent) {
                                          {"k", &arguments->k, "Terms of each sum"}}) {
     app.add_option(name, *size, help).required().check(between(1, 1e9)).type_name("N");
   }
-  app.add_option("--batch", arguments->batch, "Products of this size (default: 1)")
-      .check(between(1, 1e9))
-      .type_name("B");
-  app.add_option("--gpu", arguments->gpu, "A known name, or a GPU file")
+  const Option batch =
+      app.add_option("--batch", arguments->batch, "Products of this size (default: 1)")
+          .check(between(1, 1e9))
+          .type_name("B");
+  app.add_option("--gpu", arguments->gpus, "A known name, or a GPU file; with --hash a list")
       .required()
+      .delimiter(',')
       .type_name("NAME");
-  app.add_option("--space", arguments->space,
-                 "simt1, simt2 (fp32 on vector units) or mma (fp16 on matrix units)")
-      .capture_default_str()
-      .type_name("SPACE");
-  app.add_option("--double-buffer", arguments->double_buffer,
-                 "Whether the next tile is loaded while this one is summed")
-      .capture_default_str()
-      .check(one_of({"on", "off"}))
-      .type_name("{on,off}");
-  app.add_option("--calibrate", arguments->calibrate,
-                 "Measured products of this GPU (.csv or .csv.gz), 10 or more: they tell the "
-                 "library's time where its model does not know the product")
-      .type_name("ROWS");
+  const Option space =
+      app.add_option("--space", arguments->space,
+                     "simt1, simt2 (fp32 on vector units) or mma (fp16 on matrix units)")
+          .capture_default_str()
+          .type_name("SPACE");
+  const Option buffers = app.add_option("--double-buffer", arguments->double_buffer,
+                                        "Whether the next tile is loaded while this one is summed")
+                             .capture_default_str()
+                             .check(one_of({"on", "off"}))
+                             .type_name("{on,off}");
+  const Option rows =
+      app.add_option("--calibrate", arguments->calibrate,
+                     "Measured products of this GPU (.csv or .csv.gz), 10 or more: they tell the "
+                     "library's time where its model does not know the product")
+          .type_name("ROWS");
   add_models_option(app, arguments->models);
-  app.add_flag("--explain", arguments->explain, "All schedules with the terms of their time");
+  const Option explain =
+      app.add_flag("--explain", arguments->explain, "All schedules with the terms of their time");
+  app.add_option("--hash", arguments->hash,
+                 "Instead: the product with its weight in an array of S numbers (ROAST, HashedNet) "
+                 "against a stored one, for each GPU")
+      .check(between(1, 1e12))
+      .type_name("S")
+      .excludes(batch)
+      .excludes(space)
+      .excludes(buffers)
+      .excludes(rows)
+      .excludes(explain);
   app.add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_gemm(*arguments); }};
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/byte_amount.hpp"
+#include "cli/kernels/network_options.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/write_asked.hpp"
@@ -16,7 +17,6 @@ namespace {
 
 struct TopologyArguments : TopologyFitStudy {
   std::string output;
-  double nic_gb_per_s = 0;
 };
 
 void add_figures(const std::vector<FittedFigure>& figures, TextList& list) {
@@ -31,15 +31,15 @@ std::string fit_text(const TopologyFit& fit) {
   for (const std::string& warning : fit.warnings) list.row("warning", warning);
   for (const GroupFit& at : fit.groups) {
     const auto& sizes = at.group.sizes;
+    // The error of sizes that were not fitted, if there are enough to leave some out.
     list.row("fitted", fmt::format("{}, {} to {}: {:.1f} % off", at.group.text(),
                                    byte_amount_text(sizes.front().bytes),
-                                   byte_amount_text(sizes.back().bytes), at.error_percent));
+                                   byte_amount_text(sizes.back().bytes),
+                                   at.half_percent.value_or(at.error_percent)));
     add_figures(at.figures, list);
-    list.row("  sizes", fmt::format("{} measured, {} needed{}", sizes.size(), at.enough,
-                                    at.half_percent ? fmt::format("; every second one predicts the "
-                                                                  "others within {:.1f} %",
-                                                                  *at.half_percent)
-                                                    : ""));
+    list.row("  sizes",
+             fmt::format("{} measured, {} needed{}", sizes.size(), at.enough,
+                         at.half_percent ? "; every second one predicts the others" : ""));
     for (const std::string& sentence : at.deviations) list.row("deviates", sentence);
   }
   if (!fit.figures.empty()) list.row("NICs", "share of the data sheet, latency");
@@ -47,8 +47,7 @@ std::string fit_text(const TopologyFit& fit) {
   return list.text();
 }
 
-Result<void> run_fit(TopologyArguments& arguments) {
-  arguments.network.nic_bandwidth = {arguments.nic_gb_per_s * 1e9};
+Result<void> run_fit(const TopologyArguments& arguments) {
   const auto fit = fit_topology(arguments);
   if (!fit) return Unexpected{fit.error()};
   auto written = write_asked(arguments.output, [&] { return to_text(fit->topology); });
@@ -75,13 +74,7 @@ Command topology_command(CommandParser parent) {
                  "The healthy machine: a known topology or a file (default: what the GPU usually "
                  "sits in)")
       .type_name("NAME");
-  app.add_option("--nics", arguments->network.nics, "NICs of a node, if --like has others")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--nic-gb-per-s", arguments->nic_gb_per_s, "One NIC, one direction (400 Gb/s: 50)")
-      .check(above_zero())
-      .type_name("X");
-  app.add_option("--network", arguments->network.network, network_kinds()).type_name("KIND");
+  add_network_options(app, "--like", arguments->network);
   app.add_option("--op", arguments->reading.op, "The collective, if the logs do not name it")
       .type_name("OP");
   app.add_option("--world", arguments->reading.world, "GPUs, if the logs do not list them")
@@ -94,10 +87,6 @@ Command topology_command(CommandParser parent) {
   app.add_option("--name", arguments->name, "Name of the topology (default: ...-fitted)")
       .type_name("NAME");
   app.add_option("-o,--output", arguments->output, "Write the topology file").type_name("FILE");
-  app.footer(
-      "perfpredict topology fit all_reduce.log --gpu h100-sxm-80gb -o our-cluster.json\n"
-      "perfpredict collective all_reduce 64MiB --gpu h100-sxm-80gb --world 16 --topology "
-      "our-cluster.json");
   return {app, [arguments] { return run_fit(*arguments); }};
 }
 

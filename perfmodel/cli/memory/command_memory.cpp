@@ -53,7 +53,8 @@ Result<void> print_memory(const MemoryArguments& arguments, const Answer& answer
 }
 
 Result<RecordedProgram> read_program(const MemoryArguments& arguments) {
-  auto programs = read_programs({arguments.graph}, arguments.reading);
+  auto programs =
+      read_programs({arguments.graph}, arguments.reading, nullptr, asked_batch(arguments.rewrites));
   if (!programs) return Unexpected{programs.error()};
   return std::move(programs->front());
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/number_text.hpp"
+#include "memory/drawn_purposes.hpp"
 #include "memory/memory_results.hpp"
 #include "plot/area_plot.hpp"
 #include "plot/svg_document.hpp"
@@ -138,13 +139,11 @@ Result<std::string> timeline_svg(const MemoryAnswer& answer) {
   AreaPlot plot{.title = "Allocated memory over one step",
                 .x_label = timed ? "host time in the step, ms" : "operation of the step",
                 .y_label = "GiB"};
-  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
-    AreaPlot::Layer layer{.name = std::string(to_string(static_cast<MemoryPurpose>(i)))};
+  for (const auto& [purpose, name] : drawn_purposes(answer.report.curve)) {
+    AreaPlot::Layer& layer = plot.layers.emplace_back(AreaPlot::Layer{.name = name});
     for (const MemoryPoint& point : answer.report.curve) {
-      layer.amounts.push_back(std::max(0.0, point.bytes[i] / kGib));
+      layer.amounts.push_back(std::max(0.0, point.bytes[purpose] / kGib));
     }
-    const bool any = std::ranges::any_of(layer.amounts, [](double amount) { return amount > 0; });
-    if (any) plot.layers.push_back(std::move(layer));
   }
   double latest = 0;
   for (const MemoryPoint& point : answer.report.curve) {

@@ -65,7 +65,8 @@ Result<PredictionReport> report_of(const PredictArguments& arguments) {
   const auto read_ranks = [&](const std::vector<std::string>& files) {
     const auto once =
         arguments.has_unlike_ranks() ? Result<void>() : all_different(arguments.graphs);
-    return once ? read_programs(files, arguments.reading, arguments.anonymizer)
+    return once ? read_programs(files, arguments.reading, arguments.anonymizer,
+                                asked_batch(arguments.rewrites))
                 : Unexpected{once.error()};
   };
   const auto read_trace = [&](const std::string& file) {

@@ -174,7 +174,7 @@ std::string memory(const PredictedMemory& memory) {
   const auto gib = [](double bytes) {
     const double value = bytes / (1 << 30);
     return value > 0 && value < kLeastWritten ? fmt::format("below {}", kLeastWritten)
-                                              : fmt::format("{:.3g}", value);
+                                              : rough_gib(bytes);
   };
   return fmt::format("{} GiB of {:.4g} GiB: {} whatever the batch, {} activations{}",
                      gib(memory.needed_bytes()), memory.device_bytes / (1 << 30),

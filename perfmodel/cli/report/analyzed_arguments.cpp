@@ -1,5 +1,6 @@
 #include "analyzed_arguments.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/rewrite/rewrite_flags.hpp"
@@ -8,6 +9,7 @@
 #include "cli/shared/measured_step_option.hpp"
 #include "cli/shared/overheads_option.hpp"
 #include "cli/shared/read_files.hpp"
+#include "read/check_recording.hpp"
 #include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
@@ -17,6 +19,14 @@ Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
   if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
   ReadOptions reading = arguments.reading;
   reading.python_frames = true;
+  if (!reading.salvage && std::ranges::all_of(arguments.files, begins_like_trace)) {
+    if (auto traces = read_trace_files(arguments.files, reading, arguments.anonymizer.get())) {
+      for (const Trace& trace : *traces) {
+        if (auto good = check_program(trace); !good) return Unexpected{good.error()};
+      }
+      return load_analyzed(arguments, std::move(*traces));
+    }
+  }
   auto programs = read_programs(arguments.files, reading, arguments.anonymizer.get());
   if (!programs) return Unexpected{programs.error()};
   AnalyzeQuestion question = arguments;

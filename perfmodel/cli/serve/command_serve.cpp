@@ -85,7 +85,14 @@ Command serve_command(CommandParser parent) {
     if (has_default) app.option(flag_of(field.name)).capture_default_str();
   }
   app.option("--listen").excludes(app.option("--socket"));
-  app.callback([arguments] {
+  app.callback([arguments, app] {
+    // One client, whose messages are answered in order.
+    for (const char* flag :
+         {"--threads", "--costly-threads", "--max-clients", "--max-connections", "--max-rate"}) {
+      if (arguments->mcp && app.option(flag).count() > 0) {
+        bad_usage(flag, "expected no --mcp with it, which serves one client in order");
+      }
+    }
     if (!arguments->allow_files.empty() && arguments->socket_path.empty() &&
         arguments->listen.empty()) {
       bad_usage("--allow-files", "expected --socket or --listen with it");

@@ -34,7 +34,8 @@ serve::OptionForm option_form(CommandParser command, const std::string& key) {
 
 struct CommandWords {
   std::vector<std::string> words;
-  bool is_document = false;  // else it prints text
+  bool is_document = false;      // else it prints text
+  std::string other_named = {};  // an option that the command has under another name
 };
 
 Result<CommandWords> command_words(const Json& request) {
@@ -63,15 +64,17 @@ Result<CommandWords> command_words(const Json& request) {
               .message = std::string("expected true or false, found ") + help.type_name(),
               .json_pointer = "/options/help"}};
   }
+  std::string other_named;
   for (const auto& [key, value] : options.items()) {
     if (key == "json") continue;  // always
+    if (!command.option(flag_of(key))) other_named = key;
     if (auto added = append(serve::option_words(key, value, option_form(command, key))); !added) {
       return Unexpected{added.error()};
     }
   }
   const bool is_document = command.option("--json") && help != Json(true);
   if (is_document) words->emplace_back("--json");
-  return CommandWords{std::move(*words), is_document};
+  return CommandWords{std::move(*words), is_document, std::move(other_named)};
 }
 
 }  // namespace
@@ -91,7 +94,8 @@ CommandAnswer run_request(std::string_view request, std::size_t most_bytes) {
   if (outcome.status != cli::kOk) {
     answer.is_bad_request = outcome.status == cli::kBadUsage;
     if (answer.is_bad_request) {
-      outcome.error.json_pointer = pointer_of_usage(*json, outcome.error.message);
+      outcome.error.json_pointer =
+          pointer_of_usage(*json, outcome.error.message, command->other_named);
     }
     answer.error = std::move(outcome.error);
     return answer;

@@ -1,7 +1,7 @@
 #include "measured_step_option.hpp"
 
 #include "arguments.hpp"
-#include "diagnose/diagnosis_question.hpp"
+#include "base/duration_text.hpp"
 
 namespace perfmodel::cli {
 void add_measured_step(CommandParser app, TimedStep& measured, Option scale_host) {

@@ -15,6 +15,7 @@ std::string TimeUnit::operator()(double us) const {
 
 std::vector<std::string> family_cells(const FamilyTotal& family, const TimeUnit& time,
                                       double all_us) {
+  if (family.family == KernelFamily::kPart) return {"within others", count_text(family.count), "-"};
   return {std::string(to_string(family.family)), count_text(family.count), time(family.time_us),
           percent_of(family.time_us, all_us),    time(family.low_us),      time(family.high_us),
           std::string(to_string(family.bound)),  std::string(family.model)};

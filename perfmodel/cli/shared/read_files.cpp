@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
 #include "builders/named_models.hpp"
@@ -68,11 +69,11 @@ Contents anonymized(Contents contents, Anonymizer* anonymizer) {
 
 /// Graphs of models that words name in the place of files; nothing if all are files.
 std::optional<Result<std::vector<ExecutionGraph>>> graphs_of_models(
-    const std::vector<std::string>& words) {
+    const std::vector<std::string>& words, std::int64_t batch = 0) {
   std::vector<ExecutionGraph> graphs;
   std::string file;
   for (const std::string& word : words) {
-    auto graph = graph_of_model(word);
+    auto graph = graph_of_model(word, batch);
     if (!graph && file.empty()) file = word;
     if (!graph) continue;
     if (!*graph) return Unexpected{graph->error()};
@@ -132,11 +133,22 @@ Result<Trace> read_trace_file(const std::string& file, const ReadOptions& readin
   return only(read_trace_files({file}, reading, anonymizer));
 }
 
+std::int64_t asked_batch(std::span<const NamedRewrite> rewrites) {
+  constexpr std::string_view kBatch = "--batch ";
+  std::int64_t batch = 0;
+  for (const NamedRewrite& one : rewrites) {
+    if (!one.name.starts_with(kBatch)) continue;
+    // "OLD=NEW" changes the graph as it is, so that none is asked for.
+    if (!read_decimal(std::string_view(one.name).substr(kBatch.size()), batch)) batch = 0;
+  }
+  return batch;
+}
+
 Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
                                                    const ReadOptions& reading,
-                                                   Anonymizer* anonymizer) {
+                                                   Anonymizer* anonymizer, std::int64_t batch) {
   std::vector<RecordedProgram> programs;
-  if (auto built = graphs_of_models(files)) {
+  if (auto built = graphs_of_models(files, batch)) {
     if (!*built) return Unexpected{built->error()};
     for (ExecutionGraph& graph : **built) programs.push_back({std::move(graph), nullptr});
     return programs;

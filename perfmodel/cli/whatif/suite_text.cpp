@@ -15,7 +15,6 @@ namespace {
 using suite::SuiteModelReport;
 using suite::SuiteRow;
 
-constexpr double kMib = 1 << 20;
 constexpr double kSaturated = 0.9;  // share of the best throughput
 
 // Three digits or more.
@@ -25,7 +24,7 @@ std::string figure(double value) {
   return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
-std::string mib(double bytes) { return figure(bytes / kMib); }
+std::string mib(double bytes) { return figure(bytes / (1 << 20)); }
 
 // Numbers under the right end of their header.
 std::string batch_cell(const SuiteModelReport& report, const SuiteRow& row) {

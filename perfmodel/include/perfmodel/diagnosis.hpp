@@ -16,10 +16,10 @@
 /// figures best.
 namespace perfmodel {
 
-/// The batch and the number of GPUs of a measured step; 0: as the question has them. A batch
-/// counts a layout's optimizer step, or one GPU's graph.
+/// The batch, the number of GPUs and the layout of a measured step; 0: as the question has them. A
+/// batch counts a layout's optimizer step, or one GPU's graph, which has no other layout.
 struct RunSetting {
-  std::int64_t batch = 0, world = 0;
+  std::int64_t batch = 0, world = 0, tp = 0, pp = 0, micro_batch = 0;
   auto operator<=>(const RunSetting&) const = default;
 };
 
@@ -133,11 +133,12 @@ struct RunDiagnosis {
 ///
 ///   p(c | y) ~ prior(c) * integral over v of prior(v | c) N(log y; log f(c, v), S) d log v
 ///
+/// Two causes are of figures together: trouble of the run alone, if another run of at least as many
+/// GPUs is given, and a wrong prediction, the same without a change, with three times its error.
 /// A run that took these figures fits into its GPU: causes that need more memory lose by that.
 /// `S`: the model's own error, which figures of time share in part, and the noise of each figure
-/// (docs/diagnose.md has all constants). A further cause is that the prediction is wrong: the same
-/// without a change, with three times the model's error. Errors: no figures, figures that are not
-/// above 0 or that the model does not predict, a setting or a model that cannot be predicted.
+/// (docs/diagnose.md has all constants). Errors: no figures, figures that are not above 0 or that
+/// the model does not predict, a setting or a model that cannot be predicted.
 Result<RunDiagnosis> diagnose(const RunModel& model, std::span<const RunFigure> figures);
 
 }  // namespace perfmodel

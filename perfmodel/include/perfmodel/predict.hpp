@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "perfmodel/detail/job_prediction.hpp"
 #include "perfmodel/detail/predict_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"

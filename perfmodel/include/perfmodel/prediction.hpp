@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,19 +9,37 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/detail/critical_path.hpp"
 #include "perfmodel/detail/predicted_memory.hpp"
 #include "perfmodel/detail/rank_report.hpp"
 #include "perfmodel/detail/scale_out.hpp"
-#include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/overheads.hpp"
-#include "perfmodel/predictors/detail/launch_templates.hpp"
-#include "perfmodel/predictors/detail/power.hpp"
+#include "perfmodel/predictors/detail/kernel_energy.hpp"
+#include "perfmodel/predictors/detail/time_terms.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
 namespace perfmodel {
+
+/// Why a step takes as long as it does. Times in microseconds.
+struct CriticalPath {
+  struct Share {
+    std::string category;  ///< "T1" ... "TX", a kernel family, "collective", ...
+    double us = 0;
+  };
+  /// The tasks of one op name and category.
+  struct Step {
+    std::string op, category;
+    double us = 0;                ///< on the path, gaps and latencies before its tasks included
+    std::size_t count = 0;        ///< tasks on the path
+    double own_us = 0;            ///< sum over its tasks in the step, on the path or not
+    double slack_us = 0;          ///< least delay of one of its tasks that makes the step longer
+    double step_if_free_us = -1;  ///< the step if all its tasks took no time; -1: not asked
+  };
+  double step_us = 0;
+  std::vector<Share> shares;   ///< longest first; they add up to the step
+  std::vector<Step> steps;     ///< on the path, longest first; they add up to the step
+  std::vector<Step> off_path;  ///< steps off the path, most own time first
+};
 
 struct PredictedKernel {
   std::string name;  ///< the recorded kernel's if a template knows it, else its family's
@@ -180,11 +199,10 @@ struct Prediction {
   std::vector<std::string> warnings;
 };
 
-struct JobPrediction {
-  std::vector<Prediction> ranks;
-  std::optional<JobReport> job;     ///< with several ranks
-  std::vector<ChakraTrace> chakra;  ///< one per rank, of the reported step
-  std::vector<std::string> warnings;
+/// Factors on the times of a prediction, so that a step takes the measured time.
+struct StepScales {
+  double host = 1;    ///< `PredictOptions::host_scale`
+  double device = 1;  ///< `PredictOptions::device_scale`
 };
 
 }  // namespace perfmodel

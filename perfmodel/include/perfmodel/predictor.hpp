@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "perfmodel/detail/explanation.hpp"
-#include "perfmodel/detail/match_step.hpp"
 #include "perfmodel/detail/scale_out.hpp"
+#include "perfmodel/graph/detail/launching.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/graph_from_trace.hpp"
-#include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/detail/price_cache.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
+
+inline constexpr std::size_t kCachedPrices = std::size_t{1} << 16;
 
 /// The data that a Predictor loads.
 struct PredictorConfig {
@@ -35,7 +35,7 @@ struct PredictorConfig {
   bool read_models = false;
   /// Prices remembered per GPU (`PriceCache::kEntryBytes` each), allocated with the first question
   /// about that GPU; 0: none. A training step has 50 to 1,000 kernels.
-  std::size_t cached_prices = PriceCache::kDefaultCapacity;
+  std::size_t cached_prices = kCachedPrices;
 };
 
 /// A question about a graph, apart from the GPU. By default the graph is predicted as it is.
@@ -63,6 +63,7 @@ struct AskOptions {
 class PreparedGraph;
 struct Advice;
 struct OptimizeOptions;
+struct RecordedProgram;
 
 /// One of many questions. Set exactly one of the two graphs; it must outlive the answer.
 struct Question {

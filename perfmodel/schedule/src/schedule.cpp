@@ -120,7 +120,9 @@ double Schedule::makespan_us() const {
 }
 
 double union_us(std::vector<std::pair<double, double>> intervals) {
-  std::sort(intervals.begin(), intervals.end());
+  if (!std::is_sorted(intervals.begin(), intervals.end())) {
+    std::sort(intervals.begin(), intervals.end());
+  }
   double length = 0, covered_to = -std::numeric_limits<double>::infinity();
   for (const auto& [start, end] : intervals) {
     const double from = std::max(start, covered_to);

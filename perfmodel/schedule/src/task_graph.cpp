@@ -1,5 +1,6 @@
 #include "perfmodel/detail/task_graph.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace perfmodel {
@@ -53,6 +54,31 @@ void TaskGraph::reserve(std::size_t tasks) {
   term_.reserve(tasks);
   lane_previous_.reserve(tasks);
   edges_.reserve(tasks);
+}
+
+void TaskGraph::repeat(TaskId first, std::size_t first_edge) {
+  PERFMODEL_CHECK(inferred_.empty());
+  const std::size_t end_edge = edges();
+  const auto end = static_cast<TaskId>(size()), later = end - first;
+  const auto append = [&](auto& facts) {
+    facts.resize(end + later);
+    std::copy(facts.begin() + first, facts.begin() + end, facts.begin() + end);
+  };
+  append(duration_us_);
+  append(lane_gap_us_);
+  append(lane_);
+  append(op_);
+  append(term_);
+  append(lane_previous_);
+  for (TaskId i = end; i < end + later; ++i) {
+    if (lane_[i] != kNoLane) lane_previous_[i] += later;
+  }
+  for (std::size_t e = first_edge; e < end_edge; ++e) {
+    edges_.push_back({edges_[e].from + later, edges_[e].to + later, edges_[e].lag_us});
+  }
+  for (TaskId& tail : lane_tail_) {
+    if (tail >= first) tail += later;
+  }
 }
 
 Result<void> TaskGraph::check_times() const {

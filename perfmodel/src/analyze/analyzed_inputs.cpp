@@ -58,34 +58,11 @@ Result<void> AnalyzedInputs::check_models() const {
   return {};
 }
 
-Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
-                                     std::vector<RecordedProgram> programs) {
-  AnalyzedInputs inputs;
-  const bool are_traces = programs.front().trace != nullptr;
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    if ((programs[i].trace != nullptr) == are_traces) continue;
-    return fail(ErrorCode::kImpossible, "expected traces alone or graphs alone, found both",
-                question.files[i]);
-  }
-  if (are_traces) {
-    const auto recorded = choose_gpu(question.target.gpu, *programs.front().trace, inputs);
-    if (!recorded) return Unexpected{recorded.error()};
-    inputs.recorded = *recorded;
-  } else if (question.target.gpu.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --gpu for a graph, which holds no times",
-                question.files.front());
-  }
-  if (inputs.recorded) {
-    if (!question.target.rewrites.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected a graph, or --gpu of another GPU, for {}, found a trace "
-                              "that is judged as recorded",
-                              question.target.rewrites.front().name),
-                  question.files.front());
-    }
-    for (const RecordedProgram& program : programs) inputs.traces.push_back(*program.trace);
-    return inputs;
-  }
+namespace {
+
+Result<AnalyzedInputs> load_predicted(const AnalyzeQuestion& question,
+                                      std::vector<RecordedProgram> programs,
+                                      AnalyzedInputs inputs) {
   if (question.iterations) {
     return fail(ErrorCode::kImpossible,
                 "expected a trace as recorded for --iterations, found a prediction, "
@@ -104,6 +81,53 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
   }
   inputs.gpu = inputs.ranks.front()->target().gpu;
   return inputs;
+}
+
+}  // namespace
+
+Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question, std::vector<Trace> traces) {
+  AnalyzedInputs inputs;
+  const auto recorded = choose_gpu(question.target.gpu, traces.front(), inputs);
+  if (!recorded) return Unexpected{recorded.error()};
+  inputs.recorded = *recorded;
+  if (!inputs.recorded) {
+    std::vector<RecordedProgram> programs;
+    for (Trace& trace : traces) {
+      auto program = program_of_trace(std::move(trace));
+      if (!program) return Unexpected{program.error()};
+      programs.push_back(std::move(*program));
+    }
+    return load_predicted(question, std::move(programs), std::move(inputs));
+  }
+  if (!question.target.rewrites.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a graph, or --gpu of another GPU, for {}, found a trace "
+                            "that is judged as recorded",
+                            question.target.rewrites.front().name),
+                question.files.front());
+  }
+  inputs.traces = std::move(traces);
+  return inputs;
+}
+
+Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
+                                     std::vector<RecordedProgram> programs) {
+  const bool are_traces = programs.front().trace != nullptr;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    if ((programs[i].trace != nullptr) == are_traces) continue;
+    return fail(ErrorCode::kImpossible, "expected traces alone or graphs alone, found both",
+                question.files[i]);
+  }
+  if (are_traces) {
+    std::vector<Trace> traces;
+    for (const RecordedProgram& program : programs) traces.push_back(*program.trace);
+    return load_analyzed(question, std::move(traces));
+  }
+  if (question.target.gpu.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --gpu for a graph, which holds no times",
+                question.files.front());
+  }
+  return load_predicted(question, std::move(programs), {});
 }
 
 }  // namespace perfmodel

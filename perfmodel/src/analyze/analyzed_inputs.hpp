@@ -44,4 +44,7 @@ struct AnalyzedInputs {
 Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
                                      std::vector<RecordedProgram> programs);
 
+/// The same of traces. Makes graphs of them only to predict them.
+Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question, std::vector<Trace> traces);
+
 }  // namespace perfmodel

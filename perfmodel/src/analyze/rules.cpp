@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/kernel_words.hpp"
+
 namespace perfmodel::findings {
 
 std::span<const Rule> all_rules() {
@@ -92,7 +94,9 @@ std::string per_step(double us, const StepFacts& step) {
 
 std::string short_name(std::string_view name) {
   constexpr std::size_t kMost = 60;
-  return name.size() <= kMost ? std::string(name) : std::string(name.substr(0, kMost - 3)) + "...";
+  if (name.size() <= kMost) return std::string(name);
+  const std::string core = without_scopes(name);
+  return core.size() <= kMost ? core : core.substr(0, kMost - 3) + "...";
 }
 
 }  // namespace perfmodel::findings

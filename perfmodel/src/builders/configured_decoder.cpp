@@ -17,10 +17,11 @@ std::string_view family_of(const DecoderModel& model) {
   return model.activation == DecoderModel::Activation::kRelu ? "opt" : "gpt";
 }
 
-// Names a part that the builders do not write; empty: there is none.
+// Names a part that the builder of the family does not write; empty: there is none.
 std::string_view unbuilt_part(const DecoderModel& model) {
   const DecoderExperts& experts = model.experts;
   if (model.delta_states) return "gated delta nets";
+  if (family_of(model) == "gpt_neox") return "rotary positions with layer norms";
   if (head_width_of(model) * model.heads != model.hidden) return "heads of another width";
   if (model.latent.key_value_rank > 0) return "latent attention";
   // Chunks are a mask in transformers: scores of all tokens are worked out.
@@ -30,31 +31,26 @@ std::string_view unbuilt_part(const DecoderModel& model) {
   if (experts.dense_layers > 0) return "dense layers among layers with experts";
   const std::int64_t width = expert_hidden_of(model);
   if (experts.experts > 0 && experts.shared % width != 0) return "shared experts of another width";
+  if (experts.gated_shared) return "shared experts with a gate";
   if (model.next_tokens > 0) return "modules of further tokens";
   return {};
-}
-
-/// Refuses a decoder with parts that the builders do not write.
-Result<void> check_built(const DecoderModel& model, const std::filesystem::path& file) {
-  const std::string_view part = unbuilt_part(model);
-  if (part.empty() && family_of(model) != "gpt_neox") return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected layers that `build` writes, found {} (`layout` prices them)",
-                          part.empty() ? "rotary positions with layer norms" : part),
-              file);
 }
 
 Result<NamedDecoder> decoder_of(const std::filesystem::path& file, std::string_view family) {
   auto read = read_decoder_config(file);
   if (!read) return read;
-  const std::string_view found = family_of(read->model);
+  const std::string_view found = family_of(read->model), part = unbuilt_part(read->model);
   if (found != family) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected the config.json of a {}, found one of a {}", family, found),
                 file);
   }
-  const auto built = check_built(read->model, file);
-  return built ? std::move(read) : Unexpected{built.error()};
+  if (part.empty()) return read;
+  return fail(
+      ErrorCode::kImpossible,
+      fmt::format("expected layers that `build {}` writes, found {} (`build decoder` writes them)",
+                  family, part),
+      file);
 }
 
 // All families have these sizes.
@@ -96,6 +92,21 @@ GptConfig gpt_of(const NamedDecoder& decoder) {
   return config;
 }
 
+DecoderLayersConfig layers_of(const NamedDecoder& decoder) {
+  const DecoderModel& model = decoder.model;
+  auto config = sized<DecoderLayersConfig>(decoder);
+  take_sizes(model, 1, config);
+  config.kinds = kinds_in_order(model);
+  config.experts.hidden = expert_hidden_of(model);
+  config.next_tokens = model.next_tokens;
+  config.sinks = model.sinks;
+  config.rms_norm = model.rms_norm;
+  config.tied = model.tied;
+  config.biases = model.biases;
+  config.fused = false;
+  return config;
+}
+
 OptConfig opt_of(const NamedDecoder& decoder) {
   OptConfig config = sized<OptConfig>(decoder);
   config.positions = decoder.sequence;
@@ -118,27 +129,43 @@ Result<OptConfig> opt_of_config(const std::filesystem::path& file) {
   return decoder_of(file, "opt").map(opt_of);
 }
 
+Result<DecoderLayersConfig> decoder_named(std::string_view name) {
+  const auto decoder = names_config(name) ? read_decoder_config(name) : find_decoder(name);
+  if (!decoder) return Unexpected{decoder.error()};
+  if (decoder->model.positions == 0) return layers_of(*decoder);
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected rotary positions, found learned ones (`build {}` writes them)",
+                          family_of(decoder->model)),
+              std::string(name));
+}
+
 bool is_model_config(const std::filesystem::path& file) {
   std::error_code failure;
   if (std::filesystem::is_directory(file, failure)) {
     return std::filesystem::is_regular_file(file / "config.json", failure);
   }
   constexpr std::uintmax_t kMostBytes = 1 << 20;
-  if (file.extension() != ".json" || !std::filesystem::is_regular_file(file, failure) ||
-      std::filesystem::file_size(file, failure) > kMostBytes) {
-    return false;
-  }
-  std::ifstream text(file);
+  if (file.extension() != ".json" || !std::filesystem::is_regular_file(file, failure)) return false;
+  const auto size = std::filesystem::file_size(file, failure);
+  if (failure || size > kMostBytes) return false;
+  std::string text(size, ' ');
+  std::ifstream(file, std::ios::binary).read(text.data(), static_cast<std::streamsize>(size));
+  if (text.find("\"model_type\"") == text.npos) return false;  // a graph, which takes long to parse
   const auto json = nlohmann::json::parse(text, nullptr, false);
   return json.is_object() && json.contains("model_type");
 }
 
-Result<ExecutionGraph> graph_of_decoder(const NamedDecoder& decoder,
-                                        const std::filesystem::path& file) {
-  if (auto built = check_built(decoder.model, file); !built) return Unexpected{built.error()};
+Result<ExecutionGraph> graph_of_decoder(const NamedDecoder& decoder, std::int64_t batch) {
+  const auto sized_to = [batch](auto config) {
+    config.batch = batch;
+    return config;
+  };
+  if (!unbuilt_part(decoder.model).empty())
+    return build_decoder_layers(sized_to(layers_of(decoder)));
   const std::string_view family = family_of(decoder.model);
-  if (family == "gpt") return build_gpt(gpt_of(decoder));
-  return family == "opt" ? build_opt(opt_of(decoder)) : build_llama(llama_of(decoder));
+  if (family == "gpt") return build_gpt(sized_to(gpt_of(decoder)));
+  return family == "opt" ? build_opt(sized_to(opt_of(decoder)))
+                         : build_llama(sized_to(llama_of(decoder)));
 }
 
 }  // namespace perfmodel

@@ -14,6 +14,7 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/decoder_layers.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -52,6 +53,7 @@ std::span<const ConfigField<TrainingOptions>> training_fields();
 
 const ModelFamily<A3cConfig>& a3c_family();
 const ModelFamily<BertConfig>& bert_family();
+const ModelFamily<DecoderLayersConfig>& decoder_family();
 const ModelFamily<Deepspeech2Config>& deepspeech2_family();
 const ModelFamily<DlrmConfig>& dlrm_family();
 const ModelFamily<FasterRcnnConfig>& faster_rcnn_family();
@@ -72,11 +74,11 @@ const ModelFamily<WganConfig>& wgan_family();
 
 /// All of them, by name.
 inline auto builder_families() {
-  return std::tie(a3c_family(), bert_family(), deepspeech2_family(), dlrm_family(),
-                  faster_rcnn_family(), gpt_family(), inception_family(), llama_family(),
-                  lstm_family(), mlp_family(), opt_family(), resnet_family(), seq2seq_family(),
-                  t5_family(), torch_encoder_family(), torchrec_family(), transformer_family(),
-                  vgg_family(), wgan_family());
+  return std::tie(a3c_family(), bert_family(), decoder_family(), deepspeech2_family(),
+                  dlrm_family(), faster_rcnn_family(), gpt_family(), inception_family(),
+                  llama_family(), lstm_family(), mlp_family(), opt_family(), resnet_family(),
+                  seq2seq_family(), t5_family(), torch_encoder_family(), torchrec_family(),
+                  transformer_family(), vgg_family(), wgan_family());
 }
 
 /// "gpt" for "gpt2": the first family that has a preset of this name; empty: none has.

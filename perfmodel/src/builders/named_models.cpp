@@ -24,13 +24,21 @@ std::string batch_of(const ModelFacts& facts) {
 
 template <class Config>
 Result<ExecutionGraph> graph_of_preset(const ModelFamily<Config>& family, Config config,
-                                       const std::string& word, std::string_view preset) {
+                                       const std::string& word, std::string_view preset,
+                                       std::int64_t batch) {
   if (family.after_sizes) family.after_sizes(config);
+  if constexpr (requires { config.batch; }) {
+    if (batch > 0) config.batch = batch;
+  } else {
+    batch = 0;  // it has batches of its own: the graph is resized
+  }
   auto graph = family.build(config);
   if (!graph) return graph;
-  graph->warnings.insert(graph->warnings.begin(),
-                         fmt::format("{} is what `build {} --preset {}` makes{}", word, family.name,
-                                     preset, batch_of(family.facts(config))));
+  graph->warnings.insert(
+      graph->warnings.begin(),
+      fmt::format("{} is what `build {} --preset {}{}` makes{}", word, family.name, preset,
+                  batch > 0 ? fmt::format(" --batch {}", batch) : "",
+                  batch_of(family.facts(config))));
   return graph;
 }
 
@@ -44,10 +52,11 @@ std::string without_dashes(std::string_view text) {
 bool names_model(std::string_view preset, std::string_view family) {
   const bool has_digit = preset.find_first_of("0123456789") != preset.npos;
   return without_dashes(preset).find(without_dashes(family)) != std::string::npos ||
-         (has_digit && family != "torchrec" && family != "lstm");
+         (has_digit && family != "torchrec" && family != "lstm" && family != "decoder");
 }
 
-std::optional<Result<ExecutionGraph>> graph_of_any_preset(const std::string& word) {
+std::optional<Result<ExecutionGraph>> graph_of_any_preset(const std::string& word,
+                                                          std::int64_t batch) {
   const std::size_t colon = word.find(':');
   const std::string_view wanted = colon == word.npos ? "" : std::string_view(word).substr(0, colon);
   const std::string_view preset = std::string_view(word).substr(colon == word.npos ? 0 : colon + 1);
@@ -56,19 +65,21 @@ std::optional<Result<ExecutionGraph>> graph_of_any_preset(const std::string& wor
     if (graph || !family.preset) return;
     if (wanted.empty() ? !names_model(preset, family.name) : family.name != wanted) return;
     if (auto config = family.preset(preset)) {
-      graph = graph_of_preset(family, std::move(*config), word, preset);
+      graph = graph_of_preset(family, std::move(*config), word, preset, batch);
     }
   };
   std::apply([&](const auto&... family) { (look(family), ...); }, builder_families());
   return graph;
 }
 
-Result<ExecutionGraph> graph_of_known(const std::string& word, const NamedDecoder& decoder) {
-  auto graph = graph_of_decoder(decoder, word);
+Result<ExecutionGraph> graph_of_known(const std::string& word, const NamedDecoder& decoder,
+                                      std::int64_t batch) {
+  batch = std::max<std::int64_t>(1, batch);
+  auto graph = graph_of_decoder(decoder, batch);
   if (!graph) return graph;
   graph->warnings.insert(
       graph->warnings.begin(),
-      fmt::format("{} is built with batch 1 of {} tokens", word, decoder.sequence));
+      fmt::format("{} is built with batch {} of {} tokens", word, batch, decoder.sequence));
   return graph;
 }
 
@@ -113,19 +124,19 @@ std::string models_like(const std::string& word) {
   return fmt::format("known: {}", fmt::join(all, ", "));
 }
 
-std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word) {
+std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word, std::int64_t batch) {
   if (is_model_config(word)) {
     const auto decoder = read_decoder_config(word);
-    return decoder ? graph_of_known(word, *decoder) : Unexpected{decoder.error()};
+    return decoder ? graph_of_known(word, *decoder, batch) : Unexpected{decoder.error()};
   }
   std::error_code ignored;
   if (names_config(word) || std::filesystem::exists(word, ignored)) return std::nullopt;
-  return graph_of_name(word);
+  return graph_of_name(word, batch);
 }
 
-std::optional<Result<ExecutionGraph>> graph_of_name(const std::string& word) {
-  if (auto graph = graph_of_any_preset(word)) return graph;
-  if (const auto decoder = find_decoder(word)) return graph_of_known(word, *decoder);
+std::optional<Result<ExecutionGraph>> graph_of_name(const std::string& word, std::int64_t batch) {
+  if (auto graph = graph_of_any_preset(word, batch)) return graph;
+  if (const auto decoder = find_decoder(word)) return graph_of_known(word, *decoder, batch);
   return std::nullopt;
 }
 

@@ -161,7 +161,9 @@ const ModelFamily<TorchrecDlrmConfig>& torchrec_family() {
 std::string family_of_preset(std::string_view preset) {
   std::string found;
   const auto look = [&](const auto& family) {
-    if (found.empty() && family.preset && family.preset(preset)) found = family.name;
+    // Any decoder is a preset of `decoder`; a family of its own says more.
+    const bool better = found.empty() || found == "decoder";
+    if (better && family.preset && family.preset(preset)) found = family.name;
   };
   std::apply([&](const auto&... family) { (look(family), ...); }, builder_families());
   return found;

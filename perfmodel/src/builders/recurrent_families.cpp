@@ -17,6 +17,8 @@ constexpr Named<RecurrentForm> kDecoderForms[] = {{"cells", RecurrentForm::kCell
 constexpr Named<RecurrentForm> kFormTitles[] = {{"library call", RecurrentForm::kLibrary},
                                                 {"fused cells", RecurrentForm::kCells},
                                                 {"unfused cells", RecurrentForm::kUnfused}};
+constexpr Named<Seq2seqConfig::Software> kSoftware[] = {
+    {"mxnet", Seq2seqConfig::Software::kMxnet}, {"pytorch", Seq2seqConfig::Software::kPyTorch}};
 
 ModelFacts lstm_facts(const LstmConfig& config) {
   return {.lines = {{"batch", fmt::format("{} x {} steps", config.batch, config.steps)},
@@ -27,9 +29,10 @@ ModelFacts lstm_facts(const LstmConfig& config) {
 }
 
 ModelFacts seq2seq_facts(const Seq2seqConfig& config) {
+  const bool mxnet = config.software == Seq2seqConfig::Software::kMxnet;
   const auto layers = [&](std::int64_t count, RecurrentForm form) {
     return fmt::format("{} x {} of {}, {}", count, name_of(kCellTitles, config.cell), config.hidden,
-                       name_of(kFormTitles, form));
+                       mxnet ? "cells of MXNet" : name_of(kFormTitles, form));
   };
   return {.lines = {{"batch", fmt::format("{} x {} source and {} target steps", config.batch,
                                           config.source_steps, config.target_steps)},
@@ -112,6 +115,10 @@ const ModelFamily<Seq2seqConfig>& seq2seq_family() {
         "A fused cell per step, or a cell in single ops"},
        {"bidirectional", &Config::bidirectional,
         "Whether the first layer of the encoder reads the source both ways", "", true},
+       {"software", choice_of<&Config::software, kSoftware>(),
+        "mxnet: cells, pieces and loss in MXNet's ops, which keep more"},
+       {"attention_norm", &Config::attention_norm,
+        "Whether the scores of the attention are normalised, in single ops", "", true},
        {"source_vocabulary", &Config::source_vocabulary, "Words of the source"},
        {"target_vocabulary", &Config::target_vocabulary, "Words of the target"},
        {"embedding", &Config::embedding, "Width of a word vector"},

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/number_text.hpp"
 #include "configured_decoder.hpp"
@@ -89,6 +92,27 @@ ModelFacts llama_facts(const LlamaConfig& config) {
   return add_expert_facts(config, transformer_facts(config));
 }
 
+// "36 gated delta net, experts; 12 attention, experts"
+std::string kinds_text(const DecoderLayersConfig& config) {
+  std::vector<std::pair<std::string, int>> counts;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const std::string kind = to_string(config.kinds[i % std::ssize(config.kinds)]);
+    auto at = std::ranges::find(counts, kind, &std::pair<std::string, int>::first);
+    if (at == counts.end()) at = counts.insert(at, {kind, 0});
+    ++at->second;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : counts) parts.push_back(fmt::format("{} {}", count, kind));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+ModelFacts decoder_facts(const DecoderLayersConfig& config) {
+  ModelFacts facts = add_expert_facts(config, transformer_facts(config));
+  facts.lines.emplace_back("kinds of layers", kinds_text(config));
+  facts.keys["layer_kinds"] = kinds_text(config);
+  return facts;
+}
+
 ModelFacts encoder_decoder_facts(const EncoderDecoderConfig& config) {
   ModelFacts facts = transformer_facts(config);
   facts.lines.front().second = fmt::format("{} sentences of {} source and {} target tokens",
@@ -161,8 +185,31 @@ const ModelFamily<BertConfig>& bert_family() {
       .build = build_bert,
       .facts = facts_of_base,
       .fields = {{"head", choice_of<&BertConfig::head, kHeads>(), "Layers on top", "", false,
-                  "masked-lm"}},
+                  "masked-lm"},
+                 {"masked_tokens", &BertConfig::masked_tokens,
+                  "Tokens of a sample that the head predicts, picked before it; 0: all", "N"}},
       .first_preset = "bert-base"};
+  return family;
+}
+
+const ModelFamily<DecoderLayersConfig>& decoder_family() {
+  using Config = DecoderLayersConfig;
+  static const ModelFamily<Config> family = {
+      .name = "decoder",
+      .help = "One step of any decoder that `layout` knows, with layers of several kinds",
+      .preset = decoder_named,
+      .build = build_decoder_layers,
+      .facts = decoder_facts,
+      .fields = {{"kv_heads", &Config::kv_heads, "Heads of keys and values", "N"},
+                 {"head_width", &Config::head_width, "Width of one head", "N"},
+                 {"experts", kMemberOfPart<&Config::experts, &ExpertsConfig::experts>,
+                  "Experts of the layers that have some", "N"},
+                 {"top_k", kMemberOfPart<&Config::experts, &ExpertsConfig::top_k>,
+                  "Experts that take a token", "K"},
+                 {"next_tokens", &Config::next_tokens,
+                  "Modules that predict a token beyond the next", "N"}},
+      .first_preset = "qwen3-next-80b-a3b",
+      .preset_help = kDecoderPresetHelp};
   return family;
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/stop_point.hpp"
+#include "perfmodel/detail/match_step.hpp"
 #include "support.hpp"
 
 namespace perfmodel::c_api {

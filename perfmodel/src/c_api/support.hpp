@@ -20,6 +20,7 @@
 #include "base/plain_text.hpp"
 #include "perfmodel.h"
 #include "perfmodel/graph/rewrites/memory.hpp"
+#include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictor.hpp"
 
 namespace perfmodel::c_api {

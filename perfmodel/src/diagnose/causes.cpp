@@ -43,6 +43,13 @@ void warm_up(double value, const Cause::Seen& seen, RunOutlook& outlook) {
   outlook.step_us += value * seen.base_us;
 }
 
+// Other runs of the machine do not have it.
+void slow_this_run(double value, const Cause::Seen& seen, RunOutlook& outlook) {
+  if (!seen.is_own) return;
+  outlook.step_us *= value;
+  outlook.later_us *= value;
+}
+
 constexpr double kThere = 1;  // the value of a cause without one
 
 const Cause kCauses[] = {
@@ -165,6 +172,18 @@ const Cause kCauses[] = {
      .sentence = "attention is not fused",
      .prior = 0.06,
      .change = [](double, RunChange& change) { change.eager_attention = true; }},
+    {.name = "this-run",
+     .sentence = "this run alone takes {} times as long (its nodes, its time of day, its layout), "
+                 "not the machine: run it again on other nodes",
+     .low = 1.2,
+     .high = 30,
+     .least = 1.1,
+     .most = 100,
+     .prior = 0.06,
+     .change = [](double, RunChange&) {},
+     .then = slow_this_run,
+     .show = times,
+     .is_of_one_run = true},
 };
 
 // Batches are powers of two of what was given.
@@ -211,7 +230,8 @@ Result<RunOutlook> outlook_with(const Cause& cause, double value, const RunModel
   cause.then(value,
              {.healthy = *healthy,
               .base_us = base->step_us,
-              .samples = per_gpu(at) / per_gpu(model.setting)},
+              .samples = per_gpu(at) / per_gpu(model.setting),
+              .is_own = at == RunSetting{}},
              *outlook);
   return outlook;
 }

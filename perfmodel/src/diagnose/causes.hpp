@@ -24,15 +24,18 @@ struct Cause {
   void (*change)(double value, RunChange& change) = nullptr;
   /// Changes what was predicted with `change`; null: nothing more. `healthy`: the run without the
   /// cause; `base_us`: its step in the question's own setting; `samples`: one GPU's, as a multiple
-  /// of the question's.
+  /// of the question's; `is_own`: the figure is of the question's own setting.
   struct Seen {
     const RunOutlook& healthy;
     double base_us = 0, samples = 1;
+    bool is_own = true;
   };
   void (*then)(double value, const Seen& seen, RunOutlook& outlook) = nullptr;
   std::string (*show)(double value, const RunModel& model) = nullptr;
   /// Why a run cannot have it; empty: it can.
   std::string_view (*excluded)(const RunModel& model) = nullptr;
+  /// Other runs of the machine do not have it, so that they must be known.
+  bool is_of_one_run = false;
 
   bool has_value() const { return least != most; }
 };

@@ -18,6 +18,9 @@ constexpr double kSharedError = 0.8;
 // A prediction may be wrong by more than its range says.
 constexpr double kWrongPrior = 0.04, kWrongDeviations = 3;
 constexpr double kMemoryError = 0.1;
+// Log density of another run's figure, by a normal density's unit, if that run has a trouble of its
+// own: one in ten has, which may change it by two orders of magnitude.
+const double kOwnTrouble = std::log(0.1 * std::sqrt(2 * M_PI) / std::log(100));
 // Prior mass of the plausible values.
 constexpr double kPlausible = 0.95;
 constexpr double kNormalDeviations = 2;  // steps have a range of their own
@@ -45,35 +48,63 @@ RunOutlook between(const RunOutlook& a, const RunOutlook& b, double part) {
   return made;
 }
 
-/// Standard deviation of the logarithm of a predicted step. A range may begin at 0.
-double model_deviation(const RunOutlook& of, const RunModel& model) {
+/// Standard deviation of the logarithm of a predicted step, upwards or downwards. A range may begin
+/// at 0.
+double model_deviation(const RunOutlook& of, const RunModel& model, bool upwards) {
   constexpr double kLeastShare = 1e-3;
-  const double low_us = std::max(of.low_us, kLeastShare * of.high_us);
-  return std::log(of.high_us / low_us) / model.range_deviations;
+  const double width = upwards ? of.high_us / of.step_us
+                               : of.step_us / std::max(of.low_us, kLeastShare * of.high_us);
+  return std::log(std::max(1.0, width)) / (model.range_deviations / 2);
 }
 
-/// The figures as a vector of residuals and its covariance.
+// A run on as many GPUs meets the same links and networks.
+bool is_another_run(const RunFigure& figure, const RunModel& model) {
+  return figure.at != RunSetting{} &&
+         (figure.at.world == 0 || figure.at.world >= model.setting.world);
+}
+
+// Another layout or number of GPUs is a job of its own, unlike another batch.
+bool may_have_own_trouble(const RunFigure& figure, const RunModel& model) {
+  RunSetting at = figure.at;
+  at.batch = 0;
+  return at != RunSetting{} && is_another_run(figure, model);
+}
+
+/// The figures as a vector of residuals and its covariance. Figures of the run itself come first.
 class Likelihood {
  public:
   Likelihood(const RunModel& model, std::span<const RunFigure> figures, Outlooks healthy)
-      : model_(model), figures_(figures), healthy_(std::move(healthy)) {}
+      : model_(model), figures_(figures), healthy_(std::move(healthy)) {
+    for (std::size_t i = 0; i < figures.size(); ++i) order_.push_back(i);
+    std::stable_partition(order_.begin(), order_.end(), [&](std::size_t i) {
+      return !may_have_own_trouble(figures_[i], model_);
+    });
+  }
 
   /// Log of the normal density without its constant: with the covariance L L^T and the residuals r,
-  /// -|L^-1 r|^2 / 2 - log |L|, row by row of Cholesky's L.
+  /// -|L^-1 r|^2 / 2 - log |L|, row by row of Cholesky's L. A row's term is the density of a figure
+  /// given those before; a run that has its own trouble says nothing more.
   double log_of(const Outlooks& predicted, double error_scale = 1) const {
     const std::size_t count = figures_.size();
-    std::vector<double> lower(count * count), white(count);
+    std::vector<double> lower(count * count), white(count), errors(count);
     double log = log_of_fit(predicted);
     for (std::size_t i = 0; i < count; ++i) {
-      white[i] = residual_of(i, predicted[i]);
+      const std::size_t at = order_[i];
+      white[i] = residual_of(at, predicted[at]);
+      errors[i] = error_scale * error_of(at, white[i] > 0);
       for (std::size_t j = 0; j <= i; ++j) {
-        double left = covariance_of(i, j, predicted[i], error_scale);
+        double left = (i == j ? 1 : kSharedError) * errors[i] * errors[j];
+        if (i == j)
+          left += std::pow(kind_of(figures_[at].what).deviation(predicted[at], model_), 2);
         for (std::size_t k = 0; k < j; ++k) left -= lower[i * count + k] * lower[j * count + k];
         lower[i * count + j] = i == j ? std::sqrt(left) : left / lower[j * count + j];
         if (j < i) white[i] -= lower[i * count + j] * white[j];
       }
       white[i] /= lower[i * count + i];
-      log -= 0.5 * white[i] * white[i] + std::log(lower[i * count + i]);
+      const double term = -0.5 * white[i] * white[i] - std::log(lower[i * count + i]);
+      const bool has_own_trouble = term < kOwnTrouble && may_have_own_trouble(figures_[at], model_);
+      if (has_own_trouble) white[i] = 0;
+      log += has_own_trouble ? kOwnTrouble : term;
     }
     return log;
   }
@@ -96,21 +127,16 @@ class Likelihood {
     return std::log(figures_[i].value / std::max(kLeast, value));
   }
 
-  double covariance_of(std::size_t i, std::size_t j, const RunOutlook& predicted,
-                       double error_scale) const {
-    const MeasureKind& kind = kind_of(figures_[i].what);
-    const bool both = kind.is_modelled_time && kind_of(figures_[j].what).is_modelled_time;
-    const double error = both ? model_deviation(healthy_[i], model_) *
-                                    model_deviation(healthy_[j], model_) * error_scale * error_scale
-                              : 0;
-    if (i != j) return kSharedError * error;
-    const double noise = kind.deviation(predicted, model_);
-    return error + noise * noise;
+  // Deviation of the model's own error; figures other than times have none.
+  double error_of(std::size_t i, bool upwards) const {
+    const bool is_time = kind_of(figures_[i].what).is_modelled_time;
+    return is_time ? model_deviation(healthy_[i], model_, upwards) : 0;
   }
 
   const RunModel& model_;
   std::span<const RunFigure> figures_;
   Outlooks healthy_;
+  std::vector<std::size_t> order_;
 };
 
 /// A cause with the value that explains the figures best.
@@ -307,7 +333,8 @@ std::optional<NextMeasurement> tells(const RunFigure& by, const Explained& first
                        .second = kind.predict(*b, model)};
   if (kind.is_log && !(made.first > 0 && made.second > 0)) return std::nullopt;
   const double apart = kind.is_log ? std::log(made.first / made.second) : made.first - made.second;
-  const double error = kind.is_modelled_time ? model_deviation(*healthy, model) : 0;
+  const bool upwards = made.first + made.second > 2 * kind.predict(*healthy, model);
+  const double error = kind.is_modelled_time ? model_deviation(*healthy, model, upwards) : 0;
   const double noise = std::hypot(kind.deviation(*a, model), kind.deviation(*b, model)) / M_SQRT2;
   made.deviations = std::abs(apart) / std::hypot(noise, std::sqrt(1 - kSharedError) * error);
   return made;
@@ -354,6 +381,14 @@ Result<void> check_predicted(const RunFigure& figure, const RunOutlook& healthy,
                           kind.name, measured_words(figure.what, figure.value)));
 }
 
+std::string_view why_excluded(const Cause& cause, const RunModel& model,
+                              std::span<const RunFigure> figures) {
+  if (cause.excluded) return cause.excluded(model);
+  const bool has_others = std::ranges::any_of(
+      figures, [&](const RunFigure& one) { return is_another_run(one, model); });
+  return cause.is_of_one_run && !has_others ? "no other run on as many GPUs is given" : "";
+}
+
 /// Every cause that the run can have, most likely first.
 std::vector<Explained> explain_all(const RunModel& model, std::span<const RunFigure> figures,
                                    const Likelihood& likelihood, const Outlooks& healthy,
@@ -361,7 +396,7 @@ std::vector<Explained> explain_all(const RunModel& model, std::span<const RunFig
   std::vector<Explained> all;
   const double unchanged = likelihood.log_of(healthy);
   for (const Cause& cause : causes()) {
-    const std::string_view why = cause.excluded ? cause.excluded(model) : "";
+    const std::string_view why = why_excluded(cause, model, figures);
     if (!why.empty()) {
       diagnosis.left_out.push_back(fmt::format("{}: {}", cause.name, why));
       continue;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/decimal_number.hpp"
+#include "base/duration_text.hpp"
 #include "base/split.hpp"
 #include "base/statistics.hpp"
 #include "perfmodel/trace_analysis.hpp"
@@ -19,7 +19,8 @@ constexpr FieldRange kAboveZero = {1e-9, 1e15}, kFromZero = {0, 1e15}, kPercent 
 constexpr DiagnosisField kFields[] = {
     {"measured", &DiagnosisAsk::measured,
      "Throughput of all GPUs: 6100tokens/s or 12.3samples/s, of one GPU as 760tokens/s/gpu; "
-     "@batch=B,world=N if it is of another batch or number of GPUs; several narrow the cause down",
+     "@batch=B,world=N,tp=T,pp=P,micro-batch=M for another run of the same machine, in what it "
+     "differs; several narrow the cause down",
      "RATE"},
     {"measured_step", &DiagnosisAsk::measured_step,
      "Time of a step: 412ms, or 700ms@batch=64,world=16", "TIME"},
@@ -85,23 +86,20 @@ constexpr NumberFigure kNumbers[] = {{&DiagnosisAsk::later_step_ms, RunMeasure::
                                      {&DiagnosisAsk::collectives_ms, RunMeasure::kCollectives, 1e3},
                                      {&DiagnosisAsk::slowest_rank, RunMeasure::kSlowestRank, 1}};
 
-// "12.3samples/s" -> 12.3 and its unit.
-std::optional<std::pair<double, std::string_view>> number_and_unit(std::string_view text) {
-  const std::size_t unit = text.find_first_not_of("0123456789.");
-  double number = 0;
-  if (unit == text.npos || !read_decimal(text.substr(0, unit), number) || !(number > 0)) return {};
-  std::string_view name = text.substr(unit);
-  if (name.starts_with(' ')) name.remove_prefix(1);
-  return std::pair(number, name);
-}
-
 Unexpected expected(std::string_view what, std::string_view found) {
   return Unexpected{Error{.code = ErrorCode::kImpossible,
                           .message = fmt::format("expected {}, found {}", what, found)}};
 }
 
-// "batch=64,world=16"
-Result<RunSetting> setting_of(std::string_view text) {
+constexpr std::pair<std::string_view, std::int64_t RunSetting::*> kParts[] = {
+    {"batch", &RunSetting::batch},
+    {"world", &RunSetting::world},
+    {"tp", &RunSetting::tp},
+    {"pp", &RunSetting::pp},
+    {"micro-batch", &RunSetting::micro_batch}};
+
+// "batch=64,world=16"; what the run has itself makes no other setting.
+Result<RunSetting> setting_of(std::string_view text, const RunSetting& own) {
   RunSetting setting;
   for (const auto part : split(text, ',')) {
     const std::string_view word(part);
@@ -109,13 +107,12 @@ Result<RunSetting> setting_of(std::string_view text) {
     std::int64_t number = 0;
     const bool is_number =
         equals != word.npos && read_decimal(word.substr(equals + 1), number) && number > 0;
-    if (is_number && word.starts_with("batch=")) {
-      setting.batch = number;
-    } else if (is_number && word.starts_with("world=")) {
-      setting.world = number;
-    } else {
-      return expected("batch=B or world=N after @", word);
+    const auto* const named = std::ranges::find(kParts, word.substr(0, equals),
+                                                [](const auto& one) { return one.first; });
+    if (!is_number || named == std::end(kParts)) {
+      return expected("batch=B, world=N, tp=T, pp=P or micro-batch=M after @", word);
     }
+    setting.*(named->second) = number == own.*(named->second) ? 0 : number;
   }
   return setting;
 }
@@ -159,7 +156,8 @@ Result<void> add_steps(const std::vector<std::string>& texts, const RunModel& mo
                        std::vector<RunFigure>& figures) {
   for (const std::string_view text : texts) {
     const std::size_t border = std::min(text.find('@'), text.size());
-    const auto at = border < text.size() ? setting_of(text.substr(border + 1)) : RunSetting{};
+    const auto at =
+        border < text.size() ? setting_of(text.substr(border + 1), model.setting) : RunSetting{};
     if (!at) return Unexpected{at.error()};
     const auto us = read(text.substr(0, border), *at, model);
     if (!us) return Unexpected{us.error()};
@@ -182,19 +180,9 @@ double product_us(const TraceAnalysis& found) {
 
 std::span<const DiagnosisField> diagnosis_fields() { return kFields; }
 
-std::optional<double> read_duration_us(std::string_view text) {
-  const auto read = number_and_unit(text);
-  if (!read) return std::nullopt;
-  constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"us", 1}, {"µs", 1}, {"ms", 1e3}, {"s", 1e6}};
-  for (const auto& [known, us] : kUnits) {
-    if (read->second == known) return read->first * us;
-  }
-  return std::nullopt;
-}
-
-Result<std::vector<RunFigure>> asked_figures(const DiagnosisAsk& ask, const RunModel& model) {
-  std::vector<RunFigure> figures;
+Result<AskedFigures> asked_figures(const DiagnosisAsk& ask, const RunModel& model) {
+  AskedFigures made;
+  std::vector<RunFigure>& figures = made.figures;
   auto added = add_steps(ask.measured, model, step_of_rate, figures);
   if (added) added = add_steps(ask.measured_step, model, step_of_time, figures);
   if (!added) return Unexpected{added.error()};
@@ -203,11 +191,12 @@ Result<std::vector<RunFigure>> asked_figures(const DiagnosisAsk& ask, const RunM
     if (!log) return Unexpected{log.error()};
     if (log->steps.empty()) return expected("a log with steady steps", ask.log);
     figures.push_back({.what = RunMeasure::kLaterStep, .value = log->median_us(), .at = {}});
+    made.warnings = log->warnings;
   }
   for (const auto& [number, what, unit] : kNumbers) {
     if (ask.*number) figures.push_back({.what = what, .value = *(ask.*number) * unit, .at = {}});
   }
-  return figures;
+  return made;
 }
 
 Result<std::vector<RunFigure>> figures_of_trace(const Trace& trace, bool with_step) {

@@ -28,13 +28,15 @@ struct DiagnosisAsk {
 using DiagnosisField = Field<DiagnosisAsk, std::vector<std::string>>;
 std::span<const DiagnosisField> diagnosis_fields();
 
-/// A time with its unit in microseconds: "5.1ms"; none: no time above 0.
-std::optional<double> read_duration_us(std::string_view text);
+struct AskedFigures {
+  std::vector<RunFigure> figures;
+  std::vector<std::string> warnings;  ///< that the log gave
+};
 
 /// The figures that the question names, without the terms of its trace. Errors: texts that are no
 /// rate, time or setting; rates of tokens for a run whose samples have none; what read_step_log()
 /// refuses.
-Result<std::vector<RunFigure>> asked_figures(const DiagnosisAsk& ask, const RunModel& model);
+Result<AskedFigures> asked_figures(const DiagnosisAsk& ask, const RunModel& model);
 
 /// The medians of a trace's steps: kernels, collectives, waits, and the step itself with
 /// `with_step`. Errors: as analyse() has them.

@@ -16,15 +16,24 @@ std::string_view unit_of(RunMeasure what) {
   return unit == "%" ? "share" : unit;
 }
 
-OrderedJson setting_or_null(std::int64_t number) {
-  return number > 0 ? OrderedJson(number) : OrderedJson(nullptr);
+template <std::int64_t RunSetting::*kPart>
+OrderedJson part_or_null(const RunSetting& at) {
+  return at.*kPart > 0 ? OrderedJson(at.*kPart) : OrderedJson(nullptr);
+}
+
+template <std::int64_t RunSetting::*kPart>
+OrderedJson setting_of(const CheckedFigure& of) {
+  return part_or_null<kPart>(of.figure.at);
 }
 
 const ResultFields<CheckedFigure> kFigureFields = {
     {"measure", [](const CheckedFigure& of) { return std::string(to_string(of.figure.what)); }},
     {"unit", [](const CheckedFigure& of) { return std::string(unit_of(of.figure.what)); }},
-    {"batch", [](const CheckedFigure& of) { return setting_or_null(of.figure.at.batch); }},
-    {"world", [](const CheckedFigure& of) { return setting_or_null(of.figure.at.world); }},
+    {"batch", setting_of<&RunSetting::batch>},
+    {"world", setting_of<&RunSetting::world>},
+    {"tp", setting_of<&RunSetting::tp>},
+    {"pp", setting_of<&RunSetting::pp>},
+    {"micro_batch", setting_of<&RunSetting::micro_batch>},
     {"measured", [](const CheckedFigure& of) { return of.figure.value; }},
     {"predicted", &CheckedFigure::predicted},
     {"low", &CheckedFigure::low},
@@ -35,8 +44,8 @@ OrderedJson next_json(const std::optional<NextMeasurement>& next) {
   if (!next) return nullptr;
   return {{"measure", to_string(next->what)},
           {"unit", unit_of(next->what)},
-          {"batch", setting_or_null(next->at.batch)},
-          {"world", setting_or_null(next->at.world)},
+          {"batch", part_or_null<&RunSetting::batch>(next->at)},
+          {"world", part_or_null<&RunSetting::world>(next->at)},
           {"how", next->how},
           {"first", six_digits(next->first)},
           {"second", six_digits(next->second)},

@@ -88,6 +88,9 @@ std::string measure_words(RunMeasure what, const RunSetting& at) {
   std::string words(to_string(what));
   if (at.batch > 0) words += fmt::format(" at batch {}", at.batch);
   if (at.world > 0) words += fmt::format(" on {} GPU{}", at.world, at.world > 1 ? "s" : "");
+  if (at.tp > 0) words += fmt::format(" tp {}", at.tp);
+  if (at.pp > 0) words += fmt::format(" pp {}", at.pp);
+  if (at.micro_batch > 0) words += fmt::format(" micro-batch {}", at.micro_batch);
   return words;
 }
 

@@ -57,16 +57,7 @@ class LayoutRun {
     const auto batch = changed_batch(job.global_batch, change.batch);
     if (!batch) return Unexpected{batch.error()};
     job.global_batch = *batch;
-    if (at.world > 0) {
-      const std::int64_t others = layout.tp * layout.pp * layout.cp;
-      if (at.world % others != 0) {
-        return refusal(
-            fmt::format("world: expected a multiple of the {} GPUs of tp x pp x cp, "
-                        "found {}",
-                        others, at.world));
-      }
-      layout.dp = at.world / others;
-    }
+    if (auto good = place(at, layout); !good) return Unexpected{good.error()};
     if (auto good = take(change, job, layout); !good) return Unexpected{good.error()};
     const auto pricer = pricer_of(change);
     if (!pricer) return Unexpected{pricer.error()};
@@ -79,6 +70,23 @@ class LayoutRun {
   }
 
  private:
+  static Result<void> place(const RunSetting& at, ParallelLayout& layout) {
+    const std::int64_t world = at.world > 0 ? at.world : layout.gpus();
+    if (at.tp > 0) layout.tp = at.tp;
+    if (at.pp > 0) layout.pp = at.pp;
+    if (at.micro_batch > 0) layout.micro_batch = at.micro_batch;
+    layout.dp = world;  // divided one by one: the product of what was given may be too large
+    for (const std::int64_t part : {layout.tp, layout.pp, layout.cp}) {
+      if (part < 1 || layout.dp % part != 0) {
+        return refusal(
+            fmt::format("world: expected a multiple of tp x pp x cp ({} x {} x {}), found {}",
+                        layout.tp, layout.pp, layout.cp, world));
+      }
+      layout.dp /= part;
+    }
+    return {};
+  }
+
   static Result<void> take(const RunChange& change, LayoutJob& job, ParallelLayout& layout) {
     if (change.recompute) {
       if (layout.recompute == LayoutRecompute::kFull) return refusal("so they are");
@@ -187,6 +195,9 @@ class GraphRun {
   }
 
   Result<RunOutlook> ask(const RunChange& change, const RunSetting& at) {
+    if (at.tp > 0 || at.pp > 0 || at.micro_batch > 0) {
+      return refusal("expected batch=B or world=N after @ of a graph, found a layout's");
+    }
     AskOptions options = asked_;
     if (at.batch > 0) options.batch = at.batch;
     if (at.world > 0) options.world = at.world;
@@ -285,7 +296,11 @@ Result<RunModel> layout_run_model(const Predictor& predictor, const LayoutMachin
   const auto topology = topology_of(*gpu, machine.topology);
   if (!topology) return Unexpected{topology.error()};
   const double sequences = static_cast<double>(job.global_batch);
-  RunModel model{.setting = {.batch = job.global_batch, .world = layout.gpus()},
+  RunModel model{.setting = {.batch = job.global_batch,
+                             .world = layout.gpus(),
+                             .tp = layout.tp,
+                             .pp = layout.pp,
+                             .micro_batch = layout.micro_batch},
                  .samples = sequences,
                  .tokens = sequences * static_cast<double>(job.sequence),
                  .batch_of_job = true};

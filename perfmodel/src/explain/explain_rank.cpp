@@ -11,6 +11,7 @@
 
 #include "base/number_text.hpp"
 #include "base/secrets.hpp"
+#include "perfmodel/detail/critical_path.hpp"
 
 namespace perfmodel {
 namespace {
@@ -119,8 +120,29 @@ std::string traced_kernels_text(const Prediction::Coverage& coverage, const std:
   return names.empty() ? text : text + "; without a kernel model: " + names;
 }
 
+// The share of the kernels in time says how much they matter.
+std::string out_of_range_text(std::size_t count, const HostProgram& program) {
+  constexpr double kLittle = 0.05, kMost = 0.5;
+  double all_us = 0, outside_us = 0;
+  for (const PredictedKernel& kernel : program.kernels) {
+    all_us += kernel.price.time.count();
+    if (!kernel.price.in_range) outside_us += kernel.price.time.count();
+  }
+  const double share = all_us > 0 ? outside_us / all_us : 0;
+  const std::string percent =
+      share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
+  return fmt::format(
+      "{} {} outside the sizes that {} model was checked on: extrapolated, so {} range is wider; "
+      "{} % of the kernels' time{} (--json names them)",
+      counted(count, "kernel"), count == 1 ? "lies" : "lie", count == 1 ? "its" : "their",
+      count == 1 ? "its" : "their", percent,
+      share < kLittle ? ", which changes the step little"
+      : share > kMost ? ", so take the step's range, not its figure"
+                      : "");
+}
+
 void add_warnings(const ExecutionGraph& graph, const PredictOptions& options,
-                  Prediction& prediction) {
+                  const HostProgram& program, Prediction& prediction) {
   auto& warnings = prediction.warnings;
   const Prediction::Coverage& coverage = prediction.coverage;
   warnings.insert(warnings.begin(), graph.warnings.begin(), graph.warnings.end());
@@ -134,11 +156,7 @@ void add_warnings(const ExecutionGraph& graph, const PredictOptions& options,
                     100 * vague / total));
   }
   if (const std::size_t count = coverage.kernels_out_of_range; count > 0) {
-    warnings.push_back(fmt::format(
-        "{} {} outside the sizes that {} model was checked on: extrapolated, so {} range is wider "
-        "(--json names them)",
-        counted(count, "kernel"), count == 1 ? "lies" : "lie", count == 1 ? "its" : "their",
-        count == 1 ? "its" : "their"));
+    warnings.push_back(out_of_range_text(count, program));
   }
   if (coverage.traced_kernels > 0) {
     warnings.insert(warnings.begin(),
@@ -229,7 +247,7 @@ class RankExplanation {
       prediction_.critical_path = std::move(*path);
       report_ops();
     }
-    add_warnings(graph_, options_, prediction_);
+    add_warnings(graph_, options_, program_, prediction_);
     return std::move(prediction_);
   }
 

@@ -1,4 +1,5 @@
 #include "perfmodel/detail/explanation.hpp"
+#include "perfmodel/detail/overhead_table.hpp"
 
 #include <fmt/format.h>
 

@@ -196,7 +196,7 @@ auto object_of(Part Whole::*part, const ResultFields<Part>& fields) {
 template <class Result>
 std::string csv_header(const ResultFields<Result>& fields) {
   std::string line;
-  for (const auto& field : fields) line += (line.empty() ? "" : ",") + std::string(field.name);
+  for (const auto& field : fields) line.append(line.empty() ? "" : ",").append(field.name);
   return line;
 }
 template <class Result>

@@ -42,14 +42,15 @@ std::string refuse_confidence(std::string_view text) {
 }
 
 Result<GateReport> empty_report(const GateQuestion& question) {
+  const std::string confidence = question.confidence.empty() ? "99%" : question.confidence;
   for (const std::string& refusal :
-       {refuse_share(question.threshold), refuse_confidence(question.confidence)}) {
+       {refuse_share(question.threshold), refuse_confidence(confidence)}) {
     if (!refusal.empty()) return fail(ErrorCode::kImpossible, refusal);
   }
-  return GateReport{.before = {file_name(question.before), {}},
-                    .after = {file_name(question.after), {}},
-                    .limits = {.threshold = *share_of(question.threshold),
-                               .confidence = *share_of(question.confidence)}};
+  return GateReport{
+      .before = {file_name(question.before), {}},
+      .after = {file_name(question.after), {}},
+      .limits = {.threshold = *share_of(question.threshold), .confidence = *share_of(confidence)}};
 }
 
 void judge(const StepSample& before, const StepSample& after, GateReport& report) {
@@ -212,7 +213,7 @@ constexpr GateField kGateFields[] = {
      refuse_share},
     {"confidence",
      &GateQuestion::confidence,
-     "How sure a verdict on measured steps must be",
+     "How sure a verdict on measured steps must be (default: 99%)",
      "PERCENT",
      {},
      {},
@@ -279,6 +280,12 @@ Result<GateReport> gate_programs(const GateQuestion& question,
   }
   Result<void> done;
   if (!question.gpus.empty()) {
+    if (!question.confidence.empty()) {
+      return fail(ErrorCode::kImpossible,
+                  "--confidence: expected measured steps, found predictions (--gpus), which have "
+                  "no noise",
+                  question.before);
+    }
     report->kind = "predictions";
     done = gate_predictions(question, std::move(programs), *report);
   } else if (programs[0].trace && programs[1].trace) {

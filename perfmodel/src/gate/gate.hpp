@@ -19,7 +19,8 @@ namespace perfmodel {
 /// Did a change make the step slower? Two logs, two traces, or two programs to be predicted.
 struct GateQuestion {
   std::string before, after;  ///< files
-  std::string threshold = "3%", confidence = "99%";
+  std::string threshold = "3%";
+  std::string confidence;               ///< measured steps need it; empty: 99 %
   std::string unit;                     ///< see StepLogOptions
   std::optional<double> work_per_step;  ///< the same
   std::vector<std::string> gpus;        ///< predict on these

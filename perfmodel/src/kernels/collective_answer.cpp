@@ -108,19 +108,19 @@ Result<CollectiveAnswer> answer_collective(const Topology& topology,
 }
 
 Result<Topology> topology_named(const std::string& name, const Gpu& gpu,
-                                std::vector<std::string>& warnings) {
+                                const NetworkFacts& network, std::vector<std::string>& warnings) {
   auto topology =
       name.empty() ? Result<Topology>(topology_for(gpu)) : TopologyCatalog::builtin().find(name);
   if (!topology) return topology;
   for (std::string& sentence : stand_ins(*topology)) warnings.push_back(std::move(sentence));
-  if (name.empty() && !TopologyCatalog::builtin().default_of(gpu.name)) {
+  if (name.empty() && !default_topology(gpu)) {
     warnings.push_back("no topology of " + gpu.name +
                        " is known: its links are taken from the data sheet, and no network");
   } else if (std::ranges::find(topology->gpus, gpu.name) == topology->gpus.end()) {
     warnings.push_back(fmt::format("topology {} is one of {}, not of {}", topology->name,
                                    fmt::join(topology->gpus, ", "), gpu.name));
   }
-  return topology;
+  return network.says_nics() ? with_network(*std::move(topology), network) : topology;
 }
 
 Result<CollectiveTable> answer_collectives(const CollectiveStudy& study) {
@@ -138,7 +138,7 @@ Result<CollectiveTable> answer_collectives(const CollectiveStudy& study) {
   if (!gpu) return Unexpected{gpu.error()};
   CollectiveTable table{.study = study, .gpu = gpu->name, .topology = {}};
   table.warnings = stand_ins(*gpu);
-  auto topology = topology_named(study.topology, *gpu, table.warnings);
+  auto topology = topology_named(study.topology, *gpu, study.network, table.warnings);
   if (!topology) return Unexpected{topology.error()};
   table.topology = std::move(*topology);
   for (const double bytes : sizes) {
@@ -199,6 +199,11 @@ OrderedJson collective_json(const CollectiveTable& table) {
                       {"world", table.study.world},
                       {"nodes", table.rows.front().question.nodes}};
   if (!table.study.type.empty()) json["type"] = table.study.type;
+  if (table.study.network.says_nics()) {
+    json["nics"] = topology.nic->count;
+    json["nic_gb_per_s"] = gigabytes_per_s(topology.nic->bandwidth);
+    json["nic_latency_us"] = topology.nic->latency.count();
+  }
   json["sizes"] = json_list(table.rows, kCollectiveSizeFields);
   json["warnings"] = table.warnings;
   return json;

@@ -15,6 +15,7 @@ struct CollectiveStudy {
   std::string op, gpu, topology, type;
   std::vector<std::string> sizes;  ///< "64MiB", or "1KiB:1GiB": doubled from one to the other
   std::int64_t world = 0, nodes = 0;
+  NetworkFacts network = {};  ///< the machine's NICs, where they differ from the topology's
 };
 
 struct CollectiveTable {
@@ -30,10 +31,11 @@ struct CollectiveTable {
 Result<CollectiveQuestion> collective_question(const std::string& op, Bytes bytes,
                                                std::int64_t world, std::int64_t nodes);
 
-/// The topology of a name or file; without one the GPU's own. Warnings: stand-ins, a data sheet in
-/// its place, a GPU that it is not built with. Errors: unknown names, a broken file.
+/// The topology of a name or file with the NICs of `network`; without a name the GPU's own.
+/// Warnings: stand-ins, a data sheet in its place, a GPU that it is not built with. Errors: unknown
+/// names, a broken file, what `with_network` refuses.
 Result<Topology> topology_named(const std::string& name, const Gpu& gpu,
-                                std::vector<std::string>& warnings);
+                                const NetworkFacts& network, std::vector<std::string>& warnings);
 
 /// Errors: unknown names of operations, types, GPUs and topologies, sizes that cannot be read, more
 /// than 10,000 sizes, what `answer_collective` refuses.

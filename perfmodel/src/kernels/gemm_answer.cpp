@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "perfmodel/data_files.hpp"
@@ -111,6 +112,10 @@ const ResultFields<Tile> kTileFields = {
      [](const Tile& tile) {
        return fmt::format("{}x{}", tile.schedule.warp.m, tile.schedule.warp.n);
      }},
+    {"thread_tile",
+     [](const Tile& tile) {
+       return tile.schedule.matrix_units ? OrderedJson(nullptr) : sides_json(tile.schedule.thread);
+     }},
     {"threads", member_of(&tiles::TileSchedule::threads)},
     {"stages", member_of(&tiles::TileSchedule::stages)},
     {"split_k", member_of(&tiles::TileTime::split_k), "split k", plain_number},
@@ -147,13 +152,18 @@ Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
   GemmAnswer answer{.question = question,
                     .gpu = std::move(*gpu),
                     .dtype = matrix_units ? "float16" : "float32",
-                    .raw = list.raw};
+                    .raw = list.raw,
+                    .valid = list.valid.size()};
   answer.warnings = stand_ins(answer.gpu);
   if (!models->warning.empty()) answer.warnings.push_back(models->warning);
   const GemmShape shape = shape_of(question);
   auto ranked = tiles::rank_tiles(list, *space, shape, question.double_buffer == "on", answer.gpu);
   if (!ranked) return Unexpected{ranked.error()};
   answer.ranked = std::move(*ranked);
+  std::set<std::string> seen;
+  std::erase_if(answer.ranked, [&](const Tile& tile) {
+    return !seen.insert(json_object(tile, kTileFields).dump()).second;
+  });
   answer.library = models->models.price(
       gemm_work(shape, matrix_units ? DType::kFloat16 : DType::kFloat32, matrix_units), answer.gpu);
   if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
@@ -181,7 +191,7 @@ OrderedJson gemm_json(const GemmAnswer& answer, bool all) {
                       {"dtype", answer.dtype},
                       {"double_buffer", question.double_buffer == "on"},
                       {"raw_schedules", answer.raw},
-                      {"valid_schedules", answer.ranked.size()},
+                      {"valid_schedules", answer.valid},
                       {"best", json_object(best, kTileFields)},
                       {"library", library_json(answer.library)},
                       {"choice", best.time.time_us < answer.library_us() ? "schedule" : "library"}};

@@ -32,8 +32,8 @@ struct GemmAnswer {
   GemmQuestion question;
   Gpu gpu;
   std::string_view dtype;
-  std::size_t raw = 0;  ///< schedules, valid or not
-  std::vector<tiles::RankedTile> ranked = {};
+  std::size_t raw = 0, valid = 0;              ///< schedules; those that can be built
+  std::vector<tiles::RankedTile> ranked = {};  ///< without equal rows
   Price library = {};
   std::optional<GemmCalibration> calibration = {};
   std::vector<std::string> warnings = {};

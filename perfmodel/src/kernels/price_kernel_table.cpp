@@ -127,19 +127,11 @@ struct BlockFacts {
 
 BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
   BlockFacts facts{.rows = table.rows.size()};
-  std::vector<bool> has_gpu(table.gpus.size()), has_op(table.ops.size());
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     if (!prices[i].in_range) ++facts.outside;
     const KernelRow& row = table.rows[i];
-    const auto gpu = static_cast<std::size_t>(row.gpu), op = static_cast<std::size_t>(row.op);
-    if (!has_gpu[gpu]) {
-      has_gpu[gpu] = true;
-      facts.gpus.push_back(row.gpu);
-    }
-    if (!has_op[op]) {
-      has_op[op] = true;
-      facts.ops.push_back(row.op);
-    }
+    add_once(facts.gpus, row.gpu);
+    add_once(facts.ops, row.op);
   }
   return facts;
 }

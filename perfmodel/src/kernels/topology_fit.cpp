@@ -185,9 +185,7 @@ Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
   const auto gpu = find_gpu(study.gpu, *data / "gpus");
   if (!gpu) return Unexpected{gpu.error()};
   TopologyFit fit;
-  auto like = topology_named(study.like, *gpu, fit.warnings);
-  if (!like) return Unexpected{like.error()};
-  auto healthy = with_network(*like, study.network);
+  const auto healthy = topology_named(study.like, *gpu, study.network, fit.warnings);
   if (!healthy) return Unexpected{healthy.error()};
   fit.healthy = *healthy;
   for (MeasuredGroup& group : *groups) {

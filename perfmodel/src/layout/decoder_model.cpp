@@ -108,6 +108,62 @@ std::vector<LayerKind> layer_kinds(const DecoderModel& model) {
   return kinds;
 }
 
+namespace {
+
+// Spreads `rare` evenly among `common`, which comes first.
+std::vector<DecoderLayerKind> interleaved(const LayerKind& common,
+                                          const std::vector<DecoderLayerKind>& rare) {
+  const std::int64_t others = std::ssize(rare), all = common.layers + others;
+  std::vector<DecoderLayerKind> order;
+  for (std::int64_t i = 0; i < all; ++i) {
+    const std::int64_t before = i * others / all;
+    order.push_back((i + 1) * others / all > before ? rare[before] : common);
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<DecoderLayerKind> kinds_in_order(const DecoderModel& model) {
+  std::vector<LayerKind> kinds = layer_kinds(model);
+  std::vector<DecoderLayerKind> order;
+  std::ranges::reverse(kinds);
+  for (const LayerKind& kind : kinds) {
+    // Dense layers come first, but between layers with experts in Llama 4.
+    const bool leads = kind.inner == Inner::kDense && !model.chunked && !kind.slides;
+    if (leads && !order.empty() && order.front().inner == Inner::kExperts) {
+      order.insert(order.begin(), kind.layers, kind);
+    } else {
+      order = interleaved(kind, order);
+    }
+  }
+  return order;
+}
+
+void take_sizes(const DecoderModel& model, std::int64_t tp, DecoderLayersConfig& config) {
+  config.dropout = 0;
+  config.hidden = model.hidden;
+  config.heads = model.heads / tp;
+  config.kv_heads = std::max<std::int64_t>(1, kv_heads_of(model) / tp);
+  config.head_width = head_width_of(model);
+  config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
+  config.chunked = model.chunked;
+  config.gated_heads = model.gated_heads;
+  config.gated = model.gated;
+  config.latent = model.latent;
+  config.states = model.states;
+  if (model.state_layers > 0) {
+    config.states.heads /= tp;
+    config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
+  }
+  config.window = model.window;
+  config.experts.experts = model.experts.experts;
+  config.experts.top_k = model.experts.top_k;
+  config.shared_width = model.experts.shared / tp;
+  config.gated_shared = model.experts.gated_shared;
+  config.expert_input = expert_input_of(model);
+}
+
 bool has_plain_layers(const DecoderModel& model) {
   const bool usual = model.head_width == 0 || model.head_width * model.heads == model.hidden;
   return usual && model.experts.experts == 0 && model.latent.key_value_rank == 0 &&
@@ -171,7 +227,8 @@ LayerParameters layer_parameters(const DecoderModel& model, const LayerKind& kin
                  feed_forward_parameters(model, input, real_number(expert_hidden_of(model)));
   made.dense += h * real_number(model.experts.experts) +
                 feed_forward_parameters(model, h, real_number(model.experts.shared)) +
-                (model.experts.input > 0 ? 2 * h * input : 0);
+                (model.experts.input > 0 ? 2 * h * input : 0) +
+                (model.experts.gated_shared ? h : 0);
   return made;
 }
 

@@ -3,28 +3,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "perfmodel/graph/detail/decoder_layers.hpp"
 #include "perfmodel/layout.hpp"
 
 namespace perfmodel {
 
 /// Layers of a model that are alike.
-struct LayerKind {
-  enum class Mixer : std::uint8_t {
-    kAttention,
-    kLatent,
-    kStateSpace,
-    kDeltaNet,
-    kNone
-  } mixer = Mixer::kAttention;
-  enum class Inner : std::uint8_t { kDense, kExperts, kNone } inner = Inner::kDense;
-  bool slides = false;  ///< attention looks back a window alone
+struct LayerKind : DecoderLayerKind {
   std::int64_t layers = 0;
-
-  bool attends() const { return mixer == Mixer::kAttention || mixer == Mixer::kLatent; }
 };
 
 /// All kinds that the model has layers of.
 std::vector<LayerKind> layer_kinds(const DecoderModel& model);
+
+/// The kind of each layer, the first one first.
+std::vector<DecoderLayerKind> kinds_in_order(const DecoderModel& model);
+
+/// Sets the sizes that one rank of tensor parallelism has. Those that batches, experts of other
+/// ranks and kernels change are left.
+void take_sizes(const DecoderModel& model, std::int64_t tp, DecoderLayersConfig& config);
 
 /// Whether all layers have attention and a dense feed-forward part with heads of hidden / heads:
 /// what `build llama` and `build gpt` write.

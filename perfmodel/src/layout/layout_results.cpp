@@ -75,7 +75,7 @@ const ResultFields<Decoder> kDecoderFields = {
     {"vocabulary", &Decoder::vocabulary},
     {"tied", &Decoder::tied},
     {"positions", &Decoder::positions},
-    {"parameters", parameter_count},
+    {"parameters", [](const Decoder& model) { return parameter_count(model); }},
     {"active_parameters", active_parameter_count},
     {"experts", [](const Decoder& model) { return model.experts.experts; }},
     {"top_k",

@@ -13,42 +13,57 @@ struct StageOp {
   bool backward;
 };
 
-/// Lists of the stages, computed as they are asked for; see pipeline_order.
-struct StageLists {
-  PipelineSchedule schedule;
-  std::int64_t p, v, m;
+/// Lists of the stages, computed as they are asked for; see pipeline_order. All stages work through
+/// the same chunks and microbatches.
+class StageLists {
+ public:
+  StageLists(PipelineSchedule schedule, std::int64_t p, std::int64_t v, std::int64_t m)
+      : schedule_(schedule), p_(p), v_(v), m_(m) {
+    for (const bool backward : {false, true}) {
+      for (std::int64_t k = 0; k < m * v; ++k) steps_[backward].push_back(step(k, backward));
+    }
+  }
 
   std::int64_t warm_up(std::int64_t stage) const {
-    if (schedule == PipelineSchedule::kGpipe) return m * v;
-    if (schedule == PipelineSchedule::k1F1B) return std::min(p - 1 - stage, m);
-    return m == p ? m * v : std::min(2 * (p - 1 - stage) + (v - 1) * p, m * v);
+    if (schedule_ == PipelineSchedule::kGpipe) return m_ * v_;
+    if (schedule_ == PipelineSchedule::k1F1B) return std::min(p_ - 1 - stage, m_);
+    return m_ == p_ ? m_ * v_ : std::min(2 * (p_ - 1 - stage) + (v_ - 1) * p_, m_ * v_);
   }
   StageOp at(std::int64_t stage, std::int64_t warm, std::int64_t position) const {
-    const std::int64_t count = m * v;
-    if (position < warm) return step(stage, position, false);
-    const std::int64_t pairs = 2 * (count - warm);
-    if (position < warm + pairs) {
+    const std::int64_t count = m_ * v_;
+    bool backward = position >= warm;
+    std::int64_t k = position;
+    if (position >= 2 * count - warm) {
+      k = position - count;
+    } else if (backward) {
       const std::int64_t pair = (position - warm) / 2;
-      const bool backward = (position - warm) % 2 == 1;
-      return step(stage, backward ? pair : warm + pair, backward);
+      backward = (position - warm) % 2 == 1;
+      k = backward ? pair : warm + pair;
     }
-    return step(stage, position - count, true);
+    StageOp op = steps_[backward].begin()[k];
+    op.place += stage;
+    return op;
   }
 
  private:
-  StageOp step(std::int64_t stage, std::int64_t k, bool backward) const {
-    if (schedule != PipelineSchedule::kInterleaved) {
-      const bool reversed = schedule == PipelineSchedule::kGpipe && backward;
-      return {stage, reversed ? m - 1 - k : k, backward};
+  /// The operation of the first stage.
+  StageOp step(std::int64_t k, bool backward) const {
+    if (schedule_ != PipelineSchedule::kInterleaved) {
+      const bool reversed = schedule_ == PipelineSchedule::kGpipe && backward;
+      return {0, reversed ? m_ - 1 - k : k, backward};
     }
-    const std::int64_t turn = k % (p * v) / p, chunk = backward ? v - 1 - turn : turn;
-    return {chunk * p + stage, k / (p * v) * p + k % p, backward};
+    const std::int64_t turn = k % (p_ * v_) / p_, chunk = backward ? v_ - 1 - turn : turn;
+    return {chunk * p_, k / (p_ * v_) * p_ + k % p_, backward};
   }
+
+  PipelineSchedule schedule_;
+  std::int64_t p_, v_, m_;
+  std::array<std::vector<StageOp>, 2> steps_;  // forward, backward
 };
 
 PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
   const std::int64_t p = times.stages, v = times.chunks, m = microbatches, depth = p * v;
-  const StageLists lists{times.schedule, p, v, m};
+  const StageLists lists(times.schedule, p, v, m);
   const double hop = p > 1 ? times.hop_us : 0;
   thread_local std::vector<double> forward, backward;
   forward.assign(static_cast<std::size_t>(depth * m), kNotYet);

@@ -180,6 +180,7 @@ void read_experts(const Json& config, ObjectReader& reader, const ConfigFamily& 
   experts.top_k = reader.whole_number(family.top_k, 1);
   if (*family.expert_hidden) experts.hidden = reader.whole_number(family.expert_hidden, 1);
   experts.shared = number_or(config, reader, "shared_expert_intermediate_size", 0, 0);
+  experts.gated_shared = experts.shared > 0;  // all that say the width so have a gate
   experts.shared += number_or(config, reader, "n_shared_experts", 0, 0) * experts.hidden;
   made.model.expert_groups = number_or(config, reader, "n_group", 1, 1);
   made.model.groups_of_token = number_or(config, reader, "topk_group", 1, made.model.expert_groups);

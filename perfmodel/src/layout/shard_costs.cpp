@@ -100,34 +100,14 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
   const std::int64_t tp = question.tp;
   DecoderLayersConfig config;
   fill_config(config, question, layers);
-  config.dropout = 0;
+  take_sizes(model, tp, config);
   config.vocabulary /= tp;
-  config.mixer = static_cast<DecoderLayersConfig::Mixer>(kind.mixer);
-  config.inner = static_cast<DecoderLayersConfig::FeedForward>(kind.inner);
-  config.head_width = head_width_of(model);
-  config.hidden = model.hidden;
-  config.heads = model.heads / tp;
-  config.kv_heads = std::max<std::int64_t>(1, kv_heads_of(model) / tp);
-  config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
-  config.window = kind.slides ? model.window : 0;
-  config.chunked = model.chunked;
-  config.gated_heads = model.gated_heads;
-  config.gated = model.gated;
+  config.kinds = {kind};
+  config.sinks = model.sinks && !question.fused_sinks;
   config.fused = question.fused_layers;
-  config.latent = model.latent;
-  config.states = model.states;
-  if (model.state_layers > 0) {
-    config.states.heads /= tp;
-    config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
-  }
-  if (model.sinks && !question.fused_sinks) config.attention = TransformerConfig::Attention::kEager;
   config.residual_parts = question.sequence_parallel ? tp : 1;
   const DecoderExperts& experts = model.experts;
-  config.experts.experts = experts.experts;
-  config.experts.top_k = experts.top_k;
   config.experts.hidden = expert_hidden_of(model) / question.etp;
-  config.shared_width = experts.shared / tp;
-  config.expert_input = expert_input_of(model);
   config.held = experts.experts / question.ep;
   const double tokens = static_cast<double>(question.tokens() * question.etp) /
                         static_cast<double>(config.residual_parts);

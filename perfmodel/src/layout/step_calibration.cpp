@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/statistics.hpp"
 #include "base/stop_point.hpp"
 
 namespace perfmodel {
@@ -100,19 +101,6 @@ std::vector<OpenEffect> largest_first(std::vector<OpenEffect> effects) {
   std::erase_if(effects, [](const OpenEffect& one) { return one.share <= 0; });
   std::ranges::stable_sort(effects, std::ranges::greater(), &OpenEffect::share);
   return effects;
-}
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
 // Exposed collectives within layers, whatever is split.

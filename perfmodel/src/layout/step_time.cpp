@@ -91,14 +91,16 @@ class StepClock {
 
   // The host runs ahead of the device over the borders of microbatches.
   void one_stage() {
-    PassWork all;
-    double backward_us = 0;
+    PassWork all, forward;
     for (const ChunkWork& chunk : work_.chunks) {
       all = all + chunk.parts.forward + chunk.parts.backward;
-      backward_us += chunk.parts.backward.total_us();
+      forward = forward + chunk.parts.forward;
     }
     add_passes(all, count_of(work_.microbatches));
     const GradientSums& sums = work_.stages.front().sums;
+    // If the host slows down the forward pass alone, less of the microbatch's time is left to
+    // the backward pass than its kernels take, and only that hides sums.
+    const double backward_us = all.total_us() - forward.total_us();
     term(LayoutTerm::kDataParallel) +=
         exposed_sums_us(sums, backward_us) + repeated_sums_us(sums, all.total_us());
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr double kHour = 3600, kDay = 24 * kHour;
 constexpr FieldRange kAboveZero = {1e-9, 1e15};
 
-constexpr TrainingRunField kFields[] = {
+constexpr TrainingRunField kRunFields[] = {
     {"tokens", &TrainingRunAsk::tokens, "Tokens of the whole run: its days, GPU hours, energy",
      "N[K|M|G|B|T]"},
     {"samples", &TrainingRunAsk::samples, "Sequences of an epoch, instead of --tokens",
@@ -118,7 +118,7 @@ Result<double> gpu_price(const std::string& text, const std::string& gpu) {
   });
 }
 
-std::span<const TrainingRunField> training_run_fields() { return kFields; }
+std::span<const TrainingRunField> training_run_fields() { return kRunFields; }
 
 Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, const LayoutJob& job,
                                                   const std::string& gpu, double gpu_power_w) {

@@ -10,9 +10,9 @@ namespace perfmodel::advice {
 namespace {
 
 // A few hundred distinct kernels are many for a model and its rewrites.
-constexpr std::size_t kCachedPrices = std::size_t{1} << 13;
-// About 300 bytes each, with their tensors.
-constexpr std::size_t kMostNodes = 4'000'000;
+constexpr std::size_t kVariantPrices = std::size_t{1} << 13;
+// About 850 bytes each, with their tensors and host work.
+constexpr std::size_t kMostNodes = 500'000;
 
 std::string key_of(std::span<const NamedRewrite> rewrites) {
   std::string key;
@@ -23,7 +23,7 @@ std::string key_of(std::span<const NamedRewrite> rewrites) {
 }  // namespace
 
 VariantPricer::VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target)
-    : graph_(graph), target_(target), prices_(*target.options.models, target.gpu, kCachedPrices) {}
+    : graph_(graph), target_(target), prices_(*target.options.models, target.gpu, kVariantPrices) {}
 
 // The work starts from the longest beginning that was made before.
 Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> rewrites,

@@ -2,7 +2,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -173,10 +173,17 @@ class Place {
   Place(const std::string& text) : token_(text) {}
 
   Place below(std::string_view key) const { return {this, key, true}; }
+  Place below(std::size_t index) const {
+    Place made(this, {}, true);
+    made.index_ = index;
+    return made;
+  }
   friend Place operator+(const Place& above, const char* text) { return {&above, text, false}; }
 
   std::string text() const {
-    std::string own = is_key_ ? "/" + json_token(token_) : std::string(token_);
+    std::string own = index_    ? fmt::format("/{}", *index_)
+                      : is_key_ ? "/" + json_token(token_)
+                                : std::string(token_);
     return above_ ? above_->text() + own : own;
   }
 
@@ -187,6 +194,7 @@ class Place {
   const Place* above_ = nullptr;
   std::string_view token_;
   bool is_key_ = false;
+  std::optional<std::size_t> index_;
 };
 
 using Found = simdjson::simdjson_result<dom::element>;
@@ -299,11 +307,14 @@ class ElementReader {
   // Keys are hashes: 16 hexadecimal digits.
   std::uint64_t key_of(std::string_view text, const Place& pointer) {
     std::uint64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, value, 16);
-    if (text.empty() || problem != std::errc() || stop != end) {
-      expect(pointer, "a key of hexadecimal digits, found another");
+    bool good = !text.empty() && text.size() <= 16;
+    for (const char c : text) {
+      const unsigned number = static_cast<unsigned char>(c) - '0';
+      const unsigned letter = (static_cast<unsigned char>(c) | 0x20U) - 'a';
+      good &= number < 10 || letter < 6;
+      value = value << 4 | (number < 10 ? number : letter + 10);
     }
+    if (!good) expect(pointer, "a key of hexadecimal digits, found another");
     return value;
   }
 
@@ -382,20 +393,20 @@ void read_template_keys(ElementReader& json, std::size_t num_lists, const Place&
 }
 
 void read_templates(ElementReader& json, dom::element value, LaunchTemplates& templates) {
-  constexpr const char* kLists = "/templates/lists";
+  const Place places("/templates/lists");
   dom::array lists;
   if (value["lists"].get(lists) != simdjson::SUCCESS) {
-    return json.expect(kLists, "arrays of calls, found none");
+    return json.expect(places, "arrays of calls, found none");
   }
   for (dom::element list : lists) {
-    const std::string at = fmt::format("{}/{}", kLists, templates.lists.size());
+    const Place at = places.below(templates.lists.size());
     LaunchTemplate calls;
     dom::array items;
     if (list.get(items) != simdjson::SUCCESS) {
       return json.expect(at, "an array of calls, found none");
     }
     for (dom::element item : items) {
-      calls.push_back(read_call(json, item, fmt::format("{}/{}", at, calls.size())));
+      calls.push_back(read_call(json, item, at.below(calls.size())));
     }
     templates.lists.push_back(std::move(calls));
   }
@@ -574,24 +585,28 @@ class TableReader {
 
   void context_figures(const Place& pointer, Found contexts, OverheadTerm& term) {
     json_.each(pointer, contexts, [&](std::string_view hash, dom::element value, const Place& at) {
-      dom::array figures;
-      const bool is_list = value.get(figures) == simdjson::SUCCESS;
-      if (!is_list || (figures.size() != 3 && figures.size() != 5)) {
+      dom::array list;
+      std::array<dom::element, 5> figures;
+      std::size_t count = 0;
+      if (value.get(list) == simdjson::SUCCESS) {
+        for (const dom::element figure : list) figures[std::min(count++, 4UL)] = figure;
+      }
+      if (count != 3 && count != 5) {
         return json_.expect(
             at,
             "[mean_us, std_us, count] or [..., tensors, key of the name], found something else");
       }
       const std::uint64_t key = json_.key_of(hash, at);
-      const double mean_us = json_.time(at + "/0", figures.at(0));
+      const double mean_us = json_.time(at + "/0", figures[0]);
       OverheadStats& stats = term.by_context[key];
       stats = {.mean_us = mean_us,
-               .std_us = json_.time(at + "/1", figures.at(1)),
+               .std_us = json_.time(at + "/1", figures[1]),
                .median_us = mean_us,
-               .count = static_cast<std::uint64_t>(json_.whole(at + "/2", figures.at(2)))};
-      if (figures.size() == 3) return;
-      stats.tensors = json_.count_of_tensors(at + "/3", figures.at(3));
+               .count = static_cast<std::uint64_t>(json_.whole(at + "/2", figures[2]))};
+      if (count == 3) return;
+      stats.tensors = json_.count_of_tensors(at + "/3", figures[3]);
       std::string_view name;
-      if (figures.at(4).get(name) != simdjson::SUCCESS) {
+      if (figures[4].get(name) != simdjson::SUCCESS) {
         return json_.expect(at + "/4", "a key of hexadecimal digits, found something else");
       }
       term.name_of_context[key] = json_.key_of(name, at + "/4");

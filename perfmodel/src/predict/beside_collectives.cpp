@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "perfmodel/predictors/topology.hpp"
@@ -47,12 +49,7 @@ double blocks_of(const Topology& topology, const CollectiveShape& shape) {
 class Rank {
  public:
   Rank(const JobTasks& tasks, std::size_t r, RankProgram& rank)
-      : tasks_(tasks), placed_(tasks.ranks[r]->last_pass()), own_(*tasks.ranks[r]), rank_(rank) {
-    const PredictOptions& options = rank.rank.options;
-    const Topology* asked = options.topology;
-    if (!asked && options.scale_out) asked = options.scale_out->topology;
-    topology_ = asked ? *asked : topology_for(*rank.gpu);
-  }
+      : tasks_(tasks), placed_(tasks.ranks[r]->last_pass()), own_(*tasks.ranks[r]), rank_(rank) {}
 
   bool slow() {
     find_collectives();
@@ -78,6 +75,16 @@ class Rank {
     busy_ = one_after_the_other(busy_);
   }
 
+  const Topology& topology() {
+    if (!topology_) {
+      const PredictOptions& options = rank_.rank.options;
+      const Topology* asked = options.topology;
+      if (!asked && options.scale_out) asked = options.scale_out->topology;
+      topology_ = asked ? *asked : topology_for(*rank_.gpu);
+    }
+    return *topology_;
+  }
+
   void add(const Launch& launch, TaskGraph::TaskId task) {
     const KernelWork& work = rank_.program.comm_works[launch.collective->work];
     const auto* shape = std::get_if<CollectiveShape>(&work.shape);
@@ -89,7 +96,7 @@ class Rank {
     busy_.push_back(
         {.start_us = tasks_.start(task),
          .end_us = tasks_.end(task),
-         .of_sms = std::min(1.0, blocks_of(topology_, *shape) * kBlock / rank_.gpu->num_sms),
+         .of_sms = std::min(1.0, blocks_of(topology(), *shape) * kBlock / rank_.gpu->num_sms),
          .of_dram = dram / rank_.gpu->dram_bandwidth.value});
   }
 
@@ -98,7 +105,9 @@ class Rank {
     Price& price = kernel.price;
     if (price.bound == Bound::kMeasured || price.time.count() <= 0) return false;
     double added_us = 0;
-    for (const Busy& at : busy_) {
+    const auto ended = [&](const Busy& at) { return at.end_us <= start_us; };
+    const auto first = std::ranges::partition_point(busy_, ended);
+    for (const Busy& at : std::span(first, busy_.end())) {
       if (at.start_us >= end_us) break;
       const double overlap_us = std::min(end_us, at.end_us) - std::max(start_us, at.start_us);
       if (overlap_us <= 0) continue;
@@ -116,8 +125,8 @@ class Rank {
   const std::vector<ProgramTasks::Placed>& placed_;
   const ProgramTasks& own_;
   RankProgram& rank_;
-  Topology topology_;
-  std::vector<Busy> busy_;  // by start
+  std::optional<Topology> topology_;  // found with the first collective
+  std::vector<Busy> busy_;            // one after the other
 };
 
 }  // namespace

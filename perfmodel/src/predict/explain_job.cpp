@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "explain/explain_rank.hpp"
@@ -11,6 +12,7 @@
 #include "job_path.hpp"
 #include "memory/step_memory.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 #include "power_limit.hpp"
 #include "program/invariants.hpp"
 #include "step_range.hpp"
@@ -100,7 +102,7 @@ RankReport report_communication(const RankProgram& rank, std::size_t r, const Jo
       made.waiting_us += (tasks.start(placed.task) - tasks.end(placed.arrival)) / steps;
     }
   }
-  made.exposed_us = (union_us(all) - union_us(other)) / steps;
+  if (made.collectives > 0) made.exposed_us = (union_us(all) - union_us(other)) / steps;
   report_arrivals(r, steps, tasks, made);
   return made;
 }
@@ -146,6 +148,27 @@ void warn_of_power(const Gpu& gpu, Prediction& made) {
       watt, gpu.tdp_w, gpu.name));
 }
 
+// A range of a factor of three wants its reason: the family whose times are least known.
+void warn_of_wide_range(const HostProgram& program, Prediction& made) {
+  constexpr double kWide = 3;
+  if (!(made.e2e_high_us > kWide * made.e2e_low_us)) return;
+  std::map<KernelFamily, SummedRange> families;
+  for (const PredictedKernel& kernel : program.kernels) {
+    families[kernel.family].add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
+  }
+  if (families.empty()) return;
+  const auto width = [](const auto& entry) {
+    const auto [time, low, high] = entry.second.range();
+    return high - low;
+  };
+  const auto& [family, sum] = *std::ranges::max_element(families, {}, width);
+  const auto [time, low, high] = sum.range();
+  const double steps_ms = 1e3 * static_cast<double>(program.steps.size());
+  made.warnings.push_back(fmt::format(
+      "the range is wide mostly because {} kernels may take {:.3g} to {:.3g} ms of the step",
+      to_string(family), low.count() / steps_ms, high.count() / steps_ms));
+}
+
 Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& tasks,
                            std::vector<Prediction>& ranks) {
   std::vector<double> steps_us;
@@ -161,6 +184,7 @@ Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& task
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].e2e_low_us = (*ranges)[r].low_us;
     ranks[r].e2e_high_us = (*ranges)[r].high_us;
+    warn_of_wide_range(programs[r].program, ranks[r]);
   }
   return {};
 }

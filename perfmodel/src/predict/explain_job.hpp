@@ -6,6 +6,7 @@
 
 #include "job_tasks.hpp"
 #include "memory/graph_memory.hpp"
+#include "perfmodel/detail/job_prediction.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"

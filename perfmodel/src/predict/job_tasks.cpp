@@ -64,7 +64,38 @@ double JobTasks::period(std::size_t rank, std::size_t passes_back) const {
   return end(ends[last]) - end(ends[last - 1]);
 }
 
+void JobTasks::repeat_pass() {
+  const auto later = static_cast<TaskId>(graph.size()) - pass_begin;
+  const std::size_t edges = graph.edges() - pass_first_edge;
+  graph.repeat(pass_begin, pass_first_edge);
+  for (auto& rank : ranks) rank->repeat(later);
+  for (Hub& hub : hubs) {
+    hub.task += later;
+    for (auto* of_ranks : {&hub.arrivals, &hub.transfers}) {
+      for (TaskId& task : *of_ranks) {
+        if (task >= 0) task += later;
+      }
+    }
+  }
+  for (auto& of_rank : arrival_edges) {
+    const auto first =
+        std::ranges::lower_bound(of_rank, static_cast<std::int32_t>(pass_first_edge));
+    for (const std::int32_t edge : std::vector(first, of_rank.end())) {
+      of_rank.push_back(edge + static_cast<std::int32_t>(edges));
+    }
+  }
+  pass_begin += later;
+  pass_first_edge += edges;
+}
+
+bool JobTasks::retime() {
+  const auto apart = static_cast<TaskId>(graph.size()) - pass_begin;
+  return std::ranges::all_of(ranks, [&](auto& rank) { return rank->retime(apart); });
+}
+
 void JobTasks::add_pass(TaskId starter, std::span<const double> lags_us) {
+  const bool repeats = std::ranges::all_of(ranks, [](auto& rank) { return rank->repeats(); });
+  if (starter < 0 && repeats) return repeat_pass();
   pass_begin = static_cast<TaskId>(graph.size());
   pass_first_edge = graph.edges();
   hubs.assign(hubs.size(), {});
@@ -90,7 +121,7 @@ void JobTasks::add_pass(TaskId starter, std::span<const double> lags_us) {
 
 Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& tasks,
                                std::vector<std::string>& warnings) {
-  std::size_t passes = 0;
+  std::size_t passes = tasks.passes();
   for (std::size_t wanted = 3;; wanted = wanted == 3 ? 8 : 2 * wanted) {
     tasks.graph.reserve(wanted * tasks_per_pass(programs));
     for (; passes < wanted; ++passes) {
@@ -132,6 +163,14 @@ Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,
   }
   if (auto done = run_schedule(tasks.graph, tasks.schedule); !done) return Unexpected{done.error()};
   return pass_us_per_step(programs, tasks);
+}
+
+bool has_same_tasks(const RankProgram& a, const RankProgram& b) {
+  return a.rank.table == b.rank.table && a.program.instructions == b.program.instructions &&
+         std::ranges::equal(a.program.items, b.program.items, {}, &ProgramItem::iteration,
+                            &ProgramItem::iteration) &&
+         std::ranges::equal(a.program.kernels, b.program.kernels, {}, &PredictedKernel::family,
+                            &PredictedKernel::family);
 }
 
 double pass_us(const JobTasks& tasks, std::size_t r) {

@@ -46,15 +46,25 @@ struct JobTasks {
 
   /// One more pass of all ranks. After `starter`, each rank `lags_us` later; -1: after nothing.
   void add_pass(TaskId starter = -1, std::span<const double> lags_us = {});
+
+  std::size_t passes() const { return ranks.front()->pass_ends().size(); }
+  /// See ProgramTasks; the durations of all ranks.
+  bool retime();
+
+ private:
+  void repeat_pass();
 };
 
-/// Adds passes until the last two take the same time, to 0.1 %, on every rank; warns if they never
-/// do. Errors: cancelled; errors of run_schedule.
+/// Adds passes, at least three in all, until the last two take the same time, to 0.1 %, on every
+/// rank; warns if they never do. Errors: cancelled; errors of run_schedule.
 Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& tasks,
                                std::vector<std::string>& warnings);
 
 /// One more pass that each rank begins at its given time, as early as the pass before allows.
 Result<void> start_together(std::vector<double> rank_start_us, JobTasks& tasks);
+
+/// Whether the tasks of two ranks only differ in the times of kernels.
+bool has_same_tasks(const RankProgram& a, const RankProgram& b);
 
 /// Length of a rank's last pass on the host, or on the device if the host runs ahead.
 double pass_us(const JobTasks& tasks, std::size_t rank);

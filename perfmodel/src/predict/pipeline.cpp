@@ -1,6 +1,7 @@
 #include "pipeline.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,10 +24,22 @@
 namespace perfmodel {
 namespace {
 
+/// Whether there are no layers, or one count for each stage.
+bool has_layers_of_stages(const JobOptions& options) {
+  const std::vector<double>& layers = options.stage_layers;
+  return layers.empty() || (std::ssize(layers) == options.stages &&
+                            std::ranges::all_of(layers, [](double count) { return count >= 1; }));
+}
+
 Result<void> check_question(std::span<const PlacedRank> ranks, const JobOptions& options) {
   const std::vector<double>& starts = options.rank_start_us;
   if (ranks.empty()) {
     return fail(ErrorCode::kImpossible, "expected at least one graph, found none");
+  }
+  if (!has_layers_of_stages(options)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("stage_layers: expected {} counts of layers of 1 or more, found {}",
+                            options.stages, fmt::join(options.stage_layers, ",")));
   }
   if (!starts.empty() && starts.size() != ranks.size()) {
     return fail(ErrorCode::kImpossible, fmt::format("expected one start per rank ({}), found {}",
@@ -81,18 +94,23 @@ Result<void> check_world(std::span<const RankProgram> programs) {
 // allow. The host may hide slower kernels, so that the board has to slow more of them.
 Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
                                                std::int32_t meetings,
-                                               std::vector<std::string>& warnings) {
+                                               std::vector<std::string>& warnings,
+                                               std::unique_ptr<JobTasks> tasks = nullptr) {
   constexpr int kMostTries = 4;
-  bool alone = true;
+  if (!tasks) tasks = std::make_unique<JobTasks>(programs, meetings);
   for (int tries = 1;; ++tries) {
-    auto tasks = std::make_unique<JobTasks>(programs, meetings);
     std::vector<std::string> own;
     auto scheduled = find_steady_state(programs, *tasks, own);
     if (!scheduled) return Unexpected{scheduled.error()};
-    if (std::exchange(alone, false) && slow_beside_collectives(*tasks, programs)) continue;
-    if (tries < kMostTries && hold_to_power_limit(*tasks, programs)) continue;
-    warnings.insert(warnings.end(), own.begin(), own.end());
-    return tasks;
+    const bool slower = (tries == 1 && slow_beside_collectives(*tasks, programs)) ||
+                        (tries < kMostTries && hold_to_power_limit(*tasks, programs));
+    if (!slower) {
+      warnings.insert(warnings.end(), own.begin(), own.end());
+      return tasks;
+    }
+    // The first three passes are the same ones in other times.
+    if (tasks->passes() == 3 && tasks->retime()) continue;
+    tasks = std::make_unique<JobTasks>(programs, meetings);
   }
 }
 
@@ -118,20 +136,44 @@ Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks
   }
   if (auto good = check_world(programs); !good) return Unexpected{good.error()};
   if (options.stages == 1) return programs;
-  return make_stage_programs(programs.front(), options.stages, warnings);
+  return make_stage_programs(programs.front(), options.stages, options.stage_layers, warnings);
 }
 
-/// The tasks of a job that began at the given times of its ranks, if there are any.
+/// The tasks of a job that began at the given times of its ranks, if there are any. `known`: its
+/// tasks in the times of now; null: they are made.
+Result<std::unique_ptr<JobTasks>> schedule_from_starts(std::span<RankProgram> programs,
+                                                       std::int32_t meetings,
+                                                       const JobOptions& options,
+                                                       std::vector<std::string>& warnings,
+                                                       std::unique_ptr<JobTasks> known = nullptr) {
+  auto tasks = schedule_job(programs, meetings, warnings, std::move(known));
+  if (!tasks || options.rank_start_us.empty()) return tasks;
+  auto started = start_together(options.rank_start_us, **tasks);
+  if (!started) return Unexpected{started.error()};
+  return tasks;
+}
+
 Result<std::unique_ptr<JobTasks>> schedule_programs(std::span<RankProgram> programs,
                                                     const JobOptions& options,
                                                     std::vector<std::string>& warnings) {
   const auto meetings = meet_collectives(programs, options.missing_collectives, warnings);
   if (!meetings) return Unexpected{meetings.error()};
-  auto tasks = schedule_job(programs, *meetings, warnings);
-  if (!tasks || options.rank_start_us.empty()) return tasks;
-  auto started = start_together(options.rank_start_us, **tasks);
-  if (!started) return Unexpected{started.error()};
-  return tasks;
+  return schedule_from_starts(programs, *meetings, options, warnings);
+}
+
+/// Puts the programs of a question into `job`. The answer: tasks of its last question that are
+/// this one's, too, in their times of now; null if there are none.
+std::unique_ptr<JobTasks> take_over(std::vector<RankProgram> programs, JobMemory& job) {
+  std::unique_ptr<JobTasks> tasks = std::exchange(job.tasks, nullptr);
+  const bool same = tasks && !tasks->started && tasks->passes() == 3 && programs.size() == 1 &&
+                    job.programs.size() == 1 && has_same_tasks(job.programs[0], programs[0]);
+  if (!same) {
+    tasks = nullptr;
+    job.programs = std::move(programs);
+    return nullptr;
+  }
+  job.programs[0] = std::move(programs[0]);
+  return tasks->retime() ? std::move(tasks) : nullptr;
 }
 
 // Steps on other hosts: the same programs with other host work.
@@ -195,27 +237,32 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
 // scaled out, priced).
 Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
                                      const HostFacts* facts, std::optional<double> added_bytes,
-                                     bool memory, const LookAtSchedule& look) {
+                                     bool memory, const LookAtSchedule& look, JobMemory& last) {
   if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
   std::vector<std::string> warnings;
-  auto programs = make_programs(ranks, options, facts, added_bytes, warnings);
-  if (!programs) return Unexpected{programs.error()};
-  for (RankProgram& rank : *programs) {
+  auto made = make_programs(ranks, options, facts, added_bytes, warnings);
+  if (!made) return Unexpected{made.error()};
+  for (RankProgram& rank : *made) {
     if (!memory) rank.memory = nullptr;
   }
   const bool other_hosts = std::ranges::any_of(
       ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
-  const bool waits = std::ranges::any_of(*programs, holds_recorded_waits);
+  const bool waits = std::ranges::any_of(*made, holds_recorded_waits);
   std::vector<RankProgram> as_made;
-  if (other_hosts || waits) as_made = *programs;
+  if (other_hosts || waits) as_made = *made;
 
-  const auto tasks = schedule_programs(*programs, options, warnings);
+  const auto meetings = meet_collectives(*made, options.missing_collectives, warnings);
+  if (!meetings) return Unexpected{meetings.error()};
+  std::unique_ptr<JobTasks> known = take_over(std::move(*made), last);
+  const std::span<RankProgram> programs = last.programs;
+  auto tasks = schedule_from_starts(programs, *meetings, options, warnings, std::move(known));
   if (!tasks) return Unexpected{tasks.error()};
   if (look) {
-    if (auto done = look(*programs, **tasks); !done) return Unexpected{done.error()};
+    if (auto done = look(programs, **tasks); !done) return Unexpected{done.error()};
   }
-  auto job = explain_job(*programs, options.keep_chakra, **tasks, std::move(warnings));
+  auto job = explain_job(programs, options.keep_chakra, **tasks, std::move(warnings));
   if (!job) return job;
+  last.tasks = std::move(*tasks);
   if (other_hosts) {
     if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
   }
@@ -229,15 +276,18 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
 
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts,
-                                    std::optional<double> added_bytes, bool memory) {
+                                    std::optional<double> added_bytes, bool memory,
+                                    JobMemory* last) {
+  JobMemory own;
   std::vector<PlacedRank> placed;
   for (const RankInput& rank : ranks) placed.push_back({.rank = rank, .gpu = &gpu});
-  return predict_job_of(placed, options, facts, added_bytes, memory, {});
+  return predict_job_of(placed, options, facts, added_bytes, memory, {}, last ? *last : own);
 }
 
 Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
                                            const JobOptions& options, const LookAtSchedule& look) {
-  return predict_job_of(ranks, options, nullptr, {}, true, look);
+  JobMemory own;
+  return predict_job_of(ranks, options, nullptr, {}, true, look, own);
 }
 
 Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works) {

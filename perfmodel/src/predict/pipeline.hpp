@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "job_tasks.hpp"
+#include "perfmodel/detail/job_prediction.hpp"
 #include "perfmodel/detail/predict_options.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/gpu.hpp"
@@ -15,11 +18,19 @@
 
 namespace perfmodel {
 
+/// A question leaves this to the next one about the same graph in other sizes or on another GPU, so
+/// that tasks that only change their times need not be made again.
+struct JobMemory {
+  std::vector<RankProgram> programs;  ///< the tasks point to them
+  std::unique_ptr<JobTasks> tasks;
+};
+
 /// The ranks of a job, and their steps on other hosts if a rank asks for them. `facts`,
-/// `added_bytes`, `memory`: see predict_with; the first two for one rank.
+/// `added_bytes`, `memory`, `last`: see predict_with; the first two for one rank.
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts = nullptr,
-                                    std::optional<double> added_bytes = {}, bool memory = true);
+                                    std::optional<double> added_bytes = {}, bool memory = true,
+                                    JobMemory* last = nullptr);
 
 /// A rank of a job whose machines differ, or several ranks that are alike.
 struct PlacedRank {

@@ -40,7 +40,7 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
                                 const PredictOptions& options, std::optional<double> added_bytes,
-                                std::int64_t stages, bool memory) {
+                                std::int64_t stages, bool memory, JobMemory* last) {
   if (auto good = check_input(graph, options); !good) return Unexpected{good.error()};
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
@@ -70,7 +70,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes, memory);
+  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes, memory, last);
   if (!job) return Unexpected{job.error()};
   Prediction slowest = std::move(*std::ranges::max_element(job->ranks, {}, &Prediction::e2e_us));
   slowest.warnings.insert(slowest.warnings.begin(), job->warnings.begin(), job->warnings.end());

@@ -1,4 +1,5 @@
 #include "perfmodel/prediction.hpp"
+#include "perfmodel/detail/overhead_table.hpp"
 
 #include <iterator>
 

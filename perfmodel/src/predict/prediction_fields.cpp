@@ -61,6 +61,10 @@ constexpr PredictionField kPredictionFields[] = {
                              "and receives cut it into microbatches, and the other stages are "
                              "copies of it (default: 1)",
                              "P", kRanks),
+    needing<PredictionField>("stages", "stage_layers", &PredictionQuestion::stage_layers,
+                             "Layers of each stage, if they differ: a stage's work takes as many "
+                             "times the recorded one's as it has more layers",
+                             "N,...", kRanks),
     {"interference", &PredictionQuestion::interference,
      "Multiply the time of collectives on the wire by this (kernels that run meanwhile slow "
      "without it)",

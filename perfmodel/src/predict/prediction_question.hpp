@@ -45,6 +45,7 @@ struct PredictionQuestion {
   std::optional<double> bucket_mb, unit_mb;  ///< DDP [MiB], FSDP [MB]
   bool delay_allreduce = false;              ///< DDP: see DdpOptions::delayed
   std::int64_t stages = 1;                   ///< in the pipeline that a rank's graph is part of
+  std::vector<double> stage_layers;          ///< see JobOptions
   double interference = 1, host_scale = 1;
   std::vector<double> rank_start_us;
   /// Iterations of the graphs or, without `kernel_iterations`, of the traces of `kernel_times`.

@@ -1,4 +1,5 @@
 #include "prediction_results.hpp"
+#include "perfmodel/detail/overhead_table.hpp"
 
 namespace perfmodel {
 namespace {

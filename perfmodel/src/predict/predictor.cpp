@@ -21,7 +21,9 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "pipeline.hpp"
 #include "predict_with.hpp"
 #include "prediction_fields.hpp"
 #include "program/data_parallel_graph.hpp"
@@ -33,6 +35,8 @@
 
 namespace perfmodel {
 namespace {
+
+static_assert(kCachedPrices == PriceCache::kDefaultCapacity);
 
 /// Runs `work`; an exception becomes its error. The message is short enough to need no memory.
 template <class Work>
@@ -92,9 +96,11 @@ struct Predictor::State {
   Result<const Topology*> topology(const Target& target, const AskOptions& options,
                                    std::vector<std::string>& warnings) const;
   const KernelModel* collectives_on(const Topology& topology) const;
-  /// `prepared`: the state of `graph`, or of one that only differs in sizes; may be null.
+  /// `prepared`: the state of `graph`, or of one that only differs in sizes; may be null. `last`:
+  /// see predict_with; null: one that `prepared` lends.
   Result<Prediction> predict(const ExecutionGraph& graph, const PreparedGraph::State* prepared,
-                             std::string_view gpu, const AskOptions& options) const;
+                             std::string_view gpu, const AskOptions& options,
+                             JobMemory* last = nullptr) const;
   Result<Prediction> predict_resized(const ExecutionGraph& graph,
                                      const PreparedGraph::State* prepared, std::string_view gpu,
                                      const AskOptions& options) const;
@@ -170,40 +176,46 @@ struct PreparedGraph::State {
     return &*made;
   }
 
-  /// A graph in other sizes, lent: no more of them than threads that ask at once.
+  /// A graph in other sizes, and the last question's tasks.
+  struct Lent {
+    SizePlan::Scratch sizes;
+    JobMemory job;
+  };
+
+  /// No more are lent than threads ask at once.
   class Lease {
    public:
     explicit Lease(const State& state) : state_(state) {
       const std::lock_guard lock(state.lending_);
       if (state.idle_.empty()) return;
-      scratch_ = std::move(state.idle_.back());
+      lent_ = std::move(state.idle_.back());
       state.idle_.pop_back();
     }
     ~Lease() {
-      if (!scratch_) return;
+      if (!lent_) return;
       const std::lock_guard lock(state_.lending_);
-      state_.idle_.push_back(std::move(scratch_));
+      state_.idle_.push_back(std::move(lent_));
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
-    SizePlan::Scratch& scratch() {
-      if (!scratch_) {
-        auto made = std::make_unique<SizePlan::Scratch>();
+    Lent& lent() {
+      if (!lent_) {
+        auto made = std::make_unique<Lent>();
         const std::lock_guard lock(state_.lending_);
         state_.idle_.reserve(++state_.lent_most_);  // so that giving it back needs no memory
-        scratch_ = std::move(made);
+        lent_ = std::move(made);
       }
-      return *scratch_;
+      return *lent_;
     }
 
    private:
     const State& state_;
-    std::unique_ptr<SizePlan::Scratch> scratch_;
+    std::unique_ptr<Lent> lent_;
   };
 
  private:
   mutable std::mutex lending_;
-  mutable std::vector<std::unique_ptr<SizePlan::Scratch>> idle_;
+  mutable std::vector<std::unique_ptr<Lent>> idle_;
   mutable std::size_t lent_most_ = 0;
 };
 
@@ -297,8 +309,8 @@ const KernelModel* Predictor::State::collectives_on(const Topology& topology) co
 
 Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                                              const PreparedGraph::State* prepared,
-                                             std::string_view gpu,
-                                             const AskOptions& options) const {
+                                             std::string_view gpu, const AskOptions& options,
+                                             JobMemory* last) const {
   const auto found = target(gpu);
   if (!found) return Unexpected{found.error()};
   const Target& on = **found;
@@ -366,9 +378,11 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                             .file = graph.source}};
   }
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
+  std::optional<PreparedGraph::State::Lease> lease;
+  if (prepared && !last) last = &lease.emplace(*prepared).lent().job;
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt, options.stages,
-                                 !options.times_only);
+                                 !options.times_only, last);
   if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
@@ -477,9 +491,10 @@ Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State&
             : prepared.sequences.get([&] { return SizePlan::sequence(prepared.graph); });
   if (!plan) return Unexpected{plan.error()};
   PreparedGraph::State::Lease lease(prepared);
-  const auto done = plan->apply(batch ? options.batch : options.sequence, lease.scratch());
+  auto& [sizes, job] = lease.lent();
+  const auto done = plan->apply(batch ? options.batch : options.sequence, sizes);
   if (!done) return Unexpected{done.error()};
-  auto prediction = predict(lease.scratch().graph(), &prepared, gpu, options);
+  auto prediction = predict(sizes.graph(), &prepared, gpu, options, &job);
   if (prediction) name_ops_after(prepared.graph, *prediction);
   return prediction;
 }

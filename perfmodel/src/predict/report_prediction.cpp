@@ -295,7 +295,8 @@ class AlikeRanks : ReportMaker {
                            {.rank_start_us = question_.rank_start_us,
                             .missing_collectives = question_.missing_collectives,
                             .keep_chakra = question_.keep_chakra,
-                            .stages = question_.stages});
+                            .stages = question_.stages,
+                            .stage_layers = question_.stage_layers});
     if (!job) return Unexpected{job.error()};
     report_.chakra = std::move(job->chakra);
     if (question_.stages > 1) {

@@ -33,32 +33,33 @@ void read_from_outside(const ExecutionGraph& graph, std::int32_t region,
 
 }  // namespace
 
-CompiledCode::CompiledCode(const ExecutionGraph& graph, const OverheadTable& table)
-    : graph_(graph) {
+CompiledNames find_compiled_names(const ExecutionGraph& graph, const OverheadTable& table) {
+  CompiledNames made;
   const TemplateCall kernel{.call = "cudaLaunchKernel"};
-  launch_us_ = CallCosts(table).find(kernel).us;
-  is_region_.resize(graph.names.size());
-  is_replay_.resize(graph.names.size());
+  made.launch_us = CallCosts(table).find(kernel).us;
+  made.is_region.resize(graph.names.size());
+  made.is_replay.resize(graph.names.size());
   std::optional<NameId> forward;
   for (NameId i = 0; i < graph.names.size(); ++i) {
     const std::string_view name = graph.names.text(i);
     if (name == kForward) forward = i;
-    is_replay_[i] = name == kReplay;
-    is_region_[i] = is_replay_[i] || is_compiled_region(name);
-    has_replays_ |= is_replay_[i];
+    made.is_replay[i] = name == kReplay;
+    made.is_region[i] = made.is_replay[i] || is_compiled_region(name);
+    made.has_replays |= made.is_replay[i];
   }
-  if (!forward) return;
+  if (!forward) return made;
   for (const Node& node : graph.nodes) {
     if (node.name != *forward || node.inputs_count == 0 || node.seq_id < 0) continue;
-    tensors_[node.seq_id] = tensors_read(graph, node);
+    made.tensors[node.seq_id] = tensors_read(graph, node);
   }
+  return made;
 }
 
 // Looks for the forward function at or below a node, or a backward function of its number.
 std::optional<int> CompiledCode::listed(std::int32_t node) const {
   const Node& at = graph_.node(node);
   if (graph_.name(at) == kForward && at.inputs_count > 0) return tensors_read(graph_, at);
-  if (const auto known = tensors_.find(at.seq_id); known != tensors_.end()) {
+  if (const auto known = names_.tensors.find(at.seq_id); known != names_.tensors.end()) {
     return known->second;
   }
   for (const std::int32_t child : graph_.children(node)) {
@@ -74,9 +75,9 @@ double CompiledCode::entering(std::int32_t region) const {
   return static_cast<double>(read.size());
 }
 
-bool CompiledCode::runs(const HostFacts::Item& item) const {
-  const bool is_known = item.t2.level == KeyLevel::kContext || item.t2.level == KeyLevel::kName;
-  return !is_known && is_region_[graph_.node(item.node).name];
+bool CompiledCode::runs(std::int32_t node, const OverheadTerm::Found& t2) const {
+  const bool is_known = t2.level == KeyLevel::kContext || t2.level == KeyLevel::kName;
+  return !is_known && names_.is_region[graph_.node(node).name];
 }
 
 std::optional<OverheadTerm::Found> CompiledCode::between(std::int32_t node,
@@ -95,15 +96,15 @@ double CompiledCode::called_between(std::int32_t node, std::int32_t next) const 
   for (std::int32_t at = node + 1; at < next; ++at) {
     const std::int32_t parent = graph_.node(at).parent;
     if (parent < 0 || graph_.node(parent).is_label) continue;
-    called += !is_region_[graph_.node(parent).name];
+    called += !names_.is_region[graph_.node(parent).name];
   }
   return called;
 }
 
 std::int32_t CompiledCode::replay_around(std::int32_t node) const {
-  if (!has_replays_) return -1;
-  return graph_.find_around(node,
-                            [&](std::int32_t at) { return is_replay_[graph_.node(at).name]; });
+  if (!names_.has_replays) return -1;
+  return graph_.find_around(
+      node, [&](std::int32_t at) { return names_.is_replay[graph_.node(at).name]; });
 }
 
 }  // namespace perfmodel

@@ -5,21 +5,30 @@
 #include <unordered_map>
 #include <vector>
 
-#include "host_facts.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 
 namespace perfmodel {
 
+/// Regions of compiled code by their names: see CompiledCode.
+struct CompiledNames {
+  double launch_us = 0;                    ///< host time of a kernel's launch
+  std::vector<bool> is_region, is_replay;  ///< by name
+  bool has_replays = false;
+  /// Inputs of a region, by autograd's number.
+  std::unordered_map<std::int64_t, std::int32_t> tensors;
+};
+
 /// Host time of the code that torch.compile writes: it launches the kernels of a region from one
 /// Python function, so that the terms of eager ops do not hold in it.
 class CompiledCode {
  public:
-  CompiledCode(const ExecutionGraph& graph, const OverheadTable& table);
+  CompiledCode(const ExecutionGraph& graph, const CompiledNames& names)
+      : graph_(graph), names_(names) {}
 
-  /// Whether an item is a region of compiled code or a captured graph. False, too, if the table
-  /// knows it by the ops below it or by its name.
-  bool runs(const HostFacts::Item& item) const;
+  /// Whether a top-level op is a region of compiled code or a captured graph. False, too, if the
+  /// table knows it, whose T2 it gives, by the ops below it or by its name.
+  bool runs(std::int32_t node, const OverheadTerm::Found& t2) const;
 
   /// Guards and wrappers before a region's first call; checks and results after its last one.
   OverheadTerm::Found before(std::int32_t region) const {
@@ -57,15 +66,13 @@ class CompiledCode {
   double entering(std::int32_t region) const;
   double called_between(std::int32_t node, std::int32_t next) const;
   OverheadTerm::Found found(double launches) const {
-    return {.us = launches * launch_us_, .level = KeyLevel::kKind};
+    return {.us = launches * names_.launch_us, .level = KeyLevel::kKind};
   }
 
   const ExecutionGraph& graph_;
-  double launch_us_ = 0;
-  std::vector<bool> is_region_, is_replay_;  ///< by name
-  bool has_replays_ = false;
-  std::unordered_map<std::int64_t, std::int32_t> tensors_;  ///< inputs of the region, by autograd's
-                                                            ///< number
+  const CompiledNames& names_;
 };
+
+CompiledNames find_compiled_names(const ExecutionGraph& graph, const OverheadTable& table);
 
 }  // namespace perfmodel

@@ -40,6 +40,7 @@ class FactsWriter {
     }
     if (made_.steps.empty()) return no_op();
     made_.lowering = LoweringFacts::of(graph_, &table_.templates);
+    made_.compiled = find_compiled_names(graph_, table_);
     made_.awaited = awaited_collectives(graph_);
     made_.reduces_gradients = reduces_gradients(graph_, made_.lowering);
     made_.fused_updates = fused_updates(graph_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "awaited_collectives.hpp"
+#include "compiled_code.hpp"
 #include "host_instruction.hpp"
 #include "memory/graph_memory.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
@@ -52,6 +53,7 @@ struct HostFacts {
   std::int32_t rest_phase = 0;
   bool has_given_times = false;  ///< some node holds the time of its kernels
   std::shared_ptr<const MemoryPlan> memory;
+  CompiledNames compiled;
 };
 
 /// `window`: iterations [first, last) of the graph to use. The facts point into the table.

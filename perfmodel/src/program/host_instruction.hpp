@@ -14,6 +14,8 @@ struct HostWork {
   Term term = Term::kT1;
   double us = 0;
   std::int32_t phase = -1;  ///< if it is not the item's
+
+  bool operator==(const HostWork&) const = default;
 };
 
 /// Members that only the launch of a collective has.
@@ -27,6 +29,8 @@ struct CollectiveLaunch {
   std::int32_t after_mark = -1;  ///< else for the task of this StreamMark in this pass; -1: none
   std::int32_t meeting = -1;     ///< number of its meeting with other ranks in the pass; -1: none
   std::int32_t from = -1, to = -1;  ///< stages of a pipeline between which it is a message
+
+  bool operator==(const CollectiveLaunch&) const = default;
 };
 
 /// A call that starts a kernel, a copy, a set or a collective. How long that takes is the price of
@@ -47,6 +51,8 @@ struct Launch {
   /// Gap after the previous work on its stream; none: the table's gap.
   std::optional<double> gap_us = {};
   std::optional<CollectiveLaunch> collective = {};
+
+  bool operator==(const Launch&) const = default;
 };
 
 /// A call that waits for a stream, or for the device.
@@ -55,6 +61,8 @@ struct Synchronisation {
   std::int32_t stream = 0;
   double host_us = 0;     ///< own time after the wait
   double latency_us = 0;  ///< own time after an awaited end beyond `host_us`
+
+  bool operator==(const Synchronisation&) const = default;
 };
 
 /// The thread's next kernel waits for a collective or a copy.
@@ -63,11 +71,15 @@ struct DeviceWait {
   std::int64_t sequence = -1;  ///< and group
   std::int32_t group = -1;
   std::optional<double> lag_us = {};  ///< none: the lag of an awaited event
+
+  bool operator==(const DeviceWait&) const = default;
 };
 
 /// The last task of the thread's stream gets a number that collectives of this pass may wait for.
 struct StreamMark {
   std::int32_t number = -1;
+
+  bool operator==(const StreamMark&) const = default;
 };
 
 /// One step of the host program. A pass over all instructions is one pass over the graph.
@@ -75,6 +87,8 @@ struct Instruction {
   std::int32_t item = 0;    ///< into HostProgram::items
   std::int32_t thread = 0;  ///< host lane
   std::variant<HostWork, Launch, Synchronisation, DeviceWait, StreamMark> what;
+
+  bool operator==(const Instruction&) const = default;
 };
 
 inline const Launch* launch_of(const Instruction& at) { return std::get_if<Launch>(&at.what); }

@@ -10,7 +10,6 @@
 #include "base/stop_point.hpp"
 #include "call_costs.hpp"
 #include "call_work.hpp"
-#include "compiled_code.hpp"
 #include "launch_regions.hpp"
 #include "side_copies.hpp"
 
@@ -34,7 +33,7 @@ struct Writing {
   LoweredProgram made = {};
   LoweredOp lowered = {};  // the current item
   CallCosts costs{table};
-  CompiledCode compiled{graph, table};
+  CompiledCode compiled{graph, facts.compiled};
   SideCopies copies{graph};
   std::map<std::string, std::int32_t> groups = {};                // process groups by order
   std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
@@ -47,8 +46,9 @@ struct Writing {
 };
 
 TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
-  const bool same_machine = table.gpu.empty() || recorded_beside(table, gpu);
-  return facts.own_program && same_machine ? TemplateUse::kCallsAndWork : TemplateUse::kCalls;
+  const bool calls_and_work =
+      facts.own_program && (table.gpu.empty() || recorded_beside(table, gpu));
+  return calls_and_work ? TemplateUse::kCallsAndWork : TemplateUse::kCalls;
 }
 
 void add(Writing& to, std::int32_t thread, decltype(Instruction::what) what) {
@@ -335,7 +335,7 @@ void add_calls_of_region(Writing& to, const HostFacts::Item& item) {
 }
 
 void add_body(Writing& to, const HostFacts::Item& item) {
-  const bool compiled = to.compiled.runs(item);
+  const bool compiled = to.compiled.runs(item.node, item.t2);
   const auto t2 = compiled ? to.compiled.before(item.node) : item.t2;
   to.made.program.items.back().op_level = t2.level;
   add_host(to, Term::kT2, t2, item.thread);
@@ -398,6 +398,9 @@ Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu
   program.rest_phase = facts.rest_phase;
   to.made.nodes_say_times = facts.has_given_times;
   program.items.reserve(facts.items.size());
+  program.instructions.reserve(5 * facts.items.size());  // a gap, two terms, and launches of an op
+  program.kernels.reserve(2 * facts.items.size());
+  to.made.questions.reserve(2 * facts.items.size());
   for (const HostFacts::Item& item : facts.items) {
     if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
     stop_point();

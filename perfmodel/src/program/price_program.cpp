@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "given_times.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 #include "rewrites/attention_support.hpp"
 #include "warm_inputs.hpp"
 
@@ -161,28 +162,43 @@ std::vector<std::string> lacking_units(const ExecutionGraph& graph,
   return sentences;
 }
 
-/// As `asked_price`, with the kernels that the models price asked for together, which is faster.
+/// Kernels that are priced together, which is faster.
+struct Asked {
+  std::vector<KernelWork> work;
+  std::vector<std::size_t> places;
+};
+
+/// As `asked_price`.
 void set_prices(const std::vector<KernelQuestion>& questions, const Gpu& gpu,
                 const PredictOptions& options, const KernelModel* job_collectives,
                 HostProgram& program) {
-  std::vector<KernelWork> work;
-  std::vector<std::size_t> places;
+  Asked cached, plain;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const KernelQuestion& question = questions[i];
-    if (options.prices || question.traced || question.of_job) {
-      program.kernels[i].price = asked_price(question, gpu, options, job_collectives);
+    Price& price = program.kernels[i].price;
+    if (question.traced || question.of_job) {
+      price = asked_price(question, gpu, options, job_collectives);
       continue;
     }
-    work.push_back(question.work);
-    places.push_back(i);
+    const bool remembered = options.prices && question.work.family != KernelFamily::kCollective;
+    if (remembered && options.prices->find(question.work, price)) {
+      if (question.tasks > 1) scale(price, question.tasks);
+      continue;
+    }
+    Asked& asked = remembered ? cached : plain;
+    asked.work.push_back(question.work);
+    asked.places.push_back(i);
   }
-  if (work.empty()) return;
-  std::vector<Price> prices(work.size());
-  options.models->price_many(work, gpu, prices);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const KernelQuestion& question = questions[places[i]];
-    if (question.tasks > 1) scale(prices[i], question.tasks);
-    program.kernels[places[i]].price = prices[i];
+  for (const Asked* asked : {&cached, &plain}) {
+    if (asked->work.empty()) continue;
+    std::vector<Price> prices(asked->work.size());
+    asked == &cached ? options.prices->price_many(asked->work, prices)
+                     : options.models->price_many(asked->work, gpu, prices);
+    for (std::size_t i = 0; i < prices.size(); ++i) {
+      const std::size_t place = asked->places[i];
+      if (questions[place].tasks > 1) scale(prices[i], questions[place].tasks);
+      program.kernels[place].price = prices[i];
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "program_tasks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <utility>
@@ -39,15 +40,19 @@ std::int32_t& ProgramTasks::last_stream(std::int32_t thread) {
 }
 
 void ProgramTasks::find_busiest_stream() {
-  std::map<std::int32_t, double> work;
+  constexpr double kNoLaunch = -std::numeric_limits<double>::infinity();
+  std::array<double, kStreamLanes> work;
+  work.fill(kNoLaunch);
   for (const Instruction& at : program_.instructions) {
     const Launch* launch = launch_of(at);
     if (!launch) continue;
-    work[stream_lane(launch->stream)] += program_.device_us(*launch) + table_.device.kernel_gap_us;
+    double& of_lane = work[stream_lane(launch->stream) - first_lane_];
+    if (of_lane == kNoLaunch) of_lane = 0;
+    of_lane += program_.device_us(*launch) + table_.device.kernel_gap_us;
   }
-  const auto most = std::max_element(
-      work.begin(), work.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != work.end()) busiest_lane_ = most->first;
+  const auto most = std::ranges::max_element(work);
+  if (*most != kNoLaunch)
+    busiest_lane_ = first_lane_ + static_cast<std::int32_t>(most - work.begin());
 }
 
 // Sequence numbers that one pass uses up, per group and over all (-1): distance between equal
@@ -84,6 +89,9 @@ TaskId ProgramTasks::awaited_task(const DeviceWait& wait) const {
 }
 
 void ProgramTasks::add_pass(TaskId starter, double lag_us) {
+  // The first pass has none before it. What is still awaited between passes can be another kernel
+  // after the second pass than after the first.
+  repeats_ = !pass_ends_.empty() && awaited_.empty() && starter < 0;
   earlier_ = std::exchange(collectives_, {});
   arrivals_.clear();
   marks_.clear();
@@ -107,6 +115,39 @@ void ProgramTasks::add_pass(TaskId starter, double lag_us) {
   pass_begins_.push_back(begin);
   pass_ends_.push_back(last_host_);
   pass_device_ends_.push_back(busiest_task_);
+  repeats_ &= awaited_.empty();
+}
+
+void ProgramTasks::repeat(TaskId later) {
+  const auto move = [later](TaskId& task) {
+    if (task >= 0) task += later;
+  };
+  earlier_ = collectives_;
+  for (auto& [key, task] : collectives_) move(task);
+  for (auto& [record, task] : of_records_) move(task);
+  for (Placed& placed : last_pass_) placed.task += later, placed.arrival += later;
+  for (Arrival& at : arrivals_) at.arrival += later, at.transfer += later;
+  for (auto* ends : {&pass_begins_, &pass_ends_, &pass_device_ends_}) {
+    ends->push_back(ends->back());
+    move(ends->back());
+  }
+  std::ranges::for_each(iteration_ends_, move);
+  move(last_host_);
+  move(busiest_task_);
+}
+
+bool ProgramTasks::retime(TaskId apart) {
+  const std::int32_t busiest = busiest_lane_;
+  find_busiest_stream();
+  if (busiest_lane_ != busiest) return false;
+  for (const Placed& placed : last_pass_) {
+    if (!on_device(placed.task)) continue;
+    const double us = program_.device_us(*launch_of(program_.instructions[placed.instruction]));
+    for (std::size_t back = 0; back < pass_ends_.size(); ++back) {
+      graph_.set_duration_us(placed.task - static_cast<TaskId>(back) * apart, us);
+    }
+  }
+  return true;
 }
 
 void ProgramTasks::add(const Placing& from, const HostWork& work) {

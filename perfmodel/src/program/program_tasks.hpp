@@ -40,6 +40,14 @@ class ProgramTasks {
   /// Adds a pass; its first host task waits for `starter` plus `lag_us` (-1: for nothing).
   void add_pass(TaskId starter = -1, double lag_us = 0);
 
+  /// The next pass has the same tasks and edges as the last one.
+  bool repeats() const { return repeats_; }
+  /// Takes over tasks of the graph that repeat the last pass, as many tasks `later`.
+  void repeat(TaskId later);
+  /// Gives the device tasks of all passes, which are so many tasks apart, the times that the
+  /// program has now. False if another stream is the busiest now: the tasks are of no use then.
+  bool retime(TaskId apart);
+
   bool on_device(TaskId task) const {
     const std::int32_t lane = graph_.lane(task) - first_lane_;
     return lane >= 0 && lane < kStreamLanes;
@@ -117,6 +125,7 @@ class ProgramTasks {
   std::map<std::int32_t, TaskId> marks_;  // marks in this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
+  bool repeats_ = false;                            // the next pass repeats the last one
   std::map<std::int32_t, std::int64_t> sequences_;  // per group; -1: of all
   std::vector<Placed> last_pass_;
   std::vector<Arrival> arrivals_;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 
 #include "price/terms.hpp"
+#include "step/by_id.hpp"
 
 namespace perfmodel {
 namespace {
@@ -12,9 +12,10 @@ namespace {
 /// The bytes that kernels touched one after the other, and which storages were among them.
 class TouchedBytes {
  public:
-  TouchedBytes(const Gpu& gpu, const WarmInputs& warm)
+  TouchedBytes(const ExecutionGraph& graph, const Gpu& gpu, const WarmInputs& warm)
       : all_held_(warm.all_held * terms::cache_bytes(gpu)),
-        none_held_(warm.none_held * terms::cache_bytes(gpu)) {}
+        none_held_(warm.none_held * terms::cache_bytes(gpu)),
+        touches_(graph.tensors.size()) {}
 
   /// A kernel that touches `bytes`. On average it is halfway when it comes to one of them.
   void begin_kernel(double bytes) {
@@ -23,12 +24,11 @@ class TouchedBytes {
   }
 
   /// Bytes of the tensor that the kernel finds in the cache.
-  double held(const Tensor& tensor) const {
-    const auto last = touches_.find(tensor.storage_id);
-    if (last == touches_.end()) return 0;
-    const double since = at_ - last->second.at;
+  double held(const Tensor& tensor) {
+    const Touch& last = touches_[tensor.storage_id];
+    const double since = at_ - last.at;
     const double share = std::clamp((none_held_ - since) / (none_held_ - all_held_), 0.0, 1.0);
-    return share * std::min(static_cast<double>(tensor.bytes()), last->second.bytes);
+    return share * std::min(static_cast<double>(tensor.bytes()), last.bytes);
   }
 
   void note(const Tensor& tensor) {
@@ -41,7 +41,7 @@ class TouchedBytes {
   };
   double all_held_, none_held_;
   double at_ = 0, end_ = 0;
-  std::unordered_map<std::int64_t, Touch> touches_;
+  ById<Touch> touches_;  // by storage; of no bytes: none so far
 };
 
 template <class Visit>
@@ -89,7 +89,7 @@ void take_warm_inputs(const ExecutionGraph& graph, std::span<const KernelQuestio
                       const Gpu& gpu, std::span<PredictedKernel> kernels) {
   const std::optional<WarmInputs>& warm = gpu.architecture.warm_inputs;
   if (!warm) return;
-  TouchedBytes touched(gpu, *warm);
+  TouchedBytes touched(graph, gpu, *warm);
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const KernelQuestion& question = questions[i];
     const double bytes = question.work.bytes().value * question.tasks;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/sort_runs.hpp"
+#include "core/collective_names.hpp"
 #include "microseconds.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
@@ -62,21 +64,18 @@ DeviceStarts::DeviceStarts(const Trace& trace, const std::vector<CallWait>& wait
 
 void DeviceStarts::sort_launches() {
   is_collective_.assign(trace_.gpu.size(), false);
-  std::vector<std::int8_t> by_name(trace_.names.size(), -1);
+  CollectiveNames is_collective(trace_.names);
   for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
     const GpuEvent& event = trace_.gpu[i];
-    auto& collective = by_name[event.name];
-    if (collective < 0) collective = is_collective_kernel(trace_.name(event)) ? 1 : 0;
-    is_collective_[i] = event.kind == GpuKind::kKernel && collective == 1;
+    is_collective_[i] = event.kind == GpuKind::kKernel && is_collective(event.name);
     Stream& stream = streams_[{event.device, event.stream}];
     stream.tasks.push_back(static_cast<std::int32_t>(i));
     if (event.launch >= 0) stream.launched.push_back(static_cast<std::int32_t>(i));
   }
   for (auto& [key, stream] : streams_) {
-    std::stable_sort(stream.launched.begin(), stream.launched.end(),
-                     [&](std::int32_t a, std::int32_t b) {
-                       return launch_of(a).start_ns < launch_of(b).start_ns;
-                     });
+    sort_runs(stream.launched, [&](std::int32_t a, std::int32_t b) {
+      return launch_of(a).start_ns < launch_of(b).start_ns;
+    });
     for (std::int32_t task : stream.launched) {
       stream.launch_start_ns.push_back(launch_of(task).start_ns);
       if (stream.queued.empty() || !same_launch(stream.queued.back(), task)) {

@@ -47,12 +47,10 @@ std::string escaped_json(const Json& data) {
 }  // namespace
 
 std::string report_page(const std::string& title, const Json& data) {
-  const std::array<std::pair<std::string_view, std::string>, 6> values = {{
+  const std::array<std::pair<std::string_view, std::string>, 4> values = {{
       {"@TITLE@", escaped_text(title)},
       {"@CSS@", std::string(parts::kStyle)},
       {"@DATA@", escaped_json(data)},
-      {"@LICENCE@", std::string(parts::kLicence)},
-      {"@D3@", std::string(parts::kD3)},
       {"@SCRIPT@", std::string(parts::kScript)},
   }};
   // In the order of the page, each once: inserted text is not searched again.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analyze/finding_results.hpp"
+#include "memory/drawn_purposes.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::report_page {
@@ -325,14 +326,11 @@ Json memory_data(const Run& run) {
     made["by_op"] = true;
     made["at"] = column(points, [](const MemoryPoint& point) { return point.node; });
     made["series"] = Json::array();
-    for (std::size_t purpose = 0; purpose < kMemoryPurposes; ++purpose) {
-      const bool empty = std::ranges::all_of(
-          points, [&](const MemoryPoint& point) { return point.bytes[purpose] <= 0; });
-      if (empty) continue;
-      made["series"].push_back({{"name", to_string(static_cast<MemoryPurpose>(purpose))},
-                                {"bytes", column(points, [&](const MemoryPoint& point) {
-                                   return std::llround(point.bytes[purpose]);
-                                 })}});
+    for (const DrawnPurpose& drawn : drawn_purposes(points)) {
+      made["series"].push_back(
+          {{"name", drawn.name}, {"bytes", column(points, [&](const MemoryPoint& point) {
+                                    return std::llround(point.bytes[drawn.purpose]);
+                                  })}});
     }
     made["needed_bytes"] = run.memory->memory.needed_bytes();
   } else if (run.measured_memory) {

@@ -20,7 +20,9 @@ Result<ExecutionGraph> rewrite_input(const ExecutionGraph& graph,
       next.error().file = graph.source;
       return next;
     }
-    if (!rewrite.launching && graph_difference(made, *next).none()) {
+    // A model by name, which has no file, is built at the batch that is asked for.
+    const bool is_built_so = graph.source == "built" && rewrite.name.starts_with("--batch ");
+    if (!rewrite.launching && !is_built_so && graph_difference(made, *next).none()) {
       add_once(next->warnings, rewrite.name + " changes nothing");
     }
     made = std::move(*next);

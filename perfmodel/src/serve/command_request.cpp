@@ -132,7 +132,8 @@ Result<std::vector<std::string>> option_words(const std::string& key, const Json
   return words;
 }
 
-std::string pointer_of_usage(const Json& request, const std::string& message) {
+std::string pointer_of_usage(const Json& request, const std::string& message,
+                             std::string_view other_named) {
   const Json options = request.value("options", Json::object());
   std::size_t first = std::string::npos;
   std::string pointer;
@@ -142,7 +143,8 @@ std::string pointer_of_usage(const Json& request, const std::string& message) {
     first = at;
     pointer = pointer_to_option(key);
   }
-  return pointer;
+  const bool names_other = pointer.empty() && !other_named.empty() && message.starts_with("--");
+  return names_other ? pointer_to_option(other_named) : pointer;
 }
 
 }  // namespace perfmodel::serve

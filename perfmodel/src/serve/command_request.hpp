@@ -29,8 +29,10 @@ struct OptionForm {
 Result<std::vector<std::string>> option_words(const std::string& key, const Json& value,
                                               const OptionForm& form);
 
-/// JSON pointer to the option of the request that a message of the parser names first; empty: it
-/// names none.
-std::string pointer_of_usage(const Json& request, const std::string& message);
+/// JSON pointer to the option of the request that a message of the parser names first, or to
+/// `other_named`, an option that the command has under another name (empty: none); empty: the
+/// message names none.
+std::string pointer_of_usage(const Json& request, const std::string& message,
+                             std::string_view other_named = {});
 
 }  // namespace perfmodel::serve

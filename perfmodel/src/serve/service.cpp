@@ -684,8 +684,8 @@ Result<void> Service::open() {
   const auto kept = GraphFolder(state_->options.state).all();
   if (!kept) return Unexpected{kept.error()};
   for (const auto& [name, file] : *kept) {
-    auto prepared = [&]() -> Result<PreparedGraph> {
-      auto program = read_recorded_program(file);
+    auto prepared = [&, &path = file]() -> Result<PreparedGraph> {
+      auto program = read_recorded_program(path);
       if (!program) return Unexpected{program.error()};
       return state_->predictor.prepare(std::move(*program));
     }();

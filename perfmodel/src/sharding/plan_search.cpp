@@ -91,8 +91,10 @@ class Search {
     bound_ = search::lower_bound(flat_);
     if (bound_ == kInfinite) return lacks_memory();
     const double share = std::min(1.0, options_.effort / kEffortOfAllSeeds);
-    const std::vector<Layout> seeds =
-        search::make_seeds(flat_, bound_, kSeeds, share, [this] { return go_on(0); });
+    const std::vector<Layout> seeds = search::make_seeds(flat_, bound_, kSeeds, share, [this] {
+      ++seeds_;
+      return go_on(0);
+    });
     for (const Layout& seed : seeds) pool_.add(seed);
     if (options_.exact_nodes > 0 && !is_met() && !stopped_ && search::is_small(flat_)) enumerate();
     if (pool_.empty() && !enumerated_) repair();
@@ -114,13 +116,24 @@ class Search {
 
   double seconds() const { return thread_seconds() - start_s_; }
 
+  // Seconds that a core of an EPYC takes for all that was tried: counted, so that a loaded or a
+  // slower machine finds the same plan.
+  double counted_s(std::uint64_t moves_of_round) const {
+    constexpr double kMove = 0.22e-6, kPhase = 0.05e-6, kRank = 4e-11, kShare = 4e-9, kNodes = 1e-3;
+    const auto phases = static_cast<double>(flat_.phases);
+    const double shares = static_cast<double>(flat_.choice_of.size()) * flat_.world;
+    const double move_s = kMove + phases * (kPhase + kRank * flat_.world);
+    return static_cast<double>(moves_ + moves_of_round) * move_s +
+           static_cast<double>(seeds_) * kShare * shares + static_cast<double>(nodes_) * kNodes;
+  }
+
   bool go_on(std::uint64_t moves_of_round) {
     constexpr double kBetweenReports = 0.25;
     stop_point();
     if (stopped_) return false;
     if (is_met()) return false;
     const double now = seconds();
-    if (now > options_.time_budget_s) stopped_ = true;
+    if (counted_s(moves_of_round) > options_.time_budget_s) stopped_ = true;
     if (options_.progress && now - reported_ >= kBetweenReports) {
       reported_ = now;
       if (!options_.progress({.best = pool_.best_objective(),
@@ -188,8 +201,10 @@ class Search {
   void enumerate() {
     Layout start = pool_.empty() ? search::smallest_layout(flat_) : pool_.best();
     start.objective = pool_.best_objective();
-    const auto exact =
-        search::enumerate(flat_, start, options_.exact_nodes, [this] { return go_on(0); });
+    const auto exact = search::enumerate(flat_, start, options_.exact_nodes, [this] {
+      ++nodes_;
+      return go_on(0);
+    });
     if (exact.improved) pool_.add(exact.best);
     enumerated_ = exact.complete;
     if (enumerated_) bound_ = std::max(bound_, pool_.best_objective());
@@ -206,6 +221,7 @@ class Search {
     result.stopped = stopped_;
     result.moves = moves_;
     result.seconds = seconds();
+    result.counted_s = counted_s(0);
     return result;
   }
 
@@ -243,7 +259,7 @@ class Search {
   search::SearchHooks hooks_;
   const double start_s_ = thread_seconds();
   double bound_ = 0, reported_ = 0;
-  std::uint64_t moves_ = 0;
+  std::uint64_t moves_ = 0, seeds_ = 0, nodes_ = 0;  // nodes in thousands
   bool stopped_ = false, enumerated_ = false;
 };
 

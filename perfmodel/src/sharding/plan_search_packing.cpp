@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -13,7 +14,9 @@ Packing::Packing(const FlatSpace& space)
       hbm_(space.world),
       ddr_(space.world),
       used_(space.world),
-      order_(space.choice_of.size()) {}
+      order_(space.choice_of.size()),
+      leaves_(std::bit_ceil(static_cast<std::size_t>(space.world))),
+      lightest_(2 * leaves_, -1) {}
 
 void Packing::clear() {
   std::fill(load_.begin(), load_.end(), 0.0);
@@ -22,6 +25,56 @@ void Packing::clear() {
   std::fill(ddr_.begin(), ddr_.end(), 0);
   std::fill(used_.begin(), used_.end(), 0U);
   now_ = 0;
+  is_sorted_ = false;
+}
+
+// The lighter of two ranks, the first one if they are alike; -1: none.
+std::int32_t Packing::lighter(std::int32_t a, std::int32_t b) const {
+  if (a < 0 || b < 0) return std::max(a, b);
+  return load_[b] < load_[a] ? b : a;
+}
+
+void Packing::seed_tree() {
+  for (std::int32_t rank = 0; rank < space_.world; ++rank) lightest_[leaves_ + rank] = rank;
+  for (std::size_t node = leaves_ - 1; node > 0; --node) {
+    lightest_[node] = lighter(lightest_[2 * node], lightest_[2 * node + 1]);
+  }
+  is_sorted_ = true;
+}
+
+// Puts a rank into the tree, or takes it out.
+void Packing::set_leaf(std::int32_t rank, bool is_in) {
+  std::size_t node = leaves_ + static_cast<std::size_t>(rank);
+  lightest_[node] = is_in ? rank : -1;
+  for (node /= 2; node > 0; node /= 2) {
+    lightest_[node] = lighter(lightest_[2 * node], lightest_[2 * node + 1]);
+  }
+}
+
+// Like best_rank() of all ranks for each shard, by a tree of the lightest ones.
+bool Packing::place_on_lightest(const Option& option, const Choice& choice, std::int32_t* where) {
+  constexpr std::size_t kMostRefused = 8;  // more than these are found faster by looking at all
+  if (!is_sorted_) seed_tree();
+  std::int32_t piece = 0;
+  for (; piece < option.pieces; ++piece) {
+    const Run& run = space_.run_of(option, piece);
+    refused_.clear();
+    std::int32_t rank = lightest_[1];
+    const auto has_room = [&] { return space_.may_use(choice, rank) && fits(rank, run.demand); };
+    for (; rank >= 0 && !has_room() && refused_.size() < kMostRefused; rank = lightest_[1]) {
+      refused_.push_back(rank);
+      set_leaf(rank, false);
+    }
+    if (rank >= 0 && !has_room()) rank = best_rank(choice, 0, space_.world, run, false);
+    for (const std::int32_t other : refused_) set_leaf(other, true);
+    if (rank < 0) break;
+    where[piece] = rank;
+    used_[rank] = now_;
+    set_leaf(rank, false);
+    add(rank, run, 1);
+  }
+  for (std::int32_t k = 0; k < piece; ++k) set_leaf(where[k], true);
+  return piece == option.pieces;
 }
 
 bool Packing::pack(Layout& layout, Order order, bool may_overflow) {
@@ -63,6 +116,7 @@ bool Packing::place(const Layout& layout, std::uint32_t table, std::int32_t* whe
 
 bool Packing::place_everywhere(const Option& option, bool may_overflow) {
   bool good = true;
+  is_sorted_ = false;
   for (std::uint32_t i = 0; i < option.runs; ++i) {
     const Run& run = space_.runs[option.first_run + i];
     for (std::int32_t rank = run.begin; rank < run.end; ++rank) {
@@ -75,6 +129,7 @@ bool Packing::place_everywhere(const Option& option, bool may_overflow) {
 
 bool Packing::place_blocks(const Option& option, const Choice& choice, std::int32_t* where,
                            bool may_overflow) {
+  is_sorted_ = false;
   for (std::int32_t piece = 0; piece < option.pieces; ++piece) {
     const std::int32_t host = best_host(option, choice, piece, may_overflow);
     if (host < 0) return false;
@@ -112,6 +167,11 @@ std::int32_t Packing::best_host(const Option& option, const Choice& choice, std:
 
 bool Packing::place_shards(const Option& option, const Choice& choice, std::int32_t* where,
                            bool may_overflow) {
+  constexpr std::int32_t kManyRanks = 32;
+  if (option.spread == Spread::kFree && !may_overflow && space_.world >= kManyRanks) {
+    return place_on_lightest(option, choice, where);
+  }
+  is_sorted_ = false;
   const auto place_within = [&](std::int32_t begin, std::int32_t end) {
     std::int32_t piece = 0;
     double slowest = 0;

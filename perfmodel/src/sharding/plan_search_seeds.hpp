@@ -30,6 +30,10 @@ class Packing {
                          bool may_overflow) const;
   std::int32_t best_rank(const Choice& choice, std::int32_t begin, std::int32_t end, const Run& run,
                          bool may_overflow) const;
+  std::int32_t lighter(std::int32_t a, std::int32_t b) const;
+  void seed_tree();
+  void set_leaf(std::int32_t rank, bool is_in);
+  bool place_on_lightest(const Option& option, const Choice& choice, std::int32_t* where);
   bool fits(std::int32_t rank, const ShardDemand& demand) const;
   void add(std::int32_t rank, const Run& run, int sign);
   double objective() const;
@@ -41,6 +45,10 @@ class Packing {
   std::vector<std::uint32_t> used_;  // by the table that is placed: its number
   std::uint32_t now_ = 0;
   std::vector<std::uint32_t> order_;
+  const std::size_t leaves_;            // a power of two
+  std::vector<std::int32_t> lightest_;  // below each node of a tree over the ranks; [1]: of all
+  std::vector<std::int32_t> refused_;
+  bool is_sorted_ = false;  // the tree agrees with `load_`
 };
 
 /// Plans to start from, best first, at most `most`; none: no seed fits. Once it has a plan, it

@@ -99,7 +99,7 @@ class Ranking {
       if (!is_whole(part)) return std::optional<double>{};
       return explained(found.error(), model_, space->space);
     }
-    left_s_ -= found->seconds;
+    left_s_ -= found->counted_s;
     all.stopped = all.stopped || found->stopped;
     all.moves += found->moves;
     all.seconds += found->seconds;
@@ -120,12 +120,17 @@ class Ranking {
                                                    is_large() ? 1 : 3, all.plans.size())));
     const auto seconds = [start = thread_seconds()] { return thread_seconds() - start; };
     bool asked_to_stop = false;
+    // Counted like the moves of a search: some tries between two calls.
+    constexpr double kCallPerRank = 4e-6, kCallPerTable = 0.2e-6;
+    const double call_s = kCallPerRank * static_cast<double>(model_.world()) +
+                          kCallPerTable * static_cast<double>(model_.study().tables.size());
     const auto go_on = [&] {
       asked_to_stop = asked_to_stop ||
                       (options_.progress && !options_.progress({.best = best.front().objective_us,
                                                                 .seconds = all.seconds + seconds(),
                                                                 .moves = all.moves}));
-      return !asked_to_stop && seconds() < left_s_;
+      left_s_ -= call_s;
+      return !asked_to_stop && left_s_ > 0;
     };
     for (const RankedPlan& plan : best) {
       const auto better = model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
@@ -133,7 +138,7 @@ class Ranking {
       if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
     }
     all.seconds += seconds();
-    all.stopped = all.stopped || asked_to_stop || seconds() >= left_s_;
+    all.stopped = all.stopped || asked_to_stop || left_s_ <= 0;
     sort();
     return {};
   }

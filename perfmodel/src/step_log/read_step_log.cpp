@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <span>
 
 #include "base/number_text.hpp"
@@ -216,7 +217,8 @@ bool is_step_log(const std::filesystem::path& file) {
 
 std::string left_out_text(const StepLog& log) {
   std::vector<std::string> parts;
-  for (const auto& [why, steps] : log.left_out) {
+  for (const auto& [why, all] : log.left_out) {
+    const std::set<std::int64_t> steps(all.begin(), all.end());  // a restart repeats some
     parts.push_back(steps.size() > 3 ? fmt::format("{} records ({})", steps.size(), why)
                                      : fmt::format("step {} ({})", fmt::join(steps, " and "), why));
   }

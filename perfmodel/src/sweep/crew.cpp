@@ -17,6 +17,14 @@ namespace {
 // too large, failed}.
 enum Word : std::uint64_t { kWants = 1, kIsDone = 2 };
 
+std::optional<Result<RowMaker::Row>> row_unless_stopped(RowMaker& maker, std::uint64_t index) {
+  try {
+    return maker.make(index);
+  } catch (const Stopped&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Crew::Crew(const SweepPoints& points, const GraphToolbox& toolbox, const Predictor& predictor,
@@ -57,7 +65,11 @@ void Crew::lead(std::size_t threads) {
   const std::size_t others = team ? team->size() - 1 : 0;
   std::vector<std::jthread> workers;
   at_work_ = threads;
-  for (std::size_t i = 0; i < threads; ++i) workers.emplace_back([this] { run_thread(); });
+  const auto work = [this, rules = stop_rules()] {
+    const StopScope scope(rules);
+    run_thread();
+  };
+  for (std::size_t i = 0; i < threads; ++i) workers.emplace_back(work);
   while (at_work_ > 0 || ranks_done_ < others) {
     while (auto message = team ? team->receive() : std::nullopt) serve(*message);
     report_progress();
@@ -90,6 +102,8 @@ void Crew::report_progress() const {
 void Crew::run_thread() {
   try {
     work_through_chunks();
+  } catch (const Stopped&) {
+    quit_ = true;
   } catch (const std::bad_alloc&) {
     note({.code = ErrorCode::kOutOfMemory, .message = "out of memory"});
   } catch (const std::exception& problem) {
@@ -122,15 +136,16 @@ Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMake
   std::uint64_t predicted = 0, refused = 0, too_large = 0;
   for (const std::uint64_t index : chunk) {
     if (stopped()) break;
-    auto row = maker.make(index);
-    if (!row) {
-      outcome = Unexpected{row.error()};
+    const auto row = row_unless_stopped(maker, index);
+    if (!row) break;
+    if (!*row) {
+      outcome = Unexpected{row->error()};
       break;
     }
-    rows += points_.key(index) + "," + row->cells + "\n";
+    rows += points_.key(index) + "," + (*row)->cells + "\n";
     ++predicted;
-    refused += row->refused;
-    too_large += row->too_large;
+    refused += (*row)->refused;
+    too_large += (*row)->too_large;
   }
   if (rows.empty()) return outcome;
   const std::lock_guard lock(writing_);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "part_file.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/sweep/detail/sweep_options.hpp"
@@ -43,7 +44,7 @@ class Crew {
   std::vector<std::uint64_t> next_chunk(std::uint64_t rows_done);
   Result<void> answer_chunk(const std::vector<std::uint64_t>& chunk, RowMaker& maker);
   void note(const Error& error);
-  bool stopped() const { return options_.stop && options_.stop(); }
+  bool stopped() const { return stop_asked() || (options_.stop && options_.stop()); }
   void lead(std::size_t threads);
   void serve(const Team::Message& message);
   void report_progress() const;

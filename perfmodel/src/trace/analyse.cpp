@@ -63,9 +63,10 @@ Result<TraceAnalysis> analyse(const Trace& trace,
   made.splits = split_steps(trace, chosen);
   mean_occupancy(trace, chosen, made);
   made.collectives = collective_table(trace, chosen);
+  const OpWorks works = op_works(trace, gpu);  // needs the most memory, so it comes first
   const TraceOps nesting = find_trace_ops(trace);
   const OpTree tree = op_tree(trace, nesting);
-  add_op_tables(trace, chosen, nesting, tree, op_works(trace, gpu), made);
+  add_op_tables(trace, chosen, nesting, tree, works, made);
   made.modules = module_table(trace, chosen);
   if (gpu) made.gpu = gpu->name;
   warn_of_gaps(trace, chosen, made);

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "base/sort_runs.hpp"
 #include "base/statistics.hpp"
 
 namespace perfmodel {
@@ -29,7 +30,7 @@ struct QueueChange {
 };
 
 TraceAnalysis::Queue queue_of(std::vector<QueueChange>& changes) {
-  std::ranges::stable_sort(changes, [](const QueueChange& a, const QueueChange& b) {
+  sort_runs(changes, [](const QueueChange& a, const QueueChange& b) {
     return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.change > b.change;
   });
   TraceAnalysis::Queue made{.changes = changes.size()};

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "base/sort_runs.hpp"
+
 namespace perfmodel {
 
 Intervals merged(Intervals intervals) {
-  std::ranges::sort(intervals);
+  sort_runs(intervals);
   Intervals made;
   for (const auto& [begin, end] : intervals) {
     if (end <= begin) continue;

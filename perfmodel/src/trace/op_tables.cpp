@@ -1,12 +1,12 @@
 #include "trace/op_tables.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
-#include "base/large_pages.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -14,9 +14,9 @@ namespace {
 
 enum class Phase : std::uint8_t { kForward, kBackward, kRecompute, kOptimizer };
 
-// Self and total figures of one op.
+// Self and total figures of an op with device work inside it.
 struct OpFigures {
-  std::int64_t host_self_ns = 0, device_self_ns = 0, device_total_ns = 0;
+  std::int64_t device_self_ns = 0, device_total_ns = 0;
   double flop = 0, bytes = 0, roofline_us = 0;
   std::int64_t worked_ns = 0;
   bool has_work = false, has_roofline = false;
@@ -35,10 +35,7 @@ class OpTables {
         nesting_(nesting),
         tree_(tree),
         works_(works),
-        analysis_(analysis) {
-    reserve_in_large_pages(figures_, trace.host.size());
-    figures_.resize(trace.host.size());
-  }
+        analysis_(analysis) {}
 
   void run() {
     find_phases();
@@ -118,10 +115,11 @@ class OpTables {
   }
 
   void take_host_time() {
+    host_self_ns_.assign(trace_.host.size(), 0);
     std::vector<std::int64_t> covered_to(trace_.host.size(), 0);  // by calls: they may nest
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
       const HostEvent& event = trace_.host[i];
-      if (is_op(event)) figures_[i].host_self_ns += event.duration_ns;
+      if (is_op(event)) host_self_ns_[i] += event.duration_ns;
       if (tree_.parent[i] < 0 || event.kind == HostKind::kAnnotation) continue;
       const auto parent = tree_.parent[i];
       std::int64_t inside = event.duration_ns;
@@ -130,11 +128,21 @@ class OpTables {
         inside = std::max<std::int64_t>(0, event.end_ns() - std::max(covered, event.start_ns));
         covered = std::max(covered, event.end_ns());
       }
-      figures_[parent].host_self_ns -= inside;
+      host_self_ns_[parent] -= inside;
     }
   }
 
+  OpFigures& figures_of(std::int32_t op) {
+    std::int32_t& place = place_[op];
+    if (place < 0) {
+      place = static_cast<std::int32_t>(figures_.size());
+      figures_.emplace_back();
+    }
+    return figures_[place];
+  }
+
   void take_device_time() {
+    place_.assign(trace_.host.size(), -1);
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       if (!chosen_.has_gpu(i)) continue;
       const GpuEvent& event = trace_.gpu[i];
@@ -143,7 +151,7 @@ class OpTables {
         analysis_.device_outside_ops_us += in_us(event.duration_ns);
         continue;
       }
-      figures_[op].device_self_ns += event.duration_ns;
+      figures_of(op).device_self_ns += event.duration_ns;
       double& of_phase = phase_us(phases_[op]);
       of_phase += in_us(event.duration_ns);
     }
@@ -165,10 +173,11 @@ class OpTables {
 
   // Work counts if the op ran on the device: shapes alone do not tell.
   void take_work() {
-    for (std::size_t i = 0; i < figures_.size(); ++i) {
-      OpFigures& figures = figures_[i];
+    for (std::size_t i = 0; i < place_.size(); ++i) {
       const OpWork* const work = works_.of(i);
-      if (!work || figures.device_self_ns == 0) continue;
+      if (!work || place_[i] < 0) continue;
+      OpFigures& figures = figures_[place_[i]];
+      if (figures.device_self_ns == 0) continue;
       figures.has_work = true;
       figures.flop = work->flop;
       figures.bytes = work->bytes;
@@ -182,9 +191,9 @@ class OpTables {
   void add_up() {
     for (OpFigures& figures : figures_) figures.device_total_ns = figures.device_self_ns;
     for (std::size_t i = trace_.host.size(); i-- > 0;) {
-      if (!is_op(trace_.host[i]) || tree_.parent[i] < 0) continue;
-      OpFigures& parent = figures_[tree_.parent[i]];
-      const OpFigures& figures = figures_[i];
+      if (place_[i] < 0 || !is_op(trace_.host[i]) || tree_.parent[i] < 0) continue;
+      OpFigures& parent = figures_of(tree_.parent[i]);
+      const OpFigures& figures = figures_[place_[i]];
       parent.device_total_ns += figures.device_total_ns;
       if (!figures.has_work) continue;
       parent.has_roofline = figures.has_roofline && (!parent.has_work || parent.has_roofline);
@@ -198,10 +207,11 @@ class OpTables {
 
   void count(std::size_t i, Table& table, const Key& key) {
     Row& row = table[key];
-    const OpFigures& figures = figures_[i];
+    static constexpr OpFigures kNone;
+    const OpFigures& figures = place_[i] < 0 ? kNone : figures_[place_[i]];
     TraceAnalysis::Op& op = row.op;
     ++op.count;
-    op.host_self_us += in_us(figures.host_self_ns);
+    op.host_self_us += in_us(host_self_ns_[i]);
     op.host_total_us += in_us(trace_.host[i].duration_ns);
     op.device_self_us += in_us(figures.device_self_ns);
     op.device_total_us += in_us(figures.device_total_ns);
@@ -283,7 +293,9 @@ class OpTables {
   const OpTree& tree_;
   const OpWorks& works_;
   TraceAnalysis& analysis_;
-  std::vector<OpFigures> figures_;  // per host event
+  std::vector<std::int64_t> host_self_ns_;  // per host event
+  std::vector<std::int32_t> place_;         // per host event, into figures_; -1: no device work
+  std::deque<OpFigures> figures_;
   std::vector<Phase> phases_;
   Table by_name_, by_shape_;
   bool has_shapes_ = false;

@@ -2,22 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <unordered_map>
-
+#include "core/collective_names.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
 namespace {
 
-// Names are looked at once: a trace repeats a few hundred a million times.
 std::vector<bool> find_collectives(const Trace& trace) {
-  std::unordered_map<NameId, bool> known;
+  CollectiveNames is_collective(trace.names);
   std::vector<bool> made;
   made.reserve(trace.gpu.size());
   for (const GpuEvent& event : trace.gpu) {
-    const auto [at, added] = known.try_emplace(event.name, false);
-    if (added) at->second = is_collective_kernel(trace.name(event));
-    made.push_back(event.kind == GpuKind::kKernel && at->second);
+    made.push_back(event.kind == GpuKind::kKernel && is_collective(event.name));
   }
   return made;
 }

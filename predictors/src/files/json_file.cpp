@@ -458,14 +458,13 @@ Result<std::string> read_json_text(const std::filesystem::path& file, const std:
                 file);
   };
   // A too large file is refused unread; pipes have no size.
-  if (const auto size = std::filesystem::file_size(file, ignored); !ignored && size > most) {
-    return too_large();
-  }
+  const auto known_size = std::filesystem::file_size(file, ignored);
+  if (!ignored && known_size > most) return too_large();
   std::string text;
-  constexpr std::size_t kBlock = 1 << 16;
+  const std::size_t block = ignored || known_size == 0 ? 1 << 16 : known_size + 1;
   for (std::size_t size = 0; stream; size += static_cast<std::size_t>(stream.gcount())) {
-    text.resize(size + kBlock);
-    stream.read(text.data() + size, kBlock);
+    text.resize(size + block);
+    stream.read(text.data() + size, static_cast<std::streamsize>(block));
     text.resize(size + static_cast<std::size_t>(stream.gcount()));
     if (text.size() > most) return too_large();
     if (!text.empty() && text.front() == '\0') break;  // no JSON, and perhaps a device without end

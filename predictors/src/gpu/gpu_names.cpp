@@ -273,6 +273,24 @@ std::optional<fs::path> file_of(std::string_view name, const fs::path& folder) {
   return file;
 }
 
+// The only GPU whose file holds the name in quotes, as its alias; nothing if several do. The other
+// files are not parsed.
+std::optional<Gpu> find_in_texts(std::string_view name, const fs::path& folder) {
+  const auto files = json_files(folder, "GPU files");
+  const std::string quoted = fmt::format("\"{}\"", lower_case(name));
+  std::optional<fs::path> only;
+  for (std::size_t i = 0; files && i < files->size(); ++i) {
+    const auto text = read_json_text((*files)[i], "GPU file");
+    if (!text) return std::nullopt;
+    if (lower_case(*text).find(quoted) == std::string::npos) continue;
+    if (only) return std::nullopt;
+    only = (*files)[i];
+  }
+  if (!only) return std::nullopt;
+  const auto gpu = read_gpu(*only, architectures_beside(folder));
+  return gpu && find_gpu(name, {&*gpu, 1}) ? std::optional(*gpu) : std::nullopt;
+}
+
 }  // namespace
 
 Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
@@ -297,6 +315,7 @@ Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
   if (const auto file = file_of(name, folder)) {
     return read_gpu(*file, architectures_beside(folder));
   }
+  if (auto gpu = find_in_texts(name, folder)) return std::move(*gpu);
   Result<std::vector<Gpu>> gpus = read_gpus(folder);
   if (!gpus) return Unexpected{gpus.error()};
   const auto found = find_gpu(name, *gpus);

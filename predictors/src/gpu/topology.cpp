@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <mutex>
 
 #include "builtin_topologies.hpp"
 #include "choice.hpp"
@@ -393,15 +395,46 @@ Result<TopologyCatalog> TopologyCatalog::read(const fs::path& folder) {
   return make(std::move(topologies), folder);
 }
 
+namespace {
+
+/// A file of the sources, read when it is first asked for.
+const Topology& builtin_topology(std::size_t file) {
+  struct Lazy {
+    std::once_flag once;
+    Topology topology;
+  };
+  static std::vector<Lazy> all(builtin_topology_files().size());
+  std::call_once(all[file].once, [&] {
+    const auto& [name, text] = builtin_topology_files()[file];
+    Result<Topology> topology =
+        parse_json_text(std::string(text), "a topology file", std::string(name), parse_topology);
+    if (!topology) std::fprintf(stderr, "%s\n", to_string(topology.error()).c_str());
+    PERFMODEL_CHECK(topology.has_value());  // a broken file in the sources
+    all[file].topology = std::move(*topology);
+  });
+  return all[file].topology;
+}
+
+/// Reads only files that name the GPU.
+const Topology* find_default_topology(const std::string& gpu) {
+  const auto files = builtin_topology_files();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].second.find('"' + gpu + '"') == std::string_view::npos) continue;
+    const Topology& topology = builtin_topology(i);
+    if (std::ranges::find(topology.default_for, gpu) != topology.default_for.end()) {
+      return &topology;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 const TopologyCatalog& TopologyCatalog::builtin() {
   static const TopologyCatalog catalog = [] {
     std::vector<Topology> topologies;
-    for (const auto& [name, text] : builtin_topology_files()) {
-      Result<Topology> topology =
-          parse_json_text(std::string(text), "a topology file", std::string(name), parse_topology);
-      if (!topology) std::fprintf(stderr, "%s\n", to_string(topology.error()).c_str());
-      PERFMODEL_CHECK(topology.has_value());  // a broken file in the sources
-      topologies.push_back(std::move(*topology));
+    for (std::size_t i = 0; i < builtin_topology_files().size(); ++i) {
+      topologies.push_back(builtin_topology(i));
     }
     Result<TopologyCatalog> made = make(std::move(topologies), {});
     PERFMODEL_CHECK(made.has_value());
@@ -473,8 +506,17 @@ Topology datasheet_topology(const Gpu& gpu) {
   return topology;
 }
 
+const Topology* default_topology(const Gpu& gpu) {
+  static std::mutex mutex;
+  static std::map<std::string, const Topology*> known;
+  const std::lock_guard lock(mutex);
+  const auto at = known.find(gpu.name);
+  if (at != known.end()) return at->second;
+  return known.emplace(gpu.name, find_default_topology(gpu.name)).first->second;
+}
+
 Topology topology_for(const Gpu& gpu) {
-  const Topology* known = TopologyCatalog::builtin().default_of(gpu.name);
+  const Topology* known = default_topology(gpu);
   return known ? *known : datasheet_topology(gpu);
 }
 

@@ -9,14 +9,12 @@ namespace {
 
 using Rules = std::unordered_map<std::string_view, ops::Lower>;
 
-bool lower_nothing(const OpView&, const Gpu&, std::vector<KernelWork>&) { return true; }
-
 void add(Rules& rules, std::span<const ops::NamedLower> family) {
   for (const ops::NamedLower& rule : family) rules.emplace(rule.name, rule.lower);
 }
 
 Rules named_rules() {
-  Rules rules = {{"nothing", lower_nothing}};
+  Rules rules = {{"nothing", nullptr}};
   add(rules, ops::attention_rules());
   add(rules, ops::collective_rules());
   add(rules, ops::concat_rules());
@@ -63,7 +61,7 @@ const OpRuleRegistry& OpRuleRegistry::builtin() {
       if (op.in_place) names.push_back(names.front() + "_");
       result.add(std::move(names), ops::make_rule(rule->second, op.calls));
     }
-    result.set_autograd(ops::make_rule(lower_nothing));
+    result.set_autograd(ops::make_rule(nullptr));
     result.set_collectives(ops::make_rule(rules.at("collective.by_name")));
     return result;
   }();

@@ -330,6 +330,7 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
       const auto [schema, added] = made.schemas.try_emplace(node.op_schema);
       if (added) schema->second = parameter_names(graph.names.text(node.op_schema));
       facts.parameters = &schema->second;  // stays where it is, whatever comes
+      facts.launches_nothing = facts.rule->launches_nothing({graph, node});
     }
     auto& known = known_by_name[node.name];
     if (!known) known = rules.find(graph.name(node)) || find_op(graph.name(node));
@@ -414,6 +415,7 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   kernels_.clear();
   if (!facts.rule) return false;
   const Node& whole = graph_.node(index);
+  if (facts.launches_nothing && whole.kernel_backend == 0) return true;
   std::optional<FusedAnchor> fused;
   if (whole.kernel_backend != 0) {
     fused = FusedAnchor::parse(graph_.names.text(whole.kernel_backend));
@@ -428,7 +430,7 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   const Node& node = fused ? trimmed : whole;
   const OpView view{graph_, node, facts.partner >= 0 ? &graph_.node(facts.partner) : nullptr,
                     facts.parameters};
-  const bool spoke = facts.rule->lower(view, gpu_, kernels_);
+  const bool spoke = facts.launches_nothing || facts.rule->add_kernels(view, gpu_, kernels_);
   if (!spoke) kernels_.clear();
   if (fused) add_fused_ops(graph_, whole, *fused, kernels_);
   if (node.index_zipf_exponent > 0) skew_lookups(kernels_, node.index_zipf_exponent);
@@ -587,6 +589,7 @@ std::int32_t Lowering::label_of_collective(std::int32_t record) const {
 }
 
 void Lowering::calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
+  if (kernels_.empty()) return;
   const Node& node = graph_.node(index);
   const MadeCalls& made = MadeCalls::of(gpu_);
   const auto after = static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));

@@ -1,8 +1,13 @@
 #include "perfmodel/predictors/detail/price_cache.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <new>
+#include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "perfmodel/result.hpp"
@@ -66,6 +71,10 @@ struct PriceCache::Key {
 
   /// False for work that has no key.
   bool set(const KernelWork& work);
+  bool equals(const Key& other) const {
+    return head == other.head && size == other.size &&
+           std::equal(words.begin(), words.begin() + size, other.words.begin());
+  }
 
  private:
   template <class... Values>
@@ -193,19 +202,32 @@ struct alignas(64) PriceCache::Entry {
   }
 };
 
+namespace {
+
+// Zeros of the system, page by page as they are touched: of 65,536 entries a question needs a
+// hundred.
+void* map_zeros(std::size_t bytes) {
+  void* const zeros =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (zeros == MAP_FAILED) throw std::bad_alloc();
+  return zeros;
+}
+
+}  // namespace
+
 PriceCache::PriceCache(const KernelModels& models, const Gpu& gpu, std::size_t capacity)
     : models_(models),
       gpu_(gpu),
       mask_(std::bit_ceil(std::max(capacity, kProbes)) - 1),
-      entries_(std::make_unique<Entry[]>(mask_ + 1)) {
-  static_assert(sizeof(Entry) == kEntryBytes);
+      entries_(static_cast<Entry*>(map_zeros((mask_ + 1) * kEntryBytes))) {
+  static_assert(sizeof(Entry) == kEntryBytes && std::is_trivially_destructible_v<Entry>);
 }
 
-PriceCache::~PriceCache() = default;
+PriceCache::~PriceCache() { munmap(entries_, capacity() * kEntryBytes); }
 
 std::size_t PriceCache::size() const {
   return static_cast<std::size_t>(std::count_if(
-      entries_.get(), entries_.get() + capacity(),
+      entries_, entries_ + capacity(),
       [](const Entry& entry) { return entry.sequence.load(std::memory_order_relaxed) != 0; }));
 }
 
@@ -256,26 +278,41 @@ Price PriceCache::price(const KernelWork& work) {
   return price;
 }
 
+bool PriceCache::find(const KernelWork& work, Price& price) const {
+  Key key;
+  return key.set(work) && find(key, price);
+}
+
 void PriceCache::price_many(std::span<const KernelWork> work, std::span<Price> prices) {
   PERFMODEL_CHECK(work.size() == prices.size());
   Key key;
-  std::vector<std::size_t> places;
+  struct Place {
+    std::size_t of_price, of_missing;
+  };
+  std::vector<Place> places;
   std::vector<KernelWork> missing;
+  std::vector<Key> keys;  // by missing; those without one are empty
+  std::unordered_map<std::uint64_t, std::size_t> by_hash;
   for (std::size_t i = 0; i < work.size(); ++i) {
-    if (key.set(work[i]) && find(key, prices[i])) continue;
-    places.push_back(i);
+    const bool has_key = key.set(work[i]);
+    if (has_key && find(key, prices[i])) continue;
+    const std::size_t next = missing.size();
+    const std::size_t same = has_key ? by_hash.try_emplace(key.hash, next).first->second : next;
+    const bool is_new = same == next || !keys[same].equals(key);
+    places.push_back({i, is_new ? next : same});
+    if (!is_new) continue;
+    if (!has_key) key.size = 0;
     missing.push_back(work[i]);
+    keys.push_back(key);
   }
   if (missing.empty()) return;
   misses_.fetch_add(missing.size(), std::memory_order_relaxed);
   std::vector<Price> missing_prices(missing.size());
   models_.price_many(missing, gpu_, missing_prices);
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    Price& price = prices[places[i]];
-    if (key.set(missing[i]) && !find(key, price))
-      insert(key, missing_prices[i]);  // once, if twice asked
-    price = missing_prices[i];
+    if (Price known; keys[i].size > 0 && !find(keys[i], known)) insert(keys[i], missing_prices[i]);
   }
+  for (const Place& place : places) prices[place.of_price] = missing_prices[place.of_missing];
 }
 
 }  // namespace perfmodel

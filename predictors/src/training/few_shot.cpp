@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "few_kernels.hpp"
 #include "outcomes.hpp"
 #include "price/learned/model_file.hpp"
 #include "sampling.hpp"
@@ -21,34 +22,6 @@ using learned::LearnedModel;
 
 namespace {
 
-/// Ridge regression of the log ratios that are left on the terms of a correction; the prior says
-/// "no correction" with the weight of two rows.
-learned::Correction correction_of(const LearnedModel& model, const std::string& gpu,
-                                  const Samples& few) {
-  constexpr double kPrior = 2;
-  constexpr auto kTerms = static_cast<Eigen::Index>(learned::Correction::kTerms);
-  const learned::FeatureSet& set = model.features();
-  Eigen::Matrix<double, kTerms, kTerms> gram =
-      kPrior * Eigen::Matrix<double, kTerms, kTerms>::Identity();
-  gram(0, 0) = 0.1 * kPrior;  // a GPU's level is least known
-  Eigen::Matrix<double, kTerms, 1> moment = Eigen::Matrix<double, kTerms, 1>::Zero();
-  learned::Correction correction{.gpu = gpu};
-  for (const Sample& sample : few) {
-    const Outcome outcome = outcome_of(model, sample);
-    learned::FeatureRow row;
-    const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
-    if (!outcome.above_floor || !set.fill(sample.row->work, *sample.gpu, base, row)) continue;
-    const auto terms = learned::Correction::terms(set, row);
-    const Eigen::Map<const Eigen::Matrix<double, kTerms, 1>> x(terms.data());
-    gram += x * x.transpose();
-    moment += x * std::log(outcome.kernel_us / outcome.price.time.count());
-    ++correction.rows;
-  }
-  const Eigen::Matrix<double, kTerms, 1> weights = gram.ldlt().solve(moment);
-  std::copy(weights.begin(), weights.end(), correction.weights.begin());
-  return correction;
-}
-
 /// A model, and the rows of one GPU above the launch floor that judge it.
 struct JudgedModel {
   LearnedModel model;
@@ -56,28 +29,24 @@ struct JudgedModel {
   FeatureRows features;
 };
 
-/// Gives the model the rows above the launch floor that it has features of.
 void judge_by(const Samples& samples, JudgedModel& judged) {
-  const learned::FeatureSet& set = judged.model.features();
-  std::vector<learned::FeatureRow> features;
-  for (const Sample& sample : samples) {
-    learned::FeatureRow row;
-    const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
-    if (!outcome_of(judged.model, sample).above_floor ||
-        !set.fill(sample.row->work, *sample.gpu, base, row)) {
-      continue;
-    }
-    judged.rows.push_back(sample);
-    features.push_back(row);
+  const std::vector<JudgedRow> rows = judged_rows(judged.model, samples);
+  const std::size_t columns = judged.model.features().specs.size();
+  judged.features.resize(std::ssize(rows), static_cast<Eigen::Index>(columns));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    judged.rows.push_back(rows[i].sample);
+    for (std::size_t j = 0; j < columns; ++j) judged.features(i, j) = rows[i].features[j];
   }
-  judged.features.resize(static_cast<Eigen::Index>(features.size()),
-                         static_cast<Eigen::Index>(set.specs.size()));
-  for (Eigen::Index i = 0; i < judged.features.rows(); ++i) {
-    for (Eigen::Index j = 0; j < judged.features.cols(); ++j) {
-      judged.features(i, j) =
-          static_cast<double>(features[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)]);
-    }
-  }
+}
+
+/// Finds the cost of a launch in the campaign of these rows, by all of them: it hides short
+/// kernels, and 20 rows do not tell it.
+void take_launch_costs(const Samples& samples, const std::string& gpu, LearnedModel& model) {
+  const auto own = fit(samples, {.rounds = 1, .has_chip_trees = false}, {});
+  if (!own) return;  // too few rows: they count as kernels alone, as without `points`
+  std::erase_if(model.launch_costs, [&](const auto& cost) { return cost.gpu == gpu; });
+  model.launch_costs.insert(model.launch_costs.end(), own->launch_costs.begin(),
+                            own->launch_costs.end());
 }
 
 /// A model of the other GPUs, judged by the rows of this one.
@@ -90,9 +59,7 @@ Result<JudgedModel> judged_of(const Group& group, const TrainOptions& options,
   recipe.has_chip_trees = false;
   auto model = fit(parts.first, recipe, {});
   if (!model) return Unexpected{model.error()};
-  // The campaign's launch cost is found from its own rows, as a user's would be.
-  auto own = fit(parts.second, {.rounds = 1, .has_chip_trees = false}, {});
-  if (own) model->launch_costs = own->launch_costs;
+  take_launch_costs(parts.second, gpu, *model);
   JudgedModel judged{.model = std::move(*model), .rows = {}, .features = {}};
   judge_by(parts.second, judged);
   return judged;
@@ -122,7 +89,7 @@ void add_errors(JudgedModel& judged, const Chosen& chosen, const std::string& gp
                 std::vector<double>& errors) {
   Samples few;
   for (const std::size_t i : chosen) few.push_back(judged.rows[i]);
-  judged.model.corrections = {correction_of(judged.model, gpu, few)};
+  judged.model.corrections = {correction_of(judged.model, gpu, few).correction};
   const std::set<std::size_t> used(chosen.begin(), chosen.end());
   for (std::size_t i = 0; i < judged.rows.size(); ++i) {
     if (used.contains(i)) continue;
@@ -130,16 +97,6 @@ void add_errors(JudgedModel& judged, const Chosen& chosen, const std::string& gp
     errors.push_back(std::abs(outcome.price.time.count() / outcome.kernel_us - 1));
   }
   judged.model.corrections.clear();
-}
-
-/// Finds the cost of a launch in the campaign of these rows, by all of them: it hides short
-/// kernels, and 20 rows do not tell it.
-void take_launch_costs(const Samples& samples, const std::string& gpu, LearnedModel& model) {
-  const auto own = fit(samples, {.rounds = 1, .has_chip_trees = false}, {});
-  if (!own) return;  // too few rows: they count as kernels alone, as without `points`
-  std::erase_if(model.launch_costs, [&](const auto& cost) { return cost.gpu == gpu; });
-  model.launch_costs.insert(model.launch_costs.end(), own->launch_costs.begin(),
-                            own->launch_costs.end());
 }
 
 /// Corrects a model for a GPU by `points` of its rows, or by all of them.
@@ -166,16 +123,18 @@ Result<void> correct(LearnedModel& model, const std::string& gpu, const Samples&
       (used.contains(i) ? few : others).push_back(judged.rows[i]);
     }
   }
-  model.corrections.push_back(correction_of(model, gpu, few));
-  made.used += few.size();
+  const FewKernels fitted = correction_of(model, gpu, few);
+  const bool helps = !points || fitted.helps();
+  if (helps) model.corrections.push_back(fitted.correction);
+  const std::size_t used = helps ? fitted.given : 0;
+  made.used += used;
   if (!points) return {};
   const auto error_of = [](const LearnedModel& of, const Samples& rows) {
     return kernel_error(outcomes_of(of, rows));
   };
-  if (error_of(model, few) >= error_of(judged.model, few)) model.corrections.pop_back();
   made.judged.push_back({.gpu = gpu,
                          .model = model.name,
-                         .used = few.size(),
+                         .used = used,
                          .others = others.size(),
                          .before = error_of(judged.model, others),
                          .after = error_of(model, others)});
@@ -206,6 +165,7 @@ Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::pat
   auto models = learned::read_model_file(base);
   if (!models) return Unexpected{models.error()};
   Calibration made;
+  bool has_rows = false;
   for (LearnedModel& model : *models) {
     std::map<std::string, Samples> by_gpu;
     for (const KernelRow& row : few.rows) {
@@ -214,13 +174,14 @@ Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::pat
         by_gpu[sample.gpu->name].push_back(sample);
       }
     }
+    has_rows |= !by_gpu.empty();
     for (const auto& [gpu, samples] : by_gpu) {
       if (auto done = correct(model, gpu, samples, points, made); !done) {
         return Unexpected{done.error()};
       }
     }
   }
-  if (made.used == 0) {
+  if (!has_rows) {
     return fail(ErrorCode::kImpossible,
                 "expected measured rows of a family that the model file knows, found none");
   }

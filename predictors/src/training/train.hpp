@@ -51,7 +51,7 @@ struct JudgedCalibration {
   double before = 0, after = 0;
 };
 struct Calibration {
-  std::size_t used = 0;  ///< rows
+  std::size_t used = 0;  ///< rows of the corrections that were kept
   std::vector<JudgedCalibration> judged;
 };
 /// Measured kernels of new GPUs: adds a correction for each to the models of `base` and writes

@@ -11,14 +11,19 @@ namespace few_shot_test {
 
 using training::FewShotCurve;
 
-TEST(FewShot, TwentyKernelsNearlyHalveTheErrorOfAnUnknownGpu) {
-  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+std::vector<KernelTable> softmax_and_norms() {
   std::vector<KernelTable> tables;
   tables.push_back(read_kernel_table(
                        *accuracy::public_data() / "neusight/kernels_softmax_ln.csv.gz",
                        {.gpu_folder = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus",
                         .needs_time = true})
                        .value());
+  return tables;
+}
+
+TEST(FewShot, TwentyKernelsTakeTwoThirdsOfTheErrorOfAnUnknownGpuAway) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const std::vector<KernelTable> tables = softmax_and_norms();
   training::TrainOptions options;
   options.rows = training::RowChoice::kPaper;
   options.family = KernelFamily::kNorm;
@@ -35,7 +40,7 @@ TEST(FewShot, TwentyKernelsNearlyHalveTheErrorOfAnUnknownGpu) {
     }
     std::printf("\n");
     const auto &few = curve.points[0], &twenty = curve.points[1], &many = curve.points[3];
-    EXPECT_LT(twenty.mean, 0.14);
+    EXPECT_LT(twenty.mean, 0.23 / 3);
     EXPECT_LT(twenty.mean, few.mean);
     EXPECT_LE(many.mean, twenty.mean);
     EXPECT_LT(many.high - many.low, few.high - few.low);
@@ -44,6 +49,32 @@ TEST(FewShot, TwentyKernelsNearlyHalveTheErrorOfAnUnknownGpu) {
   for (std::size_t i = 1; i < kCounts.size(); ++i) {
     EXPECT_NEAR(curves[0].points[i].mean, curves[1].points[i].mean, 0.01);
   }
+}
+
+// CDMPP has 10.9 % on devices that it has not seen. Three GPUs chose the spread and the length of
+// the correction; the other four judge it.
+TEST(FewShot, FiftyKernelsOfAnUnknownGpuLeaveEightPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const std::vector<KernelTable> tables = softmax_and_norms();
+  constexpr std::array kCounts = {20, 50};
+  std::array<double, 2> sums{};
+  int boards = 0;
+  for (const KernelFamily family : {KernelFamily::kSoftmax, KernelFamily::kNorm}) {
+    for (const char* gpu : {"v100-pcie-32gb", "p100-pcie-16gb", "t4", "mi100"}) {
+      training::TrainOptions options;
+      options.family = family;
+      const auto curves = training::few_shot(tables, options, gpu, kCounts, 3).value();
+      const auto& points = curves[1].points;  // by k-means
+      std::printf("%s, %s: %.1f %% with 20 kernels, %.1f %% with 50\n",
+                  std::string(to_string(family)).c_str(), gpu, 100 * points[0].mean,
+                  100 * points[1].mean);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += points[i].mean;
+      ++boards;
+    }
+  }
+  std::printf("mean of %d: %.1f %% and %.1f %%\n", boards, 100 * sums[0] / boards,
+              100 * sums[1] / boards);
+  EXPECT_LT(sums[1] / boards, 0.08);
 }
 
 }  // namespace few_shot_test

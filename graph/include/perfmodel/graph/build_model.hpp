@@ -156,6 +156,10 @@ struct Seq2seqConfig {
   RecurrentForm encoder_form = RecurrentForm::kLibrary;
   RecurrentForm decoder_form = RecurrentForm::kCells;  ///< kLibrary is not possible
   bool bidirectional = true;                           ///< first layer of the encoder
+  /// kMxnet: cells, pieces and loss as Sockeye 1.12 has them in MXNet, which keep more; the forms
+  /// stay as they are, cells are LSTMs.
+  enum class Software { kPyTorch, kMxnet } software = Software::kPyTorch;
+  bool attention_norm = false;  ///< scores of the attention are normalised, in single ops
   std::int64_t source_vocabulary = 17'191, target_vocabulary = 7'709;
   std::int64_t embedding = 512, hidden = 512, attention = 512;
   std::int64_t encoder_layers = 2, decoder_layers = 2;
@@ -176,7 +180,7 @@ std::int64_t parameter_count(const Seq2seqConfig& config);
 ///
 /// Errors: sizes below 1, a dropout outside of [0, 1), an odd hidden size with two directions, a
 /// decoder by library call (it needs its own output of the step before), an encoder that is no
-/// library call with two directions, tensors of 2^60 elements or more.
+/// library call with two directions, a form or a GRU in MXNet, tensors of 2^60 elements or more.
 Result<ExecutionGraph> build_seq2seq(const Seq2seqConfig& config);
 
 /// Deep Speech 2 (Amodei et al., arXiv 1512.02595) as the MLPerf v0.5 and TBD benchmarks train it:

@@ -76,6 +76,9 @@ struct BertConfig : TransformerConfig {
     /// BertForQuestionAnswering: where an answer begins and ends among the tokens
     kQuestionAnswering,
   } head = Head::kMaskedLm;
+  /// Tokens of each sample that the head predicts (kMaskedLm, kPreTraining), picked before it; 0:
+  /// all.
+  std::int64_t masked_tokens = 0;
 };
 
 /// "bert-base" (12 layers of 768) or "bert-large" (24 of 1,024), vocabulary 30,522, sequence 512,

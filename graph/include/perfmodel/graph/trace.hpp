@@ -27,19 +27,19 @@ struct HostEvent {
   NameId name = 0;
   std::int32_t thread = -1;  ///< into Trace::threads
   HostKind kind = HostKind::kOp;
-  std::uint32_t file_order = 0;
-  std::int64_t event_index = -1;        ///< "Ev Idx": start order as PyTorch saw it; -1: none
-  std::int64_t correlation = -1;        ///< calls only
-  std::int64_t record_function_id = 0;  ///< links to a graph's rf_id; 0: not recorded
-  std::int64_t external_id = -1;
-  std::int64_t sequence = -1;       ///< autograd's number; -1: none
-  std::int32_t arguments = -1;      ///< into Trace::arguments; -1: none recorded
-  std::int32_t collective = -1;     ///< ops only, into Trace::collectives; -1: none recorded
   bool has_forward_thread = false;  ///< "Fwd thread id" is not 0: runs in the backward pass
   /// Calls only: gave work to the device. Device work with its correlation says so, whatever the
   /// call's name; without such work (a kernel that was not recorded) the name decides. If calls are
   /// within each other, only the outermost one counts.
   bool launches = false;
+  std::uint32_t file_order = 0;
+  std::int64_t event_index = -1;        ///< "Ev Idx": start order as PyTorch saw it; -1: none
+  std::int64_t correlation = -1;        ///< calls only
+  std::int64_t record_function_id = 0;  ///< links to a graph's rf_id; 0: not recorded
+  std::int64_t external_id = -1;
+  std::int64_t sequence = -1;    ///< autograd's number; -1: none
+  std::int32_t arguments = -1;   ///< into Trace::arguments; -1: none recorded
+  std::int32_t collective = -1;  ///< ops only, into Trace::collectives; -1: none recorded
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };

@@ -32,6 +32,7 @@ static void take_item(const Item& item, std::vector<Convolution>& convolutions) 
 
 static const Words kCells = {"lstm", "gru"};
 static const Words kForms = {"library", "cells", "unfused"};
+static const Words kSoftware = {"pytorch", "mxnet"};
 
 template <class Visit>
 void visit_settings(LstmConfig& config, Visit visit) {
@@ -52,6 +53,8 @@ void visit_settings(Seq2seqConfig& config, Visit visit) {
   visit("encoder_form", config.encoder_form, kForms);
   visit("decoder_form", config.decoder_form, kForms);
   visit("bidirectional", config.bidirectional);
+  visit("software", config.software, kSoftware);
+  visit("attention_norm", config.attention_norm);
   visit("source_vocabulary", config.source_vocabulary);
   visit("target_vocabulary", config.target_vocabulary);
   visit("embedding", config.embedding);
@@ -119,7 +122,8 @@ std::int64_t parameter_count(const Seq2seqConfig& config) {
       config.source_vocabulary * e + first + (config.encoder_layers - 1) * layer(h, h);
   const std::int64_t decoder =
       config.target_vocabulary * e + layer(e + h, h) + (config.decoder_layers - 1) * layer(h, h);
-  const std::int64_t attention = 2 * config.attention * h + config.attention + 2 * h * h;
+  const std::int64_t vectors = config.attention_norm ? 3 : 1;
+  const std::int64_t attention = 2 * config.attention * h + vectors * config.attention + 2 * h * h;
   return encoder + decoder + attention + config.target_vocabulary * (h + 1);
 }
 

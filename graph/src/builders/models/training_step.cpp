@@ -16,6 +16,7 @@ TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
 }
 
 TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
+  growth_point(parameters_.size());  // each has a node at least, and is made before all nodes
   const bool apart = sparse_gradient && sparse_optimizer_;
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {

@@ -1,5 +1,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/decoder_table.hpp"
@@ -29,6 +31,7 @@ void visit_settings(BertConfig& config, Visit visit) {
   visit("head", config.head,
         Words{"pooler", "masked_lm", "causal_lm", "classifier", "pre_training",
               "question_answering"});
+  visit("masked_tokens", config.masked_tokens);
 }
 
 template <class Visit>
@@ -62,16 +65,47 @@ void visit_settings(LlamaConfig& config, Visit visit) {
   visit("lora_on", config.lora.on, Words{"attention", "all"});
 }
 
+namespace {
+constexpr std::string_view kMixers[] = {"attention", "latent attention", "state space",
+                                        "gated delta net", "none"};
+constexpr std::string_view kInners[] = {"dense", "experts", "none"};
+
+std::string_view name_of(DecoderLayerKind::Mixer mixer) {
+  return kMixers[static_cast<std::size_t>(mixer)];
+}
+std::string_view name_of(DecoderLayerKind::Inner inner) {
+  return kInners[static_cast<std::size_t>(inner)];
+}
+}  // namespace
+
+std::string to_string(const DecoderLayerKind& kind) {
+  std::string text(name_of(kind.mixer));
+  if (kind.mixer == DecoderLayerKind::Mixer::kNone) return std::string(name_of(kind.inner));
+  if (kind.slides) text += " in windows";
+  if (kind.inner == DecoderLayerKind::Inner::kNone) return text;
+  return fmt::format("{}, {}", text, name_of(kind.inner));
+}
+
+Item item_of(const std::vector<DecoderLayerKind>& kinds) {
+  Item::List all;
+  for (const DecoderLayerKind& kind : kinds) {
+    all.emplace_back(Item::Record{{"mixer", std::string(name_of(kind.mixer))},
+                                  {"inner", std::string(name_of(kind.inner))},
+                                  {"slides", kind.slides}});
+  }
+  return all;
+}
+
 template <class Visit>
 void visit_settings(DecoderLayersConfig& config, Visit visit) {
   visit_settings(static_cast<TransformerConfig&>(config), visit);
   visit_settings(config.experts, visit);
-  visit("mixer", config.mixer, Words{"attention", "latent", "state_space", "delta_net", "none"});
-  visit("inner", config.inner, Words{"dense", "experts", "none"});
+  visit("kinds", config.kinds);
   visit("kv_heads", config.kv_heads);
   visit("head_width", config.head_width);
   visit("window", config.window);
   visit("chunked", config.chunked);
+  visit("sinks", config.sinks);
   visit("gated_heads", config.gated_heads);
   visit("query_rank", config.latent.query_rank);
   visit("key_value_rank", config.latent.key_value_rank);
@@ -83,6 +117,7 @@ void visit_settings(DecoderLayersConfig& config, Visit visit) {
   visit("state_groups", config.states.groups);
   visit("state_size", config.states.state);
   visit("state_chunk", config.states.chunk);
+  visit("rms_norm", config.rms_norm);
   visit("gated", config.gated);
   visit("tied", config.tied);
   visit("biases", config.biases);
@@ -90,7 +125,9 @@ void visit_settings(DecoderLayersConfig& config, Visit visit) {
   visit("held", config.held);
   visit("rows", config.rows);
   visit("shared_width", config.shared_width);
+  visit("gated_shared", config.gated_shared);
   visit("expert_input", config.expert_input);
+  visit("next_tokens", config.next_tokens);
   visit("lora_rank", config.lora.rank);
   visit("lora_on", config.lora.on, Words{"attention", "all"});
   visit("residual_parts", config.residual_parts);

@@ -233,7 +233,7 @@ class AccumulationWriter {
     const Argument ones = source_.outputs(pass.first_gradient)[0];
     const TensorRef gradient =
         builder_.tensor_of_source(in_pass(pass, source_.tensors[ones.index]));
-    builder_.begin_plain(std::string(kEvaluate) + "DivBackward0");
+    builder_.begin_plain(fmt::format("{}DivBackward0", kEvaluate));
     builder_.begin_backward_function("DivBackward0", {gradient}, last_sequence_of_pass());
     divide(pass, ones, -1);
     builder_.end_op();

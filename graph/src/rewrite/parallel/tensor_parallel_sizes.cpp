@@ -29,7 +29,11 @@ class RankRules {
  public:
   RankRules(const ExecutionGraph& graph, const TensorParallelSizes& sizes,
             std::vector<bool>* partial)
-      : graph_(graph), sizes_(sizes), rules_(resize::rules_of(graph)), partial_(partial) {}
+      : graph_(graph),
+        sizes_(sizes),
+        rules_(resize::rules_of(graph)),
+        ops_(graph.names.size()),
+        partial_(partial) {}
 
   std::vector<std::optional<Layout>> operator()(Tracker& tracker, std::int32_t index) {
     if (const auto at = sizes_.received.find(index); at != sizes_.received.end()) {
@@ -42,7 +46,9 @@ class RankRules {
       return table_gradient(tracker, index);
     }
     auto given = rules_(tracker, index);
-    const Op* op = find_op(name);
+    std::optional<const Op*>& known = ops_[node.name];
+    if (!known) known = find_op(name);
+    const Op* op = *known;
     if (!op) return given;
     if (partial_ && is_partial_sum(tracker, index, *op)) (*partial_)[index] = true;
     if (op->kind == OpKind::kView) check_heads(tracker, index, given);
@@ -164,30 +170,27 @@ class RankRules {
   const ExecutionGraph& graph_;
   const TensorParallelSizes& sizes_;
   resize::ApplyRule rules_;
+  std::vector<std::optional<const Op*>> ops_;  // by name, as they are met
   // The first pass tells why: later ones carry the cut inside of a head to other tensors.
   std::optional<std::pair<std::int32_t, std::string>> refused_ = {};
   std::vector<bool>* partial_;
 };
 
 // A copied graph begins with the tensors of its source.
-resize::Seeds seeds_of(const ExecutionGraph& graph, const std::vector<resize::External>& externals,
-                       const TensorParallelSizes& sizes) {
-  resize::Seeds seeds{.was = sizes.ranks, .now = 1, .model_too = true};
-  for (const resize::External& external : externals) {
-    std::vector<bool>& dims = seeds.dims.emplace_back(graph.tensors[external.tensor].rank, false);
-    if (external.tensor >= sizes.source->tensors.size()) continue;
-    const std::int8_t cut = sizes.split->cut[sizes.source->tensors[external.tensor]];
-    if (cut >= 0 && static_cast<std::size_t>(cut) < dims.size()) dims[cut] = true;
-  }
-  return seeds;
+std::vector<bool> cut_dims(const ExecutionGraph& graph, const TensorParallelSizes& sizes,
+                           std::uint32_t tensor) {
+  std::vector<bool> dims(graph.tensors[tensor].rank, false);
+  if (tensor >= sizes.source->tensors.size()) return dims;
+  const std::int8_t cut = sizes.split->cut[sizes.source->tensors[tensor]];
+  if (cut >= 0 && static_cast<std::size_t>(cut) < dims.size()) dims[cut] = true;
+  return dims;
 }
 
 Result<Tracker> tracked(const ExecutionGraph& graph, const TensorParallelSizes& sizes,
                         std::vector<bool>* partial) {
-  Tracker scout(graph, resize::rules_of(graph), {});
-  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
+  const auto dims_of = [&](std::uint32_t tensor) { return cut_dims(graph, sizes, tensor); };
   Tracker tracker(graph, RankRules(graph, sizes, partial),
-                  seeds_of(graph, scout.externals(), sizes), scout.externals());
+                  {.was = sizes.ranks, .now = 1, .dims_of = dims_of, .model_too = true});
   if (auto done = tracker.run(); !done) {
     Error error = done.error();
     error.message = "tensor-parallel: " + error.message;

@@ -29,6 +29,15 @@ bool writes_in_place(std::string_view name) {
   return true;
 }
 
+// Whether an op tells which dimension of its input is time.
+bool has_recurrent_layer(const ExecutionGraph& graph) {
+  for (NameId name = 0; name < graph.names.size(); ++name) {
+    const Op* op = find_op(graph.names.text(name));
+    if (op && size_rule(*op).starts_with("recurrent")) return true;
+  }
+  return false;
+}
+
 std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
   std::vector<std::int32_t> last(graph.nodes.size());
   for (std::size_t i = 0; i < last.size(); ++i) last[i] = static_cast<std::int32_t>(i);
@@ -53,7 +62,8 @@ Tracker::Tracker(const ExecutionGraph& graph, ApplyRule apply_rule, Seeds seeds,
       last_below_(last_below(graph)),
       partners_(forward_partners(graph)),
       externals_(std::move(externals)),
-      entered_(graph.nodes.size()) {}
+      entered_(graph.nodes.size()),
+      only_externals_(seeds_.none() && !has_recurrent_layer(graph)) {}
 
 Number Tracker::now(const Dim& dim) const {
   if (!dim.scales() || seeds_.was == seeds_.now) return dim.size;
@@ -174,10 +184,13 @@ Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reade
     externals_.push_back({.tensor = index, .state = after_forward(reader)});
   }
   const External& external = externals_[number];
+  if (seeds_.dims_of && number == seeds_.dims.size()) {
+    seeds_.dims.push_back(seeds_.dims_of(index));
+  }
   Dims dims;
   const auto sizes = graph_.shape(tensor);
+  const bool scouts = seeds_.none();
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    const bool scouts = seeds_.dims.empty();
     const bool of_model = external.state || external.weight;
     const bool stays = seeds_.model_too ? !is_floating_point(tensor.dtype) : of_model;
     if (!scouts && (number >= seeds_.dims.size() || stays)) {
@@ -311,16 +324,23 @@ void Tracker::note_state(const Node& node) {
 
 void Tracker::enter(std::int32_t index) {
   const Node& node = graph_.node(index);
+  bool reads_external = false;
   each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
-    if (read(tensor, index).layout.squeezed && !gives_strides(graph_.name(node))) {
+    const Layout& layout = read(tensor, index).layout;
+    reads_external |= layout.external >= 0;
+    if (layout.squeezed && !gives_strides(graph_.name(node))) {
       refuse(index, "it reads what a squeeze makes, whose rank would change");
     }
   });
   entered_[index] = clock_;
   if (node.is_label) return;
-  if (seeds_.dims.empty()) note_state(node);
+  if (seeds_.none()) note_state(node);
   if (node.inputs_count == 0 && node.outputs_count == 0) return;
-  std::vector<std::optional<Layout>> given = apply_rule_(*this, index);
+  // Views of an external are the same external, and ops above others promise their results.
+  std::vector<std::optional<Layout>> given;
+  if (!only_externals_ || reads_external || node.children_count > 0) {
+    given = apply_rule_(*this, index);
+  }
   if (node.children_count > 0) {
     const std::size_t promises = promises_.size();
     std::size_t k = 0;
@@ -337,32 +357,33 @@ void Tracker::enter(std::int32_t index) {
     });
     open_.push_back({index, promises, std::move(given)});
   } else {
-    leave(index, given);
+    leave(index, std::move(given));
   }
 }
 
-void Tracker::leave(std::int32_t index, const std::vector<std::optional<Layout>>& given) {
+void Tracker::leave(std::int32_t index, std::vector<std::optional<Layout>> given) {
   const Node& node = graph_.node(index);
   if (node.outputs_count == 0) return;
-  std::vector<std::int64_t> input_ids;
-  bool scales = false;
-  each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
-    input_ids.push_back(graph_.tensors[tensor].id);
-    scales |= of_tensor_[tensor]->layout.scales();
-  });
+  const auto any_input = [&](auto&& holds) {
+    bool any = false;
+    each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) { any = any || holds(tensor); });
+    return any;
+  };
+  const bool scales =
+      any_input([&](std::uint32_t tensor) { return of_tensor_[tensor]->layout.scales(); });
   std::size_t k = 0;
   each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
     const Tensor& out = graph_.tensors[tensor];
-    const Layout* layout = k < given.size() && given[k] ? &*given[k] : nullptr;
+    Layout* layout = k < given.size() && given[k] ? &*given[k] : nullptr;
     ++k;
     const auto at = by_id_.find(out.id);
     Version* version = at == by_id_.end() ? nullptr : at->second;
-    const bool below = version && version->written > entered_[index];
-    const bool input = std::find(input_ids.begin(), input_ids.end(), out.id) != input_ids.end();
-    if (version && (below || input) && same_shape(out, version->layout)) {
+    const auto is_out = [&](std::uint32_t one) { return graph_.tensors[one].id == out.id; };
+    const bool kept = version && (version->written > entered_[index] || any_input(is_out));
+    if (kept && same_shape(out, version->layout)) {
       if (layout && layout->non_zeros) version->layout.non_zeros = layout->non_zeros;
     } else if (layout) {
-      version = &define(out, *layout);
+      version = &define(out, std::move(*layout));
     } else {
       Version* stored = out.storage_id != 0 && node.children_count > 0 ? find(out) : nullptr;
       if (stored && stored->written > entered_[index]) {
@@ -403,8 +424,8 @@ void Tracker::pass() {
         return last_below_[open.node] <= static_cast<std::int32_t>(i);
       });
       if (done == open_.rend()) break;
-      const Open ended = std::move(*done);
-      leave(ended.node, ended.given);
+      Open ended = std::move(*done);
+      leave(ended.node, std::move(ended.given));
       if (done == open_.rbegin()) promises_.resize(ended.promises);
       open_.erase(std::next(done).base());
     }
@@ -412,7 +433,7 @@ void Tracker::pass() {
 }
 
 Result<void> Tracker::run() {
-  if (seeds_.dims.empty()) {  // a run that only learns the tensors from outside
+  if (seeds_.none()) {  // a run that only learns the tensors from outside
     pass();
     return {};
   }

@@ -32,9 +32,13 @@ struct External {
 struct Seeds {
   std::int64_t was = 1, now = 1;
   std::vector<std::vector<bool>> dims = {};
+  /// Gives `dims` of tensors from outside as they are met; empty: they are given from the start.
+  std::function<std::vector<bool>(std::uint32_t tensor)> dims_of = {};
   /// Parameters and states change, and the caller's inputs stay; parameters that no seed names
   /// follow the tensors that they meet. Without it the other way round.
   bool model_too = false;
+
+  bool none() const { return dims.empty() && !dims_of; }
 };
 
 /// Follows sizes through a graph. A pass visits the nodes in their order, finds the version of each
@@ -118,7 +122,7 @@ class Tracker {
 
   void pass();
   void enter(std::int32_t index);
-  void leave(std::int32_t index, const std::vector<std::optional<Layout>>& given);
+  void leave(std::int32_t index, std::vector<std::optional<Layout>> given);
   Version* find(const Tensor& tensor);
   Version& read(std::uint32_t tensor, std::int32_t reader);
   Version& make_external(std::uint32_t tensor, std::int32_t reader);
@@ -155,6 +159,7 @@ class Tracker {
   std::int64_t clock_ = 0;
   std::optional<Error> refused_;
   bool contradicts_ = false;  // it was for unequal sizes
+  bool only_externals_;       // sizes of what ops make do not matter
 };
 
 }  // namespace perfmodel::resize

@@ -3,33 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "perfmodel/detail/schedule.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
-
-/// Why a step takes as long as it does. Times in microseconds.
-struct CriticalPath {
-  struct Share {
-    std::string category;  ///< "T1" ... "TX", a kernel family, "collective", ...
-    double us = 0;
-  };
-  /// The tasks of one op name and category.
-  struct Step {
-    std::string op, category;
-    double us = 0;                ///< on the path, gaps and latencies before its tasks included
-    std::size_t count = 0;        ///< tasks on the path
-    double own_us = 0;            ///< sum over its tasks in the step, on the path or not
-    double slack_us = 0;          ///< least delay of one of its tasks that makes the step longer
-    double step_if_free_us = -1;  ///< the step if all its tasks took no time; -1: not asked
-  };
-  double step_us = 0;
-  std::vector<Share> shares;   ///< longest first; they add up to the step
-  std::vector<Step> steps;     ///< on the path, longest first; they add up to the step
-  std::vector<Step> off_path;  ///< steps off the path, most own time first
-};
 
 /// Names of tasks in a critical path. Tasks with the same key are one step.
 struct TaskNames {

@@ -12,12 +12,6 @@
 
 namespace perfmodel {
 
-/// Factors on the times of a prediction, so that a step takes the measured time.
-struct StepScales {
-  double host = 1;    ///< `PredictOptions::host_scale`
-  double device = 1;  ///< `PredictOptions::device_scale`
-};
-
 /// Finds the scales with which a predicted step takes `measured_us`, to 0.01 %. A host-bound step
 /// shows the speed of the host, so only the host's time is scaled. A step whose GPU is busy for
 /// nine tenths or more shows nothing about the host, so kernels are scaled. If one scale alone

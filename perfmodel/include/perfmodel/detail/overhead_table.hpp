@@ -17,28 +17,11 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictors/detail/launch_templates.hpp"
+#include "perfmodel/predictors/detail/time_terms.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
-
-/// Kinds of host and device time. The host's terms come first, in the order of `kHostTerms`.
-enum class Term : std::uint8_t {
-  kT1,
-  kT2,
-  kT3,
-  kT4,
-  kT5,
-  kTx,
-  kKernel,
-  kCopy,
-  kSet,
-  kCollective,
-  kDataLoading,  ///< waiting for the data loader's workers, in replays
-  kUnrecorded,   ///< device work that the trace does not hold, in replays
-};
-inline constexpr std::size_t kTerms = static_cast<std::size_t>(Term::kUnrecorded) + 1;
-std::string_view to_string(Term term);
 
 /// Mean, spread and number of one kind of host overhead, in microseconds.
 struct OverheadStats {
@@ -62,11 +45,6 @@ enum class OverheadMethod {
 };
 std::string_view to_string(OverheadMethod method);
 Result<OverheadMethod> parse_overhead_method(std::string_view name);
-
-/// How specific the figure was that priced something.
-enum class KeyLevel : std::uint8_t { kContext, kName, kKind, kAll, kMissing };
-inline constexpr std::size_t kKeyLevels = static_cast<std::size_t>(KeyLevel::kMissing) + 1;
-std::string_view to_string(KeyLevel level);
 
 /// A term of the host other than T4: figures by context, by name, and over all.
 struct OverheadTerm {

@@ -15,6 +15,7 @@
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
 
 namespace perfmodel {
 
@@ -74,6 +75,7 @@ struct JobOptions {
   bool missing_collectives = false;  ///< a collective that a rank lacks is no error
   bool keep_chakra = false;          ///< fill `JobPrediction::chakra`
   std::int64_t stages = 1;  ///< above 1: the one rank is copied for every stage of a pipeline
+  std::vector<double> stage_layers = {};  ///< layers of each stage; empty: as many everywhere
 };
 
 }  // namespace perfmodel

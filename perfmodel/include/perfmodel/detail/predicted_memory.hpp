@@ -39,6 +39,9 @@ struct PredictedMemory {
 inline constexpr std::string_view kMemoryOfTraceUnknown =
     "memory is not predicted: a trace does not record which tensors are the same";
 
+/// A size in GiB with three digits, or whole ones above 999: "12.4", "1530".
+std::string rough_gib(double bytes);
+
 /// "12.4 GiB of 39.4 GiB: weights 1.2, gradients 1.2, ..., activations 5.1".
 std::string memory_text(const PredictedMemory& memory);
 

@@ -5,9 +5,10 @@
 #include <string_view>
 
 #include "perfmodel/graph/detail/bucket_limits.hpp"
-#include "perfmodel/predictors/topology.hpp"
 
 namespace perfmodel {
+
+struct Topology;
 
 enum class ParallelStrategy : std::uint8_t {
   kDdp,   ///< every rank holds the model; gradients are all-reduced in buckets

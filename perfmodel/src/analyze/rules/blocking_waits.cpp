@@ -22,9 +22,25 @@ std::int32_t op_to_name(const StepFacts& step, std::int32_t op) {
   return op;
 }
 
+// A value that stays on the GPU is not copied, and no op asks for it. nonzero() does more than
+// that.
+void leave_on_gpu(const StepFacts& step, const std::set<std::int32_t>& ops, Repair& repair) {
+  repair.whole_ops = true;
+  for (const std::int32_t op : ops) {
+    for (std::int32_t at = op; at >= 0 && reads_one_value(step.ops[at].name);
+         at = step.ops[at].parent) {
+      if (step.ops[at].name != "aten::nonzero") repair.host_scale[at] = 0;
+    }
+  }
+  for (std::size_t i = 0; i < step.kernels.size(); ++i) {
+    if (repair.host_scale.contains(step.kernels[i].op)) repair.remove_kernel(i);
+  }
+}
+
 void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   struct Place {
     std::vector<std::size_t> waits;
+    std::set<std::int32_t> ops;
     double us = 0;
     bool reads = false;
   };
@@ -35,6 +51,7 @@ void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicio
     const std::int32_t op = op_to_name(step, wait.op);
     Place& place = places[{step.path(op), wait.call}];
     place.waits.push_back(i);
+    place.ops.insert(wait.op);
     place.us += wait.wait_us;
     place.reads |= op >= 0 && reads_one_value(step.ops[op].name);
   }
@@ -54,6 +71,7 @@ void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicio
                       : "Move the synchronisation out of the step, or copy with non_blocking=True "
                         "into pinned memory"};
     made.repair.waits.insert(place.waits.begin(), place.waits.end());
+    if (place.reads) leave_on_gpu(step, place.ops, made.repair);
     found.push_back(std::move(made));
   }
 }

@@ -83,6 +83,13 @@ void fuse(const StepFacts& step, const Chain& chain, Repair& repair) {
   }
 }
 
+// The first and last op of the longest chain, as no op but the step is around all of a chain.
+std::string ends_of(const StepFacts& step, std::span<const Chain> chains) {
+  const Chain& longest = *std::ranges::max_element(chains, {}, &Chain::size);
+  const auto path = [&](std::size_t kernel) { return step.path(step.kernels[kernel].op); };
+  return fmt::format("from {} to {}", path(longest.front()), path(longest.back()));
+}
+
 void find_small_kernels(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   struct Place {
     std::vector<Chain> chains;
@@ -92,9 +99,8 @@ void find_small_kernels(const StepFacts& step, const Gpu*, std::vector<Suspicion
   std::map<std::string, Place> places;  // one call path: the same code, step after step
   for (Chain& chain : chains_of(step)) {
     const std::int32_t parent = common_parent(step, chain);
-    const std::string path =
-        parent >= 0 ? step.path(parent) : "from " + step.path(step.kernels[chain.front()].op);
-    Place& place = places[path];
+    const bool has_op = parent >= 0 && !step.ops[parent].name.starts_with("ProfilerStep#");
+    Place& place = places[has_op ? step.path(parent) : ""];
     place.kernels += chain.size();
     for (const std::size_t i : chain) {
       place.device_us += step.kernels[i].time_us;
@@ -110,7 +116,7 @@ void find_small_kernels(const StepFacts& step, const Gpu*, std::vector<Suspicion
             fmt::format("{:.0f} pointwise kernels of {:.1f} us on average per step, {} in a "
                         "row and more, launched one by one",
                         count, place.device_us / static_cast<double>(place.kernels), kLeastKernels),
-        .where = path,
+        .where = path.empty() ? ends_of(step, place.chains) : path,
         .share_us = place.device_us + place.launch_us,
         .advice =
             "Fuse them: torch.compile of this part, foreach=True or fused=True for "

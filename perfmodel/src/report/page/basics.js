@@ -24,14 +24,20 @@ for (const run of data.runs) {
 }
 
 // Elements and text; nothing that an input holds ever becomes markup.
-function element(tag, properties, ...children) {
-  const made = document.createElement(tag);
+function filled(made, properties, children) {
   for (const [key, value] of Object.entries(properties || {})) {
     if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
-    else if (key === 'class') made.className = value;
     else if (value !== undefined && value !== null && value !== false) made.setAttribute(key, value);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+const element = (tag, properties, ...children) => filled(document.createElement(tag), properties, children);
+
+// Puts an element of SVG into another one.
+function addShape(parent, tag, properties, ...children) {
+  const made = filled(document.createElementNS('http://www.w3.org/2000/svg', tag), properties, children);
+  parent.append(made);
   return made;
 }
 

@@ -22,17 +22,17 @@ function changeBars(comparison, rows, holder) {
   bars.push([comparison.after, 0, comparison.after_us, null]);
   holder.replaceChildren();
   const width = chartWidth(holder), row = 25, labels = Math.min(330, width * 0.38);
-  const x = d3.scale.linear().domain([0, d3.max(bars, (bar) => Math.max(bar[1], bar[2])) || 1]).range([labels, width - 92]);
+  const x = scale([0, Math.max(...bars.map((bar) => Math.max(bar[1], bar[2]))) || 1], [labels, width - 92]);
   const svg = chart(holder, width, bars.length * row + 4, 'From one step to the other by its largest changes');
   const letters = Math.floor(labels / 7.2);
   bars.forEach(([name, from, until, change], i) => {
     const y = i * row + 3, left = Math.min(x(from), x(until)), right = Math.max(x(from), x(until));
     const fill = change === null ? '#4477aa' : change > 0 ? '#c9504a' : '#3d8f6a';
-    svg.append('text').attr({x: labels - 8, y: y + 14, 'text-anchor': 'end'}).text(name.length > letters ? name.slice(0, letters - 1) + '…' : name)
-      .append('title').text(name);
-    svg.append('rect').attr({x: left, y, height: row - 7, width: Math.max(1.5, right - left), fill, rx: 2});
-    if (i + 1 < bars.length) svg.append('path').attr({class: 'axis', d: `M${x(until)},${y + row - 7}v7`, opacity: 0.6});
-    svg.append('text').attr({x: right + 6, y: y + 14, class: 'soft'}).text(change === null ? time(until) : signed(change));
+    const label = addShape(svg, 'text', {x: labels - 8, y: y + 14, 'text-anchor': 'end'}, name.length > letters ? name.slice(0, letters - 1) + '…' : name);
+    addShape(label, 'title', {}, name);
+    addShape(svg, 'rect', {x: left, y, height: row - 7, width: Math.max(1.5, right - left), fill, rx: 2});
+    if (i + 1 < bars.length) addShape(svg, 'path', {class: 'axis', d: `M${x(until)},${y + row - 7}v7`, opacity: 0.6});
+    addShape(svg, 'text', {x: right + 6, y: y + 14, class: 'soft'}, change === null ? time(until) : signed(change));
   });
 }
 

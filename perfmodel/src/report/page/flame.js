@@ -120,19 +120,16 @@ function flameSection(runs) {
     place(tree, 0, width, 0);
     const depths = Math.max(...boxes.map((box) => box.depth)) + 1;
     const svg = chart(holder, width, depths * row, 'Call paths by ' + metrics[state.metric][0]);
-    const cells = svg.selectAll('g').data(boxes).enter().append('g')
-      .attr('transform', (box) => `translate(${box.x},${(state.icicle ? box.depth : depths - 1 - box.depth) * row})`);
     const go = (box) => { state.root = box.node === state.root ? box.node.parent : box.node; hover(null, ''); draw(); };
-    cells.append('rect').attr({height: row - 1, tabindex: 0, role: 'button'})
-      .attr('width', (box) => box.wide)
-      .attr('aria-label', (box) => nodeLines(box.node, tree, runB, shown).replace(/\n/g, ', '))
-      .attr('fill', (box) => (runB ? changeColour(box.node) : nameColour(box.node.name)))
-      .on('click', go)
-      .on('keydown', (box) => { if (d3.event.key === 'Enter') go(box); })
-      .on('mousemove', (box) => hover(d3.event, nodeLines(box.node, tree, runB, shown)))
-      .on('mouseleave', () => hover(null, ''));
-    cells.filter((box) => box.wide > 30).append('text').attr({x: 3, y: 13})
-      .text((box) => box.node.name.slice(0, Math.floor((box.wide - 6) / 6)));
+    for (const box of boxes) {
+      const lines = nodeLines(box.node, tree, runB, shown);
+      const cell = addShape(svg, 'g', {transform: `translate(${box.x},${(state.icicle ? box.depth : depths - 1 - box.depth) * row})`});
+      addShape(cell, 'rect', {height: row - 1, tabindex: 0, role: 'button', width: box.wide, 'aria-label': lines.replace(/\n/g, ', '),
+        fill: runB ? changeColour(box.node) : nameColour(box.node.name), onclick: () => go(box),
+        onkeydown: (event) => { if (event.key === 'Enter') go(box); }, onmousemove: (event) => hover(event, lines),
+        onmouseleave: () => hover(null, '')});
+      if (box.wide > 30) addShape(cell, 'text', {x: 3, y: 13}, box.node.name.slice(0, Math.floor((box.wide - 6) / 6)));
+    }
   }
   draw();
   addEventListener('resize', () => draw());

@@ -113,15 +113,15 @@ function documentSection(document_, at) {
     const draw = () => {
       holder.replaceChildren();
       const width = chartWidth(holder), labels = Math.min(320, width * 0.4);
-      const most = d3.max(shown, (r) => Math.max(r.value, r.high ?? 0));
-      const x = d3.scale.linear().domain([0, most || 1]).range([labels, width - 90]);
+      const most = Math.max(...shown.map((r) => Math.max(r.value, r.high ?? 0)));
+      const x = scale([0, most || 1], [labels, width - 90]);
       const svg = chart(holder, width, shown.length * row + 6, bars.title);
       shown.forEach((r, i) => {
         const y = i * row + 4;
-        svg.append('text').attr({x: labels - 8, y: y + 13, 'text-anchor': 'end'}).text(r.name.length > labels / 6.2 ? r.name.slice(0, Math.floor(labels / 6.2) - 1) + '…' : r.name);
-        svg.append('rect').attr({x: labels, y, height: row - 7, width: Math.max(1, x(r.value) - labels), fill: r.bad ? '#bbbbbb' : '#4477aa', rx: 2});
-        if (r.high > r.low) svg.append('path').attr({class: 'axis', d: `M${x(r.low)},${y + 8}H${x(r.high)}M${x(r.low)},${y + 4}v8M${x(r.high)},${y + 4}v8`});
-        svg.append('text').attr({x: Math.max(x(r.value), r.high ? x(r.high) : 0) + 6, y: y + 13, class: 'soft'}).text(cellText[bars.kind](r.value));
+        addShape(svg, 'text', {x: labels - 8, y: y + 13, 'text-anchor': 'end'}, r.name.length > labels / 6.2 ? r.name.slice(0, Math.floor(labels / 6.2) - 1) + '…' : r.name);
+        addShape(svg, 'rect', {x: labels, y, height: row - 7, width: Math.max(1, x(r.value) - labels), fill: r.bad ? '#bbbbbb' : '#4477aa', rx: 2});
+        if (r.high > r.low) addShape(svg, 'path', {class: 'axis', d: `M${x(r.low)},${y + 8}H${x(r.high)}M${x(r.low)},${y + 4}v8M${x(r.high)},${y + 4}v8`});
+        addShape(svg, 'text', {x: Math.max(x(r.value), r.high ? x(r.high) : 0) + 6, y: y + 13, class: 'soft'}, cellText[bars.kind](r.value));
       });
     };
     draw();

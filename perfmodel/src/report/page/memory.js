@@ -2,6 +2,9 @@
 
 const purposeColours = ['#4477aa', '#66ccee', '#44bb99', '#ddcc55', '#ee8866', '#aa4499', '#aaaa33', '#99aabb'];
 
+// Corners of a curve that keeps each height until the next moment.
+const cornersOf = (at, height) => at.flatMap((x, i) => (i ? [[x, height[i - 1]], [x, height[i]]] : [[x, height[i]]]));
+
 function memorySection(run) {
   const memory = run.memory;
   if (!memory || !memory.at.length) return;
@@ -19,24 +22,25 @@ function memorySection(run) {
   const draw = () => {
     holder.replaceChildren();
     const width = chartWidth(holder), height = Math.min(320, width * 0.55), box = [78, 26, width - 16, height - 44];
-    const x = d3.scale.linear().domain([memory.at[0], memory.at[memory.at.length - 1] || 1]).range([box[0], box[2]]);
+    const x = scale([memory.at[0], memory.at[memory.at.length - 1] || 1], [box[0], box[2]]);
     const near = memory.limit_bytes && memory.limit_bytes < 2 * totals[peak];
-    const y = d3.scale.linear().domain([0, 1.05 * Math.max(totals[peak], near ? memory.limit_bytes : 0)]).range([box[3], box[1]]);
+    const y = scale([0, 1.05 * Math.max(totals[peak], near ? memory.limit_bytes : 0)], [box[3], box[1]]);
     const svg = chart(holder, width, height, 'Memory over time');
     const base = memory.at.map(() => 0);
     // Round numbers of the unit that fits.
-    const power = Math.max(0, Math.floor(Math.log(y.domain()[1]) / Math.log(1024))), unit = Math.pow(1024, power);
-    const marks = d3.scale.linear().domain([0, y.domain()[1] / unit]).ticks(5).map((value) => value * unit);
-    drawAxes(svg, x, y, box, {x: x.ticks(6), y: marks, xText: (v) => (memory.by_op ? number(v, 0) : time(v)), yText: (v) => String(Number((v / unit).toPrecision(4))),
+    const power = Math.max(0, Math.floor(Math.log(y.domain[1]) / Math.log(1024))), unit = Math.pow(1024, power);
+    const marks = ticks([0, y.domain[1] / unit], 5).map((value) => value * unit);
+    drawAxes(svg, x, y, box, {x: ticks(x.domain, 6), y: marks, xText: (v) => (memory.by_op ? number(v, 0) : time(v)), yText: (v) => String(Number((v / unit).toPrecision(4))),
       xTitle: memory.by_op ? 'node of the graph' : 'time', yTitle: ['B', 'KiB', 'MiB', 'GiB', 'TiB'][power]});
     memory.series.forEach((s, which) => {
-      const area = d3.svg.area().interpolate('step-after').x((_, i) => x(memory.at[i])).y0((_, i) => y(base[i])).y1((_, i) => y(base[i] + s.bytes[i]));
-      svg.append('path').attr({d: area(s.bytes), fill: colours[which][1], 'fill-opacity': 0.85});
+      const below = cornersOf(memory.at.map(x), base.map(y));
       s.bytes.forEach((value, i) => { base[i] += value; });
+      const above = cornersOf(memory.at.map(x), base.map(y));
+      addShape(svg, 'path', {d: `M${above.concat(below.reverse()).join('L')}Z`, fill: colours[which][1], 'fill-opacity': 0.85});
     });
     if (near) {
-      svg.append('path').attr({d: `M${box[0]},${y(memory.limit_bytes)}H${box[2]}`, stroke: 'var(--bad)', 'stroke-dasharray': '5 4'});
-      svg.append('text').attr({x: box[2], y: y(memory.limit_bytes) - 4, 'text-anchor': 'end'}).text('what the GPU has');
+      addShape(svg, 'path', {d: `M${box[0]},${y(memory.limit_bytes)}H${box[2]}`, stroke: 'var(--bad)', 'stroke-dasharray': '5 4'});
+      addShape(svg, 'text', {x: box[2], y: y(memory.limit_bytes) - 4, 'text-anchor': 'end'}, 'what the GPU has');
     }
   };
   draw();

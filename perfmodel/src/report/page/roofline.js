@@ -34,28 +34,27 @@ function rooflineSection(run) {
     const width = chartWidth(holder), height = Math.min(430, width * 0.62), box = [64, 26, width - 16, height - 44];
     const most = Math.max(...run.peaks.map((peak) => peak.flop_per_s), ...points.map((p) => p.rate));
     const ridge = most / run.dram_bytes_per_s;
-    const xs = d3.extent(points, (p) => p.intensity), ys = d3.extent(points, (p) => p.rate);
-    const x = d3.scale.log().domain([Math.min(xs[0], 1) / 2, Math.max(xs[1], ridge) * 2]).range([box[0], box[2]]);
-    const y = d3.scale.log().domain([Math.max(ys[0] / 2, most / 1e7), most * 2]).range([box[3], box[1]]);
+    const xs = points.map((p) => p.intensity), ys = points.map((p) => p.rate);
+    const x = logScale([Math.min(...xs, 1) / 2, Math.max(...xs, ridge) * 2], [box[0], box[2]]);
+    const y = logScale([Math.max(Math.min(...ys) / 2, most / 1e7), most * 2], [box[3], box[1]]);
     const svg = chart(holder, width, height, 'Roofline of kernels');
-    drawAxes(svg, x, y, box, {x: decades(x.domain()), y: decades(y.domain()), xText: shortNumber, yText: (v) => shortNumber(v),
+    drawAxes(svg, x, y, box, {x: decades(x.domain), y: decades(y.domain), xText: shortNumber, yText: (v) => shortNumber(v),
       xTitle: 'FLOP per byte', yTitle: 'FLOP/s'});
-    const slope = run.dram_bytes_per_s, [x0, x1] = x.domain(), floor = y.domain()[0];
+    const slope = run.dram_bytes_per_s, [x0, x1] = x.domain, floor = y.domain[0];
     const low = Math.max(x0, floor / slope);
-    svg.append('path').attr({class: 'axis', d: `M${x(low)},${y(low * slope)}L${x(ridge)},${y(most)}`});
+    addShape(svg, 'path', {class: 'axis', d: `M${x(low)},${y(low * slope)}L${x(ridge)},${y(most)}`});
     for (const peak of run.peaks) {
       const from = Math.max(peak.flop_per_s / slope, x0);
-      svg.append('path').attr({class: 'axis', d: `M${x(from)},${y(peak.flop_per_s)}H${x(x1)}`});
-      svg.append('text').attr({x: box[2], y: y(peak.flop_per_s) - 4, 'text-anchor': 'end', class: 'soft'}).text(peak.name);
+      addShape(svg, 'path', {class: 'axis', d: `M${x(from)},${y(peak.flop_per_s)}H${x(x1)}`});
+      addShape(svg, 'text', {x: box[2], y: y(peak.flop_per_s) - 4, 'text-anchor': 'end', class: 'soft'}, peak.name);
     }
-    const area = d3.scale.sqrt().domain([0, points[0].time]).range([2.5, 15]);
-    svg.selectAll('circle').data(points).enter().append('circle')
-      .attr('cx', (p) => x(p.intensity)).attr('cy', (p) => y(Math.max(p.rate, floor))).attr('r', (p) => area(p.time))
-      .attr('fill', (p) => (k.ok[p.i] ? familyColour(text(k.family[p.i])) : 'none'))
-      .attr('stroke', (p) => familyColour(text(k.family[p.i]))).attr({'fill-opacity': 0.7, 'stroke-width': 1.5})
-      .on('mousemove', (p) => hover(d3.event, `${number(p.count, 0)} times, ${time(p.time)} together\n${shortNumber(p.rate)}FLOP/s, ` +
-        `${number(p.intensity, 2)} FLOP per byte\n` + kernelLines(run, p.i)))
-      .on('mouseleave', () => hover(null, ''));
+    const area = rootScale([0, points[0].time], [2.5, 15]);
+    for (const p of points) {
+      const colour = familyColour(text(k.family[p.i]));
+      const said = `${number(p.count, 0)} times, ${time(p.time)} together\n${shortNumber(p.rate)}FLOP/s, ${number(p.intensity, 2)} FLOP per byte\n`;
+      addShape(svg, 'circle', {cx: x(p.intensity), cy: y(Math.max(p.rate, floor)), r: area(p.time), fill: k.ok[p.i] ? colour : 'none', stroke: colour,
+        'fill-opacity': 0.7, 'stroke-width': 1.5, onmousemove: (event) => hover(event, said + kernelLines(run, p.i)), onmouseleave: () => hover(null, '')});
+    }
   };
   draw();
   addEventListener('resize', draw);

@@ -152,12 +152,12 @@ class Timeline {
   }
 
   drawAxis(pen) {
-    const scale = d3.scale.linear().domain([this.from, this.until]).range([this.labelWidth, this.labelWidth + this.plotWidth]);
+    const place = scale([this.from, this.until], [this.labelWidth, this.labelWidth + this.plotWidth]);
     pen.strokeStyle = this.colours.line;
     pen.fillStyle = this.colours.soft;
     pen.textAlign = 'center';
-    for (const tick of scale.ticks(Math.max(2, this.plotWidth / 130))) {
-      const x = Math.round(scale(tick)) + 0.5;
+    for (const tick of ticks(place.domain, Math.max(2, this.plotWidth / 130))) {
+      const x = Math.round(place(tick)) + 0.5;
       pen.beginPath();
       pen.moveTo(x, 18);
       pen.lineTo(x, this.height);
@@ -313,10 +313,10 @@ function lanesOf(run, several) {
   return lanes;
 }
 
-// Chooses the step at whose begin both runs are aligned; null: all have one.
+// Chooses the step at whose begin both runs are aligned; no element: all have one.
 function stepChoice(runs, timeline) {
   const steps = Math.max(...runs.map((run) => run.begins_us.length));
-  if (!data.comparison || steps < 2) return null;
+  if (!data.comparison || steps < 2) return '';
   const select = element('select', {id: 'timeline-step', 'aria-label': 'Align at step', onchange: () => timeline.alignAt(Number(select.value))});
   for (let i = 0; i < steps; ++i) select.append(element('option', {value: i}, `step ${i + 1}`));
   return element('label', {}, 'Align at ', select);

@@ -135,8 +135,8 @@ constexpr ShardField kFields[] = {
          "Keep tables in one hashed array on every GPU: robe:m=ELEMENTS,Z=COLUMNS or "
          "robe:ratio=FACTOR; tables=best lets the search choose which",
          "SPEC"),
-    {"time_budget", &Question::time_budget_s, "Seconds of processor time that the search may take",
-     "S", kFromZero},
+    {"time_budget", &Question::time_budget_s,
+     "Seconds that the search may take, counted by its moves", "S", kFromZero},
     {"seed", &Question::seed, "Of the search", "N"},
 };
 

@@ -135,6 +135,8 @@ struct NetworkFacts {
   int nics = 0;                     ///< per machine
   BytesPerSecond nic_bandwidth{0};  ///< one NIC, one direction
   std::string network;              ///< "EFA 4 x 100, p4d", "roce", "400 Gb/s", "NVLink"
+
+  bool says_nics() const { return nics > 0 || nic_bandwidth.value > 0 || !network.empty(); }
 };
 
 /// Nodes of the topology over which so many machines spread a group: machines that one NVLink
@@ -196,7 +198,10 @@ class TopologyCatalog {
 /// topology.
 Topology datasheet_topology(const Gpu& gpu);
 
-/// The built-in default topology of the GPU, else its `datasheet_topology`.
+/// The built-in default topology of the GPU; null: it is in none. Other topologies are not read.
+const Topology* default_topology(const Gpu& gpu);
+
+/// The same, else the GPU's `datasheet_topology`.
 Topology topology_for(const Gpu& gpu);
 
 }  // namespace perfmodel

@@ -88,8 +88,8 @@ class FunctionRule final : public OpRule {
  public:
   FunctionRule(Lower function, std::string_view calls) : lower_(function), calls_(words(calls)) {}
 
-  bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const override {
-    if (op.node.children_count > 0 && delegates(op)) return true;
+  bool add_kernels(const OpView& op, const Gpu& gpu,
+                   std::vector<KernelWork>& kernels) const override {
     const std::size_t before = kernels.size();
     if (!lower_(op, gpu, kernels)) return false;
     if (!types_are_priced(op, std::span(kernels).subspan(before))) {
@@ -98,6 +98,18 @@ class FunctionRule final : public OpRule {
     }
     if (op.graph.allow_tf32 && gpu.peak_tflop_per_s.tf32_matrix) allow_tf32(kernels, before);
     return true;
+  }
+
+  bool launches_nothing(const OpView& op) const override {
+    if (!lower_) return true;
+    const std::string_view name = op.name(), base = base_name(name);
+    return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t index) {
+      const std::string_view child = op.graph.name(index);
+      if (child == name || child == base) return true;
+      const std::string_view called = base != name ? base_name(child) : child;
+      return std::ranges::find(calls_, child) != calls_.end() ||
+             std::ranges::find(calls_, called) != calls_.end();
+    });
   }
 
  private:
@@ -110,17 +122,6 @@ class FunctionRule final : public OpRule {
         work.matrix_units = true;
       }
     }
-  }
-
-  bool delegates(const OpView& op) const {
-    const std::string_view name = op.name(), base = base_name(name);
-    return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t index) {
-      const std::string_view child = op.graph.name(index);
-      if (child == name || child == base) return true;
-      const std::string_view called = base != name ? base_name(child) : child;
-      return std::ranges::find(calls_, child) != calls_.end() ||
-             std::ranges::find(calls_, called) != calls_.end();
-    });
   }
 
   Lower lower_;

@@ -19,8 +19,9 @@ using Lower = bool (*)(const OpView& op, const Gpu& gpu, std::vector<KernelWork>
 /// A rule that first asks whether the node only hands on to a child: PyTorch re-dispatches many ops
 /// under their own name (aten::sum -> aten::sum), and the child is a node with its own kernels. The
 /// kernels count only if their work fits the element types: complex and unknown types are merely
-/// moved, products take floats and int8. `calls`: names of other ops, separated by spaces, that it
-/// may hand on to (`Op::calls`); they must live as long as the rule.
+/// moved, products take floats and int8. `lower`: null if the op never launches anything. `calls`:
+/// names of other ops, separated by spaces, that it may hand on to (`Op::calls`); they must live as
+/// long as the rule.
 std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls = {});
 
 /// Name without trailing "_": "aten::add_" -> "aten::add".

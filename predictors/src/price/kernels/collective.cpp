@@ -123,7 +123,7 @@ class TopologyCollective final : public KernelModel {
 class Collective final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    if (const Topology* known = TopologyCatalog::builtin().default_of(gpu.name)) {
+    if (const Topology* known = default_topology(gpu)) {
       return price_collective(work, gpu, *known, {});
     }
     return price_collective(work, gpu, datasheet_topology(gpu), {});

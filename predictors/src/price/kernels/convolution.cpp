@@ -128,8 +128,6 @@ constexpr double kTf32WeightLoopFlop = 700;
 /// Input gradients under a stride run one product per phase, each with few taps.
 constexpr double kPhasedShare = 0.75;
 constexpr double kFilterLatencyUs = 2;  ///< beyond a product's, where filters have several taps
-constexpr double kTailShare = 0.3;      ///< for a last wave, if k is split (matrix_gemm.hpp)
-constexpr double kLeastPartDepth = 128;
 
 /// Share of the loop's rate that narrower tiles reach.
 constexpr GemmTile kTiles[] = {

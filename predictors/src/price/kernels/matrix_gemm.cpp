@@ -11,8 +11,6 @@ namespace {
 
 // Chosen on bf16 products of A100, H100, B200, GB200 and RTX PRO 6000 together (public silicon
 // tables; docs/kernel_models.md has the errors).
-constexpr double kTailShare = 0.3;       ///< idle part of a partly filled last wave that counts
-constexpr double kLeastPartDepth = 128;  ///< least k of a part of a split
 constexpr double kMostParts = 32;
 constexpr double kWavesOfParts[] = {1, 2};  ///< waves that a split fills
 constexpr double kHeatFromUs = 500, kHeatOverUs = 1000;

@@ -5,6 +5,10 @@
 
 namespace perfmodel::kernels {
 
+/// If k is split: the idle part of a partly filled last wave that counts, and the least k of a
+/// part.
+inline constexpr double kTailShare = 0.3, kLeastPartDepth = 128;
+
 /// Measurements of such products on the GPU's architecture; null if there are none. TF32 is a
 /// product of the 16-bit types; exact fp32 and fp64 matrix units are not. Types of 8 and 4 bits
 /// without figures of their own take the next wider type's.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 namespace perfmodel::learned {
@@ -199,11 +200,27 @@ std::array<double, Correction::kTerms> Correction::terms(const FeatureSet& set,
           std::clamp((value("log2_baseline_us") - 8) / 4, -1.0, 1.0)};
 }
 
+std::vector<double> Correction::axes(const FeatureSet& set, const FeatureRow& row) {
+  std::vector<double> sizes;
+  for (std::size_t i = 0; i < set.specs.size(); ++i) {
+    if (set.specs[i].is_axis) sizes.push_back(static_cast<double>(row[i]));
+  }
+  return sizes;
+}
+
+double Correction::likeness(const std::vector<double>& x, const std::vector<double>& y) {
+  double squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
+  return std::exp(-squares / 2);
+}
+
 double Correction::log_ratio(const FeatureSet& set, const FeatureRow& row) const {
   const auto x = terms(set, row);
-  double sum = 0;
-  for (std::size_t i = 0; i < kTerms; ++i) sum += weights[i] * x[i];
-  return sum;
+  const std::vector<double> sizes = axes(set, row);
+  double sum = std::inner_product(x.begin(), x.end(), weights.begin(), 0.0);
+  for (const Anchor& anchor : anchors) sum += anchor.weight * likeness(sizes, anchor.at);
+  constexpr double kMost = 50;  // no price becomes 0 or infinite
+  return std::clamp(sum, -kMost, kMost);
 }
 
 int LearnedModel::apply(float common_sum, float chip_sum, const ForGpu& known,

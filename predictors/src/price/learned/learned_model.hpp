@@ -86,15 +86,28 @@ struct LevelIntervals {
   const IntervalsByDistance& of(std::initializer_list<std::string_view> names) const;
 };
 
-/// Correction from a few measured kernels of a new GPU: log(measured / predicted) by ridge
-/// regression on a constant, intensity over balance and size (`perfpredict train --calibrate`).
+/// Correction from a few measured kernels of a new GPU (`perfpredict train --calibrate`): the mean
+/// of a Gaussian process on their log(measured / predicted),
+///
+///   log ratio(x) = w . (1, intensity over balance, size) + sum_j a_j exp(-|x - x_j|^2 / 2)
+///
+/// over the measured kernels j; distances count along the axes of the fitted range, in powers of
+/// two. Far from every measured kernel the linear terms are left.
 struct Correction {
   static constexpr std::size_t kTerms = 3;
+  struct Anchor {
+    std::vector<double> at;  ///< x_j, one number per axis
+    double weight = 0;       ///< a_j
+  };
   std::string gpu;
   std::array<double, kTerms> weights{};
+  std::vector<Anchor> anchors = {};
   int rows = 0;
 
   static std::array<double, kTerms> terms(const FeatureSet& set, const FeatureRow& row);
+  static std::vector<double> axes(const FeatureSet& set, const FeatureRow& row);
+  /// exp(-|x - y|^2 / 2)
+  static double likeness(const std::vector<double>& x, const std::vector<double>& y);
   double log_ratio(const FeatureSet& set, const FeatureRow& row) const;
 };
 

@@ -210,6 +210,34 @@ LearnedModel::Cells read_cells(const Reader& list) {
   return cells;
 }
 
+/// Files of before have no anchors.
+Correction read_correction(const Reader& item, const FeatureSet& set) {
+  Correction correction{.gpu = item.member("gpu").string()};
+  const std::vector<double> weights = item.member("weights").numbers();
+  if (weights.size() != Correction::kTerms) {
+    item.fail("weights", fmt::format("{} numbers", Correction::kTerms));
+    return correction;
+  }
+  double sum = 0;
+  for (const double weight : weights) sum += std::abs(weight);
+  if (!(sum <= kMaxLogRatio)) {
+    item.fail("weights", fmt::format("numbers whose sum is within {}", kMaxLogRatio));
+  }
+  std::ranges::transform(weights, correction.weights.begin(), [](double w) { return w + 0.0; });
+  const std::size_t axes = Correction::axes(set, {}).size();
+  if (item.has("anchors")) {
+    item.member("anchors").each([&](const Reader& anchor) {
+      correction.anchors.push_back(
+          {anchor.member("at").numbers(), anchor.member("weight").number(-1e6, 1e6)});
+      if (!anchor.failed() && correction.anchors.back().at.size() != axes) {
+        anchor.fail("at", fmt::format("{} numbers, one for each axis", axes));
+      }
+    });
+  }
+  correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
+  return correction;
+}
+
 LearnedModel read_model(const Reader& object) {
   LearnedModel model;
   model.name = object.member("name").string();
@@ -283,20 +311,7 @@ LearnedModel read_model(const Reader& object) {
   model.sibling_trust = object.member("sibling_trust").number(0, 1);
   model.unseen_trust = object.member("unseen_trust").number(0, 1);
   object.member("corrections").each([&](const Reader& item) {
-    Correction correction{.gpu = item.member("gpu").string()};
-    const std::vector<double> weights = item.member("weights").numbers();
-    if (weights.size() != Correction::kTerms) {
-      item.fail("weights", fmt::format("{} numbers", Correction::kTerms));
-      return;
-    }
-    double sum = 0;
-    for (const double weight : weights) sum += std::abs(weight);
-    if (!(sum <= kMaxLogRatio)) {
-      item.fail("weights", fmt::format("numbers whose sum is within {}", kMaxLogRatio));
-    }
-    std::ranges::transform(weights, correction.weights.begin(), [](double w) { return w + 0.0; });
-    correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
-    model.corrections.push_back(correction);
+    model.corrections.push_back(read_correction(item, *set));
   });
   model.card = object.member("card").text();
   const Reader trees = object.member("trees");
@@ -387,8 +402,14 @@ std::string model_text(const LearnedModel& model) {
       model.sibling_trust, model.unseen_trust,
       joined(model.corrections, ",\n  ",
              [](const Correction& c) {
-               return fmt::format(R"({{"gpu": {}, "weights": [{}], "rows": {}}})", json_text(c.gpu),
-                                  fmt::join(c.weights, ", "), c.rows);
+               return fmt::format(R"({{"gpu": {}, "weights": [{}], "anchors": [{}], "rows": {}}})",
+                                  json_text(c.gpu), fmt::join(c.weights, ", "),
+                                  joined(c.anchors, ",",
+                                         [](const Correction::Anchor& a) {
+                                           return fmt::format(R"({{"at": [{}], "weight": {}}})",
+                                                              fmt::join(a.at, ","), a.weight);
+                                         }),
+                                  c.rows);
              }),
       ensemble_text(model.common), ensemble_text(model.chip));
 }

@@ -106,44 +106,47 @@ TreeWalker::TreeWalker(const TreeEnsemble& ensemble) : base_(ensemble.base) {
   nodes_.reserve(ensemble.nodes.size());
   leaf_values_.reserve(ensemble.nodes.size());
   trees_.reserve(ensemble.roots.size());
+  std::vector<std::uint32_t> order;
   for (std::size_t i = 0; i < ensemble.roots.size(); ++i) {
     const std::size_t begin = ensemble.roots[i];
     const std::size_t end =
         i + 1 < ensemble.roots.size() ? ensemble.roots[i + 1] : ensemble.nodes.size();
-    add_tree(std::span(ensemble.nodes).subspan(begin, end - begin));
+    add_tree(std::span(ensemble.nodes).subspan(begin, end - begin), order);
   }
 }
 
-void TreeWalker::add_tree(std::span<const TreeEnsemble::Node> source) {
+void TreeWalker::add_tree(std::span<const TreeEnsemble::Node> source,
+                          std::vector<std::uint32_t>& order) {
   constexpr float kAllGoRight = -std::numeric_limits<float>::infinity();
   Tree tree{.root = static_cast<std::uint32_t>(nodes_.size())};
-  // One level after the other; `level` has the places in the source.
-  std::vector<std::uint32_t> level = {0}, next_level;
-  std::uint32_t place = 0;
-  for (;; ++tree.depth) {
-    const std::size_t children = place + level.size();
-    next_level.clear();
-    for (std::uint32_t at : level) {
-      const TreeEnsemble::Node& node = source[at];
-      if (node.feature != TreeEnsemble::kLeaf) {
-        nodes_.push_back(
-            {node.value, node.feature, static_cast<std::uint16_t>(children + next_level.size())});
-        leaf_values_.push_back(0);
-        next_level.insert(next_level.end(), {at + 1, at + node.right});
-      } else {
-        // A lone root has nothing to its left: it is stored twice.
-        if (place == 0) {
-          nodes_.push_back({kAllGoRight, 0, 0});
-          leaf_values_.push_back(node.value);
-          ++place;
-        }
-        nodes_.push_back({kAllGoRight, 0, static_cast<std::uint16_t>(place - 1)});
-        leaf_values_.push_back(node.value);
-      }
-      ++place;
+  if (source.size() == 1) {  // A lone root has nothing to its left: it is stored twice.
+    nodes_.resize(nodes_.size() + 2, {kAllGoRight, 0, 0});
+    leaf_values_.resize(nodes_.size(), source[0].value);
+    trees_.push_back(tree);
+    return;
+  }
+  nodes_.resize(nodes_.size() + source.size(), {kAllGoRight, 0, 0});
+  leaf_values_.resize(nodes_.size(), 0);
+  Node* const nodes = nodes_.data() + tree.root;
+  // The places in the source, level by level; `known` nodes have one so far.
+  order.resize(source.size());
+  order[0] = 0;
+  std::uint32_t known = 1;
+  for (std::uint32_t place = 0, level_end = 1; place < known; ++place) {
+    if (place == level_end) {
+      ++tree.depth;
+      level_end = known;
     }
-    if (next_level.empty()) break;
-    level.swap(next_level);
+    const std::uint32_t at = order[place];
+    const TreeEnsemble::Node& node = source[at];
+    if (node.feature == TreeEnsemble::kLeaf) {
+      nodes[place].left = static_cast<std::uint16_t>(place - 1);
+      leaf_values_[tree.root + place] = node.value;
+      continue;
+    }
+    nodes[place] = {node.value, node.feature, static_cast<std::uint16_t>(known)};
+    order[known++] = at + 1;
+    order[known++] = at + node.right;
   }
   trees_.push_back(tree);
 }

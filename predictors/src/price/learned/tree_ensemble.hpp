@@ -60,7 +60,8 @@ class TreeWalker {
     std::uint32_t root = 0;  ///< place of its first node
     std::uint32_t depth = 0;
   };
-  void add_tree(std::span<const TreeEnsemble::Node> source);
+  /// `order`: memory of the call.
+  void add_tree(std::span<const TreeEnsemble::Node> source, std::vector<std::uint32_t>& order);
 
   float base_;
   std::vector<Node> nodes_;         ///< level by level, tree by tree

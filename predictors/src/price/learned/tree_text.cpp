@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -100,32 +102,36 @@ std::string read_tree_text(std::string_view text, std::size_t columns, TreeEnsem
   const auto bytes = from_base64(text);
   if (!bytes || bytes->size() % kNodeBytes != 0) return "base64 of five bytes per node";
   const std::size_t count = bytes->size() / kNodeBytes;
-  ensemble.nodes.reserve(ensemble.nodes.size() + count);
-  std::size_t root = ensemble.nodes.size();
-  std::vector<std::size_t> open;  // splits above the next node, the lowest last
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint8_t* byte = bytes->data() + i * kNodeBytes;
-    const std::size_t here = ensemble.nodes.size();
-    if (open.empty()) {
-      root = here;
-      ensemble.roots.push_back(static_cast<std::uint32_t>(root));
+  const std::size_t before = ensemble.nodes.size();
+  ensemble.nodes.resize(before + count);
+  TreeEnsemble::Node* const nodes = ensemble.nodes.data() + before;
+  const std::uint8_t* byte = bytes->data();
+  // The splits without a right child, the lowest last.
+  const auto open = std::make_unique_for_overwrite<std::uint32_t[]>(std::min(count, kMostNodes));
+  std::size_t open_count = 0, root = 0;
+  bool begins = true;
+  for (std::size_t i = 0; i < count; ++i, byte += kNodeBytes) {
+    if (begins) {
+      root = i;
+      ensemble.roots.push_back(static_cast<std::uint32_t>(before + root));
     }
-    if (here - root >= kMostNodes) return fmt::format("trees of at most {} nodes", kMostNodes);
-    TreeEnsemble::Node& node = ensemble.nodes.emplace_back();
-    node.value = float_at(byte + 1);
-    if (!std::isfinite(node.value)) return fmt::format("a finite number in node {}", i);
+    if (i - root >= kMostNodes) return fmt::format("trees of at most {} nodes", kMostNodes);
+    nodes[i].value = float_at(byte + 1);
+    if (!std::isfinite(nodes[i].value)) return fmt::format("a finite number in node {}", i);
+    begins = false;
     if (*byte != kLeafByte) {
       if (*byte >= columns) return fmt::format("a feature below {} in node {}", columns, i);
-      node.feature = *byte;
-      open.push_back(here);
+      nodes[i].feature = *byte;
+      open[open_count++] = static_cast<std::uint32_t>(i);
       continue;
     }
-    // A leaf ends each subtree that it is the last node of.
-    while (!open.empty() && ensemble.nodes[open.back()].right != 0) open.pop_back();
-    if (open.empty()) continue;
-    ensemble.nodes[open.back()].right = static_cast<std::uint16_t>(here + 1 - open.back());
+    // The next node is the right child of the lowest split that has none, or a root.
+    begins = open_count == 0;
+    if (begins) continue;
+    const std::uint32_t split = open[--open_count];
+    nodes[split].right = static_cast<std::uint16_t>(i + 1 - split);
   }
-  return open.empty() ? "" : "trees that are whole";
+  return begins ? "" : "trees that are whole";
 }
 
 }  // namespace perfmodel::learned

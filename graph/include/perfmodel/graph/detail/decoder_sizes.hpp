@@ -12,6 +12,7 @@ struct DecoderExperts {
   std::int64_t shared = 0;        ///< width inside of the expert that takes every token; 0: none
   std::int64_t input = 0;         ///< input width of routed experts (LatentMoE); 0: the model's
   std::int64_t dense_layers = 0;  ///< number of dense layers at the beginning
+  bool gated_shared = false;      ///< the shared one's result is multiplied by a gate per token
 };
 
 /// Attention through a latent vector per token (DeepSeek-V2, Liu et al. 2024, section 2.1): queries

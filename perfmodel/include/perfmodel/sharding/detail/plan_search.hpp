@@ -30,6 +30,8 @@ struct SearchProgress {
 };
 
 struct SearchOptions {
+  /// Seconds that a core of an EPYC takes for what is tried: counted and not measured, so that
+  /// every machine, however loaded, finds the same plans.
   double time_budget_s = 10;
   /// Moves tried; 0: chosen from the size of the problem, times `effort`, and fewer where rounds
   /// of them find nothing better.
@@ -47,16 +49,18 @@ struct SearchResult {
   std::vector<FoundPlan> plans;  ///< best first
   double lower_bound = 0;        ///< no plan that fits is better
   bool proved_best = false;      ///< by enumeration, or because the bound is met
-  bool stopped = false;          ///< by time or by `progress`, before the move budget was used up
+  bool stopped = false;  ///< by the time budget or `progress`, before the move budget was used up
   std::uint64_t moves = 0;
-  double seconds = 0;
+  double seconds = 0;    ///< processor time
+  double counted_s = 0;  ///< taken from the time budget
 };
 
 /// The best plans found. Seeds: for rising limits on the largest shard and prices of a byte, each
 /// table's cheapest option, packed longest first; TorchRec's greedy sequence; one type for all.
 /// Small problems are enumerated from there (branch and bound). If that is too much, plans are
 /// improved by annealing: shards and blocks of them move, swap and change their option, most often
-/// on the rank that limits a phase. Same space, options and seed: same plans, unless `stopped`.
+/// on the rank that limits a phase. Same space, options and seed: same plans, unless `progress`
+/// stops it.
 ///
 /// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on
 /// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).

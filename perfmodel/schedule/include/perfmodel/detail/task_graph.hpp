@@ -66,6 +66,10 @@ class TaskGraph {
   std::int32_t op(TaskId task) const { return op_[task]; }
   std::int32_t term(TaskId task) const { return term_[task]; }
   void reserve(std::size_t tasks);
+  /// Appends the tasks from `first` and the edges from `first_edge` on once more: each follows the
+  /// same tasks as before, as many tasks later. No edge may be inferred, and before each task its
+  /// lane has another.
+  void repeat(TaskId first, std::size_t first_edge);
 
   // The whole of it, for passes over all tasks.
 

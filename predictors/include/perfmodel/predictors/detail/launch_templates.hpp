@@ -9,6 +9,7 @@
 
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictors/detail/time_terms.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
 namespace perfmodel {
@@ -33,18 +34,6 @@ struct TemplateCall {
 
 /// The calls of one node, in order, without its children's.
 using LaunchTemplate = std::vector<TemplateCall>;
-
-/// How much of a node's surroundings a key holds. The devices of the tensors are the strongest
-/// part: `copy_`, `fill_`, `to` on CPU tensors launch nothing.
-enum class TemplateLevel : std::uint8_t {
-  kShapes,   ///< name, children, devices, dtypes and shapes of the tensors
-  kDevices,  ///< name, children, devices
-  kNameDevices,
-  kChildren,  ///< name, children
-  kName,
-};
-inline constexpr std::size_t kTemplateLevels = 5;
-std::string_view to_string(TemplateLevel level);
 
 using TemplateKeys = std::array<std::uint64_t, kTemplateLevels>;
 

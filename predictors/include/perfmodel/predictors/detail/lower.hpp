@@ -57,6 +57,7 @@ struct LoweringFacts {
     bool touches_gpu = false;
     bool reaches_gpu = false;       ///< it or a node below it touches GPU memory
     bool is_known = false;          ///< has a rule, a row of the op catalogue, or is a label
+    bool launches_nothing = false;  ///< see OpRule
     std::uint64_t devices_key = 0;  ///< key of TemplateLevel::kDevices
     LaunchTemplates::Found found;   ///< on the levels without shapes
     const std::vector<std::string_view>* parameters = nullptr;  ///< only for nodes with a rule

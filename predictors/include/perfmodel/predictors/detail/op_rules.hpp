@@ -40,10 +40,18 @@ class OpRule {
  public:
   virtual ~OpRule() = default;
 
+  /// Whether the node launches nothing, whatever its sizes: it hands on to a child, or is a view.
+  virtual bool launches_nothing(const OpView& op) const = 0;
+
   /// Appends the node's kernels in launch order. Nothing appended = the node launches none.
   /// Returns false if the rule does not expect the node's arguments or know the work of their
   /// element types: the op then counts as unmodelled and is listed.
-  virtual bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const = 0;
+  bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const {
+    return launches_nothing(op) || add_kernels(op, gpu, kernels);
+  }
+  /// The same for a node of which it is known that it launches something.
+  virtual bool add_kernels(const OpView& op, const Gpu& gpu,
+                           std::vector<KernelWork>& kernels) const = 0;
 };
 
 /// Rules by op name.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "perfmodel/predictors/detail/board_power.hpp"
+#include "perfmodel/predictors/detail/kernel_energy.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
@@ -20,14 +21,6 @@ namespace perfmodel {
 /// Energy of a FLOP of a kernel [pJ]: as measured for the architecture's products if the kernel may
 /// use matrix units, else `derived_picojoule_per_flop`.
 double picojoule_per_flop(const KernelWork& work, const Gpu& gpu);
-
-/// [J]
-struct KernelEnergy {
-  double flop_j = 0, dram_j = 0;
-  bool measured = false;  ///< the energy of a FLOP comes from the architecture's measured products
-
-  double sum_j() const { return flop_j + dram_j; }
-};
 
 /// Energy of a kernel that takes `time`. Zero on a GPU without a limit.
 KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds time);

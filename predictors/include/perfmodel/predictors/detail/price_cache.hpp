@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "perfmodel/predictors/kernel.hpp"
@@ -14,10 +13,10 @@ namespace perfmodel {
 /// bit. For callers that repeat the same few thousand kernels, such as a scheduler that keeps one
 /// cache per kind of GPU.
 ///
-/// Memory is bounded: a fixed table of `capacity()` entries (`kEntryBytes` each), allocated at
-/// once. An entry is within `kProbes` places of its hash's; if all are taken, a new price replaces
-/// one of them. That is rare up to half the capacity; beyond, the cache forgets some prices and
-/// asks the models again.
+/// Memory is bounded: a fixed table of `capacity()` entries (`kEntryBytes` each), of which the
+/// system only provides pages that hold prices. An entry is within `kProbes` places of its hash's;
+/// if all are taken, a new price replaces one of them. That is rare up to half the capacity;
+/// beyond, the cache forgets some prices and asks the models again.
 ///
 /// Keys are compared whole, never by hash alone; 0.0 and -0.0 are different keys. Collectives,
 /// which carry a name, go to the models each time.
@@ -41,6 +40,9 @@ class PriceCache {
 
   Price price(const KernelWork& work);
 
+  /// Sets `price` if the cache has it; the models are not asked.
+  bool find(const KernelWork& work, Price& price) const;
+
   /// prices[i] = price(work[i]); as many prices as work. Missing ones go to the models together.
   void price_many(std::span<const KernelWork> work, std::span<Price> prices);
 
@@ -59,7 +61,7 @@ class PriceCache {
   const KernelModels& models_;
   Gpu gpu_;
   std::size_t mask_ = 0;
-  std::unique_ptr<Entry[]> entries_;
+  Entry* entries_;                                     ///< owned
   alignas(64) std::atomic<std::uint64_t> misses_ = 0;  ///< apart from the data that readers read
 };
 
