@@ -5,8 +5,8 @@
 
 namespace perfmodel::cli {
 
-/// Adds --nics, --nic-gb-per-s and --network: the machine's NICs, where they differ from the
-/// topology that the flag `other` names.
+/// Adds --nics, --nic-gb-per-s and --network: the machine's NICs, in place of the NICs
+/// of the topology that the flag `other` names.
 void add_network_options(const CommandParser& app, const std::string& other, NetworkFacts& network);
 
 }  // namespace perfmodel::cli

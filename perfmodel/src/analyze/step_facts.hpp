@@ -131,7 +131,7 @@ struct Repair {
   std::map<std::size_t, double> kernel_us;  ///< kernels that take another time
   std::set<std::size_t> launches;  ///< kernels that are not launched: the call costs nothing
   std::map<std::size_t, double> host_scale;  ///< own time of ops times this
-  /// Of predictions: `host_scale` is for `gap_us` too, and a wait goes with the later waits of its
+  /// In predictions, `host_scale` is for `gap_us`, too; a wait goes with the later waits of its
   /// op: reading a value copies it, which waits, and then waits for the copy's stream.
   bool whole_ops = false;
   std::set<std::size_t> waits;            ///< waits that are not made

@@ -16,7 +16,7 @@ struct GateSum {
   double change_us() const { return after_us - before_us; }
 };
 
-/// Work that a change added or took away, by what it is for. Figures are per step.
+/// Work that a change added or took away, by its purpose. Figures are per step.
 struct GateReason {
   std::string name;  ///< "waits for the GPU", "attention", "casts", "collectives" or an op
   double count_before = 0, count_after = 0;  ///< kernels and copies; of waits: waits
@@ -47,7 +47,7 @@ struct ScheduledStep {
 
 /// Puts each kernel, op and wait of two steps into one group: reading a value (aten::item) and
 /// other waits, casts, attention if it became fused or unfused, collectives, else the outermost op.
-/// The groups that changed most are scheduled again with their work scaled to what it was before;
+/// The groups that changed most are scheduled again with as much work as before the change;
 /// the difference is their cost. Errors of the schedules.
 Result<StepCost> step_cost(const ScheduledStep& before, const ScheduledStep& after);
 

@@ -15,7 +15,7 @@ struct CollectiveStudy {
   std::string op, gpu, topology, type;
   std::vector<std::string> sizes;  ///< "64MiB", or "1KiB:1GiB": doubled from one to the other
   std::int64_t world = 0, nodes = 0;
-  NetworkFacts network = {};  ///< the machine's NICs, where they differ from the topology's
+  NetworkFacts network = {};  ///< the machine's NICs, in place of the topology's
 };
 
 struct CollectiveTable {
