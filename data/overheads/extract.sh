@@ -37,13 +37,10 @@ for rank in 0 1 2 3; do
 done
 
 mkdir -p "$here/programs"
-table programs/dlrm_v100 "${v100[@]}"
 table programs/linear_rtx2080ti linear_kineto linear_et
 table programs/resnet18_rtx2080ti resnet18_kineto resnet18_et
 table programs/resnet50_ddp_a100 resnet50_ddp_2gpu_a100_kineto resnet50_ddp_et_1.0.3
 table programs/rm_8gpu_a100 rm_8gpu_a100_rank3_kineto -
-table programs/bert_small_infer_h100 bert_small_infer_h100_torch26_kineto -
-table programs/minitoy_mi250 minitoy_train_mi250_rocm62_kineto -
 
 # Tables recorded with a GPU. The MI250 has one recording only, with two collectors on.
 table v100-sxm2-32gb "${v100[@]}"
@@ -51,6 +48,10 @@ pool rtx-2080-ti linear_rtx2080ti resnet18_rtx2080ti
 pool a100-sxm-40gb rm_8gpu_a100 resnet50_ddp_a100
 table h100-sxm-80gb bert_small_infer_h100_torch26_kineto -
 table mi250 minitoy_train_mi250_rocm62_kineto -
+# A program that is the only one of its GPU.
+ln -sfn ../v100-sxm2-32gb.json "$here/programs/dlrm_v100.json"
+ln -sfn ../h100-sxm-80gb.json "$here/programs/bert_small_infer_h100.json"
+ln -sfn ../mi250.json "$here/programs/minitoy_mi250.json"
 servers=(dlrm_v100 rm_8gpu_a100 linear_rtx2080ti resnet18_rtx2080ti bert_small_infer_h100 resnet50_ddp_a100 minitoy_mi250)
 # The host of the V100 server, in the middle of the servers, as its profiler slowed it.
 pool v100-server-2023 --host dlrm_v100 "${servers[@]}"

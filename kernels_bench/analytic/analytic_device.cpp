@@ -26,12 +26,9 @@ constexpr double kNoise = 0.004;
 
 double peak_flop_per_us(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32:
-      return 19e6;
-    case DType::kTf32:
-      return 75e6;
-    default:
-      return 150e6;
+    case DType::kFloat32: return 19e6;
+    case DType::kTf32: return 75e6;
+    default: return 150e6;
   }
 }
 
@@ -95,28 +92,19 @@ struct Law {
     using Kind = PeakCase::Kind;
     const auto count = static_cast<double>(c.bytes);
     switch (c.kind) {
-      case Kind::kCopyBandwidth:
-        return combined(0, memory());
+      case Kind::kCopyBandwidth: return combined(0, memory());
       case Kind::kReadBandwidth:
         return kFixedUs + count / (count <= 40e6 ? 3 * kBytesPerUs : kBytesPerUs);
-      case Kind::kFma:
-        return kFixedUs + count / peak_flop_per_us(c.dtype);
+      case Kind::kFma: return kFixedUs + count / peak_flop_per_us(c.dtype);
       case Kind::kMatrix:
         return (*this)(GemmCase{.dtype = c.dtype, .m = c.bytes, .n = c.bytes, .k = c.bytes});
-      case Kind::kLaunch:
-        return 2.5;
-      case Kind::kEmptyKernel:
-        return kFixedUs;
-      case Kind::kEventRecord:
-        return 0.9;
-      case Kind::kEventWait:
-        return 2.1;
-      case Kind::kStreamSync:
-        return 1.6;
-      case Kind::kCopyCall:
-        return 4.0;
-      case Kind::kGraphLaunch:
-        return 5 + 0.02 * count;
+      case Kind::kLaunch: return 2.5;
+      case Kind::kEmptyKernel: return kFixedUs;
+      case Kind::kEventRecord: return 0.9;
+      case Kind::kEventWait: return 2.1;
+      case Kind::kStreamSync: return 1.6;
+      case Kind::kCopyCall: return 4.0;
+      case Kind::kGraphLaunch: return 5 + 0.02 * count;
     }
     return 0;
   }

@@ -11,12 +11,9 @@ using perfmodel::RowPass;
 
 perfmodel::DType type_of(DType dtype) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return perfmodel::DType::kBFloat16;
-    case DType::kFloat16:
-      return perfmodel::DType::kFloat16;
-    default:
-      return perfmodel::DType::kFloat32;
+    case DType::kBFloat16: return perfmodel::DType::kBFloat16;
+    case DType::kFloat16: return perfmodel::DType::kFloat16;
+    default: return perfmodel::DType::kFloat32;
   }
 }
 
@@ -76,16 +73,13 @@ KernelWork work(const MemoryCase& c, const Gpu&) {
   using Kind = MemoryCase::Kind;
   const auto bytes = static_cast<double>(c.bytes);
   switch (c.kind) {
-    case Kind::kSet:
-      return perfmodel::memset_work(bytes);
-    case Kind::kStrided:
-      return perfmodel::strided_copy_work(bytes, c.row_bytes);
+    case Kind::kSet: return perfmodel::memset_work(bytes);
+    case Kind::kStrided: return perfmodel::strided_copy_work(bytes, c.row_bytes);
     case Kind::kHostToDevice:
       return perfmodel::memcpy_work(bytes, {perfmodel::CopyKind::kHostToDevice, !c.pinned});
     case Kind::kDeviceToHost:
       return perfmodel::memcpy_work(bytes, {perfmodel::CopyKind::kDeviceToHost, !c.pinned});
-    case Kind::kDeviceToDevice:
-      break;
+    case Kind::kDeviceToDevice: break;
   }
   return perfmodel::memcpy_work(bytes, {perfmodel::CopyKind::kDeviceToDevice, false});
 }
@@ -106,8 +100,7 @@ KernelWork work(const RowCase& c, const Gpu&) {
       return perfmodel::softmax_work(c.rows, c.cols, pass_of(c.pass), dtype);
     case RowCase::Op::kLayerNorm:
       return perfmodel::layer_norm_work(c.rows, c.cols, pass_of(c.pass), dtype);
-    default:
-      return perfmodel::reduction_work(c.rows, c.cols, dtype, c.strided);
+    default: return perfmodel::reduction_work(c.rows, c.cols, dtype, c.strided);
   }
 }
 
@@ -156,19 +149,15 @@ KernelWork work(const PeakCase& c, const Gpu& gpu) {
   using Kind = PeakCase::Kind;
   KernelWork none;
   switch (c.kind) {
-    case Kind::kCopyBandwidth:
-      return perfmodel::memcpy_work(static_cast<double>(c.bytes), {});
-    case Kind::kReadBandwidth:
-      none.bytes_read = {static_cast<double>(c.bytes)};
-      return none;
+    case Kind::kCopyBandwidth: return perfmodel::memcpy_work(static_cast<double>(c.bytes), {});
+    case Kind::kReadBandwidth: none.bytes_read = {static_cast<double>(c.bytes)}; return none;
     case Kind::kFma:
       none.dtype = type_of(c.dtype);
       none.flop = {static_cast<double>(c.bytes)};
       return none;
     case Kind::kMatrix:
       return work(GemmCase{.dtype = c.dtype, .m = c.bytes, .n = c.bytes, .k = c.bytes}, gpu);
-    default:
-      return none;
+    default: return none;
   }
 }
 

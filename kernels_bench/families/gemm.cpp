@@ -32,17 +32,10 @@ GemmCase named(std::uint64_t number) {
   const Layer& layer = layers[i / 16];
   GemmCase point;
   switch (i % 4) {
-    case 0:
-      point = forward(layer, true);
-      break;
-    case 1:
-      point = forward(layer, false);
-      break;
-    case 2:
-      point = input_gradient(layer);
-      break;
-    default:
-      point = weight_gradient(layer);
+    case 0: point = forward(layer, true); break;
+    case 1: point = forward(layer, false); break;
+    case 2: point = input_gradient(layer); break;
+    default: point = weight_gradient(layer);
   }
   point.dtype = kTypes[i / 4 % 4];
   return point;

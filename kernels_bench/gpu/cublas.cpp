@@ -112,8 +112,7 @@ Failure cublas_failure(const Functions& cublas, cublasStatus_t status, const cha
     case CUBLAS_STATUS_ARCH_MISMATCH:
     case CUBLAS_STATUS_INVALID_VALUE:
       return {FailureKind::kUnsupported, std::string(call) + ": " + text};
-    default:
-      return {FailureKind::kDevice, std::string(call) + ": " + text};
+    default: return {FailureKind::kDevice, std::string(call) + ": " + text};
   }
 }
 
@@ -126,12 +125,9 @@ Failure cublas_failure(const Functions& cublas, cublasStatus_t status, const cha
 
 cudaDataType type_of(DType dtype) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return CUDA_R_16BF;
-    case DType::kFloat16:
-      return CUDA_R_16F;
-    default:
-      return CUDA_R_32F;
+    case DType::kBFloat16: return CUDA_R_16BF;
+    case DType::kFloat16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
   }
 }
 

@@ -67,13 +67,10 @@ struct Functions {
 Failure cudnn_failure(const Functions& cudnn, cudnnStatus_t status, const char* call) {
   const std::string message = std::string(call) + ": " + cudnn.error_string(status);
   switch (status) {
-    case CUDNN_STATUS_ALLOC_FAILED:
-      return {FailureKind::kOutOfMemory, message};
+    case CUDNN_STATUS_ALLOC_FAILED: return {FailureKind::kOutOfMemory, message};
     case CUDNN_STATUS_EXECUTION_FAILED:
-    case CUDNN_STATUS_INTERNAL_ERROR:
-      return {FailureKind::kDevice, message};
-    default:
-      return {FailureKind::kUnsupported, message};
+    case CUDNN_STATUS_INTERNAL_ERROR: return {FailureKind::kDevice, message};
+    default: return {FailureKind::kUnsupported, message};
   }
 }
 
@@ -86,24 +83,18 @@ Failure cudnn_failure(const Functions& cudnn, cudnnStatus_t status, const char* 
 
 cudnnDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case DType::kFloat16:
-      return CUDNN_DATA_HALF;
-    default:
-      return CUDNN_DATA_FLOAT;
+    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
+    case DType::kFloat16: return CUDNN_DATA_HALF;
+    default: return CUDNN_DATA_FLOAT;
   }
 }
 
 /// PyTorch: fp32 without TF32 must not use tensor cores; the default lets fp32 use TF32.
 cudnnMathType_t math_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32:
-      return CUDNN_FMA_MATH;
-    case DType::kTf32:
-      return CUDNN_DEFAULT_MATH;
-    default:
-      return CUDNN_TENSOR_OP_MATH;
+    case DType::kFloat32: return CUDNN_FMA_MATH;
+    case DType::kTf32: return CUDNN_DEFAULT_MATH;
+    default: return CUDNN_TENSOR_OP_MATH;
   }
 }
 
@@ -129,12 +120,9 @@ class CudnnConvolution final : public Convolution {
   Outcome<void> choose() {
     if (auto described = describe(); !described) return described;
     switch (point_.direction) {
-      case ConvolutionCase::Direction::kForward:
-        return choose_forward();
-      case ConvolutionCase::Direction::kInputGradient:
-        return choose_data();
-      default:
-        return choose_filter();
+      case ConvolutionCase::Direction::kForward: return choose_forward();
+      case ConvolutionCase::Direction::kInputGradient: return choose_data();
+      default: return choose_filter();
     }
   }
 

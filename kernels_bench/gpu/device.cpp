@@ -164,12 +164,9 @@ std::unique_ptr<Workload> GpuDevice::make_workload(const Case& point) {
 
 std::unique_ptr<Workload> GpuDevice::make_peak(const PeakCase& point) {
   switch (point.kind) {
-    case PeakCase::Kind::kCopyBandwidth:
-      return make_copy_bandwidth(point);
-    case PeakCase::Kind::kReadBandwidth:
-      return make_read_bandwidth(point);
-    case PeakCase::Kind::kFma:
-      return make_fma(point);
+    case PeakCase::Kind::kCopyBandwidth: return make_copy_bandwidth(point);
+    case PeakCase::Kind::kReadBandwidth: return make_read_bandwidth(point);
+    case PeakCase::Kind::kFma: return make_fma(point);
     case PeakCase::Kind::kMatrix:
       return make_gemm(GemmCase{.dtype = point.dtype,
                                 .batch = 1,
@@ -177,8 +174,7 @@ std::unique_ptr<Workload> GpuDevice::make_peak(const PeakCase& point) {
                                 .n = point.bytes,
                                 .k = point.bytes},
                        *matrix_);
-    default:
-      return make_fixed_cost(point, info_);
+    default: return make_fixed_cost(point, info_);
   }
 }
 

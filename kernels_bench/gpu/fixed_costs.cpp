@@ -215,22 +215,14 @@ class EventWaitCost final : public DeviceCost {
 
 std::unique_ptr<Workload> make_fixed_cost(const PeakCase& point, const DeviceInfo& device) {
   switch (point.kind) {
-    case PeakCase::Kind::kLaunch:
-      return std::make_unique<LaunchCost>();
-    case PeakCase::Kind::kEmptyKernel:
-      return std::make_unique<EmptyKernelCost>(device.clock_mhz);
-    case PeakCase::Kind::kEventRecord:
-      return std::make_unique<EventRecordCost>();
-    case PeakCase::Kind::kEventWait:
-      return std::make_unique<EventWaitCost>(device.clock_mhz);
-    case PeakCase::Kind::kStreamSync:
-      return std::make_unique<SynchronizeCost>();
-    case PeakCase::Kind::kCopyCall:
-      return std::make_unique<CopyCallCost>(point.bytes);
-    case PeakCase::Kind::kGraphLaunch:
-      return std::make_unique<GraphLaunchCost>(point.bytes);
-    default:
-      return nullptr;
+    case PeakCase::Kind::kLaunch: return std::make_unique<LaunchCost>();
+    case PeakCase::Kind::kEmptyKernel: return std::make_unique<EmptyKernelCost>(device.clock_mhz);
+    case PeakCase::Kind::kEventRecord: return std::make_unique<EventRecordCost>();
+    case PeakCase::Kind::kEventWait: return std::make_unique<EventWaitCost>(device.clock_mhz);
+    case PeakCase::Kind::kStreamSync: return std::make_unique<SynchronizeCost>();
+    case PeakCase::Kind::kCopyCall: return std::make_unique<CopyCallCost>(point.bytes);
+    case PeakCase::Kind::kGraphLaunch: return std::make_unique<GraphLaunchCost>(point.bytes);
+    default: return nullptr;
   }
 }
 

@@ -91,12 +91,9 @@ class GemmWorkload final : public Workload {
   /// result and, where K is split, partial sums: to 8 bits for bf16.
   double tolerance() const {
     switch (point_.dtype) {
-      case DType::kFloat32:
-        return 1e-4;
-      case DType::kBFloat16:
-        return 2e-2;
-      default:
-        return 5e-3;
+      case DType::kFloat32: return 1e-4;
+      case DType::kBFloat16: return 2e-2;
+      default: return 5e-3;
     }
   }
 
@@ -176,12 +173,9 @@ class ConvolutionWorkload final : public Workload {
   /// Wider than a GEMM's: Winograd and FFT algorithms lose digits.
   double tolerance() const {
     switch (point_.dtype) {
-      case DType::kFloat32:
-        return 1e-3;
-      case DType::kTf32:
-        return 1e-2;
-      default:
-        return 3e-2;
+      case DType::kFloat32: return 1e-3;
+      case DType::kTf32: return 1e-2;
+      default: return 3e-2;
     }
   }
 

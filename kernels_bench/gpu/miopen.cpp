@@ -58,13 +58,10 @@ struct Functions {
 Failure miopen_failure(const Functions& miopen, int status, const char* call) {
   const std::string message = std::string(call) + ": " + miopen.error_string(status);
   switch (status) {
-    case miopen::kAllocFailed:
-      return {FailureKind::kOutOfMemory, message};
+    case miopen::kAllocFailed: return {FailureKind::kOutOfMemory, message};
     case miopen::kInternalError:
-    case miopen::kUnknownError:
-      return {FailureKind::kDevice, message};
-    default:
-      return {FailureKind::kUnsupported, message};
+    case miopen::kUnknownError: return {FailureKind::kDevice, message};
+    default: return {FailureKind::kUnsupported, message};
   }
 }
 
@@ -77,12 +74,9 @@ Failure miopen_failure(const Functions& miopen, int status, const char* call) {
 
 int type_of(DType dtype) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return miopen::kBFloat16;
-    case DType::kFloat16:
-      return miopen::kHalf;
-    default:
-      return miopen::kFloat;
+    case DType::kBFloat16: return miopen::kBFloat16;
+    case DType::kFloat16: return miopen::kHalf;
+    default: return miopen::kFloat;
   }
 }
 
@@ -145,12 +139,9 @@ class MiopenConvolution final : public Convolution {
   template <class T>
   std::array<T, 3> ordered(T input, T filter, T output) const {
     switch (point_.direction) {
-      case ConvolutionCase::Direction::kForward:
-        return {filter, input, output};
-      case ConvolutionCase::Direction::kInputGradient:
-        return {output, filter, input};
-      default:
-        return {output, input, filter};
+      case ConvolutionCase::Direction::kForward: return {filter, input, output};
+      case ConvolutionCase::Direction::kInputGradient: return {output, filter, input};
+      default: return {output, input, filter};
     }
   }
 

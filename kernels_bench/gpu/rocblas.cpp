@@ -38,12 +38,9 @@ struct Functions {
 Failure rocblas_failure(const Functions& rocblas, int status, const char* call) {
   const std::string message = std::string(call) + ": " + rocblas.status_string(status);
   switch (status) {
-    case rocblas::kMemoryError:
-      return {FailureKind::kOutOfMemory, message};
-    case rocblas::kInternalError:
-      return {FailureKind::kDevice, message};
-    default:
-      return {FailureKind::kUnsupported, message};
+    case rocblas::kMemoryError: return {FailureKind::kOutOfMemory, message};
+    case rocblas::kInternalError: return {FailureKind::kDevice, message};
+    default: return {FailureKind::kUnsupported, message};
   }
 }
 

@@ -20,12 +20,9 @@ struct ConvolutionBuffers {
 
 PM_HD inline double load_number(const void* data, DType dtype, std::int64_t i) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return kernels::to_float(static_cast<const kernels::BFloat16*>(data)[i]);
-    case DType::kFloat16:
-      return kernels::to_float(static_cast<const kernels::Half*>(data)[i]);
-    default:
-      return static_cast<const float*>(data)[i];
+    case DType::kBFloat16: return kernels::to_float(static_cast<const kernels::BFloat16*>(data)[i]);
+    case DType::kFloat16: return kernels::to_float(static_cast<const kernels::Half*>(data)[i]);
+    default: return static_cast<const float*>(data)[i];
   }
 }
 
@@ -60,22 +57,16 @@ struct ConvolutionTensors {
 
   PM_HD const void* result() const {
     switch (point.direction) {
-      case ConvolutionCase::Direction::kForward:
-        return buffers.output;
-      case ConvolutionCase::Direction::kInputGradient:
-        return buffers.input;
-      default:
-        return buffers.filter;
+      case ConvolutionCase::Direction::kForward: return buffers.output;
+      case ConvolutionCase::Direction::kInputGradient: return buffers.input;
+      default: return buffers.filter;
     }
   }
   PM_HD std::int64_t result_count() const {
     switch (point.direction) {
-      case ConvolutionCase::Direction::kForward:
-        return output_count();
-      case ConvolutionCase::Direction::kInputGradient:
-        return input_count();
-      default:
-        return filter_count();
+      case ConvolutionCase::Direction::kForward: return output_count();
+      case ConvolutionCase::Direction::kInputGradient: return input_count();
+      default: return filter_count();
     }
   }
 
@@ -150,8 +141,7 @@ PM_HD inline double convolution_sum(const ConvolutionTensors& t, std::int64_t el
       return convolution_forward_sum(t, element, lane, lanes);
     case ConvolutionCase::Direction::kInputGradient:
       return convolution_input_sum(t, element, lane, lanes);
-    default:
-      return convolution_filter_sum(t, element, lane, lanes);
+    default: return convolution_filter_sum(t, element, lane, lanes);
   }
 }
 

@@ -16,24 +16,15 @@ using Row = std::vector<double>;
 inline double elementwise(ElementwiseCase::Op op, double a, double b, double c) {
   using Op = ElementwiseCase::Op;
   switch (op) {
-    case Op::kRelu:
-      return std::max(a, 0.0);
-    case Op::kGelu:
-      return a * 0.5 * std::erfc(-a / std::sqrt(2.0));
-    case Op::kTanh:
-      return std::tanh(a);
-    case Op::kSigmoid:
-      return 1 / (1 + std::exp(-a));
-    case Op::kExp:
-      return std::exp(a);
-    case Op::kAddScalar:
-      return a + 0.5;
-    case Op::kAdd:
-      return a + b;
-    case Op::kMul:
-      return a * b;
-    case Op::kAddcmul:
-      return a + 0.5 * b * c;
+    case Op::kRelu: return std::max(a, 0.0);
+    case Op::kGelu: return a * 0.5 * std::erfc(-a / std::sqrt(2.0));
+    case Op::kTanh: return std::tanh(a);
+    case Op::kSigmoid: return 1 / (1 + std::exp(-a));
+    case Op::kExp: return std::exp(a);
+    case Op::kAddScalar: return a + 0.5;
+    case Op::kAdd: return a + b;
+    case Op::kMul: return a * b;
+    case Op::kAddcmul: return a + 0.5 * b * c;
   }
   return std::nan("");
 }

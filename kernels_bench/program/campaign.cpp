@@ -371,8 +371,7 @@ class Campaign {
         auto written = run.table().append_skipped(run.point(i), failure.message);
         return written ? ended_by(run.point(i), failure) : written;
       }
-      default:
-        return ended_by(run.point(i), failure);
+      default: return ended_by(run.point(i), failure);
     }
   }
 

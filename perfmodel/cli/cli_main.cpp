@@ -5,25 +5,71 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/budget.hpp"
 #include "cli/shared/command_examples.hpp"
-#include "cli/shared/keep_inputs.hpp"
 #include "core/edit_distance.hpp"
-#include "files/json_limit.hpp"
+#include "perfmodel/result.hpp"
 #include "perfmodel/version.hpp"
-#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/signals.hpp"
 
 namespace perfmodel::cli {
 namespace {
+
+constexpr std::array<std::string_view, 5> kOutputs = {"output", "timeline", "chakra", "plot",
+                                                      "csv"};
+
+bool is_output(Option option) {
+  const std::vector<std::string> names = option.long_names();
+  return std::ranges::any_of(kOutputs, [&](std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  });
+}
+
+void collect_options(CommandParser app, std::vector<Option>& given) {
+  for (const Option option : app.options()) {
+    if (option.count() > 0) given.push_back(option);
+  }
+  for (const CommandParser command : app.parsed_subcommands()) collect_options(command, given);
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(b, failure)) return a == b;
+  return std::filesystem::equivalent(a, b, failure) && !failure;
+}
+
+Result<void> keep_inputs(CommandParser app) {
+  std::vector<Option> given;
+  collect_options(app, given);
+  for (const Option output : given) {
+    if (!is_output(output)) continue;
+    const std::string file = output.values().front();
+    for (const Option other : given) {
+      if (other == output) continue;
+      for (const std::string& value : other.values()) {
+        if (!is_same_file(file, value)) continue;
+        return fail(ErrorCode::kImpossible,
+                    is_output(other)
+                        ? "expected another output for " + other.name() + ", found the same file"
+                        : "expected an output other than the input, found the same file",
+                    file);
+      }
+    }
+  }
+  return {};
+}
 
 // The number of a closed standard stream would go to the next opened file, and printed text into
 // that file. Opens files in their place that cannot be read, or written.
@@ -144,9 +190,28 @@ bool is_help_asked(const std::vector<std::string>& words) {
 
 }  // namespace
 
-// Flags before the command.
+/// A flag before the command.
+struct LimitFlag {
+  std::string name;
+  const char* type;
+  Result<void> (*set)(std::string_view text);
+  const char* help;
+};
+
+static const LimitFlag kLimits[] = {
+    {"--json-limit", "SIZE", set_json_document_limit,
+     "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
+     "overheads, models, plans, sweeps; default 1GiB)"},
+    {"--node-limit", "N", set_node_limit,
+     "Before the command: nodes of the largest graph that is built, rewritten or read (default "
+     "2000000)"},
+    {"--graph-memory", "SIZE", set_graph_memory_limit,
+     "Before the command: memory that a graph may take while it is built or rewritten (default "
+     "288MiB)"}};
+
 static bool is_limit(const std::string& word) {
-  return word.starts_with("--json-limit") || word.starts_with("--node-limit");
+  return std::ranges::any_of(kLimits,
+                             [&](const LimitFlag& limit) { return word.starts_with(limit.name); });
 }
 
 std::size_t command_place(const std::vector<std::string>& words) {
@@ -161,32 +226,25 @@ Outcome run_command_line(const std::vector<std::string>& given, MakeCommands mak
                          Suggest suggest) {
   const std::vector<std::string> words = in_own_words(given);
   const std::set<std::string> asked(words.begin(), words.end());
+  // The parser would take the word after it as the list.
+  if (asked.contains(",")) {
+    return {kBadUsage, {.code = ErrorCode::kImpossible, .message = "expected a list, found \",\""}};
+  }
   if (asked == std::set<std::string>{"--version", "--json"}) {
     return outcome_of(print_document(document(schemas::kVersion)));
   }
   ProgramParser app("perfpredict",
                     "Predicts the time of a training batch on a GPU from PyTorch execution graphs.",
                     "perfpredict " + build_text());
-  app.add_option_function<std::string>(
-         "--json-limit",
-         [](const std::string& text) {
-           if (auto done = set_json_document_limit(text); !done) {
-             bad_usage("--json-limit", done.error().message);
-           }
-         },
-         "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
-         "overheads, models, plans, sweeps; default 1GiB)")
-      .type_name("SIZE");
-  app.add_option_function<std::string>(
-         "--node-limit",
-         [](const std::string& text) {
-           if (auto done = set_node_limit(text); !done) {
-             bad_usage("--node-limit", done.error().message);
-           }
-         },
-         "Before the command: nodes of the largest graph that is built, rewritten or read (default "
-         "2000000)")
-      .type_name("N");
+  for (const LimitFlag& limit : kLimits) {
+    app.add_option_function<std::string>(
+           limit.name,
+           [&limit](const std::string& text) {
+             if (auto done = limit.set(text); !done) bad_usage(limit.name, done.error().message);
+           },
+           limit.help)
+        .type_name(limit.type);
+  }
   app.require_subcommand(1);
   app.break_long_lines();
   app.footer(

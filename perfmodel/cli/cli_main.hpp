@@ -26,7 +26,7 @@ struct Outcome {
   int verdict = 0;   ///< exit status if the status is kOk
 };
 
-/// Position of the command among the words: after `--json-limit SIZE`, which all commands take.
+/// Position of the command among the words: after `--json-limit SIZE` and the like, which all take.
 std::size_t command_place(const std::vector<std::string>& words);
 
 /// Parses words (without the name of the program) and runs the command that they choose. Throws

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "module.hpp"
 

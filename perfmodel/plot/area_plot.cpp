@@ -80,8 +80,7 @@ Result<SvgPanel> area_panel(const AreaPlot& plot) {
     return fail(ErrorCode::kImpossible, fmt::format("expected at most {} layers, found {}",
                                                     kColours.size(), plot.layers.size()));
   }
-  const auto sums = sums_of(plot);
-  if (!sums) return Unexpected{sums.error()};
+  PERFMODEL_TRY(sums, sums_of(plot));
   const double most = std::max(*std::ranges::max_element(*sums), 1e-9);
   const bool has_level = plot.level && plot.level->amount < kFarAbove * most;
   const Axis x({.scale = Scale::kLinear,

@@ -36,8 +36,7 @@ Result<double> largest(const BarPlot& plot) {
 }  // namespace
 
 Result<SvgPanel> bar_panel(const BarPlot& plot) {
-  const auto most = largest(plot);
-  if (!most) return Unexpected{most.error()};
+  PERFMODEL_TRY(most, largest(plot));
   const Axis x({.scale = Scale::kLinear,
                 .unit = plot.unit,
                 .low = 0,

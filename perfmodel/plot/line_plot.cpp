@@ -70,8 +70,7 @@ Result<SvgPanel> line_panel(const LinePlot& plot) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected at most {} lines, found {}", kMostLines, plot.lines.size()));
   }
-  const auto range = range_of(plot);
-  if (!range) return Unexpected{range.error()};
+  PERFMODEL_TRY(range, range_of(plot));
   const Axis x({.scale = Scale::kLog,
                 .unit = Unit::kCount,
                 .low = range->first,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/number_text.hpp"
@@ -64,8 +63,7 @@ std::string label_text(double value, Unit unit) {
       return fmt::format("{:.4g} s", value / 1e6);
     case Unit::kCount:
       return value >= 1e3 && value < 1e9 ? thousands(value) : fmt::format("{:.4g}", value);
-    case Unit::kPercent:
-      return fmt::format("{:.4g} %", value * 100);
+    case Unit::kPercent: return fmt::format("{:.4g} %", value * 100);
     case Unit::kSignedPercent:
       if (value == 0) return "0 %";
       return fmt::format("{}{:.4g} %", value < 0 ? "−" : "+", std::abs(value) * 100);

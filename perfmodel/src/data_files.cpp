@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <vector>
 
 #include "data_hash.hpp"
@@ -85,10 +84,10 @@ const std::string& data_hash() {
 Result<fs::path> find_data_folder() {
   if (const char* given = std::getenv("PERFMODEL_DATA"); given && *given) {
     if (holds_data(given)) return fs::path(given);
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a data folder with gpus/ in it (PERFMODEL_DATA), "
-                                       "found none",
-                            .file = given}};
+    return fail(ErrorCode::kIo,
+                "expected a data folder with gpus/ in it (PERFMODEL_DATA), "
+                "found none",
+                given);
   }
   std::vector<fs::path> candidates;
   // PREFIX/bin and PREFIX/lib, or a folder in them: PREFIX/lib/ARCHITECTURE.
@@ -120,8 +119,7 @@ Result<fs::path> find_data_folder() {
 
 Result<std::optional<Gpu>> gpu_of_trace(const std::string& name) {
   if (name.empty()) return std::optional<Gpu>();
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   auto gpu = find_known_gpu(name, *data / "gpus");
   if (gpu) return std::optional(std::move(*gpu));
   if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();

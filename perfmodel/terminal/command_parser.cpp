@@ -1,7 +1,6 @@
 // CLI11 reads whole numbers as C does: "064" is 52 and "0x40" is 64. The specialisations below make
 // numbers of every option decimal. They must come before the first use.
 #include <CLI/TypeTools.hpp>
-#include <string>
 
 #include "base/decimal_number.hpp"
 
@@ -35,7 +34,6 @@ inline bool lexical_cast<double>(const std::string& text, double& number) {
 #include <algorithm>
 #include <optional>
 #include <sstream>
-#include <utility>
 
 #include "command_parser.hpp"
 #include "command_tree.hpp"
@@ -135,11 +133,17 @@ void add(const CLI::App& app, const std::string& path, std::vector<CommandText>&
 // Names that other commands, or other programs, have for a flag. A command takes one as its own.
 // (The reverse would not do: `--batch` of a whole job is no `--batch-per-gpu`.)
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"--host-scale", "--scale-host"}, {"--batch-size", "--batch"},
-    {"--batch-per-gpu", "--batch"},   {"--world-size", "--world"},
-    {"--num-gpus", "--world"},        {"--dtype", "--precision"},
-    {"--seq", "--sequence"},          {"--seq-len", "--sequence"},
-    {"--seq-length", "--sequence"},   {"--sequence-length", "--sequence"},
+    {"--host-scale", "--scale-host"},
+    {"--batch-size", "--batch"},
+    {"--bs", "--batch"},
+    {"--batch-per-gpu", "--batch"},
+    {"--world-size", "--world"},
+    {"--num-gpus", "--world"},
+    {"--dtype", "--precision"},
+    {"--seq", "--sequence"},
+    {"--seq-len", "--sequence"},
+    {"--seq-length", "--sequence"},
+    {"--sequence-length", "--sequence"},
 };
 
 // "--gpus 8" is a number of GPUs, "--gpus h100" the name of one; a list of names is neither, and
@@ -182,6 +186,15 @@ std::string flag_with_value(const CLI::App& program, const std::vector<std::stri
     return word.substr(0, end) + ": expected true, false or no value, found " + value;
   }
   return "";
+}
+
+// "Could not convert: --samples = 1M" is "--samples: expected a number, found 1M".
+std::string in_house_style(std::string text) {
+  constexpr std::string_view kBefore = "Could not convert: ", kBetween = " = ";
+  const std::size_t at = text.find(kBetween);
+  if (!text.starts_with(kBefore) || at == text.npos) return text;
+  return text.substr(kBefore.size(), at - kBefore.size()) + ": expected a number, found " +
+         text.substr(at + kBetween.size());
 }
 
 std::vector<std::string> in_own_flags(const CLI::App& program,
@@ -380,7 +393,7 @@ ParsedWords ProgramParser::parse(const std::vector<std::string>& given) {
       app_->exit(error, text, nothing);
       return {ParsedWords::Kind::kText, text.str()};
     }
-    return {ParsedWords::Kind::kRefused, error.what(),
+    return {ParsedWords::Kind::kRefused, in_house_style(error.what()),
             is(CLI::ExitCodes::RequiredError) || is(CLI::ExitCodes::ExtrasError)};
   }
 }

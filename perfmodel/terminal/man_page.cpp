@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 #include "perfmodel/version.hpp"
 
 namespace perfmodel::cli {

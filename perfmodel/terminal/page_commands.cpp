@@ -1,7 +1,5 @@
 #include "page_commands.hpp"
 
-#include <memory>
-
 #include "bash_completion.hpp"
 #include "man_page.hpp"
 #include "output.hpp"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -23,10 +22,9 @@ std::filesystem::path temporary_folder() {
 }
 
 Unexpected aside_error(std::string_view what) {
-  return Unexpected{
-      Error{.code = ErrorCode::kIo,
-            .message = fmt::format("cannot keep the prices here until all are made: {}", what),
-            .file = temporary_folder()}};
+  return fail(ErrorCode::kIo,
+              fmt::format("cannot keep the prices here until all are made: {}", what),
+              temporary_folder());
 }
 
 /// -1 and errno if there can be none.

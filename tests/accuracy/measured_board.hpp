@@ -107,10 +107,8 @@ inline std::string family_and_type(const KernelWork& work) {
     case KernelFamily::kReduction:
     case KernelFamily::kSoftmax:
     case KernelFamily::kNorm:
-    case KernelFamily::kDropout:
-      break;
-    default:
-      return {};
+    case KernelFamily::kDropout: break;
+    default: return {};
   }
   const bool tf32 = work.dtype == DType::kFloat32 && work.matrix_units;
   return std::string(to_string(work.family)) + " " +
@@ -134,7 +132,9 @@ inline void expect_ops_of_another_draw(const std::string& gpu,
       continue;
     }
     EXPECT_LE(ours, limits.at(name)) << name;
-    if (!name.ends_with("channels last")) EXPECT_LT(ours, errors.best_roofline()) << name;
+    if (!name.ends_with("channels last")) {
+      EXPECT_LT(ours, errors.best_roofline()) << name;
+    }
   }
 }
 

@@ -357,5 +357,44 @@ TEST(TrainingMemory, BreakdownOfSockeyeWithinEightPercent) {
   }
 }
 
+// Layer of a feature map: scores and their gradient are as wide as the vocabulary, cells read and
+// write one step of a batch, and so does what joins a state to its context.
+std::string sockeye_layer(const LargeStorage& map) {
+  const Seq2seqConfig config = sockeye_of_the_breakdown();
+  const std::int64_t width = map.shape.back();
+  if (width == config.target_vocabulary) return "output";
+  const bool joins =
+      map.made_by == "aten::cat" || (map.made_by == "aten::linear" && width == config.hidden);
+  return map.shape.size() == 2 && map.shape[0] == config.batch && !joins ? "rnn" : "attention";
+}
+
+// The log's "other" has no description; it and the embeddings count with the attention.
+TEST(TrainingMemory, SharesOfSockeyesLayersWithinTwoPoints) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Json row = seeds("lstm_training.json")["memory_breakdown"]["rows"][0];
+  Json measured = row["feature_maps_by_layer_mib"];
+  for (const char* with : {"other", "embedding"}) {
+    measured["attention"] = measured["attention"].get<double>() + measured[with].get<double>();
+  }
+  const ExecutionGraph graph = build_seq2seq(sockeye_of_the_breakdown()).value();
+  std::map<std::string, double> bytes;
+  double all = 0;
+  for (const LargeStorage& map : memory_report(graph, nullptr, {.largest = 10000}).largest) {
+    const bool is_map =
+        map.purpose == MemoryPurpose::kActivations || map.purpose == MemoryPurpose::kTemporaries;
+    if (!is_map || map.shape.empty()) continue;
+    bytes[sockeye_layer(map)] += map.bytes;
+    all += map.bytes;
+  }
+  const double all_mib = row["by_function_mib"]["feature_maps"];
+  for (const auto& [layer, sum] : bytes) {
+    const double percent = 100 * measured[layer].get<double>() / all_mib, ours = 100 * sum / all;
+    std::printf("%s: measured %.1f %% of the feature maps, predicted %.1f\n", layer.c_str(),
+                percent, ours);
+    EXPECT_NEAR(ours, percent, 2);
+  }
+  EXPECT_EQ(bytes.size(), 3U);
+}
+
 }  // namespace training_memory_test
 }  // namespace perfmodel

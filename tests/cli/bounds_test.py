@@ -183,6 +183,9 @@ def sizes(folder):
            [*few, "build", "t5", "--preset", "t5-small", "--experts", 100_000, "-o", out], "at most 20000 nodes")
     yield ("nodes of a rewritten graph", "--node-limit 20000", [*few, "rewrite", graph, "--accumulate", 2, "-o", out],
            [*few, "rewrite", graph, "--accumulate", 1 << 16, "-o", out], "at most 20000 nodes")
+    little = ["--graph-memory", "16MiB"]
+    yield ("memory of a built graph", "--graph-memory 16MiB", [*little, "build", "gpt", "--preset", "gpt2", "-o", out],
+           [*little, "build", "gpt", "--preset", "gpt2-xl", "-o", out], "at most 16 MiB in memory")
     yield ("nodes of a graph that is read", "--node-limit 10", None, ["--node-limit", 10, "memory", graph], "at most 10 nodes")
     events = lambda count: folder / f"events{count}.json"
     for count in (80, 81):
@@ -217,7 +220,7 @@ def large(folder):
     """The same of what takes seconds."""
     out = folder / "out.json"
     yield ("layers of a built model", f"{LAYERS:,}",
-           ["build", "gpt", "--preset", "gpt2", "--batch", 1, "--sequence", 8, "--layers", LAYERS, "-o", out],
+           ["--graph-memory", "1GiB", "build", "gpt", "--preset", "gpt2", "--batch", 1, "--sequence", 8, "--layers", LAYERS, "-o", out],
            ["build", "gpt", "--preset", "gpt2", "--layers", past(LAYERS), "-o", out], "at most 1024")
     shard = lambda file: ["shard", file, "--gpu", "t4", "--world", 2, "--batch-per-gpu", 64]
 

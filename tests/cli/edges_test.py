@@ -50,6 +50,7 @@ class Words(unittest.TestCase):
     def test_limits_of_nodes(self):
         self.refused(["--node-limit", "many", "gpus"], 2, "--node-limit: expected a number of nodes")
         self.refused(["--node-limit=0", "gpus"], 2, "from 1 to 2^31")
+        self.refused(["--graph-memory", "much", "gpus"], 2, "--graph-memory: expected a size of at least 1 byte")
 
     def test_tables(self):
         gpu = ["--gpu", "h100-sxm-80gb"]

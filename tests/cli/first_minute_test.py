@@ -112,6 +112,59 @@ class FirstMinute(unittest.TestCase):
                     run(["build", *build.split(), "-o", "model.json"], name)
                     self.assertEqual(step(name, model, gpu, flags), step(name, "model.json", gpu, flags))
 
+    def test_names_are_built_with_the_batch_wherever_one_is_taken(self):
+        """To the digit, against a file that was built with it; a smaller batch made larger lacks copies."""
+        def figure(folder, words, *keys):
+            done = run([*words.split(), "--json"], folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            value = json.loads(done.stdout)
+            for key in keys:
+                value = value[key]
+            return value
+
+        # By name; by the file; where the figure is in both documents.
+        questions = [
+            ("whatif gpt2 --gpu h100 --batch 8", "whatif model.json --gpu h100", ("rows", -1, "e2e_us")),
+            ("whatif gpt2 --gpu h100 --precision bf16 --batch same,8", "whatif model.json --gpu h100 --precision bf16",
+             ("rows", -1, "e2e_us")),
+            ("optimize gpt2 --gpu h100 --batch 8 --allow precision", "optimize model.json --gpu h100 --allow precision",
+             ("best_us",)),
+            ("analyze gpt2 --gpu h100 --batch 8", "analyze model.json --gpu h100", ("step_us",)),
+            ("duration gpt2 --gpus h100,a100 --batch 8", "duration model.json --gpus h100,a100", ("rows", 1, "step_us")),
+            ("memory gpt2 --gpu h100 --batch 8", "memory model.json --gpu h100", ("needed_bytes",)),
+            ("predict gpt2 --gpu h100 --precision bf16 --batch 8", "predict model.json --gpu h100 --precision bf16",
+             ("e2e_us",)),
+        ]
+        with tempfile.TemporaryDirectory() as name:
+            run("build gpt --preset gpt2 --batch 8 -o model.json".split(), name)
+            for by_name, by_file, keys in questions:
+                with self.subTest(by_name):
+                    self.assertEqual(figure(name, by_name, *keys), figure(name, by_file, *keys))
+            for flags in ("", " --precision bf16"):
+                run(f"rewrite gpt2{flags} --batch 8 -o rewritten.json".split(), name)
+                self.assertEqual(figure(name, "predict rewritten.json --gpu h100", "e2e_us"),
+                                 figure(name, "predict model.json --gpu h100" + flags, "e2e_us"))
+            requests = [{"op": "load", "name": "named", "file": "gpt2"},
+                        {"op": "build", "name": "built", "family": "gpt", "preset": "gpt2", "batch": 8},
+                        {"op": "predict", "graph": "named", "gpu": "h100-sxm-80gb", "batch": 8},
+                        {"op": "predict", "graph": "built", "gpu": "h100-sxm-80gb"}]
+            served = subprocess.run([PROGRAM, "serve", "--gpus", "h100-sxm-80gb"], capture_output=True, text=True,
+                                    input="".join(json.dumps(one) + "\n" for one in requests), timeout=120)
+            answers = [json.loads(line) for line in served.stdout.splitlines()]
+            self.assertEqual(answers[2]["result"]["e2e_us"], answers[3]["result"]["e2e_us"])
+
+    def test_names_as_people_write_them_are_one_model(self):
+        def step(model):
+            return json.loads(run(["predict", model, "--gpu", "h100", "--json"]).stdout)["e2e_us"]
+
+        for known, names in (("gpt2", ("GPT2", "gpt-2", "openai/gpt2")), ("bert-base", ("bert-base-uncased",)),
+                             ("resnet18", ("ResNet-18",)), ("llama3.2-1b", ("meta-llama/Llama-3.2-1B-Instruct",))):
+            for name in names:
+                with self.subTest(name):
+                    self.assertEqual(step(name), step(known))
+        for other in ("opt-13b", "facebook/opt-13b", "Qwen2-57B"):  # neither opt-1.3b nor qwen2.5-7b
+            self.assertEqual(run(["predict", other, "--gpu", "h100"]).returncode, 1, other)
+
     def test_a_graph_goes_through_a_pipe(self):
         built = run(["build", "mlp", "--preset", "mnist", "-o", "-"])
         self.assertEqual((built.returncode, built.stderr), (0, ""))

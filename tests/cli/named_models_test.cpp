@@ -53,12 +53,25 @@ TEST(NamedModels, DecodersOfLayoutsAndConfigurationsAreBuilt) {
   const Json next = json_of({"predict", "qwen3-next-80b-a3b", "--gpu", "h200"});
   EXPECT_TRUE(warns(next, "qwen3-next-80b-a3b is built with batch 1 of 4096 tokens"));
   EXPECT_GT(next["gpu_active_us"], 0);
+  EXPECT_FALSE(warns(next, "--attention prices scores of all tokens"));
   const std::string config = written("config.json", R"({"model_type": "gpt2", "n_layer": 2,
     "n_embd": 64, "n_head": 2, "n_positions": 128, "vocab_size": 1000,
     "activation_function": "gelu_new"})");
   const Json configured = json_of({"predict", config, "--gpu", "t4"});
   EXPECT_GT(configured["e2e_us"], 0);
   EXPECT_TRUE(warns(configured, "config.json is built with batch 1 of 128 tokens"));
+}
+
+// A graph of written scores does not say which tokens a window hides.
+TEST(NamedModels, WindowsAreSaidToBePricedWhole) {
+  const std::string config = written("config.json", R"({"model_type": "phi3",
+    "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2,
+    "intermediate_size": 128, "vocab_size": 1000, "max_position_embeddings": 256,
+    "sliding_window": 63, "tie_word_embeddings": false})");
+  const Json cut =
+      json_of({"predict", config, "--gpu", "h100", "--precision", "bf16", "--attention", "flash"});
+  EXPECT_TRUE(warns(cut, "look back 64 tokens alone: --attention prices scores of all tokens"))
+      << cut["warnings"];
 }
 
 TEST(NamedModels, UnknownWordsSayWhatIsTaken) {

@@ -38,11 +38,14 @@ class Server:
             file = connection.makefile("rw")
             answers = []
             for line in lines:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                text = file.readline()
+                try:
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+                    text = file.readline()
+                except ConnectionError:  # it had closed before this line came
+                    text = ""
                 if not text:
-                    break
+                    return answers
                 answers.append(json.loads(text))
             return answers
 

@@ -44,39 +44,42 @@ def without_seconds(text):
     return re.sub(r"(  searched .*?)[0-9.]+ s\b", r"\1# s", text)
 
 
-def checked(program, block):
+def checked(program, block, folder):
     """The block as it should be."""
     made = ""
-    with tempfile.TemporaryDirectory() as folder:
-        for command, shown in parts_of(block):
-            made += f"$ {command}\n"
-            if command.startswith("cat "):
-                Path(folder, command.split()[1]).write_text("\n".join(shown) + "\n")
-                made += "\n".join(shown) + "\n"
-                continue
-            lines = printed(program, command, folder)
-            begins_empty = bool(shown) and not shown[0]
-            ends = bool(shown) and shown[-1].strip() == "..."
-            count = len(shown) - begins_empty - ends
-            if ends:
-                lines = lines[:count] + [shown[-1]]
-            if shown:
-                made += "\n".join([""] * begins_empty + lines) + "\n"
+    for command, shown in parts_of(block):
+        made += f"$ {command}\n"
+        if command.startswith("cat "):
+            Path(folder, command.split()[1]).write_text("\n".join(shown) + "\n")
+            made += "\n".join(shown) + "\n"
+            continue
+        lines = printed(program, command, folder)
+        begins_empty = bool(shown) and not shown[0]
+        ends = bool(shown) and shown[-1].strip() == "..."
+        count = len(shown) - begins_empty - ends
+        if ends:
+            lines = lines[:count] + [shown[-1]]
+        if shown:
+            made += "\n".join([""] * begins_empty + lines) + "\n"
     return made
 
 
-def wrong_pictures(program):
-    """Pictures of the gallery that are not what its commands draw, with the right ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "pictures").mkdir()
-        for command in re.findall(r"^\$ (perfpredict .*)$", (DOCS / "gallery.md").read_text(), re.M):
-            printed(program, command, folder)
-        drawn = {file.name: file.read_text() for file in Path(folder, "pictures").glob("*.svg")}
+def wrong_pictures(program, folder):
+    """Pictures of the gallery that are not what its commands draw, with the right ones. Its first block drew already."""
+    text = (DOCS / "gallery.md").read_text()
+    for command in re.findall(r"^\$ (perfpredict .*)$", text[BLOCK.search(text).end():], re.M):
+        printed(program, command, folder)
+    drawn = {file.name: file.read_text() for file in Path(folder, "pictures").glob("*.svg")}
     kept = {name: (DOCS / "pictures" / name).read_text() if (DOCS / "pictures" / name).exists() else "" for name in drawn}
     return {name: text for name, text in drawn.items() if kept[name] != text}, len(drawn)
 
 
 def main():
+    with tempfile.TemporaryDirectory() as root:
+        return check_pages(Path(root))
+
+
+def check_pages(root):
     program = str(Path([a for a in sys.argv[1:] if a != "--update"][0]).resolve())
     wrong, pages = 0, 0
     for page in sorted(DOCS.glob("*.md")):
@@ -88,7 +91,9 @@ def main():
         if not block or text[:block.start()].count("\n") > HEAD_LINES:
             continue
         pages += 1
-        right = checked(program, block[1])
+        folder = root / page.stem
+        (folder / "pictures").mkdir(parents=True)
+        right = checked(program, block[1], folder)
         if without_seconds(right) == without_seconds(block[1]):
             continue
         if "--update" in sys.argv:
@@ -101,7 +106,7 @@ def main():
                 break
         else:
             print(f"{page.name}: its output has another number of lines")
-    pictures, drawn = wrong_pictures(program)
+    pictures, drawn = wrong_pictures(program, root / "gallery")
     for name, text in pictures.items():
         if "--update" in sys.argv:
             (DOCS / "pictures" / name).write_text(text)

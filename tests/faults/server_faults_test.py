@@ -9,6 +9,7 @@ afterwards, and none burns the processor while it waits. Files are old or whole.
 clients than the limit of descriptors lets in, and clients that ask too often.
 """
 import argparse
+import contextlib
 import errno
 import json
 import os
@@ -76,8 +77,12 @@ class Server:
     def connect(self):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(20)
-        connection.connect(self.path)
-        return connection
+        for _ in range(500):  # the file is there a moment before the server listens
+            with contextlib.suppress(ConnectionRefusedError):
+                connection.connect(self.path)
+                return connection
+            time.sleep(0.02)
+        raise Failure("the server does not listen")
 
     def ask(self, question):
         """The answer; None: the server closed the connection."""
@@ -204,7 +209,8 @@ def crowd(folder):
     clients, answered, refused = [], 0, 0
     for _ in range(2000):
         connection = server.connect()
-        connection.sendall(b'{"op": "ping"}\n')
+        with contextlib.suppress(BrokenPipeError):  # refused already; the answer can still be read
+            connection.sendall(b'{"op": "ping"}\n')
         clients.append(connection)
     for connection in clients:
         answer = json.loads(connection.makefile("rb").readline())

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "fuzz.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 #include "rewritten_graphs.hpp"
 
@@ -72,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (const double bytes : point.bytes) check_bytes(bytes);
     }
   }
-  const auto per_sample = bytes_per_sample(*graph);
+  const auto per_sample = bytes_per_sample(*graph, batch_size(*graph).value_or(1));
   if (per_sample) {
     PERFMODEL_CHECK(std::isfinite(*per_sample));
   } else {

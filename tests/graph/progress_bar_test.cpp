@@ -52,6 +52,16 @@ TEST_F(ProgressBarTest, BytesHaveARateAndAreSilentForASecond) {
   EXPECT_EQ(written(), "\rrank0.json [############............]  50 %  250 MB/s  2 s left");
 }
 
+TEST_F(ProgressBarTest, StepsOfUnknownNumberAreCounted) {
+  ProgressBar bar("optimize", 0, &out, clock(), ProgressBar::Unit::kTries);
+  now += milliseconds(900);
+  bar.advance();
+  EXPECT_EQ(written(), "");
+  now += milliseconds(2100);
+  bar.update(57);
+  EXPECT_EQ(written(), "\roptimize 57 tried  3 s");
+}
+
 TEST_F(ProgressBarTest, BytesOfUnknownNumberHaveNoShare) {
   ProgressBar bar("-", 0, &out, clock(), ProgressBar::Unit::kBytes);
   now += seconds(2);

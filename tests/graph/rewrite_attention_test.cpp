@@ -6,6 +6,7 @@
 
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/decoder_layers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -72,6 +73,27 @@ TEST(Attention, IsTheBuiltOne) {
       compare_graphs(built, made, {.sequence = false, .scalars = false, .leave_out = is_view});
   EXPECT_EQ(comparison.only_first, 0u) << comparison;
   EXPECT_EQ(comparison.only_second, 0u) << comparison;
+}
+
+// Rotary tables stay in fp32 under autocast, so rotated queries and keys do: autocast casts them as
+// it calls the library's op.
+TEST(Attention, OfRotatedQueriesIsCastByAutocast) {
+  DecoderLayersConfig config = small(DecoderLayersConfig{});
+  config.kv_heads = 1;
+  config.head_width = 64;
+  config.fused = false;
+  const ExecutionGraph eager = in_bf16(build_decoder_layers(config).value());
+  const ExecutionGraph made = rewrite_attention(eager, AttentionBackend::kFlash).value();
+  config.attention = DecoderLayersConfig::Attention::kFlash;
+  const ExecutionGraph built = in_bf16(build_decoder_layers(config).value());
+  for (const std::string_view name : {"aten::_flash_attention_forward", "aten::_to_copy",
+                                      "aten::_flash_attention_backward", "aten::mul"}) {
+    EXPECT_EQ(count(made, name), count(built, name)) << name;
+  }
+  for (const Node& node : made.nodes) {
+    if (made.name(node) != "aten::_flash_attention_forward") continue;
+    EXPECT_EQ(made.tensors[made.inputs(node)[0].index].dtype, DType::kBFloat16);
+  }
 }
 
 TEST(Attention, OfOneKernelTwiceChangesNothing) {

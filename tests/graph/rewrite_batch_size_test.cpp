@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "builders/emit/graph_views.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
@@ -262,6 +263,23 @@ TEST(BatchSize, NamedInputsThatCannotBeAreRefused) {
                           "64@ID:DIM+ID:DIM of "),
             std::string::npos)
       << features;
+}
+
+// A loop over the first dimension of an input, or of a view of it.
+ExecutionGraph loop_over(const Shape& input, const Shape& seen) {
+  GraphBuilder graph;
+  TensorRef x = graph.new_tensor(DType::kFloat32, input);
+  if (seen != input) x = view(graph, x, seen);
+  graph.begin_op("aten::unbind.int", {x, 0});
+  std::vector<TensorRef> parts;
+  for (std::int64_t i = 0; i < seen[0]; ++i) parts.push_back(select(graph, x, 0, i));
+  graph.end_op({parts});
+  return graph.finish();
+}
+
+TEST(BatchSize, LoopsOverStepsHaveItSecondAndLoopsOverPicturesFirst) {
+  EXPECT_EQ(batch_size(loop_over({7, 4, 16}, {7, 4, 16})), 4);
+  EXPECT_EQ(batch_size(loop_over({4, 3, 8, 8}, {4, 3, 64})), 4);
 }
 
 // A CPU without MKL multiplies a batch of matrices one by one: the number of ops would change.

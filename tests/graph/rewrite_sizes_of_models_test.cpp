@@ -71,6 +71,15 @@ std::vector<Model> models() {
     config.steps = steps;
     return build_lstm(config);
   };
+  const auto unfused = [](std::int64_t batch, std::int64_t) {
+    LstmConfig config;
+    config.form = RecurrentForm::kUnfused;
+    config.vocabulary = 500;
+    config.embedding = config.hidden = 72;
+    config.batch = batch;
+    config.steps = 7;
+    return build_lstm(config);
+  };
   const auto seq2seq = [](std::int64_t batch, std::int64_t) {
     Seq2seqConfig config;
     config.source_vocabulary = config.target_vocabulary = 500;
@@ -102,6 +111,7 @@ std::vector<Model> models() {
       {"encoder", encoder},
       {"t5", t5},
       {"lstm", lstm},
+      {"unfused lstm", unfused, false},
       {"seq2seq", seq2seq, false},
       {"deepspeech2", deepspeech2, false},
       {"mlp",

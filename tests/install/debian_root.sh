@@ -75,7 +75,7 @@ files >"$root/tmp/after"
 diff "$root/tmp/before" "$root/tmp/after" >"$root/tmp/left" || { head -n 20 "$root/tmp/left"; fail "these stay, or went"; }
 echo "nothing is left; the package works"
 
-wheel="$(find "$(dirname "$package")/python/dist" -name 'perfmodel-*.whl' 2>/dev/null | head -n 1)"
+wheel="$(find "$(dirname "$package")/python/dist" -name 'perfmodel-*.whl' 2>/dev/null | head -n 1 || true)"  # the folder may be missing
 if [[ -n "$wheel" ]]; then
   step "$(basename "$wheel"), $(stat -c %s "$wheel") bytes, without the package"
   as_root apt-get -qq install -y --no-install-recommends python3-pip libfmt9 libsimdjson14 libyaml-cpp0.7 >"$root/tmp/apt.log" 2>&1

@@ -112,7 +112,9 @@ TEST(AdviceOrder, WhatChangesNumbersComesFirstOnlyForFiveTimesTheGain) {
         const AdvisedStep &a = advice.steps[i], &b = advice.steps[i + 1];
         EXPECT_GE(advice::worth_us(a.gain_us, a.same_numbers),
                   advice::worth_us(b.gain_us, b.same_numbers));
-        if (!a.same_numbers && b.same_numbers) EXPECT_GE(a.gain_us, 5 * b.gain_us) << a.rewrite;
+        if (!a.same_numbers && b.same_numbers) {
+          EXPECT_GE(a.gain_us, 5 * b.gain_us) << a.rewrite;
+        }
       }
       EXPECT_GE(advice.same_numbers_us, advice.best_us);
       EXPECT_LE(advice.same_numbers_us, advice.baseline_us);

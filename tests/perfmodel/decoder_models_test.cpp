@@ -35,6 +35,15 @@ TEST(DecoderNames, HaveTheParametersOfTheirModels) {
   }
 }
 
+TEST(DecoderNames, AreFoundWithoutTheirPunctuationUnlessItMakesAnotherSize) {
+  for (const char* name : {"Qwen3_30B_a3B", "llama31_405b", "Llama38B", "opt_1.3b"}) {
+    EXPECT_TRUE(find_decoder(name)) << name;
+  }
+  for (const char* name : {"opt-13b", "OPT 13B", "qwen2-57b", "llama-27b", "./llama2-7b"}) {
+    EXPECT_FALSE(find_decoder(name)) << name;
+  }
+}
+
 // Norms of heads and norms after layers are left out: at most 0.01 %.
 TEST(DecoderNames, HaveNearlyTheParametersOfModelsWithMoreNorms) {
   const std::pair<const char*, double> known[] = {

@@ -298,6 +298,21 @@ TEST(Diagnose, OtherRunsOfTheMachineLeaveThisOneAlone) {
   EXPECT_NE(diagnose(literal_run(), all_slow)->causes.front().name, "this-run");
 }
 
+// A step that no cause explains, given first, leaves the answer as it would be without it.
+TEST(Diagnose, ARunWithATroubleOfItsOwnSaysNothing) {
+  const RunFigure without[] = {
+      {.value = 1400}, {.value = 1150, .at = {.tp = 2}}, {.value = 1250, .at = {.pp = 2}}};
+  std::vector<RunFigure> with(std::begin(without), std::end(without));
+  with.insert(with.begin() + 1, {.value = 1e8, .at = {.micro_batch = 2}});
+  const auto expected = diagnose(literal_run(), without).value();
+  const auto found = diagnose(literal_run(), with).value();
+  ASSERT_EQ(found.causes.size(), expected.causes.size());
+  for (std::size_t i = 0; i < found.causes.size(); ++i) {
+    EXPECT_EQ(found.causes[i].name, expected.causes[i].name);
+    EXPECT_NEAR(found.causes[i].probability, expected.causes[i].probability, 1e-6);
+  }
+}
+
 // A range that reaches further up makes slow steps likelier wrong predictions, and no fast ones.
 TEST(Diagnose, TheTwoSidesOfARangeDiffer) {
   const auto wrong = [&](double us, double high) {

@@ -59,7 +59,9 @@ TEST(HostChain, EachStepsCallsBelongToTheInnermostNodeAround) {
     const auto check = [&](const ChainCall& call) {
       ++calls;
       const std::int32_t expected = around(run.trace(), links.occurrences[0], call.event);
-      if (expected >= 0) EXPECT_EQ(call.node, expected) << call.event;
+      if (expected >= 0) {
+        EXPECT_EQ(call.node, expected) << call.event;
+      }
     };
     ASSERT_EQ(chain.ops.size(), 3U);
     EXPECT_EQ(chain.ops[0].calls.size(), 3U);

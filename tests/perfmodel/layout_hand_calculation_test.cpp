@@ -55,11 +55,26 @@ double flop_of_step(double batch) {
          (1 + kTokens / 6 / kHidden + kWords / 16 / kLayers / kHidden);
 }
 
-// Exchange, waits and memory of both runs. Per layer and microbatch 6 sums of 2,048 x 20,480 halfs,
-// which take 744.1 us among 8 A100 (distributed/nccl_allreduce_single_node.json). States of 18
-// bytes per parameter, 12 l h^2 of them in layers and V h in the embedding; of each of `live`
-// microbatches the inputs of 3 layers, and once more the result of the embedding.
+// A microbatch on the last stage, with 3 layers that run forward twice. Products at the rate of one
+// of 2,048 x 8,192 x 16,384, which takes 2,225 us on this GPU (silicon/gemm_bf16.csv.gz). In a
+// forward pass pointwise kernels move the scores of 16 heads 6.5 times (the mask of dropout is half
+// as wide), results of hidden width 11 times and the GELU's twice, in the backward pass twice that,
+// at four fifths of 2,039 GB/s.
+double compute_of_microbatch_s() {
+  constexpr double kRate = 2.0 * 2048 * 8192 * 16384 / 2225.1e-6, kPasses = 4, kOfStage = 3;
+  const double layer = 24 * kTokens * kHidden * kHidden * (1 + kTokens / 6 / kHidden) / 8;
+  const double head = 3 * 2 * kTokens * kHidden * kWords / 8;
+  const double moved = 2 * (6.5 * 16 * kTokens * kTokens + (11 + 2 * 4.0 / 8) * kTokens * kHidden);
+  return (kPasses * kOfStage * layer + head) / kRate + kPasses * kOfStage * moved / 1.63e12;
+}
+
+// Compute, exchange, waits and memory of both runs. Per layer and microbatch 6 sums of 2,048 x
+// 20,480 halfs, which take 744.1 us among 8 A100 (distributed/nccl_allreduce_single_node.json).
+// States of 18 bytes per parameter, 12 l h^2 of them in layers and V h in the embedding; of each of
+// `live` microbatches the inputs of 3 layers, and once more the result of the embedding.
 void expect_parts(const LayoutPrediction& made, double microbatches, double chunks, double live) {
+  expect_within_15_percent(seconds(made, LayoutTerm::kCompute),
+                           microbatches * compute_of_microbatch_s(), "compute");
   expect_within_15_percent(seconds(made, LayoutTerm::kTensorParallel),
                            microbatches * 3 * 6 * 744.1e-6, "exchange");
   const double busy = seconds(made, LayoutTerm::kCompute) +

@@ -263,6 +263,22 @@ TEST(StepTime, GradientsHideBehindTheLastBackwardPass) {
   EXPECT_GT(literal.term(literal.time(), LayoutTerm::kDataParallel), gather->time.count());
 }
 
+// Four ranks: 4 million parameters, 16 MB of gradients in fp32.
+TEST(StepTime, BucketsHoldAMillionParametersPerRankIfTheyGrow) {
+  LiteralJob literal;
+  literal.layout.dp = 4;
+  literal.shard.layer.parameters = 1e6;
+  literal.framework.overlap_gradients = false;
+  const auto sums_us = [&](double bucket_bytes, bool grow) {
+    literal.framework.bucket_bytes = bucket_bytes;
+    literal.framework.buckets_grow = grow;
+    return literal.term(literal.time(), LayoutTerm::kDataParallel);
+  };
+  EXPECT_EQ(sums_us(4e6, true), sums_us(16e6, false));
+  EXPECT_LT(sums_us(4e6, true), sums_us(4e6, false));
+  EXPECT_EQ(sums_us(32e6, true), sums_us(32e6, false));
+}
+
 // Per parameter 2 + 4 + 12 bytes; ZeRO-1 divides the last by the ranks, ZeRO-2 the gradients too,
 // ZeRO-3 all, plus two gathered layers.
 TEST(StepBytes, ShardingDividesWhatItSays) {

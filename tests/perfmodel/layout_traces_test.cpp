@@ -120,32 +120,30 @@ TEST(LayoutTraces, SoDoAllStrategies) {
   for (const auto& [name, layout] : layouts) expect_replayed(tiny_job(), layout, false, name);
 }
 
-// The closed form of a step against the schedule of its tasks, with a host that is never waited
-// for: in the tasks it meets the device after each pass, in the closed form after each step. If a
-// stage has several chunks, the closed form reduces the gradients of all after the last of them,
-// the tasks reduce each chunk's: up to 3 % were seen.
+// The closed form of a step against the schedule of its tasks, on fast hosts and slow ones.
 TEST(LayoutTraces, TasksOfRandomLayoutsTakeThePredictedStep) {
   const auto predictor =
       Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
-  const auto pricer =
-      LayoutPricer::make(predictor, {.gpu = "h100-sxm-80gb", .host_scale = 0.01}).value();
-  test_support::LayoutQuestions questions;
-  int compared = 0;
-  for (int i = 0; i < 60; ++i) {
-    const auto [job, layout] = questions.next();
-    // Programs take some of the host's time for each layer that is computed again, however fast it
-    // is.
-    if (layout.pp == 1 && !(layout.recompute == LayoutRecompute::kNone)) continue;
-    const auto predicted = pricer.predict(job, layout);
-    const auto traces = pricer.traces(job, layout, false);
-    if (!predicted || !traces) continue;
-    ++compared;
-    const double most = (layout.vp > 1 ? 0.05 : 0.005) * predicted->step_ms;
-    EXPECT_NEAR(traces->step_us * 1e-3, predicted->step_ms, most)
-        << "layout " << i << ", " << job.software << ", tp " << layout.tp << ", pp " << layout.pp
-        << ", dp " << layout.dp;
+  for (const double host_scale : {0.01, 1.0, 5.0}) {
+    const auto pricer =
+        LayoutPricer::make(predictor, {.gpu = "h100-sxm-80gb", .host_scale = host_scale}).value();
+    test_support::LayoutQuestions questions;
+    int compared = 0;
+    for (int i = 0; i < 30; ++i) {
+      auto [job, layout] = questions.next();
+      // The host of plain PyTorch runs ahead over whole steps.
+      const bool may_be_plain = job.software == "nemo" && layout.zero != Sharding::kZero3;
+      if (may_be_plain && i % 2 == 1) job.software = "pytorch";
+      const auto predicted = pricer.predict(job, layout);
+      const auto traces = pricer.traces(job, layout, false);
+      if (!predicted || !traces) continue;
+      ++compared;
+      EXPECT_NEAR(traces->step_us * 1e-3, predicted->step_ms, 0.005 * predicted->step_ms)
+          << "layout " << i << ", " << job.software << ", tp " << layout.tp << ", pp " << layout.pp
+          << ", vp " << layout.vp << ", dp " << layout.dp << ", host " << host_scale;
+    }
+    EXPECT_GT(compared, 10);
   }
-  EXPECT_GT(compared, 20);
 }
 
 TEST(LayoutTraces, SoDoAllPrograms) {

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <map>
+
 #include "memory/memory_of_trace.hpp"
 #include "memory/memory_results.hpp"
 #include "perfmodel/data_files.hpp"
@@ -44,6 +47,32 @@ TEST(MemoryAnswer, TriesToFitAStepThatIsTooLarge) {
   EXPECT_FALSE(answer->report.memory.fits());
   ASSERT_TRUE(answer->ways);
   EXPECT_EQ(answer->ways->tried, 1) << "FSDP alone needs no rewrite";
+}
+
+TEST(MemoryAnswer, RewritesOnlyForWaysThatMayFit) {
+  const Gpu t4 = find_gpu("t4", find_data_folder().value() / "gpus").value();
+  std::map<std::string, std::atomic<int>> asked;
+  const auto rewrite = [&](const std::string& name, const std::string& value) {
+    const auto change = [&asked, name](const ExecutionGraph& graph) -> Result<ExecutionGraph> {
+      ++asked[name];
+      return name == "precision" ? mlp_of(64) : graph;
+    };
+    asked[name] = 0;  // before threads look it up
+    return Result<NamedRewrite>(NamedRewrite{"--" + name + " " + value, change});
+  };
+  const auto answer = answer_memory({.graph = "mlp.json"}, mlp_of(1 << 22), t4, rewrite);
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  ASSERT_TRUE(answer->ways);
+  EXPECT_EQ(answer->ways->tried, 21) << "with a smaller batch and FSDP";
+  EXPECT_GT(asked["precision"], 0);
+  EXPECT_GT(asked["fuse-loss"], 0) << "it may fit: more of it does";
+  EXPECT_EQ(asked["optimizer"], 0) << "activations stay, which are too much";
+  EXPECT_EQ(asked["grad-dtype"], 0);
+  for (const WayToFit& way : answer->ways->fitting) {
+    EXPECT_THAT(way.how, testing::StartsWith("--precision"));
+    EXPECT_GT(way.slowdown, 0);
+  }
+  EXPECT_THAT(answer->ways->fitting, SizeIs(7));
 }
 
 TEST(MemoryOfTrace, KnowsNothingWithoutRecords) {

@@ -105,21 +105,23 @@ constexpr double kForwardUs = 20e3, kBackwardUs = 40e3, kUpdateUs = 5e3;
 constexpr std::int64_t kStages = 4, kPerStage = 64;
 
 /// A pass of a stage. Messages come from the stage before and go to the one after, round and round.
-void add_pass(MadeRank& rank, std::int64_t number, bool backward, bool receives, bool sends) {
+/// `first`: the rank of the first stage.
+void add_pass(MadeRank& rank, std::int64_t number, bool backward, bool receives, bool sends,
+              std::int64_t first = 0) {
   const std::int64_t before = (number + kStages - 1) % kStages, after = (number + 1) % kStages;
   const Argument input =
-      receives ? rank.receive((backward ? after : before) * kPerStage) : rank.tensor(1024);
+      receives ? rank.receive(first + (backward ? after : before) * kPerStage) : rank.tensor(1024);
   const Argument made = rank.work(backward ? kBackwardUs : kForwardUs, backward, input);
-  if (sends) rank.send(made, (backward ? before : after) * kPerStage);
+  if (sends) rank.send(made, first + (backward ? before : after) * kPerStage);
 }
 
 /// One stage's step in an order: 'F' and 'B', then an update.
-ExecutionGraph stage(std::int64_t number, std::string_view order) {
+ExecutionGraph stage(std::int64_t number, std::string_view order, std::int64_t first = 0) {
   MadeRank rank;
   const bool has_previous = number > 0, has_next = number + 1 < kStages;
   for (const char pass : order) {
-    if (pass == 'F') add_pass(rank, number, false, has_previous, has_next);
-    if (pass == 'B') add_pass(rank, number, true, has_next, has_previous);
+    if (pass == 'F') add_pass(rank, number, false, has_previous, has_next, first);
+    if (pass == 'B') add_pass(rank, number, true, has_next, has_previous, first);
   }
   rank.work(kUpdateUs, false, rank.tensor(1024));
   return rank.finish();
@@ -187,6 +189,22 @@ TEST(PipelineStages, AnyRecordedStageGivesTheSamePipeline) {
   const double first = step_us(stage(0, "FFFFBFBFBFBFBBBB"));
   EXPECT_NEAR(step_us(stage(1, "FFFBFBFBFBFBFBBB")), first, 0.002 * first);
   EXPECT_NEAR(step_us(stage(3, "FBFBFBFBFBFBFBFB")), first, 0.002 * first);
+  // Stage 1 of a second pipeline, whose ranks come after all of the first.
+  const ExecutionGraph second = stage(1, "FFFBFBFBFBFBFBBB", kStages * kPerStage);
+  EXPECT_NEAR(step_us(second), first, 0.002 * first);
+}
+
+// 2 (4 - 1 - 1) + 4 + 1 of 8 passes run forward first on stage 1 with two chunks, which are all.
+TEST(PipelineStages, SaysThatAMiddleStageDoesNotTellItsChunks) {
+  const auto warns = [](const ExecutionGraph& graph) {
+    const auto made = predicted(graph, kPerStage, {.stages = kStages}).value();
+    return std::ranges::any_of(made.warnings, [](const std::string& warning) {
+      return warning.find("the same under interleaved 1F1B in 2 chunks") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(warns(stage(1, "FFFFFFFFBBBBBBBB")));
+  EXPECT_FALSE(warns(stage(0, "FFFFFFFFBBBBBBBB")));
+  EXPECT_FALSE(warns(stage(2, "FFFFFFFFBBBBBBBB")));
 }
 
 // By hand: each stage has 16 passes of a chunk in each direction, and the last one waits for three
@@ -243,6 +261,11 @@ TEST(PipelineStages, RefusesStepsThatItCannotCut) {
   EXPECT_EQ(refusal(stage(1, "FFFBBB"), kPerStage, 8), "");
   EXPECT_EQ(refusal(stage(2, "FFBBFFBB"), kPerStage, 3),
             "stages: expected the neighbours of one of 3 stages, found ranks 64 and 192");
+  MadeRank uneven;
+  uneven.send(uneven.work(1, false, uneven.receive(0)), 129);
+  uneven.send(uneven.work(1, true, uneven.receive(129)), 0);
+  EXPECT_EQ(refusal(uneven.finish(), kPerStage, 4),
+            "stages: expected the neighbours of one of 4 stages, found ranks 0 and 129");
   EXPECT_EQ(refusal(stage(0, "FFBB"), kPerStage, 4, {2, 2, 2}),
             "stage_layers: expected 4 counts of layers of 1 or more, found 2,2,2");
 }

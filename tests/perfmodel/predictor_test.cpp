@@ -176,6 +176,10 @@ TEST_F(PredictorTest, TheQuestionBeforeChangesNothing) {
   const std::pair<std::string_view, AskOptions> questions[] = {
       {"h100-sxm-80gb", {.batch = 512, .keep_ops = true}},
       {"h100-sxm-80gb", {.batch = 64, .times_only = true}},
+      {"h100-sxm-80gb", {.batch = 100}},
+      {"h100-sxm-80gb", {.batch = 1, .device_scale = 2}},
+      {"h100-sxm-80gb", {.batch = 4000}},
+      {"h100-sxm-80gb", {}},
       {"a100-sxm-40gb", {.batch = 64}},
       {"a100-sxm-40gb", {.batch = 65536, .keep_ops = true}},
       {"a100-sxm-40gb", {.batch = 65536, .host_scale = 0.5}},

@@ -76,10 +76,9 @@ TEST_F(Pricing, ComesBeforeScalesAndThoseBeforeShares) {
   lowered.program.items.push_back({.kernels = 1});
   lowered.program.kernels.resize(1);
   lowered.questions.push_back({.work = work_, .node = 0, .share = 0.25});
-  const HostProgram program =
-      price_program(graph, round_gpu(), {.models = &models_}, std::move(lowered));
-  EXPECT_EQ(program.kernels[0].price.time.count(), 10. * 2 / 4);
-  EXPECT_EQ(program.kernels[0].given_scale, 2);
+  price_program(graph, round_gpu(), {.models = &models_}, lowered);
+  EXPECT_EQ(lowered.program.kernels[0].price.time.count(), 10. * 2 / 4);
+  EXPECT_EQ(lowered.program.kernels[0].given_scale, 2);
 }
 
 TEST(Shares, DivideTheTimeDownToTheShortestKernel) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/detail/output_file.hpp"
 #include "sharding/hugectr_plan_file.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
@@ -54,7 +55,7 @@ TEST(HugectrPlanFile, ListsTheTablesOfEachGpu) {
 
   for (const HugectrPlan& one : {*plan, *numbered}) {
     const auto file = folder().file("h.json");
-    ASSERT_TRUE(write_hugectr_plan(file, one));
+    ASSERT_TRUE(write_file(file, hugectr_plan_text(one)));
     const auto read = read_hugectr_plan(file);
     ASSERT_TRUE(read) << to_string(read.error());
     EXPECT_EQ(*read, one);
@@ -202,7 +203,7 @@ TEST(HugectrPlanFile, PublicPlansComeBack) {
     ASSERT_TRUE(plan) << to_string(plan.error());
     EXPECT_TRUE(plan->by_number && plan->short_key);
     EXPECT_EQ(Json::parse(hugectr_plan_text(*plan)), file_of_case(one));
-    ASSERT_TRUE(write_hugectr_plan(file, *plan));
+    ASSERT_TRUE(write_file(file, hugectr_plan_text(*plan)));
     EXPECT_EQ(hugectr_plan_text(read_hugectr_plan(file).value()), text_of(file));
 
     const std::int64_t local_world = one["gpus_per_node"];
@@ -223,7 +224,7 @@ TEST(HugectrPlanFile, PublicPlansComeBack) {
       };
       EXPECT_EQ(sorted(made->buckets[b]), sorted(plan->buckets[b])) << b;
     }
-    ASSERT_TRUE(write_hugectr_plan(file, *made));
+    ASSERT_TRUE(write_file(file, hugectr_plan_text(*made)));
     const auto again = read_hugectr_plan(file);
     ASSERT_TRUE(again) << to_string(again.error());
     EXPECT_EQ(hugectr_plan_text(*again), text_of(file));

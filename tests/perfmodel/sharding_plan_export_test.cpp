@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/detail/output_file.hpp"
 #include "sharding/plan_export.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
@@ -45,7 +46,7 @@ TEST(PlanCsv, HasARowPerShard) {
             "split,row_split,fused,1,3,16,,0\n"
             "few,row_wise,fused,0,1,4,0,0\n");
   const auto file = folder().file("plan.csv");
-  ASSERT_TRUE(write_plan_csv(file, tables, placements, 4, 2));
+  ASSERT_TRUE(write_file(file, plan_csv(tables, placements, 4, 2).value()));
   EXPECT_EQ(text_of(file), plan_csv(tables, placements, 4, 2).value());
 }
 

@@ -297,6 +297,22 @@ TEST(PlanSearch, IsTheSameForTheSameSeed) {
   EXPECT_LE(a.plans.front().objective, 1.1 * a.lower_bound);
 }
 
+// Loads of each rank, phase by phase.
+std::vector<PhaseLoads> rank_loads(const PlanSpace& space, const std::vector<PlacedChoice>& plan) {
+  std::vector<PhaseLoads> loads(space.world, PhaseLoads{});
+  for (std::size_t t = 0; t < plan.size(); ++t) {
+    const auto& options = space.choices[space.choices_of_table[t]].options;
+    std::size_t shard = 0;
+    for (const auto& run : options[plan[t].option].shards) {
+      for (std::int64_t i = 0; i < run.count; ++i, ++shard) {
+        PhaseLoads& rank = loads[plan[t].ranks.empty() ? shard : plan[t].ranks[shard]];
+        for (std::size_t p = 0; p < space.phases; ++p) rank[p] += run.demand.loads[p];
+      }
+    }
+  }
+  return loads;
+}
+
 TEST(PlanSearch, PlansAreWhatRanksBear) {
   for (std::size_t phases : {1U, 2U, 5U}) {
     PlanSpace space = many_tables(30, 4, 11);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/detail/output_file.hpp"
 #include "sharding/torchrec_plan_file.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
@@ -71,7 +72,7 @@ struct EveryType {
 TEST(TorchrecPlanFile, ComesBackAsItWasWritten) {
   const EveryType all;
   const auto file = folder().file("all.json");
-  ASSERT_TRUE(write_torchrec_plan(file, all.tables, all.placements, 8, 4));
+  ASSERT_TRUE(write_file(file, torchrec_plan_text(all.tables, all.placements, 8, 4).value()));
   const auto plan = read_torchrec_plan(file);
   ASSERT_TRUE(plan) << to_string(plan.error());
   EXPECT_EQ(plan->world, 8);
@@ -88,7 +89,7 @@ TEST(TorchrecPlanFile, ModulesKeepTheirTables) {
   const std::vector<TablePlacement> placements(3, {.ranks = {1}});
   const std::vector<std::string> modules = {"m.x", "m.y", "m.x"};
   const auto file = folder().file("modules.json");
-  ASSERT_TRUE(write_torchrec_plan(file, tables, placements, 2, 2, modules));
+  ASSERT_TRUE(write_file(file, torchrec_plan_text(tables, placements, 2, 2, modules).value()));
   const auto plan = read_torchrec_plan(file);
   ASSERT_TRUE(plan) << to_string(plan.error());
   ASSERT_EQ(plan->tables.size(), 3U);
@@ -109,7 +110,7 @@ TEST(TorchrecPlanFile, TellsTheRanksOfAHostWhereItCan) {
       placements.push_back({.type = Type::kDataParallel, .kernel = Kernel::kDense});
     }
     const auto file = folder().file("local.json");
-    EXPECT_TRUE(write_torchrec_plan(file, tables, placements, world, local));
+    EXPECT_TRUE(write_file(file, torchrec_plan_text(tables, placements, world, local).value()));
     return read_torchrec_plan(file).value().local_world;
   };
   EXPECT_EQ(local_world(16, 8, {9, 7}, false), 8);  // 9 is device 1, so 8 or less; 7 is device 7
@@ -333,9 +334,9 @@ TEST(TorchrecPlanFile, PublicPlansKeepTheirRatings) {
     const auto topology =
         topology_of(all["meta"]["topologies"][one["topology"].get<std::string>()]);
     const auto file = folder().file("case.json");
-    const auto written =
-        write_torchrec_plan(file, tables, placements, topology.world, topology.local_world);
-    ASSERT_TRUE(written) << to_string(written.error());
+    const auto text = torchrec_plan_text(tables, placements, topology.world, topology.local_world);
+    ASSERT_TRUE(text) << to_string(text.error());
+    ASSERT_TRUE(write_file(file, *text));
     const auto plan = read_torchrec_plan(file);
     ASSERT_TRUE(plan) << to_string(plan.error());
     EXPECT_EQ(plan->world.value_or(topology.world), topology.world);

@@ -219,7 +219,7 @@ TEST(LargestBatch, IsNoneWhereOneSampleIsTooMuch) {
 
 TEST(BytesPerSample, AreThoseOfTheActivationsOfOneSample) {
   const ExecutionGraph eight = gpt_of(4, 8), nine = gpt_of(4, 9);
-  const double each = bytes_per_sample(eight).value();
+  const double each = bytes_per_sample(eight, 8).value();
   const auto in_use = [](const ExecutionGraph& graph) {
     const PredictedMemory memory = memory_report(graph, nullptr).memory;
     return std::accumulate(memory.by_purpose.begin(), memory.by_purpose.end(), 0.0) -

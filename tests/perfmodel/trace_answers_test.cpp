@@ -19,7 +19,7 @@ TEST(ReplayAnswer, FilesAreOfOneKind) {
   const auto mixed = are_chakra_files(std::vector<std::string>{"x/a.et", "b.json"});
   ASSERT_FALSE(mixed);
   EXPECT_EQ(mixed.error().message,
-            "expected all Kineto traces or all Chakra traces, found a.et beside it");
+            "expected all Kineto traces or all Chakra traces, found a.et with it");
 }
 
 TEST(ReplayAnswer, WhatWasNotMeasuredIsNull) {

@@ -658,6 +658,21 @@ TEST_F(Training, TenPointsOfASlowerGpuTakeItsBiasAway) {
                    judged(all, "p100.json").rows.predicted_us.front());
 }
 
+// Two equal kernels, one slow and one fast: corrected by either, the other is worse.
+TEST_F(Training, ACorrectionThatDoesNotHelpIsLeftOut) {
+  trained(adds(200), quick());
+  const auto rows = [](double slowness) {
+    return add_rows("p100-pcie-16gb", 1, {.seed = 6, .noise = 0, .slowness = slowness});
+  };
+  const KernelTable few = table(kAddHead + rows(1.5) + rows(1 / 1.5));
+  const auto made = calibrate(few, folder_ / "model.json", folder_ / "p100.json");
+  ASSERT_TRUE(made.has_value()) << to_string(made.error());
+  EXPECT_EQ(made->used, 0u);
+  ASSERT_EQ(made->left_out.size(), 1u);
+  EXPECT_TRUE(made->left_out[0].ends_with(" on p100-pcie-16gb")) << made->left_out[0];
+  EXPECT_TRUE(learned::read_model_file(folder_ / "p100.json")->front().corrections.empty());
+}
+
 TEST_F(Training, MorePointsOfANewGpuHelp) {
   const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 150) +
                                add_rows("v100-pcie-16gb", 150) +

@@ -189,6 +189,18 @@ class Commands(unittest.TestCase):
         self.assertEqual(twice["batch_per_gpu"], 128)
         self.assertEqual(twice.step_us, perfmodel.predict(GRAPH.rewrite(batch=128), gpu="t4").step_us)
 
+    def test_names_are_built_with_the_batch(self):
+        """As the program builds them: by the command, and by the C functions."""
+        file = str(HERE / "gpt2.json")
+        subprocess.run([PROGRAM, "build", "gpt", "--preset", "gpt2", "--batch", "8", "-o", file], check=True,
+                       capture_output=True)
+        expected = perfmodel.predict(file, gpu="h100-sxm-80gb").step_us
+        self.assertEqual(perfmodel.predict("gpt2", gpu="h100-sxm-80gb", batch=8).step_us, expected)
+        predictor = perfmodel.Predictor(gpus=["h100-sxm-80gb"])
+        whole = predictor.predict(file, "h100-sxm-80gb").e2e_us
+        self.assertEqual(predictor.predict("gpt2", "h100-sxm-80gb", batch=8).e2e_us, whole)
+        self.assertEqual(predictor.predict(perfmodel.Graph("gpt2"), "h100-sxm-80gb", batch=8).e2e_us, whole)
+
     def test_temporary_graphs_go_with_their_objects(self):
         graph = GRAPH.rewrite(batch=16)
         self.assertTrue(os.path.exists(graph.file))

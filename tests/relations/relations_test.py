@@ -30,6 +30,7 @@ GRAPHS = {"dlrm": {"family": "dlrm", "preset": "default"},
 MODELS = ["gpt2", "gpt2-xl", "llama2-7b", "llama3-8b", "mixtral-8x7b", "gpt3-175b"]
 ROUNDING = 1e-9
 GPUS_OF_A_NODE = 8
+LINKED_IN_PAIRS = ["v100-sxm2-16gb", "mi300x"]
 
 
 class Serve:
@@ -139,10 +140,10 @@ class Relations:
 
     @staticmethod
     def saved_by_more_gpus(asked, fewer, more):
-        """The time that twice as many GPUs save: with FSDP each updates half as large a shard, and a part
-        of a node has fewer links (two V100 share one NVLink, all eight have rings over six)."""
+        """The time that twice as many GPUs save: with FSDP each updates half as large a shard, and where GPUs
+        are linked in pairs, a part of a node has fewer links (two V100 share one NVLink, all eight have rings over six)."""
         saved = max(0, fewer["compute_kernel_us"] - more["compute_kernel_us"]) if asked["strategy"] == "fsdp" else 0
-        inside_node = 2 * asked["world"] <= GPUS_OF_A_NODE
+        inside_node = asked["gpu"] in LINKED_IN_PAIRS and 2 * asked["world"] <= GPUS_OF_A_NODE
         return saved + (max(0, fewer["comm_kernel_us"] - more["comm_kernel_us"]) if inside_node else 0)
 
     def layout_shares(self):

@@ -113,8 +113,9 @@ TEST(StepRelations, AStepHoldsItsPartsAndTheyAddUp) {
     EXPECT_NEAR(bytes, step.memory.needed_bytes(), 1);
     EXPECT_LE(step.memory.static_bytes(), step.memory.needed_bytes() * (1 + kRounding));
     const double limit_w = 1.002 * predictor().gpu(question.gpu)->tdp_w;
-    if (step.power_w().value_or(0) > limit_w)
+    if (step.power_w().value_or(0) > limit_w) {
       EXPECT_THAT(step.warnings, Contains(HasSubstr(" W of ")));
+    }
   }
 }
 

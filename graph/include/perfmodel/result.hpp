@@ -35,8 +35,17 @@ using Result = tl::expected<T, Error>;
 
 using Unexpected = tl::unexpected<Error>;
 
-inline Unexpected fail(ErrorCode code, std::string message, std::filesystem::path file = {}) {
-  return Unexpected{Error{.code = code, .message = std::move(message), .file = std::move(file)}};
+inline Unexpected fail(ErrorCode code, std::string message, std::filesystem::path file = {},
+                       std::string json_pointer = {}) {
+  return Unexpected{Error{.code = code,
+                          .message = std::move(message),
+                          .file = std::move(file),
+                          .json_pointer = std::move(json_pointer)}};
 }
 
 }  // namespace perfmodel
+
+/// Declares `name` as the result that the expression gives, and returns its error if it has one.
+#define PERFMODEL_TRY(name, ...) \
+  auto name = __VA_ARGS__;       \
+  if (!name) return ::perfmodel::Unexpected(std::move(name).error())

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <set>
-#include <utility>
 
 #include "digits.hpp"
 #include "lower_case.hpp"

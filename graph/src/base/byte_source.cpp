@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
-#include <vector>
 
 namespace perfmodel {
 namespace {
@@ -31,7 +31,7 @@ struct ByteSource::State {
   std::uint64_t raw_size = 0, raw_bytes = 0, bytes = 0, most_inflation = 0;
 
   // Raw bytes that were read and not yet used: [begin, end) of `raw`.
-  std::vector<unsigned char> raw;
+  std::unique_ptr<unsigned char[]> raw;
   std::size_t begin = 0, end = 0;
   bool raw_ended = false;
 
@@ -70,18 +70,18 @@ struct ByteSource::State {
   // Makes at least `count` raw bytes available, unless the file ends before.
   bool require(std::size_t count) {
     while (end - begin < count && !raw_ended) {
-      std::memmove(raw.data(), raw.data() + begin, end - begin);
+      std::memmove(raw.get(), raw.get() + begin, end - begin);
       end -= begin;
       begin = 0;
-      end += read_raw(raw.data() + end, raw.size() - end);
+      end += read_raw(raw.get() + end, kRawBytes - end);
     }
     return end - begin >= count;
   }
 
-  bool at_magic() { return require(2) && std::memcmp(raw.data() + begin, kMagic, 2) == 0; }
+  bool at_magic() { return require(2) && std::memcmp(raw.get() + begin, kMagic, 2) == 0; }
 
   void find_kind() {
-    raw.resize(kRawBytes);
+    raw = std::make_unique_for_overwrite<unsigned char[]>(kRawBytes);
     if (!at_magic()) {
       kind = Kind::kPlain;
       return;
@@ -93,7 +93,7 @@ struct ByteSource::State {
 
   std::size_t read_plain(char* to, std::size_t room) {
     std::size_t done = std::min(room, end - begin);
-    std::memcpy(to, raw.data() + begin, done);
+    std::memcpy(to, raw.get() + begin, done);
     begin += done;
     while (done < room && !raw_ended) done += read_raw(to + done, room - done);
     return done;
@@ -128,7 +128,7 @@ struct ByteSource::State {
         }
         break;
       }
-      inflater.next_in = raw.data() + begin;
+      inflater.next_in = raw.get() + begin;
       inflater.avail_in = static_cast<uInt>(end - begin);
       inflater.next_out = reinterpret_cast<Bytef*>(to + done);
       inflater.avail_out = static_cast<uInt>(std::min(room - done, kLargestRead));

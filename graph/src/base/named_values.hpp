@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,13 @@ constexpr const Value* find_named(const Named<Value> (&values)[kCount], std::str
     if (one.name == name) return &one.value;
   }
   return nullptr;
+}
+
+/// None: no value has this name.
+template <class Value, std::size_t kCount>
+std::optional<Value> value_in(const Named<Value> (&known)[kCount], std::string_view name) {
+  const Value* value = find_named(known, name);
+  return value ? std::optional(*value) : std::nullopt;
 }
 
 /// The first name of a value.

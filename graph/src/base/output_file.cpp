@@ -21,8 +21,7 @@ namespace perfmodel {
 namespace {
 
 Unexpected write_error(const std::filesystem::path& file, std::string_view what) {
-  return Unexpected{Error{
-      .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", what), .file = file}};
+  return fail(ErrorCode::kIo, fmt::format("cannot write: {}", what), file);
 }
 
 // Unique among the processes and threads that may write the same file; the end of a long name is
@@ -200,8 +199,7 @@ Result<void> OutputFile::commit() {
 }
 
 Result<void> write_file(const std::filesystem::path& file, std::string_view text) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
+  PERFMODEL_TRY(out, OutputFile::create(file));
   out->write(text);
   return out->commit();
 }
@@ -210,9 +208,7 @@ Result<void> make_folder(const std::filesystem::path& folder, std::string_view e
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (!failure) return {};
-  return Unexpected{Error{.code = ErrorCode::kIo,
-                          .message = fmt::format("{}{}", expected, failure.message()),
-                          .file = folder}};
+  return fail(ErrorCode::kIo, fmt::format("{}{}", expected, failure.message()), folder);
 }
 
 }  // namespace perfmodel

@@ -78,11 +78,12 @@ ProgressBar::ProgressBar(std::string label, std::size_t steps, std::ostream* out
 }
 
 void ProgressBar::update(std::size_t done) {
-  done_ = steps_ == 0 && unit_ == Unit::kBytes ? done : std::min(done, steps_);
+  const bool is_open = unit_ == Unit::kTries || (unit_ == Unit::kBytes && steps_ == 0);
+  done_ = is_open ? done : std::min(done, steps_);
   if (!out_) return;
   const auto now = clock_();
   if (now - drawn_ < kRedraw) return;
-  if (unit_ == Unit::kBytes && now - start_ < kQuiet) return;
+  if (unit_ != Unit::kSteps && now - start_ < kQuiet) return;
   drawn_ = now;
   std::string text = line(now - start_);
   const std::size_t width = characters(text);
@@ -106,6 +107,8 @@ std::string ProgressBar::line(Seconds elapsed) const {
     return fmt::format("{} {:.0f} MB  {}", label_, static_cast<double>(done_) * 1e-6,
                        rate(elapsed));
   }
+  if (unit_ == Unit::kTries)
+    return fmt::format("{} {} tried  {:.0f} s", label_, done_, elapsed.count());
   const double share = steps_ == 0 ? 1.0 : static_cast<double>(done_) / static_cast<double>(steps_);
   const auto filled = static_cast<std::size_t>(share * static_cast<double>(kBarWidth));
   std::string text = fmt::format("{} [{:#>{}}{:.>{}}] {:3} %", label_, "", filled, "",

@@ -28,6 +28,10 @@ class QuietProgress {
 ///
 ///   rank0.json [#######.................]  30 %  412 MB/s  4 s left
 ///
+/// or, for the tries of a search, whose number is not known, from one second on:
+///
+///   optimize 57 tried  3 s
+///
 /// It is redrawn at most ten times a second and erased at the end, so that what is printed next
 /// starts on a clean line. The remaining time assumes that steps take equally long; it is shown
 /// from one second on. For one thread.
@@ -36,8 +40,8 @@ class ProgressBar {
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
   /// The unit of the steps. kBytes: shows the rate, and nothing in the first second; 0 bytes in all
-  /// means that their number is not known.
-  enum class Unit { kSteps, kBytes };
+  /// means that their number is not known. kTries: their number is not known, nor shown at first.
+  enum class Unit { kSteps, kBytes, kTries };
 
   /// On stderr if that is a terminal that can return to the start of a line; else nothing is
   /// written.

@@ -13,20 +13,13 @@ namespace perfmodel {
 
 std::string_view to_string(ChakraNodeType type) {
   switch (type) {
-    case ChakraNodeType::kMetadata:
-      return "metadata";
-    case ChakraNodeType::kMemoryLoad:
-      return "memory load";
-    case ChakraNodeType::kMemoryStore:
-      return "memory store";
-    case ChakraNodeType::kCompute:
-      return "compute";
-    case ChakraNodeType::kSend:
-      return "send";
-    case ChakraNodeType::kReceive:
-      return "receive";
-    case ChakraNodeType::kCollective:
-      return "collective";
+    case ChakraNodeType::kMetadata: return "metadata";
+    case ChakraNodeType::kMemoryLoad: return "memory load";
+    case ChakraNodeType::kMemoryStore: return "memory store";
+    case ChakraNodeType::kCompute: return "compute";
+    case ChakraNodeType::kSend: return "send";
+    case ChakraNodeType::kReceive: return "receive";
+    case ChakraNodeType::kCollective: return "collective";
   }
   return "unknown";
 }

@@ -18,7 +18,7 @@ bool is_cell_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
                             std::string message) {
-  return Unexpected{Error{.code = code, .message = std::move(message), .file = file}};
+  return fail(code, std::move(message), file);
 }
 
 // Tables get the default limits of graphs and traces, and no flag changes them: a table of kernels
@@ -230,13 +230,11 @@ CsvBlocks::~CsvBlocks() = default;
 Result<CsvBlocks> CsvBlocks::open(const std::filesystem::path& file) {
   auto state = std::make_unique<State>(file);
   while (state->held.size() < kByteOrderMark.size() && !state->is_end) {
-    const auto more = state->source.add_to(state->held, State::kPiece);
-    if (!more) return Unexpected{more.error()};
+    PERFMODEL_TRY(more, state->source.add_to(state->held, State::kPiece));
     state->is_end = !*more;
   }
   if (state->held.starts_with(kByteOrderMark)) state->begin_of_first_line = kByteOrderMark.size();
-  const auto taken = state->take(1, state->header);
-  if (!taken) return Unexpected{taken.error()};
+  PERFMODEL_TRY(taken, state->take(1, state->header));
   state->rows = 0;
   return CsvBlocks(std::move(state));
 }
@@ -250,8 +248,7 @@ Result<bool> CsvBlocks::next(std::size_t most_rows, CsvBlock& block) {
 }
 
 Result<CsvFile> CsvFile::open(const std::filesystem::path& file) {
-  auto text = read_inflated(file);
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, read_inflated(file));
   return of_text(file, std::move(*text));
 }
 

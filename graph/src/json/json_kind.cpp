@@ -115,12 +115,9 @@ void JsonKind::see_element(std::string_view text) {
 
 std::string JsonKind::found() const {
   switch (kind_) {
-    case Kind::kGraph:
-      return ", found an execution graph";
-    case Kind::kTrace:
-      return ", found a timed (Kineto) trace";
-    case Kind::kChakra:
-      return ", found a Chakra trace as JSON (the binary .et is read)";
+    case Kind::kGraph: return ", found an execution graph";
+    case Kind::kTrace: return ", found a timed (Kineto) trace";
+    case Kind::kChakra: return ", found a Chakra trace as JSON (the binary .et is read)";
     case Kind::kRocprofiler:
       return ", found JSON of rocprofiler-sdk (rocprofv3), which has no ops; record with "
              "torch.profiler";
@@ -129,12 +126,9 @@ std::string JsonKind::found() const {
     case Kind::kNsight:
       return ", found a JSON export of Nsight Systems (nsys), which has no ops; record with "
              "torch.profiler";
-    case Kind::kSpeedscope:
-      return ", found a profile for speedscope; record with torch.profiler";
-    case Kind::kOwn:
-      return fmt::format(", found {}", own_);
-    case Kind::kUnknown:
-      break;
+    case Kind::kSpeedscope: return ", found a profile for speedscope; record with torch.profiler";
+    case Kind::kOwn: return fmt::format(", found {}", own_);
+    case Kind::kUnknown: break;
   }
   return elements_.empty() ? "" : ", found an array whose first element is " + elements_;
 }

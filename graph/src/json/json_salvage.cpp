@@ -93,8 +93,7 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
   element_ends_.clear();
   first_index_ = next_index_;
   for (;;) {
-    const auto c = peek();
-    if (!c) return Unexpected{c.error()};
+    PERFMODEL_TRY(c, peek());
     if (*c == kEndOfText) return end_lenient();
     if (drop_) {
       if (offset_of(begin_) - drop_->offset > limits_.element_bytes) {  // a device without end?
@@ -122,8 +121,7 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
       continue;
     }
     if (*c == ']') {
-      const auto ends = array_ends_here();
-      if (!ends) return Unexpected{ends.error()};
+      PERFMODEL_TRY(ends, array_ends_here());
       if (*ends) {
         if (!needs_comma_ && next_index_ > 0) note_repair(begin_, "expected a value, found ']'");
         ++begin_;
@@ -228,8 +226,7 @@ Result<int> JsonStream::look_behind(std::size_t& distance) {
   for (;;) {
     while (begin_ + distance < end_ && is_blank(buffer_[begin_ + distance])) ++distance;
     if (begin_ + distance < end_) return static_cast<unsigned char>(buffer_[begin_ + distance]);
-    const auto more = refill();
-    if (!more) return Unexpected{more.error()};
+    PERFMODEL_TRY(more, refill());
     if (!*more) return kEndOfText;
   }
 }
@@ -237,8 +234,7 @@ Result<int> JsonStream::look_behind(std::size_t& distance) {
 // Whether the text after the ']' at hand fits the end of the array, or the text ends there.
 Result<bool> JsonStream::array_ends_here() {
   std::size_t distance = 1;
-  auto c = look_behind(distance);
-  if (!c) return Unexpected{c.error()};
+  PERFMODEL_TRY(c, look_behind(distance));
   if (*c == kEndOfText || bare_) return *c == kEndOfText;
   if (*c != ',') return *c == '}';
   ++distance;

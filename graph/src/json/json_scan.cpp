@@ -136,8 +136,7 @@ class Scanner {
         write(':');
         expect_ = Expect::kValue;
         return;
-      case Expect::kSeparator:
-        return separator(c);
+      case Expect::kSeparator: return separator(c);
     }
   }
 
@@ -145,18 +144,12 @@ class Scanner {
 
   std::string expected_text() const {
     switch (expect_) {
-      case Expect::kValue:
-        return "a value";
-      case Expect::kFirstValue:
-        return "a value or ']'";
-      case Expect::kFirstKey:
-        return "a key or '}'";
-      case Expect::kKey:
-        return "a key";
-      case Expect::kColon:
-        return "':'";
-      case Expect::kSeparator:
-        return in_array() ? "',' or ']'" : "',' or '}'";
+      case Expect::kValue: return "a value";
+      case Expect::kFirstValue: return "a value or ']'";
+      case Expect::kFirstKey: return "a key or '}'";
+      case Expect::kKey: return "a key";
+      case Expect::kColon: return "':'";
+      case Expect::kSeparator: return in_array() ? "',' or ']'" : "',' or '}'";
     }
     return {};
   }

@@ -26,26 +26,19 @@ std::string_view json_kind(std::string_view text) {
   const std::size_t start = text.find_first_not_of(" \n\t\r");
   if (start == std::string_view::npos) return "nothing";
   switch (text[start]) {
-    case '{':
-      return "an object";
-    case '[':
-      return "an array";
-    case '"':
-      return "a string";
+    case '{': return "an object";
+    case '[': return "an array";
+    case '"': return "a string";
     case 't':
-    case 'f':
-      return "a boolean";
-    case 'n':
-      return "null";
-    default:
-      return "a number";
+    case 'f': return "a boolean";
+    case 'n': return "null";
+    default: return "a number";
   }
 }
 
 Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key,
                                     const ReadOptions& options) {
-  auto source = ByteSource::open(file, options);
-  if (!source) return Unexpected{source.error()};
+  PERFMODEL_TRY(source, ByteSource::open(file, options));
   return JsonStream(std::move(*source), file, array_key, options);
 }
 
@@ -61,7 +54,7 @@ JsonStream::JsonStream(ByteSource source, const std::filesystem::path& file,
       salvage_(options.salvage),
       file_(file),
       array_key_(array_key) {
-  buffer_.resize(kStreamPieceBytes + kPadding + 1);
+  buffer_.grow(kStreamPieceBytes + kPadding + 1);
   begin_ = end_ = 1;  // room for the frame before a piece at the very front
 }
 
@@ -106,7 +99,7 @@ Result<bool> JsonStream::refill() {
     end_ -= begin_ - 1;
     begin_ = 1;
   }
-  if (end_ + kPadding + kStreamPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
+  if (end_ + kPadding + kStreamPieceBytes / 4 > buffer_.size()) buffer_.grow(2 * buffer_.size());
   const std::size_t room = buffer_.size() - kPadding - end_;
   const auto count = source_.read(buffer_.data() + end_, room);
   if (!count) {
@@ -126,8 +119,7 @@ Result<int> JsonStream::peek() {
   for (;;) {
     while (begin_ < end_ && is_blank(buffer_[begin_])) ++begin_;
     if (begin_ < end_) return static_cast<unsigned char>(buffer_[begin_]);
-    const auto more = refill();
-    if (!more) return Unexpected{more.error()};
+    PERFMODEL_TRY(more, refill());
     if (!*more) return kEndOfText;
   }
 }
@@ -207,8 +199,7 @@ Result<JsonStream::Item> JsonStream::next() {
 }
 
 Result<void> JsonStream::begin_document() {
-  auto first = peek();
-  if (!first) return Unexpected{first.error()};
+  PERFMODEL_TRY(first, peek());
   if (end_ - begin_ >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
     begin_ += 3;  // byte order mark
     first = peek();
@@ -253,8 +244,7 @@ Result<std::string> JsonStream::read_string() {
   ++begin_;  // the quote
   for (;;) {
     if (begin_ >= end_) {
-      const auto more = refill();
-      if (!more) return Unexpected{more.error()};
+      PERFMODEL_TRY(more, refill());
       if (!*more)
         return Unexpected{error_at(begin_, "", "expected '\"', found the end of the file")};
     }
@@ -270,8 +260,7 @@ Result<std::string> JsonStream::read_string() {
     text += c;
     if (c == '\\') {
       if (begin_ >= end_) {
-        const auto more = refill();
-        if (!more) return Unexpected{more.error()};
+        PERFMODEL_TRY(more, refill());
         if (!*more) continue;  // told above
       }
       text += buffer_[begin_++];
@@ -285,8 +274,7 @@ std::string JsonStream::member_pointer() const {
 
 Result<void> JsonStream::read_value(std::string& text) {
   text.clear();
-  const auto first = peek();
-  if (!first) return Unexpected{first.error()};
+  PERFMODEL_TRY(first, peek());
   const auto append = [&](char c) {
     if (text.size() <= kMaxMemberBytes) text += c;
   };
@@ -294,8 +282,7 @@ Result<void> JsonStream::read_value(std::string& text) {
   bool in_string = false, escaped = false;
   for (;;) {
     if (begin_ >= end_) {
-      const auto more = refill();
-      if (!more) return Unexpected{more.error()};
+      PERFMODEL_TRY(more, refill());
       if (!*more) {
         return Unexpected{
             error_at(begin_, member_pointer(), "expected a value, found the end of the file")};
@@ -326,8 +313,7 @@ Result<void> JsonStream::read_value(std::string& text) {
 }
 
 Result<JsonStream::Item> JsonStream::next_member() {
-  auto c = peek();
-  if (!c) return Unexpected{c.error()};
+  PERFMODEL_TRY(c, peek());
   if (*c == '}') {
     ++begin_;
     return finish();
@@ -345,8 +331,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   if (*c != '"') {
     return Unexpected{error_at(begin_, "", fmt::format("expected a key, found {}", shown(*c)))};
   }
-  auto key = read_string();
-  if (!key) return Unexpected{key.error()};
+  PERFMODEL_TRY(key, read_string());
   member_key_ = std::move(*key);
   c = peek();
   if (!c) return Unexpected{c.error()};
@@ -522,8 +507,7 @@ Result<JsonStream::Item> JsonStream::next_elements() {
   element_ends_.clear();
   first_index_ = next_index_;
   for (;;) {
-    auto c = peek();
-    if (!c) return Unexpected{c.error()};
+    PERFMODEL_TRY(c, peek());
     if (*c == ']' && (next_index_ == 0 || array_closed_)) {
       ++begin_;
       phase_ = bare_ ? Phase::kDone : Phase::kObject;
@@ -593,8 +577,7 @@ Result<JsonStream::Item> JsonStream::next_elements() {
       if (next_index_ >= limits_.elements) return Unexpected{std::move(*trouble)};
       return start_lenient({});
     }
-    const auto more = refill();
-    if (!more) return Unexpected{more.error()};
+    PERFMODEL_TRY(more, refill());
     if (!*more) {
       if (salvage_) return start_lenient({});
       if (auto defect = element_defect(begin_)) return Unexpected{std::move(*defect)};
@@ -615,8 +598,7 @@ Result<JsonStream::Item> JsonStream::broken_off(std::string_view expected) {
 
 Result<JsonStream::Item> JsonStream::finish() {
   phase_ = Phase::kDone;
-  const auto rest = peek();
-  if (!rest) return Unexpected{rest.error()};
+  PERFMODEL_TRY(rest, peek());
   if (*rest == kEndOfText) return Item::kEnd;
   Error error =
       error_at(begin_, "", fmt::format("expected the end of the file, found {}", shown(*rest)));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -152,7 +154,24 @@ class JsonStream {
   std::string array_key_;
   std::string pointer_prefix_;  // "/nodes", empty for a bare array
 
-  std::vector<char> buffer_;
+  /// Memory that is first touched where text comes.
+  class Buffer {
+   public:
+    char* data() const { return text_.get(); }
+    char& operator[](std::size_t i) const { return text_[i]; }
+    std::size_t size() const { return size_; }
+    void grow(std::size_t size) {
+      auto grown = std::make_unique_for_overwrite<char[]>(size);
+      std::copy_n(data(), size_, grown.get());
+      text_ = std::move(grown);
+      size_ = size;
+    }
+
+   private:
+    std::unique_ptr<char[]> text_;
+    std::size_t size_ = 0;
+  };
+  Buffer buffer_;
   std::size_t begin_ = 0, end_ = 0;  // unconsumed text within buffer_
   std::uint64_t consumed_lines_ = 0;
   std::uint64_t consumed_offset_ = 0;   // bytes before buffer_

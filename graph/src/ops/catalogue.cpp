@@ -22,30 +22,21 @@ struct KindRules {
 
 KindRules rules_of(OpKind kind) {
   switch (kind) {
-    case OpKind::kPointwise:
-      return {.price = "pointwise", .size = "same_shape"};
-    case OpKind::kProduct:
-      return {.price = "gemm.matrix_product"};
+    case OpKind::kPointwise: return {.price = "pointwise", .size = "same_shape"};
+    case OpKind::kProduct: return {.price = "gemm.matrix_product"};
     case OpKind::kReduction:
       return {.price = "reduction", .size = "reduce", .retarget = "reduction"};
-    case OpKind::kSoftmax:
-      return {.price = "softmax"};
-    case OpKind::kAttention:
-      return {.price = "attention"};
-    case OpKind::kForeach:
-      return {.price = "foreach", .retarget = "foreach"};
-    case OpKind::kCollective:
-      return {.price = "collective"};
-    case OpKind::kTriton:
-      return {.price = "triton"};
+    case OpKind::kSoftmax: return {.price = "softmax"};
+    case OpKind::kAttention: return {.price = "attention"};
+    case OpKind::kForeach: return {.price = "foreach", .retarget = "foreach"};
+    case OpKind::kCollective: return {.price = "collective"};
+    case OpKind::kTriton: return {.price = "triton"};
     case OpKind::kView:
     case OpKind::kAllocation:
     case OpKind::kCast:
     case OpKind::kQuery:
-    case OpKind::kWrapper:
-      return {.price = "nothing"};
-    default:
-      return {};
+    case OpKind::kWrapper: return {.price = "nothing"};
+    default: return {};
   }
 }
 

@@ -68,34 +68,23 @@ ConvolutionBackend on_amd(const ConvolutionFacts& facts) {
 
 ConvolutionBackend convolution_backend(const ConvolutionFacts& facts) {
   switch (facts.device) {
-    case ConvolutionFacts::Device::kCpu:
-      return kOneDnn;
-    case ConvolutionFacts::Device::kNvidia:
-      return on_nvidia(facts);
-    case ConvolutionFacts::Device::kAmd:
-      return on_amd(facts);
+    case ConvolutionFacts::Device::kCpu: return kOneDnn;
+    case ConvolutionFacts::Device::kNvidia: return on_nvidia(facts);
+    case ConvolutionFacts::Device::kAmd: return on_amd(facts);
   }
   return kOneDnn;
 }
 
 std::string_view convolution_op(ConvolutionBackend backend) {
   switch (backend) {
-    case kOneDnn:
-      return "aten::mkldnn_convolution";
-    case kCudnn:
-      return "aten::cudnn_convolution";
-    case kCudnnTransposed:
-      return "aten::cudnn_convolution_transpose";
-    case kMiopen:
-      return "aten::miopen_convolution";
-    case kMiopenTransposed:
-      return "aten::miopen_convolution_transpose";
-    case kMiopenDepthwise:
-      return "aten::miopen_depthwise_convolution";
-    case kDepthwise2d:
-      return "aten::_conv_depthwise2d";
-    case kDepthwise3d:
-      return "aten::conv_depthwise3d";
+    case kOneDnn: return "aten::mkldnn_convolution";
+    case kCudnn: return "aten::cudnn_convolution";
+    case kCudnnTransposed: return "aten::cudnn_convolution_transpose";
+    case kMiopen: return "aten::miopen_convolution";
+    case kMiopenTransposed: return "aten::miopen_convolution_transpose";
+    case kMiopenDepthwise: return "aten::miopen_depthwise_convolution";
+    case kDepthwise2d: return "aten::_conv_depthwise2d";
+    case kDepthwise3d: return "aten::conv_depthwise3d";
   }
   return "";
 }

@@ -359,12 +359,11 @@ Result<void> check_one_device(const Trace& trace) {
   for (const auto& [device, count] : kernels) {
     list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", device, count);
   }
-  return Unexpected{Error{
-      .code = ErrorCode::kImpossible,
-      .message = fmt::format("expected kernels of one device, found kernels of devices {}: a step "
-                             "of several devices of one process is read by trace and replay alone",
-                             list),
-      .file = trace.source}};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected kernels of one device, found kernels of devices {}: a step "
+                          "of several devices of one process is read by trace and replay alone",
+                          list),
+              trace.source);
 }
 
 Result<void> check_one_process(const Trace& trace) {
@@ -385,12 +384,11 @@ Result<void> check_one_process(const Trace& trace) {
       break;
     }
   }
-  return Unexpected{Error{
-      .code = ErrorCode::kFormat,
-      .message = fmt::format("expected the trace of one process, found launches of {} processes "
-                             "(pid {}): ranks in one file share ids and streams; give each process "
-                             "a file of its own",
-                             processes.size(), list)}};
+  return fail(ErrorCode::kFormat,
+              fmt::format("expected the trace of one process, found launches of {} processes "
+                          "(pid {}): ranks in one file share ids and streams; give each process "
+                          "a file of its own",
+                          processes.size(), list));
 }
 
 }  // namespace perfmodel

@@ -1,7 +1,6 @@
 #include "order_trace.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <unordered_map>
 
 #include "base/sort_runs.hpp"

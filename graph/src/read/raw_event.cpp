@@ -1,7 +1,6 @@
 #include "raw_event.hpp"
 
 #include <cstring>
-#include <utility>
 
 #include "trace_numbers.hpp"
 
@@ -186,8 +185,7 @@ simdjson::error_code read_event_args(ondemand::value& value, RawEvent& event) {
         if (is("wait_on_stream")) event.wait_on_stream = integer(-1);
         if (is("wait_on_cuda_event_record_corr_id")) event.wait_on_event = integer(-1);
         break;
-      default:
-        break;
+      default: break;
     }
   }
   return simdjson::SUCCESS;
@@ -254,8 +252,7 @@ simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
                       : read_event_args(value, event);
         }
         break;
-      default:
-        break;
+      default: break;
     }
     if (error) return error;
   }

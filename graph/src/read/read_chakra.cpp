@@ -219,13 +219,10 @@ std::int64_t to_signed(std::uint64_t value, ChakraValueType type) {
 std::uint64_t to_unsigned(std::uint64_t value, ChakraValueType type) {
   switch (type) {
     case ChakraValueType::kBool:
-    case ChakraValueType::kBoolList:
-      return value != 0;
+    case ChakraValueType::kBoolList: return value != 0;
     case ChakraValueType::kUint32:
-    case ChakraValueType::kUint32List:
-      return static_cast<std::uint32_t>(value);
-    default:
-      return value;
+    case ChakraValueType::kUint32List: return static_cast<std::uint32_t>(value);
+    default: return value;
   }
 }
 std::int64_t from_zigzag(std::uint64_t value) {
@@ -246,8 +243,7 @@ bool read_values(Fields& fields, ChakraValueType type, std::string_view what, Ad
     case FieldLayout::kFixed32:
       return fields.fixeds<std::uint32_t>(
           what, [&](std::uint32_t value) { add(static_cast<std::uint64_t>(value)); });
-    case FieldLayout::kFixed64:
-      return fields.fixeds<std::uint64_t>(what, add);
+    case FieldLayout::kFixed64: return fields.fixeds<std::uint64_t>(what, add);
     case FieldLayout::kSfixed32:
       return fields.fixeds<std::uint32_t>(what, [&](std::uint32_t value) {
         add(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
@@ -274,8 +270,7 @@ bool read_values(Fields& fields, ChakraValueType type, std::string_view what, Ad
       add(std::string(bytes));
       return true;
     }
-    case FieldLayout::kNone:
-      break;
+    case FieldLayout::kNone: break;
   }
   return false;
 }
@@ -283,18 +278,14 @@ bool read_values(Fields& fields, ChakraValueType type, std::string_view what, Ad
 bool is_scalar_wire(std::uint32_t wire, FieldLayout layout) {
   switch (layout) {
     case FieldLayout::kText:
-    case FieldLayout::kRaw:
-      return wire == chakra::kLength;
+    case FieldLayout::kRaw: return wire == chakra::kLength;
     case FieldLayout::kFixed32:
     case FieldLayout::kSfixed32:
-    case FieldLayout::kFloat:
-      return wire == chakra::kFixed32;
+    case FieldLayout::kFloat: return wire == chakra::kFixed32;
     case FieldLayout::kFixed64:
     case FieldLayout::kSfixed64:
-    case FieldLayout::kDouble:
-      return wire == chakra::kFixed64;
-    default:
-      return wire == chakra::kVarint;
+    case FieldLayout::kDouble: return wire == chakra::kFixed64;
+    default: return wire == chakra::kVarint;
   }
 }
 
@@ -303,20 +294,13 @@ void empty_list(ChakraAttribute& attribute) {
     case FieldLayout::kSigned:
     case FieldLayout::kZigzag:
     case FieldLayout::kSfixed32:
-    case FieldLayout::kSfixed64:
-      attribute.value.emplace<std::vector<std::int64_t>>();
-      break;
+    case FieldLayout::kSfixed64: attribute.value.emplace<std::vector<std::int64_t>>(); break;
     case FieldLayout::kUnsigned:
     case FieldLayout::kFixed32:
-    case FieldLayout::kFixed64:
-      attribute.value.emplace<std::vector<std::uint64_t>>();
-      break;
+    case FieldLayout::kFixed64: attribute.value.emplace<std::vector<std::uint64_t>>(); break;
     case FieldLayout::kFloat:
-    case FieldLayout::kDouble:
-      attribute.value.emplace<std::vector<double>>();
-      break;
-    default:
-      attribute.value.emplace<std::vector<std::string>>();
+    case FieldLayout::kDouble: attribute.value.emplace<std::vector<double>>(); break;
+    default: attribute.value.emplace<std::vector<std::string>>();
   }
 }
 
@@ -390,20 +374,13 @@ class KnownAttribute {
         if (!integer(0, 9, value)) return false;
         node.comm_type = static_cast<ChakraCollective>(value);
         return true;
-      case Known::kCommSize:
-        return integer(0, kMost, value) && (node.comm_size = value, true);
-      case Known::kNumOps:
-        return integer(0, kMost, value) && (node.num_ops = value, true);
-      case Known::kTensorSize:
-        return integer(0, kMost, value) && (node.tensor_size = value, true);
-      case Known::kCommSource:
-        return small(0, kMost32, node.comm_src);
-      case Known::kCommDestination:
-        return small(0, kMost32, node.comm_dst);
-      case Known::kCommTag:
-        return small(-kMost32 - 1, kMost32, node.comm_tag);
-      case Known::kCommPriority:
-        return small(-kMost32 - 1, kMost32, node.comm_priority);
+      case Known::kCommSize: return integer(0, kMost, value) && (node.comm_size = value, true);
+      case Known::kNumOps: return integer(0, kMost, value) && (node.num_ops = value, true);
+      case Known::kTensorSize: return integer(0, kMost, value) && (node.tensor_size = value, true);
+      case Known::kCommSource: return small(0, kMost32, node.comm_src);
+      case Known::kCommDestination: return small(0, kMost32, node.comm_dst);
+      case Known::kCommTag: return small(-kMost32 - 1, kMost32, node.comm_tag);
+      case Known::kCommPriority: return small(-kMost32 - 1, kMost32, node.comm_priority);
       case Known::kProcessGroup:
         if (attribute_.type != ChakraValueType::kString) return wrong("a string");
         node.pg_name = process_group_name(std::get<std::string>(attribute_.value));
@@ -460,9 +437,7 @@ bool read_metadata(std::string_view message, ChakraTrace& trace, Failure& failur
   Fields fields(message, failure);
   while (fields.next()) {
     switch (fields.number()) {
-      case chakra::metadata_field::kVersion:
-        fields.text(trace.version, "the version");
-        break;
+      case chakra::metadata_field::kVersion: fields.text(trace.version, "the version"); break;
       case chakra::metadata_field::kAttribute: {
         std::string_view bytes;
         if (fields.bytes(bytes, "an attribute")) {
@@ -470,8 +445,7 @@ bool read_metadata(std::string_view message, ChakraTrace& trace, Failure& failur
         }
         break;
       }
-      default:
-        fields.keep(trace.unknown_fields);
+      default: fields.keep(trace.unknown_fields);
     }
   }
   return !fields.failed();
@@ -481,17 +455,10 @@ bool read_io(std::string_view message, ChakraIo& io, Failure& failure) {
   Fields fields(message, failure);
   while (fields.next()) {
     switch (fields.number()) {
-      case chakra::io_field::kValues:
-        fields.text(io.values, "values");
-        break;
-      case chakra::io_field::kShapes:
-        fields.text(io.shapes, "shapes");
-        break;
-      case chakra::io_field::kTypes:
-        fields.text(io.types, "types");
-        break;
-      default:
-        fields.keep(io.unknown_fields);
+      case chakra::io_field::kValues: fields.text(io.values, "values"); break;
+      case chakra::io_field::kShapes: fields.text(io.shapes, "shapes"); break;
+      case chakra::io_field::kTypes: fields.text(io.types, "types"); break;
+      default: fields.keep(io.unknown_fields);
     }
   }
   return !fields.failed();
@@ -525,12 +492,8 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
   unsigned known_seen = 0;
   while (fields.next()) {
     switch (fields.number()) {
-      case chakra::node_field::kId:
-        fields.varint(node.id, "a node's id");
-        break;
-      case chakra::node_field::kName:
-        fields.text(node.name, "a node's name");
-        break;
+      case chakra::node_field::kId: fields.varint(node.id, "a node's id"); break;
+      case chakra::node_field::kName: fields.text(node.name, "a node's name"); break;
       case chakra::node_field::kType:
         if (!fields.varint(number, "a node's type")) break;
         type = number;
@@ -548,12 +511,8 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
         fields.varints("data dependencies",
                        [&](std::uint64_t id) { lists.data_deps.push_back(id); });
         break;
-      case chakra::node_field::kStart:
-        read_time(fields, node.start_us, "a start");
-        break;
-      case chakra::node_field::kDuration:
-        read_time(fields, node.duration_us, "a duration");
-        break;
+      case chakra::node_field::kStart: read_time(fields, node.start_us, "a start"); break;
+      case chakra::node_field::kDuration: read_time(fields, node.duration_us, "a duration"); break;
       case chakra::node_field::kInputs:
         if (fields.bytes(bytes, "inputs")) read_io(bytes, node.inputs, failure);
         break;
@@ -579,8 +538,7 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
         known_seen |= bit;
         break;
       }
-      default:
-        fields.keep(node.unknown_fields);
+      default: fields.keep(node.unknown_fields);
     }
   }
   if (fields.failed()) return false;
@@ -603,8 +561,7 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
 class ChakraBytes {
  public:
   static Result<ChakraBytes> open(const std::filesystem::path& file, const ReadOptions& options) {
-    auto source = ByteSource::open(file, options);
-    if (!source) return Unexpected{source.error()};
+    PERFMODEL_TRY(source, ByteSource::open(file, options));
     return ChakraBytes(std::move(*source));
   }
 
@@ -668,8 +625,7 @@ class ChakraReader {
 
   Result<ChakraTrace> run() {
     constexpr std::size_t kHead = std::size_t{1} << 16;
-    const auto head = bytes_.require(kHead);
-    if (!head) return Unexpected{head.error()};
+    PERFMODEL_TRY(head, bytes_.require(kHead));
     if (*head == 0) return fail(ErrorCode::kFormat, "expected a Chakra trace, found an empty file");
     const std::string start(bytes_.view(*head));
     if (auto read = messages(); !read && salvage_ && !in_metadata_) {
@@ -769,11 +725,9 @@ class ChakraReader {
   Result<void> messages() {
     for (;;) {
       const std::uint64_t begin = bytes_.offset();
-      const auto length = message_length();
-      if (!length) return Unexpected{length.error()};
+      PERFMODEL_TRY(length, message_length());
       if (!*length) return {};
-      const auto available = bytes_.require(**length);
-      if (!available) return Unexpected{available.error()};
+      PERFMODEL_TRY(available, bytes_.require(**length));
       if (*available < **length) {
         return error(begin, fmt::format("expected a message of {} bytes, found {} to the end of "
                                         "the file",
@@ -829,8 +783,7 @@ class ChakraReader {
   // Nothing at the end of the file.
   Result<std::optional<std::size_t>> message_length() {
     const std::uint64_t begin = bytes_.offset();
-    const auto available = bytes_.require(5);
-    if (!available) return Unexpected{available.error()};
+    PERFMODEL_TRY(available, bytes_.require(5));
     if (*available == 0) return std::optional<std::size_t>{};
     const std::string_view text = bytes_.view(*available);
     std::uint64_t length = 0;
@@ -872,8 +825,7 @@ class ChakraReader {
 
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
   auto trace = within_budget<ChakraTrace>([&]() -> Result<ChakraTrace> {
-    auto bytes = ChakraBytes::open(file, options);
-    if (!bytes) return Unexpected{bytes.error()};
+    PERFMODEL_TRY(bytes, ChakraBytes::open(file, options));
     return ChakraReader(std::move(*bytes), file, options).run();
   });
   if (!trace) trace.error().file = file;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -98,13 +97,11 @@ Result<EmbeddingTable> csv_table(const CsvFile& csv) {
 }
 
 Result<std::vector<EmbeddingTable>> read_csv(const std::filesystem::path& file, std::string text) {
-  auto csv = CsvFile::of_text(file, std::move(text));
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvFile::of_text(file, std::move(text)));
   if (auto good = check_columns(*csv); !good) return Unexpected{good.error()};
   std::vector<EmbeddingTable> tables;
   while (csv->next()) {
-    auto table = csv_table(*csv);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, csv_table(*csv));
     tables.push_back(*table);
   }
   if (csv->error()) return Unexpected{*csv->error()};
@@ -181,8 +178,7 @@ Result<std::vector<EmbeddingTable>> read_json(const std::filesystem::path& file,
   }
   std::vector<EmbeddingTable> tables;
   for (std::size_t i = 0; i < document.size(); ++i) {
-    auto table = json_table(file, document[i], i);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, json_table(file, document[i], i));
     tables.push_back(*table);
   }
   return tables;

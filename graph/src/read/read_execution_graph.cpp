@@ -52,18 +52,12 @@ simdjson::error_code checked(simdjson::error_code code) {
 
 std::string_view kind_of(dom::element element) {
   switch (element.type()) {
-    case dom::element_type::ARRAY:
-      return "an array";
-    case dom::element_type::OBJECT:
-      return "an object";
-    case dom::element_type::STRING:
-      return "a string";
-    case dom::element_type::BOOL:
-      return "a boolean";
-    case dom::element_type::NULL_VALUE:
-      return "null";
-    default:
-      return "a number";
+    case dom::element_type::ARRAY: return "an array";
+    case dom::element_type::OBJECT: return "an object";
+    case dom::element_type::STRING: return "a string";
+    case dom::element_type::BOOL: return "a boolean";
+    case dom::element_type::NULL_VALUE: return "null";
+    default: return "a number";
   }
 }
 
@@ -594,28 +588,17 @@ class ExecutionGraphReader {
     std::size_t field = 0;
     for (dom::element part : array) {
       switch (field++) {
-        case 0:
-          to_integer(part, made.id);
-          break;
-        case 1:
-          to_integer(part, made.storage_id);
-          break;
-        case 2:
-          to_integer(part, made.offset);
-          break;
-        case 3:
-          to_integer(part, made.numel);
-          break;
-        case 4:
-          to_integer(part, made.item_size);
-          break;
+        case 0: to_integer(part, made.id); break;
+        case 1: to_integer(part, made.storage_id); break;
+        case 2: to_integer(part, made.offset); break;
+        case 3: to_integer(part, made.numel); break;
+        case 4: to_integer(part, made.item_size); break;
         case 5: {
           std::string_view device;
           if (part.get(device) == simdjson::SUCCESS) made.device = parse_device(device);
           break;
         }
-        default:
-          break;
+        default: break;
       }
     }
     bool odd = made.numel < 0 || made.numel > kMostTensorElements || made.offset < 0 ||
@@ -825,8 +808,7 @@ Result<ExecutionGraph> read_within_budget(JsonStream stream, const std::filesyst
 
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
                                             const ReadOptions& options) {
-  auto stream = JsonStream::open(file, "nodes", options);
-  if (!stream) return Unexpected{stream.error()};
+  PERFMODEL_TRY(stream, JsonStream::open(file, "nodes", options));
   return read_within_budget(std::move(*stream), file, options);
 }
 

@@ -33,8 +33,7 @@ bool begins_like_trace(const std::filesystem::path& file) {
 }
 
 Result<RecordedProgram> program_of_trace(Trace trace) {
-  auto made = graph_from_trace(trace);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, graph_from_trace(trace));
   return RecordedProgram{std::move(made->graph), std::make_shared<const Trace>(std::move(trace))};
 }
 
@@ -46,8 +45,7 @@ Result<RecordedProgram> read_recorded_program(const std::filesystem::path& file,
   auto graph = read_execution_graph(file, options);
   if (graph) return RecordedProgram{std::move(*graph), nullptr};
   if (!is_trace_in_place_of_graph(graph.error())) return Unexpected{std::move(graph.error())};
-  auto trace = read_trace(file, options);
-  if (!trace) return Unexpected{std::move(trace.error())};
+  PERFMODEL_TRY(trace, read_trace(file, options));
   return program_of_trace(std::move(*trace));
 }
 

@@ -287,15 +287,16 @@ class TraceReader {
   Complaint keep_complete(const RawEvent& event, bool lasts) {
     if (event.category.empty() && xplane_.any()) return keep_xplane(event);
     TraceCategory category = trace_category(event.category);
-    if (event.category.empty() && lasts) {
-      category = TraceCategory::kOp;
-      uncategorised_.push_back(trace_.host.size());
-    }
+    const bool uncategorised = event.category.empty() && lasts;
+    if (uncategorised) category = TraceCategory::kOp;
     if (category == TraceCategory::kSkipEarly) return python_frame(event);
     if (category == TraceCategory::kOther) note_unread(event.category);
     if (category == TraceCategory::kOther || category == TraceCategory::kIgnored) return {};
     trace_.has_pytorch_ops |= category == TraceCategory::kOp && !event.category.empty();
-    return keep_timed(event, category);
+    const std::size_t row = trace_.host.size();
+    const Complaint odd = keep_timed(event, category);
+    if (uncategorised && trace_.host.size() > row) uncategorised_.push_back(row);
+    return odd;
   }
 
   // The begin or the end of an event, phases B and E.
@@ -367,23 +368,15 @@ class TraceReader {
       case TraceCategory::kKernel:
         gpu_event(event, GpuKind::kKernel, name, *start, *duration);
         break;
-      case TraceCategory::kCopy:
-        gpu_event(event, GpuKind::kCopy, name, *start, *duration);
-        break;
-      case TraceCategory::kSet:
-        gpu_event(event, GpuKind::kSet, name, *start, *duration);
-        break;
-      case TraceCategory::kCounters:
-        counter_range(event, name, *start, *duration);
-        break;
+      case TraceCategory::kCopy: gpu_event(event, GpuKind::kCopy, name, *start, *duration); break;
+      case TraceCategory::kSet: gpu_event(event, GpuKind::kSet, name, *start, *duration); break;
+      case TraceCategory::kCounters: counter_range(event, name, *start, *duration); break;
       case TraceCategory::kSync:
         trace_.syncs.push_back(
             {*start, *duration, event.sync_kind.empty() ? name : intern(event.sync_kind),
              event.stream, event.wait_on_stream, event.wait_on_event, event.correlation});
         break;
-      default:
-        host_event(event, category, name, *start, *duration);
-        break;
+      default: host_event(event, category, name, *start, *duration); break;
     }
     return {};
   }
@@ -711,8 +704,7 @@ class TraceReader {
 };
 
 Result<Trace> read_events(const std::filesystem::path& file, const ReadOptions& options) {
-  auto stream = JsonStream::open(file, "traceEvents", options);
-  if (!stream) return Unexpected{stream.error()};
+  PERFMODEL_TRY(stream, JsonStream::open(file, "traceEvents", options));
   Trace trace;
   trace.source = file.string();
   TraceReader reader(trace, options);
@@ -747,11 +739,10 @@ Result<Trace> read_events(const std::filesystem::path& file, const ReadOptions& 
   const SalvageLog& log = stream->salvage_log();
   if (trace.event_count == 0 && (stream->cut_off() || log.dropped > 0 || !log.damage.empty())) {
     const std::string lost = log.first_place();
-    return Unexpected{Error{.code = ErrorCode::kFormat,
-                            .message = "expected a complete event, found none; " +
-                                       (lost.empty() ? stream->cut_text(0, "events") : lost),
-                            .file = file,
-                            .json_pointer = "/traceEvents"}};
+    return fail(ErrorCode::kFormat,
+                "expected a complete event, found none; " +
+                    (lost.empty() ? stream->cut_text(0, "events") : lost),
+                file, "/traceEvents");
   }
   if (stream->cut_off()) {
     trace.warnings.push_back(stream->cut_text(trace.event_count, "events"));

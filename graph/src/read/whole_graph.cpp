@@ -69,10 +69,7 @@ Result<void> check_depths(const ExecutionGraph& graph, const std::filesystem::pa
 
 Unexpected format_error(const std::filesystem::path& file, std::string pointer,
                         std::string message) {
-  return Unexpected{Error{.code = ErrorCode::kFormat,
-                          .message = std::move(message),
-                          .file = file,
-                          .json_pointer = std::move(pointer)}};
+  return fail(ErrorCode::kFormat, std::move(message), file, std::move(pointer));
 }
 
 Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path& file) {

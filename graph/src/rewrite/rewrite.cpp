@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <unordered_map>
 
 #include "base/budget.hpp"
+#include "base/model_source.hpp"
 #include "builders/emit/graph_builder.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "written_graph.hpp"
@@ -45,25 +45,14 @@ class Fingerprint {
   void add(const Argument& argument) {
     mix(argument.kind);
     switch (argument.kind) {
-      case Argument::Kind::kTensor:
-        add(graph_.tensors[argument.index]);
-        break;
+      case Argument::Kind::kTensor: add(graph_.tensors[argument.index]); break;
       case Argument::Kind::kInt:
-      case Argument::Kind::kBool:
-        mix(argument.integer);
-        break;
-      case Argument::Kind::kDouble:
-        mix(std::bit_cast<std::uint64_t>(argument.real));
-        break;
+      case Argument::Kind::kBool: mix(argument.integer); break;
+      case Argument::Kind::kDouble: mix(std::bit_cast<std::uint64_t>(argument.real)); break;
       case Argument::Kind::kString:
-      case Argument::Kind::kOpaque:
-        mix(graph_.names.hash(argument.index));
-        break;
-      case Argument::Kind::kList:
-        add(graph_.elements(argument));
-        break;
-      case Argument::Kind::kNone:
-        break;
+      case Argument::Kind::kOpaque: mix(graph_.names.hash(argument.index)); break;
+      case Argument::Kind::kList: add(graph_.elements(argument)); break;
+      case Argument::Kind::kNone: break;
     }
   }
 
@@ -169,6 +158,7 @@ Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
     }
     made = std::move(next);
   }
+  if (is_known_model(*made)) made->source = "built";
   return made;
 }
 

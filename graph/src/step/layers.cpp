@@ -170,8 +170,7 @@ class LayerCutter {
 
   // The three projections of an attention do not take each other's results.
   Result<LayerStack> cut_at(std::size_t begin, std::size_t period, std::size_t count) const {
-    const auto first = segments_.read(trees(begin, begin + period));
-    if (!first) return Unexpected{first.error()};
+    PERFMODEL_TRY(first, segments_.read(trees(begin, begin + period)));
     LayerStack stack;
     const std::size_t before = longer_layer_before(signatures_, begin, period);
     if (before < begin && before >= last_end_ && follows(*first, trees(before, begin))) {
@@ -180,8 +179,7 @@ class LayerCutter {
     for (std::size_t k = 0; k < count; ++k) {
       stack.push_back(trees(begin + k * period, begin + (k + 1) * period));
     }
-    const auto last = segments_.read(stack.back());
-    if (!last) return Unexpected{last.error()};
+    PERFMODEL_TRY(last, segments_.read(stack.back()));
     if (stack.size() > 1 && (count == 1 || follows(*last, stack[stack.size() - 2]))) return stack;
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected layers that take what the layer before them gives, found "

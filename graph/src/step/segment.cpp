@@ -70,8 +70,7 @@ Result<Segment> SegmentReader::read(Trees trees) const {
   if (segment.first < 0 || segment.behind <= segment.first) {
     return no_segment("expected ops with a gradient in {}, found none", describe(graph_, segment));
   }
-  const auto makers = read_inputs(segment);
-  if (!makers) return Unexpected{makers.error()};
+  PERFMODEL_TRY(makers, read_inputs(segment));
   if (auto good = read_output(segment); !good) return Unexpected{good.error()};
   if (auto good = read_functions(segment); !good) return Unexpected{good.error()};
   if (auto good = read_gradients(segment, *makers); !good) return Unexpected{good.error()};

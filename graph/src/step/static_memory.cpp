@@ -7,14 +7,10 @@ namespace {
 
 double& purpose_of(const StorageLifetime& storage, StaticMemory& made) {
   switch (storage.purpose) {
-    case MemoryPurpose::kWeights:
-      return storage.is_table ? made.tables : made.parameters;
-    case MemoryPurpose::kGradients:
-      return made.gradients;
-    case MemoryPurpose::kOptimizer:
-      return made.optimizer_state;
-    default:
-      return made.other;
+    case MemoryPurpose::kWeights: return storage.is_table ? made.tables : made.parameters;
+    case MemoryPurpose::kGradients: return made.gradients;
+    case MemoryPurpose::kOptimizer: return made.optimizer_state;
+    default: return made.other;
   }
 }
 

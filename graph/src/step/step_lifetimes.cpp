@@ -131,14 +131,10 @@ MemoryPurpose purpose_in_between(const StorageUse& use) {
 MemoryPurpose purpose_from_outside(const StorageUse& use) {
   if (use.is_state) return MemoryPurpose::kOptimizer;
   switch (use.first) {
-    case Phase::kForward:
-      return MemoryPurpose::kWeights;
-    case Phase::kZeroGrad:
-      return MemoryPurpose::kGradients;
-    case Phase::kOptimizer:
-      return MemoryPurpose::kOptimizer;
-    case Phase::kBackward:
-      break;
+    case Phase::kForward: return MemoryPurpose::kWeights;
+    case Phase::kZeroGrad: return MemoryPurpose::kGradients;
+    case Phase::kOptimizer: return MemoryPurpose::kOptimizer;
+    case Phase::kBackward: break;
   }
   return purpose_in_between(use);
 }

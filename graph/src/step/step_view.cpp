@@ -69,8 +69,7 @@ Result<void> check_one_step(const ExecutionGraph& graph, std::string_view rewrit
 Result<OptimizerSteps> read_optimizer_steps(const ExecutionGraph& graph) {
   OptimizerSteps steps;
   for (const std::int32_t label : optimizer_steps(graph)) {
-    auto step = read_optimizer_step(graph, label);
-    if (!step) return Unexpected{step.error()};
+    PERFMODEL_TRY(step, read_optimizer_step(graph, label));
     steps.emplace(label, std::move(*step));
   }
   return steps;

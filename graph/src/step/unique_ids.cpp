@@ -1,7 +1,6 @@
 #include "unique_ids.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>

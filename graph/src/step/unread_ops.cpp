@@ -1,7 +1,5 @@
 #include "unread_ops.hpp"
 
-#include <algorithm>
-
 #include "base/contains.hpp"
 #include "ops/catalogue.hpp"
 #include "tree_walk.hpp"
@@ -17,12 +15,10 @@ bool only_computes(std::string_view name) {
     case OpKind::kPointwise:
     case OpKind::kAllocation:
     case OpKind::kFill:
-    case OpKind::kCast:
-      return true;
+    case OpKind::kCast: return true;
     case OpKind::kComposite:  // torch.full(...)
       return size_rule(*op) == "create" || name == "aten::scalar_tensor";
-    default:
-      return false;
+    default: return false;
   }
 }
 

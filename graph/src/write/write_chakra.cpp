@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
@@ -58,18 +57,14 @@ void put_nonempty(std::string& out, std::uint32_t field, std::string_view text) 
 Wire wire_of(FieldLayout layout) {
   switch (layout) {
     case FieldLayout::kText:
-    case FieldLayout::kRaw:
-      return chakra::kLength;
+    case FieldLayout::kRaw: return chakra::kLength;
     case FieldLayout::kFixed32:
     case FieldLayout::kSfixed32:
-    case FieldLayout::kFloat:
-      return chakra::kFixed32;
+    case FieldLayout::kFloat: return chakra::kFixed32;
     case FieldLayout::kFixed64:
     case FieldLayout::kSfixed64:
-    case FieldLayout::kDouble:
-      return chakra::kFixed64;
-    default:
-      return chakra::kVarint;
+    case FieldLayout::kDouble: return chakra::kFixed64;
+    default: return chakra::kVarint;
   }
 }
 
@@ -108,23 +103,18 @@ bool fits(ChakraValueType type, Number value) {
       case Type::kSint32:
       case Type::kSint32List:
       case Type::kSfixed32:
-      case Type::kSfixed32List:
-        return value == static_cast<std::int32_t>(value);
-      default:
-        return true;
+      case Type::kSfixed32List: return value == static_cast<std::int32_t>(value);
+      default: return true;
     }
   } else if constexpr (std::is_same_v<Number, std::uint64_t>) {
     switch (type) {
       case Type::kUint32:
       case Type::kUint32List:
       case Type::kFixed32:
-      case Type::kFixed32List:
-        return value == static_cast<std::uint32_t>(value);
+      case Type::kFixed32List: return value == static_cast<std::uint32_t>(value);
       case Type::kBool:
-      case Type::kBoolList:
-        return value <= 1;
-      default:
-        return true;
+      case Type::kBoolList: return value <= 1;
+      default: return true;
     }
   } else if constexpr (std::is_same_v<Number, double>) {
     return (type != Type::kFloat && type != Type::kFloatList) || std::isnan(value) ||
@@ -139,20 +129,15 @@ constexpr bool holds(FieldLayout layout) {
     case FieldLayout::kSigned:
     case FieldLayout::kZigzag:
     case FieldLayout::kSfixed32:
-    case FieldLayout::kSfixed64:
-      return std::is_same_v<Number, std::int64_t>;
+    case FieldLayout::kSfixed64: return std::is_same_v<Number, std::int64_t>;
     case FieldLayout::kUnsigned:
     case FieldLayout::kFixed32:
-    case FieldLayout::kFixed64:
-      return std::is_same_v<Number, std::uint64_t>;
+    case FieldLayout::kFixed64: return std::is_same_v<Number, std::uint64_t>;
     case FieldLayout::kFloat:
-    case FieldLayout::kDouble:
-      return std::is_same_v<Number, double>;
+    case FieldLayout::kDouble: return std::is_same_v<Number, double>;
     case FieldLayout::kText:
-    case FieldLayout::kRaw:
-      return std::is_same_v<Number, std::string>;
-    case FieldLayout::kNone:
-      break;
+    case FieldLayout::kRaw: return std::is_same_v<Number, std::string>;
+    case FieldLayout::kNone: break;
   }
   return std::is_same_v<Number, std::monostate>;
 }
@@ -246,8 +231,7 @@ std::string node_defect(const ChakraNode& node) {
       missing = needs(node.tensor_size.has_value(), "tensor_size");
       break;
     case ChakraNodeType::kMetadata:
-    case ChakraNodeType::kCompute:
-      break;
+    case ChakraNodeType::kCompute: break;
   }
   if (!missing.empty()) return missing;
   if (node.comm_type && static_cast<int>(*node.comm_type) > 9) {
@@ -702,8 +686,7 @@ Result<void> write_chakra(std::span<const ChakraTrace> ranks, const std::filesys
   if (!options.groups.empty()) {
     std::filesystem::path file = prefix;
     file += ".groups.json";
-    auto out = OutputFile::create(file);
-    if (!out) return Unexpected{out.error()};
+    PERFMODEL_TRY(out, OutputFile::create(file));
     out->write(nlohmann::json(options.groups)
                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
                "\n");

@@ -16,7 +16,6 @@
 
 #include "base/stop_point.hpp"
 #include "ops/catalogue.hpp"
-#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
 namespace {
@@ -25,36 +24,21 @@ constexpr std::string_view kSchema = "1.1.1-chakra.0.0.4";
 
 std::string_view torch_name(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64:
-      return "double";
-    case DType::kFloat32:
-      return "float";
-    case DType::kFloat16:
-      return "c10::Half";
-    case DType::kBFloat16:
-      return "c10::BFloat16";
-    case DType::kFloat8:
-      return "c10::Float8_e4m3fn";
-    case DType::kFloat4:
-      return "c10::Float4_e2m1fn_x2";
-    case DType::kInt64:
-      return "long";
-    case DType::kInt32:
-      return "int";
-    case DType::kInt16:
-      return "short";
-    case DType::kInt8:
-      return "signed char";
-    case DType::kUInt8:
-      return "unsigned char";
-    case DType::kBool:
-      return "bool";
-    case DType::kComplex64:
-      return "c10::complex<float>";
-    case DType::kComplex128:
-      return "c10::complex<double>";
-    case DType::kUnknown:
-      break;
+    case DType::kFloat64: return "double";
+    case DType::kFloat32: return "float";
+    case DType::kFloat16: return "c10::Half";
+    case DType::kBFloat16: return "c10::BFloat16";
+    case DType::kFloat8: return "c10::Float8_e4m3fn";
+    case DType::kFloat4: return "c10::Float4_e2m1fn_x2";
+    case DType::kInt64: return "long";
+    case DType::kInt32: return "int";
+    case DType::kInt16: return "short";
+    case DType::kInt8: return "signed char";
+    case DType::kUInt8: return "unsigned char";
+    case DType::kBool: return "bool";
+    case DType::kComplex64: return "c10::complex<float>";
+    case DType::kComplex128: return "c10::complex<double>";
+    case DType::kUnknown: break;
   }
   return "unknown";
 }
@@ -251,30 +235,14 @@ class ExecutionGraphWriter {
 
   void value(const Argument& argument) {
     switch (argument.kind) {
-      case Kind::kNone:
-        text_ += "\"<None>\"";
-        break;
-      case Kind::kTensor:
-        tensor(graph_.tensors[argument.index]);
-        break;
-      case Kind::kInt:
-        format("{}", argument.integer);
-        break;
-      case Kind::kDouble:
-        number(argument.real);
-        break;
-      case Kind::kBool:
-        text_ += argument.integer ? "true" : "false";
-        break;
-      case Kind::kString:
-        string(graph_.names.text(argument.index));
-        break;
-      case Kind::kList:
-        bracketed(argument, [this](const Argument& a) { value(a); });
-        break;
-      case Kind::kOpaque:
-        string(opaque(argument));
-        break;
+      case Kind::kNone: text_ += "\"<None>\""; break;
+      case Kind::kTensor: tensor(graph_.tensors[argument.index]); break;
+      case Kind::kInt: format("{}", argument.integer); break;
+      case Kind::kDouble: number(argument.real); break;
+      case Kind::kBool: text_ += argument.integer ? "true" : "false"; break;
+      case Kind::kString: string(graph_.names.text(argument.index)); break;
+      case Kind::kList: bracketed(argument, [this](const Argument& a) { value(a); }); break;
+      case Kind::kOpaque: string(opaque(argument)); break;
     }
   }
 
@@ -286,20 +254,11 @@ class ExecutionGraphWriter {
     format("[{},{},{},{},{},\"", tensor.id, tensor.storage_id, tensor.offset, tensor.numel,
            tensor.item_size);
     switch (tensor.device.kind) {
-      case Device::Kind::kNone:
-        break;
-      case Device::Kind::kCpu:
-        text_ += "cpu";
-        break;
-      case Device::Kind::kGpu:
-        text_ += "cuda";
-        break;
-      case Device::Kind::kOther:
-        text_ += "other";
-        break;
-      case Device::Kind::kMeta:
-        text_ += "meta";
-        break;
+      case Device::Kind::kNone: break;
+      case Device::Kind::kCpu: text_ += "cpu"; break;
+      case Device::Kind::kGpu: text_ += "cuda"; break;
+      case Device::Kind::kOther: text_ += "other"; break;
+      case Device::Kind::kMeta: text_ += "meta"; break;
     }
     if (tensor.device.index >= 0) format(":{}", tensor.device.index);
     text_ += "\"]";
@@ -330,24 +289,12 @@ class ExecutionGraphWriter {
 
   void type(const Argument& argument) {
     switch (argument.kind) {
-      case Kind::kNone:
-        text_ += "None";
-        break;
-      case Kind::kInt:
-        text_ += "Int";
-        break;
-      case Kind::kDouble:
-        text_ += "Double";
-        break;
-      case Kind::kBool:
-        text_ += "Bool";
-        break;
-      case Kind::kString:
-        text_ += "String";
-        break;
-      case Kind::kOpaque:
-        text_ += opaque_type(opaque(argument));
-        break;
+      case Kind::kNone: text_ += "None"; break;
+      case Kind::kInt: text_ += "Int"; break;
+      case Kind::kDouble: text_ += "Double"; break;
+      case Kind::kBool: text_ += "Bool"; break;
+      case Kind::kString: text_ += "String"; break;
+      case Kind::kOpaque: text_ += opaque_type(opaque(argument)); break;
       case Kind::kTensor: {
         const Tensor& tensor = graph_.tensors[argument.index];
         const bool undefined = tensor.storage_id == 0 && tensor.dtype == DType::kUnknown;
@@ -452,8 +399,7 @@ Result<OutputFile> write_unnamed_execution_graph(const ExecutionGraph& graph,
 
 Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
                                    const WriteOptions& options) {
-  auto out = write_unnamed_execution_graph(graph, file, options);
-  if (!out) return Unexpected{out.error()};
+  PERFMODEL_TRY(out, write_unnamed_execution_graph(graph, file, options));
   return out->commit();
 }
 

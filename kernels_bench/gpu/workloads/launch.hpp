@@ -89,12 +89,9 @@ Outcome<void> launch_groups(const Body& body, std::int64_t tasks, int lanes, Str
 template <class Use>
 Outcome<void> with_type(DType dtype, const Use& use) {
   switch (dtype) {
-    case DType::kBFloat16:
-      return use(kernels::BFloat16{});
-    case DType::kFloat16:
-      return use(kernels::Half{});
-    default:
-      return use(float{});
+    case DType::kBFloat16: return use(kernels::BFloat16{});
+    case DType::kFloat16: return use(kernels::Half{});
+    default: return use(float{});
   }
 }
 

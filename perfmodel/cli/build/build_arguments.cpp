@@ -7,7 +7,6 @@
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrites/rewrite_input.hpp"
-#include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
 
@@ -65,8 +64,7 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
                 "--json: expected a file for the graph (-o FILE), found standard output, which "
                 "cannot hold two documents");
   }
-  auto rewritten = apply_rewrites(built, arguments.rewrites);
-  if (!rewritten) return Unexpected{rewritten.error()};
+  PERFMODEL_TRY(rewritten, apply_rewrites(built, arguments.rewrites));
   if (const GraphTaker* taker = graph_taker(app)) {
     taker->take(std::move(*rewritten));
     return {};

@@ -71,10 +71,8 @@ Result<Config> configure(CommandParser app, const ModelFamily<Config>& family,
 template <class Config>
 Result<void> run_build(CommandParser app, const ModelFamily<Config>& family,
                        FamilyArguments<Config>& arguments) {
-  const auto config = configure(app, family, arguments);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = family.build(*config);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(config, configure(app, family, arguments));
+  PERFMODEL_TRY(graph, family.build(*config));
   return write_built_graph(app, arguments.build, *graph, config->name, family.facts(*config));
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/progress_bar.hpp"
 #include "cli/layout/layout_arguments.hpp"
 #include "cli/layout/layout_text.hpp"
 #include "cli/shared/arguments.hpp"
@@ -53,17 +54,13 @@ Result<DescribedRun> layout_run(DiagnoseArguments arguments) {
   if (!file.empty()) {
     GivenFields given = arguments.given;
     if (!arguments.model.empty()) given["model"] = arguments.model;
-    const auto reading = read_job(file, given, arguments);
-    if (!reading) return Unexpected{reading.error()};
+    PERFMODEL_TRY(reading, read_job(file, given, arguments));
     head = job_text(*reading);
   }
-  const auto report = named_layout_report(arguments, warn);
-  if (!report) return Unexpected{report.error()};
-  const auto predictor = layout_predictor(arguments.machine.gpu);
-  if (!predictor) return Unexpected{predictor.error()};
+  PERFMODEL_TRY(report, named_layout_report(arguments, warn));
+  PERFMODEL_TRY(predictor, layout_predictor(arguments.machine.gpu));
   const ParallelLayout& layout = report->layouts.front().layout;
-  auto model = layout_run_model(*predictor, arguments.machine, report->job, layout);
-  if (!model) return Unexpected{model.error()};
+  PERFMODEL_TRY(model, layout_run_model(*predictor, arguments.machine, report->job, layout));
   model->warnings = report->warnings;
   return DescribedRun{std::move(*model),
                       fmt::format("{} on {} {}: {}, batch {}, by {}", report->job.model.name,
@@ -98,8 +95,7 @@ AskOptions graph_options(const DiagnoseArguments& arguments) {
 
 Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
   if (auto good = refuse_layout_flags(arguments.given); !good) return Unexpected{good.error()};
-  auto programs = read_programs({arguments.model}, arguments.reading, nullptr, arguments.batch);
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs({arguments.model}, arguments.reading));
   const auto predictor =
       Predictor::load({.gpus = {arguments.machine.gpu}, .overheads = arguments.host});
   if (!predictor) return Unexpected{predictor.error()};
@@ -122,16 +118,14 @@ Result<AskedFigures> figures_of(const DiagnoseArguments& arguments, const Descri
   std::vector<RunFigure>& figures = asked->figures;
   std::optional<Trace> read;
   if (!arguments.figures.trace.empty()) {
-    auto trace = read_trace_file(arguments.figures.trace, arguments.reading);
-    if (!trace) return Unexpected{trace.error()};
+    PERFMODEL_TRY(trace, read_trace_file(arguments.figures.trace, arguments.reading));
     read = std::move(*trace);
   }
   const Trace* const trace = read ? &*read : run.trace.get();
   if (!trace) return asked;
   const bool has_step = std::ranges::any_of(
       figures, [](const RunFigure& one) { return one.what == RunMeasure::kStep; });
-  const auto terms = figures_of_trace(*trace, !has_step);
-  if (!terms) return Unexpected{terms.error()};
+  PERFMODEL_TRY(terms, figures_of_trace(*trace, !has_step));
   figures.insert(figures.end(), terms->begin(), terms->end());
   return asked;
 }
@@ -157,11 +151,15 @@ std::string diagnosis_text(const DescribedRun& run, const RunDiagnosis& found, b
 }
 
 Result<void> run_diagnose(const DiagnoseArguments& arguments) {
-  const auto run = is_layout(arguments) ? layout_run(arguments) : graph_run(arguments);
-  if (!run) return Unexpected{run.error()};
-  const auto figures = figures_of(arguments, *run);
-  if (!figures) return Unexpected{figures.error()};
+  PERFMODEL_TRY(run, is_layout(arguments) ? layout_run(arguments) : graph_run(arguments));
+  ProgressBar bar("diagnose", 0, ProgressBar::Unit::kTries);
+  run->model.ask = [&bar, ask = run->model.ask](const RunChange& change, const RunSetting& at) {
+    bar.advance();
+    return ask(change, at);
+  };
+  PERFMODEL_TRY(figures, figures_of(arguments, *run));
   auto found = diagnose(run->model, figures->figures);
+  bar.finish();
   if (!found) return Unexpected{found.error()};
   found->warnings.insert(found->warnings.end(), figures->warnings.begin(), figures->warnings.end());
   if (!arguments.json) return print_report(diagnosis_text(*run, *found, bold_allowed()));

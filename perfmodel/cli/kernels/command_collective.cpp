@@ -74,16 +74,14 @@ Result<std::string> collective_svg(const CollectiveTable& table) {
     line.ranges.emplace_back(wire / row.high.count(), wire / row.low.count());
   }
   plot.lines.push_back(std::move(line));
-  auto panel = line_panel(plot);
-  if (!panel) return Unexpected{panel.error()};
+  PERFMODEL_TRY(panel, line_panel(plot));
   return svg_document(fmt::format("{} of {} GPUs", table.study.op, table.study.world),
                       fmt::format("{}, {}; predicted by perfmodel", table.gpu, table.topology.name),
                       {std::move(*panel)}, 1);
 }
 
 Result<void> run_collective(const CollectiveArguments& arguments) {
-  const auto table = answer_collectives(arguments);
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, answer_collectives(arguments));
   auto written = write_asked(arguments.plot, [&] { return collective_svg(*table); });
   if (!written) return written;
   if (arguments.json) return print_document(schemas::kCollective, collective_json(*table));

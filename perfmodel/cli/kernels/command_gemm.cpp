@@ -86,13 +86,12 @@ std::string hashed_text(const HashedAnswer& answer, bool bold) {
 }
 
 Result<void> run_hashed(const GemmArguments& arguments) {
-  const auto answer = answer_hashed({.m = arguments.m,
-                                     .n = arguments.n,
-                                     .k = arguments.k,
-                                     .elements = arguments.hash,
-                                     .gpus = arguments.gpus,
-                                     .models = arguments.models});
-  if (!answer) return Unexpected{answer.error()};
+  PERFMODEL_TRY(answer, answer_hashed({.m = arguments.m,
+                                       .n = arguments.n,
+                                       .k = arguments.k,
+                                       .elements = arguments.hash,
+                                       .gpus = arguments.gpus,
+                                       .models = arguments.models}));
   if (arguments.json) return print_document(schemas::kGemm, hashed_json(*answer));
   return print_report(hashed_text(*answer, bold_allowed()));
 }
@@ -103,8 +102,7 @@ Result<void> run_gemm(GemmArguments& arguments) {
     return fail(ErrorCode::kImpossible, "--gpu: expected one GPU without --hash, found several");
   }
   arguments.gpu = arguments.gpus.front();
-  const auto answer = answer_gemm(arguments);
-  if (!answer) return Unexpected{answer.error()};
+  PERFMODEL_TRY(answer, answer_gemm(arguments));
   if (arguments.json) return print_document(schemas::kGemm, gemm_json(*answer, arguments.explain));
   return print_report(gemm_text(*answer, arguments.explain, bold_allowed()));
 }

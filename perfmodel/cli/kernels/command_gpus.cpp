@@ -132,8 +132,7 @@ std::string details_text(const KnownGpu& known, bool bold) {
 Result<void> run_gpus(const GpusArguments& arguments) {
   // The list of all shows data sheets only: it takes no reading of models.
   const bool is_list = arguments.name.empty() && !arguments.full && !arguments.json;
-  const auto known = known_gpus(arguments.name, !is_list);
-  if (!known) return Unexpected{known.error()};
+  PERFMODEL_TRY(known, known_gpus(arguments.name, !is_list));
   if (arguments.json) {
     Json gpus = Json::array();
     for (const KnownGpu& gpu : *known) gpus.push_back(gpu_json(gpu));

@@ -35,8 +35,7 @@ class PricesOutput {
                                                     !std::filesystem::is_regular_file(status));
     result.output_ = output;
     if (!is_seen_at_once) {
-      auto file = OutputFile::create(output);
-      if (!file) return Unexpected{file.error()};
+      PERFMODEL_TRY(file, OutputFile::create(output));
       result.file_ = std::move(*file);
     }
     return result;
@@ -56,8 +55,7 @@ class PricesOutput {
       return print(tail);
     }
     if (!file_) {
-      auto file = OutputFile::create(output_);
-      if (!file) return Unexpected{file.error()};
+      PERFMODEL_TRY(file, OutputFile::create(output_));
       file_ = std::move(*file);
       const auto copied = aside_.each_piece([this](std::string_view text) -> Result<void> {
         file_->write(text);
@@ -108,12 +106,9 @@ Result<void> finish_document(const KernelsArguments& arguments, const PricedTabl
 }
 
 Result<void> run_kernels(const KernelsArguments& arguments) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto models = choose_kernel_models(arguments.models);
-  if (!models) return Unexpected{models.error()};
-  auto output = PricesOutput::open(arguments.output);
-  if (!output) return Unexpected{output.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(models, choose_kernel_models(arguments.models));
+  PERFMODEL_TRY(output, PricesOutput::open(arguments.output));
 
   const bool lists_json = arguments.json && arguments.output.empty();
   if (!lists_json) {
@@ -126,8 +121,7 @@ Result<void> run_kernels(const KernelsArguments& arguments) {
                          is_first = false;
                          return output->write(text);
                        }};
-  const auto priced = price_kernels(arguments, *data, *models, sink);
-  if (!priced) return Unexpected{priced.error()};
+  PERFMODEL_TRY(priced, price_kernels(arguments, *data, *models, sink));
   if (!arguments.json) {
     for (const std::string& warning : priced->warnings) warn(warning);
   }

@@ -48,8 +48,7 @@ std::string fit_text(const TopologyFit& fit) {
 }
 
 Result<void> run_fit(const TopologyArguments& arguments) {
-  const auto fit = fit_topology(arguments);
-  if (!fit) return Unexpected{fit.error()};
+  PERFMODEL_TRY(fit, fit_topology(arguments));
   auto written = write_asked(arguments.output, [&] { return to_text(fit->topology); });
   if (!written) return written;
   return print_report(fit_text(*fit));

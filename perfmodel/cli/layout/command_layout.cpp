@@ -74,9 +74,7 @@ Result<void> print_layout(const LayoutCommandArguments& arguments, const LayoutR
   return print_report(job_text_of(arguments) + layout_text(report, bold_allowed()));
 }
 
-Unexpected quiet_failure_of_team() {
-  return Unexpected{Error{.code = ErrorCode::kCancelled, .message = {}}};
-}
+Unexpected quiet_failure_of_team() { return fail(ErrorCode::kCancelled, {}); }
 
 // Under mpirun all ranks read the same question; what is wrong with it is said by rank 0, while the
 // team stands, whose end all ranks wait for.
@@ -94,8 +92,7 @@ Result<TrainingRunQuestion> run_question(const LayoutCommandArguments& arguments
 // Searches at the GPU count that is given, else for the fewest that meet the deadline.
 Result<void> rank_for_run(const LayoutCommandArguments& arguments, sweep::Team* team,
                           LayoutReport& report) {
-  const auto run = run_question(arguments, report);
-  if (!run) return Unexpected{run.error()};
+  PERFMODEL_TRY(run, run_question(arguments, report));
   WatchedRun watched("search layouts");
   if (run->deadline_s && !arguments.layout.world) {
     return find_fewest_gpus(report, arguments.layout, *run, watched.hooks());
@@ -109,8 +106,7 @@ Result<void> rank_for_run(const LayoutCommandArguments& arguments, sweep::Team* 
 }
 
 Result<void> rank_layout(const LayoutCommandArguments& arguments) {
-  const auto team = open_team();
-  if (!team) return Unexpected{team.error()};
+  PERFMODEL_TRY(team, open_team());
   auto report = load_layout(arguments.layout, warn);
   const bool all_did = !*team || std::ranges::count((*team)->gather(report.has_value()), 0U) == 0;
   if (!report) return failure_of_team(team->get(), report.error());
@@ -125,8 +121,7 @@ Result<void> price_table(const LayoutCommandArguments& arguments) {
   if (!arguments.layout.model.empty()) {
     return fail(ErrorCode::kImpossible, "expected a MODEL or --table, found both");
   }
-  const auto predictor = layout_predictor(arguments.layout.machine.gpu);
-  if (!predictor) return Unexpected{predictor.error()};
+  PERFMODEL_TRY(predictor, layout_predictor(arguments.layout.machine.gpu));
   auto good = refuse_row_fields(arguments.layout);
   if (!good) return good;
   WatchedRun run("price layouts");
@@ -143,17 +138,14 @@ Result<void> price_table(const LayoutCommandArguments& arguments) {
 
 Result<void> eval_layout(const LayoutCommandArguments& arguments) {
   if (!arguments.table.empty()) return price_table(arguments);
-  auto report = named_layout_report(arguments.layout, warn);
-  if (!report) return Unexpected{report.error()};
-  const auto run = run_question(arguments, *report);
-  if (!run) return Unexpected{run.error()};
+  PERFMODEL_TRY(report, named_layout_report(arguments.layout, warn));
+  PERFMODEL_TRY(run, run_question(arguments, *report));
   if (run->is_asked()) report->run = training_run(*run, report->job, report->layouts.front());
   return print_layout(arguments, *report);
 }
 
 Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
-  auto report = load_layout(arguments.layout, warn);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, load_layout(arguments.layout, warn));
   std::vector<RankedLayout>& layouts = report->layouts;
   for (const std::string& text : arguments.layouts) {
     const auto added =
@@ -163,9 +155,8 @@ Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
     if (!added) return added;
   }
   if (layouts.size() == 1) {
-    const auto found = search_layouts(*report, arguments.layout, arguments.top,
-                                      WatchedRun("search layouts").hooks());
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, search_layouts(*report, arguments.layout, arguments.top,
+                                        WatchedRun("search layouts").hooks()));
     layouts.push_back(found->best.front());
   }
   add_layout_warnings(*report);
@@ -178,13 +169,10 @@ Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
 }
 
 Result<void> export_layout(const LayoutCommandArguments& arguments) {
-  const auto report = named_layout_report(arguments.layout, warn);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, named_layout_report(arguments.layout, warn));
   const ParallelLayout& layout = report->layouts.front().layout;
-  const auto traces = report->pricer.traces(report->job, layout, arguments.every_rank);
-  if (!traces) return Unexpected{traces.error()};
-  const auto files = write_layout_traces(*traces, arguments.output, arguments.timeline);
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(traces, report->pricer.traces(report->job, layout, arguments.every_rank));
+  PERFMODEL_TRY(files, write_layout_traces(*traces, arguments.output, arguments.timeline));
   const double step_ms = traces->step_us * 1e-3;
   const std::int64_t stage_ranks = layout.dp * layout.tp;
   if (arguments.layout.json) {
@@ -225,8 +213,7 @@ Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
 }
 
 Result<void> calibrate_layout(const LayoutCommandArguments& arguments) {
-  const auto machine = calibrate_machine(arguments.layout, arguments.output, warn);
-  if (!machine) return Unexpected{machine.error()};
+  PERFMODEL_TRY(machine, calibrate_machine(arguments.layout, arguments.output, warn));
   const Json json = full_document(schemas::kMeasuredMachine, machine->file);
   auto written = write_asked(arguments.output, [&] { return to_text(json); });
   if (!written) return written;
@@ -259,8 +246,7 @@ Result<void> take_job(LayoutCommandArguments& arguments, bool searches) {
   GivenFields given = layout.given;
   if (!layout.model.empty()) given["model"] = layout.model;
   if (searches) std::erase_if(given, [](const auto& one) { return is_of_layout(one.first); });
-  auto reading = read_job(file, given, layout);
-  if (!reading) return Unexpected{reading.error()};
+  PERFMODEL_TRY(reading, read_job(file, given, layout));
   if (searches) copy_layout(asked, layout);
   arguments.job = std::move(*reading);
   return {};

@@ -39,10 +39,8 @@ void complete(MemoryArguments& arguments) {
 
 Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_gpu(name, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpu, find_gpu(name, *data / "gpus"));
   return std::move(*gpu);
 }
 
@@ -53,9 +51,7 @@ Result<void> print_memory(const MemoryArguments& arguments, const Answer& answer
 }
 
 Result<RecordedProgram> read_program(const MemoryArguments& arguments) {
-  auto programs =
-      read_programs({arguments.graph}, arguments.reading, nullptr, asked_batch(arguments.rewrites));
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
   return std::move(programs->front());
 }
 
@@ -77,18 +73,14 @@ Result<void> run_memory(const MemoryArguments& arguments) {
   if (arguments.max_batch && arguments.gpu.empty()) {
     return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
   }
-  auto gpu = chosen_gpu(arguments.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  const auto read = read_program(arguments);
-  if (!read) return Unexpected{read.error()};
+  PERFMODEL_TRY(gpu, chosen_gpu(arguments.gpu));
+  PERFMODEL_TRY(read, read_program(arguments));
   const RecordedProgram& program = *read;
   if (program.trace) {
-    const auto recorded = memory_of_trace(arguments, program, std::move(*gpu));
-    if (!recorded) return Unexpected{recorded.error()};
+    PERFMODEL_TRY(recorded, memory_of_trace(arguments, program, std::move(*gpu)));
     return print_memory(arguments, *recorded);
   }
-  const auto made = answer_memory(arguments, program.graph, std::move(*gpu), rewrite_of);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, answer_memory(arguments, program.graph, std::move(*gpu), rewrite_of));
   auto written =
       write_asked(arguments.timeline, [&] { return memory_timeline(*made, arguments.timeline); });
   if (!written) return written;

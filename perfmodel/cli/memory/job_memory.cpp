@@ -38,10 +38,8 @@ Result<void> print_job_memory(const std::string& file, const std::string& gpu,
   inputs.machine.gpu = gpu;
   for (const auto& [name, text] : given)
     set_field<LayoutAsk>(inputs, *find_layout_field(name), text);
-  const auto reading = read_job(file, given, inputs);
-  if (!reading) return Unexpected{reading.error()};
-  const auto report = named_layout_report(inputs, warn);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(reading, read_job(file, given, inputs));
+  PERFMODEL_TRY(report, named_layout_report(inputs, warn));
   if (json) return print_document(memory_document(*reading, *report));
   return print_report(job_text(*reading) + layout_memory_text(*report, bold_allowed()));
 }

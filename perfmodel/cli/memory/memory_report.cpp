@@ -155,8 +155,7 @@ Result<std::string> timeline_svg(const MemoryAnswer& answer) {
     plot.level = {.name = "left for tensors",
                   .amount = (memory.device_bytes - memory.context_bytes) / kGib};
   }
-  const auto panel = area_panel(plot);
-  if (!panel) return Unexpected{panel.error()};
+  PERFMODEL_TRY(panel, area_panel(plot));
   return svg_document(
       "Memory: " + answer.graph_file,
       fmt::format("predicted by perfmodel{}; peak {} GiB allocated, {} GiB reserved",

@@ -65,8 +65,7 @@ Result<PredictionReport> report_of(const PredictArguments& arguments) {
   const auto read_ranks = [&](const std::vector<std::string>& files) {
     const auto once =
         arguments.has_unlike_ranks() ? Result<void>() : all_different(arguments.graphs);
-    return once ? read_programs(files, arguments.reading, arguments.anonymizer,
-                                asked_batch(arguments.rewrites))
+    return once ? read_programs(files, arguments.reading, arguments.anonymizer)
                 : Unexpected{once.error()};
   };
   const auto read_trace = [&](const std::string& file) {
@@ -76,8 +75,7 @@ Result<PredictionReport> report_of(const PredictArguments& arguments) {
 }
 
 Result<void> run_predict(const PredictArguments& arguments) {
-  auto report = report_of(arguments);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, report_of(arguments));
   if (!arguments.timeline.empty()) {
     std::vector<const Prediction*> ranks;
     std::vector<TimelineTitle> titles;

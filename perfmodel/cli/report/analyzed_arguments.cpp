@@ -27,8 +27,7 @@ Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
       return load_analyzed(arguments, std::move(*traces));
     }
   }
-  auto programs = read_programs(arguments.files, reading, arguments.anonymizer.get());
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs(arguments.files, reading, arguments.anonymizer.get()));
   AnalyzeQuestion question = arguments;
   const bool are_graphs = !programs->empty() && !programs->front().trace;
   if (question.target.gpu.empty() && are_graphs) question.target.gpu = gpu_of_graphs;

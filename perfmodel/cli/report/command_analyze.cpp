@@ -98,10 +98,9 @@ std::string findings_text(const FindingsReport& report, bool full) {
 }
 
 Result<void> run_analyze(const AnalyzeArguments& arguments) {
-  const auto inputs = read_analyzed(arguments);
-  if (!inputs) return Unexpected{inputs.error()};
-  auto found = inputs->find({.rules = arguments.rules, .iterations = arguments.iterations});
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(inputs, read_analyzed(arguments));
+  PERFMODEL_TRY(found,
+                inputs->find({.rules = arguments.rules, .iterations = arguments.iterations}));
   if (auto readable = inputs->check_models(); !readable) return readable;
   add_each_once(found->warnings, inputs->warnings);
   FindingsReport report{.files = {},

@@ -25,14 +25,12 @@ struct ReportArguments {
 
 Result<void> read_runs(const AnalyzedArguments& arguments, const std::string& gpu_of_graphs,
                        report_page::ReportContent& content) {
-  auto inputs = read_analyzed(arguments, gpu_of_graphs);
-  if (!inputs) return Unexpected{inputs.error()};
+  PERFMODEL_TRY(inputs, read_analyzed(arguments, gpu_of_graphs));
   return add_runs(std::move(*inputs), arguments, arguments.anonymizer.get(), content);
 }
 
 Result<void> read_kernel_list(const std::string& file, report_page::ReportContent& content) {
-  auto account = report_page::account_of_kernel_list(file);
-  if (!account) return Unexpected{account.error()};
+  PERFMODEL_TRY(account, report_page::account_of_kernel_list(file));
   content.accounts.push_back(std::move(*account));
   return {};
 }
@@ -47,8 +45,7 @@ Result<void> read_inputs(const ReportArguments& arguments, report_page::ReportCo
       }
       if (auto read = read_kernel_list(file, content); !read) return read;
     } else if (report_page::is_document(file)) {
-      auto data = report_page::document_data(file);
-      if (!data) return Unexpected{data.error()};
+      PERFMODEL_TRY(data, report_page::document_data(file));
       content.documents.push_back(std::move(*data));
     } else {
       runs.files.push_back(file);

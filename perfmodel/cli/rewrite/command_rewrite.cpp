@@ -11,6 +11,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "rewrite_flags.hpp"
+#include "rewrites/model_batch.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 #include "terminal/text_table.hpp"
@@ -41,25 +42,29 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
   if (arguments.rewrites.empty() || !is_to_retarget(graph)) return {};
   const std::string& first = arguments.rewrites.front().name;
   if (first.starts_with("--retarget ")) return {};
-  return Unexpected{Error{.code = ErrorCode::kImpossible,
-                          .message = "expected --retarget nvidia (or amd) as the first rewrite of "
-                                     "a captured graph, found " +
-                                     first,
-                          .file = arguments.graph}};
+  return fail(ErrorCode::kImpossible,
+              "expected --retarget nvidia (or amd) as the first rewrite of "
+              "a captured graph, found " +
+                  first,
+              arguments.graph);
 }
 
-// Applies rewrites one by one, to tell the effect of each.
+// Applies rewrites one by one, to tell the effect of each. The first one's includes that a known
+// model is built with the batch that is asked for.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   if (auto good = check_captured(graph, arguments); !good) return Unexpected{good.error()};
+  auto built = model_with_batch(graph, asked_batch(arguments.rewrites));
+  if (built && !*built) return *built;
   for (const NamedRewrite& rewrite : arguments.rewrites) {
-    auto made = apply_rewrites(graph, {&rewrite, 1});
+    auto made = apply_rewrites(built ? **built : graph, {&rewrite, 1});
     if (!made) {
       made.error().file = arguments.graph;
       return made;
     }
     steps.push_back({rewrite.name, graph_difference(graph, *made)});
     graph = std::move(*made);
+    built.reset();
   }
   return graph;
 }
@@ -103,13 +108,11 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
 }
 
 Result<void> run_rewrite(const RewriteArguments& arguments) {
-  auto programs = read_programs({arguments.graph}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
   ExecutionGraph* const source = &programs->front().graph;
   std::vector<Step> steps;
   std::vector<std::string> warnings = source->warnings;
-  const auto graph = apply(std::move(*source), arguments, steps);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, apply(std::move(*source), arguments, steps));
   std::ranges::copy_if(graph->warnings, std::back_inserter(warnings), [&](const auto& warning) {
     return std::ranges::find(warnings, warning) == warnings.end();
   });

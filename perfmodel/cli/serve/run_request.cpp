@@ -39,8 +39,7 @@ struct CommandWords {
 };
 
 Result<CommandWords> command_words(const Json& request) {
-  auto words = serve::command_name_words(request);
-  if (!words) return Unexpected{words.error()};
+  PERFMODEL_TRY(words, serve::command_name_words(request));
   const auto append = [&words](Result<std::vector<std::string>> more) -> Result<void> {
     if (!more) return Unexpected{more.error()};
     std::ranges::move(*more, std::back_inserter(*words));
@@ -59,10 +58,9 @@ Result<CommandWords> command_words(const Json& request) {
   const Json options = request.value("options", Json::object());
   const Json help = options.value("help", Json(false));
   if (!help.is_boolean() && !help.is_null()) {
-    return Unexpected{
-        Error{.code = ErrorCode::kFormat,
-              .message = std::string("expected true or false, found ") + help.type_name(),
-              .json_pointer = "/options/help"}};
+    return fail(ErrorCode::kFormat,
+                std::string("expected true or false, found ") + help.type_name(), {},
+                "/options/help");
   }
   std::string other_named;
   for (const auto& [key, value] : options.items()) {

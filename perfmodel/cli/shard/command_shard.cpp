@@ -52,11 +52,9 @@ Result<void> rank(const ShardCommandArguments& arguments) {
   const auto loaded =
       load_study_for(arguments.output.empty() ? "" : arguments.format, arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
-  auto report = search_for_plans(*loaded, arguments.top, terminal_watch());
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, search_for_plans(*loaded, arguments.top, terminal_watch()));
   if (loaded->study.hashed && !arguments.study.compress.empty() && !loaded->is_torchrec) {
-    auto compression = compare_compression(*loaded, terminal_watch());
-    if (!compression) return Unexpected{compression.error()};
+    PERFMODEL_TRY(compression, compare_compression(*loaded, terminal_watch()));
     report->compression = std::move(*compression);
   }
   if (!arguments.output.empty()) {
@@ -72,16 +70,14 @@ Result<std::vector<NamedPlacements>> given_plans(const LoadedStudy& loaded,
                                                  const ShardCommandArguments& arguments) {
   std::vector<NamedPlacements> plans;
   for (const std::string& file : arguments.plans) {
-    auto placements = load_plan(file, loaded);
-    if (!placements) return Unexpected{placements.error()};
+    PERFMODEL_TRY(placements, load_plan(file, loaded));
     plans.push_back({file_name(file), std::move(*placements)});
   }
   return plans;
 }
 
 Result<void> eval(const ShardCommandArguments& arguments) {
-  const auto loaded = load_study(arguments.study);
-  if (!loaded) return Unexpected{loaded.error()};
+  PERFMODEL_TRY(loaded, load_study(arguments.study));
   return given_plans(*loaded, arguments)
       .and_then([&](const auto& plans) { return price_plans(*loaded, plans); })
       .and_then([&](const ShardReport& report) { return put_out(report, arguments); });
@@ -109,17 +105,13 @@ std::string differences(const ShardReport& report, bool bold) {
 }
 
 Result<void> compare(const ShardCommandArguments& arguments) {
-  const auto loaded = load_study(arguments.study);
-  if (!loaded) return Unexpected{loaded.error()};
-  auto plans = given_plans(*loaded, arguments);
-  if (!plans) return Unexpected{plans.error()};
+  PERFMODEL_TRY(loaded, load_study(arguments.study));
+  PERFMODEL_TRY(plans, given_plans(*loaded, arguments));
   if (plans->size() == 1) {
-    const auto found = search_for_plans(*loaded, 1, terminal_watch());
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, search_for_plans(*loaded, 1, terminal_watch()));
     plans->push_back({"found", found->plans.front().placements});
   }
-  const auto report = price_plans(*loaded, *plans);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, price_plans(*loaded, *plans));
   if (arguments.study.json) return print_document(shard_json(*report));
   const double a = report->plans[0].cost(), b = report->plans[1].cost();
   const bool bold = bold_allowed();
@@ -130,16 +122,13 @@ Result<void> compare(const ShardCommandArguments& arguments) {
 }
 
 Result<void> export_command(const ShardCommandArguments& arguments) {
-  const auto loaded = load_study_for(arguments.format, arguments.study);
-  if (!loaded) return Unexpected{loaded.error()};
+  PERFMODEL_TRY(loaded, load_study_for(arguments.format, arguments.study));
   std::vector<TablePlacement> placements;
   if (arguments.plans.empty()) {
-    auto found = search_for_plans(*loaded, 1, terminal_watch());
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, search_for_plans(*loaded, 1, terminal_watch()));
     placements = std::move(found->plans.front().placements);
   } else {
-    auto read = load_plan(arguments.plans.front(), *loaded);
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, load_plan(arguments.plans.front(), *loaded));
     placements = std::move(*read);
   }
   return write_warned(*loaded, placements, arguments);

@@ -43,8 +43,7 @@ std::string study_text(const StudyAnswers& answers, bool bold) {
 }
 
 Result<void> write_drawings(const StudyAnswers& answers, const QuestionArguments& arguments) {
-  const auto drawings = report_page::study_drawings(answers);
-  if (!drawings) return Unexpected{drawings.error()};
+  PERFMODEL_TRY(drawings, report_page::study_drawings(answers));
   auto good =
       write_asked(arguments.html, [&] { return report_page::study_html(answers, *drawings); });
   if (!good) return good;
@@ -83,8 +82,7 @@ void add_question_options(CommandParser app, QuestionArguments& arguments) {
 
 Result<void> run_questions(const QuestionArguments& arguments, bool json) {
   const InterruptGuard guard;
-  const auto answers = study_answers(arguments, terminal_watch());
-  if (!answers) return Unexpected{answers.error()};
+  PERFMODEL_TRY(answers, study_answers(arguments, terminal_watch()));
   clear_progress();
   if (!arguments.html.empty() || !arguments.plots.empty()) {
     if (auto drawn = write_drawings(*answers, arguments); !drawn) return drawn;

@@ -72,8 +72,7 @@ void add_sweep_options(CommandParser app, SweepArguments& arguments) {
 }
 
 Result<void> run_sweep(const SweepArguments& arguments, bool json) {
-  const auto rows = sweep_study(arguments, terminal_watch());
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(rows, sweep_study(arguments, terminal_watch()));
   const std::string& axis = arguments.axis;
   auto written = write_asked(arguments.csv, [&] { return sweep_csv(axis, *rows); });
   if (written) {

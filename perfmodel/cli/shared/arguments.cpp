@@ -8,7 +8,6 @@
 
 #include "base/decimal_number.hpp"
 #include "perfmodel/predict.hpp"
-#include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -86,11 +85,10 @@ Result<void> all_different(const std::vector<std::string>& files) {
       std::error_code ignored;
       if (files[i] != files[j] && !std::filesystem::equivalent(files[i], files[j], ignored))
         continue;
-      return Unexpected{Error{
-          .code = ErrorCode::kImpossible,
-          .message = files[i] == "-" ? "expected standard input once, found it a second time"
-                                     : "expected every rank once, found this one a second time",
-          .file = files[i]}};
+      return fail(ErrorCode::kImpossible,
+                  files[i] == "-" ? "expected standard input once, found it a second time"
+                                  : "expected every rank once, found this one a second time",
+                  files[i]);
     }
   }
   return {};

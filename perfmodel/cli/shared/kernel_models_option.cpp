@@ -2,8 +2,6 @@
 
 #include <filesystem>
 
-#include "terminal/command_parser.hpp"
-
 namespace perfmodel::cli {
 
 Option add_models_option(CommandParser app, std::string& name, const std::string& help) {

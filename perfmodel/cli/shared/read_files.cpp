@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "base/decimal_number.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
 #include "builders/named_models.hpp"
@@ -67,33 +66,6 @@ Contents anonymized(Contents contents, Anonymizer* anonymizer) {
   return contents;
 }
 
-/// Graphs of models that words name in the place of files; nothing if all are files.
-std::optional<Result<std::vector<ExecutionGraph>>> graphs_of_models(
-    const std::vector<std::string>& words, std::int64_t batch = 0) {
-  std::vector<ExecutionGraph> graphs;
-  std::string file;
-  for (const std::string& word : words) {
-    auto graph = graph_of_model(word, batch);
-    if (!graph && file.empty()) file = word;
-    if (!graph) continue;
-    if (!*graph) return Unexpected{graph->error()};
-    graphs.push_back(std::move(**graph));
-  }
-  if (file.empty()) return graphs;
-  if (graphs.empty()) return std::nullopt;
-  return fail(ErrorCode::kImpossible, "expected models alone or files alone, found both", file);
-}
-
-Result<std::vector<RecordedProgram>> programs_of(std::vector<Trace> traces) {
-  std::vector<RecordedProgram> programs;
-  for (Trace& trace : traces) {
-    auto made = program_of_trace(std::move(trace));
-    if (!made) return Unexpected{made.error()};
-    programs.push_back(std::move(*made));
-  }
-  return programs;
-}
-
 /// A missing file may be meant as the name of a model.
 Error or_model(Error error) {
   std::error_code ignored;
@@ -106,6 +78,34 @@ Error or_model(Error error) {
       "expected a readable file or a model that `build` or `layout` knows, found none; " +
       models_like(file.string());
   return error;
+}
+
+/// Graphs of models that words name in the place of files; nothing if all are files.
+std::optional<Result<std::vector<ExecutionGraph>>> graphs_of_models(
+    const std::vector<std::string>& words) {
+  std::vector<ExecutionGraph> graphs;
+  std::string file;
+  for (const std::string& word : words) {
+    auto graph = graph_of_model(word);
+    if (!graph && file.empty()) file = word;
+    if (!graph) continue;
+    if (!*graph) return Unexpected{graph->error()};
+    graphs.push_back(std::move(**graph));
+  }
+  if (file.empty()) return graphs;
+  if (graphs.empty()) return std::nullopt;
+  return Unexpected{or_model({.code = ErrorCode::kIo,
+                              .message = "expected models alone or files alone, found both",
+                              .file = file})};
+}
+
+Result<std::vector<RecordedProgram>> programs_of(std::vector<Trace> traces) {
+  std::vector<RecordedProgram> programs;
+  for (Trace& trace : traces) {
+    PERFMODEL_TRY(made, program_of_trace(std::move(trace)));
+    programs.push_back(std::move(*made));
+  }
+  return programs;
 }
 
 /// A model has a graph and no trace.
@@ -133,22 +133,11 @@ Result<Trace> read_trace_file(const std::string& file, const ReadOptions& readin
   return only(read_trace_files({file}, reading, anonymizer));
 }
 
-std::int64_t asked_batch(std::span<const NamedRewrite> rewrites) {
-  constexpr std::string_view kBatch = "--batch ";
-  std::int64_t batch = 0;
-  for (const NamedRewrite& one : rewrites) {
-    if (!one.name.starts_with(kBatch)) continue;
-    // "OLD=NEW" changes the graph as it is, so that none is asked for.
-    if (!read_decimal(std::string_view(one.name).substr(kBatch.size()), batch)) batch = 0;
-  }
-  return batch;
-}
-
 Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
                                                    const ReadOptions& reading,
-                                                   Anonymizer* anonymizer, std::int64_t batch) {
+                                                   Anonymizer* anonymizer) {
   std::vector<RecordedProgram> programs;
-  if (auto built = graphs_of_models(files, batch)) {
+  if (auto built = graphs_of_models(files)) {
     if (!*built) return Unexpected{built->error()};
     for (ExecutionGraph& graph : **built) programs.push_back({std::move(graph), nullptr});
     return programs;
@@ -166,8 +155,7 @@ Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string
   }
   if (!is_trace_in_place_of_graph(graphs.error())) return Unexpected{or_model(graphs.error())};
   // Ranks of one job are files of one kind.
-  auto traces = read_trace_files(files, reading, anonymizer);
-  if (!traces) return Unexpected{traces.error()};
+  PERFMODEL_TRY(traces, read_trace_files(files, reading, anonymizer));
   return programs_of(std::move(*traces));
 }
 

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "perfmodel/graph/graph_from_trace.hpp"
-#include "perfmodel/graph/rewrite.hpp"
 #include "read/anonymous_inputs.hpp"
 #include "read/read_many.hpp"
 
@@ -22,16 +19,10 @@ Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& file
 Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading,
                               Anonymizer* anonymizer = nullptr);
 
-/// Execution graphs, or Kineto traces or names of models (`graph_of_model`) in their place. A model
-/// is built with `batch`; 0: its own. A built batch may have copies that a batch of one, made
-/// larger, lacks.
+/// Execution graphs, or Kineto traces or names of models (`graph_of_model`) in their place.
 Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
                                                    const ReadOptions& reading,
-                                                   Anonymizer* anonymizer = nullptr,
-                                                   std::int64_t batch = 0);
-
-/// The batch that rewrites ask for; 0: none does.
-std::int64_t asked_batch(std::span<const NamedRewrite> rewrites);
+                                                   Anonymizer* anonymizer = nullptr);
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading);

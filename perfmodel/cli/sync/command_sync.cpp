@@ -24,10 +24,8 @@ struct SyncArguments {
 
 Result<void> answer_measured(const SyncArguments& arguments, const sync::SyncCases& read,
                              const sync::LossModel& loss) {
-  const auto constants = sync::fit_servers(read.measured);
-  if (!constants) return Unexpected{constants.error()};
-  const auto compared = sync::compare_runs(read.measured, *constants, loss);
-  if (!compared) return Unexpected{compared.error()};
+  PERFMODEL_TRY(constants, sync::fit_servers(read.measured));
+  PERFMODEL_TRY(compared, sync::compare_runs(read.measured, *constants, loss));
   if (arguments.json) {
     return print_document(schemas::kSync, measured_sync_json(*constants, *compared, read.warnings));
   }
@@ -35,8 +33,7 @@ Result<void> answer_measured(const SyncArguments& arguments, const sync::SyncCas
 }
 
 Result<void> answer_file(const SyncArguments& arguments, const sync::LossModel& loss) {
-  const auto read = sync::read_sync_cases(arguments.cases);
-  if (!read) return Unexpected{read.error()};
+  PERFMODEL_TRY(read, sync::read_sync_cases(arguments.cases));
   for (const std::string& warning : read->warnings) warn(warning);
   if (!read->measured.empty() && !read->cases.empty()) {
     return fail(ErrorCode::kImpossible,
@@ -44,8 +41,7 @@ Result<void> answer_file(const SyncArguments& arguments, const sync::LossModel& 
                             file_name(arguments.cases)));
   }
   if (!read->measured.empty()) return answer_measured(arguments, *read, loss);
-  const auto answers = sync::answer_cases(read->cases, loss);
-  if (!answers) return Unexpected{answers.error()};
+  PERFMODEL_TRY(answers, sync::answer_cases(read->cases, loss));
   if (arguments.json)
     return print_document(schemas::kSync, sync_cases_json(*answers, read->warnings));
   return print_report(sync_cases_text(*answers, bold_allowed()));
@@ -53,21 +49,17 @@ Result<void> answer_file(const SyncArguments& arguments, const sync::LossModel& 
 
 Result<void> answer_job(const SyncArguments& arguments, const sync::LossModel& loss) {
   sync::SyncQuestion question = arguments.question;
-  const auto plan = sync::plan_of(question);
-  if (!plan) return Unexpected{plan.error()};
+  PERFMODEL_TRY(plan, sync::plan_of(question));
   std::optional<ExecutionGraph> graph;
   if (!question.graph.empty()) {
-    auto read = read_graph_file(question.graph, arguments.reading);
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, read_graph_file(question.graph, arguments.reading));
     graph = std::move(*read);
   }
-  auto planned = sync::plan_sync_job(*plan, graph ? &*graph : nullptr);
-  if (!planned) return Unexpected{planned.error()};
+  PERFMODEL_TRY(planned, sync::plan_sync_job(*plan, graph ? &*graph : nullptr));
   if (!arguments.plot.empty() && question.slowdowns.empty()) {
     question.slowdowns = {1, 2, 3, 4, 6, 8};
   }
-  const auto report = sync::compare_schemes(question, std::move(*planned), loss);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, sync::compare_schemes(question, std::move(*planned), loss));
   auto written = write_asked(arguments.plot, [&] { return sync_svg(*report); });
   if (!written) return written;
   if (arguments.json) return print_document(schemas::kSync, sync_json(*report));
@@ -77,8 +69,7 @@ Result<void> answer_job(const SyncArguments& arguments, const sync::LossModel& l
 Result<void> run_sync_command(const SyncArguments& arguments) {
   sync::LossModel loss;
   if (const std::string& file = arguments.question.loss_model; !file.empty()) {
-    auto read = sync::read_loss_model(file);
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, sync::read_loss_model(file));
     loss = std::move(*read);
   }
   return arguments.cases.empty() ? answer_job(arguments, loss) : answer_file(arguments, loss);

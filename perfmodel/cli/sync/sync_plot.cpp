@@ -55,8 +55,7 @@ Result<std::string> sync_svg(const sync::SyncReport& report) {
   };
   std::vector<SvgPanel> panels;
   for (const SyncPanel& one : panels_of_sweep) {
-    auto panel = panel_over_slowdown(report.sweep, one);
-    if (!panel) return Unexpected{panel.error()};
+    PERFMODEL_TRY(panel, panel_over_slowdown(report.sweep, one));
     panels.push_back(std::move(*panel));
   }
   return svg_document(

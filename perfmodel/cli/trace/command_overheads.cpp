@@ -57,17 +57,14 @@ std::string command_line(const OverheadsArguments& arguments) {
 }
 
 Result<OverheadTable> learn(const OverheadsArguments& arguments) {
-  const auto method = parse_overhead_method(arguments.method);
-  if (!method) return Unexpected{method.error()};
-  const auto traces = read_trace_files(arguments.traces, arguments.reading);
-  if (!traces) return Unexpected{traces.error()};
+  PERFMODEL_TRY(method, parse_overhead_method(arguments.method));
+  PERFMODEL_TRY(traces, read_trace_files(arguments.traces, arguments.reading));
   std::deque<ExecutionGraph> graphs;
   std::vector<OverheadSource> sources;
   for (const Trace& trace : *traces) sources.push_back({.trace = &trace});
   for (std::size_t i = 0; i < arguments.graphs.size(); ++i) {
     if (arguments.graphs[i] == "-") continue;
-    auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
-    if (!graph) return Unexpected{graph.error()};
+    PERFMODEL_TRY(graph, read_graph_file(arguments.graphs[i], arguments.reading));
     sources[i].graph = &graphs.emplace_back(std::move(*graph));
   }
   return learn_overheads(sources,
@@ -156,10 +153,9 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
 }
 
 Result<void> run_overheads(const OverheadsArguments& arguments) {
-  auto table = arguments.pool ? pool_overhead_files(arguments.traces, arguments.host,
-                                                    arguments.without_collector)
-                              : learn(arguments);
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, arguments.pool ? pool_overhead_files(arguments.traces, arguments.host,
+                                                            arguments.without_collector)
+                                      : learn(arguments));
   table->command = command_line(arguments);
   if (!arguments.scale_to.empty()) {
     if (auto scaled = scale_to_file(*table, arguments.scale_to); !scaled) return scaled;

@@ -223,8 +223,7 @@ class Renderer {
 
 Result<Replay> replay_files(const ReplayArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return Unexpected{once.error()};
-  const auto chakra = are_chakra_files(arguments.traces);
-  if (!chakra) return Unexpected{chakra.error()};
+  PERFMODEL_TRY(chakra, are_chakra_files(arguments.traces));
   if (*chakra) {
     if (arguments.timeline.empty() && arguments.chakra.empty() && arguments.graphs.empty()) {
       return replay_chakra_files(arguments.traces, arguments.reading, arguments.options);
@@ -233,12 +232,10 @@ Result<Replay> replay_files(const ReplayArguments& arguments) {
                 "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
   }
   Anonymizer* const anonymizer = arguments.anonymizer.get();
-  const auto traces = read_trace_files(arguments.traces, arguments.reading, anonymizer);
-  if (!traces) return Unexpected{traces.error()};
+  PERFMODEL_TRY(traces, read_trace_files(arguments.traces, arguments.reading, anonymizer));
   std::vector<ExecutionGraph> graphs;
   for (const std::string& file : arguments.graphs) {
-    auto graph = read_execution_graph(file, arguments.reading);
-    if (!graph) return Unexpected{graph.error()};
+    PERFMODEL_TRY(graph, read_execution_graph(file, arguments.reading));
     if (anonymizer != nullptr) anonymize(*graph, *anonymizer);
     graphs.push_back(std::move(*graph));
   }
@@ -250,8 +247,7 @@ Result<Replay> replay_files(const ReplayArguments& arguments) {
 }
 
 Result<void> run_replay(const ReplayArguments& arguments) {
-  const auto replayed = replay_files(arguments);
-  if (!replayed) return Unexpected{replayed.error()};
+  PERFMODEL_TRY(replayed, replay_files(arguments));
   if (replayed->timeline) {
     if (auto done = write_timeline(*replayed->timeline, arguments.timeline); !done) return done;
   }

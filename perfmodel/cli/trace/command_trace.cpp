@@ -51,13 +51,12 @@ void anonymize_snapshot(AllocatorSnapshot& snapshot, Anonymizer& anonymizer) {
 
 Result<void> run_snapshot(const TraceArguments& arguments) {
   if (arguments.iterations) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected a trace for --iterations, found a snapshot of the "
-                                       "allocator, which has none",
-                            .file = arguments.traces.front()}};
+    return fail(ErrorCode::kImpossible,
+                "expected a trace for --iterations, found a snapshot of the "
+                "allocator, which has none",
+                arguments.traces.front());
   }
-  auto snapshot = read_allocator_snapshot(arguments.traces.front());
-  if (!snapshot) return Unexpected{snapshot.error()};
+  PERFMODEL_TRY(snapshot, read_allocator_snapshot(arguments.traces.front()));
   if (arguments.anonymizer) anonymize_snapshot(*snapshot, *arguments.anonymizer);
   if (!arguments.memory_curve.empty()) {
     auto written = write_memory_curves(curves(*snapshot), snapshot->source, arguments.memory_curve);
@@ -68,11 +67,9 @@ Result<void> run_snapshot(const TraceArguments& arguments) {
 }
 
 Result<void> run_comparison(const TraceArguments& arguments) {
-  auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading,
-                                 arguments.anonymizer.get());
-  if (!traces) return Unexpected{traces.error()};
-  const auto comparison = compare_traces((*traces)[0], (*traces)[1], arguments.iterations);
-  if (!comparison) return Unexpected{comparison.error()};
+  PERFMODEL_TRY(traces, read_trace_files({arguments.traces.front(), arguments.compare},
+                                         arguments.reading, arguments.anonymizer.get()));
+  PERFMODEL_TRY(comparison, compare_traces((*traces)[0], (*traces)[1], arguments.iterations));
   const std::string before =
                         with_pseudonyms(file_name(arguments.traces.front()), arguments.anonymizer),
                     after = with_pseudonyms(file_name(arguments.compare), arguments.anonymizer);
@@ -86,12 +83,10 @@ Result<void> run_comparison(const TraceArguments& arguments) {
 
 Result<void> run_ranks(const TraceArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return once;
-  auto traces = read_trace_files(arguments.traces, arguments.reading, arguments.anonymizer.get());
-  if (!traces) return Unexpected{traces.error()};
-  const auto found = trace_findings(*traces, arguments.iterations);
-  if (!found) return Unexpected{found.error()};
-  auto ranks = compare_ranks(*traces, arguments.iterations);
-  if (!ranks) return Unexpected{ranks.error()};
+  PERFMODEL_TRY(traces,
+                read_trace_files(arguments.traces, arguments.reading, arguments.anonymizer.get()));
+  PERFMODEL_TRY(found, trace_findings(*traces, arguments.iterations));
+  PERFMODEL_TRY(ranks, compare_ranks(*traces, arguments.iterations));
   if (!arguments.timeline.empty()) {
     if (auto written = write_ranks_timeline(*traces, *ranks, arguments.timeline); !written) {
       return written;
@@ -119,10 +114,8 @@ Result<void> run_trace(const TraceArguments& arguments) {
   const std::string& file = arguments.traces.front();
   if (is_allocator_snapshot(file)) return run_snapshot(arguments);
   if (!arguments.compare.empty()) return run_comparison(arguments);
-  const auto trace = read_trace_file(file, arguments.reading, arguments.anonymizer.get());
-  if (!trace) return Unexpected{trace.error()};
-  const auto found = trace_findings(*trace, arguments.iterations);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(trace, read_trace_file(file, arguments.reading, arguments.anonymizer.get()));
+  PERFMODEL_TRY(found, trace_findings(*trace, arguments.iterations));
   const TraceReport& content = found->report;
   if (!arguments.memory_curve.empty()) {
     auto written = write_memory_curves(content.memory, content.source, arguments.memory_curve);

@@ -72,8 +72,7 @@ Result<std::string> curves_svg(const std::vector<MeasuredMemory>& devices,
                                const std::string& source) {
   std::vector<SvgPanel> panels;
   for (const MeasuredMemory& memory : devices) {
-    auto panel = curve_panel(memory);
-    if (!panel) return Unexpected{panel.error()};
+    PERFMODEL_TRY(panel, curve_panel(memory));
     panels.push_back(std::move(*panel));
   }
   return svg_document("Memory: " + file_name(source), "as recorded by PyTorch's allocator", panels,
@@ -109,14 +108,13 @@ Result<void> check_curve_name(const std::string& file) {
 Result<void> write_memory_curves(const std::vector<MeasuredMemory>& devices,
                                  const std::string& source, const std::string& file) {
   if (devices.empty()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected records of memory (profile_memory=True), found "
-                                       "none",
-                            .file = source}};
+    return fail(ErrorCode::kImpossible,
+                "expected records of memory (profile_memory=True), found "
+                "none",
+                source);
   }
   if (file.ends_with(".csv")) return write_file(file, memory_curves_csv(devices));
-  const auto svg = curves_svg(devices, source);
-  if (!svg) return Unexpected{svg.error()};
+  PERFMODEL_TRY(svg, curves_svg(devices, source));
   return write_file(file, *svg);
 }
 

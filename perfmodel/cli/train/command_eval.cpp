@@ -26,8 +26,7 @@ std::string errors_table(const std::vector<ModelErrors>& errors, const char* tit
 }
 
 Result<void> eval_rows(const Arguments& arguments) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   const auto judged = training::judge_model(arguments.files,
                                             {.gpu_folder = *data / "gpus",
                                              .gpu = arguments.gpu,
@@ -60,10 +59,10 @@ Result<void> eval_rows(const Arguments& arguments) {
 }
 
 Result<void> eval_graphs(const Arguments& arguments) {
-  const auto judged = training::judge_graphs(
-      {arguments.files[0], arguments.files[1], arguments.files[2]},
-      arguments.model.empty() ? arguments.models : arguments.model, arguments.kernel_gap_us);
-  if (!judged) return Unexpected{judged.error()};
+  PERFMODEL_TRY(judged,
+                training::judge_graphs({arguments.files[0], arguments.files[1], arguments.files[2]},
+                                       arguments.model.empty() ? arguments.models : arguments.model,
+                                       arguments.kernel_gap_us));
   if (arguments.json) return print_document(schemas::kEvalGraphs, judged_graphs_json(*judged));
   // Errors in percent; the columns of four published predictors.
   const TextTable table =

@@ -28,8 +28,7 @@ using Arguments = TrainArguments;
 
 Result<std::vector<KernelTable>> read_tables(const Arguments& arguments,
                                              const std::vector<std::string>& paths) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   return read_kernel_tables(paths, {.gpu_folder = *data / "gpus",
                                     .gpu = arguments.gpu,
                                     .op = arguments.op,
@@ -136,25 +135,19 @@ Result<void> write_plots(const std::string& report_folder, const training::Train
   const std::filesystem::path folder = plot_folder(report_folder);
   for (const ModelReport& model : report.models) {
     if (model.random.measured_us.empty() || model.grouped.measured_us.empty()) continue;
-    const auto svg = model_plots(model);
-    if (!svg) return Unexpected{svg.error()};
-    auto written = write_file(folder / (model.name + ".svg"), *svg);
-    if (!written) return written;
+    PERFMODEL_TRY(svg, model_plots(model));
+    if (auto written = write_file(folder / (model.name + ".svg"), *svg); !written) return written;
   }
   return {};
 }
 
 Result<void> run_few_shot(const Arguments& arguments) {
-  const auto tables = read_tables(arguments, arguments.data);
-  if (!tables) return Unexpected{tables.error()};
-  const auto options = training::train_options(arguments);
-  if (!options) return Unexpected{options.error()};
-  const auto gpu = find_gpu(arguments.few_shot, *find_data_folder() / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(tables, read_tables(arguments, arguments.data));
+  PERFMODEL_TRY(options, training::train_options(arguments));
+  PERFMODEL_TRY(gpu, find_gpu(arguments.few_shot, *find_data_folder() / "gpus"));
   constexpr int kCounts[] = {3, 5, 10, 20, 50, 100, 200};
   constexpr int kSeeds = 3;
-  const auto curves = training::few_shot(*tables, *options, gpu->name, kCounts, kSeeds);
-  if (!curves) return Unexpected{curves.error()};
+  PERFMODEL_TRY(curves, training::few_shot(*tables, *options, gpu->name, kCounts, kSeeds));
   TextTable table({"measured kernels", "random", "<lowest-highest", "k-means", "<lowest-highest"});
   for (std::size_t i = 0; i < curves->front().points.size(); ++i) {
     std::vector<std::string> cells{std::to_string(curves->front().points[i].points)};
@@ -166,8 +159,7 @@ Result<void> run_few_shot(const Arguments& arguments) {
     table.row(cells);
   }
   if (!arguments.report.empty()) {
-    const auto svg = training::few_shot_plot(gpu->name, *curves);
-    if (!svg) return Unexpected{svg.error()};
+    PERFMODEL_TRY(svg, training::few_shot_plot(gpu->name, *curves));
     auto written =
         write_file(plot_folder(arguments.report) / ("few-shot-" + gpu->name + ".svg"), *svg);
     if (!written) return written;
@@ -181,12 +173,12 @@ Result<void> run_few_shot(const Arguments& arguments) {
 }
 
 Result<void> run_calibrate(const Arguments& arguments) {
-  const auto few = read_tables(arguments, {arguments.calibrate});
-  if (!few) return Unexpected{few.error()};
-  const auto points =
-      arguments.points > 0 ? std::optional(arguments.points) : std::optional<std::size_t>();
-  const auto made = training::calibrate(few->front(), arguments.base, arguments.output, points);
+  PERFMODEL_TRY(few, read_tables(arguments, {arguments.calibrate}));
+  const auto made =
+      training::calibrate(few->front(), arguments.base, arguments.output, arguments.points);
   if (!made) return Unexpected{made.error()};
+  for (const std::string& model : made->left_out)
+    warn(model + ": has no correction, as it would not help rows that it has not seen");
   if (arguments.json) {
     return print_document(schemas::kCalibrate, training::calibration_json(*made, arguments.output));
   }
@@ -203,10 +195,8 @@ Result<void> run_calibrate(const Arguments& arguments) {
 Result<void> execute(const Arguments& arguments) {
   if (!arguments.few_shot.empty()) return run_few_shot(arguments);
   if (!arguments.calibrate.empty()) return run_calibrate(arguments);
-  const auto tables = read_tables(arguments, arguments.data);
-  if (!tables) return Unexpected{tables.error()};
-  auto options = training::train_options(arguments);
-  if (!options) return Unexpected{options.error()};
+  PERFMODEL_TRY(tables, read_tables(arguments, arguments.data));
+  PERFMODEL_TRY(options, training::train_options(arguments));
   if (auto writable = training::check_model_output(arguments.output); !writable) return writable;
   const bool to_folder = training::is_model_folder(arguments.output);
   std::unique_ptr<ProgressBar> bar;

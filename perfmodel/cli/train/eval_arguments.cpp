@@ -1,7 +1,6 @@
 #include "eval_arguments.hpp"
 
 #include "cli/shared/kernel_models_option.hpp"
-#include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
 

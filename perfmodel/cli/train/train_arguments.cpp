@@ -1,7 +1,5 @@
 #include "train_arguments.hpp"
 
-#include "terminal/command_parser.hpp"
-
 namespace perfmodel::cli {
 
 CommandParser add_train_command(CommandParser parent,

@@ -72,15 +72,12 @@ Result<void> run_duration(const DurationArguments& arguments) {
         arguments.strategy == "fsdp" ? ParallelStrategy::kFsdp : ParallelStrategy::kDdp;
   }
   question.threads = 0;
-  const auto predictor = Predictor::load(
-      {.gpus = arguments.gpus, .models = arguments.models, .overheads = arguments.overheads});
-  if (!predictor) return Unexpected{predictor.error()};
-  auto programs = read_programs({arguments.graph}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
-  const auto graph = predictor->prepare(std::move(programs->front()));
-  if (!graph) return Unexpected{graph.error()};
-  const auto rows = job_durations(*predictor, *graph, question);
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(predictor, Predictor::load({.gpus = arguments.gpus,
+                                            .models = arguments.models,
+                                            .overheads = arguments.overheads}));
+  PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
+  PERFMODEL_TRY(graph, predictor->prepare(std::move(programs->front())));
+  PERFMODEL_TRY(rows, job_durations(*predictor, *graph, question));
   if (arguments.json) {
     return print_document(schemas::kDuration,
                           OrderedJson{{"graph", file_name(arguments.graph)},

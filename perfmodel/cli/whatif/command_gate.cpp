@@ -65,14 +65,12 @@ Result<GateReport> answer_gate(const GateArguments& arguments) {
                 "expected two logs, two traces or two graphs, found a log and another file", other);
   }
   if (before_is_log || after_is_log) return gate_logs(arguments);
-  auto programs = read_programs({arguments.before, arguments.after}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs({arguments.before, arguments.after}, arguments.reading));
   return gate_programs(arguments, std::move(*programs));
 }
 
 Result<void> run_gate(const GateArguments& arguments, int& verdict) {
-  const auto report = answer_gate(arguments);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(report, answer_gate(arguments));
   verdict = exit_status(report->verdict);
   if (arguments.json) return print_document(schemas::kGate, gate_json(*report));
   if (arguments.markdown) return print(gate_markdown(*report));

@@ -35,13 +35,10 @@ struct SweepCommandArguments {
 };
 
 // Exit status 1 without a line: rank 0 has one.
-Unexpected quiet_failure() {
-  return Unexpected{Error{.code = ErrorCode::kCancelled, .message = {}}};
-}
+Unexpected quiet_failure() { return fail(ErrorCode::kCancelled, {}); }
 
 Result<sweep::SweepSpec> read_spec(const std::string& file, const sweep::GraphToolbox& toolbox) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   return sweep::read_sweep_spec(file, toolbox, *data);
 }
 
@@ -125,8 +122,7 @@ Result<void> print_sweep(const SweepReport& report, const SweepCommandArguments&
 }
 
 Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
-  auto team = open_team();
-  if (!team) return Unexpected{team.error()};
+  PERFMODEL_TRY(team, open_team());
   const bool leads = !*team || (*team)->rank() == 0;
   const auto toolbox = sweep_toolbox();
   const auto spec = read_spec_together(arguments.spec, toolbox, team->get());

@@ -53,19 +53,16 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
                       .models = arguments.target.models,
                       .at_largest_batch = arguments.max_batch};
   if (auto crossed = cross_axes(report); !crossed) return crossed;
-  auto models = choose_kernel_models(report.models);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(report.models));
   TargetInputs inputs{.chosen = std::move(*models)};
-  auto programs = read_programs({arguments.graph}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
+  PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
   inputs.program = std::move(programs->front());
   if (auto loaded = load_targets(arguments.target, inputs); !loaded) return loaded;
   report.targets = inputs.targets();
   report.warnings = inputs.warnings;
   if (!arguments.usd_per_gpu_hour.empty()) {
     for (const WhatIfTarget& target : report.targets) {
-      const auto price = gpu_price(arguments.usd_per_gpu_hour, target.gpu.name);
-      if (!price) return Unexpected{price.error()};
+      PERFMODEL_TRY(price, gpu_price(arguments.usd_per_gpu_hour, target.gpu.name));
       report.usd_per_gpu_hour.push_back(*price);
     }
   }

@@ -20,9 +20,7 @@ namespace {
 using sweep::GraphSource;
 
 Unexpected fail_at(std::string pointer, std::string message) {
-  return Unexpected{Error{.code = ErrorCode::kFormat,
-                          .message = std::move(message),
-                          .json_pointer = std::move(pointer)}};
+  return fail(ErrorCode::kFormat, std::move(message), {}, std::move(pointer));
 }
 
 std::string nearest(const std::string& unknown, const std::vector<std::string>& known) {
@@ -66,10 +64,8 @@ class BuildRequest {
   }
 
   Result<ExecutionGraph> build(const GraphSource& source) {
-    const auto command = find(source);
-    if (!command) return Unexpected{command.error()};
-    auto words = words_of(source, command->app);
-    if (!words) return Unexpected{words.error()};
+    PERFMODEL_TRY(command, find(source));
+    PERFMODEL_TRY(words, words_of(source, command->app));
     if (const ParsedWords parsed = app_.parse(*words); parsed.kind != ParsedWords::Kind::kParsed) {
       return fail_at("/options",
                      fmt::format("expected what `perfpredict build {}` takes, found: {}",

@@ -61,10 +61,11 @@ struct MemoryOptions {
 MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options = {});
 
-/// Bytes that one more sample adds to the storages at the peak: the mean over twice the batch.
+/// Bytes that one more sample adds to the storages at the peak: the mean over twice the `batch`
+/// that the graph has.
 /// Leaves out the allocator's rounding, which goes up and down from batch to batch. Errors: as for
 /// `set_batch_size`.
-Result<double> bytes_per_sample(const ExecutionGraph& graph);
+Result<double> bytes_per_sample(const ExecutionGraph& graph, std::int64_t batch);
 
 /// The largest batch with which `graph` fits.
 struct LargestBatch {

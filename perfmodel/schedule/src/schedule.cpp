@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "task_order.hpp"
 
@@ -25,13 +26,13 @@ struct Start {
 
 }  // namespace
 
-Result<Schedule> run_schedule(const TaskGraph& graph) {
+Result<Schedule> run_schedule(const TaskGraph& graph, const TaskOrder* order) {
   Schedule schedule;
-  if (auto done = run_schedule(graph, schedule); !done) return Unexpected{done.error()};
+  if (auto done = run_schedule(graph, schedule, order); !done) return Unexpected{done.error()};
   return schedule;
 }
 
-Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
+Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule, const TaskOrder* order) {
   if (auto checked = graph.check_times(); !checked) return checked;
   const std::size_t count = graph.size();
   schedule.start_us.resize(count);
@@ -68,14 +69,18 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
       place(i, start);
     }
   } else {
-    const auto order = TaskOrder::find(graph);
-    if (!order) return Unexpected{order.error()};
+    std::optional<TaskOrder> own;
+    if (order == nullptr) {
+      PERFMODEL_TRY(found, TaskOrder::find(graph));
+      order = &own.emplace(std::move(*found));
+    }
+    const auto edges = graph.edge_list();
     schedule.dropped_edges = order->dropped();
     for (std::size_t position = 0; position < count; ++position) {
       const std::size_t i = order->task(position);
       Start start = from_lane(i);
       for (const auto& edge : order->incoming(i)) {
-        start.wait_for(edge.from, ends[edge.from] + edge.lag_us);
+        start.wait_for(edge.from, ends[edge.from] + edges[edge.edge].lag_us);
       }
       place(i, start);
     }
@@ -86,8 +91,7 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
 Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& schedule,
                                      TaskId target) {
   PERFMODEL_CHECK(target >= 0 && static_cast<std::size_t>(target) < graph.size());
-  const auto order = TaskOrder::find(graph);
-  if (!order) return Unexpected{order.error()};
+  PERFMODEL_TRY(order, TaskOrder::find(graph));
   // The latest end of each task that leaves the end of `target` where it is, found from the back.
   std::vector<double> latest(graph.size(), std::numeric_limits<double>::infinity());
   latest[target] = schedule.end_us[target];
@@ -101,7 +105,9 @@ Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& sch
     if (const TaskId previous = graph.lane_previous()[i]; previous >= 0) {
       hold(previous, graph.lane_gaps_us()[i]);
     }
-    for (const auto& edge : order->incoming(i)) hold(edge.from, edge.lag_us);
+    for (const auto& edge : order->incoming(i)) {
+      hold(edge.from, graph.edge_list()[edge.edge].lag_us);
+    }
   }
   for (std::size_t i = 0; i < latest.size(); ++i) {
     latest[i] = std::max(0.0, latest[i] - schedule.end_us[i]);

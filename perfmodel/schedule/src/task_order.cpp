@@ -21,7 +21,7 @@ TaskOrder::TaskOrder(const TaskGraph& graph) : first_(graph.size() + 1, 0) {
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t e = 0; e < graph.edges(); ++e) {
     const auto& edge = graph.edge_list()[e];
-    incoming_[next[edge.to]++] = {edge.from, static_cast<std::int32_t>(e), edge.lag_us};
+    incoming_[next[edge.to]++] = {edge.from, static_cast<std::int32_t>(e)};
   }
 }
 
@@ -81,8 +81,7 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
       }
     }
     if (order_.size() == count) break;
-    auto edges = break_cycle(graph);
-    if (!edges) return Unexpected{edges.error()};
+    PERFMODEL_TRY(edges, break_cycle(graph));
     for (std::int32_t e : *edges) {
       is_dropped_[e] = true;
       ++dropped_;
@@ -126,7 +125,7 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
     TaskId before = graph.lane_previous()[at];
     if (before >= 0 && placed_[before]) before = -1;
     // Certain edges first: a cycle made of them is an error anyway.
-    for (const auto& [from, e, lag] : incoming(static_cast<std::size_t>(at))) {
+    for (const auto& [from, e] : incoming(static_cast<std::size_t>(at))) {
       const bool waits = !placed_[from] && !is_dropped_[e];
       if (!waits || (before >= 0 && is_inferred_[e])) continue;
       before = from;

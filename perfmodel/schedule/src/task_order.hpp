@@ -19,8 +19,7 @@ class TaskOrder {
   /// By target, so that a pass over the tasks reads them front to back.
   struct Incoming {
     TaskGraph::TaskId from = -1;
-    std::int32_t edge = -1;  // position in the graph's list
-    double lag_us = 0;
+    std::int32_t edge = -1;  // position in the graph's list, which has its lag
   };
   std::span<const Incoming> incoming(std::size_t task) const {
     return {incoming_.data() + first_[task], incoming_.data() + first_[task + 1]};

@@ -55,8 +55,7 @@ Result<Finding> scheduled(const Rule& rule, Suspicion& found, const StepFacts& f
                .confidence = found.confidence,
                .advice = std::move(found.advice)};
   if (!found.costs_time) return made;
-  const auto repaired = schedule.step_us(found.repair);
-  if (!repaired) return Unexpected{repaired.error()};
+  PERFMODEL_TRY(repaired, schedule.step_us(found.repair));
   made.gain_us = step_us - *repaired;
   made.gain_share = step_us > 0 ? *made.gain_us / step_us : 0;
   made.folded = made.gain_share < kFolded;
@@ -66,16 +65,14 @@ Result<Finding> scheduled(const Rule& rule, Suspicion& found, const StepFacts& f
 Result<Findings> findings_of(const StepFacts& facts, const Rescheduler& schedule, const Gpu* gpu,
                              const AnalyzeOptions& options) {
   Findings made;
-  const auto step = schedule.step_us({});
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, schedule.step_us({}));
   made.step_us = *step;
   for (const Rule& rule : findings::all_rules()) {
     if (!asks_for(options, rule.description.name)) continue;
     std::vector<Suspicion> found;
     rule.find(facts, gpu, found);
     for (Suspicion& suspicion : found) {
-      auto finding = scheduled(rule, suspicion, facts, schedule, *step);
-      if (!finding) return Unexpected{finding.error()};
+      PERFMODEL_TRY(finding, scheduled(rule, suspicion, facts, schedule, *step));
       made.findings.push_back(std::move(*finding));
     }
   }
@@ -113,13 +110,11 @@ Result<void> add_unbalanced_tables(std::span<const Trace> ranks, const Gpu* gpu,
   std::vector<std::unique_ptr<findings::TraceStep>> steps;
   std::vector<std::string> names;
   for (const Trace& trace : ranks) {
-    auto step = findings::TraceStep::create(trace, gpu, options.iterations);
-    if (!step) return Unexpected{step.error()};
+    PERFMODEL_TRY(step, findings::TraceStep::create(trace, gpu, options.iterations));
     steps.push_back(std::move(*step));
     names.push_back(trace.rank >= 0 ? fmt::format("rank {}", trace.rank) : trace.source);
   }
-  auto found = findings::find_unbalanced_tables(steps, names);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, findings::find_unbalanced_tables(steps, names));
   if (*found) made.push_back(std::move(**found));
   return {};
 }
@@ -146,8 +141,7 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
                          const AnalyzeOptions& options) {
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected a trace, found none");
   if (auto good = check_rules(options); !good) return Unexpected{good.error()};
-  const auto step = findings::TraceStep::create(ranks[0], gpu, options.iterations);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, findings::TraceStep::create(ranks[0], gpu, options.iterations));
   auto made = findings_of((*step)->facts(), **step, gpu, options);
   if (!made) return made;
   made->measured_us = (*step)->measured_us();
@@ -178,8 +172,7 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
     ReplayOptions replaying;
     replaying.iterations = options.iterations;
     replaying.missing_ranks = true;
-    const auto job = replay(ranks, replaying);
-    if (!job) return Unexpected{job.error()};
+    PERFMODEL_TRY(job, replay(ranks, replaying));
     if (job->job) add_straggler(*job->job, "job of the given ranks", made->findings);
     for (const std::string& warning : job->warnings) made->warnings.push_back(warning);
   }
@@ -196,15 +189,13 @@ Result<Findings> analyze(std::span<const RankInput> ranks, const Gpu& gpu,
                          const AnalyzeOptions& options) {
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected a graph, found none");
   if (auto good = check_rules(options); !good) return Unexpected{good.error()};
-  const auto step = findings::PredictedStep::create(ranks[0], gpu);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, findings::PredictedStep::create(ranks[0], gpu));
   std::vector<RankInput> plain(ranks.begin(), ranks.end());
   for (RankInput& rank : plain) {
     rank.options.keep_ops = false;
     rank.options.step_range = false;
   }
-  const auto job = predict_job(plain, gpu);
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(job, predict_job(plain, gpu));
   StepFacts facts = (*step)->facts();
   if (!is_from_trace(*ranks[0].graph)) {
     const PredictedMemory& memory = job->ranks[0].memory;

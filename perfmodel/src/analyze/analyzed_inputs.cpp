@@ -9,18 +9,15 @@ namespace {
 
 // Whether the trace is judged as recorded, not as predicted on another GPU.
 Result<bool> choose_gpu(const std::string& name, const Trace& trace, AnalyzedInputs& inputs) {
-  auto known = gpu_of_trace(trace.gpu_name());
-  if (!known) return Unexpected{known.error()};
+  PERFMODEL_TRY(known, gpu_of_trace(trace.gpu_name()));
   inputs.gpu = std::move(*known);
   const bool unknown = !inputs.gpu && !trace.gpu_name().empty();
   if (name.empty()) {
     if (unknown) inputs.warnings.push_back(unknown_gpu(trace.gpu_name()));
     return true;
   }
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto asked = find_gpu(name, *data / "gpus");
-  if (!asked) return Unexpected{asked.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(asked, find_gpu(name, *data / "gpus"));
   if (unknown) {
     inputs.warnings.push_back(unknown_gpu(trace.gpu_name()) +
                               ": its recorded times are judged by the peaks of " + asked->name);
@@ -87,14 +84,12 @@ Result<AnalyzedInputs> load_predicted(const AnalyzeQuestion& question,
 
 Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question, std::vector<Trace> traces) {
   AnalyzedInputs inputs;
-  const auto recorded = choose_gpu(question.target.gpu, traces.front(), inputs);
-  if (!recorded) return Unexpected{recorded.error()};
+  PERFMODEL_TRY(recorded, choose_gpu(question.target.gpu, traces.front(), inputs));
   inputs.recorded = *recorded;
   if (!inputs.recorded) {
     std::vector<RecordedProgram> programs;
     for (Trace& trace : traces) {
-      auto program = program_of_trace(std::move(trace));
-      if (!program) return Unexpected{program.error()};
+      PERFMODEL_TRY(program, program_of_trace(std::move(trace)));
       programs.push_back(std::move(*program));
     }
     return load_predicted(question, std::move(programs), std::move(inputs));

@@ -16,12 +16,9 @@ std::string_view name_of_wait(const Instruction& at) {
   const auto* sync = std::get_if<Synchronisation>(&at.what);
   if (!sync) return "blocking copy";
   switch (sync->kind) {
-    case SyncKind::kDevice:
-      return "device synchronise";
-    case SyncKind::kEvent:
-      return "event synchronise";
-    default:
-      return "stream synchronise";
+    case SyncKind::kDevice: return "device synchronise";
+    case SyncKind::kEvent: return "event synchronise";
+    default: return "stream synchronise";
   }
 }
 
@@ -33,11 +30,10 @@ Result<std::unique_ptr<PredictedStep>> PredictedStep::create(const RankInput& ra
     return fail(ErrorCode::kImpossible,
                 "expected overheads of method context to schedule repairs, found method lin");
   }
-  auto paced = paced_program(rank, gpu, /*keep_works=*/true);
-  if (!paced) return Unexpected{paced.error()};
+  PERFMODEL_TRY(paced, paced_program(rank, gpu, /*keep_questions=*/true));
   std::unique_ptr<PredictedStep> made(new PredictedStep(std::move(*paced)));
   if (auto done = made->find_facts(gpu); !done) return Unexpected{done.error()};
-  made->paced_.rank.works.clear();  // each schedule copies the program
+  made->paced_.rank.questions.clear();  // each schedule copies the program
   return made;
 }
 
@@ -173,8 +169,8 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
                       .bound = to_string(predicted.price.bound),
                       .in_range = predicted.price.in_range};
     const auto index = static_cast<std::size_t>(launch.kernel);
-    if (index < rank.works.size()) {
-      kernel.work = rank.works[index];
+    if (index < rank.questions.size()) {
+      kernel.work = rank.questions[index].work;
       kernel.roofline_us = least_us(*kernel.work, gpu);
       if (const auto* copy = std::get_if<CopyShape>(&kernel.work->shape)) {
         kernel.copy = copy->kind;

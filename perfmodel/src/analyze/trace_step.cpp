@@ -121,7 +121,7 @@ Result<void> TraceStep::make_tasks() {
     waiting_edges_.emplace_back(edges[e].to, static_cast<std::int32_t>(e));
   }
   std::ranges::sort(waiting_edges_);
-  return {};
+  return TaskOrder::find(graph_).map([&](TaskOrder order) { order_ = std::move(order); });
 }
 
 // Ops, labels and calls of Python, nested by time.
@@ -300,7 +300,7 @@ void TraceStep::find_kernels(const Gpu* gpu) {
 
 // Times of the schedule: a gap's place within the step identifies it.
 void TraceStep::find_gaps() {
-  const auto schedule = run_schedule(graph_);
+  const auto schedule = run_schedule(graph_, &*order_);
   if (!schedule) return;  // step_us tells the error
   const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   const double from = end(begin_), until = end(end_);
@@ -392,8 +392,7 @@ Result<double> TraceStep::step_us(const Repair& repair) const {
   if (repair.no_loading) {
     for (const TaskId task : tasks_.data_loading) scale(task, 0);
   }
-  const auto schedule = run_schedule(graph);
-  if (!schedule) return Unexpected{schedule.error()};
+  PERFMODEL_TRY(schedule, run_schedule(graph, &*order_));
   const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   double last = end(end_);
   for (const std::size_t event : event_of_kernel_) last = std::max(last, end(tasks_.device[event]));
@@ -401,8 +400,7 @@ Result<double> TraceStep::step_us(const Repair& repair) const {
 }
 
 Result<std::vector<PathPiece>> TraceStep::critical_path() const {
-  const auto schedule = run_schedule(graph_);
-  if (!schedule) return Unexpected{schedule.error()};
+  PERFMODEL_TRY(schedule, run_schedule(graph_, &*order_));
   const auto end = [&](TaskId task) { return schedule->end_us[task]; };
   std::unordered_map<TaskId, std::int32_t> kernel_of;
   TaskId last = end_;

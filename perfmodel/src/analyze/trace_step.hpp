@@ -11,6 +11,7 @@
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "replay/replay_tasks.hpp"
+#include "task_order.hpp"
 
 namespace perfmodel::findings {
 
@@ -49,6 +50,7 @@ class TraceStep final : public Rescheduler {
   double measured_us_ = 0;
   TaskId begin_ = -1, end_ = -1;
   TaskGraph graph_;
+  std::optional<TaskOrder> order_;  // holds for repaired graphs, too
   ReplayTasks tasks_;
   std::vector<std::int32_t> op_of_event_;         // per host event, into facts_.ops
   std::vector<std::vector<TaskId>> tasks_of_op_;  // per op

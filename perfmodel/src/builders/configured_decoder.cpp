@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "layout/layer_kinds.hpp"
-#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {
@@ -130,8 +129,7 @@ Result<OptConfig> opt_of_config(const std::filesystem::path& file) {
 }
 
 Result<DecoderLayersConfig> decoder_named(std::string_view name) {
-  const auto decoder = names_config(name) ? read_decoder_config(name) : find_decoder(name);
-  if (!decoder) return Unexpected{decoder.error()};
+  PERFMODEL_TRY(decoder, names_config(name) ? read_decoder_config(name) : find_decoder(name));
   if (decoder->model.positions == 0) return layers_of(*decoder);
   return fail(ErrorCode::kImpossible,
               fmt::format("expected rotary positions, found learned ones (`build {}` writes them)",

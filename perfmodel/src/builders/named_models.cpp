@@ -10,8 +10,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/model_source.hpp"
 #include "configured_decoder.hpp"
+#include "files/lower_case.hpp"
 #include "model_family.hpp"
+#include "rewrites/model_batch.hpp"
 
 namespace perfmodel {
 namespace {
@@ -27,17 +30,17 @@ Result<ExecutionGraph> graph_of_preset(const ModelFamily<Config>& family, Config
                                        const std::string& word, std::string_view preset,
                                        std::int64_t batch) {
   if (family.after_sizes) family.after_sizes(config);
-  if constexpr (requires { config.batch; }) {
+  constexpr bool kHasBatch = requires { config.batch; };  // else the graph is resized
+  if constexpr (kHasBatch) {
     if (batch > 0) config.batch = batch;
-  } else {
-    batch = 0;  // it has batches of its own: the graph is resized
   }
   auto graph = family.build(config);
   if (!graph) return graph;
+  if (kHasBatch) graph->source = fmt::format("{}{}", kModelSource, word);
   graph->warnings.insert(
       graph->warnings.begin(),
       fmt::format("{} is what `build {} --preset {}{}` makes{}", word, family.name, preset,
-                  batch > 0 ? fmt::format(" --batch {}", batch) : "",
+                  kHasBatch && batch > 0 ? fmt::format(" --batch {}", batch) : "",
                   batch_of(family.facts(config))));
   return graph;
 }
@@ -46,6 +49,16 @@ std::string without_dashes(std::string_view text) {
   std::string made(text);
   std::erase_if(made, [](char c) { return c == '-' || c == '_' || c == '.'; });
   return made;
+}
+
+/// Without what Hugging Face adds to a model's name: "Llama-2-7b-hf" is "llama-2-7b".
+std::string plain_name(std::string_view word) {
+  std::string name = lower_case(word);
+  if (name.starts_with("meta-llama-")) name.erase(0, std::string_view("meta-").size());
+  for (const std::string_view added : {"-v0.1", "-hf", "-uncased", "-instruct", "-chat"}) {
+    if (name.ends_with(added)) name.resize(name.size() - added.size());
+  }
+  return name;
 }
 
 /// Whether a preset names a model without its family: "gpt2", not "default" or "tbd".
@@ -72,11 +85,23 @@ std::optional<Result<ExecutionGraph>> graph_of_any_preset(const std::string& wor
   return graph;
 }
 
+// Scores of all tokens are written, of which a rewrite cannot tell those that a window hides.
+void warn_of_windows(const std::string& word, const NamedDecoder& decoder, ExecutionGraph& graph) {
+  const DecoderModel& model = decoder.model;
+  if (model.windowed_layers == 0 || decoder.sequence <= model.window || model.sinks) return;
+  graph.warnings.push_back(fmt::format(
+      "{} of {} layers of {} look back {} tokens alone: --attention prices scores of all tokens, "
+      "a graph of `build decoder --preset {} --attention flash` has fewer",
+      model.windowed_layers, model.layers, word, model.window, word));
+}
+
 Result<ExecutionGraph> graph_of_known(const std::string& word, const NamedDecoder& decoder,
                                       std::int64_t batch) {
   batch = std::max<std::int64_t>(1, batch);
   auto graph = graph_of_decoder(decoder, batch);
   if (!graph) return graph;
+  graph->source = fmt::format("{}{}", kModelSource, word);
+  warn_of_windows(word, decoder, *graph);
   graph->warnings.insert(
       graph->warnings.begin(),
       fmt::format("{} is built with batch {} of {} tokens", word, batch, decoder.sequence));
@@ -115,7 +140,7 @@ std::set<std::string> all_models() {
 
 std::string models_like(const std::string& word) {
   const std::set<std::string> all = all_models();
-  const std::string wanted = without_dashes(word);
+  const std::string wanted = without_dashes(plain_name(word));
   std::vector<std::string> like;
   std::ranges::copy_if(all, std::back_inserter(like), [&](const std::string& name) {
     return wanted.size() > 1 && without_dashes(name).starts_with(wanted);
@@ -130,14 +155,32 @@ std::optional<Result<ExecutionGraph>> graph_of_model(const std::string& word, st
     return decoder ? graph_of_known(word, *decoder, batch) : Unexpected{decoder.error()};
   }
   std::error_code ignored;
-  if (names_config(word) || std::filesystem::exists(word, ignored)) return std::nullopt;
-  return graph_of_name(word, batch);
+  if (word.ends_with(".json") || std::filesystem::exists(word, ignored)) return std::nullopt;
+  // "openai/gpt2" is an owner's model, unless the owner is a folder.
+  const std::size_t slash = word.find('/');
+  if (slash == word.npos) return graph_of_name(word, batch);
+  const bool is_path =
+      slash != word.rfind('/') || std::filesystem::exists(word.substr(0, slash), ignored);
+  return is_path ? std::nullopt : graph_of_name(word.substr(slash + 1), batch);
 }
 
 std::optional<Result<ExecutionGraph>> graph_of_name(const std::string& word, std::int64_t batch) {
   if (auto graph = graph_of_any_preset(word, batch)) return graph;
-  if (const auto decoder = find_decoder(word)) return graph_of_known(word, *decoder, batch);
+  const std::set<std::string> all = all_models();
+  const auto known = std::ranges::find_if(
+      all, [plain = plain_name(word)](const auto& model) { return is_name_of(plain, model); });
+  const std::string& name = known == all.end() ? word : *known;
+  if (auto graph = graph_of_any_preset(name, batch)) return graph;
+  if (const auto decoder = find_decoder(name)) return graph_of_known(name, *decoder, batch);
   return std::nullopt;
+}
+
+std::optional<Result<ExecutionGraph>> model_with_batch(const ExecutionGraph& graph,
+                                                       std::int64_t batch) {
+  std::error_code ignored;
+  if (batch <= 0 || !is_known_model(graph)) return std::nullopt;
+  if (std::filesystem::exists(graph.source, ignored)) return std::nullopt;  // a file named so
+  return graph_of_model(graph.source.substr(kModelSource.size()), batch);
 }
 
 Result<RecordedProgram> program_of(const std::string& word) {

@@ -18,15 +18,13 @@ void choose_interaction(DlrmConfig& config, std::string_view name) {
 }
 
 Result<void> read_dlrm_tables(DlrmConfig& config, const std::filesystem::path& file) {
-  auto tables = read_embedding_tables(file);
-  if (!tables) return Unexpected{tables.error()};
+  PERFMODEL_TRY(tables, read_embedding_tables(file));
   config.tables = std::move(*tables);
   return {};
 }
 
 Result<void> read_placed_tables(TorchrecDlrmConfig& config, const std::filesystem::path& file) {
-  const auto tables = read_embedding_tables(file);
-  if (!tables) return Unexpected{tables.error()};
+  PERFMODEL_TRY(tables, read_embedding_tables(file));
   config.tables.clear();
   for (const EmbeddingTable& table : *tables) {
     if (!table.rank) {

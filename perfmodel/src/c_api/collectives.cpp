@@ -26,11 +26,9 @@ perfmodel_collective_answer answer_of(const CollectiveAnswer& answer) {
 // Looked up without opening a file.
 Result<Topology> topology_of(const perfmodel_predictor& predictor, const char* gpu,
                              const char* topology) {
-  const auto known = predictor.predictor.gpu(gpu);
-  if (!known) return Unexpected{known.error()};
+  PERFMODEL_TRY(known, predictor.predictor.gpu(gpu));
   if (topology == nullptr) return topology_for(*known);
-  const auto named = TopologyCatalog::builtin().named(topology);
-  if (!named) return Unexpected{named.error()};
+  PERFMODEL_TRY(named, TopologyCatalog::builtin().named(topology));
   return **named;
 }
 

@@ -14,20 +14,13 @@ namespace perfmodel::c_api {
 
 perfmodel_status status_of(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::kIo:
-      return PERFMODEL_ERROR_IO;
-    case ErrorCode::kSyntax:
-      return PERFMODEL_ERROR_SYNTAX;
-    case ErrorCode::kFormat:
-      return PERFMODEL_ERROR_FORMAT;
-    case ErrorCode::kUnknownName:
-      return PERFMODEL_ERROR_UNKNOWN_NAME;
-    case ErrorCode::kImpossible:
-      return PERFMODEL_ERROR_IMPOSSIBLE;
-    case ErrorCode::kOutOfMemory:
-      return PERFMODEL_ERROR_OUT_OF_MEMORY;
-    case ErrorCode::kCancelled:
-      return PERFMODEL_ERROR_CANCELLED;
+    case ErrorCode::kIo: return PERFMODEL_ERROR_IO;
+    case ErrorCode::kSyntax: return PERFMODEL_ERROR_SYNTAX;
+    case ErrorCode::kFormat: return PERFMODEL_ERROR_FORMAT;
+    case ErrorCode::kUnknownName: return PERFMODEL_ERROR_UNKNOWN_NAME;
+    case ErrorCode::kImpossible: return PERFMODEL_ERROR_IMPOSSIBLE;
+    case ErrorCode::kOutOfMemory: return PERFMODEL_ERROR_OUT_OF_MEMORY;
+    case ErrorCode::kCancelled: return PERFMODEL_ERROR_CANCELLED;
   }
   return PERFMODEL_ERROR_INTERNAL;
 }

@@ -1,7 +1,6 @@
 // The C interface: questions and answers.
 #include <algorithm>
 #include <memory>
-#include <span>
 
 #include "base/stop_point.hpp"
 #include "perfmodel/detail/match_step.hpp"
@@ -136,8 +135,7 @@ class Chunk {
     indices_.clear();
     for (std::size_t i = begin; i < end; ++i) add(*element(first, i), i);
     if (questions_.empty()) return {};
-    auto answers = predictor.predictor.predict_many(questions_, options);
-    if (!answers) return Unexpected{answers.error()};
+    PERFMODEL_TRY(answers, predictor.predictor.predict_many(questions_, options));
     for (std::size_t k = 0; k < answers->size(); ++k) {
       find_batch(*element(first, indices_[k])->graph, questions_[k].options, (*answers)[k]);
       write((*answers)[k], indices_[k]);

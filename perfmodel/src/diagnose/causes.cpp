@@ -8,7 +8,39 @@
 namespace perfmodel {
 namespace {
 
-std::string times(double value, const RunModel&) { return fmt::format("{:.2g}", value); }
+template <double RunChange::*kFigure>
+void set_change(double value, RunChange& change) {
+  change.*kFigure = value;
+}
+template <bool RunChange::*kSwitch>
+void set_change(double, RunChange& change) {
+  change.*kSwitch = true;
+}
+void no_change(double, RunChange&) {}
+void slow_host_and_kernels(double value, RunChange& change) {
+  change.host = change.kernels = value;
+}
+
+template <double RunOutlook::*kFigure>
+void show_as(double value, const Cause::Seen&, RunOutlook& outlook) {
+  outlook.*kFigure = value;
+}
+
+std::string times_words(double value, const RunModel&) { return fmt::format("{:.2g}", value); }
+std::string times_a_step(double value, const RunModel&) {
+  return fmt::format("{:.2g} times a step", value);
+}
+std::string of_the_rate(double value, const RunModel&) {
+  return fmt::format("{:.2g} of the rate that is needed", 1 / value);
+}
+std::string clock_words(double value, const RunModel& model) {
+  return fmt::format("{:.0f} MHz, {:.0f} % of its boost clock", value * model.clock_mhz,
+                     100 * value);
+}
+template <double RunModel::*kGbPerS>
+std::string rate_words(double value, const RunModel& model) {
+  return fmt::format("{:.3g} of {:.3g} GB/s", value * model.*kGbPerS, model.*kGbPerS);
+}
 
 std::string_view needs_ranks(const RunModel& model) {
   return model.setting.world > 1 ? "" : "one GPU waits for no other";
@@ -53,137 +85,36 @@ void slow_this_run(double value, const Cause::Seen& seen, RunOutlook& outlook) {
 constexpr double kThere = 1;  // the value of a cause without one
 
 const Cause kCauses[] = {
-    {.name = "host",
-     .sentence = "the host's work takes {} times as long",
-     .low = 1.1,
-     .high = 6,
-     .least = 1.02,
-     .most = 20,
-     .prior = 0.12,
-     .change = [](double value, RunChange& change) { change.host = value; },
-     .show = times},
-    {.name = "clock",
-     .sentence = "the GPU runs at {} (heat, a power cap, fixed clocks)",
-     .low = 0.4,
-     .high = 0.95,
-     .least = 0.1,
-     .most = 0.98,
-     .prior = 0.1,
-     .change = [](double value, RunChange& change) { change.clock = value; },
-     .then = [](double value, const Cause::Seen&, RunOutlook& outlook) { outlook.clock = value; },
-     .show =
-         [](double value, const RunModel& model) {
-           return fmt::format("{:.0f} MHz, {:.0f} % of its boost clock", value * model.clock_mhz,
-                              100 * value);
-         }},
-    {.name = "kernels",
-     .sentence = "kernels of another library or version take {} times as long",
-     .low = 1.1,
-     .high = 3,
-     .least = 1.02,
-     .most = 15,
-     .prior = 0.1,
-     .change = [](double value, RunChange& change) { change.kernels = value; },
-     .show = times},
-    {.name = "link",
-     .sentence = "the link between the GPUs of a node moves {}",
-     .low = 0.003,
-     .high = 0.85,
-     .least = 0.0005,
-     .most = 0.97,
-     .prior = 0.1,
-     .change = [](double value, RunChange& change) { change.link = value; },
-     .then = [](double value, const Cause::Seen&, RunOutlook& outlook) { outlook.link = value; },
-     .show =
-         [](double value, const RunModel& model) {
-           return fmt::format("{:.3g} of {:.3g} GB/s", value * model.link_gb_per_s,
-                              model.link_gb_per_s);
-         },
-     .excluded = needs_ranks},
-    {.name = "network",
-     .sentence = "the network between the nodes moves {}",
-     .low = 0.02,
-     .high = 0.85,
-     .least = 0.002,
-     .most = 0.97,
-     .prior = 0.1,
-     .change = [](double value, RunChange& change) { change.network = value; },
-     .then = [](double value, const Cause::Seen&, RunOutlook& outlook) { outlook.network = value; },
-     .show =
-         [](double value, const RunModel& model) {
-           return fmt::format("{:.3g} of {:.3g} GB/s per NIC", value * model.network_gb_per_s,
-                              model.network_gb_per_s);
-         },
-     .excluded = needs_nodes},
-    {.name = "slow-rank",
-     .sentence = "one rank, which all others wait for, takes {} times as long",
-     .low = 1.1,
-     .high = 4,
-     .least = 1.02,
-     .most = 15,
-     .prior = 0.08,
-     .change = [](double value, RunChange& change) { change.host = change.kernels = value; },
-     .then = wait_for_slow_rank,
-     .show = times,
-     .excluded = needs_ranks},
-    {.name = "input",
-     .sentence = "the step waits for its data, which come at {}",
-     .low = 1.05,
-     .high = 8,
-     .least = 1.02,
-     .most = 30,
-     .prior = 0.12,
-     .change = [](double, RunChange&) {},
-     .then = wait_for_input,
-     .show =
-         [](double value, const RunModel&) {
-           return fmt::format("{:.2g} of the rate that is needed", 1 / value);
-         }},
-    {.name = "recomputation",
-     .sentence = "activations are computed again",
-     .prior = 0.06,
-     .change = [](double, RunChange& change) { change.recompute = true; }},
-    {.name = "no-overlap",
-     .sentence = "collectives are not overlapped with compute",
-     .prior = 0.06,
-     .change = [](double, RunChange& change) { change.no_overlap = true; },
-     .excluded = needs_ranks},
-    {.name = "batch",
-     .sentence = "a step has {} times the samples that were given",
-     .low = 0.125,
-     .high = 8,
-     .least = 0.0625,
-     .most = 16,
-     .prior = 0.08,
-     .change = [](double value, RunChange& change) { change.batch = value; },
-     .show = times},
-    {.name = "cold-start",
-     .sentence = "first steps are in the figures, which add {}",
-     .low = 0.05,
-     .high = 10,
-     .least = 0.02,
-     .most = 100,
-     .prior = 0.08,
-     .change = [](double, RunChange&) {},
-     .then = warm_up,
-     .show = [](double value,
-                const RunModel&) { return fmt::format("{:.2g} times a step", value); }},
-    {.name = "attention",
-     .sentence = "attention is not fused",
-     .prior = 0.06,
-     .change = [](double, RunChange& change) { change.eager_attention = true; }},
-    {.name = "this-run",
-     .sentence = "this run alone takes {} times as long (its nodes, its time of day, its layout), "
-                 "not the machine: run it again on other nodes",
-     .low = 1.2,
-     .high = 30,
-     .least = 1.1,
-     .most = 100,
-     .prior = 0.06,
-     .change = [](double, RunChange&) {},
-     .then = slow_this_run,
-     .show = times,
-     .is_of_one_run = true},
+    {"host", "the host's work takes {} times as long", 0.12, 1.1, 6, 1.02, 20,
+     set_change<&RunChange::host>, nullptr, times_words},
+    {"clock", "the GPU runs at {} (heat, a power cap, fixed clocks)", 0.1, 0.4, 0.95, 0.1, 0.98,
+     set_change<&RunChange::clock>, show_as<&RunOutlook::clock>, clock_words},
+    {"kernels", "kernels of another library or version take {} times as long", 0.1, 1.1, 3, 1.02,
+     15, set_change<&RunChange::kernels>, nullptr, times_words},
+    {"link", "the link between the GPUs of a node moves {}", 0.1, 0.003, 0.85, 0.0005, 0.97,
+     set_change<&RunChange::link>, show_as<&RunOutlook::link>, rate_words<&RunModel::link_gb_per_s>,
+     needs_ranks},
+    {"network", "the network between the nodes moves {} per NIC", 0.1, 0.02, 0.85, 0.002, 0.97,
+     set_change<&RunChange::network>, show_as<&RunOutlook::network>,
+     rate_words<&RunModel::network_gb_per_s>, needs_nodes},
+    {"slow-rank", "one rank, which all others wait for, takes {} times as long", 0.08, 1.1, 4, 1.02,
+     15, slow_host_and_kernels, wait_for_slow_rank, times_words, needs_ranks},
+    {"input", "the step waits for its data, which come at {}", 0.12, 1.05, 8, 1.02, 30, no_change,
+     wait_for_input, of_the_rate},
+    {"recomputation", "activations are computed again", 0.06, 1, 1, 1, 1,
+     set_change<&RunChange::recompute>},
+    {"no-overlap", "collectives are not overlapped with compute", 0.06, 1, 1, 1, 1,
+     set_change<&RunChange::no_overlap>, nullptr, nullptr, needs_ranks},
+    {"batch", "a step has {} times the samples that were given", 0.08, 0.125, 8, 0.0625, 16,
+     set_change<&RunChange::batch>, nullptr, times_words},
+    {"cold-start", "first steps are in the figures, which add {}", 0.08, 0.05, 10, 0.02, 100,
+     no_change, warm_up, times_a_step},
+    {"attention", "attention is not fused", 0.06, 1, 1, 1, 1,
+     set_change<&RunChange::eager_attention>},
+    {"this-run",
+     "this run alone takes {} times as long (its nodes, its time of day, its layout), not the "
+     "machine: run it again on other nodes",
+     0.06, 1.2, 30, 1.1, 100, no_change, slow_this_run, times_words, nullptr, true},
 };
 
 // Batches are powers of two of what was given.

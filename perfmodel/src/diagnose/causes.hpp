@@ -17,9 +17,9 @@ struct Cause {
   std::string_view name;
   /// {} is the value in the words of `show`.
   std::string_view sentence;
+  double prior = 0;  ///< weight next to the others; docs/diagnose.md says why
   /// Plausible values, and the values that are tried. Equal: the cause is there, or not.
   double low = 1, high = 1, least = 1, most = 1;
-  double prior = 0;  ///< weight next to the others; docs/diagnose.md says why
   /// The change that a model of the run predicts.
   void (*change)(double value, RunChange& change) = nullptr;
   /// Changes what was predicted with `change`; null: nothing more. `healthy`: the run without the

@@ -103,7 +103,10 @@ class Likelihood {
       white[i] /= lower[i * count + i];
       const double term = -0.5 * white[i] * white[i] - std::log(lower[i * count + i]);
       const bool has_own_trouble = term < kOwnTrouble && may_have_own_trouble(figures_[at], model_);
-      if (has_own_trouble) white[i] = 0;
+      if (has_own_trouble) {
+        white[i] = 0;
+        lower[i * count + i] = std::numeric_limits<double>::infinity();  // nothing is learned of it
+      }
       log += has_own_trouble ? kOwnTrouble : term;
     }
     return log;
@@ -152,8 +155,8 @@ Result<Outlooks> outlooks_with(const Cause* cause, double value, const RunModel&
                                std::span<const RunFigure> figures) {
   Outlooks made;
   for (const RunFigure& figure : figures) {
-    auto one = cause ? outlook_with(*cause, value, model, figure.at) : model.ask({}, figure.at);
-    if (!one) return Unexpected{one.error()};
+    PERFMODEL_TRY(one,
+                  cause ? outlook_with(*cause, value, model, figure.at) : model.ask({}, figure.at));
     made.push_back(*one);
   }
   return made;
@@ -424,12 +427,10 @@ std::vector<Explained> explain_all(const RunModel& model, std::span<const RunFig
 
 Result<RunDiagnosis> diagnose(const RunModel& model, std::span<const RunFigure> figures) {
   if (auto good = check(figures); !good) return Unexpected{good.error()};
-  auto healthy = outlooks_with(nullptr, 1, model, figures);
-  if (!healthy) return Unexpected{healthy.error()};
+  PERFMODEL_TRY(healthy, outlooks_with(nullptr, 1, model, figures));
   RunDiagnosis made{.warnings = model.warnings};
   for (std::size_t i = 0; i < figures.size(); ++i) {
-    auto known = check_predicted(figures[i], (*healthy)[i], model);
-    if (!known) return Unexpected{known.error()};
+    PERFMODEL_TRY(known, check_predicted(figures[i], (*healthy)[i], model));
     made.figures.push_back(checked(figures[i], (*healthy)[i], model));
   }
   if (model.device_bytes > 0 && healthy->front().memory_bytes > model.device_bytes) {

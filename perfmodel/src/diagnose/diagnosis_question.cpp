@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/duration_text.hpp"
@@ -25,23 +27,12 @@ constexpr DiagnosisField kFields[] = {
     {"measured_step", &DiagnosisAsk::measured_step,
      "Time of a step: 412ms, or 700ms@batch=64,world=16", "TIME"},
     {"log", &DiagnosisAsk::log, "Step times as the training program printed them", "FILE"},
-    {"unit",
-     &DiagnosisAsk::unit,
-     "Of a log whose numbers have none",
-     "UNIT",
-     {},
-     "us ms s",
-     nullptr,
-     "log"},
-    {"work_per_step",
-     &DiagnosisAsk::work_per_step,
+    {"unit", &DiagnosisAsk::unit, "Of a log whose numbers have none", "UNIT", FieldRange{},
+     "us ms s", nullptr, "log"},
+    {"work_per_step", &DiagnosisAsk::work_per_step,
      "Tokens of a GPU (torchtitan) or samples (DeepSpeed) of a step, for a log of rates without "
      "time stamps",
-     "N",
-     {1e-300, 1e300},
-     {},
-     nullptr,
-     "log"},
+     "N", FieldRange{1e-300, 1e300}, "", nullptr, "log"},
     {"trace", &DiagnosisAsk::trace, "A Kineto trace of some steps: narrows the cause down by term",
      "FILE"},
     {"later_step_ms", &DiagnosisAsk::later_step_ms, "A step after the first hundred", "MS",
@@ -87,8 +78,7 @@ constexpr NumberFigure kNumbers[] = {{&DiagnosisAsk::later_step_ms, RunMeasure::
                                      {&DiagnosisAsk::slowest_rank, RunMeasure::kSlowestRank, 1}};
 
 Unexpected expected(std::string_view what, std::string_view found) {
-  return Unexpected{Error{.code = ErrorCode::kImpossible,
-                          .message = fmt::format("expected {}, found {}", what, found)}};
+  return fail(ErrorCode::kImpossible, fmt::format("expected {}, found {}", what, found));
 }
 
 constexpr std::pair<std::string_view, std::int64_t RunSetting::*> kParts[] = {
@@ -101,6 +91,7 @@ constexpr std::pair<std::string_view, std::int64_t RunSetting::*> kParts[] = {
 // "batch=64,world=16"; what the run has itself makes no other setting.
 Result<RunSetting> setting_of(std::string_view text, const RunSetting& own) {
   RunSetting setting;
+  std::set<std::string_view> given;
   for (const auto part : split(text, ',')) {
     const std::string_view word(part);
     const std::size_t equals = word.find('=');
@@ -112,6 +103,7 @@ Result<RunSetting> setting_of(std::string_view text, const RunSetting& own) {
     if (!is_number || named == std::end(kParts)) {
       return expected("batch=B, world=N, tp=T, pp=P or micro-batch=M after @", word);
     }
+    if (!given.insert(named->first).second) return expected("each word once after @", text);
     setting.*(named->second) = number == own.*(named->second) ? 0 : number;
   }
   return setting;
@@ -159,8 +151,7 @@ Result<void> add_steps(const std::vector<std::string>& texts, const RunModel& mo
     const auto at =
         border < text.size() ? setting_of(text.substr(border + 1), model.setting) : RunSetting{};
     if (!at) return Unexpected{at.error()};
-    const auto us = read(text.substr(0, border), *at, model);
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(us, read(text.substr(0, border), *at, model));
     figures.push_back({.value = *us, .at = *at});
   }
   return {};
@@ -187,8 +178,8 @@ Result<AskedFigures> asked_figures(const DiagnosisAsk& ask, const RunModel& mode
   if (added) added = add_steps(ask.measured_step, model, step_of_time, figures);
   if (!added) return Unexpected{added.error()};
   if (!ask.log.empty()) {
-    const auto log = read_step_log(ask.log, {.unit = ask.unit, .work_per_step = ask.work_per_step});
-    if (!log) return Unexpected{log.error()};
+    PERFMODEL_TRY(log,
+                  read_step_log(ask.log, {.unit = ask.unit, .work_per_step = ask.work_per_step}));
     if (log->steps.empty()) return expected("a log with steady steps", ask.log);
     figures.push_back({.what = RunMeasure::kLaterStep, .value = log->median_us(), .at = {}});
     made.warnings = log->warnings;
@@ -200,8 +191,7 @@ Result<AskedFigures> asked_figures(const DiagnosisAsk& ask, const RunModel& mode
 }
 
 Result<std::vector<RunFigure>> figures_of_trace(const Trace& trace, bool with_step) {
-  const auto found = analyse(trace, {}, nullptr);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, analyse(trace, {}, nullptr));
   if (found->splits.empty()) {
     return expected("a trace that marks its steps (ProfilerStep#N)", "none");
   }

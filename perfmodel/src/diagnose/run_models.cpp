@@ -11,14 +11,13 @@
 
 #include "perfmodel/predictors/detail/board_power.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "rewrites/model_batch.hpp"
 #include "rewrites/rewrite_options.hpp"
 
 namespace perfmodel {
 namespace {
 
-Unexpected refusal(std::string message) {
-  return Unexpected{Error{.code = ErrorCode::kImpossible, .message = std::move(message)}};
-}
+Unexpected refusal(std::string message) { return fail(ErrorCode::kImpossible, std::move(message)); }
 
 Result<std::int64_t> changed_batch(std::int64_t batch, double factor) {
   const double samples = static_cast<double>(batch) * factor;
@@ -54,17 +53,13 @@ class LayoutRun {
     LayoutJob job = job_;
     ParallelLayout layout = layout_;
     if (at.batch > 0) job.global_batch = at.batch;
-    const auto batch = changed_batch(job.global_batch, change.batch);
-    if (!batch) return Unexpected{batch.error()};
+    PERFMODEL_TRY(batch, changed_batch(job.global_batch, change.batch));
     job.global_batch = *batch;
     if (auto good = place(at, layout); !good) return Unexpected{good.error()};
     if (auto good = take(change, job, layout); !good) return Unexpected{good.error()};
-    const auto pricer = pricer_of(change);
-    if (!pricer) return Unexpected{pricer.error()};
-    const auto made = (*pricer)->predict(job, layout);
-    if (!made) return Unexpected{made.error()};
-    const auto products = product_share();
-    if (!products) return Unexpected{products.error()};
+    PERFMODEL_TRY(pricer, pricer_of(change));
+    PERFMODEL_TRY(made, (*pricer)->predict(job, layout));
+    PERFMODEL_TRY(products, product_share());
     const double slowed = *products / change.clock;
     return outlook(*made, slowed / (slowed + 1 - *products));
   }
@@ -106,13 +101,12 @@ class LayoutRun {
     if (known != pricers_.end()) return &known->second;
     LayoutMachine machine = machine_;
     machine.host_scale *= change.host;
-    auto made = LayoutPricer::make(predictor_, machine,
-                                   {.kernels = change.kernels,
-                                    .products = 1 / change.clock,
-                                    .link_share = change.link,
-                                    .network_share = change.network,
-                                    .no_overlap = change.no_overlap});
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, LayoutPricer::make(predictor_, machine,
+                                           {.kernels = change.kernels,
+                                            .products = 1 / change.clock,
+                                            .link_share = change.link,
+                                            .network_share = change.network,
+                                            .no_overlap = change.no_overlap}));
     return &pricers_.emplace(change, std::move(*made)).first->second;
   }
 
@@ -122,8 +116,7 @@ class LayoutRun {
     if (product_share_) return *product_share_;
     constexpr double kLonger = 1.01;
     const auto compute = [&](double products) -> Result<double> {
-      const auto pricer = pricer_of({.clock = 1 / products});
-      if (!pricer) return Unexpected{pricer.error()};
+      PERFMODEL_TRY(pricer, pricer_of({.clock = 1 / products}));
       return (*pricer)->predict(job_, layout_).map([](const LayoutPrediction& made) {
         return made.terms_ms[static_cast<std::size_t>(LayoutTerm::kCompute)];
       });
@@ -188,8 +181,7 @@ class GraphRun {
     }
     graph_ = program.graph;
     // Kernels are priced, not taken as recorded; so is the host.
-    auto made = predictor_.prepare(std::move(program.graph));
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, predictor_.prepare(std::move(program.graph)));
     prepared_.emplace(std::move(*made));
     return prepared_->batch();
   }
@@ -206,15 +198,12 @@ class GraphRun {
       options.delay_allreduce = false;
     }
     if (auto good = take(change, options); !good) return Unexpected{good.error()};
-    const auto graph = graph_with(change);
-    if (!graph) return Unexpected{graph.error()};
-    const auto products = product_share(**graph, options, change.recompute);
-    if (!products) return Unexpected{products.error()};
+    PERFMODEL_TRY(graph, graph_with(change));
+    PERFMODEL_TRY(products, product_share(**graph, options, change.recompute));
     // Products at a share of the clock.
     const double slowed = *products / change.clock, all = slowed + 1 - *products;
     options.device_scale *= change.kernels * all;
-    const auto made = predictor_.predict(**graph, gpu_, options);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, predictor_.predict(**graph, gpu_, options));
     return outlook(*made, slowed / all);
   }
 
@@ -227,8 +216,7 @@ class GraphRun {
     options.interference /= change.link * change.network;
     if (change.batch != 1) {
       const auto whole = options.batch > 0 ? options.batch : prepared_->batch().value_or(0);
-      const auto batch = changed_batch(whole, change.batch);
-      if (!batch) return Unexpected{batch.error()};
+      PERFMODEL_TRY(batch, changed_batch(whole, change.batch));
       options.batch = *batch;
     }
     if (change.eager_attention) return refusal("the graph says which ops attention has");
@@ -243,12 +231,9 @@ class GraphRun {
   Result<const PreparedGraph*> graph_with(const RunChange& change) {
     if (!change.recompute) return &*prepared_;
     if (!recomputed_) {
-      const auto rewrite = rewrite_of("recompute", "full");
-      if (!rewrite) return Unexpected{rewrite.error()};
-      auto graph = apply_rewrites(graph_, std::span(&*rewrite, 1));
-      if (!graph) return Unexpected{graph.error()};
-      auto made = predictor_.prepare(std::move(*graph));
-      if (!made) return Unexpected{made.error()};
+      PERFMODEL_TRY(rewrite, rewrite_of("recompute", "full"));
+      PERFMODEL_TRY(graph, apply_rewrites(graph_, std::span(&*rewrite, 1)));
+      PERFMODEL_TRY(made, predictor_.prepare(std::move(*graph)));
       recomputed_.emplace(std::move(*made));
     }
     return &*recomputed_;
@@ -260,8 +245,7 @@ class GraphRun {
     const auto known = product_shares_.find(key);
     if (known != product_shares_.end()) return known->second;
     options.keep_ops = true;
-    const auto made = predictor_.predict(graph, gpu_, options);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, predictor_.predict(graph, gpu_, options));
     const double share = std::min(1.0, product_us(*made) / made->compute_kernel_us);
     return product_shares_.emplace(key, share).first->second;
   }
@@ -291,10 +275,8 @@ class GraphRun {
 
 Result<RunModel> layout_run_model(const Predictor& predictor, const LayoutMachine& machine,
                                   const LayoutJob& job, const ParallelLayout& layout) {
-  const auto gpu = predictor.gpu(machine.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  const auto topology = topology_of(*gpu, machine.topology);
-  if (!topology) return Unexpected{topology.error()};
+  PERFMODEL_TRY(gpu, predictor.gpu(machine.gpu));
+  PERFMODEL_TRY(topology, topology_of(*gpu, machine.topology));
   const double sequences = static_cast<double>(job.global_batch);
   RunModel model{.setting = {.batch = job.global_batch,
                              .world = layout.gpus(),
@@ -312,14 +294,15 @@ Result<RunModel> layout_run_model(const Predictor& predictor, const LayoutMachin
 
 Result<RunModel> graph_run_model(const Predictor& predictor, RecordedProgram program,
                                  std::string_view gpu_name, const AskOptions& asked) {
-  const auto gpu = predictor.gpu(gpu_name);
-  if (!gpu) return Unexpected{gpu.error()};
-  const auto topology = topology_of(*gpu, asked.topology);
-  if (!topology) return Unexpected{topology.error()};
+  PERFMODEL_TRY(gpu, predictor.gpu(gpu_name));
+  PERFMODEL_TRY(topology, topology_of(*gpu, asked.topology));
   const auto run =
       std::make_shared<GraphRun>(predictor, std::string(gpu_name), asked, topology->gpus_per_node);
-  const auto batch = run->prepare(std::move(program));
-  if (!batch) return Unexpected{batch.error()};
+  if (auto built = model_with_batch(program.graph, asked.batch)) {
+    if (!*built) return Unexpected{built->error()};
+    program.graph = std::move(**built);
+  }
+  PERFMODEL_TRY(batch, run->prepare(std::move(program)));
   constexpr double kNineOfTen = 3.29;  // standard deviations
   RunModel model{.setting = {.batch = asked.batch > 0 ? asked.batch : batch->value_or(0),
                              .world = std::max<std::int64_t>(1, asked.world)},

@@ -369,10 +369,7 @@ bool is_allocator_snapshot(const std::filesystem::path& file) {
 
 Result<AllocatorSnapshot> read_allocator_snapshot(const std::filesystem::path& file) {
   const auto refuse = [&](ErrorCode code, std::string message, std::string pointer = {}) {
-    return Unexpected{Error{.code = code,
-                            .message = std::move(message),
-                            .file = file,
-                            .json_pointer = std::move(pointer)}};
+    return fail(code, std::move(message), file, std::move(pointer));
   };
   const auto text = inflated_text(file, kMostText);
   if (!text) return refuse(text.error().code, text.error().message);

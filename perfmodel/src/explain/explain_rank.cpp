@@ -242,8 +242,7 @@ class RankExplanation {
     add_coverage(program_, graph_, item_host_, prediction_.coverage);
     if (options_.keep_ops && options_.keep_calls) calls();
     if (options_.keep_ops) {
-      auto path = path_of_last_pass(rank_, task_graph_, schedule_, device_bound_);
-      if (!path) return Unexpected{path.error()};
+      PERFMODEL_TRY(path, path_of_last_pass(rank_, task_graph_, schedule_, device_bound_));
       prediction_.critical_path = std::move(*path);
       report_ops();
     }

@@ -12,15 +12,13 @@ namespace perfmodel {
 /// The whole text of a file, which may be gzip. Errors as of ByteSource; more than `most_bytes`.
 inline Result<std::string> inflated_text(const std::filesystem::path& file,
                                          std::size_t most_bytes) {
-  auto source = ByteSource::open(file, {});
-  if (!source) return Unexpected{source.error()};
+  PERFMODEL_TRY(source, ByteSource::open(file, {}));
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   std::string text;
   for (;;) {
     const std::size_t before = text.size();
     text.resize(before + kPiece);
-    const auto read = source->read(text.data() + before, kPiece);
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, source->read(text.data() + before, kPiece));
     text.resize(before + *read);
     if (*read == 0) return text;
     if (text.size() > most_bytes) {

@@ -1,7 +1,6 @@
 #include "perfmodel/detail/job_timeline.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "perfmodel/version.hpp"
 #include "timeline_events.hpp"
@@ -13,8 +12,7 @@ Result<void> write_timeline(const JobTimeline& timeline, const std::filesystem::
   const std::string made_by = "perfmodel " + version_text();
   const TimelineArg head[] = {{"title", std::string_view(timeline.title)},
                               {"made_by", std::string_view(made_by)}};
-  auto events = TimelineEvents::create(file, {.other_data = head});
-  if (!events) return Unexpected{events.error()};
+  PERFMODEL_TRY(events, TimelineEvents::create(file, {.other_data = head}));
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
     events->name_process(static_cast<std::int64_t>(r), timeline.ranks[r],
                          static_cast<std::int64_t>(r));

@@ -21,8 +21,7 @@ Result<JobReport> job_report(std::span<const double> steps_us,
   JobReport job;
   if (steps_us.empty()) return job;
   job.step_us = *std::max_element(steps_us.begin(), steps_us.end());
-  const auto own = steps_without(std::vector<bool>(steps_us.size(), true));
-  if (!own) return Unexpected{own.error()};
+  PERFMODEL_TRY(own, steps_without(std::vector<bool>(steps_us.size(), true)));
   if (mean(*own) > 0) job.imbalance = *std::max_element(own->begin(), own->end()) / mean(*own) - 1;
 
   const auto most = std::max_element(
@@ -32,8 +31,7 @@ Result<JobReport> job_report(std::span<const double> steps_us,
   const auto straggler = static_cast<std::size_t>(most - communication.begin());
   std::vector<bool> ignored(steps_us.size(), false);
   ignored[straggler] = true;
-  const auto without = steps_without(ignored);
-  if (!without) return Unexpected{without.error()};
+  PERFMODEL_TRY(without, steps_without(ignored));
   const double saving = mean(steps_us) - mean(*without);
   // Waiting that other work hides costs nothing.
   constexpr double kLeastSavingUs = 0.01;

@@ -81,21 +81,14 @@ ProductFlop product_flop(const ExecutionGraph& graph, const Gpu& gpu,
 
 std::string_view type_name(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64:
-      return "fp64";
-    case DType::kFloat16:
-      return "fp16";
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat8:
-      return "fp8";
-    case DType::kFloat4:
-      return "fp4";
+    case DType::kFloat64: return "fp64";
+    case DType::kFloat16: return "fp16";
+    case DType::kBFloat16: return "bf16";
+    case DType::kFloat8: return "fp8";
+    case DType::kFloat4: return "fp4";
     case DType::kInt8:
-    case DType::kUInt8:
-      return "int8";
-    default:
-      return "fp32";
+    case DType::kUInt8: return "int8";
+    default: return "fp32";
   }
 }
 

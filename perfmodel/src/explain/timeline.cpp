@@ -5,8 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -187,8 +187,7 @@ TimelineEvents::TimelineEvents(Sink sink, const Head& head) : state_(std::make_u
 }
 
 Result<TimelineEvents> TimelineEvents::create(const std::filesystem::path& file, const Head& head) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
+  PERFMODEL_TRY(out, OutputFile::create(file));
   auto state = std::make_unique<State>();
   state->file = std::move(*out);
   state->name = file;

@@ -58,15 +58,9 @@ class Reporter {
       if (restricted_ && !inside(iteration_at(steps_, event.start_ns))) continue;
       if (event.thread >= 0) seen[event.thread] = true;
       switch (event.kind) {
-        case HostKind::kOp:
-          ++report_.host_ops;
-          break;
-        case HostKind::kAnnotation:
-          ++report_.annotations;
-          break;
-        case HostKind::kCall:
-          ++report_.calls;
-          break;
+        case HostKind::kOp: ++report_.host_ops; break;
+        case HostKind::kAnnotation: ++report_.annotations; break;
+        case HostKind::kCall: ++report_.calls; break;
       }
     }
     report_.threads = static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true));

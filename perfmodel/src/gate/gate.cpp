@@ -74,24 +74,19 @@ Result<void> gate_traces(const Trace& before, const Trace& after, GateReport& re
   StepSample samples[2];
   std::unique_ptr<findings::TraceStep> steps[2];
   double step_us[2] = {};
-  auto gpu = gpu_of_trace(after.gpu_name());
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(gpu, gpu_of_trace(after.gpu_name()));
   for (int i = 0; i < 2; ++i) {
     const Trace& trace = i == 0 ? before : after;
-    const auto summed = perfmodel::report(trace);
-    if (!summed) return Unexpected{summed.error()};
+    PERFMODEL_TRY(summed, perfmodel::report(trace));
     for (const auto& iteration : summed->iterations) samples[i].us.push_back(iteration.wall_us);
-    auto step = findings::TraceStep::create(trace, *gpu ? &**gpu : nullptr, {});
-    if (!step) return Unexpected{step.error()};
-    const auto us = (*step)->step_us({});
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(step, findings::TraceStep::create(trace, *gpu ? &**gpu : nullptr, {}));
+    PERFMODEL_TRY(us, (*step)->step_us({}));
     step_us[i] = *us;
     steps[i] = std::move(*step);
   }
   judge(samples[0], samples[1], report);
-  auto cost = step_cost({steps[0]->facts(), *steps[0], step_us[0]},
-                        {steps[1]->facts(), *steps[1], step_us[1]});
-  if (!cost) return Unexpected{cost.error()};
+  PERFMODEL_TRY(cost, step_cost({steps[0]->facts(), *steps[0], step_us[0]},
+                                {steps[1]->facts(), *steps[1], step_us[1]}));
   if (before.gpu_name() != after.gpu_name()) {
     report.warnings.push_back(fmt::format("the traces are of different GPUs: {} and {}",
                                           before.gpu_name(), after.gpu_name()));
@@ -112,8 +107,7 @@ struct PredictedProgram {
 
 Result<void> load_program(const GateQuestion& question, RecordedProgram program,
                           PredictedProgram& made) {
-  auto models = choose_kernel_models(question.models);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(question.models));
   made.inputs.chosen = std::move(*models);
   made.inputs.program = std::move(program);
   auto loaded = load_targets({.gpu = {},
@@ -132,8 +126,7 @@ Result<void> load_program(const GateQuestion& question, RecordedProgram program,
 }
 
 Result<std::vector<std::string>> unmodelled_ops(const RankInput& rank, const Gpu& gpu) {
-  const auto predicted = predict(*rank.graph, gpu, *rank.table, rank.options);
-  if (!predicted) return Unexpected{predicted.error()};
+  PERFMODEL_TRY(predicted, predict(*rank.graph, gpu, *rank.table, rank.options));
   std::vector<std::string> names;
   for (const auto& op : predicted->coverage.unmodelled_ops) names.push_back(op.op);
   return names;
@@ -142,9 +135,8 @@ Result<std::vector<std::string>> unmodelled_ops(const RankInput& rank, const Gpu
 // Ops without a model that only the new program has leave the change open.
 Result<std::string> warning_of_new_ops(const RankInput& before, const RankInput& after,
                                        const Gpu& gpu) {
-  const auto old_names = unmodelled_ops(before, gpu), new_names = unmodelled_ops(after, gpu);
-  if (!old_names) return Unexpected{old_names.error()};
-  if (!new_names) return Unexpected{new_names.error()};
+  PERFMODEL_TRY(old_names, unmodelled_ops(before, gpu));
+  PERFMODEL_TRY(new_names, unmodelled_ops(after, gpu));
   std::vector<std::string> names;
   for (const std::string& name : *new_names) {
     if (!contains(*old_names, name)) names.push_back(name);
@@ -155,15 +147,12 @@ Result<std::string> warning_of_new_ops(const RankInput& before, const RankInput&
 
 Result<GateOnGpu> gate_on(const Gpu& gpu, const RankInput& before, const RankInput& after,
                           double threshold) {
-  auto from = findings::PredictedStep::create(before, gpu);
-  if (!from) return Unexpected{from.error()};
-  auto to = findings::PredictedStep::create(after, gpu);
-  if (!to) return Unexpected{to.error()};
-  const auto before_us = (*from)->step_us({}), after_us = (*to)->step_us({});
-  if (!before_us) return Unexpected{before_us.error()};
-  if (!after_us) return Unexpected{after_us.error()};
-  auto cost = step_cost({(*from)->facts(), **from, *before_us}, {(*to)->facts(), **to, *after_us});
-  if (!cost) return Unexpected{cost.error()};
+  PERFMODEL_TRY(from, findings::PredictedStep::create(before, gpu));
+  PERFMODEL_TRY(to, findings::PredictedStep::create(after, gpu));
+  PERFMODEL_TRY(before_us, (*from)->step_us({}));
+  PERFMODEL_TRY(after_us, (*to)->step_us({}));
+  PERFMODEL_TRY(
+      cost, step_cost({(*from)->facts(), **from, *before_us}, {(*to)->facts(), **to, *after_us}));
   GateOnGpu made{
       .gpu = gpu.name, .before_us = *before_us, .after_us = *after_us, .cost = std::move(*cost)};
   made.verdict = made.change() > threshold ? GateVerdict::kSlower : GateVerdict::kPass;
@@ -181,10 +170,8 @@ Result<void> gate_predictions(const GateQuestion& question, std::vector<Recorded
   report.verdict = GateVerdict::kPass;
   for (std::size_t i = 0; i < after.ranks.size(); ++i) {
     const Gpu& gpu = after.inputs.loaded[i].target.gpu;
-    auto made = gate_on(gpu, before.ranks[i], after.ranks[i], report.limits.threshold);
-    if (!made) return Unexpected{made.error()};
-    const auto unknown = warning_of_new_ops(before.ranks[i], after.ranks[i], gpu);
-    if (!unknown) return Unexpected{unknown.error()};
+    PERFMODEL_TRY(made, gate_on(gpu, before.ranks[i], after.ranks[i], report.limits.threshold));
+    PERFMODEL_TRY(unknown, warning_of_new_ops(before.ranks[i], after.ranks[i], gpu));
     if (!unknown->empty()) {
       add_once(report.warnings, *unknown);
       if (made->verdict == GateVerdict::kPass) made->verdict = GateVerdict::kCannotTell;
@@ -204,31 +191,20 @@ Result<void> gate_predictions(const GateQuestion& question, std::vector<Recorded
 }
 
 constexpr GateField kGateFields[] = {
-    {"threshold",
-     &GateQuestion::threshold,
-     "The slow-down that must not pass",
-     "PERCENT",
-     {},
-     {},
-     refuse_share},
-    {"confidence",
-     &GateQuestion::confidence,
-     "How sure a verdict on measured steps must be (default: 99%)",
-     "PERCENT",
-     {},
-     {},
+    {"threshold", &GateQuestion::threshold, "The slow-down that must not pass", "PERCENT",
+     FieldRange{}, "", refuse_share},
+    {"confidence", &GateQuestion::confidence,
+     "How sure a verdict on measured steps must be (default: 99%)", "PERCENT", FieldRange{}, "",
      refuse_confidence},
     {"gpus", &GateQuestion::gpus, "Predict both programs on these GPUs; graphs need it",
      "NAME,..."},
     {"topology", &GateQuestion::topology,
      "How the GPUs are connected: a known name or a file (default: the usual node)", "NAME"},
     {"unit", &GateQuestion::unit, "Of logs whose numbers have none", "UNIT", {}, "us ms s"},
-    {"work_per_step",
-     &GateQuestion::work_per_step,
+    {"work_per_step", &GateQuestion::work_per_step,
      "Tokens of a GPU (torchtitan) or samples (DeepSpeed) of a step, for logs of rates without "
      "time stamps",
-     "N",
-     {1e-300, 1e300}},
+     "N", FieldRange{1e-300, 1e300}},
 };
 
 }  // namespace

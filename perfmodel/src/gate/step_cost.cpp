@@ -237,8 +237,7 @@ Result<StepCost> step_cost(const ScheduledStep& before, const ScheduledStep& aft
   const double least_us = kLeastShare * before.step_us;
   for (GateReason& reason : changed_groups(from, to)) {
     if (size_of(reason) < least_us) continue;
-    const auto cost = cost_of(reason, from, to, before, after);
-    if (!cost) return Unexpected{cost.error()};
+    PERFMODEL_TRY(cost, cost_of(reason, from, to, before, after));
     reason.cost_us = *cost;
     if (std::abs(*cost) < least_us) continue;
     made.rest_us -= *cost;

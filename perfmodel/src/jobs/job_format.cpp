@@ -101,8 +101,7 @@ bool read_rule(const std::vector<std::string>& words, JobFormat& format) {
 
 // Adds the rows of another table of the folder.
 Result<void> include_format(const fs::path& file, JobFormat& format) {
-  const auto other = read_job_format(file);
-  if (!other) return Unexpected{other.error()};
+  PERFMODEL_TRY(other, read_job_format(file));
   format.rules.insert(format.rules.end(), other->rules.begin(), other->rules.end());
   format.defaults.insert(format.defaults.end(), other->defaults.begin(), other->defaults.end());
   format.models.insert(format.models.end(), other->models.begin(), other->models.end());
@@ -110,8 +109,7 @@ Result<void> include_format(const fs::path& file, JobFormat& format) {
 }
 
 Result<std::vector<JobFormat>> all_formats() {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   std::vector<fs::path> files;
   std::error_code failure;
   for (fs::directory_iterator at(*data / "jobs", failure), end; !failure && at != end; ++at) {
@@ -120,8 +118,7 @@ Result<std::vector<JobFormat>> all_formats() {
   std::ranges::sort(files);
   std::vector<JobFormat> formats;
   for (const fs::path& file : files) {
-    auto format = read_job_format(file);
-    if (!format) return Unexpected{format.error()};
+    PERFMODEL_TRY(format, read_job_format(file));
     if (!format->keys.empty()) formats.push_back(std::move(*format));
   }
   return formats;
@@ -149,8 +146,6 @@ bool matches(std::string_view pattern, std::string_view key) {
 
 }  // namespace
 
-std::vector<std::string_view> job_facts() { return {std::begin(kFacts), std::end(kFacts)}; }
-
 Result<JobFormat> read_job_format(const fs::path& file) {
   std::ifstream stream(file);
   if (!stream)
@@ -162,8 +157,7 @@ Result<JobFormat> read_job_format(const fs::path& file) {
     const std::vector<std::string> words = table_words(line);
     if (words.empty()) continue;
     if (words[0] == "@include" && words.size() == 2) {
-      auto included = include_format(file.parent_path() / words[1], format);
-      if (!included) return Unexpected{included.error()};
+      PERFMODEL_TRY(included, include_format(file.parent_path() / words[1], format));
     } else if (!(words[0].starts_with('@') ? read_head(words, format) : read_rule(words, format))) {
       return Unexpected{Error{
           .code = ErrorCode::kFormat,
@@ -178,8 +172,7 @@ Result<JobFormat> read_job_format(const fs::path& file) {
 }
 
 Result<JobFormat> recognised_format(const JobEntries& entries, const fs::path& file) {
-  auto formats = all_formats();
-  if (!formats) return Unexpected{formats.error()};
+  PERFMODEL_TRY(formats, all_formats());
   const auto best = std::ranges::max_element(
       *formats, {}, [&](const JobFormat& format) { return keys_found(format, entries); });
   if (best != formats->end() && keys_found(*best, entries) > 0) return std::move(*best);

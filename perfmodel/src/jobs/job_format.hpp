@@ -14,7 +14,8 @@ namespace perfmodel {
 /// A row of a format's table: a setting and its meaning to `layout`.
 struct JobRule {
   std::string key;    ///< "*" at its end matches anything
-  std::string field;  ///< a field of `layout`, a fact of `job_facts()`, or one of the three below
+  std::string field;  ///< a field of `layout`, a fact that complete_job.cpp reads, or one of the
+                      ///< three below
   /// Their values and ours; a value of ours may set further fields: "1f1b;vp=2". "*": any value.
   std::vector<std::pair<std::string, std::string>> values = {};
 };
@@ -32,9 +33,6 @@ struct JobFormat {
   std::vector<std::pair<std::string, std::string>> models;    ///< their names and ours
   std::vector<JobRule> rules;
 };
-
-/// Names that tables may set, too; complete_job.cpp makes fields of `layout` of them.
-std::vector<std::string_view> job_facts();
 
 /// Reads a table. Errors: an unreadable file, a line that says nothing, an unknown field.
 Result<JobFormat> read_job_format(const std::filesystem::path& file);

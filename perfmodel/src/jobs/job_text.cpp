@@ -87,16 +87,11 @@ Result<JobEntries> read_json(const std::string& text, const std::filesystem::pat
 
 Result<JobEntries> parse_job(const std::string& text, const std::filesystem::path& file) {
   switch (syntax_of(text)) {
-    case JobSyntax::kJson:
-      return read_json(text, file);
-    case JobSyntax::kToml:
-      return read_toml(text, file);
-    case JobSyntax::kShell:
-      return read_shell_flags(text, file);
-    case JobSyntax::kPrinted:
-      return read_printed_arguments(text);
-    case JobSyntax::kYaml:
-      break;
+    case JobSyntax::kJson: return read_json(text, file);
+    case JobSyntax::kToml: return read_toml(text, file);
+    case JobSyntax::kShell: return read_shell_flags(text, file);
+    case JobSyntax::kPrinted: return read_printed_arguments(text);
+    case JobSyntax::kYaml: break;
   }
   return read_yaml(text, file);
 }
@@ -108,8 +103,7 @@ std::string joined_key(const std::string& above, std::string_view name) {
 }
 
 Result<JobEntries> read_job_text(const std::filesystem::path& file) {
-  const auto text = read_json_text(file, "training job");
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, read_json_text(file, "training job"));
   if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
     return fail(ErrorCode::kFormat, "expected the settings of a training job, found an empty file",
                 file);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "base/lower_case.hpp"
@@ -253,10 +252,8 @@ bool is_job(const fs::path& file) {
 }
 
 Result<JobReading> read_job(const fs::path& file, const GivenFields& given, LayoutInputs& inputs) {
-  const auto entries = read_job_text(file);
-  if (!entries) return Unexpected{entries.error()};
-  const auto format = recognised_format(*entries, file);
-  if (!format) return Unexpected{format.error()};
+  PERFMODEL_TRY(entries, read_job_text(file));
+  PERFMODEL_TRY(format, recognised_format(*entries, file));
   JobReading reading = {.file = file.string(), .format = format->title};
   JobValues values(file);
   JobReader reader(*format, values, reading);

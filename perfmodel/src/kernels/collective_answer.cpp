@@ -8,6 +8,7 @@
 
 #include "base/byte_amount.hpp"
 #include "base/impossible.hpp"
+#include "files/lower_case.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "tables/names.hpp"
@@ -54,11 +55,19 @@ Result<double> element_bytes(const std::string& type) {
               fmt::format("expected {}, found \"{}\"", table::a_known_type(type), type));
 }
 
+// "all-reduce", "AllReduce" and "all_reduce" are the same.
+std::string plain_kind(std::string_view name) {
+  std::string letters = lower_case(name);
+  std::erase_if(letters, [](char c) { return c == '-' || c == '_'; });
+  return letters;
+}
+
 Result<CollectiveKind> kind_named(const std::string& name) {
-  if (const auto kind = collective_kind(name)) return *kind;
   std::vector<std::string_view> names;
   for (int i = 0; i <= static_cast<int>(CollectiveKind::kRecv); ++i) {
-    names.push_back(to_string(static_cast<CollectiveKind>(i)));
+    const auto kind = static_cast<CollectiveKind>(i);
+    names.push_back(to_string(kind));
+    if (plain_kind(names.back()) == plain_kind(name)) return kind;
   }
   return fail(ErrorCode::kUnknownName, fmt::format("expected a collective ({}), found \"{}\"",
                                                    fmt::join(names, ", "), name));
@@ -69,8 +78,7 @@ Result<CollectiveKind> kind_named(const std::string& name) {
 Result<CollectiveQuestion> collective_question(const std::string& op, Bytes bytes,
                                                std::int64_t world, std::int64_t nodes) {
   constexpr std::int64_t kMost = 1 << 24;
-  const auto kind = kind_named(op);
-  if (!kind) return Unexpected{kind.error()};
+  PERFMODEL_TRY(kind, kind_named(op));
   if (world < 2 || world > kMost) {
     return impossible("a world of 2 to 16,777,216 GPUs", std::to_string(world));
   }
@@ -96,10 +104,10 @@ Result<CollectiveAnswer> answer_collective(const Topology& topology,
   CollectiveAnswer answer{.question = question, .price = {}};
   int& nodes = answer.question.nodes;
   if (nodes == 0) nodes = (question.world - 1) / topology.gpus_per_node + 1;
-  const auto time = collective_time(
-      topology,
-      {.kind = question.kind, .bytes = question.bytes, .ranks = question.world, .nodes = nodes});
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(time, collective_time(topology, {.kind = question.kind,
+                                                 .bytes = question.bytes,
+                                                 .ranks = question.world,
+                                                 .nodes = nodes}));
   answer.price = *time;
   const Price range = collective_price(*time, topology, question.bytes);
   answer.low = range.low;
@@ -124,27 +132,21 @@ Result<Topology> topology_named(const std::string& name, const Gpu& gpu,
 }
 
 Result<CollectiveTable> answer_collectives(const CollectiveStudy& study) {
-  auto question = collective_question(study.op, {}, study.world, study.nodes);
-  if (!question) return Unexpected{question.error()};
-  const auto unit = element_bytes(study.type);
-  if (!unit) return Unexpected{unit.error()};
+  PERFMODEL_TRY(question, collective_question(study.op, {}, study.world, study.nodes));
+  PERFMODEL_TRY(unit, element_bytes(study.type));
   std::vector<double> sizes;
   for (const std::string& text : study.sizes) {
     if (auto read = append_sizes(text, *unit, sizes); !read) return Unexpected{read.error()};
   }
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto gpu = find_gpu(study.gpu, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpu, find_gpu(study.gpu, *data / "gpus"));
   CollectiveTable table{.study = study, .gpu = gpu->name, .topology = {}};
   table.warnings = stand_ins(*gpu);
-  auto topology = topology_named(study.topology, *gpu, study.network, table.warnings);
-  if (!topology) return Unexpected{topology.error()};
+  PERFMODEL_TRY(topology, topology_named(study.topology, *gpu, study.network, table.warnings));
   table.topology = std::move(*topology);
   for (const double bytes : sizes) {
     question->bytes = {bytes};
-    auto answer = answer_collective(table.topology, *question);
-    if (!answer) return Unexpected{answer.error()};
+    PERFMODEL_TRY(answer, answer_collective(table.topology, *question));
     table.rows.push_back(*answer);
   }
   if (!std::ranges::all_of(table.rows, [](const auto& row) { return row.price.in_range; })) {

@@ -47,8 +47,7 @@ Result<GemmCalibration> calibrate_gemm(const GemmQuestion& question, tiles::Tile
     if (!is_own || !is_product_of(row, space)) continue;
     products.push_back({std::get<GemmShape>(row.work.shape), row.measured_us});
   }
-  const auto rows = tiles::calibration_rows(space, products, gpu);
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(rows, tiles::calibration_rows(space, products, gpu));
   if (table->has_launch_cost) {
     warnings.emplace_back(
         "times of the table are taken as times of kernels alone: it does not say \"# timing: "
@@ -56,8 +55,7 @@ Result<GemmCalibration> calibrate_gemm(const GemmQuestion& question, tiles::Tile
   }
   const auto range = tiles::kept_out_range(*rows);
   const GemmShape shape = shape_of(question);
-  const auto best = tiles::rank_tiles(tiles::tile_space(space), space, shape, true, gpu);
-  if (!best) return Unexpected{best.error()};
+  PERFMODEL_TRY(best, tiles::rank_tiles(tiles::tile_space(space), space, shape, true, gpu));
   const double library_us = tiles::TileCalibration::fit(*rows).library_us(shape, best->front());
   return GemmCalibration{.rows = rows->size(),
                          .left_out = table->rows.size() - rows->size(),
@@ -135,18 +133,15 @@ const ResultFields<Tile> kTileFields = {
 };
 
 Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_gpu(question.gpu, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpu, find_gpu(question.gpu, *data / "gpus"));
   const auto space = tiles::tile_space_of(question.space);
   if (!space) {
     return fail(ErrorCode::kUnknownName,
                 fmt::format("expected a space ({}), found \"{}\"",
                             fmt::join(tiles::kTileSpaceNames, ", "), question.space));
   }
-  const auto models = choose_kernel_models(question.models, *data);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(question.models, *data));
   const bool matrix_units = *space == tiles::TileSpace::kMma;
   const tiles::TileSpaceList list = tiles::tile_space(*space);
   GemmAnswer answer{.question = question,
@@ -157,8 +152,8 @@ Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
   answer.warnings = stand_ins(answer.gpu);
   if (!models->warning.empty()) answer.warnings.push_back(models->warning);
   const GemmShape shape = shape_of(question);
-  auto ranked = tiles::rank_tiles(list, *space, shape, question.double_buffer == "on", answer.gpu);
-  if (!ranked) return Unexpected{ranked.error()};
+  PERFMODEL_TRY(ranked,
+                tiles::rank_tiles(list, *space, shape, question.double_buffer == "on", answer.gpu));
   answer.ranked = std::move(*ranked);
   std::set<std::string> seen;
   std::erase_if(answer.ranked, [&](const Tile& tile) {
@@ -168,8 +163,8 @@ Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
       gemm_work(shape, matrix_units ? DType::kFloat16 : DType::kFloat32, matrix_units), answer.gpu);
   if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
   if (!question.calibrate.empty()) {
-    auto calibration = calibrate_gemm(question, *space, *data, answer.gpu, answer.warnings);
-    if (!calibration) return Unexpected{calibration.error()};
+    PERFMODEL_TRY(calibration,
+                  calibrate_gemm(question, *space, *data, answer.gpu, answer.warnings));
     answer.calibration = *calibration;
   }
   if (!answer.library.in_range && !answer.calibration) {

@@ -127,15 +127,12 @@ Result<HashedAnswer> answer_hashed(const HashedQuestion& question) {
                                                     "numbers (one tile), found {}",
                                                     kTile, question.elements));
   }
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto models = choose_kernel_models(question.models, *data);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(models, choose_kernel_models(question.models, *data));
   HashedAnswer answer{.question = question, .rows = {}, .warnings = {}};
   if (!models->warning.empty()) answer.warnings.push_back(models->warning);
   for (const std::string& name : question.gpus) {
-    const auto gpu = find_gpu(name, *data / "gpus");
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(gpu, find_gpu(name, *data / "gpus"));
     const auto [dtype, matrix_units] = arithmetic_of(*gpu);
     for (const bool trains : {false, true}) {
       answer.rows.push_back(

@@ -23,23 +23,19 @@ OrderedJson knowledge_json(const std::map<std::string, Knowledge>& kernels) {
 
 Result<std::vector<Gpu>> gpus_of(const std::string& name, const std::filesystem::path& folder) {
   if (name.empty()) return read_gpus(folder);
-  auto gpu = find_gpu(name, folder);
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(gpu, find_gpu(name, folder));
   return std::vector<Gpu>{std::move(*gpu)};
 }
 
 }  // namespace
 
 Result<std::vector<KnownGpu>> known_gpus(const std::string& name, bool kernels) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpus = gpus_of(name, *data / "gpus");
-  if (!gpus) return Unexpected{gpus.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpus, gpus_of(name, *data / "gpus"));
   std::optional<LearnedModels> models;
   std::error_code ignored;
   if (kernels && std::filesystem::exists(*data / "models", ignored)) {
-    auto opened = LearnedModels::open(*data / "models");
-    if (!opened) return Unexpected{opened.error()};
+    PERFMODEL_TRY(opened, LearnedModels::open(*data / "models"));
     models = std::move(*opened);
   }
   std::vector<KnownGpu> known;

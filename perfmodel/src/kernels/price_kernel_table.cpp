@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/contains.hpp"
@@ -263,12 +262,10 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
                                        const KernelTableOptions& options,
                                        const KernelModels& models, const PriceSink& sink,
                                        std::size_t threads) {
-  auto blocks = KernelTableBlocks::open(file, options);
-  if (!blocks) return Unexpected{blocks.error()};
+  PERFMODEL_TRY(blocks, KernelTableBlocks::open(file, options));
   std::vector<KernelTableBlocks::Reader> readers;
   for (std::size_t i = 0; i < thread_count(threads, file); ++i) {
-    auto reader = blocks->reader();
-    if (!reader) return Unexpected{reader.error()};
+    PERFMODEL_TRY(reader, blocks->reader());
     readers.push_back(std::move(*reader));
   }
   BlockQueue queue(*blocks, sink);
@@ -277,8 +274,7 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
   auto done = queue.result();
   if (!done) return done;
   if (done->rows == 0) {
-    return Unexpected{Error{
-        .code = ErrorCode::kFormat, .message = "expected rows, found only a header", .file = file}};
+    return fail(ErrorCode::kFormat, "expected rows, found only a header", file);
   }
   for (KernelTableBlocks::Reader& reader : readers) {
     add_each_once(done->warnings, reader.table().warnings);
@@ -298,8 +294,7 @@ Result<PricedTable> price_kernels(const KernelsQuestion& question,
   KernelModels with_topology = models.models;
   std::unique_ptr<KernelModel> collectives;
   if (!question.topology.empty()) {
-    auto topology = TopologyCatalog::builtin().find(question.topology);
-    if (!topology) return Unexpected{topology.error()};
+    PERFMODEL_TRY(topology, TopologyCatalog::builtin().find(question.topology));
     collectives = make_collective_model(*topology);
     with_topology.set(KernelFamily::kCollective, collectives.get());
     sink.topology = std::move(*topology);

@@ -2,8 +2,6 @@
 
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "kernels/nccl_log.hpp"
 

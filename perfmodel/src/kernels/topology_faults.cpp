@@ -150,9 +150,10 @@ bool shows_a_nic(const Topology& healthy, const MeasuredGroup& group) {
 }
 
 Result<double> group_us(const Topology& topology, const MeasuredGroup& group, double bytes) {
-  const auto time = collective_time(
-      topology, {.kind = group.kind, .bytes = {bytes}, .ranks = group.ranks, .nodes = group.nodes});
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(time, collective_time(topology, {.kind = group.kind,
+                                                 .bytes = {bytes},
+                                                 .ranks = group.ranks,
+                                                 .nodes = group.nodes}));
   return time->time.count();
 }
 

@@ -121,8 +121,7 @@ Result<OrderedJson> file_of(const Topology& like, const std::string& asked) {
     const OrderedJson json = OrderedJson::parse(text, nullptr, false);
     if (json.value("name", "") == like.name) return json;
   }
-  auto text = read_json_text(asked, "topology file");
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, read_json_text(asked, "topology file"));
   return OrderedJson::parse(*text, nullptr, false);  // it has been read before
 }
 

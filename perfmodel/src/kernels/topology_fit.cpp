@@ -178,29 +178,23 @@ Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
   if (!study.name.empty() && !is_plain_name(study.name)) {
     return impossible("a name of letters, digits, \"-\", \"_\" and \".\"", study.name);
   }
-  auto groups = read_nccl_logs({study.logs.begin(), study.logs.end()}, study.reading);
-  if (!groups) return Unexpected{groups.error()};
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto gpu = find_gpu(study.gpu, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(groups, read_nccl_logs({study.logs.begin(), study.logs.end()}, study.reading));
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpu, find_gpu(study.gpu, *data / "gpus"));
   TopologyFit fit;
-  const auto healthy = topology_named(study.like, *gpu, study.network, fit.warnings);
-  if (!healthy) return Unexpected{healthy.error()};
+  PERFMODEL_TRY(healthy, topology_named(study.like, *gpu, study.network, fit.warnings));
   fit.healthy = *healthy;
   for (MeasuredGroup& group : *groups) {
     group.nodes = nodes_of_machines(*healthy, group.ranks, group.nodes);
     if (auto few = check_sizes(group); !few) return Unexpected{few.error()};
-    const auto us = group_us(*healthy, group, group.sizes.back().bytes);
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(us, group_us(*healthy, group, group.sizes.back().bytes));
     fit.groups.push_back(fit_group(*healthy, group));
   }
   warn_of_hidden_nics(fit);
   Topology fitted = *healthy;
   fit_rates(fitted, fit);
   if (fitted.nic) fit_nics(fitted, fit);
-  auto json = topology_json(study, fit, fitted);
-  if (!json) return Unexpected{json.error()};
+  PERFMODEL_TRY(json, topology_json(study, fit, fitted));
   fit.topology = std::move(*json);
   return fit;
 }

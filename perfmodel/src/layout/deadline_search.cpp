@@ -84,9 +84,8 @@ class DeadlineSearch {
 Result<void> find_fewest_gpus(LayoutReport& report, LayoutInputs inputs,
                               const TrainingRunQuestion& question, const LayoutRunHooks& hooks) {
   constexpr std::int64_t kMostGpus = 1 << 16;
-  auto tries = DeadlineSearch(report, std::move(inputs), question, hooks)
-                   .run(counts_of_gpus(report.node, kMostGpus));
-  if (!tries) return Unexpected{tries.error()};
+  PERFMODEL_TRY(tries, DeadlineSearch(report, std::move(inputs), question, hooks)
+                           .run(counts_of_gpus(report.node, kMostGpus)));
   report.tries = std::move(*tries);
   const DeadlineTry& fewest = report.tries.back();
   report.gpus = fewest.gpus;

@@ -10,14 +10,23 @@
 namespace perfmodel {
 namespace {
 
-// "Qwen3_30B_a3B" and "qwen3-30b-a3b" are the same name.
+// "Qwen3_30B_a3B" and "qwen3-30b-a3b" are the same name, "gpt2" and the path "./gpt2" are not.
 std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name) {
     const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte)) letters += static_cast<char>(std::tolower(byte));
+    if (std::isalnum(byte) || c == '/' || c == ':')
+      letters += static_cast<char>(std::tolower(byte));
   }
   return letters;
+}
+
+// "1.3" in "opt-1.3b", "3" in "qwen3-30b-a3b".
+std::string_view last_number(std::string_view name) {
+  const std::size_t end = name.find_last_of("0123456789");
+  if (end == name.npos) return "";
+  const std::size_t before = name.find_last_not_of("0123456789.", end);
+  return name.substr(before + 1, end - before);
 }
 
 DecoderModel decoder_of(const DecoderRow& row) {
@@ -74,10 +83,15 @@ std::vector<std::string_view> decoder_names() {
   return names;
 }
 
+bool is_name_of(std::string_view given, std::string_view known) {
+  if (letters_of(given) != letters_of(known)) return false;
+  const bool has_marks = given.find_first_of("-_. ") != given.npos;
+  return !has_marks || last_number(given) == last_number(known);
+}
+
 Result<NamedDecoder> find_decoder(std::string_view name) {
-  const std::string letters = letters_of(name);
   for (const DecoderRow& row : decoder_rows()) {
-    if (!row.layout || letters_of(row.name) != letters) continue;
+    if (!row.layout || !is_name_of(name, row.name)) continue;
     return NamedDecoder{decoder_of(row), row.sequence};
   }
   const std::vector<std::string_view> known = decoder_names();

@@ -81,6 +81,7 @@ constexpr FlagField kFlags[] = {
 
 constexpr FlagField kLaterFlags[] = {
     {"rows_once_per_rank", &Framework::rows_once_per_rank},
+    {"buckets_grow", &Framework::buckets_grow},
     {"fused_layers", &Framework::fused_layers},
     {"plain_pytorch", &Framework::plain_pytorch},
     {"fused_pointwise", &Framework::fused_pointwise},
@@ -105,8 +106,7 @@ double number_of(ObjectReader& reader, const NumberField& field) {
       if (value < 1) reader.reject(field.key, "a number of at least 1");
       return value;
     }
-    case FrameworkRange::kNumber:
-      break;
+    case FrameworkRange::kNumber: break;
   }
   return reader.number_below(field.key, kMostNumber, "a number of at least 0");
 }
@@ -187,8 +187,7 @@ Result<Framework> read_framework(const fs::path& file) {
 }
 
 Result<std::vector<std::string>> framework_names(const fs::path& data) {
-  const auto files = json_files(frameworks_folder(data), "framework files");
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, json_files(frameworks_folder(data), "framework files"));
   std::vector<std::string> names;
   for (const fs::path& file : *files) names.push_back(file.stem().string());
   return names;
@@ -196,8 +195,7 @@ Result<std::vector<std::string>> framework_names(const fs::path& data) {
 
 Result<Framework> find_framework(std::string_view name, const fs::path& data) {
   if (name.ends_with(".json")) return read_framework(name);
-  const auto names = framework_names(data);
-  if (!names) return Unexpected{names.error()};
+  PERFMODEL_TRY(names, framework_names(data));
   for (const std::string& known : *names) {
     if (known == name) return read_framework(frameworks_folder(data) / (known + ".json"));
   }

@@ -56,6 +56,8 @@ struct Framework {
   double bucket_bytes = 25 * 1024.0 * 1024;
   bool overlap_gradients = true;  ///< with the last microbatch's backward pass
   bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
+  /// A bucket holds at least a million parameters per rank of the data-parallel group.
+  bool buckets_grow = false;
   /// Kernels take longer by this share of the time of ZeRO-3's and FSDP's gathers and scatters that
   /// run meanwhile: both want memory bandwidth and SMs.
   double interference = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/decimal_number.hpp"
+#include "member_sums.hpp"
 
 namespace perfmodel {
 namespace {
@@ -14,6 +15,10 @@ namespace {
 constexpr double kOffloadBytesPerS = 109e9;
 // AdamW reads four numbers of a parameter and writes three; plain SGD reads two and writes one.
 constexpr double kShareOfSgd = 3.0 / 7;
+
+constexpr double HostBytes::*kHostBytes[] = {&HostBytes::weights, &HostBytes::gradients,
+                                             &HostBytes::optimizer, &HostBytes::activations,
+                                             &HostBytes::pinned};
 
 double ranks_of_node(const StepQuestion& question) {
   const std::int64_t node = question.collectives->topology().gpus_per_node;
@@ -27,20 +32,12 @@ Unexpected bad_offload(std::string message) {
 }  // namespace
 
 HostBytes operator+(HostBytes a, const HostBytes& b) {
-  a.weights += b.weights;
-  a.gradients += b.gradients;
-  a.optimizer += b.optimizer;
-  a.activations += b.activations;
-  a.pinned += b.pinned;
+  add_members(a, b, kHostBytes);
   return a;
 }
 
 HostBytes operator*(double count, HostBytes a) {
-  a.weights *= count;
-  a.gradients *= count;
-  a.optimizer *= count;
-  a.activations *= count;
-  a.pinned *= count;
+  scale_members(a, count, kHostBytes);
   return a;
 }
 

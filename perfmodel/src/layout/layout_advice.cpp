@@ -33,17 +33,13 @@ std::string command_of(const LayoutJob& job, const LayoutAdviceQuestion& questio
 
 Result<LayoutPlanAdvice> layout_advice(const ExecutionGraph& graph,
                                        const LayoutAdviceQuestion& question) {
-  auto job = decoder_in_graph(graph);
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(job, decoder_in_graph(graph));
   job->global_batch *= question.world;
-  const auto predictor = Predictor::load({.gpus = {question.gpu}});
-  if (!predictor) return Unexpected{predictor.error()};
-  const auto pricer = LayoutPricer::make(
-      *predictor,
-      {.gpu = question.gpu, .topology = question.topology, .host_scale = question.host_scale});
-  if (!pricer) return Unexpected{pricer.error()};
-  const auto found = rank_layouts(*pricer, *job, question.world);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(predictor, Predictor::load({.gpus = {question.gpu}}));
+  PERFMODEL_TRY(pricer, LayoutPricer::make(*predictor, {.gpu = question.gpu,
+                                                        .topology = question.topology,
+                                                        .host_scale = question.host_scale}));
+  PERFMODEL_TRY(found, rank_layouts(*pricer, *job, question.world));
   if (found->best.empty()) {
     return fail(ErrorCode::kImpossible, nothing_fits(*found, question.world));
   }

@@ -162,7 +162,7 @@ Result<void> check_split_schedule(const LayoutJob& job, const ParallelLayout& la
 
 Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) {
   const DecoderModel& model = job.model;
-  const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  const std::int64_t kv_heads = kv_heads_of(model);
   const std::int64_t together = layout.dp * layout.micro_batch;
   if (auto good = expect_divides("heads", model.heads, "tp", layout.tp); !good) return good;
   // Beyond one head of keys and values a rank, ranks hold the same one.

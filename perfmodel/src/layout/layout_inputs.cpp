@@ -49,12 +49,11 @@ Result<LayoutSpace> layout_space(const LayoutInputs& inputs) {
                     .ep = lists.ep,
                     .sequence_parallel = inputs.sequence_parallel,
                     .searched_stages = inputs.searched_stages};
-  const auto common = layout_of(LayoutAsk{.etp = inputs.etp,
-                                          .context = inputs.context,
-                                          .context_balanced = inputs.context_balanced,
-                                          .overlap_experts = inputs.overlap_experts,
-                                          .async_tp = inputs.async_tp});
-  if (!common) return Unexpected{common.error()};
+  PERFMODEL_TRY(common, layout_of(LayoutAsk{.etp = inputs.etp,
+                                            .context = inputs.context,
+                                            .context_balanced = inputs.context_balanced,
+                                            .overlap_experts = inputs.overlap_experts,
+                                            .async_tp = inputs.async_tp}));
   space.common = *common;
   std::optional<Error> error;
   const auto add = [&](const std::vector<std::string>& texts, auto parse, auto& to) {

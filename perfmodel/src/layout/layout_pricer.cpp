@@ -33,24 +33,30 @@
 namespace perfmodel {
 namespace {
 
-DType products_of(LayoutJob::Precision precision) {
-  switch (precision) {
-    case LayoutJob::Precision::kBf16:
-      return DType::kBFloat16;
-    case LayoutJob::Precision::kFp16:
-      return DType::kFloat16;
-    case LayoutJob::Precision::kFp8:
-      return DType::kFloat8;
-    case LayoutJob::Precision::kFp32:
-      return DType::kFloat32;
-    case LayoutJob::Precision::kFp4:
-      return DType::kFloat4;
+/// The type of products, and the rates without which a GPU has no units for it; none: any GPU.
+struct Products {
+  LayoutJob::Precision precision;
+  DType type;
+  std::optional<double> Gpu::Peaks::*vector = nullptr, Gpu::Peaks::*matrix = nullptr;
+
+  bool run_on(const Gpu& gpu) const {
+    return !vector || gpu.peak_tflop_per_s.*vector || gpu.peak_tflop_per_s.*matrix;
   }
-  return DType::kBFloat16;
+};
+
+constexpr Products kProducts[] = {
+    {LayoutJob::Precision::kBf16, DType::kBFloat16, &Gpu::Peaks::bf16, &Gpu::Peaks::bf16_matrix},
+    {LayoutJob::Precision::kFp16, DType::kFloat16, &Gpu::Peaks::fp16, &Gpu::Peaks::fp16_matrix},
+    {LayoutJob::Precision::kFp8, DType::kFloat8, &Gpu::Peaks::fp8_matrix, &Gpu::Peaks::fp8_matrix},
+    {LayoutJob::Precision::kFp32, DType::kFloat32},
+    {LayoutJob::Precision::kFp4, DType::kFloat4, &Gpu::Peaks::fp4_matrix, &Gpu::Peaks::fp4_matrix}};
+
+const Products& products_of(LayoutJob::Precision precision) {
+  return *std::ranges::find(kProducts, precision, &Products::precision);
 }
 
 double dense_peak(const Gpu& gpu, LayoutJob::Precision precision) {
-  const DType dtype = products_of(precision);
+  const DType dtype = products_of(precision).type;
   return gpu.peak(dtype, gemm_uses_matrix_units(dtype, gpu)).value;
 }
 
@@ -84,31 +90,12 @@ double recomputed_share(const LayoutJob& job, const ParallelLayout& layout) {
 // A kilobyte each: a server may be asked for ever.
 constexpr std::size_t kMostShards = 1 << 16;
 
-bool computes_with(const Gpu& gpu, LayoutJob::Precision precision) {
-  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
-  switch (precision) {
-    case LayoutJob::Precision::kBf16:
-      return peaks.bf16 || peaks.bf16_matrix;
-    case LayoutJob::Precision::kFp16:
-      return peaks.fp16 || peaks.fp16_matrix;
-    case LayoutJob::Precision::kFp8:
-      return peaks.fp8_matrix.has_value();
-    case LayoutJob::Precision::kFp32:
-      return true;
-    case LayoutJob::Precision::kFp4:
-      return peaks.fp4_matrix.has_value();
-  }
-  return false;
-}
-
 // A wider type would be priced in its place.
 Result<void> check_precision(const Gpu& gpu, LayoutJob::Precision precision) {
-  if (computes_with(gpu, precision)) return {};
+  if (products_of(precision).run_on(gpu)) return {};
   std::vector<std::string_view> known;
-  for (const auto other :
-       {LayoutJob::Precision::kBf16, LayoutJob::Precision::kFp16, LayoutJob::Precision::kFp8,
-        LayoutJob::Precision::kFp32, LayoutJob::Precision::kFp4}) {
-    if (computes_with(gpu, other)) known.push_back(to_string(other));
+  for (const Products& other : kProducts) {
+    if (other.run_on(gpu)) known.push_back(to_string(other.precision));
   }
   return fail(ErrorCode::kImpossible,
               fmt::format("precision: expected a type that {} has units for ({}), found {}",
@@ -245,8 +232,7 @@ struct LayoutPricer::State {
     const std::lock_guard lock(mutex);
     const auto known = frameworks.find(name);
     if (known != frameworks.end()) return known->second;
-    auto framework = find_framework(name, data);
-    if (!framework) return Unexpected{framework.error()};
+    PERFMODEL_TRY(framework, find_framework(name, data));
     Topology links = topology;
     if (links.nic) links.nic->bandwidth.value *= framework->network_share;
     if (trouble.no_overlap) overlap_nothing(*framework);
@@ -264,8 +250,7 @@ struct LayoutPricer::State {
       if (known != shards.end()) return known->second;
     }
     const auto once = [&](const std::string& of, const auto& price) { return kind(of, price); };
-    auto costs = shard_costs(question, predictor, gpu.name, options, once);
-    if (!costs) return Unexpected{costs.error()};
+    PERFMODEL_TRY(costs, shard_costs(question, predictor, gpu.name, options, once));
     if (own_collectives) {
       if (auto good = reprice_collectives(question.tp, *own_collectives, *costs); !good) {
         return Unexpected{good.error()};
@@ -286,8 +271,7 @@ struct LayoutPricer::State {
       const auto known = kinds.find(key);
       if (known != kinds.end()) return known->second;
     }
-    auto costs = price();
-    if (!costs) return Unexpected{costs.error()};
+    PERFMODEL_TRY(costs, price());
     auto made = std::make_shared<const ShardCosts>(std::move(*costs));
     const std::lock_guard lock(mutex);
     if (kinds.size() >= kMostShards) kinds.clear();
@@ -339,12 +323,10 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
 
 Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const LayoutMachine& machine,
                                         const MachineTrouble& trouble) {
-  auto gpu = predictor.gpu(machine.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(gpu, predictor.gpu(machine.gpu));
   Topology topology = topology_for(*gpu);
   if (!machine.topology.empty()) {
-    auto found = TopologyCatalog::builtin().find(machine.topology);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, TopologyCatalog::builtin().find(machine.topology));
     topology = std::move(*found);
   }
   const bool has_slow_links = trouble.link_share != 1 || trouble.network_share != 1;
@@ -355,8 +337,7 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
   options.topology = is_known ? topology.name : "";
   std::shared_ptr<const AstraSimNetwork> network;
   if (!machine.collectives.empty()) {
-    auto read = read_astra_sim_network(machine.collectives);
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, read_astra_sim_network(machine.collectives));
     network = std::make_shared<const AstraSimNetwork>(std::move(*read));
   }
   auto state =
@@ -392,9 +373,9 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                     topology.gpus_per_node, layout.tp));
   }
   if (auto good = check_attention(gpu, job.attention); !good) return Unexpected{good.error()};
-  auto found = software(job.software.empty() ? std::string(suitable_software(gpu, job, layout))
-                                             : job.software);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found,
+                software(job.software.empty() ? std::string(suitable_software(gpu, job, layout))
+                                              : job.software));
   const Framework& framework = (*found)->framework;
   auto costs = shard(
       {.model = job.model,
@@ -445,18 +426,15 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
 
 Result<LayoutPricer::State::TimedStep> LayoutPricer::State::timed(const LayoutJob& job,
                                                                   const ParallelLayout& layout) {
-  auto asked = ask(job, layout);
-  if (!asked) return Unexpected{asked.error()};
-  auto time = step_time(asked->question, asked->chunks);
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(asked, ask(job, layout));
+  PERFMODEL_TRY(time, step_time(asked->question, asked->chunks));
   return TimedStep{std::move(*asked), *time};
 }
 
 Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
                                                const ParallelLayout& layout) const {
   stop_point();
-  auto timed = state_->timed(job, layout);
-  if (!timed) return Unexpected{timed.error()};
+  PERFMODEL_TRY(timed, state_->timed(job, layout));
   const StepQuestion& question = timed->asked.question;
   const std::vector<ChunkLayers>& chunks = timed->asked.chunks;
   if (calibration_) {
@@ -467,10 +445,8 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   made.warnings = state_->warnings;
   if (job.expert_imbalance > 0 && layout.ep > 1 && job.expert_capacity == 0) {
     constexpr double kSeldom = 0.05;  // steps that take longer
-    const auto crowded = state_->ask(job, layout, kSeldom);
-    if (!crowded) return Unexpected{crowded.error()};
-    const auto longer = step_time(crowded->question, crowded->chunks);
-    if (!longer) return Unexpected{longer.error()};
+    PERFMODEL_TRY(crowded, state_->ask(job, layout, kSeldom));
+    PERFMODEL_TRY(longer, step_time(crowded->question, crowded->chunks));
     made.high_ms = std::max(made.high_ms, longer->high_us * 1e-3);
   }
   for (std::string& warning : defaults_that_surprise(job, layout)) {
@@ -523,8 +499,7 @@ Result<LayoutPricer> LayoutPricer::measured(std::span<const MeasuredStep> steps)
       return fail(ErrorCode::kImpossible,
                   fmt::format("step_ms: expected a time above 0, found {}", step.step_ms));
     }
-    auto timed = state_->timed(step.job, step.layout);
-    if (!timed) return Unexpected{timed.error()};
+    PERFMODEL_TRY(timed, state_->timed(step.job, step.layout));
     const Framework& framework = timed->asked.software->framework;
     spread = std::max(spread, std::log(framework.high_share / framework.low_share));
     StepObservation one{.predicted_us = part_times(timed->time),
@@ -542,8 +517,7 @@ Result<LayoutPricer> LayoutPricer::measured(std::span<const MeasuredStep> steps)
     one.measured_us = *step.compute_ms * 1e3;
     observations.push_back(std::move(one));
   }
-  auto fitted = StepCalibration::fit(std::move(observations), noise_of_spread(spread));
-  if (!fitted) return Unexpected{fitted.error()};
+  PERFMODEL_TRY(fitted, StepCalibration::fit(std::move(observations), noise_of_spread(spread)));
   LayoutPricer made = *this;
   made.calibration_ = std::make_shared<const StepCalibration>(std::move(*fitted));
   return made;
@@ -556,8 +530,7 @@ std::optional<MeasuredFit> LayoutPricer::fit() const {
 
 Result<std::vector<OpenEffect>> LayoutPricer::worth_measuring(const LayoutJob& job,
                                                               const ParallelLayout& layout) const {
-  const auto timed = state_->timed(job, layout);
-  if (!timed) return Unexpected{timed.error()};
+  PERFMODEL_TRY(timed, state_->timed(job, layout));
   const PartTimes parts = part_times(timed->time);
   const std::vector<StepEffect> effects = state_->effects(job, layout);
   return calibration_ ? calibration_->open(parts, effects) : open_effects(parts, effects);
@@ -582,10 +555,8 @@ Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLa
                 fmt::format("schedule: expected 1f1b or gpipe to write traces of, found {}",
                             to_string(layout.order)));
   }
-  const auto asked = state_->ask(job, layout);
-  if (!asked) return Unexpected{asked.error()};
-  const auto work = layout_work(asked->question, asked->chunks);
-  if (!work) return Unexpected{work.error()};
+  PERFMODEL_TRY(asked, state_->ask(job, layout));
+  PERFMODEL_TRY(work, layout_work(asked->question, asked->chunks));
   return layout_traces(asked->question, *work, every_rank);
 }
 

@@ -114,14 +114,10 @@ Result<Predictor> layout_predictor(const std::string& gpu) {
 }
 
 Result<LayoutReport> load_layout(const LayoutInputs& inputs, const TakeWarning& warn) {
-  auto question = layout_question(inputs);
-  if (!question) return Unexpected{question.error()};
-  auto predictor = layout_predictor(inputs.machine.gpu);
-  if (!predictor) return Unexpected{predictor.error()};
-  auto pricer = layout_pricer(*predictor, inputs.machine, inputs, &question->job, warn);
-  if (!pricer) return Unexpected{pricer.error()};
-  const auto gpu = predictor->gpu(inputs.machine.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(question, layout_question(inputs));
+  PERFMODEL_TRY(predictor, layout_predictor(inputs.machine.gpu));
+  PERFMODEL_TRY(pricer, layout_pricer(*predictor, inputs.machine, inputs, &question->job, warn));
+  PERFMODEL_TRY(gpu, predictor->gpu(inputs.machine.gpu));
   LayoutReport report{.pricer = std::move(*pricer),
                       .job = std::move(question->job),
                       .gpu = gpu->name,
@@ -137,9 +133,9 @@ Result<LayoutReport> load_layout(const LayoutInputs& inputs, const TakeWarning& 
 Result<LayoutReport> named_layout_report(const LayoutInputs& inputs, const TakeWarning& warn) {
   auto report = load_layout(inputs, warn);
   if (!report) return report;
-  const auto priced = named_layout(inputs).and_then(
-      [&](const ParallelLayout& layout) { return add_layout(layout, *report); });
-  if (!priced) return Unexpected{priced.error()};
+  PERFMODEL_TRY(priced, named_layout(inputs).and_then([&](const ParallelLayout& layout) {
+    return add_layout(layout, *report);
+  }));
   add_layout_warnings(*report);
   add_open_effects(*report);
   return report;
@@ -164,8 +160,7 @@ Result<LayoutRanking> search_layouts(const LayoutReport& report, const LayoutInp
 Result<void> report_ranking(const LayoutInputs& inputs, std::size_t keep,
                             const LayoutRunHooks& hooks, sweep::Team* team, LayoutReport& report) {
   const auto start = std::chrono::steady_clock::now();
-  auto ranking = search_layouts(report, inputs, keep, hooks, team);
-  if (!ranking) return Unexpected{ranking.error()};
+  PERFMODEL_TRY(ranking, search_layouts(report, inputs, keep, hooks, team));
   if (team && team->rank() > 0) return {};
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.gpus = *inputs.world;
@@ -267,23 +262,17 @@ Result<CalibratedMachine> calibrate_machine(const LayoutInputs& inputs, const st
   if (inputs.measured.empty()) {
     return fail(ErrorCode::kImpossible, "expected --measured (steps of this machine), found none");
   }
-  const auto predictor = layout_predictor(inputs.machine.gpu);
-  if (!predictor) return Unexpected{predictor.error()};
-  const auto gpu = predictor->gpu(inputs.machine.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(predictor, layout_predictor(inputs.machine.gpu));
+  PERFMODEL_TRY(gpu, predictor->gpu(inputs.machine.gpu));
   // Rows that name their models need none.
   std::optional<LayoutQuestion> question;
   if (!inputs.model.empty() || inputs.layers) {
-    auto asked = layout_question(inputs);
-    if (!asked) return Unexpected{asked.error()};
+    PERFMODEL_TRY(asked, layout_question(inputs));
     question = std::move(*asked);
   }
-  const auto pricer = LayoutPricer::make(*predictor, inputs.machine);
-  if (!pricer) return Unexpected{pricer.error()};
-  const auto steps = measured_steps(inputs, question ? &question->job : nullptr, *gpu, warn);
-  if (!steps) return Unexpected{steps.error()};
-  const auto calibrated = pricer->measured(*steps);
-  if (!calibrated) return Unexpected{calibrated.error()};
+  PERFMODEL_TRY(pricer, LayoutPricer::make(*predictor, inputs.machine));
+  PERFMODEL_TRY(steps, measured_steps(inputs, question ? &question->job : nullptr, *gpu, warn));
+  PERFMODEL_TRY(calibrated, pricer->measured(*steps));
   if (!output.empty()) {
     if (auto good = expect_plain_steps(*steps); !good) return Unexpected{good.error()};
   }

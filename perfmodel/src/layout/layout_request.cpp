@@ -139,8 +139,7 @@ Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
 }
 
 Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
-  auto base = base_decoder(request);
-  if (!base) return Unexpected{base.error()};
+  PERFMODEL_TRY(base, base_decoder(request));
   LayoutQuestion question{.notes = std::move(base->notes)};
   LayoutJob& job = question.job;
   job.model = std::move(base->model);
@@ -156,6 +155,10 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
   // By sizes alone, as in a table; rotary positions are no GPT's.
   if (request.model.empty() && !job.model.gated && request.positions != 0) {
     make_gpt(job.model, request.positions.value_or(job.sequence));
+  }
+  if (request.positions.value_or(0) > 0 && (job.model.gated || job.model.rms_norm)) {
+    return bad_request(
+        "positions: expected layers like GPT's (--no-gated) with learned positions, found others");
   }
   // A longer table of positions, as programs that train on longer sequences have it.
   if (job.model.positions > 0 && job.model.positions < job.sequence) {

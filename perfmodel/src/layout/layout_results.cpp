@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "layer_kinds.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -30,10 +32,6 @@ constexpr LayoutTermRow kTermRows[kLayoutTerms] = {
 };
 
 const LayoutTermRow& term_row(LayoutTerm term) { return kTermRows[static_cast<std::size_t>(term)]; }
-
-std::int64_t heads_of_keys(const DecoderModel& model) {
-  return model.kv_heads > 0 ? model.kv_heads : model.heads;
-}
 
 auto gigabytes(double LayoutPrediction::*member) {
   return [member](const LayoutPrediction& price) { return price.*member / 1e9; };
@@ -69,7 +67,7 @@ const ResultFields<Decoder> kDecoderFields = {
     {"layers", &Decoder::layers},
     {"hidden", &Decoder::hidden},
     {"heads", &Decoder::heads},
-    {"kv_heads", heads_of_keys},
+    {"kv_heads", kv_heads_of},
     {"feed_forward", &Decoder::feed_forward},
     {"gated", &Decoder::gated},
     {"vocabulary", &Decoder::vocabulary},

@@ -43,21 +43,17 @@ Result<LayoutInputs> at_value(LayoutInputs inputs, const std::string& axis,
 // Fills `row`; an error where no layout was found.
 Result<void> find_best_layout(const Predictor& predictor, const LayoutInputs& inputs,
                               const LayoutRunHooks& hooks, LayoutSweepRow& row) {
-  const auto question = layout_question(inputs);
-  if (!question) return Unexpected{question.error()};
-  const auto space = layout_space(inputs);
-  if (!space) return Unexpected{space.error()};
+  PERFMODEL_TRY(question, layout_question(inputs));
+  PERFMODEL_TRY(space, layout_space(inputs));
   if (!inputs.measured.empty()) {
     return fail(ErrorCode::kImpossible,
                 "expected --measured with one machine and one job (rank, eval, compare), found it "
                 "with a sweep");
   }
-  const auto pricer = LayoutPricer::make(predictor, inputs.machine);
-  if (!pricer) return Unexpected{pricer.error()};
+  PERFMODEL_TRY(pricer, LayoutPricer::make(predictor, inputs.machine));
   LayoutRunHooks quiet = hooks;
   quiet.progress = {};
-  const auto ranking = search_layouts(*pricer, question->job, *inputs.world, *space, 1, quiet);
-  if (!ranking) return Unexpected{ranking.error()};
+  PERFMODEL_TRY(ranking, search_layouts(*pricer, question->job, *inputs.world, *space, 1, quiet));
   row.complete = ranking->complete;
   row.best = ranking->best.front();
   return {};
@@ -93,8 +89,7 @@ Result<std::vector<LayoutSweepRow>> sweep_layouts(const Predictor& predictor,
   bool any = false;
   hooks.progress(0, values.size());
   for (const std::string& value : values) {
-    const auto at = at_value(inputs, axis, value);
-    if (!at) return Unexpected{at.error()};
+    PERFMODEL_TRY(at, at_value(inputs, axis, value));
     if (!at->world) {
       return fail(ErrorCode::kImpossible, "expected --world (GPUs), found none");
     }

@@ -53,10 +53,8 @@ class TablePricers {
     const auto key = std::pair(machine.gpu, machine.topology);
     const auto known = machines_.find(key);
     if (known != machines_.end()) return &known->second;
-    auto made = layout_pricer(predictor_, machine, inputs_, nullptr, warn_);
-    if (!made) return Unexpected{made.error()};
-    auto gpu = predictor_.gpu(machine.gpu);
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(made, layout_pricer(predictor_, machine, inputs_, nullptr, warn_));
+    PERFMODEL_TRY(gpu, predictor_.gpu(machine.gpu));
     return &machines_.emplace(key, Machine{std::move(*made), std::move(*gpu)}).first->second;
   }
 
@@ -92,8 +90,7 @@ Result<LayoutPrediction> priced_row(const CsvFile& rows, const LayoutInputs& inp
   LayoutJob job = job_of(row, inputs);
   const ParallelLayout layout = row_layout(row);
   if (row.error()) return fail(ErrorCode::kImpossible, *row.error());
-  const auto pricer = pricers.of(row);
-  if (!pricer) return Unexpected{pricer.error()};
+  PERFMODEL_TRY(pricer, pricers.of(row));
   if (job.software.empty()) {
     job.software = nearest_software((*pricer)->gpu, job, layout);
     ++taken[job.software];
@@ -161,8 +158,7 @@ Result<void> refuse_row_fields(const LayoutInputs& inputs) {
 
 Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutInputs& inputs,
                                       const std::string& table, const LayoutRunHooks& hooks) {
-  auto rows = CsvFile::open(table);
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(rows, CsvFile::open(table));
   if (inputs.machine.gpu.empty() && rows->column("gpu") < 0) {
     return fail(ErrorCode::kImpossible, "expected --gpu or a column gpu in the table, found none");
   }
@@ -220,8 +216,7 @@ OrderedJson json_of_cell(std::string_view cell) {
 }  // namespace
 
 Result<OrderedJson> layout_rows_json(const std::string& priced_rows) {
-  auto table = CsvFile::of_text("", priced_rows);
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, CsvFile::of_text("", priced_rows));
   OrderedJson rows = OrderedJson::array();
   while (table->next()) {
     OrderedJson row = OrderedJson::object();

@@ -9,6 +9,7 @@
 #include "attention_kernel.hpp"
 #include "host_offload.hpp"
 #include "layer_kinds.hpp"
+#include "member_sums.hpp"
 #include "parallel_traffic.hpp"
 #include "recomputed_layer.hpp"
 
@@ -16,6 +17,10 @@ namespace perfmodel {
 namespace {
 
 double real(std::int64_t number) { return static_cast<double>(number); }
+
+constexpr double PassWork::*kPassTimes[] = {
+    &PassWork::kernel_us,  &PassWork::comm_us, &PassWork::expert_us, &PassWork::context_us,
+    &PassWork::offload_us, &PassWork::host_us, &PassWork::weights_us};
 
 /// SMs that move rows while others compute (DeepSeek-AI 2024, section 3.2.2).
 constexpr double kDispatchSms = 20;
@@ -137,9 +142,7 @@ double kernel_us(const Gpu& gpu, KernelFamily family, double read, double writte
   return KernelModels::heuristic().price(work, gpu).time.count();
 }
 
-double weight_bytes(const LayoutJob& job) {
-  return job.precision == LayoutJob::Precision::kFp32 ? 4 : 2;
-}
+double weight_bytes(const LayoutJob& job) { return weight_width(job.precision); }
 double gradient_bytes(const LayoutJob& job) { return job.fp32_gradients ? 4 : weight_bytes(job); }
 
 /// Prices what one rank does of the embedding, of a layer, of the head and of the loss.
@@ -570,7 +573,10 @@ class WorkPricer {
 
   GradientSums sums_of(double dense, double experts) {
     GradientSums sums{.bytes = (dense + experts) * gradient_bytes(job_)};
-    const double buckets = std::max(1.0, std::ceil(sums.bytes / framework_.bucket_bytes));
+    const double least =
+        framework_.buckets_grow ? 1e6 * real(layout_.dp) * gradient_bytes(job_) : 0;
+    const double buckets =
+        std::max(1.0, std::ceil(sums.bytes / std::max(framework_.bucket_bytes, least)));
     sums.buckets = static_cast<std::int64_t>(buckets);
     sums.each_microbatch = layout_.zero == Sharding::kZero2;
     sums.scatters = framework_.reduce_scatters && layout_.zero != Sharding::kNone;
@@ -702,25 +708,13 @@ double PassWork::exposed_host_us() const { return std::max(0.0, host_us - device
 double PassWork::total_us() const { return std::max(device_us(), host_us); }
 
 PassWork operator+(PassWork a, const PassWork& b) {
-  a.kernel_us += b.kernel_us;
-  a.comm_us += b.comm_us;
-  a.expert_us += b.expert_us;
-  a.context_us += b.context_us;
-  a.offload_us += b.offload_us;
-  a.host_us += b.host_us;
-  a.weights_us += b.weights_us;
+  add_members(a, b, kPassTimes);
   a.collectives += b.collectives;
   return a;
 }
 
 PassWork operator*(double count, PassWork a) {
-  a.kernel_us *= count;
-  a.comm_us *= count;
-  a.expert_us *= count;
-  a.context_us *= count;
-  a.offload_us *= count;
-  a.host_us *= count;
-  a.weights_us *= count;
+  scale_members(a, count, kPassTimes);
   a.collectives *= count;
   return a;
 }

@@ -49,13 +49,19 @@ struct GradientSums {
   double copies_us = 0;          ///< part of bucket_us: the sum over copies of shards (HSDP)
   bool scatters = false;         ///< each rank gets its part of the sum alone
   bool each_microbatch = false;  ///< ZeRO-2: no rank keeps whole gradients
+
+  /// How many buckets are ready after that share of the last backward passes.
+  std::int64_t ready_after(double share) const {
+    return static_cast<std::int64_t>(share * static_cast<double>(buckets) + 1e-6);
+  }
 };
 
 /// The work that a stage does once per step.
 struct StageWork {
   double parameters = 0;  ///< on one rank
   GradientSums sums;      ///< no buckets: one rank, or gradients that are scattered unit by unit
-  double optimizer_us = 0, optimizer_host_us = 0;
+  double optimizer_us = 0;
+  double optimizer_host_us = 0;                        ///< 0: not known
   double optimizer_low_us = 0, optimizer_high_us = 0;  ///< with CPUs twice and half as fast
   double gather_us = 0, gather_bytes = 0;              ///< for the updated weights
   double offload_us = 0;  ///< exposed copies of gradients to the host and of weights back
@@ -102,6 +108,13 @@ struct LayoutWork {
   double expert_hides = 1;  ///< share of an exchange with experts that costs no SMs
   double nodes_us = 0;      ///< added to a step by the number of nodes
   std::optional<ShardedWork> sharded;
+
+  /// Whether all host work of a step on one stage is known. Then the host runs ahead from one step
+  /// into the next, and the step takes as long as the host's work or the device's, whichever is
+  /// longer.
+  bool host_runs_ahead() const {
+    return stages.size() == 1 && stages.front().optimizer_host_us > 0;
+  }
 };
 
 /// For an order that does not split the backward pass.

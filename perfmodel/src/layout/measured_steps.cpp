@@ -84,17 +84,16 @@ std::string csv_of(const MeasuredTable& table) {
 
 Result<std::vector<MeasuredStep>> steps_of_machine(const std::filesystem::path& file,
                                                    const LayoutInputs& inputs, const Gpu& gpu) {
-  const auto machine = read_json_file(
-      file, "machine file",
-      [](const Json& json, std::optional<Error>& error) { return parse_machine(json, error); });
-  if (!machine) return Unexpected{machine.error()};
+  PERFMODEL_TRY(machine, read_json_file(file, "machine file",
+                                        [](const Json& json, std::optional<Error>& error) {
+                                          return parse_machine(json, error);
+                                        }));
   if (machine->gpu != gpu.name) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = fmt::format("expected a machine measured on {}, found one "
-                                                   "of {}",
-                                                   gpu.name, machine->gpu),
-                            .file = file,
-                            .json_pointer = "/gpu"}};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a machine measured on {}, found one "
+                            "of {}",
+                            gpu.name, machine->gpu),
+                file, "/gpu");
   }
   LayoutInputs own = inputs;
   own.attention = machine->attention;
@@ -102,8 +101,7 @@ Result<std::vector<MeasuredStep>> steps_of_machine(const std::filesystem::path& 
   own.grad_dtype = machine->grad_dtype;
   own.dropout = machine->dropout;
   own.software.clear();  // each row has its own
-  auto rows = CsvFile::of_text(file, csv_of(machine->table));
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(rows, CsvFile::of_text(file, csv_of(machine->table)));
   return read_measured_rows(std::move(*rows), own, nullptr, gpu);
 }
 
@@ -153,24 +151,19 @@ Result<std::vector<MeasuredStep>> step_of_trace(const LayoutInputs& inputs, cons
                                                 const Gpu& gpu, const TakeWarning& warn) {
   const std::string& file = inputs.measured;
   const auto refuse = [&](std::string message) {
-    return Unexpected{
-        Error{.code = ErrorCode::kImpossible, .message = std::move(message), .file = file}};
+    return fail(ErrorCode::kImpossible, std::move(message), file);
   };
   if (!asked) return refuse("expected a table with --table, found a trace");
-  const auto layout = inputs.measured_layout.empty() ? named_layout(inputs)
-                                                     : parse_layout(inputs.measured_layout, {});
-  if (!layout) return Unexpected{layout.error()};
-  const auto trace = read_trace(file);
-  if (!trace) return Unexpected{trace.error()};
-  const auto report = perfmodel::report(*trace);
-  if (!report) return Unexpected{report.error()};
+  PERFMODEL_TRY(layout, inputs.measured_layout.empty() ? named_layout(inputs)
+                                                       : parse_layout(inputs.measured_layout, {}));
+  PERFMODEL_TRY(trace, read_trace(file));
+  PERFMODEL_TRY(report, perfmodel::report(*trace));
   const auto recorded = gpu_of_trace(report->gpu);
   if (recorded && *recorded && (*recorded)->name != gpu.name) {
     return refuse(
         fmt::format("expected a trace of {}, found one of {}", gpu.name, (*recorded)->name));
   }
-  const auto analysis = analyse(*trace, std::nullopt, nullptr);
-  if (!analysis) return Unexpected{analysis.error()};
+  PERFMODEL_TRY(analysis, analyse(*trace, std::nullopt, nullptr));
   const auto is_own = multiplies_model(*analysis, asked->model, layout->tp);
   if (is_own && !*is_own) {
     return refuse(
@@ -215,8 +208,7 @@ Result<std::vector<MeasuredStep>> measured_steps(const LayoutInputs& inputs, con
                                                  const Gpu& gpu, const TakeWarning& warn) {
   const std::string& name = inputs.measured;
   if (is_table(name)) {
-    auto rows = CsvFile::open(name);
-    if (!rows) return Unexpected{rows.error()};
+    PERFMODEL_TRY(rows, CsvFile::open(name));
     return read_measured_rows(std::move(*rows), inputs, asked, gpu);
   }
   if (is_file(name)) {
@@ -228,8 +220,7 @@ Result<std::vector<MeasuredStep>> measured_steps(const LayoutInputs& inputs, con
     if (may_be_machine && is_machine_text(name)) return steps_of_machine(name, inputs, gpu);
     return step_of_trace(inputs, asked, gpu, warn);
   }
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   const auto folder = *data / "machines";
   std::vector<std::string> known;
   if (const auto files = json_files(folder, "machine files")) {
@@ -251,10 +242,8 @@ Result<LayoutPricer> layout_pricer(const Predictor& predictor, const LayoutMachi
                                    const TakeWarning& warn) {
   auto pricer = LayoutPricer::make(predictor, machine);
   if (!pricer || inputs.measured.empty()) return pricer;
-  const auto gpu = predictor.gpu(machine.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  const auto steps = measured_steps(inputs, asked, *gpu, warn);
-  if (!steps) return Unexpected{steps.error()};
+  PERFMODEL_TRY(gpu, predictor.gpu(machine.gpu));
+  PERFMODEL_TRY(steps, measured_steps(inputs, asked, *gpu, warn));
   auto measured = pricer->measured(*steps);
   if (!measured && measured.error().file.empty()) measured.error().file = inputs.measured;
   return measured;

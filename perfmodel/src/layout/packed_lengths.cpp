@@ -41,9 +41,7 @@ bool is_count(std::string_view text, double& number) {
 Result<Documents> read_documents(const fs::path& file) {
   std::ifstream in(file);
   if (!in) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "lengths: expected a file of lengths, found none",
-                            .file = file}};
+    return fail(ErrorCode::kIo, "lengths: expected a file of lengths, found none", file);
   }
   Documents made;
   std::string text;
@@ -61,9 +59,7 @@ Result<Documents> read_documents(const fs::path& file) {
                                  (made.counts_so_far.empty() ? 0 : made.counts_so_far.back()));
   }
   if (!made.lengths.empty()) return made;
-  return Unexpected{Error{.code = ErrorCode::kFormat,
-                          .message = "lengths: expected at least one length, found none",
-                          .file = file}};
+  return fail(ErrorCode::kFormat, "lengths: expected at least one length, found none", file);
 }
 
 /// Documents one after another, each drawn at random by a generator that starts alike every time.
@@ -103,8 +99,7 @@ class Packer {
 }  // namespace
 
 Result<PackedShare> packed_share(const fs::path& file, std::int64_t sequence) {
-  const auto documents = read_documents(file);
-  if (!documents) return Unexpected{documents.error()};
+  PERFMODEL_TRY(documents, read_documents(file));
   constexpr int kLeast = 64, kMost = 4096;
   constexpr std::int64_t kEnoughDocuments = 4'000'000;
   Packer packer(*documents, sequence);

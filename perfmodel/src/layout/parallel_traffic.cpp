@@ -5,15 +5,12 @@
 
 #include "base/normal_quantile.hpp"
 #include "layer_kinds.hpp"
+#include "part_costs.hpp"
 
 namespace perfmodel {
 namespace {
 
 double number_of(std::int64_t value) { return static_cast<double>(value); }
-
-double activation_bytes(const LayoutJob& job) {
-  return job.precision == LayoutJob::Precision::kFp32 ? 4 : 2;
-}
 
 // On a rank, of a microbatch.
 double tokens_of_rank(const LayoutJob& job, const ParallelLayout& layout) {
@@ -27,7 +24,7 @@ std::vector<ExchangedBuffer> context_exchange(const LayoutJob& job, const Parall
   if (layout.cp == 1) return {};
   const DecoderModel& model = job.model;
   const double tp = number_of(layout.tp);
-  const double numbers = tokens_of_rank(job, layout) * activation_bytes(job) / tp;
+  const double numbers = tokens_of_rank(job, layout) * weight_width(job.precision) / tp;
   const double key_values = numbers * number_of(key_value_width(model));
   if (layout.context == ContextExchange::kAllToAll) {
     const LatentAttentionSizes& of = model.latent;
@@ -50,7 +47,7 @@ std::vector<ExchangedBuffer> expert_exchange(const LayoutJob& job, const Paralle
   if (model.experts.experts == 0) return {};
   const double parts = layout.sequence_parallel ? number_of(layout.tp) : 1;
   const double bytes = tokens_of_rank(job, layout) / parts * number_of(model.experts.top_k) * load *
-                       number_of(expert_input_of(model)) * activation_bytes(job);
+                       number_of(expert_input_of(model)) * weight_width(job.precision);
   std::vector<ExchangedBuffer> made;
   if (layout.ep > 1)
     made = {{CollectiveKind::kAllToAll, bytes}, {CollectiveKind::kAllToAll, bytes}};

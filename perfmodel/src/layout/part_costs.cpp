@@ -1,79 +1,54 @@
 #include "part_costs.hpp"
 
+#include "member_sums.hpp"
+
 namespace perfmodel {
 namespace {
 
+constexpr double CollectiveSum::*kSums[] = {&CollectiveSum::count, &CollectiveSum::bytes,
+                                            &CollectiveSum::us};
 constexpr CollectiveSum CollectiveSums::*kKindsOfCollectives[] = {
     &CollectiveSums::all_reduce, &CollectiveSums::all_gather, &CollectiveSums::reduce_scatter};
+constexpr double PassCosts::*kCostTimes[] = {
+    &PassCosts::kernel_us,     &PassCosts::attention_us, &PassCosts::product_us,
+    &PassCosts::state_us,      &PassCosts::low_us,       &PassCosts::high_us,
+    &PassCosts::comm_us,       &PassCosts::host_us,      &PassCosts::attention_host_us,
+    &PassCosts::router_host_us};
+constexpr std::int64_t PassCosts::*kCostCounts[] = {&PassCosts::ops, &PassCosts::collectives};
 
 }  // namespace
 
 DType weights_of(LayoutJob::Precision precision) {
-  switch (precision) {
-    case LayoutJob::Precision::kFp32:
-      return DType::kFloat32;
-    case LayoutJob::Precision::kFp16:
-      return DType::kFloat16;
-    case LayoutJob::Precision::kBf16:
-    case LayoutJob::Precision::kFp8:
-    case LayoutJob::Precision::kFp4:
-      return DType::kBFloat16;
-  }
-  return DType::kBFloat16;
+  if (precision == LayoutJob::Precision::kFp32) return DType::kFloat32;
+  return precision == LayoutJob::Precision::kFp16 ? DType::kFloat16 : DType::kBFloat16;
 }
 
-double activation_width(const ShardQuestion& question) {
-  return static_cast<double>(size_in_bytes(weights_of(question.precision)));
+double weight_width(LayoutJob::Precision precision) {
+  return static_cast<double>(size_in_bytes(weights_of(precision)));
 }
 
 CollectiveSums& CollectiveSums::operator+=(const CollectiveSums& other) {
-  for (const auto kind : kKindsOfCollectives) {
-    (this->*kind).count += (other.*kind).count;
-    (this->*kind).bytes += (other.*kind).bytes;
-    (this->*kind).us += (other.*kind).us;
-  }
+  for (const auto kind : kKindsOfCollectives) add_members(this->*kind, other.*kind, kSums);
   return *this;
 }
 
 CollectiveSums& CollectiveSums::operator*=(double times) {
-  for (const auto kind : kKindsOfCollectives) {
-    (this->*kind).count *= times;
-    (this->*kind).bytes *= times;
-    (this->*kind).us *= times;
-  }
+  for (const auto kind : kKindsOfCollectives) scale_members(this->*kind, times, kSums);
   return *this;
 }
 
 PassCosts operator+(PassCosts a, const PassCosts& b) {
-  a.kernel_us += b.kernel_us;
-  a.attention_us += b.attention_us;
-  a.product_us += b.product_us;
-  a.state_us += b.state_us;
-  a.low_us += b.low_us;
-  a.high_us += b.high_us;
-  a.comm_us += b.comm_us;
-  a.host_us += b.host_us;
-  a.attention_host_us += b.attention_host_us;
-  a.router_host_us += b.router_host_us;
-  a.ops += b.ops;
-  a.collectives += b.collectives;
+  add_members(a, b, kCostTimes);
+  add_members(a, b, kCostCounts);
   a.by_kind += b.by_kind;
   return a;
 }
 
 PassCosts operator*(double count, PassCosts a) {
-  a.kernel_us *= count;
-  a.attention_us *= count;
-  a.product_us *= count;
-  a.state_us *= count;
-  a.low_us *= count;
-  a.high_us *= count;
-  a.comm_us *= count;
-  a.host_us *= count;
-  a.attention_host_us *= count;
-  a.router_host_us *= count;
-  a.ops = static_cast<std::int64_t>(count * static_cast<double>(a.ops));
-  a.collectives = static_cast<std::int64_t>(count * static_cast<double>(a.collectives));
+  scale_members(a, count, kCostTimes);
+  for (const auto member : kCostCounts) {
+    a.*member = static_cast<std::int64_t>(count * static_cast<double>(a.*member));
+  }
   a.by_kind *= count;
   return a;
 }

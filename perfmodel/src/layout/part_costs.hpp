@@ -96,12 +96,11 @@ struct ShardCosts {
   /// Per layer on average: parts with a collective of tensor parallelism before and after them that
   /// the graph does not hold, layers whose attention sees the whole sequence, layers of experts.
   double tensor_parts = 0, attending = 0, expert_layers = 0;
-  std::vector<std::string> warnings;
 };
 
 /// Type of weights and activations outside of narrow products.
 DType weights_of(LayoutJob::Precision precision);
-/// Bytes of a number of the activations.
-double activation_width(const ShardQuestion& question);
+/// Bytes of such a number.
+double weight_width(LayoutJob::Precision precision);
 
 }  // namespace perfmodel

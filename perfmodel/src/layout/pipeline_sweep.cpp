@@ -74,6 +74,7 @@ PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
   for (std::int64_t r = 0; r < p; ++r) warm[static_cast<std::size_t>(r)] = lists.warm_up(r);
   PipelineEnds ends;
   ends.last_backward_us.assign(static_cast<std::size_t>(p), 0);
+  ends.chunk_last_backward_us.assign(times.backward_us.size(), 0);
   const auto end_of = [m](std::vector<double>& ended, std::int64_t place,
                           std::int64_t microbatch) -> double& {
     return ended[static_cast<std::size_t>(place * m + microbatch)];
@@ -103,6 +104,7 @@ PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
         free = std::max(free, from) +
                (op.backward ? times.backward_us[place] : times.forward_us[place]);
         end_of(op.backward ? backward : forward, op.place, op.microbatch) = free;
+        if (op.backward) ends.chunk_last_backward_us[place] = free;
         ++next;
         --left;
       }
@@ -123,7 +125,9 @@ PipelineEnds run_pipeline(const PipelineTimes& times, std::int64_t most_operatio
   const double rounds = static_cast<double>(m - few) / static_cast<double>(p);
   const double pace = (later.makespan_us - ends.makespan_us) / kRounds;
   ends.makespan_us += rounds * pace;
-  for (double& end : ends.last_backward_us) end += rounds * pace;
+  for (auto* list : {&ends.last_backward_us, &ends.chunk_last_backward_us}) {
+    for (double& end : *list) end += rounds * pace;
+  }
   return ends;
 }
 

@@ -18,7 +18,8 @@ struct PipelineTimes {
 
 struct PipelineEnds {
   double makespan_us = 0;
-  std::vector<double> last_backward_us;  ///< per stage
+  std::vector<double> last_backward_us;        ///< per stage
+  std::vector<double> chunk_last_backward_us;  ///< per chunk, in model order
 };
 
 /// A stage works off its list (`pipeline_order`) as far as its predecessors allow, turn by turn:

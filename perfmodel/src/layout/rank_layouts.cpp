@@ -128,7 +128,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
   const std::vector<LayoutOffload>& offloads = space.offload.empty() ? kNothing : space.offload;
   const std::vector<Sharding>& shardings = space.zero.empty() ? kAll : space.zero;
   const DecoderModel& model = job.model;
-  const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  const std::int64_t kv_heads = kv_heads_of(model);
   const bool plain = has_plain_layers(model) && job.lora_rank == 0;
   for (const std::int64_t tp : chosen(space.tp, divisors(gpus), kMostTensorParallel)) {
     if (gpus % tp != 0 || model.heads % tp != 0) continue;
@@ -153,8 +153,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
                                    job.attention != LayoutJob::Attention::kEager;
             if (pointless && space.recompute.empty()) continue;
             for (const Sharding zero : shardings) {
-              const bool gathers =
-                  zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
+              const bool gathers = gathers_parameters(zero);
               if (gathers && pp > 1 && space.zero.empty()) continue;
               if (dp * cp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout = space.common;

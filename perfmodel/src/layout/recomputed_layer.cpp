@@ -111,7 +111,7 @@ double kept_by_op(const ShardQuestion& question) {
   const double parts = question.sequence_parallel ? real_of(question.tp) : 1;
   const double numbers =
       (split / 2 + queries) / real_of(question.tp) + real_of(model.hidden) / parts;
-  return real_of(question.tokens()) * numbers * activation_width(question);
+  return real_of(question.tokens()) * numbers * weight_width(question.precision);
 }
 
 // The layer keeps `kept` bytes until its backward pass begins; the rest comes back then.
@@ -167,7 +167,7 @@ void recompute_modules(const ShardQuestion& question, const LayerKind& kind, Sha
   const double ranks = real_of(question.tp);
   // Inputs of products are kept in a byte less with fp8 activations.
   const double bytes =
-      part.kept * activation_width(question) - (question.fp8_activations ? part.inputs : 0);
+      part.kept * weight_width(question.precision) - (question.fp8_activations ? part.inputs : 0);
   const double freed = real_of(question.tokens()) / ranks * bytes;
   keep(std::max(std::min(layer.kept_bytes, costs.boundary_bytes), layer.kept_bytes - freed), costs);
 }
@@ -198,14 +198,10 @@ double recomputed_layers(const LayoutRecompute& recompute, std::int64_t layers,
                          std::int64_t chunks) {
   switch (recompute.what) {
     case LayoutRecompute::kFull:
-    case LayoutRecompute::kUniform:
-      return real_of(layers);
-    case LayoutRecompute::kEvery:
-      return real_of(layers / recompute.count);
-    case LayoutRecompute::kBlock:
-      return real_of(std::min(layers, recompute.count * chunks));
-    default:
-      return 0;
+    case LayoutRecompute::kUniform: return real_of(layers);
+    case LayoutRecompute::kEvery: return real_of(layers / recompute.count);
+    case LayoutRecompute::kBlock: return real_of(std::min(layers, recompute.count * chunks));
+    default: return 0;
   }
 }
 

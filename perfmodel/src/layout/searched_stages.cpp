@@ -34,12 +34,10 @@ Result<std::vector<ChunkLayers>> search_stages(const StepQuestion& question,
   constexpr std::int64_t kReach = 4;  // layers that embeddings or an output layer may be worth
   const std::int64_t layers = question.job->model.layers;
   const std::int64_t each = layers / static_cast<std::int64_t>(chunks.size());
-  auto best = step_time(question, chunks);
-  if (!best) return Unexpected{best.error()};
+  PERFMODEL_TRY(best, step_time(question, chunks));
   const auto judge = [&](std::optional<std::vector<ChunkLayers>> spread) -> Result<void> {
     if (!spread) return {};
-    auto time = step_time(question, *spread);
-    if (!time) return Unexpected{time.error()};
+    PERFMODEL_TRY(time, step_time(question, *spread));
     if (time->step_us >= best->step_us) return {};
     best = std::move(time);
     chunks = std::move(*spread);

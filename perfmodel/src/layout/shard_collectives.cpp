@@ -14,11 +14,10 @@ Result<void> reprice_pass(std::int64_t tp, CollectiveTimes& collectives, PassCos
       {CollectiveKind::kReduceScatter, &pass.by_kind.reduce_scatter}};
   for (const auto& [kind, sum] : kinds) {
     if (sum->count == 0) continue;
-    const auto us = collectives.time_us({.kind = kind,
-                                         .bytes = Bytes{std::max(0.0, sum->bytes / sum->count)},
-                                         .ranks = static_cast<int>(tp),
-                                         .nodes = static_cast<int>((tp + node - 1) / node)});
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(us, collectives.time_us({.kind = kind,
+                                           .bytes = Bytes{std::max(0.0, sum->bytes / sum->count)},
+                                           .ranks = static_cast<int>(tp),
+                                           .nodes = static_cast<int>((tp + node - 1) / node)}));
     pass.comm_us += sum->count * *us - sum->us;
     sum->us = sum->count * *us;
   }

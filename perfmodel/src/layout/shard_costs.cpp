@@ -71,7 +71,7 @@ Result<ExecutionGraph> decoder_graph(
     fill_config(config, question, layers);
     set_optimizer(optimizer, config);
     config.dropout = 0;
-    config.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+    config.kv_heads = kv_heads_of(model);
     config.fused_norms = true;
     return build_llama(config);
   }
@@ -153,8 +153,7 @@ Result<ExecutionGraph> whole_step(const ShardQuestion& question, std::int64_t la
                                        .master_weights = true});
   }
   if (!graph || !question.copies_gradients) return graph;
-  auto copied = make_data_parallel_graph(*graph, {.world = 2});
-  if (!copied) return Unexpected{copied.error()};
+  PERFMODEL_TRY(copied, make_data_parallel_graph(*graph, {.world = 2}));
   return std::move(copied->graph);
 }
 
@@ -364,25 +363,21 @@ using GraphOf = std::function<Result<ExecutionGraph>(std::int64_t layers, GraphF
 
 Result<GraphCosts> graph_costs(const ShardQuestion& question, const GraphOf& graph_of,
                                std::int64_t layers, const Predictor& predictor,
-                               std::string_view gpu, AskOptions options,
-                               std::vector<std::string>& warnings) {
-  const auto graph = graph_of(layers, question.compiled ? GraphForm::kCompiled : GraphForm::kEager);
-  if (!graph) return Unexpected{graph.error()};
+                               std::string_view gpu, AskOptions options) {
+  PERFMODEL_TRY(graph,
+                graph_of(layers, question.compiled ? GraphForm::kCompiled : GraphForm::kEager));
   std::optional<ExecutionGraph> whole;
   if (holds_update(question)) {
-    auto made = graph_of(layers, GraphForm::kWholeStep);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, graph_of(layers, GraphForm::kWholeStep));
     whole = std::move(*made);
   }
   const ExecutionGraph& timed = whole ? *whole : *graph;
-  options.keep_ops = true;
-  const auto step = predictor.predict(timed, gpu, options);
-  if (!step) return Unexpected{step.error()};
+  options.keep_ops = options.times_only = true;
+  PERFMODEL_TRY(step, predictor.predict(timed, gpu, options));
   GraphCosts sums;
   add_passes(timed, *step, question.tp > 1, sums);
   add_captured(*step, sums);
   add_memory(*graph, question, sums);
-  warnings = step->warnings;
   return sums;
 }
 
@@ -403,7 +398,8 @@ void take_captured(const GraphCosts& one, PartCosts& layer) {
 double boundary_bytes(const ShardQuestion& question) {
   const double tokens = static_cast<double>(question.tokens());
   const double parts = question.sequence_parallel ? static_cast<double>(question.tp) : 1;
-  return tokens * static_cast<double>(question.model.hidden) * activation_width(question) / parts;
+  return tokens * static_cast<double>(question.model.hidden) * weight_width(question.precision) /
+         parts;
 }
 
 }  // namespace
@@ -515,8 +511,7 @@ Result<double> layer_extra_bytes(const ShardQuestion& question, const GraphOf& g
                                  GraphCosts one, GraphCosts two) {
   if (question.compiled) {
     for (auto& [layers, sums] : {std::pair{1, &one}, std::pair{2, &two}}) {
-      const auto eager = graph_of(layers, GraphForm::kEager);
-      if (!eager) return Unexpected{eager.error()};
+      PERFMODEL_TRY(eager, graph_of(layers, GraphForm::kEager));
       *sums = {};
       add_memory(*eager, question, *sums);
     }
@@ -554,10 +549,8 @@ Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf&
                                    bool sees_all, const Predictor& predictor, std::string_view gpu,
                                    const AskOptions& options) {
   ShardCosts costs;
-  const auto one = graph_costs(question, graph_of, 1, predictor, gpu, options, costs.warnings);
-  if (!one) return Unexpected{one.error()};
-  const auto two = graph_costs(question, graph_of, 2, predictor, gpu, options, costs.warnings);
-  if (!two) return Unexpected{two.error()};
+  PERFMODEL_TRY(one, graph_costs(question, graph_of, 1, predictor, gpu, options));
+  PERFMODEL_TRY(two, graph_costs(question, graph_of, 2, predictor, gpu, options));
 
   PartCosts &layer = costs.layer, &head = costs.head, &embedding = costs.embedding;
   layer.forward = two->forward - one->forward;
@@ -584,8 +577,7 @@ Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf&
   head.kept_bytes = std::max(0.0, one->activation_bytes - kept);
   costs.logit_bytes = std::min(head.kept_bytes, kept_logits(question));
   costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - kept - head.kept_bytes);
-  const auto extra = layer_extra_bytes(question, graph_of, *one, *two);
-  if (!extra) return Unexpected{extra.error()};
+  PERFMODEL_TRY(extra, layer_extra_bytes(question, graph_of, *one, *two));
   costs.layer_extra_bytes = std::max(0.0, *extra - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
   if (sees_all) {
@@ -623,24 +615,23 @@ Result<ShardCosts> costs_of_kind(const ShardQuestion& question, const LayerKind&
     return costs;
   };
   if (!once) return price().transform(finish);
-  const auto kept = once(fmt::format("{} of {} {} {}", key_of(asked), static_cast<int>(kind.mixer),
-                                     static_cast<int>(kind.inner), kind.slides),
-                         price);
-  if (!kept) return Unexpected{kept.error()};
+  PERFMODEL_TRY(kept,
+                once(fmt::format("{} of {} {} {}", key_of(asked), static_cast<int>(kind.mixer),
+                                 static_cast<int>(kind.inner), kind.slides),
+                     price));
   return finish(**kept);
 }
 
+constexpr PassCosts PartCosts::*kPasses[] = {&PartCosts::forward, &PartCosts::backward,
+                                             &PartCosts::again};
+constexpr double PartCosts::*kPartSums[] = {&PartCosts::experts_again, &PartCosts::context_again,
+                                            &PartCosts::parameters,    &PartCosts::experts,
+                                            &PartCosts::frozen,        &PartCosts::kept_bytes,
+                                            &PartCosts::pinned_bytes};
+
 void add_share(PartCosts& sum, double share, const PartCosts& of) {
-  sum.forward = sum.forward + share * of.forward;
-  sum.backward = sum.backward + share * of.backward;
-  sum.again = sum.again + share * of.again;
-  sum.experts_again += share * of.experts_again;
-  sum.context_again += share * of.context_again;
-  sum.parameters += share * of.parameters;
-  sum.experts += share * of.experts;
-  sum.frozen += share * of.frozen;
-  sum.kept_bytes += share * of.kept_bytes;
-  sum.pinned_bytes += share * of.pinned_bytes;
+  for (const auto pass : kPasses) sum.*pass = sum.*pass + share * of.*pass;
+  for (const auto member : kPartSums) sum.*member += share * of.*member;
 }
 
 // Weights of a layer that adapters leave as they are, on one rank.
@@ -690,8 +681,8 @@ Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor&
     costs->layer.experts = experts_of(question, kind);
     costs->layer.frozen = frozen_of(question, kind);
     if (kind.mixer == LayerKind::Mixer::kStateSpace) {
-      for (PassCosts* pass : {&costs->layer.forward, &costs->layer.backward, &costs->layer.again}) {
-        pass->state_us = pass->kernel_us;
+      for (const auto pass : kPasses) {
+        (costs->layer.*pass).state_us = (costs->layer.*pass).kernel_us;
       }
     }
     last = costs->layer;

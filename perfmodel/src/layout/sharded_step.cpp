@@ -54,8 +54,8 @@ void sharded_microbatch(LayoutStep& step, const ShardedWork& sharded, const Unit
         add_pass(step, 0, backward ? unit(i).backward : unit(i).forward,
                  (backward ? parts.backward : parts.forward).host_us,
                  fmt::format("{} {}, unit {}", backward ? "backward" : "forward", microbatch, i),
-                 front, {})
-            .ends;
+                 front, front, {})
+            .ends();
   };
   const auto inflight = static_cast<std::size_t>(sharded.options.max_inflight_all_gathers);
   for (std::size_t i = 0; i < count; ++i) {

@@ -218,13 +218,10 @@ class SplitRun {
   std::optional<double> ready(std::int64_t stage, const SplitOp& op) {
     const std::size_t place = place_of(stage, op.chunk);
     switch (op.kind) {
-      case Kind::kForward:
-        return forward_ready(place, op.microbatch);
+      case Kind::kForward: return forward_ready(place, op.microbatch);
       case Kind::kInput:
-      case Kind::kBackward:
-        return backward_ready(place, op.microbatch);
-      case Kind::kWeights:
-        return 0.0;  // after its input's gradient in the same list
+      case Kind::kBackward: return backward_ready(place, op.microbatch);
+      case Kind::kWeights: return 0.0;  // after its input's gradient in the same list
       case Kind::kTogether: {
         const auto one = forward_ready(place, op.microbatch);
         const auto other = backward_ready(place_of(stage, op.other_chunk), op.other_microbatch);
@@ -238,14 +235,10 @@ class SplitRun {
   double duration(std::int64_t stage, const SplitOp& op, double& hidden_us) const {
     const std::size_t place = place_of(stage, op.chunk);
     switch (op.kind) {
-      case Kind::kForward:
-        return times_.forward_us[place];
-      case Kind::kInput:
-        return times_.input_us[place];
-      case Kind::kWeights:
-        return times_.weights_us[place];
-      case Kind::kBackward:
-        return times_.input_us[place] + times_.weights_us[place];
+      case Kind::kForward: return times_.forward_us[place];
+      case Kind::kInput: return times_.input_us[place];
+      case Kind::kWeights: return times_.weights_us[place];
+      case Kind::kBackward: return times_.input_us[place] + times_.weights_us[place];
       case Kind::kTogether: {
         const std::size_t other = place_of(stage, op.other_chunk);
         const double both =
@@ -284,12 +277,9 @@ std::int64_t chunks_of(SplitSchedule schedule) { return schedule == SplitSchedul
 std::vector<SplitOp> split_order(SplitSchedule schedule, std::int64_t stages,
                                  std::int64_t microbatches, std::int64_t stage) {
   switch (schedule) {
-    case SplitSchedule::kZbH1:
-      return zb_h1_order(stages, microbatches, stage);
-    case SplitSchedule::kZbV:
-      return zb_v_order(stages, microbatches, stage);
-    case SplitSchedule::kDualPipeV:
-      return dual_pipe_order(stages, microbatches, stage);
+    case SplitSchedule::kZbH1: return zb_h1_order(stages, microbatches, stage);
+    case SplitSchedule::kZbV: return zb_v_order(stages, microbatches, stage);
+    case SplitSchedule::kDualPipeV: return dual_pipe_order(stages, microbatches, stage);
   }
   return {};
 }

@@ -45,31 +45,21 @@ class StagedStep {
   }
 
  private:
-  std::vector<ReadyBucket> ready_buckets(std::size_t stage,
-                                         const std::vector<parallel::PipelineOp>& order) const {
+  std::vector<ReadyBucket> ready_buckets(std::size_t stage) const {
     const GradientSums& sums = step_.work.stages[stage].sums;
     if (sums.buckets == 0 || !step_.question.framework->overlap_gradients) return {};
-    // Chunks in the order of their last backward passes.
-    std::vector<std::int64_t> chunks;
-    for (std::size_t i = order.size(); i-- > 0;) {
-      if (!order[i].backward) continue;
-      if (std::ranges::find(chunks, order[i].chunk) == chunks.end()) {
-        chunks.push_back(order[i].chunk);
-      }
-    }
-    std::ranges::reverse(chunks);
-    double all = 0;
-    for (std::int64_t chunk : chunks) all += backward_us(stage, chunk);
+    double all = 0, before = 0;
+    for (std::int64_t chunk = 0; chunk < step_.layout.vp; ++chunk) all += backward_us(stage, chunk);
+    if (all <= 0) return std::vector<ReadyBucket>(static_cast<std::size_t>(sums.buckets));
     std::vector<ReadyBucket> made;
-    double before = 0;
-    std::size_t at = 0;
-    for (std::int64_t k = 1; k <= sums.buckets; ++k) {
-      const double ready = all * static_cast<double>(k) / static_cast<double>(sums.buckets);
-      while (at + 1 < chunks.size() && ready > before + backward_us(stage, chunks[at])) {
-        before += backward_us(stage, chunks[at++]);
+    for (std::int64_t chunk = step_.layout.vp; chunk-- > 0;) {
+      const double own = backward_us(stage, chunk);
+      const std::int64_t last = sums.ready_after((before + own) / all);
+      for (std::int64_t k = sums.ready_after(before / all) + 1; k <= last; ++k) {
+        const double ready = all * static_cast<double>(k) / static_cast<double>(sums.buckets);
+        made.push_back({chunk, std::min(1.0, (ready - before) / own)});
       }
-      const double own = backward_us(stage, chunks[at]);
-      made.push_back({chunks[at], own > 0 ? std::min(1.0, (ready - before) / own) : 1});
+      before += own;
     }
     return made;
   }
@@ -88,7 +78,7 @@ class StagedStep {
       stretches.push_back({forward_of(step_, step_.chunk_at(stage, chunk)),
                            backward_of(step_, step_.chunk_at(stage, chunk))});
     }
-    const std::vector<ReadyBucket> buckets = ready_buckets(stage, *order);
+    const std::vector<ReadyBucket> buckets = ready_buckets(stage);
     std::vector<std::int64_t> left(step_.layout.vp, step_.microbatches());
     Tasks bucket_tasks;
     for (const parallel::PipelineOp& op : *order) {
@@ -111,6 +101,9 @@ class StagedStep {
       }
     }
     front.insert(front.end(), bucket_tasks.begin(), bucket_tasks.end());
+    if (!step_.work.host_runs_ahead()) return;
+    step_.tasks.add_host(stage, step_.tasks.name("host of the optimizer"),
+                         step_.work.stages[stage].optimizer_host_us, host_);
   }
 
   TaskId add_bucket(std::size_t stage, const GradientSums& sums, const Tasks& ready) {
@@ -138,6 +131,30 @@ class StagedStep {
     return title;
   }
 
+  // Host and device meet at each send, on one stage after each microbatch; or never within a step,
+  // where the host runs ahead from one into the next.
+  PassTasks pass_of(std::size_t stage, const parallel::PipelineOp& op,
+                    const std::vector<Stretch>& stretches, double host_us,
+                    const std::vector<double>& cuts) {
+    Tasks& front = step_.fronts[stage];
+    if (step_.work.host_runs_ahead()) {
+      if (host_us > 0) {
+        host_ = {step_.tasks.add_host(stage, step_.tasks.name("host"), host_us, host_)};
+      }
+      PassTasks made = add_pass(step_, stage, stretches, 0, title_of(op), front, front, cuts);
+      front = made.device;
+      return made;
+    }
+    const bool one_stage = step_.stages() == 1;
+    if (!one_stage || !op.backward) host_ = front;
+    PassTasks made = add_pass(step_, stage, stretches, host_us, title_of(op), front, host_, cuts);
+    if (!made.host.empty()) host_ = made.host;
+    front = made.device;
+    if (!one_stage) front = made.ends();
+    if (one_stage && op.backward) front.insert(front.end(), host_.begin(), host_.end());
+    return made;
+  }
+
   PassTasks one_op(std::size_t stage, const parallel::PipelineOp& op,
                    const ChunkStretches& stretches, const std::vector<double>& cuts) {
     const ChunkWork& chunk = step_.chunk_at(stage, op.chunk);
@@ -148,9 +165,8 @@ class StagedStep {
     const bool from_other = op.backward ? place + 1 < depth : place > 0;
     const bool to_other = op.backward ? place > 0 : place + 1 < depth;
     if (from_other) front.push_back(receive(stage, op, place));
-    PassTasks made = add_pass(step_, stage, op.backward ? stretches.backward : stretches.forward,
-                              work.host_us, title_of(op), front, cuts);
-    front = made.ends;
+    PassTasks made = pass_of(stage, op, op.backward ? stretches.backward : stretches.forward,
+                             work.host_us, cuts);
     if (step_.stages() > 1 && step_.work.hop.occupies_us > 0) {
       front = {step_.tasks.add_host(stage, step_.tasks.name("send to the next stage"),
                                     step_.work.hop.occupies_us, front)};
@@ -204,6 +220,7 @@ class StagedStep {
   }
 
   LayoutStep& step_;
+  Tasks host_;  // on one stage: what its next host work waits for
   std::array<std::vector<TaskId>, 2> sends_, receives_;  // forward, backward: per message
 };
 

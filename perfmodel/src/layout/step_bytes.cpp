@@ -25,15 +25,9 @@ BytesPerParameter bytes_per_parameter(const LayoutJob& job) {
   bytes.gradients = job.fp32_gradients ? 4 : bytes.weights;
   const double master = full ? 0 : 4;
   switch (job.optimizer) {
-    case Optimizer::kAdamW:
-      bytes.optimizer = master + 8;
-      break;
-    case Optimizer::kAdamW8bit:
-      bytes.optimizer = master + 2;
-      break;
-    case Optimizer::kSgd:
-      bytes.optimizer = master;
-      break;
+    case Optimizer::kAdamW: bytes.optimizer = master + 8; break;
+    case Optimizer::kAdamW8bit: bytes.optimizer = master + 2; break;
+    case Optimizer::kSgd: bytes.optimizer = master; break;
   }
   return bytes;
 }

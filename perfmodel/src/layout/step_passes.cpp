@@ -51,13 +51,13 @@ void device_chain(LayoutStep& step, std::size_t stage, const std::vector<Stretch
     reach();
   }
   while (cut < cuts.size()) made.at_cuts[cut++] = before;
-  made.ends = before;
+  made.device = before;
 }
 
 void host_chain(LayoutStep& step, std::size_t stage, double host_us, std::uint32_t what,
                 const std::vector<double>& cuts, const Tasks& front, PassTasks& made) {
   if (host_us <= 0) return;
-  Tasks before = front;
+  Tasks& before = made.host = front;
   double passed = 0;
   for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
     const double piece = cuts[cut] * host_us - passed;
@@ -68,10 +68,15 @@ void host_chain(LayoutStep& step, std::size_t stage, double host_us, std::uint32
   if (host_us - passed > 1e-9 * host_us || cuts.empty()) {
     before = {step.tasks.add_host(stage, what, host_us - passed, before)};
   }
-  made.ends.insert(made.ends.end(), before.begin(), before.end());
 }
 
 }  // namespace
+
+Tasks PassTasks::ends() const {
+  Tasks both = device;
+  both.insert(both.end(), host.begin(), host.end());
+  return both;
+}
 
 void append_part(LayoutStep& step, std::vector<Stretch>& to, const PassWork& pass,
                  std::string_view part, std::string_view direction) {
@@ -135,12 +140,12 @@ std::vector<Stretch> backward_of(LayoutStep& step, const ChunkWork& chunk) {
 }
 
 PassTasks add_pass(LayoutStep& step, std::size_t stage, const std::vector<Stretch>& stretches,
-                   double host_us, const std::string& title, const Tasks& front,
+                   double host_us, const std::string& title, const Tasks& front, const Tasks& host,
                    const std::vector<double>& cuts) {
   PassTasks made{.at_cuts = std::vector<Tasks>(cuts.size())};
   const auto first = static_cast<TaskId>(step.tasks.size());
   device_chain(step, stage, stretches, cuts, front, made);
-  host_chain(step, stage, host_us, step.tasks.name("host"), cuts, front, made);
+  host_chain(step, stage, host_us, step.tasks.name("host"), cuts, host, made);
   const auto last = static_cast<TaskId>(step.tasks.size()) - 1;
   if (last >= first) step.tasks.note_pass(stage, step.tasks.name(title), first, last);
   return made;

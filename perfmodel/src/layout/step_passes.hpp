@@ -16,10 +16,12 @@ struct Stretch {
   double bytes = 0;
 };
 
-/// The tasks of a pass that what follows waits for, and of each of its cuts.
+/// The last tasks of a pass on the device and on the host, and before each cut.
 struct PassTasks {
-  Tasks ends;
+  Tasks device, host;  ///< host: none if it has no work
   std::vector<Tasks> at_cuts;
+
+  Tasks ends() const;  ///< both
 };
 
 /// A part's kernels in equal parts around its collectives, which take turns by kind.
@@ -28,10 +30,11 @@ void append_part(LayoutStep& step, std::vector<Stretch>& to, const PassWork& pas
 std::vector<Stretch> forward_of(LayoutStep& step, const ChunkWork& chunk);
 std::vector<Stretch> backward_of(LayoutStep& step, const ChunkWork& chunk);
 
-/// Writes one pass of a stage after `front`. Kernels are cut where gradients of a bucket are ready,
-/// at `cuts` (ascending shares of the pass); a collective is not cut.
+/// Writes one pass of a stage, its kernels after `front` and its host work after `host`. Kernels
+/// are cut where gradients of a bucket are ready, at `cuts` (ascending shares of the pass); a
+/// collective is not cut.
 PassTasks add_pass(LayoutStep& step, std::size_t stage, const std::vector<Stretch>& stretches,
-                   double host_us, const std::string& title, const Tasks& front,
+                   double host_us, const std::string& title, const Tasks& front, const Tasks& host,
                    const std::vector<double>& cuts);
 
 }  // namespace perfmodel

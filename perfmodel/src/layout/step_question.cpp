@@ -61,8 +61,7 @@ Result<double> CollectiveTimes::time_us(const CollectiveQuery& query) {
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
   }
-  const auto time = asked(query);
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(time, asked(query));
   const std::lock_guard lock(mutex_);
   if (known_.size() >= kMostCollectives) known_.clear();
   return known_.emplace(key, time->count()).first->second;
@@ -70,8 +69,7 @@ Result<double> CollectiveTimes::time_us(const CollectiveQuery& query) {
 
 Result<Microseconds> CollectiveTimes::asked(const CollectiveQuery& query) const {
   if (network_) return astra_sim_time(*network_, query);
-  const auto time = collective_time(topology_, query);
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(time, collective_time(topology_, query));
   return time->time;
 }
 

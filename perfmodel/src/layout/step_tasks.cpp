@@ -66,8 +66,7 @@ TaskGraph::TaskId StepTasks::add_collective(std::size_t stage, std::uint32_t wha
 }
 
 Result<void> StepTasks::schedule() {
-  auto made = run_schedule(graph_);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, run_schedule(graph_));
   schedule_ = std::move(*made);
   return {};
 }

@@ -41,12 +41,9 @@ class StepClock {
  private:
   double& term(LayoutTerm which) { return time_.terms_us[static_cast<std::size_t>(which)]; }
 
-  // Where the whole step's host work is known: the host runs ahead from one step into the next, so
-  // that what takes longer, all of its work or all of the device's, is the step.
   void wait_for_host() {
-    const double update = most(&StageWork::optimizer_host_us);
-    if (update == 0 || layout_.pp > 1) return;
-    double host = update, others = 0;
+    if (!work_.host_runs_ahead()) return;
+    double host = work_.stages.front().optimizer_host_us, others = 0;
     for (const ChunkWork& chunk : work_.chunks) {
       host += count_of(work_.microbatches) *
               (chunk.parts.forward.host_us + chunk.parts.backward.host_us);
@@ -89,20 +86,21 @@ class StepClock {
     term(LayoutTerm::kHost) += times * pass.exposed_host_us();
   }
 
-  // The host runs ahead of the device over the borders of microbatches.
+  // The host runs ahead of the device within a microbatch.
   void one_stage() {
-    PassWork all, forward;
+    PassWork forward, backward;
     for (const ChunkWork& chunk : work_.chunks) {
-      all = all + chunk.parts.forward + chunk.parts.backward;
       forward = forward + chunk.parts.forward;
+      backward = backward + chunk.parts.backward;
     }
+    const PassWork all = forward + backward;
     add_passes(all, count_of(work_.microbatches));
     const GradientSums& sums = work_.stages.front().sums;
-    // If the host slows down the forward pass alone, less of the microbatch's time is left to
-    // the backward pass than its kernels take, and only that hides sums.
-    const double backward_us = all.total_us() - forward.total_us();
+    const PassWork to_first = forward + 1 / std::max(1.0, count_of(sums.buckets)) * backward;
+    const double after_first_us = work_.host_runs_ahead() ? all.device_us() - to_first.device_us()
+                                                          : all.total_us() - to_first.total_us();
     term(LayoutTerm::kDataParallel) +=
-        exposed_sums_us(sums, backward_us) + repeated_sums_us(sums, all.total_us());
+        exposed_sums_us(sums, after_first_us) + repeated_sums_us(sums, all.total_us());
   }
 
   // All sums except the last run while the next microbatch is computed.
@@ -113,13 +111,41 @@ class StepClock {
     return count_of(work_.microbatches - 1) * std::max(0.0, each - hides);
   }
 
-  // The time that sums over the data-parallel group add after the last backward pass of a stage,
-  // whose buckets become ready in equal steps over it.
-  double exposed_sums_us(const GradientSums& sums, double backward_us) const {
+  // The time that sums over the data-parallel group add after the last backward pass, whose
+  // buckets become ready in equal steps: the last at its end, the first so long before.
+  double exposed_sums_us(const GradientSums& sums, double after_first_us) const {
     if (sums.buckets == 0) return 0;
+    const double each = sums.bucket_us, all = count_of(sums.buckets) * each;
+    return question_.framework->overlap_gradients ? std::max(each, all - after_first_us) : all;
+  }
+
+  /// The last backward pass of a chunk.
+  struct LastPass {
+    double end_us = 0, took_us = 0;
+  };
+
+  // When the sums of a stage have ended, whose buckets become ready in equal steps over the last
+  // passes of its chunks, one after the other.
+  double sums_end_us(const GradientSums& sums, const std::vector<LastPass>& passes) const {
     const double buckets = count_of(sums.buckets), each = sums.bucket_us;
-    if (!question_.framework->overlap_gradients) return buckets * each;
-    return std::max(each, backward_us / buckets + buckets * each - backward_us);
+    double all = 0, before = 0, end = 0;
+    for (const LastPass& pass : passes) all += pass.took_us;
+    if (!question_.framework->overlap_gradients || all <= 0) {
+      return passes.back().end_us + buckets * each;
+    }
+    for (const LastPass& pass : passes) {
+      const std::int64_t first = sums.ready_after(before / all) + 1;
+      const std::int64_t last = sums.ready_after((before + pass.took_us) / all);
+      const auto ready_us = [&](std::int64_t bucket) {
+        return pass.end_us - pass.took_us - before + all * count_of(bucket) / buckets;
+      };
+      if (last >= first) {
+        end = std::max(std::max(end, ready_us(first)) + count_of(last - first + 1) * each,
+                       ready_us(last) + each);
+      }
+      before += pass.took_us;
+    }
+    return end;
   }
 
   // Host and device meet at every send.
@@ -154,21 +180,29 @@ class StepClock {
     term(LayoutTerm::kPipelineTransfers) +=
         microbatches * count_of(layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
     term(LayoutTerm::kBubble) += without_hops - busy;
-    reduce(ends.makespan_us, ends.last_backward_us);
+    reduce(ends.makespan_us, [&](std::int64_t stage) {
+      std::vector<LastPass> passes;
+      each_chunk(stage, [&](std::size_t i, const ChunkWork& chunk) {
+        passes.push_back(
+            {ends.chunk_last_backward_us[i] - occupies, chunk.parts.backward.total_us()});
+      });
+      std::ranges::reverse(passes);
+      return passes;
+    });
   }
 
   // Gradients of a stage are reduced while other stages still work.
-  void reduce(double makespan_us, const std::vector<double>& last_backward_us) {
+  template <class LastPasses>
+  void reduce(double makespan_us, const LastPasses& last_passes) {
     double reduced = makespan_us;
     for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
-      double last_us = 0, both_us = 0;
+      double both_us = 0;
       each_chunk(stage, [&](std::size_t, const ChunkWork& chunk) {
-        last_us += chunk.parts.backward.total_us();
         both_us += chunk.parts.forward.total_us() + chunk.parts.backward.total_us();
       });
       const GradientSums& sums = work_.stages[stage].sums;
-      reduced = std::max(reduced, last_backward_us[stage] + exposed_sums_us(sums, last_us) +
-                                      repeated_sums_us(sums, both_us));
+      reduced = std::max(reduced,
+                         sums_end_us(sums, last_passes(stage)) + repeated_sums_us(sums, both_us));
     }
     term(LayoutTerm::kDataParallel) += reduced - makespan_us + work_.tied_words_us;
   }
@@ -213,7 +247,14 @@ class StepClock {
     term(LayoutTerm::kPipelineTransfers) +=
         microbatches * count_of(layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
     term(LayoutTerm::kBubble) += without_hops - busy;
-    reduce(ends.makespan_us, ends.last_backward_us);
+    // Gradients of weights come last, so that no chunk's are whole much before the others'.
+    reduce(ends.makespan_us, [&](std::int64_t stage) {
+      LastPass last{.end_us = ends.last_backward_us[stage]};
+      each_chunk(stage, [&](std::size_t, const ChunkWork& chunk) {
+        last.took_us += chunk.parts.backward.total_us();
+      });
+      return std::vector{last};
+    });
   }
 
   // Time of a pass that kernels of another one can hide.
@@ -283,8 +324,7 @@ StepTime step_time(const StepQuestion& question, const LayoutWork& work) {
 }
 
 Result<StepTime> step_time(const StepQuestion& question, const std::vector<ChunkLayers>& chunks) {
-  const auto work = layout_work(question, chunks);
-  if (!work) return Unexpected{work.error()};
+  PERFMODEL_TRY(work, layout_work(question, chunks));
   return step_time(question, *work);
 }
 

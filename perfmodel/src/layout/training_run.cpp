@@ -133,8 +133,7 @@ Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, con
         ErrorCode::kImpossible,
         fmt::format("{}: expected --tokens or --samples of the run too, found none", other));
   }
-  const auto tokens = tokens_of(ask, job.sequence);
-  if (!tokens) return Unexpected{tokens.error()};
+  PERFMODEL_TRY(tokens, tokens_of(ask, job.sequence));
   run.tokens = *tokens;
   if (!ask.deadline.empty()) {
     const auto deadline =
@@ -143,8 +142,7 @@ Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, con
     run.deadline_s = *deadline;
   }
   if (!ask.usd_per_gpu_hour.empty()) {
-    const auto price = gpu_price(ask.usd_per_gpu_hour, gpu);
-    if (!price) return Unexpected{price.error()};
+    PERFMODEL_TRY(price, gpu_price(ask.usd_per_gpu_hour, gpu));
     run.usd_per_gpu_hour = *price;
   }
   if (ask.storage_gb_per_s && job.lora_rank > 0) {

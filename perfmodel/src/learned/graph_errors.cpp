@@ -55,12 +55,9 @@ Result<std::vector<JudgedGraph>> priced_graphs(const GraphFiles& files,
                                                const MeasuredGraphs& measured,
                                                const ChosenKernelModels& models,
                                                double kernel_gap_us) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto table = read_kernel_table(files.opgraphs, {.gpu_folder = *data / "gpus"});
-  if (!table) return Unexpected{table.error()};
-  const auto specs = read_graph_specs(files.graphs);
-  if (!specs) return Unexpected{specs.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(table, read_kernel_table(files.opgraphs, {.gpu_folder = *data / "gpus"}));
+  PERFMODEL_TRY(specs, read_graph_specs(files.graphs));
   std::vector<JudgedGraph> graphs;
   for (std::size_t gpu = 0; gpu < measured.gpus.size(); ++gpu) {
     std::vector<GraphSpec> wanted;  // only what was measured there: some graphs need links
@@ -160,14 +157,10 @@ GraphErrors errors_of(const std::string& name, const std::vector<const JudgedGra
 
 Result<JudgedGraphs> judge_graphs(const GraphFiles& files, const std::string& models,
                                   double kernel_gap_us) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto chosen = choose_kernel_models(models);
-  if (!chosen) return Unexpected{chosen.error()};
-  const auto measured = read_measured_graphs(files.measured, *data / "gpus");
-  if (!measured) return Unexpected{measured.error()};
-  auto graphs = priced_graphs(files, *measured, *chosen, kernel_gap_us);
-  if (!graphs) return Unexpected{graphs.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(chosen, choose_kernel_models(models));
+  PERFMODEL_TRY(measured, read_measured_graphs(files.measured, *data / "gpus"));
+  PERFMODEL_TRY(graphs, priced_graphs(files, *measured, *chosen, kernel_gap_us));
   JudgedGraphs judged{.graphs = std::move(*graphs), .kernel_gap_us = kernel_gap_us};
   GraphsByName by_device, by_vendor;
   std::vector<const JudgedGraph*> all, others;

@@ -68,10 +68,8 @@ Result<JudgedModel> judge_model(const std::vector<std::string>& tables,
   std::map<std::string, JudgedRows> by_device, by_op;
   double inside = 0;
   for (const std::string& file : tables) {
-    const auto table = read_kernel_table(file, reading);
-    if (!table) return Unexpected{table.error()};
-    const auto report = evaluate(*table, model, options);
-    if (!report) return Unexpected{report.error()};
+    PERFMODEL_TRY(table, read_kernel_table(file, reading));
+    PERFMODEL_TRY(report, evaluate(*table, model, options));
     for (std::size_t i = 0; i < report->rows.measured_us.size(); ++i) {
       all.add(*report, i);
       by_device[report->rows.gpus[i]].add(*report, i);

@@ -178,26 +178,22 @@ Result<void> check_model_output(const std::string& output) {
     if (!folder_is_there) return folder_is_there;
     file /= "model.json";
   }
-  auto writable = OutputFile::create(file);
-  if (!writable) return Unexpected{writable.error()};
+  PERFMODEL_TRY(writable, OutputFile::create(file));
   return {};
 }
 
 Result<std::string> model_plots(const ModelReport& model) {
   const Validation& kept = model.random;
-  auto by_gpu = scatter_panel(
-      {.title = "Random rows kept out, by GPU", .groups = groups_by(kept.gpus, kept)});
-  if (!by_gpu) return Unexpected{by_gpu.error()};
-  auto by_op = scatter_panel({.title = "The same, by op", .groups = groups_by(kept.ops, kept)});
-  if (!by_op) return Unexpected{by_op.error()};
-  auto by_size = error_by_size_panel({.title = "Error by measured time",
-                                      .measured_us = kept.measured_us,
-                                      .predicted_us = kept.predicted_us});
-  if (!by_size) return Unexpected{by_size.error()};
-  auto new_shapes = error_by_size_panel({.title = "Error by measured time, shapes kept out",
-                                         .measured_us = model.grouped.measured_us,
-                                         .predicted_us = model.grouped.predicted_us});
-  if (!new_shapes) return Unexpected{new_shapes.error()};
+  PERFMODEL_TRY(by_gpu, scatter_panel({.title = "Random rows kept out, by GPU",
+                                       .groups = groups_by(kept.gpus, kept)}));
+  PERFMODEL_TRY(by_op,
+                scatter_panel({.title = "The same, by op", .groups = groups_by(kept.ops, kept)}));
+  PERFMODEL_TRY(by_size, error_by_size_panel({.title = "Error by measured time",
+                                              .measured_us = kept.measured_us,
+                                              .predicted_us = kept.predicted_us}));
+  PERFMODEL_TRY(new_shapes, error_by_size_panel({.title = "Error by measured time, shapes kept out",
+                                                 .measured_us = model.grouped.measured_us,
+                                                 .predicted_us = model.grouped.predicted_us}));
   return svg_document(model.name, fmt::format("{} rows fitted", grouped(model.fitted_rows)),
                       {*by_gpu, *by_op, *by_size, *new_shapes}, 2);
 }
@@ -211,8 +207,7 @@ Result<std::string> few_shot_plot(const std::string& gpu, std::span<const FewSho
           {static_cast<double>(point.points), point.mean, point.low, point.high});
     }
   }
-  const auto panel = few_shot_panel(plot);
-  if (!panel) return Unexpected{panel.error()};
+  PERFMODEL_TRY(panel, few_shot_panel(plot));
   return svg_document("Few-shot calibration", "mean of three draws and their range", {*panel}, 1);
 }
 

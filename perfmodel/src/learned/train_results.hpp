@@ -2,7 +2,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "fields/result_field.hpp"
 #include "train_question.hpp"

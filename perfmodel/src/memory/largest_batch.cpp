@@ -45,8 +45,7 @@ class Search {
       : graph_(graph), gpu_(gpu), expandable_segments_(expandable_segments), zero_(zero) {}
 
   Result<LargestBatch> run() {
-    const auto given = batch_size(graph_);
-    if (!given) return Unexpected{given.error()};
+    PERFMODEL_TRY(given, batch_size(graph_));
     if (auto done = try_batch(*given); !done) return Unexpected{done.error()};
     first_ = last_;
     if (auto done = try_batch(2 * *given); !done) return Unexpected{done.error()};
@@ -64,8 +63,7 @@ class Search {
 
  private:
   Result<void> try_batch(std::int64_t batch) {
-    auto resized = set_batch_size(graph_, {.batch = batch});
-    if (!resized) return Unexpected{resized.error()};
+    PERFMODEL_TRY(resized, set_batch_size(graph_, {.batch = batch}));
     ++rewrites_;
     plan_ = memory_plan(*resized);
     share_ = rank_share(zero_, plan_, *resized);
@@ -109,16 +107,13 @@ class Search {
 
 }  // namespace
 
-Result<double> bytes_per_sample(const ExecutionGraph& graph) {
-  const auto batch = batch_size(graph);
-  if (!batch) return Unexpected{batch.error()};
-  const auto twice = set_batch_size(graph, {.batch = 2 * *batch});
-  if (!twice) return Unexpected{twice.error()};
+Result<double> bytes_per_sample(const ExecutionGraph& graph, std::int64_t batch) {
+  PERFMODEL_TRY(twice, set_batch_size(graph, {.batch = 2 * batch}));
   const auto in_use = [](const ExecutionGraph& of) {
     const MemoryPlan plan = memory_plan(of);
     return graph_memory(plan, storage_bytes(plan, of)).peak_allocated_bytes;
   };
-  return (in_use(*twice) - in_use(graph)) / static_cast<double>(*batch);
+  return (in_use(*twice) - in_use(graph)) / static_cast<double>(batch);
 }
 
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,

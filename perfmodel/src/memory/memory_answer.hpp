@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,7 +8,7 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/memory.hpp"
-#include "perfmodel/what_if.hpp"
+#include "ways_to_fit.hpp"
 
 namespace perfmodel {
 
@@ -23,21 +22,6 @@ struct MemoryQuestion {
   bool over_time = false;  ///< with the bytes after each op, and when it begins
 };
 
-using RewriteByName =
-    std::function<Result<NamedRewrite>(const std::string& name, const std::string& value)>;
-
-/// One thing to do so that a step fits.
-struct WayToFit {
-  std::string how;      ///< flags of `memory`: "--recompute full"
-  WhatIfAnswer answer;  ///< the step done so
-  double slowdown = 1;  ///< time per sample over the time on a GPU with enough memory
-};
-struct WaysToFit {
-  std::vector<WayToFit> fitting;  ///< the cheapest first
-  /// If nothing fits: the way that needs the least memory. Its answer may have no times.
-  std::optional<WayToFit> least;
-  std::size_t tried = 0;
-};
 /// Node ids of top-level ops, ascending, and when they begin on the host [us].
 using OpStarts = std::vector<std::pair<std::int64_t, double>>;
 

@@ -12,12 +12,9 @@ namespace {
 // Storages of which a rank keeps a part, and storages that its optimizer makes from them.
 bool belongs_to_shard(const StorageLifetime& storage, int stage, std::int32_t optimizer_begin) {
   switch (storage.purpose) {
-    case MemoryPurpose::kWeights:
-      return stage >= 3;
-    case MemoryPurpose::kGradients:
-      return stage >= 2;
-    case MemoryPurpose::kOptimizer:
-      return stage >= 1;
+    case MemoryPurpose::kWeights: return stage >= 3;
+    case MemoryPurpose::kGradients: return stage >= 2;
+    case MemoryPurpose::kOptimizer: return stage >= 1;
     default:
       return (stage >= 3 && storage.made_by == StorageLifetime::kBefore) ||
              (stage >= 1 && storage.made_by >= optimizer_begin);

@@ -47,8 +47,7 @@ Result<void> AdviceSearch::begin() {
   const State as_it_is(axes_.size(), 0);
   const Candidate* given = find(as_it_is, Detail::kPath);
   if (!given) {
-    return Unexpected{
-        Error{.code = ErrorCode::kImpossible, .message = known_.at(as_it_is).refusal.reason}};
+    return fail(ErrorCode::kImpossible, known_.at(as_it_is).refusal.reason);
   }
   baseline_ = best_ = *given;
   memory_matters_ = limits_.objective != AdviceObjective::kStep || !baseline_.fits;

@@ -69,7 +69,6 @@ class AdviceSearch {
   /// The best one seen in which no choice changes numbers.
   const Candidate& best_of_same_numbers() const;
   bool complete() const { return complete_; }
-  bool memory_matters() const { return memory_matters_; }
 
   /// Predicted before or now, with at least this detail; null: refused.
   const Candidate* find(const State& state, Detail detail = Detail::kTotals);

@@ -66,8 +66,7 @@ std::string shell_word(const std::string& text) {
 Result<Advice> answer_optimize(const OptimizeQuestion& question, const TargetInputs& inputs) {
   OptimizeOptions options = question.options;
   if (question.memory_limit_gb) options.memory_limit_bytes = 1e9 * *question.memory_limit_gb;
-  const auto objective = advice_objective(question.objective);
-  if (!objective) return Unexpected{objective.error()};
+  PERFMODEL_TRY(objective, advice_objective(question.objective));
   options.objective = *objective;
   options.graph_file = shell_word(question.graph);
   for (const NamedRewrite& rewrite : question.target.rewrites) {
@@ -76,8 +75,7 @@ Result<Advice> answer_optimize(const OptimizeQuestion& question, const TargetInp
   options.predict_flags = predict_flags(question, inputs.target().options.host_scale);
   options.machine_flags = machine_flags(question);
   options.topology = question.target.topology;
-  auto advice = optimize(inputs.program.graph, inputs.target(), options);
-  if (!advice) return Unexpected{advice.error()};
+  PERFMODEL_TRY(advice, optimize(inputs.program.graph, inputs.target(), options));
   if (auto readable = inputs.chosen.check(); !readable) return Unexpected{readable.error()};
   add_layout_advice(question, inputs, *advice);
   // The input's own come first; the prediction that the search begins with repeats some.

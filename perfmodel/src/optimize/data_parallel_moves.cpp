@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "move_touches.hpp"
 #include "pytorch_lines.hpp"

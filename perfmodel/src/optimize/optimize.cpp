@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "advice_search.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "rewrites/model_batch.hpp"
 #include "table_plan.hpp"
 
 namespace perfmodel {
@@ -64,10 +64,9 @@ Result<void> check_options(const ExecutionGraph& graph, const OptimizeOptions& o
   }
   if (options.objective != AdviceObjective::kStep) {
     if (const auto batch = batch_size(graph); !batch) {
-      return Unexpected{Error{
-          .code = ErrorCode::kImpossible,
-          .message = fmt::format("objective {}: expected a graph whose inputs tell the batch: {}",
-                                 to_string(options.objective), batch.error().message)}};
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("objective {}: expected a graph whose inputs tell the batch: {}",
+                              to_string(options.objective), batch.error().message));
     }
   }
   return {};
@@ -283,8 +282,7 @@ void describe_ends(const Searched& of, Advice& advice) {
 Result<Ceiling> ceiling_of(const ExecutionGraph& graph, const WhatIfTarget& target,
                            const std::vector<NamedRewrite>& job) {
   if (job.empty()) return step_ceiling(graph, target);
-  const auto made = apply_rewrites(graph, job);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, rewrite_model(graph, job));
   return step_ceiling(*made, target);
 }
 
@@ -295,8 +293,7 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
   const Clock::time_point begin = Clock::now();
   if (auto good = check_options(graph, options); !good) return Unexpected{good.error()};
   const Job job = job_of(graph, options);
-  const auto axes = rewrite_axes(target.gpu, job, options);
-  if (!axes) return Unexpected{axes.error()};
+  PERFMODEL_TRY(axes, rewrite_axes(target.gpu, job, options));
 
   advice::VariantPricer pricer(graph, target);
   advice::SearchLimits limits{
@@ -332,8 +329,8 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
   add_singles(searched, made);
   add_combination(searched, made);
   describe_ends(searched, made);
-  auto ceiling = ceiling_of(graph, target, rewrites_of(*axes, search.baseline().state, job));
-  if (!ceiling) return Unexpected{ceiling.error()};
+  PERFMODEL_TRY(ceiling,
+                ceiling_of(graph, target, rewrites_of(*axes, search.baseline().state, job)));
   made.ceiling = std::move(*ceiling);
   const bool plans =
       options.allow.empty() || std::ranges::find(options.allow, "sharding") != options.allow.end();

@@ -1,7 +1,6 @@
 #include "path_shares.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 namespace perfmodel::advice {

@@ -226,8 +226,7 @@ Axis launch_axis(bool graphs, bool compile_trace) {
 
 Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
                                        const OptimizeOptions& options) {
-  const auto allowed = allowed_families(job, options);
-  if (!allowed) return Unexpected{allowed.error()};
+  PERFMODEL_TRY(allowed, allowed_families(job, options));
   const auto has = [&](std::string_view name) {
     return std::ranges::find(*allowed, name) != allowed->end();
   };

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -194,8 +193,7 @@ Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
   free.emplace_back();
   for (std::size_t i = 0; i < left.size(); ++i) {
     free.back() = left[i];
-    const auto step = schedules.step_us(free);
-    if (!step) return Unexpected{step.error()};
+    PERFMODEL_TRY(step, schedules.step_us(free));
     if (i == 0 || *step < best.second) best = {i, *step};
   }
   if (now - best.second >= least_gain) return best;
@@ -205,8 +203,7 @@ Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
     }
   }
   free.back() = left[best.first];
-  const auto step = schedules.step_us(free);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, schedules.step_us(free));
   best.second = *step;
   return best;
 }
@@ -220,32 +217,28 @@ Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& ta
     return fail(ErrorCode::kImpossible,
                 "expected overheads of method context to free terms of a step, found method lin");
   }
-  auto paced = paced_program(
-      {.graph = &graph, .table = target.overheads, .options = target.options}, target.gpu);
-  if (!paced) return Unexpected{paced.error()};
+  PERFMODEL_TRY(
+      paced, paced_program({.graph = &graph, .table = target.overheads, .options = target.options},
+                           target.gpu));
   const auto steps = static_cast<double>(paced->rank.program.steps.size());
   FreedSchedules schedules(std::move(paced->rank), paced->meetings);
 
   Ceiling ceiling;
-  const auto step = schedules.step_us({});
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, schedules.step_us({}));
   ceiling.step_us = *step;
-  const auto second = schedules.without_path_us();
-  if (!second) return Unexpected{second.error()};
+  PERFMODEL_TRY(second, schedules.without_path_us());
   ceiling.without_path_us = *second;
 
   schedules.parts().join_below(kLeastGain * *step * steps);
   std::vector<std::string> left = schedules.parts().names(), free;
   std::map<std::string, double> alone;
   for (const std::string& name : left) {
-    const auto freed = schedules.step_us({name});
-    if (!freed) return Unexpected{freed.error()};
+    PERFMODEL_TRY(freed, schedules.step_us({name}));
     alone[name] = *step - *freed;
   }
   double now = *step;
   while (!left.empty()) {
-    const auto next = next_part(schedules, left, free, now, kLeastGain * *step);
-    if (!next) return Unexpected{next.error()};
+    PERFMODEL_TRY(next, next_part(schedules, left, free, now, kLeastGain * *step));
     const auto& [place, after] = *next;
 
     const std::string& name = left[place];

@@ -29,14 +29,12 @@ Result<Topology> topology_of(const WhatIfTarget& target, const OptimizeOptions& 
 // As `shard GRAPH` asks: tables and layers of the graph in an eager step of PyTorch.
 Result<BatchModel> model_of(const ExecutionGraph& graph, const WhatIfTarget& target,
                             const OptimizeOptions& options, std::int64_t& batch) {
-  auto found = sharding::tables_in_graph(graph);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, sharding::tables_in_graph(graph));
   if (!found->batch) {
     return fail(ErrorCode::kImpossible, "expected lookups of one batch, found several");
   }
   batch = *found->batch;
-  const auto topology = topology_of(target, options);
-  if (!topology) return Unexpected{topology.error()};
+  PERFMODEL_TRY(topology, topology_of(target, options));
   sharding::ShardingStudy study;
   study.tables = std::move(found->tables);
   study.dense = std::move(found->dense);
@@ -44,11 +42,9 @@ Result<BatchModel> model_of(const ExecutionGraph& graph, const WhatIfTarget& tar
   study.local_world = std::min<std::int64_t>(options.world, topology->gpus_per_node);
   study.batch_per_rank = batch;
   sharding::BatchOptions batch_options{.models = target.options.models};
-  const auto possible = BatchModel::make(study, target.gpu, *topology, batch_options);
-  if (!possible) return Unexpected{possible.error()};
-  auto step = sharding::torchrec_step(study, target.gpu, *topology, batch_options,
-                                      *target.overheads, Launching::kEager);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(possible, BatchModel::make(study, target.gpu, *topology, batch_options));
+  PERFMODEL_TRY(step, sharding::torchrec_step(study, target.gpu, *topology, batch_options,
+                                              *target.overheads, Launching::kEager));
   batch_options.step = std::move(*step);
   return BatchModel::make(study, target.gpu, *topology, batch_options);
 }

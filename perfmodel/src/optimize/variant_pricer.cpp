@@ -5,6 +5,7 @@
 #include "predict/predict_with.hpp"
 #include "predict/rewritten_times.hpp"
 #include "rewrites/attention_support.hpp"
+#include "rewrites/model_batch.hpp"
 
 namespace perfmodel::advice {
 namespace {
@@ -46,7 +47,7 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
     graph = &*made->graph;
   }
   for (; done < rewrites.size(); ++done) {
-    Made next{.graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}};
+    Made next{.graph = rewrite_model(*graph, rewrites.subspan(done, 1)), .facts = {}};
     const auto at = made_.emplace(key_of(rewrites.first(done + 1)), std::move(next)).first;
     made = &at->second;
     if (!made->graph) return Unexpected{made->graph.error()};
@@ -61,8 +62,7 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   std::size_t of_graph = rewrites.size();
   while (of_graph > 0 && rewrites[of_graph - 1].launching) --of_graph;
   Made* made = nullptr;
-  const auto graph = make(rewrites.first(of_graph), made);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, make(rewrites.first(of_graph), made));
   if (const auto lacking = lacking_attention(**graph, target_.gpu);
       !lacking.empty() && lacking_attention(graph_, target_.gpu).empty()) {
     return fail(ErrorCode::kImpossible, lacking.front());
@@ -76,8 +76,7 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   options.step_range = false;
   options.host_sensitivity = detail == Detail::kParts;
   KernelTimes collectives;
-  const auto fitted = fit_kernel_times(graph_, **graph, options, collectives);
-  if (!fitted) return Unexpected{fitted.error()};
+  PERFMODEL_TRY(fitted, fit_kernel_times(graph_, **graph, options, collectives));
   options.prices = &prices_;
   const auto prediction =
       predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -27,12 +26,10 @@ std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
 }
 
 Result<void> take_out_collector_of(OverheadTable& table, const OverheadSource& source) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   OverheadTables tables(*data);
   if (source.graph) return tables.take_collector_out(table, *source.trace, *source.graph);
-  const auto program = graph_from_trace(*source.trace);
-  if (!program) return Unexpected{program.error()};
+  PERFMODEL_TRY(program, graph_from_trace(*source.trace));
   return tables.take_collector_out(table, *source.trace, program->graph);
 }
 
@@ -41,8 +38,7 @@ Result<void> take_out_collector_of(OverheadTable& table, const OverheadSource& s
 Result<ChosenOverheads> OverheadTables::read(const std::filesystem::path& file) {
   auto known = read_.find(file);
   if (known == read_.end()) {
-    auto table = read_overheads(file);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, read_overheads(file));
     known = read_.emplace(file, std::make_shared<const OverheadTable>(std::move(*table))).first;
   }
   return ChosenOverheads{.file = file.filename().string(), .table = known->second};
@@ -58,13 +54,12 @@ Result<ChosenOverheads> OverheadTables::measured(const Gpu& gpu) {
     if (entry.path().extension() == ".json" && name != kReferenceHost) known.push_back(name);
   }
   std::ranges::sort(known);
-  return Unexpected{Error{
-      .code = ErrorCode::kImpossible,
-      .message =
-          fmt::format("expected host overheads recorded with {}, found tables of {}: take "
-                      "the reference host, or a table made from your own trace",
-                      gpu.name, known.empty() ? "none" : fmt::to_string(fmt::join(known, ", "))),
-      .file = folder_}};
+  return fail(
+      ErrorCode::kImpossible,
+      fmt::format("expected host overheads recorded with {}, found tables of {}: take "
+                  "the reference host, or a table made from your own trace",
+                  gpu.name, known.empty() ? "none" : fmt::to_string(fmt::join(known, ", "))),
+      folder_);
 }
 
 Result<ChosenOverheads> OverheadTables::named(std::string_view host) {
@@ -82,8 +77,7 @@ Result<ChosenOverheads> OverheadTables::choose(const std::string& which, const G
 
 Result<void> OverheadTables::take_collector_out(OverheadTable& table, const Trace& trace,
                                                 const ExecutionGraph& graph) {
-  const auto reference = named(kReferenceHost);
-  if (!reference) return Unexpected{reference.error()};
+  PERFMODEL_TRY(reference, named(kReferenceHost));
   // Launches are hardly others on another GPU.
   const auto gpus = folder_.parent_path() / "gpus";
   auto gpu = find_known_gpu(trace.gpu_name(), gpus);
@@ -95,8 +89,7 @@ Result<void> OverheadTables::take_collector_out(OverheadTable& table, const Trac
 Result<ChosenOverheads> OverheadTables::own(const Trace& trace, const ExecutionGraph& graph,
                                             bool recorded) {
   const OverheadSource source{.trace = &trace, .graph = &graph};
-  auto table = extract_overheads(std::span(&source, 1), {});
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, extract_overheads(std::span(&source, 1), {}));
   if (!recorded) {
     if (auto done = take_collector_out(*table, trace, graph); !done) {
       return Unexpected{done.error()};

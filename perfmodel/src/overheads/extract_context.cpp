@@ -135,8 +135,7 @@ class ContextExtractor {
 
   Result<void> add(const OverheadSource& source) {
     GraphLink linked;
-    auto chains = host_chains(source, options_.iterations, &linked);
-    if (!chains) return Unexpected{chains.error()};
+    PERFMODEL_TRY(chains, host_chains(source, options_.iterations, &linked));
     judge(source, *chains);
     trace_ = source.trace;
     graph_ = source.graph;

@@ -362,8 +362,7 @@ Result<std::vector<HostChain>> host_chains(
   auto steps = iterations(trace);
   std::vector<HostChain> chains;
   if (source.graph) {
-    auto linked = link(*source.graph, trace);
-    if (!linked) return Unexpected{linked.error()};
+    PERFMODEL_TRY(linked, link(*source.graph, trace));
     chains = chains_from_graph(trace, *source.graph, *linked, steps);
     if (link_used) *link_used = std::move(*linked);
   } else {
@@ -384,9 +383,8 @@ Result<std::vector<HostChain>> host_chains(
     });
   }
   if (chains.empty()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected at least one iteration with ops, found none",
-                            .file = trace.source}};
+    return fail(ErrorCode::kImpossible, "expected at least one iteration with ops, found none",
+                trace.source);
   }
   return chains;
 }

@@ -32,32 +32,25 @@ constexpr Kind kKinds[] = {kView,      kOneKernel, kInPlace, kProduct,
 Kind kind_of(const Op& op) {
   switch (op.kind) {
     case OpKind::kView:
-    case OpKind::kAllocation:
-      return kView;
+    case OpKind::kAllocation: return kView;
     case OpKind::kPointwise:
     case OpKind::kFill:
     case OpKind::kRandom:
     case OpKind::kCopy:
     case OpKind::kCast:
     case OpKind::kConcat:
-    case OpKind::kIndex:
-      return kOneKernel;
+    case OpKind::kIndex: return kOneKernel;
     case OpKind::kProduct:
     case OpKind::kConvolution:
-    case OpKind::kAttention:
-      return kProduct;
+    case OpKind::kAttention: return kProduct;
     case OpKind::kReduction:
     case OpKind::kSoftmax:
     case OpKind::kNorm:
     case OpKind::kLoss:
-    case OpKind::kPooling:
-      return kReduction;
-    case OpKind::kComposite:
-      return kComposite;
-    case OpKind::kQuery:
-      return kQuery;
-    default:
-      return kRest;
+    case OpKind::kPooling: return kReduction;
+    case OpKind::kComposite: return kComposite;
+    case OpKind::kQuery: return kQuery;
+    default: return kRest;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/enum_name.hpp"
 #include "files/lower_case.hpp"

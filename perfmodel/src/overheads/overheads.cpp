@@ -37,15 +37,13 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   std::set<std::string> gpus;
   for (const OverheadSource& source : sources) {
     if (source.trace->gpu.empty()) {
-      return Unexpected{Error{
-          .code = ErrorCode::kImpossible,
-          .message = "expected device activity, found " + instead_of_device_work(*source.trace),
-          .file = source.trace->source}};
+      return fail(ErrorCode::kImpossible,
+                  "expected device activity, found " + instead_of_device_work(*source.trace),
+                  source.trace->source);
     }
     if (!is_of_one_recording(*source.trace)) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected stamps of one recording, found some years apart",
-                              .file = source.trace->source}};
+      return fail(ErrorCode::kImpossible,
+                  "expected stamps of one recording, found some years apart", source.trace->source);
     }
     if (auto one = check_one_device(*source.trace); !one) return Unexpected{one.error()};
     for (const RecordingFinding& finding : source.trace->recording.findings) {
@@ -63,9 +61,8 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                                                                 : extract_context;
   auto extracted = extract(sources, options, std::move(table));
   if (extracted && extracted->ops.empty()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected at least one op, found none",
-                            .file = sources.empty() ? "" : sources.front().trace->source}};
+    return fail(ErrorCode::kImpossible, "expected at least one op, found none",
+                sources.empty() ? "" : sources.front().trace->source);
   }
   return extracted;
 }

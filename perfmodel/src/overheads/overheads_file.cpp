@@ -693,14 +693,12 @@ Result<void> write_overheads(const OverheadTable& table, const std::filesystem::
 Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
-    return Unexpected{Error{
-        .code = ErrorCode::kIo, .message = "expected a file, found a directory", .file = file}};
+    return fail(ErrorCode::kIo, "expected a file, found a directory", file);
   }
   const auto read = read_json_text(file, "overhead table");
   if (!read && read.error().code != ErrorCode::kIo) return Unexpected{read.error()};
   if (!read) {
-    return Unexpected{Error{
-        .code = ErrorCode::kIo, .message = "expected a readable file, found none", .file = file}};
+    return fail(ErrorCode::kIo, "expected a readable file, found none", file);
   }
   const std::string& text = *read;
   const auto failure = [&](ErrorCode code, std::optional<std::size_t> offset, std::string pointer,

@@ -46,10 +46,8 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
               "calls of Python were recorded, which lengthens the gaps between ops: these gaps "
               "are the reference host's");
   }
-  const auto by_recording = host_us(graph, gpu, scaled);
-  if (!by_recording) return Unexpected{by_recording.error()};
-  const auto by_reference = host_us(graph, gpu, reference);
-  if (!by_reference) return Unexpected{by_reference.error()};
+  PERFMODEL_TRY(by_recording, host_us(graph, gpu, scaled));
+  PERFMODEL_TRY(by_reference, host_us(graph, gpu, reference));
   double rest = 1;
   if (*by_recording > 0 && *by_reference > 0) rest = *by_reference / *by_recording;
   const bool tells_its_speed =

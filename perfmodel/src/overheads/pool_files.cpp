@@ -70,8 +70,7 @@ Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
   std::vector<PoolMember> members;
   const bool measured = without_collector == std::vector<std::string>{"measured"};
   for (const std::string& file : files) {
-    auto table = read_overheads(file);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, read_overheads(file));
     const std::string name = std::filesystem::path(file).stem().string();
     if (measured) {
       if (auto scaled = scale_to_profiler(*table, name); !scaled) return Unexpected{scaled.error()};
@@ -82,8 +81,7 @@ Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
   auto pooled = pool_overheads(members, reference);
   if (!pooled) return pooled;
   if (!without_collector.empty()) {
-    const auto factors = chosen_factors(without_collector, measured);
-    if (!factors) return Unexpected{factors.error()};
+    PERFMODEL_TRY(factors, chosen_factors(without_collector, measured));
     scale_terms(*pooled, *factors);
     pooled->without_collector = *factors;
   }

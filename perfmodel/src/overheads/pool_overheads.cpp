@@ -460,13 +460,10 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
 }
 
 Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& file) {
-  const auto reference = read_overheads(file);
-  if (!reference) return Unexpected{reference.error()};
+  PERFMODEL_TRY(reference, read_overheads(file));
   const OverheadScaling scaling = scale_to_shared_ops(table, *reference);
   if (scaling.coverage <= 0) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected ops that the traces have too, found none",
-                            .file = file}};
+    return fail(ErrorCode::kImpossible, "expected ops that the traces have too, found none", file);
   }
   table.warnings.push_back(fmt::format(
       "host figures are multiplied by {:.3f} to match {}: the shared ops are {:.0f} % of "

@@ -251,8 +251,7 @@ Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, 
   if (chakra) made.chakra = job_chakra(programs, tasks, warnings);
   const PathPoints points = note_path_points(programs, tasks);
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    auto rank = explain_one(programs, r, names, points);
-    if (!rank) return Unexpected{rank.error()};
+    PERFMODEL_TRY(rank, explain_one(programs, r, names, points));
     made.ranks.push_back(std::move(*rank));
   }
   const double first = std::ranges::min_element(made.ranks, {}, &Prediction::begin_us)->begin_us;
@@ -266,8 +265,7 @@ Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, 
     return made;
   }
   made.warnings = std::move(warnings);
-  auto job = report_job(programs, made.ranks, tasks);
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(job, report_job(programs, made.ranks, tasks));
   made.job = *job;
   return made;
 }

@@ -42,8 +42,7 @@ class Traversal {
         if (node < step.begin || node >= step.end) continue;
         op(node);
         const Node& at = graph_.node(node);
-        const auto good = check_time(cpu_ + compute_ + comm_, graph_.name(at), at);
-        if (!good) return Unexpected{good.error()};
+        PERFMODEL_TRY(good, check_time(cpu_ + compute_ + comm_, graph_.name(at), at));
       }
       const double end = std::max({cpu_, compute_, comm_});
       prediction_.iterations.push_back(

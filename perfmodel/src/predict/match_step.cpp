@@ -8,6 +8,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predict.hpp"
+#include "rewrites/model_batch.hpp"
 #include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
@@ -23,8 +24,7 @@ class Search {
       : measured_us_(measured_us), predict_(predict) {}
 
   Result<StepScales> run() {
-    const auto first = predict_({});
-    if (!first) return Unexpected{first.error()};
+    PERFMODEL_TRY(first, predict_({}));
     constexpr double kBoundByGpu = 0.9;
     const bool by_gpu = first->gpu_active_us >= kBoundByGpu * first->e2e_us;
     const bool longer = first->e2e_us < measured_us_;
@@ -33,8 +33,7 @@ class Search {
         return StepScales{.host = both || !by_gpu ? scale : 1,
                           .device = both || by_gpu ? scale : 1};
       };
-      auto found = solve(scales_at, longer);
-      if (!found) return Unexpected{found.error()};
+      PERFMODEL_TRY(found, solve(scales_at, longer));
       if (*found) return **found;
     }
     return fail(ErrorCode::kImpossible,
@@ -48,16 +47,14 @@ class Search {
   template <class ScalesAt>
   Result<std::optional<StepScales>> solve(ScalesAt scales_at, bool longer) {
     double low = longer ? 1 : 1 / kMostScale, high = longer ? kMostScale : 1;
-    const auto end = predict_(scales_at(longer ? high : low));
-    if (!end) return Unexpected{end.error()};
+    PERFMODEL_TRY(end, predict_(scales_at(longer ? high : low)));
     if (longer ? end->e2e_us < measured_us_ : end->e2e_us > measured_us_) {
       return std::optional<StepScales>();
     }
     constexpr int kMostHalvings = 40;
     for (int i = 0; i < kMostHalvings; ++i) {
       const double scale = std::sqrt(low * high);
-      const auto at = predict_(scales_at(scale));
-      if (!at) return Unexpected{at.error()};
+      PERFMODEL_TRY(at, predict_(scales_at(scale)));
       const double ratio = at->e2e_us / measured_us_;
       if (std::abs(ratio - 1) <= kTolerance) return std::optional(scales_at(scale));
       (ratio < 1 ? low : high) = scale;
@@ -84,16 +81,14 @@ Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgr
                                   const WhatIfTarget& target) {
   Gpu gpu = target.gpu;
   if (!measured.gpu.empty()) {
-    const auto data = find_data_folder();
-    if (!data) return Unexpected{data.error()};
-    auto found = find_gpu(measured.gpu, *data / "gpus");
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(data, find_data_folder());
+    PERFMODEL_TRY(found, find_gpu(measured.gpu, *data / "gpus"));
     gpu = std::move(*found);
   }
   std::optional<ExecutionGraph> resized;
   if (measured.batch > 0) {
-    auto made = set_batch_size(program.graph, {.batch = measured.batch});
-    if (!made) return Unexpected{made.error()};
+    auto built = model_with_batch(program.graph, measured.batch);
+    PERFMODEL_TRY(made, built ? *built : set_batch_size(program.graph, {.batch = measured.batch}));
     resized = std::move(*made);
   }
   const ExecutionGraph& graph = resized ? *resized : program.graph;
@@ -102,8 +97,7 @@ Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgr
   options.what_if_steps = 0;
   std::optional<MovedKernelTimes> times;
   if (program.trace && gpu.name != target.gpu.name) {
-    auto moved = kernel_times_on(program.graph, *program.trace, gpu);
-    if (!moved) return Unexpected{moved.error()};
+    PERFMODEL_TRY(moved, kernel_times_on(program.graph, *program.trace, gpu));
     times = std::move(*moved);
     options.kernel_times = &times->times;
     options.use = times->use;

@@ -25,16 +25,13 @@ constexpr std::int64_t kMostRanksOfJob = 1 << 20;
 double wire_share(CollectiveKind kind, double ranks) {
   const double others = (ranks - 1) / ranks;
   switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * others;
+    case CollectiveKind::kAllReduce: return 2 * others;
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllToAll:
     case CollectiveKind::kGather:
-    case CollectiveKind::kScatter:
-      return others;
-    default:
-      return 1;
+    case CollectiveKind::kScatter: return others;
+    default: return 1;
   }
 }
 
@@ -152,8 +149,7 @@ Result<DrawnSteps> drawn_steps(const StragglerDraws& draws, std::span<const Rank
   std::vector<double> steps;
   for (std::size_t k = 0; k < draws.draws; ++k) {
     const auto factors = largest_factors(programs, draws, static_cast<std::int64_t>(k));
-    const auto step = stretched.step_us(factors);
-    if (!step) return Unexpected{step.error()};
+    PERFMODEL_TRY(step, stretched.step_us(factors));
     steps.push_back(*step);
   }
   const std::vector<double> as_it_is(programs.size(), 1);
@@ -203,13 +199,11 @@ Result<MixedPrediction> predict_mixed_job(std::span<const PlacedRank> ranks,
   std::optional<DrawnSteps> drawn;
   const auto draw = [&](std::span<const RankProgram> programs, JobTasks& tasks) -> Result<void> {
     if (!draws) return {};
-    auto steps = drawn_steps(*draws, programs, tasks);
-    if (!steps) return Unexpected{steps.error()};
+    PERFMODEL_TRY(steps, drawn_steps(*draws, programs, tasks));
     drawn = *steps;
     return {};
   };
-  auto job = predict_placed_ranks(ranks, options, draw);
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(job, predict_placed_ranks(ranks, options, draw));
   return MixedPrediction{std::move(*job), drawn};
 }
 

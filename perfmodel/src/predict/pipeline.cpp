@@ -81,13 +81,11 @@ Result<void> check_world(std::span<const RankProgram> programs) {
     return std::ranges::any_of(rank.program.instructions, collective_of);
   };
   if (world == 1 || std::ranges::any_of(programs, communicates)) return {};
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible,
-            .message =
-                fmt::format("expected collectives for {} ranks, found none: --strategy ddp or fsdp "
-                            "runs the graph of one rank on several",
-                            world),
-            .file = programs.front().graph().source}};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected collectives for {} ranks, found none: --strategy ddp or fsdp "
+                          "runs the graph of one rank on several",
+                          world),
+              programs.front().graph().source);
 }
 
 // Schedules the steady state at the pace that concurrent collectives and the boards' power limits
@@ -100,8 +98,7 @@ Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
   if (!tasks) tasks = std::make_unique<JobTasks>(programs, meetings);
   for (int tries = 1;; ++tries) {
     std::vector<std::string> own;
-    auto scheduled = find_steady_state(programs, *tasks, own);
-    if (!scheduled) return Unexpected{scheduled.error()};
+    PERFMODEL_TRY(scheduled, find_steady_state(programs, *tasks, own));
     const bool slower = (tries == 1 && slow_beside_collectives(*tasks, programs)) ||
                         (tries < kMostTries && hold_to_power_limit(*tasks, programs));
     if (!slower) {
@@ -123,17 +120,24 @@ void slow_down(HostProgram& program, double factor) {
 
 Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks,
                                                const JobOptions& options, const HostFacts* facts,
-                                               std::optional<double> added_bytes,
+                                               std::optional<double> added_bytes, JobMemory& last,
                                                std::vector<std::string>& warnings) {
   std::vector<RankProgram> programs;
-  for (const PlacedRank& placed : ranks) {
+  if (facts && options.stages == 1 && last.programs.size() == 1) {
+    const auto done =
+        repeat_rank_program(ranks[0].rank, *ranks[0].gpu, *facts, last.reshaped, last.programs[0]);
+    if (!done) return Unexpected{done.error()};
+    if (*done) programs.push_back(std::exchange(last.programs[0], {}));
+  }
+  for (const PlacedRank& placed : ranks.subspan(programs.size())) {
     const bool names = placed.rank.options.keep_ops || options.keep_chakra;
-    auto program = make_rank_program(placed.rank, *placed.gpu, facts, added_bytes, names, warnings);
-    if (!program) return Unexpected{program.error()};
+    PERFMODEL_TRY(program,
+                  make_rank_program(placed.rank, *placed.gpu, facts, added_bytes, names, warnings));
     program->count = placed.count;
     slow_down(program->program, placed.slowdown);
     programs.push_back(std::move(*program));
   }
+  programs.front().reshaped = last.reshaped;
   if (auto good = check_world(programs); !good) return Unexpected{good.error()};
   if (options.stages == 1) return programs;
   return make_stage_programs(programs.front(), options.stages, options.stage_layers, warnings);
@@ -148,16 +152,14 @@ Result<std::unique_ptr<JobTasks>> schedule_from_starts(std::span<RankProgram> pr
                                                        std::unique_ptr<JobTasks> known = nullptr) {
   auto tasks = schedule_job(programs, meetings, warnings, std::move(known));
   if (!tasks || options.rank_start_us.empty()) return tasks;
-  auto started = start_together(options.rank_start_us, **tasks);
-  if (!started) return Unexpected{started.error()};
+  PERFMODEL_TRY(started, start_together(options.rank_start_us, **tasks));
   return tasks;
 }
 
 Result<std::unique_ptr<JobTasks>> schedule_programs(std::span<RankProgram> programs,
                                                     const JobOptions& options,
                                                     std::vector<std::string>& warnings) {
-  const auto meetings = meet_collectives(programs, options.missing_collectives, warnings);
-  if (!meetings) return Unexpected{meetings.error()};
+  PERFMODEL_TRY(meetings, meet_collectives(programs, options.missing_collectives, warnings));
   return schedule_from_starts(programs, *meetings, options, warnings);
 }
 
@@ -166,7 +168,8 @@ Result<std::unique_ptr<JobTasks>> schedule_programs(std::span<RankProgram> progr
 std::unique_ptr<JobTasks> take_over(std::vector<RankProgram> programs, JobMemory& job) {
   std::unique_ptr<JobTasks> tasks = std::exchange(job.tasks, nullptr);
   const bool same = tasks && !tasks->started && tasks->passes() == 3 && programs.size() == 1 &&
-                    job.programs.size() == 1 && has_same_tasks(job.programs[0], programs[0]);
+                    job.programs.size() == 1 &&
+                    (programs[0].repeats || has_same_tasks(job.programs[0], programs[0]));
   if (!same) {
     tasks = nullptr;
     job.programs = std::move(programs);
@@ -183,8 +186,7 @@ Result<void> add_other_hosts(const std::vector<RankProgram>& programs, const Job
     std::vector<RankProgram> others = programs;
     for (RankProgram& rank : others) scale_host(rank.program, scale);
     std::vector<std::string> told_already;
-    const auto tasks = schedule_programs(others, options, told_already);
-    if (!tasks) return Unexpected{tasks.error()};
+    PERFMODEL_TRY(tasks, schedule_programs(others, options, told_already));
     const std::vector<double> steps = pass_us_per_step(others, **tasks);
     for (std::size_t r = 0; r < programs.size(); ++r) {
       if (!programs[r].rank.options.host_sensitivity) continue;
@@ -221,8 +223,7 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
     }
   }
   std::vector<std::string> told_already;
-  const auto tasks = schedule_programs(programs, options, told_already);
-  if (!tasks) return Unexpected{tasks.error()};
+  PERFMODEL_TRY(tasks, schedule_programs(programs, options, told_already));
   const std::vector<double> steps = pass_us_per_step(programs, **tasks);
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if (!holds_recorded_waits(programs[r])) continue;
@@ -240,8 +241,7 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
                                      bool memory, const LookAtSchedule& look, JobMemory& last) {
   if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
   std::vector<std::string> warnings;
-  auto made = make_programs(ranks, options, facts, added_bytes, warnings);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, make_programs(ranks, options, facts, added_bytes, last, warnings));
   for (RankProgram& rank : *made) {
     if (!memory) rank.memory = nullptr;
   }
@@ -251,12 +251,11 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
   std::vector<RankProgram> as_made;
   if (other_hosts || waits) as_made = *made;
 
-  const auto meetings = meet_collectives(*made, options.missing_collectives, warnings);
-  if (!meetings) return Unexpected{meetings.error()};
+  PERFMODEL_TRY(meetings, meet_collectives(*made, options.missing_collectives, warnings));
   std::unique_ptr<JobTasks> known = take_over(std::move(*made), last);
   const std::span<RankProgram> programs = last.programs;
-  auto tasks = schedule_from_starts(programs, *meetings, options, warnings, std::move(known));
-  if (!tasks) return Unexpected{tasks.error()};
+  PERFMODEL_TRY(tasks,
+                schedule_from_starts(programs, *meetings, options, warnings, std::move(known)));
   if (look) {
     if (auto done = look(programs, **tasks); !done) return Unexpected{done.error()};
   }
@@ -267,8 +266,7 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
     if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
   }
   if (!waits) return job;
-  auto added = add_steps_without_waits(std::move(as_made), options, *job);
-  if (!added) return Unexpected{added.error()};
+  PERFMODEL_TRY(added, add_steps_without_waits(std::move(as_made), options, *job));
   return job;
 }
 
@@ -278,10 +276,13 @@ Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu&
                                     const JobOptions& options, const HostFacts* facts,
                                     std::optional<double> added_bytes, bool memory,
                                     JobMemory* last) {
-  JobMemory own;
   std::vector<PlacedRank> placed;
   for (const RankInput& rank : ranks) placed.push_back({.rank = rank, .gpu = &gpu});
-  return predict_job_of(placed, options, facts, added_bytes, memory, {}, last ? *last : own);
+  JobMemory own;
+  if (last) own = std::exchange(*last, JobMemory{.reshaped = last->reshaped});
+  auto job = predict_job_of(placed, options, facts, added_bytes, memory, {}, own);
+  if (job && last) *last = std::move(own);  // a question that fails leaves nothing
+  return job;
 }
 
 Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
@@ -290,18 +291,17 @@ Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
   return predict_job_of(ranks, options, nullptr, {}, true, look, own);
 }
 
-Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works) {
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_questions) {
   const PlacedRank placed{.rank = rank, .gpu = &gpu};
   if (auto good = check_question({&placed, 1}, {}); !good) return Unexpected{good.error()};
   std::vector<std::string> told_by_predict;
   std::vector<RankProgram> programs;
-  auto made = make_rank_program(rank, gpu, nullptr, {}, keep_works, told_by_predict, keep_works);
+  auto made =
+      make_rank_program(rank, gpu, nullptr, {}, keep_questions, told_by_predict, keep_questions);
   if (!made) return Unexpected{made.error()};
   programs.push_back(std::move(*made));
-  const auto meetings = meet_collectives(programs, false, told_by_predict);
-  if (!meetings) return Unexpected{meetings.error()};
-  auto tasks = schedule_job(programs, *meetings, told_by_predict);
-  if (!tasks) return Unexpected{tasks.error()};
+  PERFMODEL_TRY(meetings, meet_collectives(programs, false, told_by_predict));
+  PERFMODEL_TRY(tasks, schedule_job(programs, *meetings, told_by_predict));
   return PacedProgram{std::move(programs.front()), *meetings};
 }
 

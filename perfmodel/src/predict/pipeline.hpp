@@ -23,6 +23,8 @@ namespace perfmodel {
 struct JobMemory {
   std::vector<RankProgram> programs;  ///< the tasks point to them
   std::unique_ptr<JobTasks> tasks;
+  /// Which nodes get other shapes between questions (SizePlan::Scratch::reshaped): set before one.
+  const std::vector<bool>* reshaped = nullptr;
 };
 
 /// The ranks of a job, and their steps on other hosts if a rank asks for them. `facts`,
@@ -53,7 +55,8 @@ struct PacedProgram {
   RankProgram rank;
   std::int32_t meetings = 0;  ///< see meet_collectives
 };
-/// `keep_works` names the kernels and keeps the work of each.
-Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works = false);
+/// `keep_questions` names the kernels and keeps the question of each.
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu,
+                                   bool keep_questions = false);
 
 }  // namespace perfmodel

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cut_step.hpp"
 #include "program/given_times.hpp"
-#include "step_passes.hpp"
 
 namespace perfmodel {
 namespace {
@@ -21,6 +21,17 @@ std::string name_of(const PassOrder& order) {
                      order.chunks);
 }
 
+/// The number of chunks with which an interleaved order looks the same on a stage in the middle
+/// that runs all forward passes first; 0: with none.
+std::int64_t chunks_unseen(const CutStep& step) {
+  const PassOrder& at = step.order;
+  const bool tells = step.stage == 0 || step.stage == at.stages - 1;
+  if (!at.gpipe || tells || at.microbatches % at.stages != 0) return 0;
+  const std::int64_t chunks = at.microbatches / at.stages;
+  const PassOrder other{.stages = at.stages, .chunks = chunks, .microbatches = at.stages};
+  return chunks > 1 && other.warm_up(step.stage) == step.warm_up ? chunks : 0;
+}
+
 /// Writes the program of one stage.
 class StageWriter {
  public:
@@ -30,7 +41,8 @@ class StageWriter {
     made_.program.items.clear();
     made_.program.kernels.clear();
     made_.program.instructions.clear();
-    made_.works.clear();
+    made_.questions.clear();
+    made_.notes.reset();
     made_.count = std::max<std::int64_t>(1, rank.rank.options.world_size);
     const auto& instructions = rank.program.instructions;
     begin_.assign(rank.program.items.size() + 1, instructions.size());
@@ -131,8 +143,7 @@ Result<std::vector<RankProgram>> make_stage_programs(const RankProgram& recorded
                                                      std::int64_t stages,
                                                      const std::vector<double>& layers,
                                                      std::vector<std::string>& warnings) {
-  const auto step = cut_step(recorded, stages);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, cut_step(recorded, stages));
   std::vector<RankProgram> made;
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     const double longer = layers.empty() ? 1 : layers[stage] / layers[step->stage];
@@ -143,6 +154,12 @@ Result<std::vector<RankProgram>> make_stage_programs(const RankProgram& recorded
       "only the first or last stage has (embedding, loss) are in all of them or in none",
       stages, step->order.microbatches, name_of(step->order),
       layers.empty() ? "" : ", as long as their layers"));
+  if (const std::int64_t chunks = chunks_unseen(*step); chunks > 0) {
+    warnings.push_back(
+        fmt::format("stage {} would record the same under interleaved 1F1B in {} chunks; the first "
+                    "or the last stage tells them apart",
+                    step->stage, chunks));
+  }
   return made;
 }
 

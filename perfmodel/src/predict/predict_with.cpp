@@ -26,15 +26,14 @@ Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& opti
   }
   if (!on_cpu && !on_other && !on_meta) return {};
   constexpr std::string_view kExpected = "expected tensors on a GPU, found ";
-  return Unexpected{Error{
-      .code = ErrorCode::kImpossible,
-      .message = std::string(kExpected) +
-                 (on_meta    ? "a captured graph: --retarget nvidia (or amd) makes it a GPU's"
-                  : on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
-                               "HIP devices have kernel models"
-                             : "a graph of a machine without one: --retarget nvidia (or amd) "
-                               "predicts the same program on a GPU"),
-      .file = graph.source}};
+  return fail(ErrorCode::kImpossible,
+              std::string(kExpected) +
+                  (on_meta    ? "a captured graph: --retarget nvidia (or amd) makes it a GPU's"
+                   : on_other ? "a graph of another device (NPU, XPU, HPU, ...): only CUDA and "
+                                "HIP devices have kernel models"
+                              : "a graph of a machine without one: --retarget nvidia (or amd) "
+                                "predicts the same program on a GPU"),
+              graph.source);
 }
 
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
@@ -70,8 +69,8 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes, memory, last);
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(
+      job, predict_ranks({&rank, 1}, gpu, {.stages = stages}, facts, added_bytes, memory, last));
   Prediction slowest = std::move(*std::ranges::max_element(job->ranks, {}, &Prediction::e2e_us));
   slowest.warnings.insert(slowest.warnings.begin(), job->warnings.begin(), job->warnings.end());
   return slowest;

@@ -29,6 +29,7 @@
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "rewrite/resize/size_plan.hpp"
+#include "rewrites/model_batch.hpp"
 #include "rewrites/rewrite_input.hpp"
 #include "study/answer_rows.hpp"
 #include "trace/moved_kernel_times.hpp"
@@ -108,6 +109,10 @@ struct Predictor::State {
   Result<Prediction> predict_batch(const ExecutionGraph& graph,
                                    const PreparedGraph::State* prepared, std::string_view gpu,
                                    const AskOptions& options) const;
+  /// The same of a known model, which is built with that batch.
+  Result<Prediction> predict_built(const ExecutionGraph& model,
+                                   const PreparedGraph::State* prepared, std::string_view gpu,
+                                   const AskOptions& options) const;
   Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
                                      const AskOptions& options) const;
   /// With strategy ddp; null: the graph needs no collectives.
@@ -176,6 +181,22 @@ struct PreparedGraph::State {
     return &*made;
   }
 
+  /// A known model built with another batch: `make()`, the first time.
+  template <class Make>
+  Result<std::shared_ptr<const State>> with_batch(std::int64_t wanted, Make&& make) const {
+    constexpr std::size_t kMostNodes = 200'000;  // with their facts about 1 kB each
+    {
+      const std::lock_guard lock(lending_);
+      if (const auto known = built_.find(wanted); known != built_.end()) return known->second;
+    }
+    auto made = make();
+    if (!made) return made;
+    const std::lock_guard lock(lending_);
+    if ((built_.size() + 1) * graph.nodes.size() > kMostNodes) built_.clear();
+    built_.insert_or_assign(wanted, *made);
+    return made;
+  }
+
   /// A graph in other sizes, and the last question's tasks.
   struct Lent {
     SizePlan::Scratch sizes;
@@ -217,17 +238,16 @@ struct PreparedGraph::State {
   mutable std::mutex lending_;
   mutable std::vector<std::unique_ptr<Lent>> idle_;
   mutable std::size_t lent_most_ = 0;
+  mutable std::unordered_map<std::int64_t, std::shared_ptr<const State>> built_;  ///< by batch
 };
 
 Result<void> Predictor::State::load(const PredictorConfig& config) {
   data = config.data;
   if (data.empty()) {
-    auto found = find_data_folder();
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, find_data_folder());
     data = std::move(*found);
   }
-  auto models = choose_kernel_models(config.models, data);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(config.models, data));
   chosen = std::move(*models);
   if (chosen.owner && config.read_models) {
     if (auto read = chosen.owner->read_all(); !read) return read;
@@ -239,15 +259,13 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   }
   OverheadTables read(data);
   if (config.gpus.empty()) {
-    auto gpus = read_gpus(data / "gpus");
-    if (!gpus) return Unexpected{gpus.error()};
+    PERFMODEL_TRY(gpus, read_gpus(data / "gpus"));
     for (Gpu& gpu : *gpus) {
       if (auto added = add_target(std::move(gpu), {}, config, read); !added) return added;
     }
   }
   for (const std::string& name : config.gpus) {
-    auto gpu = find_gpu(name, data / "gpus");
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(gpu, find_gpu(name, data / "gpus"));
     if (auto added = add_target(std::move(*gpu), name, config, read); !added) return added;
   }
   std::ranges::sort(
@@ -258,8 +276,7 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
 Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
                                           const PredictorConfig& config, OverheadTables& read) {
   if (by_name.contains(lower_case(gpu.name))) return {};
-  auto table = read.choose(config.overheads.string(), gpu);
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, read.choose(config.overheads.string(), gpu));
   auto target = std::make_unique<Target>();
   target->warnings = stand_ins(gpu);
   if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
@@ -311,14 +328,12 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                                              const PreparedGraph::State* prepared,
                                              std::string_view gpu, const AskOptions& options,
                                              JobMemory* last) const {
-  const auto found = target(gpu);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, target(gpu));
   const Target& on = **found;
   std::vector<std::string> warnings = on.warnings;
   const bool own_host = prepared && prepared->own_overheads;
   if (!own_host && !on.overheads_warning.empty()) warnings.push_back(on.overheads_warning);
-  const auto links = topology(on, options, warnings);
-  if (!links) return Unexpected{links.error()};
+  PERFMODEL_TRY(links, topology(on, options, warnings));
 
   if (!(options.interference >= 1) || std::isinf(options.interference)) {
     return fail(
@@ -361,25 +376,26 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   }
   const HostFacts* facts = nullptr;
   if (prepared) {
-    const auto known = prepared->facts_with(on);
-    if (!known) return Unexpected{known.error()};
+    PERFMODEL_TRY(known, prepared->facts_with(on));
     facts = *known;
-    const auto times = prepared->kernel_times_for(on);
-    if (!times) return Unexpected{times.error()};
+    PERFMODEL_TRY(times, prepared->kernel_times_for(on));
     if (*times) {
       asked.kernel_times = &(*times)->times;
       asked.use = (*times)->use;
       if ((*times)->sentence) warnings.push_back(*(*times)->sentence);
     }
   } else if (lacks_sizes(graph)) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected a prepared graph, found one of a trace without "
-                                       "shapes: to prepare the trace gives it kernel times",
-                            .file = graph.source}};
+    return fail(ErrorCode::kImpossible,
+                "expected a prepared graph, found one of a trace without "
+                "shapes: to prepare the trace gives it kernel times",
+                graph.source);
   }
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
   std::optional<PreparedGraph::State::Lease> lease;
-  if (prepared && !last) last = &lease.emplace(*prepared).lent().job;
+  if (prepared && !last) {
+    last = &lease.emplace(*prepared).lent().job;
+    last->reshaped = nullptr;
+  }
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt, options.stages,
                                  !options.times_only, last);
@@ -415,9 +431,11 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
                                                    const PreparedGraph::State* prepared,
                                                    std::string_view gpu,
                                                    const AskOptions& options) const {
+  if (options.batch > 0 && is_known_model(graph)) {
+    return predict_built(graph, prepared, gpu, options);
+  }
   if (prepared ? prepared->is_to_retarget : is_to_retarget(graph)) {
-    const auto made = prepared ? retargeted(*prepared, gpu) : retargeted(graph, gpu);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, prepared ? retargeted(*prepared, gpu) : retargeted(graph, gpu));
     auto prediction = predict_batch((*made)->graph, made->get(), gpu, options);
     if (prediction && !prediction->graph) prediction->graph = {*made, &(*made)->graph};
     if (prediction) put_captured_first(prediction->warnings);
@@ -437,13 +455,31 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
   return prediction;
 }
 
+Result<Prediction> Predictor::State::predict_built(const ExecutionGraph& model,
+                                                   const PreparedGraph::State* prepared,
+                                                   std::string_view gpu,
+                                                   const AskOptions& options) const {
+  const auto make = [&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
+    auto built = model_with_batch(model, options.batch);
+    if (!built)
+      built = set_batch_size(model, {.batch = options.batch});  // a file named "model ..."
+    if (!*built) return Unexpected{std::move(built->error())};
+    return prepare(std::move(**built));
+  };
+  PERFMODEL_TRY(made, prepared ? prepared->with_batch(options.batch, make) : make());
+  AskOptions asked = options;
+  asked.batch = 0;
+  auto prediction = predict_batch((*made)->graph, made->get(), gpu, asked);
+  if (prediction && !prediction->graph) prediction->graph = {*made, &(*made)->graph};
+  return prediction;
+}
+
 Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph,
                                                      const PreparedGraph::State* prepared,
                                                      std::string_view gpu,
                                                      const AskOptions& options) const {
   if (prepared && !is_from_trace(graph) && options.strategy == ParallelStrategy::kDdp) {
-    const auto made = data_parallel(*prepared, gpu, options);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, data_parallel(*prepared, gpu, options));
     if (*made) {
       auto prediction = predict_resized((*made)->graph, made->get(), gpu, options);
       if (prediction) prediction->graph = {*made, &(*made)->graph};
@@ -454,8 +490,7 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
   if (prepared && (options.batch == 0 || options.sequence == 0)) {
     return predict_planned(*prepared, gpu, options);
   }
-  const auto changed = resized(graph, options);
-  if (!changed) return Unexpected{changed.error()};
+  PERFMODEL_TRY(changed, resized(graph, options));
   auto prediction = predict(*changed, prepared, gpu, options);
   // Ops of a graph that was made for this question have names of its own.
   if (prediction && !prediction->graph) name_ops_after(graph, *prediction);
@@ -464,17 +499,14 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
 
 Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::data_parallel(
     const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const {
-  const auto found = target(gpu);
-  if (!found) return Unexpected{found.error()};
-  const auto facts = prepared.facts_with(**found);
-  if (!facts) return Unexpected{facts.error()};
+  PERFMODEL_TRY(found, target(gpu));
+  PERFMODEL_TRY(facts, prepared.facts_with(**found));
   const ScaleOut how{.world = options.world, .ddp = {.delayed = options.delay_allreduce}};
   if (!asks_for_data_parallel(how, (*facts)->reduces_gradients)) return nullptr;
   // One graph serves all numbers of ranks: each question prices its collectives for its own number.
   const auto& made = prepared.data_parallel[options.delay_allreduce].get(
       [&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
-        auto graph = make_data_parallel_graph(prepared.graph, how);
-        if (!graph) return Unexpected{graph.error()};
+        PERFMODEL_TRY(graph, make_data_parallel_graph(prepared.graph, how));
         auto state = prepare(std::move(graph->graph), &prepared);
         state->added_bytes = graph->gradient_bytes;
         return state;
@@ -492,8 +524,8 @@ Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State&
   if (!plan) return Unexpected{plan.error()};
   PreparedGraph::State::Lease lease(prepared);
   auto& [sizes, job] = lease.lent();
-  const auto done = plan->apply(batch ? options.batch : options.sequence, sizes);
-  if (!done) return Unexpected{done.error()};
+  PERFMODEL_TRY(done, plan->apply(batch ? options.batch : options.sequence, sizes));
+  job.reshaped = sizes.reshaped();
   auto prediction = predict(sizes.graph(), &prepared, gpu, options, &job);
   if (prediction) name_ops_after(prepared.graph, *prediction);
   return prediction;
@@ -516,8 +548,7 @@ std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(
 
 Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted(
     const ExecutionGraph& graph, std::string_view gpu) const {
-  const auto found = target(gpu);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, target(gpu));
   ExecutionGraph made = graph;
   if (auto done = retarget_for((*found)->gpu, made); !done) return Unexpected{done.error()};
   return prepare(std::move(made));
@@ -525,8 +556,7 @@ Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted
 
 Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted(
     const PreparedGraph::State& prepared, std::string_view gpu) const {
-  const auto found = target(gpu);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, target(gpu));
   const auto vendor = static_cast<int>(vendor_of((*found)->gpu));
   return prepared.retargeted[vendor].get([&] { return retargeted(prepared.graph, gpu); });
 }
@@ -544,9 +574,7 @@ Result<Predictor> Predictor::load(const PredictorConfig& config) {
 Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
   return guarded([&]() -> Result<PreparedGraph> {
     if (top_level_ops(graph).empty()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected at least one op, found none",
-                              .file = graph.source}};
+      return fail(ErrorCode::kImpossible, "expected at least one op, found none", graph.source);
     }
     auto state = state_->prepare(std::move(graph));
     state->predictor = state_;
@@ -561,8 +589,7 @@ Result<PreparedGraph> Predictor::prepare(RecordedProgram program) const {
     state->trace = std::move(program.trace);
     if (!state_->overheads_named) {
       OverheadTables tables(state_->data);
-      auto own = tables.own(*state->trace, state->graph);
-      if (!own) return Unexpected{own.error()};
+      PERFMODEL_TRY(own, tables.own(*state->trace, state->graph));
       state->own_overheads = std::move(own->table);
     }
     state->kernel_times = std::vector<Lazy<MovedKernelTimes>>(state_->targets.size());
@@ -636,17 +663,14 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
     }
     std::shared_ptr<const PreparedGraph::State> retargeted;
     if (graph.state_->is_to_retarget) {
-      auto made = state_->retargeted(*graph.state_, gpu);
-      if (!made) return Unexpected{made.error()};
+      PERFMODEL_TRY(made, state_->retargeted(*graph.state_, gpu));
       retargeted = std::move(*made);
     }
     const PreparedGraph::State& prepared = retargeted ? *retargeted : *graph.state_;
-    const auto found = state_->target(gpu);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, state_->target(gpu));
     const Target& on = **found;
     std::vector<std::string> warnings = on.warnings;
-    const auto links = state_->topology(on, ask, warnings);
-    if (!links) return Unexpected{links.error()};
+    PERFMODEL_TRY(links, state_->topology(on, ask, warnings));
     KernelModels models = state_->chosen.models;
     const auto collectives = make_collective_model(**links, {.interference = ask.interference});
     models.set(KernelFamily::kCollective, collectives.get());
@@ -657,8 +681,7 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
                                     .host_scale = ask.host_scale,
                                     .device_scale = ask.device_scale,
                                     .cancel = ask.cancel}};
-    const auto times = prepared.kernel_times_for(on);
-    if (!times) return Unexpected{times.error()};
+    PERFMODEL_TRY(times, prepared.kernel_times_for(on));
     if (*times) {
       target.options.kernel_times = &(*times)->times;
       target.options.use = (*times)->use;
@@ -688,8 +711,7 @@ const std::filesystem::path& Predictor::data_folder() const { return state_->dat
 
 Result<Gpu> Predictor::gpu(std::string_view name) const {
   return guarded([&]() -> Result<Gpu> {
-    const auto found = state_->target(name);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, state_->target(name));
     return (*found)->gpu;
   });
 }

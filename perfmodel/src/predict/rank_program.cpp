@@ -18,8 +18,7 @@ namespace {
 // The rank becomes one of strategy ddp.
 Result<void> make_data_parallel(RankProgram& made) {
   RankInput& rank = made.rank;
-  auto graph = make_data_parallel_graph(*rank.graph, *rank.options.scale_out);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, make_data_parallel_graph(*rank.graph, *rank.options.scale_out));
   made.made = std::make_shared<DataParallelGraph>(std::move(*graph));
   rank.graph = &made.made->graph;
   if (rank.options.kernel_times) {
@@ -37,8 +36,7 @@ std::int64_t world_of(const PredictOptions& options) {
 Result<void> record_collectives(std::size_t silent, RankProgram& made,
                                 std::vector<std::string>& warnings) {
   RankInput& rank = made.rank;
-  auto graph = record_silent_collectives(*rank.graph, world_of(rank.options));
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, record_silent_collectives(*rank.graph, world_of(rank.options)));
   made.recorded = std::make_shared<const ExecutionGraph>(std::move(*graph));
   rank.graph = made.recorded.get();
   warnings.push_back(
@@ -105,36 +103,53 @@ void warn_of_kernels_without_op(const RankInput& rank, const HostProgram& progra
       calls, us / 1e3, times->source));
 }
 
-Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
-                                  bool name_kernels, std::vector<std::string>& warnings,
-                                  std::vector<KernelWork>* works) {
+// Whether questions about other sizes can take over the program.
+bool may_repeat(const RankInput& rank, const HostFacts& facts) {
+  const PredictOptions& options = rank.options;
+  return facts.silent_collectives == 0 && !options.kernel_times && !options.scale_out &&
+         options.launching == Launching::kEager && options.host_scale == 1 && !options.keep_ops;
+}
+
+Result<void> set_times(const RankInput& rank, const Gpu& gpu, LoweredProgram& lowered) {
+  price_program(*rank.graph, gpu, rank.options, lowered);
+  if (rank.options.host_scale != 1) scale_host(lowered.program, rank.options.host_scale);
+  scale_device(lowered.program, rank.options.device_scale);
+  return check_times(lowered.program, *rank.graph);
+}
+
+// The questions are kept for those who want them.
+void take(LoweredProgram lowered, bool keep_questions, RankProgram& made) {
+  made.program = std::move(lowered.program);
+  made.notes = std::move(lowered.notes);
+  if (keep_questions || made.notes) made.questions = std::move(lowered.questions);
+}
+
+Result<LoweredProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
+                                     bool name_kernels, bool write_notes,
+                                     std::vector<std::string>& warnings) {
   const auto& [graph, table, options, name] = rank;
-  auto lowered = lower_program(*graph, gpu, *table, facts, options, name_kernels);
-  if (!lowered) return Unexpected{lowered.error()};
+  PERFMODEL_TRY(lowered,
+                lower_program(*graph, gpu, *table, facts, options, name_kernels, write_notes));
   if (const auto& how = options.scale_out) {
-    const auto scaled = add_scale_out(*graph, gpu, *table, *how, facts.reduces_gradients, *lowered);
-    if (!scaled) return Unexpected{scaled.error()};
+    PERFMODEL_TRY(scaled,
+                  add_scale_out(*graph, gpu, *table, *how, facts.reduces_gradients, *lowered));
   }
   warn_of_regions(launch_by_regions(*table, options.launching, lowered->program), options.launching,
                   warnings);
   warn_of_kernels_without_op(rank, lowered->program, warnings);
-  if (works) {
-    for (const KernelQuestion& question : lowered->questions) works->push_back(question.work);
-  }
-  HostProgram program = price_program(*graph, gpu, options, std::move(*lowered));
-  if (options.host_scale != 1) scale_host(program, options.host_scale);
-  scale_device(program, options.device_scale);
-  if (auto good = check_times(program, *graph); !good) return Unexpected{good.error()};
-  return program;
+  if (auto good = set_times(rank, gpu, *lowered); !good) return Unexpected{good.error()};
+  return lowered;
 }
 
 }  // namespace
 
 Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* known,
                                       std::optional<double> added_bytes, bool name_kernels,
-                                      std::vector<std::string>& warnings, bool keep_works) {
+                                      std::vector<std::string>& warnings, bool keep_questions) {
   RankProgram made{.rank = rank};
   made.gpu = &gpu;
+  const bool write_notes = known && may_repeat(rank, *known);
+  if (write_notes) made.facts = known;
   Result<HostFacts> own;
   if (!known) {
     own = facts_of(rank);
@@ -142,8 +157,7 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
     known = &*own;
   }
   if (known->silent_collectives > 0 && world_of(rank.options) > 1) {
-    auto done = record_collectives(known->silent_collectives, made, warnings);
-    if (!done) return Unexpected{done.error()};
+    PERFMODEL_TRY(done, record_collectives(known->silent_collectives, made, warnings));
     own = facts_of(made.rank);
     if (!own) return Unexpected{own.error()};
     known = &*own;
@@ -156,10 +170,9 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
     if (!own) return Unexpected{own.error()};
     known = &*own;
   }
-  auto program = write_program(made.rank, gpu, *known, name_kernels, warnings,
-                               keep_works ? &made.works : nullptr);
-  if (!program) return Unexpected{program.error()};
-  made.program = std::move(*program);
+  PERFMODEL_TRY(program,
+                write_program(made.rank, gpu, *known, name_kernels, write_notes, warnings));
+  take(std::move(*program), keep_questions, made);
   made.memory = known->memory;
   if (auto& scaled = made.program.scaled_out; scaled && added_bytes) {
     scaled->own_collectives = false;
@@ -167,6 +180,28 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
   }
   warn_of_fused_updates(made, known->fused_updates, warnings);
   return made;
+}
+
+Result<bool> repeat_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
+                                 const std::vector<bool>* reshaped, RankProgram& last) {
+  const bool same = last.facts == &facts && last.gpu == &gpu && last.notes;
+  if (!same || !may_repeat(rank, facts)) return false;
+  LoweredProgram program{.program = std::move(last.program),
+                         .questions = std::move(last.questions),
+                         .nodes_say_times = facts.has_given_times,
+                         .notes = std::move(last.notes)};
+  const bool repeats = lower_again(*rank.graph, gpu, *rank.table, facts,
+                                   reshaped == last.reshaped ? reshaped : nullptr, program);
+  last.facts = nullptr;  // until all is done
+  if (repeats) {
+    if (auto good = set_times(rank, gpu, program); !good) return Unexpected{good.error()};
+    last.rank = rank;
+    last.memory = facts.memory;
+    last.facts = &facts;
+    last.repeats = true;
+  }
+  take(std::move(program), true, last);
+  return repeats;
 }
 
 }  // namespace perfmodel

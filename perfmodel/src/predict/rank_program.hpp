@@ -22,19 +22,29 @@ struct RankProgram {
   /// The given graph with records of its collectives, if a fake process group left them out.
   std::shared_ptr<const ExecutionGraph> recorded;
   HostProgram program;
-  std::shared_ptr<const MemoryPlan> memory;  ///< memory of the graph; null: it is not asked for
-  const Gpu* gpu = nullptr;                  ///< it was priced on this GPU
-  std::int64_t count = 1;                    ///< ranks of the job that do the same
-  std::vector<KernelWork> works;             ///< per kernel of the program, if asked for
+  std::shared_ptr<const MemoryPlan> memory;     ///< memory of the graph; null: it is not asked for
+  const Gpu* gpu = nullptr;                     ///< it was priced on this GPU
+  std::int64_t count = 1;                       ///< ranks of the job that do the same
+  std::vector<KernelQuestion> questions;        ///< per kernel of the program, if asked for
+  std::optional<LoweringNotes> notes;           ///< see repeat_rank_program
+  const HostFacts* facts = nullptr;             ///< facts that the notes belong to
+  bool repeats = false;                         ///< made by repeat_rank_program
+  const std::vector<bool>* reshaped = nullptr;  ///< JobMemory::reshaped of its question
 
   const ExecutionGraph& graph() const { return *rank.graph; }
 };
 
 /// Makes a rank's program in the stages facts, lowered, scaled out, priced. `facts`, `added_bytes`:
-/// see predict_with. `name_kernels`: see lower_program. `keep_works` fills `works`. Errors of the
-/// stages.
+/// see predict_with. `name_kernels`: see lower_program. Errors of the stages.
 Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* facts,
                                       std::optional<double> added_bytes, bool name_kernels,
-                                      std::vector<std::string>& warnings, bool keep_works = false);
+                                      std::vector<std::string>& warnings,
+                                      bool keep_questions = false);
+
+/// Turns the program of the last question into the one for this question, with the same facts and
+/// GPU: only the work and the prices of its kernels change. False: it would be another program, or
+/// the last one has no notes. Errors: times that sums cannot hold.
+Result<bool> repeat_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
+                                 const std::vector<bool>* reshaped, RankProgram& last);
 
 }  // namespace perfmodel

@@ -10,14 +10,12 @@
 namespace perfmodel {
 
 Result<void> ReportMaker::choose_models(std::int64_t ranks, const Gpu* gpu) {
-  auto models = choose_kernel_models(question_.models);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(question_.models));
   chosen_ = std::move(*models);
   report_.models = chosen_.warning.empty() ? question_.models : "heuristic";
   warn(chosen_.warning);
   if (question_.topology.empty()) return {};
-  auto found = TopologyCatalog::builtin().find(question_.topology);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, TopologyCatalog::builtin().find(question_.topology));
   topology_ = std::move(*found);
   if (auto good = check_fits(*topology_, ranks); !good) return good;
   if (gpu && std::ranges::find(topology_->gpus, gpu->name) == topology_->gpus.end()) {

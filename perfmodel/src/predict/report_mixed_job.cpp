@@ -85,12 +85,10 @@ class MixedRanks : ReportMaker {
       : ReportMaker(question), read_(read) {}
 
   Result<PredictionReport> run() {
-    auto kinds = kinds_of(question_);
-    if (!kinds) return Unexpected{kinds.error()};
+    PERFMODEL_TRY(kinds, kinds_of(question_));
     kinds_ = std::move(*kinds);
     for (const KindOfRanks& kind : kinds_) ranks_ += kind.count;
-    const auto data = find_data_folder();
-    if (!data) return Unexpected{data.error()};
+    PERFMODEL_TRY(data, find_data_folder());
     if (auto chosen = choose_models(ranks_); !chosen) return Unexpected{chosen.error()};
     if (auto done = read_graphs(); !done) return Unexpected{done.error()};
     OverheadTables tables(*data);
@@ -117,16 +115,14 @@ class MixedRanks : ReportMaker {
   };
 
   Result<void> read_graphs() {
-    auto inputs = read_.programs(question_.graphs);
-    if (!inputs) return Unexpected{inputs.error()};
+    PERFMODEL_TRY(inputs, read_.programs(question_.graphs));
     for (RecordedProgram& input : *inputs) {
       if (input.trace) {
         return impossible("graphs of ranks that differ", "a trace, which knows its own machine");
       }
       if (auto done = retarget_program(input.graph); !done) return done;
       if (!question_.rewrites.empty()) {
-        auto rewritten = rewrite_input(input.graph, question_.rewrites);
-        if (!rewritten) return Unexpected{rewritten.error()};
+        PERFMODEL_TRY(rewritten, rewrite_input(input.graph, question_.rewrites));
         input.graph = std::move(*rewritten);
       }
       if (auto added = add_graph(std::move(input.graph)); !added) return added;
@@ -137,12 +133,10 @@ class MixedRanks : ReportMaker {
   // All ranks of a captured graph call the libraries of one vendor.
   Result<void> retarget_program(ExecutionGraph& graph) const {
     if (!is_to_retarget(graph)) return {};
-    const auto data = find_data_folder();
-    if (!data) return Unexpected{data.error()};
+    PERFMODEL_TRY(data, find_data_folder());
     std::vector<Gpu> gpus;
     for (const KindOfRanks& kind : kinds_) {
-      auto gpu = find_gpu(kind.gpu, *data / "gpus");
-      if (!gpu) return Unexpected{gpu.error()};
+      PERFMODEL_TRY(gpu, find_gpu(kind.gpu, *data / "gpus"));
       gpus.push_back(std::move(*gpu));
     }
     if (std::ranges::any_of(gpus, [&](const Gpu& g) { return g.vendor != gpus[0].vendor; })) {
@@ -169,8 +163,7 @@ class MixedRanks : ReportMaker {
                       "synchronise them",
                       updates));
     }
-    auto parallel = make_data_parallel_graph(graph, how);
-    if (!parallel) return Unexpected{parallel.error()};
+    PERFMODEL_TRY(parallel, make_data_parallel_graph(graph, how));
     graphs_.push_back(std::move(parallel->graph));
     return {};
   }
@@ -178,8 +171,7 @@ class MixedRanks : ReportMaker {
   Result<void> set_up(const KindOfRanks& kind, const std::filesystem::path& gpus,
                       OverheadTables& tables) {
     Machine& machine = machines_.emplace_back();
-    auto gpu = find_gpu(kind.gpu, gpus);
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(gpu, find_gpu(kind.gpu, gpus));
     machine.gpu = std::move(*gpu);
     for (std::string& sentence : stand_ins(machine.gpu)) warn(std::move(sentence));
     machine.models = chosen_.models;
@@ -223,13 +215,14 @@ class MixedRanks : ReportMaker {
     std::optional<sync::StragglerDraws> draws;
     const UnlikeRanks& unlike = question_.unlike;
     if (!unlike.straggler.empty()) {
-      const auto straggler = sync::Straggler::parse(unlike.straggler);
-      if (!straggler) return Unexpected{straggler.error()};
+      PERFMODEL_TRY(straggler, sync::Straggler::parse(unlike.straggler));
       draws = {.straggler = *straggler, .seed = unlike.seed, .draws = unlike.draws};
     }
-    auto predicted = sync::predict_mixed_job(
-        ranks, {.rank_start_us = {}, .missing_collectives = question_.missing_collectives}, draws);
-    if (!predicted) return Unexpected{predicted.error()};
+    PERFMODEL_TRY(
+        predicted,
+        sync::predict_mixed_job(
+            ranks, {.rank_start_us = {}, .missing_collectives = question_.missing_collectives},
+            draws));
     job_ = std::move(predicted->job);
     report_.drawn = predicted->drawn;
     return {};

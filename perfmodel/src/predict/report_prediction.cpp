@@ -61,10 +61,8 @@ class AlikeRanks : ReportMaker {
       : ReportMaker(question), read_(read) {}
 
   Result<PredictionReport> run() {
-    auto data = find_data_folder();
-    if (!data) return Unexpected{data.error()};
-    auto gpu = find_gpu(question_.gpu, *data / "gpus");
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(data, find_data_folder());
+    PERFMODEL_TRY(gpu, find_gpu(question_.gpu, *data / "gpus"));
     report_.gpu = std::move(*gpu);
     for (std::string& sentence : stand_ins(report_.gpu)) warn(std::move(sentence));
     report_.use = question_.use;
@@ -72,11 +70,9 @@ class AlikeRanks : ReportMaker {
       return Unexpected{chosen.error()};
     }
     set_collectives();
-    auto inputs = read_.programs(question_.graphs);
-    if (!inputs) return Unexpected{inputs.error()};
+    PERFMODEL_TRY(inputs, read_.programs(question_.graphs));
     for (RecordedProgram& input : *inputs) {
-      auto done = retarget_for(report_.gpu, input.graph, question_.rewrites);
-      if (!done) return Unexpected{done.error()};
+      PERFMODEL_TRY(done, retarget_for(report_.gpu, input.graph, question_.rewrites));
     }
     if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
@@ -111,9 +107,8 @@ class AlikeRanks : ReportMaker {
     if (files.empty()) files.resize(own ? inputs.size() : 1);
     OverheadTables tables(data);
     for (std::size_t i = 0; i < files.size(); ++i) {
-      auto chosen = own ? tables.own(*inputs[i].trace, inputs[i].graph, is_recorded())
-                        : tables.choose(files[i], report_.gpu);
-      if (!chosen) return Unexpected{chosen.error()};
+      PERFMODEL_TRY(chosen, own ? tables.own(*inputs[i].trace, inputs[i].graph, is_recorded())
+                                : tables.choose(files[i], report_.gpu));
       warn(chosen->warning);
       if (own) {
         for (const std::string& warning : chosen->table->warnings) warn(warning);
@@ -131,8 +126,7 @@ class AlikeRanks : ReportMaker {
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {
     if (!trace_ || trace_file_ != file) {
-      auto read = read_.trace(file);
-      if (!read) return Unexpected{read.error()};
+      PERFMODEL_TRY(read, read_.trace(file));
       for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
       trace_ = std::move(*read);
       trace_file_ = file;
@@ -174,16 +168,14 @@ class AlikeRanks : ReportMaker {
     if (files.empty()) return {};
     RankPrediction& rank = report_.ranks[index];
     const std::string& file = files[files.size() == 1 ? 0 : index];
-    auto recorded = trace(file);
-    if (!recorded) return Unexpected{recorded.error()};
+    PERFMODEL_TRY(recorded, trace(file));
     auto times =
         kernel_times(rank.graph, **recorded,
                      window_is_of_trace() ? question_.iterations : question_.kernel_iterations);
     if (!times) return Unexpected{times.error()};
     if (times->size() == 0) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected device work of the graph's ops, found none",
-                              .file = file}};
+      return fail(ErrorCode::kImpossible, "expected device work of the graph's ops, found none",
+                  file);
     }
     kernel_times_[index] = std::move(*times);
     rank.kernel_times_file = file_name(file);
@@ -193,8 +185,8 @@ class AlikeRanks : ReportMaker {
   Result<void> own_kernel_times(std::size_t index, const RecordedProgram& input) {
     RankPrediction& rank = report_.ranks[index];
     if (!input.trace || kernel_times_[index]) return {};
-    auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, question_.iterations);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found,
+                  kernel_times_on(rank.graph, *input.trace, report_.gpu, question_.iterations));
     kernel_times_[index] = std::move(found->times);
     // The step itself is the best source for the times of its kernels on their own GPU.
     const bool as_traced = kernel_times_[index]->other_gpu.empty() && question_.rewrites.empty();
@@ -262,8 +254,7 @@ class AlikeRanks : ReportMaker {
   Result<void> rewrite_ranks() {
     for (std::size_t i = 0; i < report_.ranks.size() && !question_.rewrites.empty(); ++i) {
       ExecutionGraph& graph = report_.ranks[i].graph;
-      auto rewritten = rewrite_input(graph, question_.rewrites);
-      if (!rewritten) return Unexpected{rewritten.error()};
+      PERFMODEL_TRY(rewritten, rewrite_input(graph, question_.rewrites));
       PredictOptions options = options_of(i);
       KernelTimes collectives;
       Result<std::string> left_out;
@@ -291,13 +282,12 @@ class AlikeRanks : ReportMaker {
                         .name = report_.ranks[i].graph_file});
     }
     if (lin) return predict_apart(inputs);
-    auto job = predict_job(inputs, report_.gpu,
-                           {.rank_start_us = question_.rank_start_us,
-                            .missing_collectives = question_.missing_collectives,
-                            .keep_chakra = question_.keep_chakra,
-                            .stages = question_.stages,
-                            .stage_layers = question_.stage_layers});
-    if (!job) return Unexpected{job.error()};
+    PERFMODEL_TRY(job, predict_job(inputs, report_.gpu,
+                                   {.rank_start_us = question_.rank_start_us,
+                                    .missing_collectives = question_.missing_collectives,
+                                    .keep_chakra = question_.keep_chakra,
+                                    .stages = question_.stages,
+                                    .stage_layers = question_.stage_layers}));
     report_.chakra = std::move(job->chakra);
     if (question_.stages > 1) {
       if (auto done = copy_to_stages(); !done) return done;
@@ -317,9 +307,8 @@ class AlikeRanks : ReportMaker {
       if (stage > 0) report_.ranks.push_back(recorded);
       report_.ranks.back().graph_file += fmt::format(" as stage {}", stage);
     }
-    auto traces = traces_of_all_ranks(report_.chakra, question_.world / question_.stages,
-                                      report_.chakra_groups);
-    if (!traces) return Unexpected{traces.error()};
+    PERFMODEL_TRY(traces, traces_of_all_ranks(report_.chakra, question_.world / question_.stages,
+                                              report_.chakra_groups));
     report_.chakra = std::move(*traces);
     return {};
   }
@@ -337,8 +326,8 @@ class AlikeRanks : ReportMaker {
           "lin");
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      auto prediction = predict(*inputs[i].graph, report_.gpu, *inputs[i].table, inputs[i].options);
-      if (!prediction) return Unexpected{prediction.error()};
+      PERFMODEL_TRY(prediction,
+                    predict(*inputs[i].graph, report_.gpu, *inputs[i].table, inputs[i].options));
       report_.ranks[i].prediction = std::move(*prediction);
     }
     if (inputs.size() > 1) {
@@ -352,10 +341,8 @@ class AlikeRanks : ReportMaker {
   Result<void> compare_with_traces(const std::filesystem::path& gpus) {
     for (std::size_t i = 0; i < question_.against.size(); ++i) {
       RankPrediction& rank = report_.ranks[i];
-      auto measured = trace(question_.against[i]);
-      if (!measured) return Unexpected{measured.error()};
-      auto comparison = compare(**measured, rank.prediction, question_.against_iterations);
-      if (!comparison) return Unexpected{comparison.error()};
+      PERFMODEL_TRY(measured, trace(question_.against[i]));
+      PERFMODEL_TRY(comparison, compare(**measured, rank.prediction, question_.against_iterations));
       // Errors of another GPU describe the difference of the GPUs, not the gaps of the prediction.
       const std::string name = (*measured)->gpu_name();
       const auto known = name.empty() ? Result<Gpu>(report_.gpu) : find_known_gpu(name, gpus);

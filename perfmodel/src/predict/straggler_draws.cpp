@@ -45,16 +45,11 @@ double normal(const std::pair<double, double>& uniform) {
 double drawn_factor(const Straggler& straggler, const std::pair<double, double>& uniform) {
   const double s = straggler.spread;
   switch (straggler.kind) {
-    case Kind::kNone:
-      return 1;
-    case Kind::kLognormal:
-      return std::exp(s * normal(uniform) - s * s / 2);
-    case Kind::kUniform:
-      return 1 - s + 2 * s * uniform.first;
-    case Kind::kExponential:
-      return 1 - s * std::log(uniform.first);
-    case Kind::kPause:
-      return uniform.first < s ? straggler.factor : 1;
+    case Kind::kNone: return 1;
+    case Kind::kLognormal: return std::exp(s * normal(uniform) - s * s / 2);
+    case Kind::kUniform: return 1 - s + 2 * s * uniform.first;
+    case Kind::kExponential: return 1 - s * std::log(uniform.first);
+    case Kind::kPause: return uniform.first < s ? straggler.factor : 1;
   }
   return 1;
 }
@@ -62,16 +57,11 @@ double drawn_factor(const Straggler& straggler, const std::pair<double, double>&
 double variance_of(const Straggler& straggler) {
   const double s = straggler.spread;
   switch (straggler.kind) {
-    case Kind::kNone:
-      return 0;
-    case Kind::kLognormal:
-      return std::exp(s * s) - 1;
-    case Kind::kUniform:
-      return s * s / 3;
-    case Kind::kExponential:
-      return s * s;
-    case Kind::kPause:
-      return s * (1 - s) * (straggler.factor - 1) * (straggler.factor - 1);
+    case Kind::kNone: return 0;
+    case Kind::kLognormal: return std::exp(s * s) - 1;
+    case Kind::kUniform: return s * s / 3;
+    case Kind::kExponential: return s * s;
+    case Kind::kPause: return s * (1 - s) * (straggler.factor - 1) * (straggler.factor - 1);
   }
   return 0;
 }
@@ -122,12 +112,9 @@ Result<Straggler> Straggler::parse(std::string_view text) {
 
 double Straggler::mean() const {
   switch (kind) {
-    case Kind::kExponential:
-      return 1 + spread;
-    case Kind::kPause:
-      return 1 + spread * (factor - 1);
-    default:
-      return 1;
+    case Kind::kExponential: return 1 + spread;
+    case Kind::kPause: return 1 + spread * (factor - 1);
+    default: return 1;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 #include "predict/rewritten_times.hpp"
+#include "rewrites/model_batch.hpp"
 #include "study/answer_rows.hpp"
 
 namespace perfmodel {
@@ -84,12 +85,12 @@ class VariantGraphs {
   Result<const ExecutionGraph*> of(std::size_t variant) {
     const std::span<const NamedRewrite> rewrites = variants_[variant].rewrites;
     if (auto good = check_rewrites(graph_, rewrites); !good) return Unexpected{good.error()};
+    if (auto begun = begin_with(asked_batch(rewrites)); !begun) return Unexpected{begun.error()};
     std::size_t done = shared_with_last(variant);
     while (done > 0 && !made_[done - 1]) --done;
     made_.resize(done);
     for (; done < rewrites.size(); ++done) {
-      auto next = apply_rewrites(last(), rewrites.subspan(done, 1));
-      if (!next) return Unexpected{next.error()};
+      PERFMODEL_TRY(next, apply_rewrites(last(), rewrites.subspan(done, 1)));
       if (made_.size() * next->nodes.size() > kMostNodes) made_.assign(made_.size(), std::nullopt);
       made_.push_back(std::move(*next));
     }
@@ -109,9 +110,28 @@ class VariantGraphs {
     last_variant_ = variant;
     return follows ? shared : 0;
   }
-  const ExecutionGraph& last() const { return made_.empty() ? graph_ : *made_.back(); }
+  // A known model is built with the batch that the variant asks for; 0: its own.
+  Result<void> begin_with(std::int64_t batch) {
+    if (batch == batch_ || !is_known_model(graph_)) return {};
+    made_.clear();
+    built_.reset();
+    batch_ = 0;
+    auto built = model_with_batch(graph_, batch);
+    if (!built) return {};
+    if (!*built) return Unexpected{built->error()};
+    built_ = std::move(**built);
+    built_->warnings = graph_.warnings;  // they would name every batch
+    batch_ = batch;
+    return {};
+  }
+  const ExecutionGraph& last() const {
+    if (!made_.empty()) return *made_.back();
+    return built_ ? *built_ : graph_;
+  }
 
   const ExecutionGraph& graph_;
+  std::int64_t batch_ = 0;               // 0: the graph's own
+  std::optional<ExecutionGraph> built_;  // with `batch_`
   std::span<const Variant> variants_;
   std::size_t last_variant_ = 0;
   std::vector<std::optional<ExecutionGraph>> made_;  // large ones only while they are the last

@@ -73,8 +73,7 @@ Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const Overhea
                               kAccumulate, graph.source));
     }
     for (const StepGradient& gradient : gradients) made.parameter_bytes += gradient.bytes;
-    auto units = fsdp_units(gradients, how.fsdp_unit_bytes, graph.source);
-    if (!units) return Unexpected{units.error()};
+    PERFMODEL_TRY(units, fsdp_units(gradients, how.fsdp_unit_bytes, graph.source));
     const double largest = std::ranges::max(*units, {}, &FsdpUnit::bytes).bytes;
     made.gathered_bytes = std::max(made.gathered_bytes, gathered_at_once(largest, how));
     add_fsdp_step(gradients, std::move(*units), how, ops);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "price/kernels/recurrent_steps.hpp"
 
@@ -74,14 +73,10 @@ std::string work_name(const ExecutionGraph& graph, const LoweredCall& lowered,
   if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) return "nccl:" + shape->kind;
   if (call.kind != TemplateCall::Kind::kCopy) return std::string(to_string(work.family));
   switch (call.copy) {
-    case CopyKind::kHostToDevice:
-      return "Memcpy HtoD";
-    case CopyKind::kDeviceToHost:
-      return "Memcpy DtoH";
-    case CopyKind::kDeviceToDevice:
-      return "Memcpy DtoD";
-    case CopyKind::kPeer:
-      return "Memcpy PtoP";
+    case CopyKind::kHostToDevice: return "Memcpy HtoD";
+    case CopyKind::kDeviceToHost: return "Memcpy DtoH";
+    case CopyKind::kDeviceToDevice: return "Memcpy DtoD";
+    case CopyKind::kPeer: return "Memcpy PtoP";
   }
   return std::string(to_string(work.family));
 }

@@ -20,8 +20,7 @@ Result<ChosenKernelModels> learned_in(const std::filesystem::path& data) {
                               .warning = "no learned kernel models in " +
                                          (data / "models").string() + ": heuristic ones are used"};
   }
-  auto learned = LearnedModels::open(data / "models");
-  if (!learned) return Unexpected{learned.error()};
+  PERFMODEL_TRY(learned, LearnedModels::open(data / "models"));
   return chosen(std::move(learned));
 }
 
@@ -40,12 +39,10 @@ Result<ChosenKernelModels> choose_kernel_models(const std::string& name,
   if (name == "roofline") return ChosenKernelModels{.models = KernelModels::roofline()};
   if (name == "learned") {
     if (!data.empty()) return learned_in(data);
-    const auto found = find_data_folder();
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, find_data_folder());
     return learned_in(*found);
   }
-  auto learned = LearnedModels::read(name);
-  if (!learned) return Unexpected{learned.error()};
+  PERFMODEL_TRY(learned, LearnedModels::read(name));
   return chosen(std::move(learned));
 }
 

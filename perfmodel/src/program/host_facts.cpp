@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -63,8 +62,9 @@ struct KernelQuestion {
   int tasks = 1;                              ///< pieces of this work that the call starts
   const KernelTimes::Time* traced = nullptr;  ///< in place of a model's price
   double growth = 1;                          ///< factor on that time
-  bool of_job = false;  ///< a collective among the ranks that the graph is scaled out to
-  double share = 1;     ///< part of the work that is left to this rank
+  bool of_job = false;          ///< a collective among the ranks that the graph is scaled out to
+  double share = 1;             ///< part of the work that is left to this rank
+  std::int32_t rule_work = -1;  ///< among the work that rules gave, in the order of nodes; -1: not
 };
 
 /// A program whose kernels have no prices yet.
@@ -73,6 +73,7 @@ struct LoweredProgram {
   std::vector<KernelQuestion> questions;         ///< per kernel
   std::unique_ptr<KernelModel> job_collectives;  ///< prices those that are `of_job`
   bool nodes_say_times = false;                  ///< see given_times.hpp
+  std::optional<LoweringNotes> notes;            ///< see lower_again; none: it cannot be
 };
 
 /// Multiplies all work of the host itself; its waits, and latencies on the device's side, stay.

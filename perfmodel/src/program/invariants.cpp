@@ -6,7 +6,6 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "core/call_waits.hpp"
 #include "overheads/host_chain.hpp"
@@ -192,8 +191,7 @@ double input_bytes(const ExecutionGraph& graph, std::int32_t node) {
 
 Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window) {
-  const auto chains = host_chains({.trace = &trace, .graph = &graph}, window, nullptr);
-  if (!chains) return Unexpected{chains.error()};
+  PERFMODEL_TRY(chains, host_chains({.trace = &trace, .graph = &graph}, window, nullptr));
   const CallWork work = work_of_calls(trace);
   StreamWaits waits(trace, work);
   KernelTimes times;

@@ -43,6 +43,7 @@ struct Writing {
   std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
   std::size_t next_wait = 0;
   std::size_t next_inferred = 0;  // into `facts.awaited`
+  std::int32_t earlier_work = 0;  // work of rules for earlier items
 };
 
 TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
@@ -98,10 +99,8 @@ const KernelTimes::Time* find_traced(Writing& to, std::int32_t node, bool priced
   // A fake process group leaves kernels of no length.
   if (!traced || (traced->collective && traced->us <= 0)) return nullptr;
   switch (options.use) {
-    case KernelTimes::Use::kAll:
-      return traced;
-    case KernelTimes::Use::kComm:
-      return traced->collective ? traced : nullptr;
+    case KernelTimes::Use::kAll: return traced;
+    case KernelTimes::Use::kComm: return traced->collective ? traced : nullptr;
     case KernelTimes::Use::kUnpriced:
       return priced && !(traced->collective && options.keeps_recorded_waits()) ? nullptr : traced;
   }
@@ -143,6 +142,7 @@ double traced_parts(const Writing& to, const LoweredCall& lowered,
 // The kernel without its price, and the question for that. Collectives meet by their names.
 std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   const TemplateCall& call = *lowered.call;
+  const std::int32_t rule_work = lowered.work >= 0 ? to.earlier_work + lowered.work : -1;
   LaunchedWork made = launched_work(to.graph, to.gpu, lowered, to.lowered, to.options.world_size);
   const bool priced = lowered.work >= 0 || made.work.family == KernelFamily::kCollective;
   const bool is_told = is_part(to, lowered) && is_alone(to, lowered.node);
@@ -161,12 +161,13 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   if (to.name_kernels || call.collective || kernel.family == KernelFamily::kCollective) {
     kernel.name = work_name(to.graph, lowered, made.work);
   }
-  to.made.questions.push_back({.work = std::move(made.work),
-                               .node = lowered.node,
-                               .tasks = call.tasks,
-                               .traced = traced,
-                               .growth = traced_growth(to.graph, lowered.node, traced) *
-                                         traced_parts(to, lowered, traced)});
+  to.made.questions.push_back(
+      {.work = std::move(made.work),
+       .node = lowered.node,
+       .tasks = call.tasks,
+       .traced = traced,
+       .growth = traced_growth(to.graph, lowered.node, traced) * traced_parts(to, lowered, traced),
+       .rule_work = rule_work});
   HostProgram& program = to.made.program;
   program.kernels.push_back(std::move(kernel));
   ++program.items.back().kernels;
@@ -363,7 +364,16 @@ void add_op(Writing& to, const HostFacts::Item& item) {
   } else {
     add_body(to, item);
   }
+  to.earlier_work += static_cast<std::int32_t>(to.lowered.work.size());
   add_recorded_waits(to, kLastNode);
+}
+
+// Whether only the work of kernels depends on sizes.
+bool depends_on_work_alone(const LoweredProgram& made) {
+  return made.notes->complete && std::ranges::none_of(made.program.instructions, collective_of) &&
+         std::ranges::none_of(made.questions, [](const KernelQuestion& question) {
+           return std::holds_alternative<RecurrentShape>(question.work.shape);
+         });
 }
 
 void add_item(Writing& to, const HostFacts::Item& item) {
@@ -383,7 +393,8 @@ void add_item(Writing& to, const HostFacts::Item& item) {
 
 Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu,
                                      const OverheadTable& table, const HostFacts& facts,
-                                     const PredictOptions& options, bool name_kernels) {
+                                     const PredictOptions& options, bool name_kernels,
+                                     bool write_notes) {
   const TemplateUse use = template_use(facts, table, gpu);
   Writing to{.graph = graph,
              .gpu = gpu,
@@ -392,6 +403,9 @@ Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu
              .options = options,
              .name_kernels = name_kernels,
              .lowering = Lowering(graph, gpu, &table.templates, facts.lowering, use)};
+  if (write_notes && use == TemplateUse::kCalls) {
+    to.lowering.write_notes(to.made.notes.emplace());
+  }
   HostProgram& program = to.made.program;
   program.steps = facts.steps;
   program.phases = facts.phases;
@@ -413,7 +427,27 @@ Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     program.lowering.nodes_by_level[level] += facts.label_stats.nodes_by_level[level];
   }
+  if (to.made.notes && !depends_on_work_alone(to.made)) to.made.notes.reset();
   return std::move(to.made);
+}
+
+bool lower_again(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
+                 const HostFacts& facts, const std::vector<bool>* reshaped, LoweredProgram& last) {
+  std::vector<KernelWork> work;
+  work.reserve(last.questions.size());
+  Lowering lowering(graph, gpu, &table.templates, facts.lowering, TemplateUse::kCalls);
+  if (!lowering.repeat(*last.notes, reshaped, work)) return false;
+  for (std::size_t i = 0; i < last.questions.size(); ++i) {
+    PredictedKernel& kernel = last.program.kernels[i];
+    kernel.limited_us = kernel.beside_us = 0;
+    const std::int32_t own = last.questions[i].rule_work;
+    if (own < 0) continue;
+    KernelWork& now = last.questions[i].work = std::move(work[own]);
+    const bool is_kernel = last.notes->kernels[own].call->kind == TemplateCall::Kind::kKernel;
+    if (!is_kernel) kernel.copied_bytes = now.bytes_written.value;
+  }
+  last.program.slowest_board_us = 0;
+  return true;
 }
 
 }  // namespace perfmodel

@@ -204,9 +204,9 @@ void set_prices(const std::vector<KernelQuestion>& questions, const Gpu& gpu,
 
 }  // namespace
 
-HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
-                          const PredictOptions& options, LoweredProgram lowered) {
-  HostProgram program = std::move(lowered.program);
+void price_program(const ExecutionGraph& graph, const Gpu& gpu, const PredictOptions& options,
+                   LoweredProgram& lowered) {
+  HostProgram& program = lowered.program;
   const auto& questions = lowered.questions;
   set_prices(questions, gpu, options, lowered.job_collectives.get(), program);
   take_warm_inputs(graph, questions, gpu, program.kernels);
@@ -234,7 +234,6 @@ HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
     keep_share(program.kernels[i].price, questions[i].share);
     scale_energy(asked_us[i], program.kernels[i]);
   }
-  return program;
 }
 
 }  // namespace perfmodel

@@ -5,10 +5,10 @@
 
 namespace perfmodel {
 
-/// The program with the price of each kernel, in the order of these stages: its trace or its model;
-/// times of nodes; the share that is left to the rank.
-HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
-                          const PredictOptions& options, LoweredProgram lowered);
+/// Sets the price of each kernel of the program, in the order of these stages: its trace or its
+/// model; times of nodes; the share that is left to the rank.
+void price_program(const ExecutionGraph& graph, const Gpu& gpu, const PredictOptions& options,
+                   LoweredProgram& lowered);
 
 /// As its trace or its model says, for all the tasks of the call. `options` name the models.
 Price asked_price(const KernelQuestion& question, const Gpu& gpu, const PredictOptions& options,

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "perfmodel/graph/detail/collective_name.hpp"
 
@@ -44,8 +43,7 @@ class SilentRecords {
   Result<ExecutionGraph> write() {
     for (Node& node : made_.nodes) {
       if (!is_silent(made_, node)) continue;
-      auto record = record_of(node);
-      if (!record) return Unexpected{record.error()};
+      PERFMODEL_TRY(record, record_of(node));
       node.comm = static_cast<std::int32_t>(made_.comm_records.size());
       made_.comm_records.push_back(std::move(*record));
     }
@@ -81,8 +79,7 @@ class SilentRecords {
       record.group_size = 2;
       return record;
     }
-    auto group = group_of(node);
-    if (!group) return Unexpected{group.error()};
+    PERFMODEL_TRY(group, group_of(node));
     if (*group) record.process_group = (*group)->name;
     const bool sized = *group && (*group)->size > 0;
     record.group_size = sized ? (*group)->size : world_;

@@ -60,14 +60,10 @@ bool is_forward_norm(const KernelWork& work) {
 double saved_share(const KernelQuestion& question, const WarmInputs& warm) {
   if (question.traced) return 0;
   switch (question.work.family) {
-    case KernelFamily::kElementwise:
-      return warm.elementwise;
-    case KernelFamily::kSoftmax:
-      return warm.softmax;
-    case KernelFamily::kNorm:
-      return is_forward_norm(question.work) ? warm.norm : 0;
-    default:
-      return 0;
+    case KernelFamily::kElementwise: return warm.elementwise;
+    case KernelFamily::kSoftmax: return warm.softmax;
+    case KernelFamily::kNorm: return is_forward_norm(question.work) ? warm.norm : 0;
+    default: return 0;
   }
 }
 

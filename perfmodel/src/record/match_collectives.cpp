@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -422,8 +420,7 @@ Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollec
   CollectiveMatch match;
   match.clock_offset_us.assign(ranks.size(), 0);
   if (all_numbered(ranks)) {
-    auto groups = groups_by_number(ranks, names);
-    if (!groups) return Unexpected{groups.error()};
+    PERFMODEL_TRY(groups, groups_by_number(ranks, names));
     match.groups = std::move(*groups);
   } else if (options.timed) {
     match.by_end_time = true;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/stop_point.hpp"
@@ -43,19 +42,17 @@ struct Marks {
 };
 
 Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
-  return Unexpected{Error{.code = ErrorCode::kImpossible,
-                          .message = fmt::format("expected durations of at least 0 us, found {} "
-                                                 "for \"{}\"",
-                                                 us(ns), name),
-                          .file = trace.source}};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected durations of at least 0 us, found {} "
+                          "for \"{}\"",
+                          us(ns), name),
+              trace.source);
 }
 
 Result<void> check_traces(std::span<const Trace> traces) {
   for (const Trace& trace : traces) {
     if (trace.host.empty()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected host events, found none",
-                              .file = trace.source}};
+      return fail(ErrorCode::kImpossible, "expected host events, found none", trace.source);
     }
     for (const GpuEvent& event : trace.gpu) {
       if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
@@ -68,11 +65,10 @@ Result<void> check_traces(std::span<const Trace> traces) {
 }
 
 Unexpected out_of_range(const Trace& trace, std::size_t count, const ReplayOptions& options) {
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible,
-            .message = fmt::format("expected iterations within 0:{}, found {}:{}", count,
-                                   options.iterations->first, options.iterations->second),
-            .file = trace.source}};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected iterations within 0:{}, found {}:{}", count,
+                          options.iterations->first, options.iterations->second),
+              trace.source);
 }
 
 // The whole trace as one iteration.
@@ -91,9 +87,8 @@ Result<Marks> whole_trace(const Trace& trace, const ReplayTasks& tasks) {
     }
   }
   if (whole.end < 0) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected ops, annotations or launches, found none",
-                            .file = trace.source}};
+    return fail(ErrorCode::kImpossible, "expected ops, annotations or launches, found none",
+                trace.source);
   }
   return whole;
 }
@@ -102,8 +97,7 @@ Result<std::vector<Marks>> marks_of(const Trace& trace, const ReplayTasks& tasks
                                     const ReplayOptions& options) {
   std::vector<TraceIteration> found = iterations(trace);
   if (found.empty()) {
-    auto whole = whole_trace(trace, tasks);
-    if (!whole) return Unexpected{whole.error()};
+    PERFMODEL_TRY(whole, whole_trace(trace, tasks));
     if (options.iterations && *options.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
       return out_of_range(trace, 1, options);
     }
@@ -274,8 +268,7 @@ class JobBuilder {
     add_tasks();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       stop_point();
-      auto marks = marks_of(traces_[r], job_.ranks[r], options_);
-      if (!marks) return Unexpected{marks.error()};
+      PERFMODEL_TRY(marks, marks_of(traces_[r], job_.ranks[r], options_));
       job_.marks.push_back(std::move(*marks));
     }
     return std::move(job_);
@@ -522,8 +515,8 @@ class ReplayReport {
       const Marks& mark = marks_[r][window(r).second - 1];
       CriticalPathOptions options;
       if (r != slowest) options.what_if = 0;
-      auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names(job_), options);
-      if (!path) return Unexpected{path.error()};
+      PERFMODEL_TRY(
+          path, critical_path(graph_, schedule_, mark.begin, mark.end, task_names(job_), options));
       replay_.ranks[r].critical_path = std::move(*path);
     }
     return {};
@@ -567,9 +560,8 @@ class ReplayReport {
   }
 
   Result<void> report_job() {
-    auto job = replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
-                            [this](const Schedule& at) { return mean_steps_us(at); });
-    if (!job) return Unexpected{job.error()};
+    PERFMODEL_TRY(job, replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
+                                    [this](const Schedule& at) { return mean_steps_us(at); }));
     if (job->straggler >= 0) {
       const std::int64_t rank = traces_[job->straggler].rank;
       if (rank >= 0) job->straggler = rank;
@@ -599,8 +591,7 @@ class ReplayReport {
                                     .schedule = schedule_,
                                     .first_task = job_.first_task};
     if (options_.keep_chakra) {
-      auto made = replay_chakra(scheduled, alike_on_all_ranks(job_));
-      if (!made) return Unexpected{made.error()};
+      PERFMODEL_TRY(made, replay_chakra(scheduled, alike_on_all_ranks(job_)));
       replay_.chakra = std::move(*made);
     }
     if (!options_.keep_timeline) return {};
@@ -665,11 +656,9 @@ class ReplayReport {
 
 Result<Replay> replay_job(std::span<const Trace> traces, const ReplayOptions& options) {
   Replay replay;
-  const auto job = JobBuilder(traces, options, replay).build();
-  if (!job) return Unexpected{job.error()};
+  PERFMODEL_TRY(job, JobBuilder(traces, options, replay).build());
   stop_point();
-  const auto schedule = run_schedule(job->graph);
-  if (!schedule) return Unexpected{schedule.error()};
+  PERFMODEL_TRY(schedule, run_schedule(job->graph));
   if (auto written = ReplayReport(*job, *schedule, options, replay).write(); !written)
     return Unexpected{written.error()};
   return replay;

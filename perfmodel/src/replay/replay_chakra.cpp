@@ -152,12 +152,11 @@ Result<void> check_durations(std::span<const ChakraTrace> traces,
     }
   }
   if (nodes.untimed == nodes.all) {
-    return Unexpected{
-        Error{.code = ErrorCode::kImpossible,
-              .message = fmt::format("expected durations (duration_micros), found none in {} "
-                                     "nodes: FLOP and bytes are for a simulator to time",
-                                     nodes.all),
-              .file = sources[0]}};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected durations (duration_micros), found none in {} "
+                            "nodes: FLOP and bytes are for a simulator to time",
+                            nodes.all),
+                sources[0]);
   }
   if (collectives.untimed > 0) warnings.push_back(collectives.text("collectives"));
   if (compute.untimed > 0) warnings.push_back(compute.text("compute nodes with work"));
@@ -223,14 +222,11 @@ class ChakraJobBuilder {
   Result<ChakraJob> build() {
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_[r].nodes.empty()) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = "expected nodes, found none",
-                                .file = sources_[r]}};
+        return fail(ErrorCode::kImpossible, "expected nodes, found none", sources_[r]);
       }
       add_rank(r);
     }
-    auto timed = check_durations(traces_, sources_, replay_.warnings);
-    if (!timed) return Unexpected{timed.error()};
+    PERFMODEL_TRY(timed, check_durations(traces_, sources_, replay_.warnings));
     check_kernels(job_, replay_.warnings);
     if (auto met = meet(); !met) return Unexpected{met.error()};
     return std::move(job_);
@@ -450,17 +446,15 @@ class ChakraReport {
         last_tasks_.begin());
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_.size() > kMostPaths && r != slowest) continue;
-      auto path = critical_path(graph_, schedule_, -1, last_tasks_[r], names_of(job_));
-      if (!path) return Unexpected{path.error()};
+      PERFMODEL_TRY(path, critical_path(graph_, schedule_, -1, last_tasks_[r], names_of(job_)));
       replay_.ranks[r].critical_path = std::move(*path);
     }
     return {};
   }
 
   Result<void> report_job() {
-    auto job = replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
-                            [this](const Schedule& at) { return last_ends_us(at); });
-    if (!job) return Unexpected{job.error()};
+    PERFMODEL_TRY(job, replayed_job(graph_, schedule_, replay_.ranks, job_.arrival_edges,
+                                    [this](const Schedule& at) { return last_ends_us(at); }));
     replay_.job = *job;
     return {};
   }
@@ -515,10 +509,8 @@ Result<Replay> replay_job(std::span<const ChakraTrace> traces, std::span<const s
                             options.iterations->first, options.iterations->second));
   }
   Replay replay;
-  const auto job = ChakraJobBuilder(traces, sources, options, replay).build();
-  if (!job) return Unexpected{job.error()};
-  const auto schedule = run_schedule(job->graph);
-  if (!schedule) return Unexpected{schedule.error()};
+  PERFMODEL_TRY(job, ChakraJobBuilder(traces, sources, options, replay).build());
+  PERFMODEL_TRY(schedule, run_schedule(job->graph));
   if (auto written = ChakraReport(*job, *schedule, sources, replay).write(); !written) {
     return Unexpected{written.error()};
   }
@@ -543,10 +535,10 @@ Result<bool> are_chakra_files(std::span<const std::string> files) {
   const auto chakra = std::ranges::find_if(files, is_chakra_file);
   const auto other = std::ranges::find_if_not(files, is_chakra_file);
   if (chakra != files.end() && other != files.end()) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected all Kineto traces or all Chakra traces, found " +
-                                       file_name(*chakra) + " beside it",
-                            .file = *other}};
+    return fail(
+        ErrorCode::kImpossible,
+        "expected all Kineto traces or all Chakra traces, found " + file_name(*chakra) + " with it",
+        *other);
   }
   return other == files.end();
 }
@@ -556,8 +548,7 @@ Result<Replay> replay_chakra_files(std::span<const std::string> files, const Rea
   std::vector<ChakraTrace> traces;
   std::vector<std::string> warnings;
   for (const std::string& file : files) {
-    auto trace = read_chakra(file, reading);
-    if (!trace) return Unexpected{trace.error()};
+    PERFMODEL_TRY(trace, read_chakra(file, reading));
     for (const std::string& warning : trace->warnings) {
       warnings.push_back(file_name(file) + ": " + warning);
     }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -155,13 +154,12 @@ Result<void> check_sizes(const ScheduledReplay& replay,
     const auto unknown = std::ranges::count_if(
         collectives[r], [](const RankCollective& at) { return at.largest_bytes() == 0; });
     if (unknown == 0) continue;
-    return Unexpected{Error{
-        .code = ErrorCode::kImpossible,
-        .message = fmt::format("expected the sizes of all collectives for a Chakra trace, found "
-                               "none of {} out of {}; --graph gives the execution graph that "
-                               "knows them",
-                               unknown, collectives[r].size()),
-        .file = replay.traces[r].source}};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected the sizes of all collectives for a Chakra trace, found "
+                            "none of {} out of {}; --graph gives the execution graph that "
+                            "knows them",
+                            unknown, collectives[r].size()),
+                replay.traces[r].source);
   }
   return {};
 }

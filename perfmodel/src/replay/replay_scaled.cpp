@@ -91,8 +91,7 @@ Result<Replay> replay_scaled(const ReplayOptions& options,
   ReplayOptions as_recorded = options;
   as_recorded.scale_kernels = as_recorded.scale_host = as_recorded.scale_unrecorded = 1;
   as_recorded.keep_timeline = as_recorded.keep_chakra = false;
-  const auto unscaled = run(as_recorded);
-  if (!unscaled) return Unexpected{unscaled.error()};
+  PERFMODEL_TRY(unscaled, run(as_recorded));
   compare(*made, *unscaled);
   made->median = medians(*made);
   if (made->mean_abs_error > kMostError && !options.force) {

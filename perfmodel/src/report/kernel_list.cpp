@@ -19,8 +19,7 @@ std::filesystem::path times_next_to(const std::filesystem::path& file) {
 
 Result<Json> read_inflated_json(const std::filesystem::path& file, const char* what) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 26;
-  const auto text = inflated_text(file, kMostBytes);
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, inflated_text(file, kMostBytes));
   Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_discarded()) return json;
   return fail(ErrorCode::kSyntax, fmt::format("expected {}, found broken JSON", what), file);
@@ -70,16 +69,13 @@ bool is_kernel_list(const std::filesystem::path& file) {
 }
 
 Result<StepAccount> account_of_kernel_list(const std::filesystem::path& file) {
-  const auto json = read_inflated_json(file, "a list of kernels");
-  if (!json) return Unexpected{json.error()};
+  PERFMODEL_TRY(json, read_inflated_json(file, "a list of kernels"));
   if (!json->is_array()) return fail(ErrorCode::kFormat, "expected a list of kernels", file);
-  const auto step_us = median_step_us(times_next_to(file));
-  if (!step_us) return Unexpected{step_us.error()};
+  PERFMODEL_TRY(step_us, median_step_us(times_next_to(file)));
   StepAccount made{.name = file.filename().string(), .step_us = *step_us};
   double rest = *step_us;
   for (const Json& item : *json) {
-    auto row = listed_kernel(item, file);
-    if (!row) return Unexpected{row.error()};
+    PERFMODEL_TRY(row, listed_kernel(item, file));
     rest -= row->us;
     made.rows.push_back(std::move(*row));
   }

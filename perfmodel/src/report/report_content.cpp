@@ -23,8 +23,7 @@ std::string rank_name(const std::string& file, std::int64_t rank, std::size_t ra
 // Keeps the step that the run points into.
 Result<Run> keep_step(std::unique_ptr<const findings::Rescheduler> step, Run run,
                       ReportContent& content) {
-  auto path = step->critical_path();
-  if (!path) return Unexpected{path.error()};
+  PERFMODEL_TRY(path, step->critical_path());
   run.path = std::move(*path);
   content.steps.push_back(std::move(step));
   return run;
@@ -33,8 +32,7 @@ Result<Run> keep_step(std::unique_ptr<const findings::Rescheduler> step, Run run
 Result<Run> recorded_run(const AnalyzedInputs& set, const AnalyzeQuestion& question, std::size_t i,
                          ReportContent& content) {
   const Trace& trace = set.traces[i];
-  auto step = findings::TraceStep::create(trace, set.known_gpu(), question.iterations);
-  if (!step) return Unexpected{step.error()};
+  PERFMODEL_TRY(step, findings::TraceStep::create(trace, set.known_gpu(), question.iterations));
   Run run{.name = rank_name(trace.source, trace.rank, set.traces.size()),
           .facts = &(*step)->facts(),
           .step_us = (*step)->measured_us()};
@@ -48,12 +46,9 @@ Result<Run> recorded_run(const AnalyzedInputs& set, const AnalyzeQuestion& quest
 Result<Run> predicted_run(const AnalyzedInputs& set, const AnalyzeQuestion& question, std::size_t i,
                           ReportContent& content) {
   const std::vector<RankInput> ranks = set.rank_inputs();
-  auto step = findings::PredictedStep::create(ranks[i], *set.gpu);
-  if (!step) return Unexpected{step.error()};
-  const auto step_us = (*step)->step_us({});
-  if (!step_us) return Unexpected{step_us.error()};
-  const auto alone = predict_job(std::span(&ranks[i], 1), *set.gpu);
-  if (!alone) return Unexpected{alone.error()};
+  PERFMODEL_TRY(step, findings::PredictedStep::create(ranks[i], *set.gpu));
+  PERFMODEL_TRY(step_us, (*step)->step_us({}));
+  PERFMODEL_TRY(alone, predict_job(std::span(&ranks[i], 1), *set.gpu));
   const Prediction& prediction = alone->ranks[0];
   Run run{.name = rank_name(question.files[i], static_cast<std::int64_t>(i), ranks.size()),
           .facts = &(*step)->facts(),
@@ -124,8 +119,7 @@ Result<void> add_runs(AnalyzedInputs inputs, const AnalyzeQuestion& question,
   content.sets.push_back(std::move(inputs));
   const AnalyzedInputs& set = content.sets.back();
   content.warnings.insert(content.warnings.end(), set.warnings.begin(), set.warnings.end());
-  auto found = set.find({.iterations = question.iterations});
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, set.find({.iterations = question.iterations}));
   content.findings.push_back(std::move(*found));
   if (set.ranks.size() > 1) {
     content.warnings.push_back(
@@ -133,9 +127,8 @@ Result<void> add_runs(AnalyzedInputs inputs, const AnalyzeQuestion& question,
         "tells the step of the job)");
   }
   for (std::size_t i = 0; i < set.traces.size() + set.ranks.size(); ++i) {
-    auto run = set.recorded ? recorded_run(set, question, i, content)
-                            : predicted_run(set, question, i, content);
-    if (!run) return Unexpected{run.error()};
+    PERFMODEL_TRY(run, set.recorded ? recorded_run(set, question, i, content)
+                                    : predicted_run(set, question, i, content));
     if (anonymizer && !set.recorded) anonymizer->replace(run->name);
     run->found = i == 0 ? &content.findings.back() : nullptr;
     run->gpu = set.known_gpu();

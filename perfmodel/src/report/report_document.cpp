@@ -114,8 +114,10 @@ std::string label_of(const DocumentKind& kind, const Json& row, std::size_t numb
     const auto found = row.find(std::string(key));
     if (key.empty() || found == row.end() || found->is_null()) continue;
     std::string value = found->is_string() ? found->get<std::string>() : found->dump();
-    if (kind.schema == "perfmodel-layout" && (value == "1" || value == "none")) continue;
-    if (kind.schema == "perfmodel-layout") value = fmt::format("{} {}", key, value);
+    if (kind.schema == "perfmodel-layout") {
+      if (value == "none" || (value == "1" && !found->is_string())) continue;  // ZeRO-1 is a text
+      value = fmt::format("{} {}", key, value);
+    }
     made += (made.empty() ? "" : ", ") + value;
   }
   const std::string_view one = kind.list.substr(0, kind.list.size() - 1);  // "plans": "plan"
@@ -157,18 +159,17 @@ std::string summary_of(const Json& bars) {
 }
 
 Json figures_table(const Json& document) {
+  std::vector<std::pair<std::string, Json>> cells;
+  flatten(document, "", cells);
   Json rows = Json::array();
-  for (const auto& [key, value] : document.items()) {
-    if (key == "schema" || key == "version" || key == "minor_version" || key == "program") continue;
-    if (value.is_number() || value.is_string() || value.is_boolean()) {
-      rows.push_back({{"figure", key}, {"value", value.is_string() ? value : Json(value.dump())}});
-    } else if (value.is_object()) {
-      std::vector<std::pair<std::string, Json>> cells;
-      flatten(value, key + ".", cells);
-      for (const auto& [name, cell] : cells) {
-        rows.push_back({{"figure", name}, {"value", cell.is_string() ? cell : Json(cell.dump())}});
-      }
-    }
+  for (const auto& [name, cell] : cells) {
+    const bool is_head = name == "schema" || name == "version" || name == "minor_version";
+    if (is_head || name.starts_with("program.") || cell.is_null()) continue;
+    const bool has_digits = cell.is_number_float();
+    const Json whole = cell.is_string() ? cell : Json(cell.dump());
+    rows.push_back(
+        {{"figure", name},
+         {"value", has_digits ? Json(fmt::format("{:.10g}", cell.get<double>())) : whole}});
   }
   return table_data("Figures", rows);
 }
@@ -188,8 +189,7 @@ bool is_document(const std::filesystem::path& file) {
 }
 
 Result<Json> document_data(const std::filesystem::path& file) {
-  const auto text = read_json_text(file, "JSON document of a command");
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, read_json_text(file, "JSON document of a command"));
   const Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   const auto refused = [&](const char* found) {
     return fail(ErrorCode::kFormat, std::string("expected a JSON document of a command, ") + found,

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
 
 #include "perfmodel/result.hpp"
 #include "report/report_page.hpp"

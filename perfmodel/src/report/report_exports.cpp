@@ -29,12 +29,9 @@ struct Lane {
 
 std::string_view category_of(const KernelFact& kernel) {
   switch (kernel.kind) {
-    case DeviceKind::kCopy:
-      return "gpu_memcpy";
-    case DeviceKind::kSet:
-      return "gpu_memset";
-    default:
-      return "kernel";
+    case DeviceKind::kCopy: return "gpu_memcpy";
+    case DeviceKind::kSet: return "gpu_memset";
+    default: return "kernel";
   }
 }
 
@@ -121,8 +118,7 @@ Json speedscope_data(const std::string& title, std::span<const Run> runs) {
 }
 
 Result<void> write_chrome_trace(std::span<const Run> runs, const std::filesystem::path& file) {
-  auto timeline = TimelineEvents::create(file, {});
-  if (!timeline) return Unexpected{timeline.error()};
+  PERFMODEL_TRY(timeline, TimelineEvents::create(file, {}));
   std::int64_t process = 0;
   for (const Run& run : runs) {
     timeline->name_process(process, run.name, process);

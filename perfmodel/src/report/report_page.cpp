@@ -13,17 +13,10 @@ std::string escaped_text(std::string_view text) {
   std::string made;
   for (const char c : text) {
     switch (c) {
-      case '&':
-        made += "&amp;";
-        break;
-      case '<':
-        made += "&lt;";
-        break;
-      case '>':
-        made += "&gt;";
-        break;
-      default:
-        made += c;
+      case '&': made += "&amp;"; break;
+      case '<': made += "&lt;"; break;
+      case '>': made += "&gt;"; break;
+      default: made += c;
     }
   }
   return made;

@@ -140,10 +140,8 @@ Result<std::string> shard_svg(const ShardReport& report) {
     memory.bars.push_back(
         {.name = name, .note = bytes_text(rank.memory), .value = rank.memory / report.memory_cap});
   }
-  const auto left = bar_panel(load);
-  if (!left) return Unexpected{left.error()};
-  const auto right = bar_panel(memory);
-  if (!right) return Unexpected{right.error()};
+  PERFMODEL_TRY(left, bar_panel(load));
+  PERFMODEL_TRY(right, bar_panel(memory));
   const std::string subtitle =
       plan.time ? fmt::format("{} per batch, {} x {}", time_text(plan.time->predicted_us),
                               *loaded.study.world, loaded.gpu.name)
@@ -151,8 +149,7 @@ Result<std::string> shard_svg(const ShardReport& report) {
                               loaded.gpu.name);
   std::vector<SvgPanel> panels = {*left, *right};
   if (report.compression) {
-    auto third = compression_panel(*report.compression);
-    if (!third) return Unexpected{third.error()};
+    PERFMODEL_TRY(third, compression_panel(*report.compression));
     panels.push_back(std::move(*third));
   }
   return svg_document(
@@ -177,12 +174,10 @@ Result<std::vector<StudyDrawing>> study_drawings(const StudyAnswers& answers) {
   for (const StudySection& section : kStudySections) {
     const std::vector<StudyAnswer>& rows = answers.*section.rows;
     if (rows.empty()) continue;
-    auto svg = picture(section.title, time_panel(rows));
-    if (!svg) return Unexpected{svg.error()};
+    PERFMODEL_TRY(svg, picture(section.title, time_panel(rows)));
     drawings.push_back({section.drawing, std::move(*svg)});
   }
-  auto svg = picture("Scaling", scale_panel(answers.worlds));
-  if (!svg) return Unexpected{svg.error()};
+  PERFMODEL_TRY(svg, picture("Scaling", scale_panel(answers.worlds)));
   drawings.push_back({"scaling", std::move(*svg)});
   return drawings;
 }

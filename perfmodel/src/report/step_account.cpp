@@ -1,7 +1,6 @@
 #include "report/step_account.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -226,17 +225,13 @@ class Account {
 std::string name_by(const AccountRow& row, AccountKey key) {
   const bool idle = row.kernel.empty();
   switch (key) {
-    case AccountKey::kFamily:
-      return idle ? row.part : row.family;
-    case AccountKey::kKernel:
-      return idle ? row.part : row.kernel;
+    case AccountKey::kFamily: return idle ? row.part : row.family;
+    case AccountKey::kKernel: return idle ? row.part : row.kernel;
     case AccountKey::kOp:
       if (row.op.empty()) return idle ? "device idle, host between ops" : "(outside of ops)";
       return idle ? "device idle, host in " + row.op : row.op;
-    case AccountKey::kLabel:
-      return row.label.empty() ? "(outside of labels)" : row.label;
-    default:
-      return row.part;
+    case AccountKey::kLabel: return row.label.empty() ? "(outside of labels)" : row.label;
+    default: return row.part;
   }
 }
 

@@ -63,8 +63,7 @@ Result<void> read_hash_detail(std::string_view key, std::string_view value,
 }  // namespace
 
 Result<RecomputeOptions> read_recomputation(const std::string& text) {
-  const auto counted = read_first_layers(text);
-  if (!counted) return Unexpected{counted.error()};
+  PERFMODEL_TRY(counted, read_first_layers(text));
   const Recomputed* known = find_named(kRecomputations, counted->name);
   if (!known) {
     return fail(ErrorCode::kUnknownName,
@@ -83,8 +82,7 @@ Result<InPlaceOptions> read_in_place(const std::string& text) {
   std::string_view rest = text;
   for (bool more = true; more;) {
     const std::size_t comma = rest.find_first_of(",+");
-    const auto counted = read_first_layers(rest.substr(0, comma));
-    if (!counted) return Unexpected{counted.error()};
+    PERFMODEL_TRY(counted, read_first_layers(rest.substr(0, comma)));
     more = comma != std::string_view::npos;
     rest.remove_prefix(more ? comma + 1 : rest.size());
     const bool is_gelu = counted->name == "gelu";

@@ -18,8 +18,7 @@ Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::strin
   if (text.empty() && !option.value.empty()) {
     return fail(ErrorCode::kFormat, fmt::format("expected {}, found nothing", option.value));
   }
-  auto rewrite = option.parse(text);
-  if (!rewrite) return Unexpected{rewrite.error()};
+  PERFMODEL_TRY(rewrite, option.parse(text));
   return NamedRewrite{option.value.empty() ? option.flag : option.flag + " " + text,
                       std::move(*rewrite), option.of_ops_alone, option.launching};
 }

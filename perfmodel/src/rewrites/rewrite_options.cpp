@@ -8,8 +8,7 @@ namespace {
 /// The rewrite that `kApply` makes with the options that `kRead` reads from a text.
 template <auto kRead, auto kApply>
 Result<Rewrite> read(const std::string& text) {
-  const auto options = kRead(text);
-  if (!options) return Unexpected{options.error()};
+  PERFMODEL_TRY(options, kRead(text));
   return [options = *options](const ExecutionGraph& graph) { return kApply(graph, options); };
 }
 

@@ -73,12 +73,10 @@ Result<KernelTimeOptions> read_pattern_value(const std::string& text, std::strin
 
 Result<BatchSizeOptions> read_batch_size(const std::string& text) {
   const std::size_t at = std::min(text.find('@'), text.size());
-  const auto sizes = read_sizes(text.substr(0, at));
-  if (!sizes) return Unexpected{sizes.error()};
+  PERFMODEL_TRY(sizes, read_sizes(text.substr(0, at)));
   BatchSizeOptions options{.batch = sizes->wanted, .current = sizes->current};
   if (at < text.size()) {
-    auto inputs = read_batch_inputs(std::string_view(text).substr(at + 1));
-    if (!inputs) return Unexpected{inputs.error()};
+    PERFMODEL_TRY(inputs, read_batch_inputs(std::string_view(text).substr(at + 1)));
     options.inputs = std::move(*inputs);
   }
   return options;

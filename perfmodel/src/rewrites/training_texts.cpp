@@ -30,6 +30,10 @@ constexpr Named<PrecisionOptions> kPrecisionOptions[] = {
     {"nvfp4", {.precision = PrecisionKind::kFp4, .scaling = ScalingKind::kNv16}},
 };
 
+// PyTorch's names.
+constexpr Named<std::string_view> kPrecisionsOfTorch[] = {
+    {"half", "fp16"}, {"float16", "fp16"}, {"bfloat16", "bf16"}, {"float32", "fp32"}};
+
 constexpr Named<DType> kGradientTypes[] = {
     {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}};
 
@@ -65,7 +69,8 @@ bool read_data_parallel_part(std::string_view part, DataParallelRewrite& rewrite
 }  // namespace
 
 Result<PrecisionOptions> read_precision(const std::string& text) {
-  if (const auto* known = find_named(kPrecisionOptions, text)) return *known;
+  const auto* torch = find_named(kPrecisionsOfTorch, text);
+  if (const auto* known = find_named(kPrecisionOptions, torch ? *torch : text)) return *known;
   return fail(ErrorCode::kUnknownName,
               fmt::format("expected one of {}, found {}",
                           fmt::join(names_of(kPrecisionOptions), ", "), text));

@@ -91,8 +91,7 @@ Result<void> check_word(const std::string& word, const Caller& caller) {
 }
 
 Result<void> add_files(std::string_view text, CommandFolder& folder) {
-  const auto files = parsed("files", text, Json::object());
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, parsed("files", text, Json::object()));
   for (const auto& [name, content] : files->items()) {
     auto added = content.is_string() ? folder.add(name, content.get_ref<const std::string&>())
                                      : folder.add(name, json_line(content));
@@ -118,18 +117,15 @@ Result<void> add_graphs(const std::vector<std::string>& words, const FindGraph& 
 
 Result<PreparedCommand> prepare_command(const Request& request, const Caller& caller,
                                         const FindGraph& find_graph, std::stop_token cancel) {
-  auto options = parsed("options", request.options, Json::object());
-  if (!options) return Unexpected{options.error()};
-  const auto arguments = parsed("arguments", request.arguments, Json::array());
-  if (!arguments) return Unexpected{arguments.error()};
+  PERFMODEL_TRY(options, parsed("options", request.options, Json::object()));
+  PERFMODEL_TRY(arguments, parsed("arguments", request.arguments, Json::array()));
   std::vector<std::string> words;
   add_words(*arguments, words);
   add_words(*options, words);
   for (const std::string& word : words) {
     if (auto good = check_word(word, caller); !good) return Unexpected{good.error()};
   }
-  auto folder = CommandFolder::make();
-  if (!folder) return Unexpected{folder.error()};
+  PERFMODEL_TRY(folder, CommandFolder::make());
   if (auto added = add_files(request.files, *folder); !added) return Unexpected{added.error()};
   if (auto added = add_graphs(words, find_graph, *folder); !added) return Unexpected{added.error()};
   if (!request.name.empty()) {
@@ -187,8 +183,7 @@ Result<Json> read_output(const std::string& name, const CommandFolder& folder) {
 }  // namespace
 
 Result<Json> read_outputs(std::string_view names, const CommandFolder& folder) {
-  const auto list = parsed("outputs", names, Json::array());
-  if (!list) return Unexpected{list.error()};
+  PERFMODEL_TRY(list, parsed("outputs", names, Json::array()));
   Json outputs;
   for (const Json& name : *list) {
     if (!name.is_string()) return fail(ErrorCode::kImpossible, "/outputs: expected names of files");

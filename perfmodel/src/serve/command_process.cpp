@@ -193,8 +193,7 @@ CommandAnswer answer_question(const Json& question, decltype(run_request)& run) 
 }  // namespace
 
 Result<CommandAnswer> run_in_process(const CommandQuestion& question, const CommandLimits& limits) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   std::error_code failure;
   const Json asked = {
       {"request", question.request},

@@ -13,8 +13,7 @@ namespace perfmodel::serve {
 namespace {
 
 Unexpected format_error(const std::string& pointer, std::string message) {
-  return Unexpected{
-      Error{.code = ErrorCode::kFormat, .message = std::move(message), .json_pointer = pointer}};
+  return fail(ErrorCode::kFormat, std::move(message), {}, pointer);
 }
 
 // "/options/b~1c" of the key "b/c".
@@ -42,8 +41,7 @@ Result<std::string> word_of(const Json& value, const std::string& pointer) {
 Result<std::vector<std::string>> words_of_list(const Json& list, const std::string& pointer) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    auto word = word_of(list[i], fmt::format("{}/{}", pointer, i));
-    if (!word) return Unexpected{word.error()};
+    PERFMODEL_TRY(word, word_of(list[i], fmt::format("{}/{}", pointer, i)));
     words.push_back(std::move(*word));
   }
   return words;
@@ -64,13 +62,12 @@ Result<Json> read_command_request(std::string_view request) {
   try {
     json = Json::parse(request);
   } catch (const Json::parse_error& error) {
-    return Unexpected{Error{
-        .code = ErrorCode::kSyntax,
-        .message = fmt::format("expected a request in JSON, found none: byte {}", error.byte)}};
+    return fail(ErrorCode::kSyntax,
+                fmt::format("expected a request in JSON, found none: byte {}", error.byte));
   } catch (const Json::out_of_range&) {
-    return Unexpected{Error{.code = ErrorCode::kSyntax,
-                            .message = "expected a request in JSON, found a number that is too "
-                                       "large"}};
+    return fail(ErrorCode::kSyntax,
+                "expected a request in JSON, found a number that is too "
+                "large");
   }
   if (!json.is_object()) return format_error("", "expected an object");
   for (const auto& [key, value] : json.items()) {

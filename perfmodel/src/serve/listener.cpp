@@ -17,7 +17,7 @@ namespace perfmodel::serve {
 namespace {
 
 Unexpected io_error(const std::filesystem::path& path, std::string message) {
-  return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = path}};
+  return fail(ErrorCode::kIo, std::move(message), path);
 }
 
 // getaddrinfo takes 70000 for 4464.

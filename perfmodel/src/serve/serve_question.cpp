@@ -86,10 +86,8 @@ Result<std::string> read_token(const std::string& file) {
   std::getline(in, token);
   if (token.ends_with('\r')) token.pop_back();
   if (token.size() >= kFewest) return token;
-  return Unexpected{Error{
-      .code = ErrorCode::kImpossible,
-      .message = "--listen: expected --token-file with a first line of at least 16 characters",
-      .file = file}};
+  return fail(ErrorCode::kImpossible,
+              "--listen: expected --token-file with a first line of at least 16 characters", file);
 }
 
 }  // namespace
@@ -97,9 +95,8 @@ Result<std::string> read_token(const std::string& file) {
 Result<void> with_service(ServeQuestion& question,
                           const std::function<Result<void>(Service&)>& use) {
   if (!question.allow_files.empty() && !std::filesystem::is_directory(question.allow_files)) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a folder for --allow-files, found none",
-                            .file = question.allow_files}};
+    return fail(ErrorCode::kIo, "expected a folder for --allow-files, found none",
+                question.allow_files);
   }
   question.predictor.read_models = true;  // tells who starts a server, not its clients
   question.socket = question.socket_path;
@@ -107,8 +104,7 @@ Result<void> with_service(ServeQuestion& question,
   question.state = question.state_folder;
   question.log = question.log_file;
   if (!question.listen.empty()) {
-    auto token = read_token(question.token_file);
-    if (!token) return Unexpected{token.error()};
+    PERFMODEL_TRY(token, read_token(question.token_file));
     question.token = std::move(*token);
   }
   if (!question.state.empty()) {
@@ -117,8 +113,7 @@ Result<void> with_service(ServeQuestion& question,
   }
   question.max_graph_bytes = question.max_graph_mib << 20;
   question.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(question.timeout_ms));
-  auto predictor = Predictor::load(question.predictor);
-  if (!predictor) return Unexpected{predictor.error()};
+  PERFMODEL_TRY(predictor, Predictor::load(question.predictor));
   Service service(std::move(*predictor), question);
   if (auto opened = service.open(); !opened) return opened;
   return use(service);
@@ -126,8 +121,7 @@ Result<void> with_service(ServeQuestion& question,
 
 Result<void> with_server(ServeQuestion question, const std::function<Result<void>(Server&)>& use) {
   return with_service(question, [&](Service& service) -> Result<void> {
-    auto server = Server::open(service, question);
-    if (!server) return Unexpected{server.error()};
+    PERFMODEL_TRY(server, Server::open(service, question));
     return use(*server);
   });
 }

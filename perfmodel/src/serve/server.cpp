@@ -451,9 +451,8 @@ Result<Server> Server::open(Service& service, const ServerOptions& options) {
       kOwnDescriptors + kPerThread * (options.threads + options.costly_threads.value_or(0));
   state->most_clients = room_for_clients(options.max_clients, others);
   if (!state->is_on_input()) {
-    auto listener = options.listen.empty() ? Listener::open(options.socket)
-                                           : Listener::open_tcp(options.listen);
-    if (!listener) return Unexpected{listener.error()};
+    PERFMODEL_TRY(listener, options.listen.empty() ? Listener::open(options.socket)
+                                                   : Listener::open_tcp(options.listen));
     state->listener.emplace(std::move(*listener));
   }
   return Server(std::move(state));

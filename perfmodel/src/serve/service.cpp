@@ -50,20 +50,13 @@ constexpr const char* kNoMemory =
 
 const char* code_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kSyntax:
-      return "syntax";
-    case ErrorCode::kFormat:
-      return "format";
-    case ErrorCode::kUnknownName:
-      return "unknown_name";
-    case ErrorCode::kImpossible:
-      return "impossible";
-    case ErrorCode::kOutOfMemory:
-      return "out_of_memory";
-    case ErrorCode::kCancelled:
-      return "cancelled";
+    case ErrorCode::kIo: return "io";
+    case ErrorCode::kSyntax: return "syntax";
+    case ErrorCode::kFormat: return "format";
+    case ErrorCode::kUnknownName: return "unknown_name";
+    case ErrorCode::kImpossible: return "impossible";
+    case ErrorCode::kOutOfMemory: return "out_of_memory";
+    case ErrorCode::kCancelled: return "cancelled";
   }
   return "internal";
 }
@@ -155,10 +148,8 @@ Result<std::vector<Value>> list_of(std::string_view text, const char* key, const
 
 Result<JobDurationQuestion> job_duration_question(const Request& request, std::stop_token cancel) {
   constexpr std::size_t kMostRows = 10'000;
-  auto gpus = list_of<std::string>(request.gpus, "gpus", "names of GPUs");
-  if (!gpus) return Unexpected{gpus.error()};
-  auto worlds = list_of<std::int64_t>(request.worlds, "worlds", "whole numbers");
-  if (!worlds) return Unexpected{worlds.error()};
+  PERFMODEL_TRY(gpus, list_of<std::string>(request.gpus, "gpus", "names of GPUs"));
+  PERFMODEL_TRY(worlds, list_of<std::int64_t>(request.worlds, "worlds", "whole numbers"));
   if (gpus->size() * worlds->size() > kMostRows) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected at most {} rows of gpus and worlds, found {}", kMostRows,
@@ -255,8 +246,7 @@ Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgra
                                   const std::stop_token& cancel) {
   if (!program) return Unexpected{program.error()};
   if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
-  auto prepared = predictor.prepare(std::move(*program));
-  if (!prepared) return Unexpected{prepared.error()};
+  PERFMODEL_TRY(prepared, predictor.prepare(std::move(*program)));
   if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
   Json result = {{"name", name},
                  {"nodes", prepared->graph().nodes.size()},
@@ -287,10 +277,11 @@ Result<Json> Service::State::load(const Request& request, const Caller& caller,
                 cancel);
   }
   if (auto model = graph_of_name(request.file)) {
+    // A restart knows the graph, not the name: the answers about other batches are to stay.
+    if (*model && !options.state.empty()) (*model)->source = "built";
     return keep(request.name, as_program(std::move(*model)), cancel);
   }
-  const auto file = allowed_file(request.file, caller, options.max_file_bytes);
-  if (!file) return Unexpected{file.error()};
+  PERFMODEL_TRY(file, allowed_file(request.file, caller, options.max_file_bytes));
   return keep(request.name, read_recorded_program(*file), cancel);
 }
 
@@ -327,16 +318,14 @@ Result<PreparedGraph> Service::State::rewritten(const PreparedGraph& graph,
        {std::pair{"sequence", request.sequence}, std::pair{"batch", request.batch}}) {
     if (size > 0) rewrites.insert(rewrites.begin(), rewrite_of(name, std::to_string(size)).value());
   }
-  auto made = rewrite_input(graph.graph(), rewrites);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, rewrite_input(graph.graph(), rewrites));
   return predictor.prepare(std::move(*made));
 }
 
 Result<Prediction> Service::State::predict_graph(const PreparedGraph& graph, const Request& request,
                                                  AskOptions asked) const {
   if (request.rewrites.empty()) return predictor.predict(graph, request.gpu, asked);
-  const auto made = rewritten(graph, request);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, rewritten(graph, request));
   asked.batch = asked.sequence = 0;  // the graph has them
   asked.launching = launching_of(request.rewrites);
   return predictor.predict(*made, request.gpu, asked);
@@ -349,8 +338,7 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
   asked.keep_ops = request.keep_ops || request.op == Op::kExplain;
   asked.cancel = std::move(cancel);
   if (request.op == Op::kMatchStep) {
-    const auto scales = predictor.match_step(*graph, request.gpu, request.measured_us, asked);
-    if (!scales) return Unexpected{scales.error()};
+    PERFMODEL_TRY(scales, predictor.match_step(*graph, request.gpu, request.measured_us, asked));
     return Json{{"host_scale", scales->host}, {"device_scale", scales->device}};
   }
   if (auto refused = known_refusal(request, graph)) return Unexpected{std::move(*refused)};
@@ -360,8 +348,7 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
     return Unexpected{prediction.error()};
   }
   if (request.op == Op::kPredict) return prediction_json(*prediction);
-  const auto explanation = predictor.explain(*prediction);
-  if (!explanation) return Unexpected{explanation.error()};
+  PERFMODEL_TRY(explanation, predictor.explain(*prediction));
   prediction->ops.clear();
   Json json = prediction_json(*prediction);
   json["explanation"] = explanation_json(*explanation);
@@ -372,8 +359,7 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
   constexpr std::size_t kMostMachines = 64;
   // Names from clients are never file names.
   if (!request.topology.empty()) {
-    const auto known = TopologyCatalog::builtin().named(request.topology);
-    if (!known) return Unexpected{known.error()};
+    PERFMODEL_TRY(known, TopologyCatalog::builtin().named(request.topology));
   }
   if (request.layout.software.find_first_of("/.") != std::string::npos) {
     return fail(ErrorCode::kUnknownName, "software: expected a known name, found another");
@@ -392,24 +378,17 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
 }
 
 Result<Json> Service::State::layout(const Request& request) {
-  const auto question = layout_question(request.layout);
-  if (!question) return Unexpected{question.error()};
-  const auto parts = layout_of(request.layout);
-  if (!parts) return Unexpected{parts.error()};
-  const auto pricer = layout_pricer(request);
-  if (!pricer) return Unexpected{pricer.error()};
-  auto prediction = pricer->predict(question->job, *parts);
-  if (!prediction) return Unexpected{prediction.error()};
+  PERFMODEL_TRY(question, layout_question(request.layout));
+  PERFMODEL_TRY(parts, layout_of(request.layout));
+  PERFMODEL_TRY(pricer, layout_pricer(request));
+  PERFMODEL_TRY(prediction, pricer->predict(question->job, *parts));
   return layout_answer({*parts, std::move(*prediction)}, question->notes);
 }
 
 Result<Json> Service::State::layout_rank(const Request& request, std::stop_token cancel) {
-  const auto question = layout_question(request.layout);
-  if (!question) return Unexpected{question.error()};
-  const auto space = layout_space(request.layout);
-  if (!space) return Unexpected{space.error()};
-  const auto pricer = layout_pricer(request);
-  if (!pricer) return Unexpected{pricer.error()};
+  PERFMODEL_TRY(question, layout_question(request.layout));
+  PERFMODEL_TRY(space, layout_space(request.layout));
+  PERFMODEL_TRY(pricer, layout_pricer(request));
   const auto ranking =
       rank_layouts(*pricer, question->job, request.world, *space,
                    {.keep = static_cast<std::size_t>(request.top), .cancel = std::move(cancel)});
@@ -438,17 +417,15 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
     rest.remove_prefix(std::min(one.size() + 1, rest.size()));
   }
   if (!request.objective.empty()) {
-    const auto objective = advice_objective(request.objective);
-    if (!objective) return Unexpected{objective.error()};
+    PERFMODEL_TRY(objective, advice_objective(request.objective));
     asked.objective = *objective;
   }
-  const auto advice = predictor.optimize(*graph, request.gpu, asked,
-                                         {.topology = request.topology,
-                                          .interference = request.interference,
-                                          .host_scale = request.host_scale,
-                                          .device_scale = request.device_scale,
-                                          .cancel = std::move(cancel)});
-  if (!advice) return Unexpected{advice.error()};
+  PERFMODEL_TRY(advice, predictor.optimize(*graph, request.gpu, asked,
+                                           {.topology = request.topology,
+                                            .interference = request.interference,
+                                            .host_scale = request.host_scale,
+                                            .device_scale = request.device_scale,
+                                            .cancel = std::move(cancel)}));
   return advice_json(*advice);
 }
 
@@ -490,11 +467,9 @@ Result<std::vector<JobDuration>> Service::State::find_durations(
 Result<Json> Service::State::duration(const Request& request, std::stop_token cancel) {
   const auto graph = graphs.find(request.graph);
   if (!graph) return no_graph(request.graph);
-  auto asked = job_duration_question(request, std::move(cancel));
-  if (!asked) return Unexpected{asked.error()};
+  PERFMODEL_TRY(asked, job_duration_question(request, std::move(cancel)));
   if (asked->gpus.empty()) asked->gpus = predictor.gpus();
-  auto rows = find_durations(*asked, request.graph + '\n' + question_key(request), graph);
-  if (!rows) return Unexpected{rows.error()};
+  PERFMODEL_TRY(rows, find_durations(*asked, request.graph + '\n' + question_key(request), graph));
   for (JobDuration& row : *rows) set_steps(*asked, row);
   return Json{{"rows", json_list(*rows, kJobDurationFields, true)}};
 }
@@ -505,16 +480,15 @@ Result<std::string> Service::State::ask(const Request& request, const Caller& ca
   if (!options.run_command) {
     return fail(ErrorCode::kImpossible, "expected a server with commands, found one without");
   }
-  const auto prepared = prepare_command(
-      request, caller, [this](const std::string& name) { return graphs.find(name); }, cancel);
-  if (!prepared) return Unexpected{prepared.error()};
+  PERFMODEL_TRY(
+      prepared,
+      prepare_command(
+          request, caller, [this](const std::string& name) { return graphs.find(name); }, cancel));
   if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
-  const auto answered = options.run_command(prepared->question);
-  if (!answered) return Unexpected{answered.error()};
+  PERFMODEL_TRY(answered, options.run_command(prepared->question));
   bad_request = answered->is_bad_request;
   if (answered->error) return Unexpected{*answered->error};
-  const auto outputs = read_outputs(request.outputs, prepared->folder);
-  if (!outputs) return Unexpected{outputs.error()};
+  PERFMODEL_TRY(outputs, read_outputs(request.outputs, prepared->folder));
   Json kept;
   if (!request.name.empty()) {
     if (!prepared->folder.has(request.name)) {
@@ -522,10 +496,8 @@ Result<std::string> Service::State::ask(const Request& request, const Caller& ca
                   "/name: expected a command that writes a graph, found one that wrote none");
     }
     const Caller own{.folder = prepared->folder.path()};
-    const auto file = allowed_file(request.name, own, options.max_file_bytes);
-    if (!file) return Unexpected{file.error()};
-    auto done = keep(request.name, read_recorded_program(*file), cancel);
-    if (!done) return Unexpected{done.error()};
+    PERFMODEL_TRY(file, allowed_file(request.name, own, options.max_file_bytes));
+    PERFMODEL_TRY(done, keep(request.name, read_recorded_program(*file), cancel));
     kept = std::move(*done);
   }
   return command_result(*answered, kept, *outputs);
@@ -565,34 +537,23 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
           {"protocol", kProtocolVersion},
           {"program",
            {{"version", program_version()}, {"git", git_revision()}, {"data", data_hash()}}}};
-    case Op::kGpus:
-      return Json{{"gpus", predictor.gpus()}};
-    case Op::kStats:
-      return stats();
-    case Op::kHealth:
-      return health();
-    case Op::kLoad:
-      return load(request, caller, cancel);
-    case Op::kBuild:
-      return keep(request.name, as_program(build_model(model_of(request))), cancel);
+    case Op::kGpus: return Json{{"gpus", predictor.gpus()}};
+    case Op::kStats: return stats();
+    case Op::kHealth: return health();
+    case Op::kLoad: return load(request, caller, cancel);
+    case Op::kBuild: return keep(request.name, as_program(build_model(model_of(request))), cancel);
     case Op::kUnload:
       if (!graphs.remove(request.name)) return no_graph(request.name);
       if (!options.state.empty()) GraphFolder(options.state).remove(request.name);
       return Json{{"name", request.name}};
     case Op::kPredict:
     case Op::kExplain:
-    case Op::kMatchStep:
-      return predict(request, std::move(cancel));
-    case Op::kLayout:
-      return layout(request);
-    case Op::kLayoutRank:
-      return layout_rank(request, std::move(cancel));
-    case Op::kOptimize:
-      return optimize(request, std::move(cancel));
-    case Op::kDuration:
-      return duration(request, std::move(cancel));
-    case Op::kAsk:
-      break;  // answers with text
+    case Op::kMatchStep: return predict(request, std::move(cancel));
+    case Op::kLayout: return layout(request);
+    case Op::kLayoutRank: return layout_rank(request, std::move(cancel));
+    case Op::kOptimize: return optimize(request, std::move(cancel));
+    case Op::kDuration: return duration(request, std::move(cancel));
+    case Op::kAsk: break;  // answers with text
   }
   return fail(ErrorCode::kImpossible, "expected an operation");
 }
@@ -681,12 +642,10 @@ Result<void> Service::open() {
     if (auto opened = state_->log.open(state_->options.log); !opened) return opened;
   }
   if (state_->options.state.empty()) return {};
-  const auto kept = GraphFolder(state_->options.state).all();
-  if (!kept) return Unexpected{kept.error()};
+  PERFMODEL_TRY(kept, GraphFolder(state_->options.state).all());
   for (const auto& [name, file] : *kept) {
     auto prepared = [&, &path = file]() -> Result<PreparedGraph> {
-      auto program = read_recorded_program(path);
-      if (!program) return Unexpected{program.error()};
+      PERFMODEL_TRY(program, read_recorded_program(path));
       return state_->predictor.prepare(std::move(*program));
     }();
     if (!prepared) return Unexpected{prepared.error()};

@@ -8,7 +8,6 @@
 #include "batch_schedule.hpp"
 #include "fill_table_space.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
-#include "plan_search_bound.hpp"
 #include "plan_search_space.hpp"
 #include "price/kernels/embedding_rates.hpp"
 
@@ -272,8 +271,7 @@ BatchWork BatchModel::least_step() const {
 }
 
 Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) const {
-  const auto like = time(near);
-  if (!like) return Unexpected{like.error()};
+  PERFMODEL_TRY(like, time(near));
   std::vector<ShardLoad> ranks;
   for (const BatchRank& rank : like->ranks) ranks.push_back(rank.load);
   const Minorants m = minorants(ranks);
@@ -291,23 +289,17 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
   };
   const auto of_shard = [&](Walked phase, const ShardLoad& load) -> double {
     switch (phase) {
-      case Walked::kF:
-        return forward(load);
-      case Walked::kB:
-        return backward(load);
-      case Walked::kFandB:
-        return forward(load) + backward(load);
+      case Walked::kF: return forward(load);
+      case Walked::kB: return backward(load);
+      case Walked::kFandB: return forward(load) + backward(load);
       case Walked::kV:
         return m.all_to_all * load[Load::kVectorBytes] + m.host_sum * load[Load::kHostSumBytes];
       case Walked::kG:
         return m.all_to_all * load[Load::kGradientBytes] +
                m.host_sum_gradient * load[Load::kHostSumGradientBytes];
-      case Walked::kI:
-        return m.ids * load[Load::kIdBytes];
-      case Walked::kP:
-        return m.link * load[Load::kPrefetchLinkBytes];
-      case Walked::kR:
-        break;
+      case Walked::kI: return m.ids * load[Load::kIdBytes];
+      case Walked::kP: return m.link * load[Load::kPrefetchLinkBytes];
+      case Walked::kR: break;
     }
     return 0;
   };
@@ -381,8 +373,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
     if (auto good = fill_table_space(study_.tables, options, made); !good) {
       return Unexpected{good.error()};
     }
-    auto flat = search::flatten(made.space);
-    if (!flat) return Unexpected{flat.error()};
+    PERFMODEL_TRY(flat, search::flatten(made.space));
     for (search::Option& option : flat->options) {
       option.least_objective = 0;
       for (std::size_t p = 0; p < path.phases.size(); ++p) {

@@ -24,6 +24,18 @@ struct LoadCache {
   std::map<Key, ShardLoad> loads;
   std::map<std::pair<std::uint32_t, TableSettings>, ShardLoad> at_home;
   std::map<std::uint32_t, bool> saves_ids;
+
+  /// Returns the value of a key, made without the lock if the map does not have it.
+  template <class Key, class Value, class Make>
+  Value once(std::map<Key, Value>& known, const Key& key, const Make& make) {
+    {
+      const std::lock_guard lock(mutex);
+      if (const auto found = known.find(key); found != known.end()) return found->second;
+    }
+    const Value value = make();
+    const std::lock_guard lock(mutex);
+    return known.emplace(key, value).first->second;
+  }
 };
 
 struct JobLoad {

@@ -10,6 +10,7 @@
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "placed_shards.hpp"
+#include "refuse_table.hpp"
 #include "used_topology.hpp"
 
 namespace perfmodel::sharding {
@@ -23,9 +24,8 @@ TableOptimizer usual_optimizer(const std::vector<ShardedTable>& tables) {
 }
 
 Result<void> check_table(const ShardedTable& table, std::int64_t world) {
-  const auto refuse = [&](std::string_view expected, auto found) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected {}, found {}", table.name, expected, found));
+  const auto refuse = [&](std::string_view expected, const auto& found) {
+    return refuse_table(table, expected, found);
   };
   if (table.rows < 1 || table.dim < 1) {
     return refuse("at least one row and column", fmt::format("{} x {}", table.rows, table.dim));
@@ -167,9 +167,8 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
     const TableOptimizer optimizer = usual_optimizer(study.tables);
     // HugeCTR fuses layers, PyTorch does not.
     const bool fused = options.software == TableSoftware::kFused && !options.step;
-    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer, fused,
-                            gpu, *options.models);
-    if (!dense) return Unexpected{dense.error()};
+    PERFMODEL_TRY(dense, dense_time(*study.dense, *study.batch_per_rank, vectors, columns,
+                                    optimizer, fused, gpu, *options.models));
     model.dense_ = *dense;
     if (options.step && options.step->has_layers) {
       model.dense_.bottom_forward_us = model.dense_.bottom_backward_us = 0;
@@ -210,23 +209,16 @@ ShardLoad BatchModel::load(std::size_t table, const ShardSize& size,
   const ComputeKernel kernel = placement.kernel;
   const TableSettings chosen = used_settings(placement);
   const LoadCache::Key key{like_[table], type, kernel, size.rows, size.columns, chosen};
-  {
-    const std::lock_guard lock(cache_->mutex);
-    if (const auto found = cache_->loads.find(key); found != cache_->loads.end()) {
-      return found->second;
-    }
-  }
-  const ShardedTable of = settled(study_.tables[table], chosen);
-  const LoadSettings settings = load_settings();
-  const ShardCut cut{.rows = size.rows,
-                     .columns = size.columns,
-                     .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
-                     .everywhere = type == ShardingType::kDataParallel};
-  const ShardLoad load = kernel == ComputeKernel::kHashed
-                             ? hashed_lookup_load(of, *study_.hashed, settings, gpu_)
-                             : shard_load(of, cut, kernel, type, settings, gpu_);
-  const std::lock_guard lock(cache_->mutex);
-  return cache_->loads.emplace(key, load).first->second;
+  return cache_->once(cache_->loads, key, [&] {
+    const ShardedTable of = settled(study_.tables[table], chosen);
+    const ShardCut cut{.rows = size.rows,
+                       .columns = size.columns,
+                       .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
+                       .everywhere = type == ShardingType::kDataParallel};
+    return kernel == ComputeKernel::kHashed
+               ? hashed_lookup_load(of, *study_.hashed, load_settings(), gpu_)
+               : shard_load(of, cut, kernel, type, load_settings(), gpu_);
+  });
 }
 
 Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t table,
@@ -247,15 +239,12 @@ Result<void> BatchModel::check_kernel(const ShardedTable& table,
   const bool replicated =
       placement.kernel == ComputeKernel::kDense || placement.kernel == ComputeKernel::kHashed;
   if (replicated != (placement.type == ShardingType::kDataParallel)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected the dense or the hashed kernel for data-parallel "
-                            "tables and for no others, found {} with {}",
-                            table.name, to_string(placement.type), to_string(placement.kernel)));
+    return refuse_table(
+        table, "the dense or the hashed kernel for data-parallel tables and for no others",
+        fmt::format("{} with {}", to_string(placement.type), to_string(placement.kernel)));
   }
   if (placement.kernel == ComputeKernel::kHashed && !study_.hashed) {
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("table {}: expected a study with a hashed array, found none", table.name));
+    return refuse_table(table, "a study with a hashed array", "none");
   }
   return {};
 }
@@ -306,17 +295,9 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
 }
 
 ShardLoad BatchModel::home_load(std::size_t index, const TableSettings& settings) const {
-  const std::pair key{like_[index], settings};
-  {
-    const std::lock_guard lock(cache_->mutex);
-    if (const auto found = cache_->at_home.find(key); found != cache_->at_home.end()) {
-      return found->second;
-    }
-  }
-  const ShardLoad load =
-      load_at_home(settled(study_.tables[index], settings), load_settings(), gpu_);
-  const std::lock_guard lock(cache_->mutex);
-  return cache_->at_home.emplace(key, load).first->second;
+  return cache_->once(cache_->at_home, std::pair{like_[index], settings}, [&] {
+    return load_at_home(settled(study_.tables[index], settings), load_settings(), gpu_);
+  });
 }
 
 // Inside each host by the place that a vector goes to, then between ranks of equal place. The ranks
@@ -433,38 +414,42 @@ Result<double> BatchModel::host_sum_us(const JobLoad& job, Load of_rank, bool fo
   return us;
 }
 
-Result<BatchModel::Exchanges> BatchModel::exchanges(const JobLoad& job) const {
-  Exchanges all;
+Result<PartTimes> BatchModel::exchanges(const JobLoad& job) const {
+  using enum BatchPart;
+  PartTimes all;
   const auto add = [](double& sum, const Result<double>& us) -> Result<void> {
     if (!us) return Unexpected{us.error()};
     sum += *us;
     return {};
   };
-  Result<void> good = add(all.ids, all_to_all_us(job, Load::kIdBytes, true));
-  if (good) good = add(all.vectors, all_to_all_us(job, Load::kVectorBytes, false));
-  if (good) good = add(all.vectors, collective_us(CollectiveKind::kReduceScatter, job.summed));
-  if (good) good = add(all.vectors, host_sum_us(job, Load::kHostSumBytes, true));
-  if (good) good = add(all.gradients, all_to_all_us(job, Load::kGradientBytes, true));
+  Result<void> good = add(all[kIdExchange], all_to_all_us(job, Load::kIdBytes, true));
+  if (good) good = add(all[kVectorExchange], all_to_all_us(job, Load::kVectorBytes, false));
+  if (good)
+    good = add(all[kVectorExchange], collective_us(CollectiveKind::kReduceScatter, job.summed));
+  if (good) good = add(all[kVectorExchange], host_sum_us(job, Load::kHostSumBytes, true));
+  if (good) good = add(all[kGradientExchange], all_to_all_us(job, Load::kGradientBytes, true));
   if (good) {
-    good = add(all.gradients, collective_us(CollectiveKind::kAllGather, job.summed_gradients));
+    good = add(all[kGradientExchange],
+               collective_us(CollectiveKind::kAllGather, job.summed_gradients));
   }
-  if (good) good = add(all.gradients, host_sum_us(job, Load::kHostSumGradientBytes, false));
+  if (good)
+    good = add(all[kGradientExchange], host_sum_us(job, Load::kHostSumGradientBytes, false));
   // PyTorch reduces gradients of copied tables by themselves, and gradients of layers in buckets,
   // of which only the last one comes after the backward pass.
   const auto reduce = [&](double& sum, double bytes) {
     if (good) good = add(sum, collective_us(CollectiveKind::kAllReduce, bytes));
   };
   if (options_.step) {
-    reduce(all.first_reduce, dense_.gradient_bytes - dense_.last_bucket_bytes);
-    reduce(all.table_reduce, job.data_parallel_gradients);
-    reduce(all.all_reduce, dense_.last_bucket_bytes);
+    reduce(all[kFirstReduce], dense_.gradient_bytes - dense_.last_bucket_bytes);
+    reduce(all[kTableReduce], job.data_parallel_gradients);
+    reduce(all[kAllReduce], dense_.last_bucket_bytes);
   } else {
-    reduce(all.all_reduce, dense_.gradient_bytes + job.data_parallel_gradients);
+    reduce(all[kAllReduce], dense_.gradient_bytes + job.data_parallel_gradients);
   }
   if (!good) return Unexpected{good.error()};
-  for (double* us : {&all.ids, &all.vectors, &all.gradients, &all.all_reduce, &all.first_reduce,
-                     &all.table_reduce}) {
-    *us += late_us(*us);
+  for (const BatchPart part :
+       {kIdExchange, kVectorExchange, kGradientExchange, kAllReduce, kFirstReduce, kTableReduce}) {
+    all[part] += late_us(all[part]);
   }
   return all;
 }
@@ -479,10 +464,8 @@ RankMemory BatchModel::memory(const ShardLoad& load) const {
 }
 
 Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) const {
-  if (placements.size() != study_.tables.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                    study_.tables.size(), placements.size()));
-  }
+  if (auto good = check_placements(study_.tables, placements); !good)
+    return Unexpected{good.error()};
   JobLoad job;
   job.ranks.resize(world());
   for (std::size_t i = 0; i < placements.size(); ++i) {
@@ -529,18 +512,17 @@ void BatchModel::set_lookups(const ShardLoad& load, PartTimes& parts) const {
 Result<void> BatchModel::set_exchanges(const JobLoad& job, BatchTime& batch) const {
   const auto network = exchanges(job);
   if (!network) return Unexpected{network.error()};
+  using enum BatchPart;
   for (BatchRank& rank : batch.ranks) {
-    rank.parts[BatchPart::kIdExchange] = network->ids;
-    rank.parts[BatchPart::kVectorExchange] = network->vectors;
-    rank.parts[BatchPart::kBottomForward] = dense_.bottom_forward_us;
-    rank.parts[BatchPart::kTopForward] = dense_.top_forward_us;
-    rank.parts[BatchPart::kTopBackward] = dense_.top_backward_us;
-    rank.parts[BatchPart::kGradientExchange] = network->gradients;
-    rank.parts[BatchPart::kBottomBackward] = dense_.bottom_backward_us;
-    rank.parts[BatchPart::kAllReduce] = network->all_reduce;
-    rank.parts[BatchPart::kFirstReduce] = network->first_reduce;
-    rank.parts[BatchPart::kTableReduce] = network->table_reduce;
-    rank.parts[BatchPart::kDenseOptimizer] = dense_.optimizer_us;
+    for (const BatchPart part : {kIdExchange, kVectorExchange, kGradientExchange, kAllReduce,
+                                 kFirstReduce, kTableReduce}) {
+      rank.parts[part] = (*network)[part];
+    }
+    rank.parts[kBottomForward] = dense_.bottom_forward_us;
+    rank.parts[kTopForward] = dense_.top_forward_us;
+    rank.parts[kTopBackward] = dense_.top_backward_us;
+    rank.parts[kBottomBackward] = dense_.bottom_backward_us;
+    rank.parts[kDenseOptimizer] = dense_.optimizer_us;
   }
   return {};
 }

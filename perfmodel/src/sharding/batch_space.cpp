@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 
+#include "base/contains.hpp"
+#include "batch_job.hpp"
 #include "batch_slopes.hpp"
 #include "fill_table_space.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
@@ -186,9 +188,7 @@ Result<PlacementOption> BatchModel::option(std::size_t table, const TablePlaceme
 // Ways to cut a table that its rules allow.
 std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
   const PlacementRules& rules = table.rules;
-  const auto named = [&](ShardingType type) {
-    return std::find(rules.types.begin(), rules.types.end(), type) != rules.types.end();
-  };
+  const auto named = [&](ShardingType type) { return contains(rules.types, type); };
   const auto allowed = [&](ShardingType type) { return rules.types.empty() || named(type); };
   std::vector<ComputeKernel> kernels;
   bool dense = rules.kernels.empty(), hashed = false;
@@ -293,8 +293,7 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
         way.settings.cache_share = share;
       }
     }
-    auto option = this->option(table, way, slopes, options.all_reduce_share);
-    if (!option) return Unexpected{option.error()};
+    PERFMODEL_TRY(option, this->option(table, way, slopes, options.all_reduce_share));
     made.push_back(std::move(*option));
   }
   if (made.empty()) {

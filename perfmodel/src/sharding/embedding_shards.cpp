@@ -3,56 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <utility>
+
+#include "base/named_values.hpp"
+#include "refuse_table.hpp"
 
 namespace perfmodel::sharding {
 namespace {
 
-template <class Enum>
-using Name = std::pair<Enum, std::string_view>;
+constexpr Named<ShardingType> kTypes[] = {{"data_parallel", ShardingType::kDataParallel},
+                                          {"table_wise", ShardingType::kTableWise},
+                                          {"column_wise", ShardingType::kColumnWise},
+                                          {"row_wise", ShardingType::kRowWise},
+                                          {"table_row_wise", ShardingType::kTableRowWise},
+                                          {"table_column_wise", ShardingType::kTableColumnWise},
+                                          {"grid_shard", ShardingType::kGrid},
+                                          {"row_split", ShardingType::kRowSplit},
+                                          {"host_row_split", ShardingType::kHostRowSplit}};
 
-constexpr std::array<Name<ShardingType>, 9> kTypes = {
-    {{ShardingType::kDataParallel, "data_parallel"},
-     {ShardingType::kTableWise, "table_wise"},
-     {ShardingType::kColumnWise, "column_wise"},
-     {ShardingType::kRowWise, "row_wise"},
-     {ShardingType::kTableRowWise, "table_row_wise"},
-     {ShardingType::kTableColumnWise, "table_column_wise"},
-     {ShardingType::kGrid, "grid_shard"},
-     {ShardingType::kRowSplit, "row_split"},
-     {ShardingType::kHostRowSplit, "host_row_split"}}};
+constexpr Named<ComputeKernel> kKernels[] = {{"dense", ComputeKernel::kDense},
+                                             {"fused", ComputeKernel::kFused},
+                                             {"fused_uvm", ComputeKernel::kFusedUvm},
+                                             {"fused_uvm_caching", ComputeKernel::kFusedUvmCaching},
+                                             {"hashed", ComputeKernel::kHashed}};
 
-constexpr std::array<Name<ComputeKernel>, 5> kKernels = {
-    {{ComputeKernel::kDense, "dense"},
-     {ComputeKernel::kFused, "fused"},
-     {ComputeKernel::kFusedUvm, "fused_uvm"},
-     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"},
-     {ComputeKernel::kHashed, "hashed"}}};
-
-constexpr std::array<Name<TableOptimizer>, 5> kOptimizers = {
-    {{TableOptimizer::kNone, "none"},
-     {TableOptimizer::kSgd, "sgd"},
-     {TableOptimizer::kRowwiseAdagrad, "rowwise_adagrad"},
-     {TableOptimizer::kAdagrad, "adagrad"},
-     {TableOptimizer::kAdam, "adam"}}};
-
-template <class Enum, std::size_t kSize>
-std::string_view name_of(const std::array<Name<Enum>, kSize>& names, Enum value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  return "";
-}
-
-template <class Enum, std::size_t kSize>
-std::optional<Enum> by_name(const std::array<Name<Enum>, kSize>& names, std::string_view name) {
-  for (const auto& [value, known] : names) {
-    if (known == name) return value;
-  }
-  return std::nullopt;
-}
+constexpr Named<TableOptimizer> kOptimizers[] = {
+    {"none", TableOptimizer::kNone},
+    {"sgd", TableOptimizer::kSgd},
+    {"rowwise_adagrad", TableOptimizer::kRowwiseAdagrad},
+    {"adagrad", TableOptimizer::kAdagrad},
+    {"adam", TableOptimizer::kAdam}};
 
 constexpr std::int64_t kMostColumns = 1 << 24, kMostShards = 1 << 20;
 
@@ -99,25 +79,23 @@ bool cuts_columns(ShardingType type) {
          type == ShardingType::kGrid;
 }
 
-std::optional<ShardingType> sharding_type(std::string_view name) { return by_name(kTypes, name); }
+std::optional<ShardingType> sharding_type(std::string_view name) { return value_in(kTypes, name); }
 std::optional<ComputeKernel> compute_kernel(std::string_view name) {
-  return by_name(kKernels, name);
+  return value_in(kKernels, name);
 }
 std::optional<TableOptimizer> table_optimizer(std::string_view name) {
-  return by_name(kOptimizers, name);
+  return value_in(kOptimizers, name);
 }
 
 Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
                                            std::int64_t world, std::int64_t local_world) {
   if (table.rows < 1 || table.dim < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected at least one row and column, found {} x {}",
-                            table.name, table.rows, table.dim));
+    return refuse_table(table, "at least one row and column",
+                        fmt::format("{} x {}", table.rows, table.dim));
   }
   if (table.dim > kMostColumns || table.least_columns > kMostColumns) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected at most {} columns, found {}", table.name,
-                            kMostColumns, std::max(table.dim, table.least_columns)));
+    return refuse_table(table, fmt::format("at most {} columns", kMostColumns),
+                        std::max(table.dim, table.least_columns));
   }
   if (world < 1 || local_world < 1 || world % local_world != 0) {
     return fail(ErrorCode::kImpossible,
@@ -133,19 +111,13 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
                             table.name, kMostShards, table.dim / width, world));
   }
   switch (type) {
-    case ShardingType::kDataParallel:
-      shards.assign(world, {table.rows, table.dim});
-      break;
-    case ShardingType::kTableWise:
-      shards = {{table.rows, table.dim}};
-      break;
+    case ShardingType::kDataParallel: shards.assign(world, {table.rows, table.dim}); break;
+    case ShardingType::kTableWise: shards = {{table.rows, table.dim}}; break;
     case ShardingType::kColumnWise:
     case ShardingType::kTableColumnWise:
       shards.assign(table.dim / width, {table.rows, width});
       break;
-    case ShardingType::kRowWise:
-      add_row_blocks(shards, table.rows, table.dim, world);
-      break;
+    case ShardingType::kRowWise: add_row_blocks(shards, table.rows, table.dim, world); break;
     case ShardingType::kTableRowWise:
       add_row_blocks(shards, table.rows, table.dim, local_world);
       break;

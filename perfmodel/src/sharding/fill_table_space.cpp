@@ -8,6 +8,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/contains.hpp"
+#include "refuse_table.hpp"
+
 namespace perfmodel::sharding {
 namespace {
 
@@ -72,8 +75,7 @@ class Filling {
           known.try_emplace(print, static_cast<std::uint32_t>(space.choices.size()));
       space.choices_of_table.push_back(found->second);
       if (!is_new) continue;
-      auto choices = together ? choices_together(unit) : choices_of(unit.front(), false);
-      if (!choices) return Unexpected{choices.error()};
+      PERFMODEL_TRY(choices, together ? choices_together(unit) : choices_of(unit.front(), false));
       drop_what_never_fits(*choices);
       space.choices.push_back(std::move(*choices));
     }
@@ -97,8 +99,7 @@ class Filling {
   }
 
   Result<TableChoices> choices_of(std::uint32_t table, bool together) const {
-    auto options = options_of_(table, together);
-    if (!options) return Unexpected{options.error()};
+    PERFMODEL_TRY(options, options_of_(table, together));
     return TableChoices{.options = std::move(*options),
                         .forbidden_ranks = tables_[table].rules.forbidden_ranks};
   }
@@ -109,12 +110,12 @@ class Filling {
     for (std::uint32_t t : unit) {
       const ShardedTable& table = tables_[t];
       const std::vector<ShardingType>& types = table.rules.types;
-      if (!types.empty() &&
-          std::find(types.begin(), types.end(), ShardingType::kTableWise) == types.end()) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("table {}: expected table_wise among its types, as it is kept with "
-                                "others ({}), found it missing",
-                                table.name, table.rules.keep_with));
+      if (!types.empty() && !contains(types, ShardingType::kTableWise)) {
+        return refuse_table(
+            table,
+            fmt::format("table_wise among its types, as it is kept with others ({})",
+                        table.rules.keep_with),
+            "it missing");
       }
       auto choices = choices_of(t, true);
       if (!choices) return choices;
@@ -148,10 +149,7 @@ class Filling {
       }
     }
     sum.options = std::move(joint);
-    for (std::int64_t rank : choices.forbidden_ranks) {
-      auto& ranks = sum.forbidden_ranks;
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
-    }
+    add_each_once(sum.forbidden_ranks, choices.forbidden_ranks);
   }
 
   void drop_what_never_fits(TableChoices& choices) const {

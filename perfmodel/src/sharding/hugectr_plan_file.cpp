@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "perfmodel/detail/output_file.hpp"
 #include "refuse_table.hpp"
 #include "table_names.hpp"
 
@@ -251,17 +250,12 @@ std::string hugectr_plan_text(const HugectrPlan& plan) {
   return text + "\n  ]\n}\n";
 }
 
-Result<void> write_hugectr_plan(const std::filesystem::path& file, const HugectrPlan& plan) {
-  return write_file(file, hugectr_plan_text(plan));
-}
-
 Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
                                                        std::span<const ShardedTable> tables,
                                                        std::int64_t world,
                                                        std::int64_t local_world) {
   if (auto good = check_job(world, local_world); !good) return Unexpected{good.error()};
-  const auto kind = bucket_kind(plan, world, local_world);
-  if (!kind) return Unexpected{kind.error()};
+  PERFMODEL_TRY(kind, bucket_kind(plan, world, local_world));
   const auto buckets = buckets_of_tables(plan);
   const std::set<std::string> replicated(plan.data_parallel.begin(), plan.data_parallel.end());
   std::set<std::string> left;
@@ -293,10 +287,7 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
                                  std::span<const TablePlacement> placements, std::int64_t world,
                                  std::int64_t local_world, HugectrBucket bucket, bool by_number) {
   if (auto good = check_job(world, local_world); !good) return Unexpected{good.error()};
-  if (placements.size() != tables.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                    tables.size(), placements.size()));
-  }
+  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
   HugectrPlan plan{.by_number = by_number};
   const std::int64_t buckets = bucket == HugectrBucket::kGpu ? world : world / local_world;
   plan.buckets.resize(buckets);
@@ -312,8 +303,7 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
       plan.data_parallel.push_back(name);
       continue;
     }
-    const auto where = buckets_of(tables[t], placements[t], world, local_world, bucket);
-    if (!where) return Unexpected{where.error()};
+    PERFMODEL_TRY(where, buckets_of(tables[t], placements[t], world, local_world, bucket));
     plan.model_parallel.push_back(name);
     for (std::int64_t b : *where) plan.buckets[b].push_back(name);
   }

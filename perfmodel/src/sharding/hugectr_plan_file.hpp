@@ -34,7 +34,6 @@ enum class HugectrBucket : std::uint8_t {
 Result<HugectrPlan> read_hugectr_plan(const std::filesystem::path& file);
 
 std::string hugectr_plan_text(const HugectrPlan& plan);
-Result<void> write_hugectr_plan(const std::filesystem::path& file, const HugectrPlan& plan);
 
 /// The plan's placements in the order of the tables. Buckets are GPUs if there are `world` of them,
 /// nodes if there are world / local_world. A table that is in several buckets has its rows split

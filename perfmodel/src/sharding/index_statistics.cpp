@@ -18,9 +18,7 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 Unexpected refuse_indices(const std::filesystem::path& file, const std::string& expected,
                           const std::string& found_text) {
-  return Unexpected{Error{.code = ErrorCode::kFormat,
-                          .message = fmt::format("expected {}, found {}", expected, found_text),
-                          .file = file}};
+  return fail(ErrorCode::kFormat, fmt::format("expected {}, found {}", expected, found_text), file);
 }
 
 // The value of a key of the header's Python dictionary, up to the next comma outside of brackets.
@@ -109,8 +107,7 @@ Result<std::vector<std::int64_t>> read_npy(const std::filesystem::path& file) {
 }
 
 Result<std::vector<std::int64_t>> read_index_csv(const std::filesystem::path& file) {
-  auto csv = CsvFile::open(file);
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvFile::open(file));
   const int column = csv->column("index");
   if (column < 0) return Unexpected{csv->missing_column("index", "")};
   std::vector<std::int64_t> indices;
@@ -147,11 +144,10 @@ Result<void> check_sums(const CsvFile& csv, const AccessHistogram& histogram) {
   }
   for (const auto& [name, sum] : {std::pair{"frac_unique_rows", rows}, {"frac_lookups", lookups}}) {
     if (std::abs(sum - 1) <= kRounding) continue;
-    return Unexpected{Error{
-        .code = ErrorCode::kFormat,
-        .message = fmt::format("expected {} that sum to 1{}, found a sum of {:.4g}", name,
-                               histogram.table.empty() ? "" : " for table " + histogram.table, sum),
-        .file = csv.path()}};
+    return fail(ErrorCode::kFormat,
+                fmt::format("expected {} that sum to 1{}, found a sum of {:.4g}", name,
+                            histogram.table.empty() ? "" : " for table " + histogram.table, sum),
+                csv.path());
   }
   return {};
 }
@@ -161,8 +157,7 @@ Result<void> check_sums(const CsvFile& csv, const AccessHistogram& histogram) {
 Result<IndexSample> read_index_sample(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const bool is_csv = name.ends_with(".csv") || name.ends_with(".csv.gz");
-  auto indices = is_csv ? read_index_csv(file) : read_npy(file);
-  if (!indices) return Unexpected{indices.error()};
+  PERFMODEL_TRY(indices, is_csv ? read_index_csv(file) : read_npy(file));
   if (indices->empty()) return refuse_indices(file, "at least one index", "none");
   IndexSample sample;
   sample.lookups = static_cast<std::int64_t>(indices->size());
@@ -185,8 +180,7 @@ Result<IndexSample> read_index_sample(const std::filesystem::path& file) {
 }
 
 Result<std::vector<AccessHistogram>> read_access_histograms(const std::filesystem::path& file) {
-  auto csv = CsvFile::open(file);
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvFile::open(file));
   for (const char* name : {"reuse_gt", "reuse_le", "frac_unique_rows", "frac_lookups"}) {
     if (csv->column(name) < 0) return Unexpected{csv->missing_column(name, "")};
   }

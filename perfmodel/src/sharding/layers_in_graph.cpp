@@ -1,4 +1,4 @@
-#include "layers_in_graph.hpp"
+#include "tables_in_graph.hpp"
 
 #include <fmt/format.h>
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/contains.hpp"
 #include "optimizer_state.hpp"
 
 namespace perfmodel::sharding {
@@ -18,17 +19,6 @@ std::string size_text(double bytes) {
   constexpr double kGB = 1e9, kMB = 1e6;
   return bytes >= kGB ? fmt::format("{:.1f} GB", bytes / kGB)
                       : fmt::format("{:.1f} MB", bytes / kMB);
-}
-
-bool allows(const ShardedTable& table, ComputeKernel kernel) {
-  const auto& kernels = table.rules.kernels;
-  return std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
-}
-
-bool is_cut_by_rows(const ShardedTable& table) {
-  const auto& types = table.rules.types;
-  return types.empty() ||
-         std::find(types.begin(), types.end(), ShardingType::kRowWise) != types.end();
 }
 
 // Changes for some tables that need `needed` bytes on ranks that have `available`.
@@ -44,10 +34,11 @@ std::string fixes(std::span<const ShardedTable> tables, double needed, double av
     if (table.optimizer == TableOptimizer::kAdagrad || table.optimizer == TableOptimizer::kAdam) {
       rowwise += state - 4.0 * static_cast<double>(table.rows);
     }
-    if (!allows(table, ComputeKernel::kFusedUvmCaching)) {
+    if (!contains(table.rules.kernels, ComputeKernel::kFusedUvmCaching)) {
       host += (elements * table.element_bytes) * (1 - table.cache.load_factor) + state;
     }
-    by_rows = by_rows && is_cut_by_rows(table);
+    by_rows = by_rows &&
+              (table.rules.types.empty() || contains(table.rules.types, ShardingType::kRowWise));
   }
   std::vector<std::string> list;
   if (!by_rows) list.push_back("allow row_wise");

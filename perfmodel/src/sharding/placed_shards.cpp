@@ -1,6 +1,6 @@
 #include "placed_shards.hpp"
 
-#include <fmt/format.h>
+#include "refuse_table.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -8,8 +8,7 @@ namespace {
 /// Row k is on the (k modulo n)-th of n ranks.
 Result<std::vector<ShardSize>> row_classes(const ShardedTable& table, std::size_t ranks) {
   if (ranks == 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected ranks for its rows, found none", table.name));
+    return refuse_table(table, "ranks for its rows", "none");
   }
   const auto count = static_cast<std::int64_t>(ranks);
   std::vector<ShardSize> sizes;

@@ -16,18 +16,12 @@ bool is_of_tables(BatchPart part) {
 
 Load load_of(BatchPart part) {
   switch (part) {
-    case BatchPart::kVectorExchange:
-      return Load::kVectorBytes;
-    case BatchPart::kGradientExchange:
-      return Load::kGradientBytes;
-    case BatchPart::kIdExchange:
-      return Load::kIdBytes;
-    case BatchPart::kPrefetch:
-      return Load::kPrefetchLinkBytes;
-    case BatchPart::kLookupForward:
-      return Load::kForwardDramBytes;
-    default:
-      return Load::kBackwardDramBytes;
+    case BatchPart::kVectorExchange: return Load::kVectorBytes;
+    case BatchPart::kGradientExchange: return Load::kGradientBytes;
+    case BatchPart::kIdExchange: return Load::kIdBytes;
+    case BatchPart::kPrefetch: return Load::kPrefetchLinkBytes;
+    case BatchPart::kLookupForward: return Load::kForwardDramBytes;
+    default: return Load::kBackwardDramBytes;
   }
 }
 
@@ -177,8 +171,7 @@ Result<PlanAdvice> advise(const BatchModel& model, std::span<const TablePlacemen
   PlanAdvice advice;
   for (std::size_t i = 0; i < kBatchParts; ++i) {
     const auto part = static_cast<BatchPart>(i);
-    const auto without = model.time_without(time, part);
-    if (!without) return Unexpected{without.error()};
+    PERFMODEL_TRY(without, model.time_without(time, part));
     const double gain = time.predicted_us - *without;
     if (gain > advice.free_gain_us) {
       advice.free_gain_us = gain;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/contains.hpp"
 #include "perfmodel/sharding/detail/plan_search.hpp"
 #include "plan_search_space.hpp"
 
@@ -98,9 +99,7 @@ class Evaluation {
       if (rank < 0 || rank >= space_.world) {
         return refuse_choice(table, fmt::format("ranks from 0 to {}", space_.world - 1), rank);
       }
-      if (std::find(forbidden.begin(), forbidden.end(), rank) != forbidden.end()) {
-        return refuse_choice(table, "no forbidden rank", rank);
-      }
+      if (contains(forbidden, rank)) return refuse_choice(table, "no forbidden rank", rank);
       if (seen[rank]++ != 0) {
         return refuse_choice(table, "a rank of its own for each shard",
                              fmt::format("{} twice", rank));
@@ -117,12 +116,9 @@ class Evaluation {
     const std::int64_t rank = rank_of(placed, shard), on_host = space_.local_world;
     const auto place = static_cast<std::int64_t>(shard);
     switch (spread) {
-      case Spread::kEverywhere:
-        return rank == place;
-      case Spread::kFree:
-        return true;
-      case Spread::kOneHost:
-        return rank / on_host == rank_of(placed, 0) / on_host;
+      case Spread::kEverywhere: return rank == place;
+      case Spread::kFree: return true;
+      case Spread::kOneHost: return rank / on_host == rank_of(placed, 0) / on_host;
       case Spread::kHostBlocks:
         return rank % on_host == place % on_host &&
                rank / on_host ==
@@ -137,18 +133,6 @@ class Evaluation {
 };
 
 }  // namespace
-
-std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan) {
-  std::vector<PhaseLoads> loads(space.world, PhaseLoads{});
-  for (std::size_t t = 0; t < plan.size(); ++t) {
-    const auto demands = demands_of(choices_of(space, t).options[plan[t].option]);
-    for (std::size_t shard = 0; shard < demands.size(); ++shard) {
-      PhaseLoads& rank = loads[rank_of(plan[t], shard)];
-      for (std::size_t p = 0; p < space.phases; ++p) rank[p] += demands[shard]->loads[p];
-    }
-  }
-  return loads;
-}
 
 Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan) {
   if (auto good = search::check_space(space); !good) return Unexpected{good.error()};

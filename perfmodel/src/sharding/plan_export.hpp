@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 
@@ -20,8 +19,5 @@ namespace perfmodel::sharding {
 Result<std::string> plan_csv(std::span<const ShardedTable> tables,
                              std::span<const TablePlacement> placements, std::int64_t world,
                              std::int64_t local_world);
-Result<void> write_plan_csv(const std::filesystem::path& file, std::span<const ShardedTable> tables,
-                            std::span<const TablePlacement> placements, std::int64_t world,
-                            std::int64_t local_world);
 
 }  // namespace perfmodel::sharding

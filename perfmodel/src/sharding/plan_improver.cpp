@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,7 +8,8 @@
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
-#include "plan_search_random.hpp"
+#include "plan_search_space.hpp"
+#include "refuse_table.hpp"
 
 namespace perfmodel::sharding {
 
@@ -34,17 +33,22 @@ class BatchModel::Improver {
     if (auto good = price_anew(); !good) return Unexpected{good.error()};
     const std::uint64_t tables = plan_.size();
     // Large plans differ little by any one table, and each try costs as much as a rank has tables.
-    const std::uint64_t most =
-        options_.tries > 0 ? options_.tries : std::min<std::uint64_t>(8000, 400 + 40 * tables);
+    const std::uint64_t most = std::min<std::uint64_t>(8000, 400 + 40 * tables);
     const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
     if (may_choose() && goes_on()) {
       if (auto good = choose_together(); !good) return Unexpected{good.error()};
     }
+    constexpr std::uint64_t kTriesPerLook = 1000;
+    constexpr double kWorthwhile = 2e-4;
     std::uint64_t failed = 0;
+    double least_us = search::kInfinite;  // if it is still slower then, tries end
     for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
+      if (i % kTriesPerLook == 0) {
+        if (now_.us > least_us) break;
+        least_us = now_.fits ? now_.us * (1 - kWorthwhile) : search::kInfinite;
+      }
       if (i % 16 == 0 && !goes_on()) break;
-      const auto better = attempt();
-      if (!better) return Unexpected{better.error()};
+      PERFMODEL_TRY(better, attempt());
       failed = *better ? 0 : failed + 1;
     }
     if (may_choose()) {
@@ -109,8 +113,7 @@ class BatchModel::Improver {
     constexpr std::size_t kMostRanks = 3200;
     const std::size_t most_tables = std::max<std::size_t>(16, kMostRanks / batch_.ranks.size());
     for (const Wanted& change : wanted) {
-      const auto left = change_all(change, true);
-      if (!left) return Unexpected{left.error()};
+      PERFMODEL_TRY(left, change_all(change, true));
       if (*left) continue;
       std::size_t tried = 0;
       for (std::size_t t = 0; t < plan_.size() && tried < most_tables && goes_on(); ++t) {
@@ -178,8 +181,7 @@ class BatchModel::Improver {
     for (std::size_t t = 0; t < plan_.size(); ++t) {
       if (auto good = apply(t, plan_[t], 1); !good) return good;
     }
-    const auto score = priced();
-    if (!score) return Unexpected{score.error()};
+    PERFMODEL_TRY(score, priced());
     now_ = *score;
     list_tables();
     return {};
@@ -283,8 +285,7 @@ class BatchModel::Improver {
     for (std::size_t r = 0; r < dirty_.size(); ++r) {
       if (dirty_[r] != 0) parts_before.emplace_back(r, batch_.ranks[r].parts);
     }
-    const auto next = priced();
-    if (!next) return Unexpected{next.error()};
+    PERFMODEL_TRY(next, priced());
     if (is_better(*next) || (if_no_worse && is_no_worse(*next))) {
       now_ = *next;
       list_tables();
@@ -324,18 +325,12 @@ class BatchModel::Improver {
     const PartTimes& parts = batch_.ranks[rank].parts;
     const ShardLoad& of = job_.ranks[rank];
     switch (by) {
-      case 0:
-        return parts[BatchPart::kLookupForward];
-      case 1:
-        return parts[BatchPart::kLookupBackward];
-      case 2:
-        return of[Load::kVectorBytes] + of[Load::kHostSumBytes];
-      case 3:
-        return parts[BatchPart::kPrefetch];
-      case 4:
-        return of.hbm_bytes();
-      default:
-        return load_us(rank);
+      case 0: return parts[BatchPart::kLookupForward];
+      case 1: return parts[BatchPart::kLookupBackward];
+      case 2: return of[Load::kVectorBytes] + of[Load::kHostSumBytes];
+      case 3: return parts[BatchPart::kPrefetch];
+      case 4: return of.hbm_bytes();
+      default: return load_us(rank);
     }
   }
 
@@ -361,8 +356,7 @@ class BatchModel::Improver {
   }
 
   bool may_use(std::size_t table, std::int64_t rank) const {
-    const auto& forbidden = model_.study().tables[table].rules.forbidden_ranks;
-    return std::find(forbidden.begin(), forbidden.end(), rank) == forbidden.end();
+    return !contains(model_.study().tables[table].rules.forbidden_ranks, rank);
   }
 
   std::vector<std::int64_t> lightest_ranks() const {
@@ -402,8 +396,7 @@ class BatchModel::Improver {
     TablePlacement way = any_way(table);
     std::size_t shards = way.ranks.size();
     if (shards == 0) {
-      const auto sizes = model_.sizes(table, way);
-      if (!sizes) return Unexpected{sizes.error()};
+      PERFMODEL_TRY(sizes, model_.sizes(table, way));
       shards = sizes->size();
     }
     way.ranks.clear();
@@ -429,7 +422,7 @@ class BatchModel::Improver {
       for (const std::int64_t rank : ranks) {
         if (way.ranks.size() >= shards) break;
         const std::int64_t host = rank / local;
-        if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) continue;
+        if (contains(hosts, host)) continue;
         hosts.push_back(host);
         for (std::int64_t i = 0; i < local; ++i) way.ranks.push_back(host * local + i);
       }
@@ -488,7 +481,7 @@ class BatchModel::Improver {
   }
 
   static bool has(const TablePlacement& placement, std::int64_t rank) {
-    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) != placement.ranks.end();
+    return contains(placement.ranks, rank);
   }
   // The shard on that rank, else any.
   std::size_t shard_on(const TablePlacement& placement, std::size_t rank) {
@@ -518,10 +511,8 @@ class BatchModel::Improver {
 
 Result<std::vector<TablePlacement>> BatchModel::improved(std::span<const TablePlacement> placements,
                                                          const ImproveOptions& options) const {
-  if (placements.size() != study_.tables.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                    study_.tables.size(), placements.size()));
-  }
+  if (auto good = check_placements(study_.tables, placements); !good)
+    return Unexpected{good.error()};
   return Improver(*this, placements, options).run();
 }
 

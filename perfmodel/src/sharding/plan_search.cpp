@@ -8,10 +8,10 @@
 
 #include "base/stop_point.hpp"
 #include "base/thread_seconds.hpp"
-#include "plan_search_bound.hpp"
 #include "plan_search_exact.hpp"
 #include "plan_search_local.hpp"
 #include "plan_search_seeds.hpp"
+#include "plan_search_space.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -178,6 +178,7 @@ class Search {
   // of the cost is a move's, and the cooler it has to be.
   void improve(const std::vector<Layout>& seeds) {
     constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5, kWorthwhile = 5e-4;
+    constexpr double kNearBound = 2e-3;  // nearer, no round is worth its moves
     constexpr std::size_t kMostIdleRounds = 2;
     constexpr std::array<double, kRounds> kHot = {0.005, 0.01, 0.05, 0.005, 0.1, 0.005};
     const auto tables = static_cast<double>(flat_.choice_of.size());
@@ -194,7 +195,10 @@ class Search {
       moves_ += local_->run(start, annealing, random_, pool_.worth(), hooks_);
       const bool helped = pool_.best_objective() < before * (1 - kWorthwhile);
       idle_rounds = helped ? 0 : idle_rounds + 1;
-      if (options_.move_budget == 0 && idle_rounds == kMostIdleRounds) break;
+      if (options_.move_budget > 0) continue;
+      if (idle_rounds == kMostIdleRounds || pool_.best_objective() <= bound_ * (1 + kNearBound)) {
+        break;
+      }
     }
   }
 
@@ -270,8 +274,7 @@ Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& o
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
   }
-  const auto flat = search::flatten(space);
-  if (!flat) return Unexpected{flat.error()};
+  PERFMODEL_TRY(flat, search::flatten(space));
   return Search(space, *flat, options).run();
 }
 

@@ -1,4 +1,4 @@
-#include "plan_search_bound.hpp"
+#include "plan_search_space.hpp"
 
 #include <algorithm>
 #include <limits>

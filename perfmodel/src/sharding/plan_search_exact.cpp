@@ -142,7 +142,6 @@ class Enumeration {
 
   void place_table(std::size_t index) {
     if (index == order_.size()) {
-      layout_.objective = bound(index, 0);  // with all tables placed: the largest loads
       double objective = 0;
       for (std::size_t p = 0; p < space_.phases; ++p) {
         double most = space_.floors[p];

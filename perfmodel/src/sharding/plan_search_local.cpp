@@ -33,7 +33,7 @@ class Annealer final : public LocalSearch {
       if (stage > 0) moves_.load(Layout(moves_.layout()));  // without rounding errors
       moves_.ranks.set_norm(kFirstDoublings + static_cast<int>(stage));
       objective_ = moves_.ranks.objective();
-      double cost = moves_.ranks.cost();
+      double cost = moves_.ranks.kept_cost();
       for (std::uint64_t i = 0; i < per_stage; ++i, ++tried) {
         if (i % kMovesPerLook == 0) {
           if (!hooks.go_on(tried)) return tried;
@@ -44,13 +44,13 @@ class Annealer final : public LocalSearch {
           moves_.take_back();
           continue;
         }
-        const double next = moves_.ranks.cost();
-        if (next > cost && next > cost * (1 - heat * std::log1p(-random.uniform()))) {
+        if (moves_.ranks.costs_more(cost) &&
+            moves_.ranks.costs_more(cost * (1 - heat * std::log1p(-random.uniform())))) {
           moves_.take_back();
           continue;
         }
         moves_.keep();
-        cost = moves_.ranks.cost();
+        cost = moves_.ranks.kept_cost();
         objective_ = moves_.ranks.objective();
         if (moves_.ranks.overflow() > 0) continue;
         if (objective_ < worth * (1 - 1e-12)) {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 
-#include "plan_search_random.hpp"
 #include "plan_search_space.hpp"
 
 namespace perfmodel::sharding::search {

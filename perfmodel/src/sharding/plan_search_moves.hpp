@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan_search_random.hpp"
 #include "plan_search_ranks.hpp"
+#include "plan_search_space.hpp"
 
 namespace perfmodel::sharding::search {
 

@@ -103,13 +103,10 @@ bool Packing::place(const Layout& layout, std::uint32_t table, std::int32_t* whe
   const Choice& choice = space_.choices[space_.choice_of[table]];
   ++now_;
   switch (option.spread) {
-    case Spread::kEverywhere:
-      return place_everywhere(option, may_overflow);
-    case Spread::kHostBlocks:
-      return place_blocks(option, choice, where, may_overflow);
+    case Spread::kEverywhere: return place_everywhere(option, may_overflow);
+    case Spread::kHostBlocks: return place_blocks(option, choice, where, may_overflow);
     case Spread::kFree:
-    case Spread::kOneHost:
-      return place_shards(option, choice, where, may_overflow);
+    case Spread::kOneHost: return place_shards(option, choice, where, may_overflow);
   }
   return false;
 }

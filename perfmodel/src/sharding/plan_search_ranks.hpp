@@ -10,6 +10,40 @@
 
 namespace perfmodel::sharding::search {
 
+inline constexpr double kLargestRatio = 8;  // load / target: 8^256 is still a double
+
+inline std::int64_t excess(std::int64_t bytes, std::int64_t cap) {
+  return bytes > cap ? bytes - cap : 0;
+}
+
+/// The 2^doublings-th power of a load.
+inline double power_of(double ratio, int doublings) {
+  double power = std::min(ratio, kLargestRatio);
+  for (int i = 0; i < doublings; ++i) power *= power;
+  return power;
+}
+
+inline double root_of(double sum, int doublings) {
+  for (int i = 0; i < doublings; ++i) sum = std::sqrt(sum);
+  return sum;
+}
+
+/// Merges all values, in lanes: the compiler may not reorder a plain sum of doubles into vectors.
+template <class Merge>
+double over_ranks(const std::vector<double>& values, const Merge& merge) {
+  constexpr std::size_t kLanes = 8;
+  std::array<double, kLanes> lanes{};
+  const double* value = values.data();
+  std::size_t r = 0;
+  for (; r + kLanes <= values.size(); r += kLanes) {
+    for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = merge(lanes[i], value[r + i]);
+  }
+  for (; r < values.size(); ++r) lanes[0] = merge(lanes[0], value[r]);
+  double all = 0;
+  for (double lane : lanes) all = merge(all, lane);
+  return all;
+}
+
 /// Loads and memory of all ranks, and what a change of some of them costs.
 ///
 /// The objective, a sum of maxima, says nothing about ranks that are not the slowest. A search goes
@@ -23,6 +57,7 @@ class Ranks {
     for (std::size_t p = 0; p < kPhases; ++p) {
       now_.loads[p].assign(world_, 0);
       now_.powers[p].assign(world_, 0);
+      before_.powers[p].assign(world_, 0);
     }
     now_.hbm.assign(world_, 0);
     now_.ddr.assign(world_, 0);
@@ -41,7 +76,9 @@ class Ranks {
   void add_everywhere(const Option& option, int sign) {
     if (!all_touched_) {
       undo_touched();  // undoes this change; it is done again below
-      before_ = now_;
+      before_.loads = now_.loads;
+      before_.hbm = now_.hbm;
+      before_.ddr = now_.ddr;
       redo_touched();
       all_touched_ = true;
     }
@@ -56,7 +93,7 @@ class Ranks {
       }
       const std::int64_t hbm = sign * run.demand.hbm_bytes, ddr = sign * run.demand.ddr_bytes;
       for (std::size_t r = begin; r < end; ++r) now_.hbm[r] += hbm;
-      for (std::size_t r = begin; r < end; ++r) now_.ddr[r] += ddr;
+      for (std::size_t r = begin; r < end && ddr != 0; ++r) now_.ddr[r] += ddr;
     }
   }
 
@@ -66,7 +103,7 @@ class Ranks {
       over_ = 0;
       for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
       if (over_ > 0 && !may_overflow_) return false;
-      sum_powers();
+      sum_powers(before_.powers);
       return true;
     }
     for (const Old& old : old_) {
@@ -76,7 +113,7 @@ class Ranks {
     if (over_ > 0 && !may_overflow_) return false;
     for (const Old& old : old_) {
       for (std::size_t p = 0; p < kPhases; ++p) {
-        const double power = power_of(now_.loads[p][old.rank] * per_target_[p]);
+        const double power = power_of(now_.loads[p][old.rank] * per_target_[p], doublings_);
         sums_[p] += power - old.powers[p];
         now_.powers[p][old.rank] = power;
       }
@@ -87,13 +124,18 @@ class Ranks {
   void keep() {
     bool fell = false;  // far enough for the rest of the old sum to be rounding
     for (std::size_t p = 0; p < kPhases; ++p) fell = fell || sums_[p] < 1e-3 * old_sums_[p];
-    if (fell) sum_powers();
+    if (all_touched_) std::swap(now_.powers, before_.powers);
+    if (fell) sum_powers(now_.powers);
+    find_largest();
     forget();
+    note_cost();
   }
 
   void take_back() {
     if (all_touched_) {
-      std::swap(now_, before_);
+      std::swap(now_.loads, before_.loads);
+      std::swap(now_.hbm, before_.hbm);
+      std::swap(now_.ddr, before_.ddr);
     } else {
       undo_touched();
     }
@@ -105,16 +147,19 @@ class Ranks {
   /// Keeps the current state; its maxima become the targets, q = 2^doublings.
   void set_norm(int doublings) {
     doublings_ = doublings;
+    all_touched_ = true;
+    find_largest();
     for (std::size_t p = 0; p < kPhases; ++p) {
-      const double target = std::max(space_.floors[p], largest(p));
+      const double target = std::max(space_.floors[p], largest_[p]);
       target_[p] = target;
       per_target_[p] = target > 0 ? 1 / target : 0;
-      floor_power_[p] = power_of(space_.floors[p] * per_target_[p]);
+      floor_power_[p] = power_of(space_.floors[p] * per_target_[p], doublings_);
     }
     over_ = 0;
     for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
-    sum_powers();
+    sum_powers(now_.powers);
     forget();
+    note_cost();
   }
 
   void allow_overflow(bool may) { may_overflow_ = may; }
@@ -123,26 +168,36 @@ class Ranks {
 
   double cost() const {
     double cost = 0;
+    for (std::size_t p = 0; p < kPhases; ++p) cost += target_[p] * root_of(sums_[p], doublings_);
+    return with_overflow(cost);
+  }
+  double kept_cost() const { return with_overflow(kept_cost_); }
+
+  /// Whether cost() > `limit`. Roots are slow, so bounds on them decide if they can: from s to s'
+  /// the q-th root grows by at most (s' - s) / q of root / s, and by at least s / s' of that.
+  bool costs_more(double limit) const {
+    constexpr double kMargin = 1e-11;
+    double least = kept_cost_, most = kept_cost_;
     for (std::size_t p = 0; p < kPhases; ++p) {
-      double root = sums_[p];
-      for (int i = 0; i < doublings_; ++i) root = std::sqrt(root);
-      cost += target_[p] * root;
+      if (sums_[p] == old_sums_[p]) continue;
+      if (!(sums_[p] > 0) || !(old_sums_[p] > 0)) return cost() > limit;
+      const double growth = slopes_[p] * (sums_[p] - old_sums_[p]);
+      most += growth;
+      least += growth * old_sums_[p] / sums_[p];
     }
-    return over_ == 0 ? cost : cost * (1 + kOverflowPrice * static_cast<double>(over_) / caps());
+    if (over_ == 0 && least > limit * (1 + kMargin)) return true;
+    if (over_ == 0 && most < limit * (1 - kMargin)) return false;
+    return cost() > limit;
   }
 
   /// Objective of the state that was kept last.
-  double objective() {
+  double objective() const {
     double sum = 0;
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      largest_[p] = largest(p);
-      slowest_[p] = -1;
-      sum += std::max(space_.floors[p], largest_[p]);
-    }
+    for (std::size_t p = 0; p < kPhases; ++p) sum += std::max(space_.floors[p], largest_[p]);
     return sum;
   }
 
-  /// When objective() was last asked for.
+  /// In the state that was kept last.
   std::int32_t slowest(std::size_t phase) {
     if (slowest_[phase] < 0) {
       const auto& loads = now_.loads[phase];
@@ -176,10 +231,10 @@ class Ranks {
  private:
   // A rank that lacks all its memory makes a plan this many times as costly.
   static constexpr double kOverflowPrice = 10;
-  static constexpr double kLargestRatio = 8;  // to the target: 8^256 is still a double
 
+  using ByPhase = std::array<std::vector<double>, kPhases>;
   struct Numbers {
-    std::array<std::vector<double>, kPhases> loads, powers;
+    ByPhase loads, powers;
     std::vector<std::int64_t> hbm, ddr;
   };
   struct Old {
@@ -192,40 +247,47 @@ class Ranks {
     return std::max(
         1.0, std::min(static_cast<double>(space_.hbm_cap), static_cast<double>(space_.ddr_cap)));
   }
-  static std::int64_t excess(std::int64_t bytes, std::int64_t cap) {
-    return bytes > cap ? bytes - cap : 0;
-  }
   std::int64_t overflow(std::size_t r) const {
     return excess(now_.hbm[r], space_.hbm_cap) + excess(now_.ddr[r], space_.ddr_cap);
-  }
-  // Lanes let the compiler use vectors: it may not reorder a plain sum or maximum of doubles.
-  static constexpr std::size_t kLanes = 8;
-  template <class Merge>
-  double over_ranks(const std::vector<double>& values, const Merge& merge) const {
-    std::array<double, kLanes> lanes{};
-    const double* value = values.data();
-    std::size_t r = 0;
-    for (; r + kLanes <= world_; r += kLanes) {
-      for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = merge(lanes[i], value[r + i]);
-    }
-    for (; r < world_; ++r) lanes[0] = merge(lanes[0], value[r]);
-    double all = 0;
-    for (double lane : lanes) all = merge(all, lane);
-    return all;
   }
   double largest(std::size_t phase) const {
     return over_ranks(now_.loads[phase], [](double a, double b) { return a > b ? a : b; });
   }
 
-  double power_of(double ratio) const {
-    double power = std::min(ratio, kLargestRatio);
-    for (int i = 0; i < doublings_; ++i) power *= power;
-    return power;
+  // Asks the ranks that changed, as no others can make the largest load another one.
+  void find_largest() {
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      const double before = largest_[p];
+      bool look_at_all = all_touched_;
+      for (const Old& old : old_) {
+        const double load = now_.loads[p][old.rank];
+        look_at_all = look_at_all || old.loads[p] == before;
+        if (load < before) continue;
+        largest_[p] = std::max(largest_[p], load);
+        slowest_[p] = -1;
+      }
+      if (!look_at_all) continue;
+      largest_[p] = largest(p);
+      slowest_[p] = -1;
+    }
   }
 
-  void sum_powers() {
+  double with_overflow(double cost) const {
+    return over_ == 0 ? cost : cost * (1 + kOverflowPrice * static_cast<double>(over_) / caps());
+  }
+
+  void note_cost() {
+    kept_cost_ = 0;
     for (std::size_t p = 0; p < kPhases; ++p) {
-      double* powers = now_.powers[p].data();
+      const double cost = target_[p] * root_of(sums_[p], doublings_);
+      kept_cost_ += cost;
+      slopes_[p] = std::ldexp(cost / sums_[p], -doublings_);
+    }
+  }
+
+  void sum_powers(ByPhase& to) {
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      double* powers = to[p].data();
       const double* loads = now_.loads[p].data();
       for (std::size_t r = 0; r < world_; ++r) {
         const double ratio = loads[r] * per_target_[p];
@@ -234,8 +296,7 @@ class Ranks {
       for (int i = 0; i < doublings_; ++i) {
         for (std::size_t r = 0; r < world_; ++r) powers[r] *= powers[r];
       }
-      sums_[p] =
-          floor_power_[p] + over_ranks(now_.powers[p], [](double a, double b) { return a + b; });
+      sums_[p] = floor_power_[p] + over_ranks(to[p], [](double a, double b) { return a + b; });
     }
   }
 
@@ -275,7 +336,8 @@ class Ranks {
   const std::size_t world_;
   Numbers now_, before_;
   std::array<double, kPhases> target_{}, per_target_{}, floor_power_{}, sums_{}, old_sums_{};
-  std::array<double, kPhases> largest_{};
+  std::array<double, kPhases> largest_{}, slopes_{};
+  double kept_cost_ = 0;
   std::array<std::int32_t, kPhases> slowest_{};
   std::int64_t over_ = 0, old_over_ = 0;
   int doublings_ = 5;

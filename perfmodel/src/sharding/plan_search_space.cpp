@@ -191,14 +191,10 @@ class Flattening {
       most_on_a_host = std::max(most_on_a_host, here);
     }
     switch (option.spread) {
-      case Spread::kEverywhere:
-        return ranks == flat_.world;
-      case Spread::kFree:
-        return option.pieces <= ranks;
-      case Spread::kOneHost:
-        return option.pieces <= most_on_a_host;
-      case Spread::kHostBlocks:
-        return option.pieces <= hosts;
+      case Spread::kEverywhere: return ranks == flat_.world;
+      case Spread::kFree: return option.pieces <= ranks;
+      case Spread::kOneHost: return option.pieces <= most_on_a_host;
+      case Spread::kHostBlocks: return option.pieces <= hosts;
     }
     return false;
   }
@@ -232,18 +228,14 @@ class Flattening {
 Spread spread_of(ShardingType type) {
   switch (type) {
     case ShardingType::kDataParallel:
-    case ShardingType::kRowWise:
-      return Spread::kEverywhere;
+    case ShardingType::kRowWise: return Spread::kEverywhere;
     case ShardingType::kTableRowWise:
     case ShardingType::kGrid:
-    case ShardingType::kHostRowSplit:
-      return Spread::kHostBlocks;
-    case ShardingType::kTableColumnWise:
-      return Spread::kOneHost;
+    case ShardingType::kHostRowSplit: return Spread::kHostBlocks;
+    case ShardingType::kTableColumnWise: return Spread::kOneHost;
     case ShardingType::kTableWise:
     case ShardingType::kColumnWise:
-    case ShardingType::kRowSplit:
-      return Spread::kFree;
+    case ShardingType::kRowSplit: return Spread::kFree;
   }
   return Spread::kFree;
 }

@@ -12,6 +12,26 @@ namespace perfmodel::sharding::search {
 
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// SplitMix64: the same numbers everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+  double uniform() { return static_cast<double>(next() >> 11U) * 0x1.0p-53; }  ///< [0, 1)
+  std::uint32_t below(std::size_t count) {
+    return static_cast<std::uint32_t>(((next() >> 32U) * count) >> 32U);
+  }
+  bool chance(double share) { return uniform() < share; }
+
+ private:
+  std::uint64_t state_;
+};
+
 enum class Spread : std::uint8_t {
   kEverywhere,  ///< shard k on rank k
   kFree,        ///< a rank per shard, all different
@@ -80,6 +100,14 @@ struct Layout {
 
 /// Errors (kImpossible): counts, loads or bytes that make no sense; a table that fits nowhere.
 Result<FlatSpace> flatten(const PlanSpace& space);
+
+/// No plan that fits is better than this; infinity: no plan fits.
+///
+/// If all ranks together had to bear the loads evenly and share their memory, each table would take
+/// the option that costs least at some price of a byte, and any price gives a bound (Lagrange). A
+/// plan of objective T has no shard larger than T, so the tables may only take options without
+/// larger ones: the bound is the least T that is no smaller than the bound under that limit.
+double lower_bound(const FlatSpace& space);
 
 /// Checks that do not ask whether anything fits.
 Result<void> check_space(const PlanSpace& space);

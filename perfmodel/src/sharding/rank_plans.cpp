@@ -88,8 +88,7 @@ class Ranking {
   // Looks into a space for a share of the time that is left. The best time found there [us];
   // nothing: nothing fits into it.
   Result<std::optional<double>> look(const SpaceOptions& part, double effort, double time_share) {
-    const auto space = model_.space(part);
-    if (!space) return Unexpected{space.error()};
+    PERFMODEL_TRY(space, model_.space(part));
     SearchOptions search = options_;
     search.keep = std::max(candidates(), options_.keep);
     search.effort = effort;
@@ -105,8 +104,7 @@ class Ranking {
     all.seconds += found->seconds;
     std::optional<double> best;
     for (const FoundPlan& plan : found->plans) {
-      const auto us = add(placements_of(*space, plan), plan.objective);
-      if (!us) return Unexpected{us.error()};
+      PERFMODEL_TRY(us, add(placements_of(*space, plan), plan.objective));
       if (!best || *us < *best) best = *us;
     }
     return best;
@@ -133,8 +131,8 @@ class Ranking {
       return !asked_to_stop && left_s_ > 0;
     };
     for (const RankedPlan& plan : best) {
-      const auto better = model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
-      if (!better) return Unexpected{better.error()};
+      PERFMODEL_TRY(better,
+                    model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on}));
       if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
     }
     all.seconds += seconds();
@@ -168,8 +166,7 @@ class Ranking {
     for (const RankedPlan& known : all.plans) {
       if (known.placements == placements) return known.time.predicted_us;
     }
-    auto time = model_.time(placements);
-    if (!time) return Unexpected{time.error()};
+    PERFMODEL_TRY(time, model_.time(placements));
     const double us = time->predicted_us;
     all.plans.push_back({std::move(placements), std::move(*time), objective_us});
     return us;
@@ -218,20 +215,17 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
       ranking.is_large() ? std::min(kGlance, kGlancesIfLarge / spaces_count) : kGlance;
   std::vector<std::pair<double, SpaceOptions>> looked;
   const auto look = [&](const SpaceOptions& part, double effort, double share) -> Result<double> {
-    const auto us = ranking.look(part, effort, share);
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(us, ranking.look(part, effort, share));
     if (*us) looked.emplace_back(**us, part);
     return us->value_or(0);
   };
   for (const SpaceOptions& space : spaces) {
-    const auto us = look(space, glance, kGlances / spaces_count);
-    if (!us) return Unexpected{us.error()};
+    PERFMODEL_TRY(us, look(space, glance, kGlances / spaces_count));
     if (!model.prefetches()) continue;
     // Prefetches overlap with a batch, whose time is known only now.
     SpaceOptions hidden = space;
     hidden.beside_prefetch_us = *us / model.device_factor();
-    const auto beside = look(hidden, glance, kGlances / spaces_count);
-    if (!beside) return Unexpected{beside.error()};
+    PERFMODEL_TRY(beside, look(hidden, glance, kGlances / spaces_count));
   }
   const auto sort = [&] {
     std::stable_sort(looked.begin(), looked.end(),
@@ -241,8 +235,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
   if (model.study().searched.any() && !looked.empty()) {
     // Settings that are worthwhile given the exchanges of the best plan so far, in the best spaces
     // so far.
-    auto chosen = model.cheapest_settings(ranking.best_time());
-    if (!chosen) return Unexpected{chosen.error()};
+    PERFMODEL_TRY(chosen, model.cheapest_settings(ranking.best_time()));
     const auto settings = std::make_shared<const BatchModel::SettingsByWay>(std::move(*chosen));
     constexpr std::size_t kSpaces = 4;
     const std::size_t spaces_again =
@@ -262,8 +255,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
   }
   if (auto good = ranking.improve(); !good) return Unexpected{good.error()};
   RankedPlans all = std::move(ranking.all);
-  const auto bound = model.lower_bound_us(all.plans.front().placements);
-  if (!bound) return Unexpected{bound.error()};
+  PERFMODEL_TRY(bound, model.lower_bound_us(all.plans.front().placements));
   const double best_us = all.plans.front().time.predicted_us;
   all.lower_bound_us = std::min(*bound, best_us);
   keep_different(all.plans, std::max<std::size_t>(1, options.keep));

@@ -21,16 +21,12 @@ Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
 
 Result<TorchrecDlrmConfig::TableOptimizer> optimizer_of(const ShardedTable& table) {
   switch (table.optimizer) {
-    case TableOptimizer::kSgd:
-      return TorchrecDlrmConfig::TableOptimizer::kSgd;
+    case TableOptimizer::kSgd: return TorchrecDlrmConfig::TableOptimizer::kSgd;
     case TableOptimizer::kRowwiseAdagrad:
       return TorchrecDlrmConfig::TableOptimizer::kRowwiseAdagrad;
-    case TableOptimizer::kAdagrad:
-      return TorchrecDlrmConfig::TableOptimizer::kAdagrad;
-    case TableOptimizer::kAdam:
-      return TorchrecDlrmConfig::TableOptimizer::kAdam;
-    case TableOptimizer::kNone:
-      break;
+    case TableOptimizer::kAdagrad: return TorchrecDlrmConfig::TableOptimizer::kAdagrad;
+    case TableOptimizer::kAdam: return TorchrecDlrmConfig::TableOptimizer::kAdam;
+    case TableOptimizer::kNone: break;
   }
   return refuse_table(table, "an optimizer for a graph", to_string(table.optimizer));
 }
@@ -61,15 +57,13 @@ Result<void> check_table(const ShardedTable& table, const TablePlacement& placem
 Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& placement,
                            std::int64_t world, std::int64_t local_world) {
   if (auto good = check_table(table, placement); !good) return Unexpected{good.error()};
-  const auto kind = kind_of(table, placement.type);
-  if (!kind) return Unexpected{kind.error()};
+  PERFMODEL_TRY(kind, kind_of(table, placement.type));
   PlacedTable result;
   result.num_rows = table.rows;
   result.dim = table.dim;
   result.pooling_factor = table.features.front().pooling_factor;
   if (*kind == TableSharding::kDataParallel) return result;
-  const auto shards = placed_shards(table, placement, world, local_world);
-  if (!shards) return Unexpected{shards.error()};
+  PERFMODEL_TRY(shards, placed_shards(table, placement, world, local_world));
   if (*kind == TableSharding::kTableWise) {
     result.rank = shards->front().rank;
     return result;
@@ -110,8 +104,7 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
                 fmt::format("expected placements of {} tables for graphs, found {}",
                             study.tables.size(), placements.size()));
   }
-  const auto optimizer = optimizer_of(study.tables.front());
-  if (!optimizer) return Unexpected{optimizer.error()};
+  PERFMODEL_TRY(optimizer, optimizer_of(study.tables.front()));
   config.table_optimizer = *optimizer;
   for (std::size_t t = 0; t < study.tables.size(); ++t) {
     if (study.tables[t].optimizer != study.tables.front().optimizer) {
@@ -123,9 +116,8 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
                           "the Zipf exponent of the first table, without a shift, for a graph",
                           study.tables[t].skew.exponent);
     }
-    auto table = placed(settled(study.tables[t], placements[t].settings), placements[t],
-                        config.world_size, config.local_world_size);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, placed(settled(study.tables[t], placements[t].settings), placements[t],
+                                config.world_size, config.local_world_size));
     config.tables.push_back(std::move(*table));
   }
   return config;

@@ -40,16 +40,12 @@ double BatchWork::device_us() const {
 
 StepNeeds::Kind StepNeeds::kind_of(ShardingType type) {
   switch (type) {
-    case ShardingType::kDataParallel:
-      return kCopies;
-    case ShardingType::kRowWise:
-      return kSums;
+    case ShardingType::kDataParallel: return kCopies;
+    case ShardingType::kRowWise: return kSums;
     case ShardingType::kTableRowWise:
     case ShardingType::kGrid:
-    case ShardingType::kHostRowSplit:
-      return kHostSums;
-    default:
-      return kVectors;
+    case ShardingType::kHostRowSplit: return kHostSums;
+    default: return kVectors;
   }
 }
 

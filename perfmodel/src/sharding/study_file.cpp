@@ -13,16 +13,15 @@ namespace {
 
 using Interaction = DensePart::Interaction;
 
-constexpr NamedValue<Interaction> kInteractions[] = {
-    {"dot", Interaction::kDot},
-    {"concat", Interaction::kConcatenation},
-    {"average_pool", Interaction::kAveragePool},
-    {"low_rank_cross", Interaction::kLowRankCross}};
+constexpr Named<Interaction> kInteractions[] = {{"dot", Interaction::kDot},
+                                                {"concat", Interaction::kConcatenation},
+                                                {"average_pool", Interaction::kAveragePool},
+                                                {"low_rank_cross", Interaction::kLowRankCross}};
 constexpr std::string_view kGemmTypes[] = {"float32", "tf32", "float16", "bfloat16"};
 
 template <class Value, std::size_t kCount>
 std::optional<Value> choice(ObjectReader& reader, const char* key,
-                            const NamedValue<Value> (&known)[kCount]) {
+                            const Named<Value> (&known)[kCount]) {
   const std::string name = reader.string(key);
   if (const auto value = value_in(known, name)) return value;
   std::string wanted;
@@ -83,9 +82,7 @@ void read_layers(ObjectReader& reader, DensePart& dense) {
   }
 }
 
-DensePart parse_dense(const Json& json, std::optional<Error>& error) {
-  ObjectReader reader(json, "/dense", error);
-  DensePart dense;
+void read_dense(ObjectReader& reader, DensePart& dense) {
   read_known_times(reader, dense);
   if (dense.backward_us && !dense.forward_us) {
     reader.reject("backward_us", "it beside forward_us alone");
@@ -98,13 +95,9 @@ DensePart parse_dense(const Json& json, std::optional<Error>& error) {
   } else {
     read_layers(reader, dense);
   }
-  reader.finish();
-  return dense;
 }
 
-HashedArray parse_hashed(const Json& json, std::optional<Error>& error) {
-  ObjectReader reader(json, "/hashed", error);
-  HashedArray array;
+void read_hashed(ObjectReader& reader, HashedArray& array) {
   array.elements = static_cast<double>(reader.whole_number("elements", 1));
   if (reader.has("chunk")) array.chunk = static_cast<double>(reader.whole_number("chunk", 1));
   if (reader.has("dtype")) {
@@ -115,14 +108,10 @@ HashedArray parse_hashed(const Json& json, std::optional<Error>& error) {
   if (reader.has("iterations_multiplier")) {
     array.iterations_multiplier = reader.positive("iterations_multiplier");
   }
-  reader.finish();
-  return array;
 }
 
 // Keys are the planner's own names, in its units: bytes and bytes per millisecond.
-TorchrecTopology parse_torchrec(const Json& json, std::optional<Error>& error) {
-  ObjectReader reader(json, "/torchrec", error);
-  TorchrecTopology topology;
+void read_torchrec(ObjectReader& reader, TorchrecTopology& topology) {
   for (const auto& [key, bytes] :
        {std::pair{"hbm_cap", &topology.hbm_cap}, {"ddr_cap", &topology.ddr_cap}}) {
     if (reader.has(key)) *bytes = reader.whole_number(key, 1);
@@ -137,8 +126,6 @@ TorchrecTopology parse_torchrec(const Json& json, std::optional<Error>& error) {
         {"weighted_feature_bwd_compute_multiplier", &topology.weighted_backward_multiplier}}) {
     if (reader.has(key)) *number = reader.positive(key);
   }
-  reader.finish();
-  return topology;
 }
 
 void read_machine(ObjectReader& root, ShardingStudy& study) {
@@ -191,19 +178,12 @@ ShardingStudy parse_study(const Json& document, std::optional<Error>& error) {
   ObjectReader root(document, "", error);
   if (root.has("schema") || root.has("version")) root.expect_schema(schemas::kShardingStudy);
   read_machine(root, study);
-  if (root.has("dense")) {
-    if (const Json* json = root.object("dense")) study.dense = parse_dense(*json, error);
-  }
-  if (root.has("torchrec")) {
-    if (const Json* json = root.object("torchrec")) study.torchrec = parse_torchrec(*json, error);
-  }
-  if (root.has("hashed")) {
-    if (const Json* json = root.object("hashed")) study.hashed = parse_hashed(*json, error);
-  }
+  const auto part = [&](const char* key, const auto& read) { read_part(root, key, error, read); };
+  part("dense", [&](ObjectReader& json) { read_dense(json, study.dense.emplace()); });
+  part("torchrec", [&](ObjectReader& json) { read_torchrec(json, study.torchrec.emplace()); });
+  part("hashed", [&](ObjectReader& json) { read_hashed(json, study.hashed.emplace()); });
   TableDefaults defaults;
-  if (root.has("defaults")) {
-    if (const Json* json = root.object("defaults")) defaults = parse_defaults(*json, error);
-  }
+  part("defaults", [&](ObjectReader& json) { defaults = read_defaults(json, error); });
   const Json* list = root.array("tables");
   root.finish();
   if (list && list->empty()) root.reject("tables", "at least one table");
@@ -227,10 +207,8 @@ Result<ShardingStudy> read_sharding_study(const std::filesystem::path& file) {
   if (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
     return read_table_csv(file);
   }
-  return Unexpected{Error{
-      .code = ErrorCode::kFormat,
-      .message = fmt::format("expected a name that ends in .json or .csv, found \"{}\"", name),
-      .file = file}};
+  return fail(ErrorCode::kFormat,
+              fmt::format("expected a name that ends in .json or .csv, found \"{}\"", name), file);
 }
 
 }  // namespace perfmodel::sharding

@@ -22,13 +22,10 @@ std::optional<int> read_dtype(ObjectReader& reader, const char* key) {
   return read_name(reader, key, "an element type", dtype_bytes, dtype_names());
 }
 
-RowSkew parse_skew(const Json& json, const std::string& pointer, std::optional<Error>& error) {
-  ObjectReader reader(json, pointer, error);
-  RowSkew skew;
+void read_law(ObjectReader& reader, RowSkew& skew) {
+  skew = {};
   skew.exponent = reader.number_below("exponent", kAnyNumber, kNotNegative);
   if (reader.has("shift")) skew.shift = reader.number_below("shift", kAnyNumber, kNotNegative);
-  reader.finish();
-  return skew;
 }
 
 // A mean, or counts of bags with 0, 1, 2, ... ids.
@@ -80,9 +77,8 @@ TableFeature parse_feature(const Json& json, const std::string& pointer,
   return feature;
 }
 
-TableCache parse_cache(const Json& json, const std::string& pointer, std::optional<Error>& error) {
-  ObjectReader reader(json, pointer, error);
-  TableCache cache;
+void read_table_cache(ObjectReader& reader, TableCache& cache) {
+  cache = {};
   if (reader.has("load_factor")) {
     cache.load_factor = reader.positive("load_factor");
     cache.given = true;
@@ -105,48 +101,25 @@ TableCache parse_cache(const Json& json, const std::string& pointer, std::option
     }
     cache.statistics = std::move(statistics);
   }
-  reader.finish();
-  return cache;
-}
-
-template <class Value, class ByName>
-std::vector<Value> read_names(ObjectReader& reader, const char* key, const std::string& what,
-                              ByName by_name) {
-  std::vector<Value> values;
-  const std::vector<std::string> names = reader.strings(key);
-  if (names.empty()) reader.reject(key, "at least one name");
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto value = by_name(names[i]);
-    if (!value) {
-      reader.fail_at(fmt::format("{}/{}", reader.pointer(key), i),
-                     wanted_name(what, names[i], names_of<Value>()),
-                     fmt::format("\"{}\"", names[i]));
-      break;
-    }
-    values.push_back(*value);
-  }
-  return values;
 }
 
 void read_rules(ObjectReader& reader, PlacementRules& rules) {
   if (reader.has("types")) {
     rules.types = read_names<ShardingType>(reader, "types", "a sharding type", sharding_type);
+    if (rules.types.empty()) reader.reject("types", "at least one name");
   }
   if (reader.has("kernels")) {
     rules.kernels =
         read_names<ComputeKernel>(reader, "kernels", "a compute kernel", compute_kernel);
+    if (rules.kernels.empty()) reader.reject("kernels", "at least one name");
   }
   if (reader.has("keep_with")) rules.keep_with = reader.string("keep_with");
   if (reader.has("forbid_ranks")) rules.forbidden_ranks = reader.whole_numbers("forbid_ranks", 0);
 }
 
-void read_wire(ObjectReader& reader, ShardedTable& table, std::optional<Error>& error) {
-  const Json* json = reader.object("wire");
-  if (!json) return;
-  ObjectReader wire(*json, reader.pointer("wire"), error);
+void read_wire(ObjectReader& wire, ShardedTable& table) {
   if (wire.has("forward")) table.forward_wire_bytes = read_dtype(wire, "forward");
   if (wire.has("backward")) table.backward_wire_bytes = read_dtype(wire, "backward");
-  wire.finish();
 }
 
 /// Returns whether anything was said.
@@ -184,24 +157,16 @@ void read_properties(ObjectReader& reader, ShardedTable& table, std::optional<Er
   if (reader.has("deduplicate")) table.deduplicated = reader.boolean("deduplicate");
   if (reader.has("pooled")) table.pooled = reader.boolean("pooled");
   if (reader.has("min_columns")) table.least_columns = reader.whole_number("min_columns", 1);
-  if (reader.has("zipf")) {
-    if (const Json* json = reader.object("zipf")) {
-      table.skew = parse_skew(*json, reader.pointer("zipf"), error);
-    }
-  }
-  if (reader.has("cache")) {
-    if (const Json* json = reader.object("cache")) {
-      table.cache = parse_cache(*json, reader.pointer("cache"), error);
-    }
-  }
-  if (reader.has("wire")) read_wire(reader, table, error);
+  const auto part = [&](const char* key, const auto& read) { read_part(reader, key, error, read); };
+  part("zipf", [&](ObjectReader& json) { read_law(json, table.skew); });
+  part("cache", [&](ObjectReader& json) { read_table_cache(json, table.cache); });
+  part("wire", [&](ObjectReader& json) { read_wire(json, table); });
   read_rules(reader, table.rules);
 }
 
 }  // namespace
 
-TableDefaults parse_defaults(const Json& json, std::optional<Error>& error) {
-  ObjectReader reader(json, "/defaults", error);
+TableDefaults read_defaults(ObjectReader& reader, std::optional<Error>& error) {
   TableDefaults defaults;
   defaults.has_rows = reader.has("rows");
   defaults.has_dim = reader.has("dim");
@@ -209,7 +174,6 @@ TableDefaults parse_defaults(const Json& json, std::optional<Error>& error) {
   if (defaults.has_dim) defaults.table.dim = reader.whole_number("dim", 1);
   defaults.has_features = read_features(reader, defaults.table, error);
   read_properties(reader, defaults.table, error);
-  reader.finish();
   return defaults;
 }
 

@@ -18,7 +18,7 @@ struct TableDefaults {
   ShardedTable table;
   bool has_rows = false, has_dim = false, has_features = false;
 };
-TableDefaults parse_defaults(const Json& json, std::optional<Error>& error);
+TableDefaults read_defaults(ObjectReader& reader, std::optional<Error>& error);
 
 /// Tables of different names.
 class TableList {

@@ -112,27 +112,7 @@ std::string lowered(std::string text) {
   return text;
 }
 
-template <class Value, class ByName>
-std::vector<Value> read_torchrec_names(ObjectReader& reader, const char* key,
-                                       const std::string& what, ByName by_name) {
-  std::vector<Value> values;
-  const std::vector<std::string> names = reader.strings(key);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto value = by_name(lowered(names[i]));
-    if (!value) {
-      reader.fail_at(fmt::format("{}/{}", reader.pointer(key), i),
-                     wanted_name(what, names[i], names_of<Value>()),
-                     fmt::format("\"{}\"", names[i]));
-      break;
-    }
-    values.push_back(*value);
-  }
-  return values;
-}
-
-void parse_cache_params(const Json& json, const std::string& pointer, TableCache& cache,
-                        std::optional<Error>& error) {
-  ObjectReader reader(json, pointer, error);
+void read_cache_params(ObjectReader& reader, TableCache& cache) {
   if (const auto share =
           reader.has("load_factor") ? reader.optional_positive("load_factor") : std::nullopt) {
     cache.load_factor = *share;
@@ -147,7 +127,6 @@ void parse_cache_params(const Json& json, const std::string& pointer, TableCache
        {"algorithm", "reserved_memory", "precision", "stats", "multipass_prefetch_config"}) {
     if (reader.has(member)) reader.any(member);
   }
-  reader.finish();
 }
 
 // Returns whether it says how many ids the bags have.
@@ -166,12 +145,14 @@ bool parse_constraints(const Json& json, const std::string& pointer, ShardedTabl
     features[i].batch = static_cast<std::int64_t>(std::llround(value));
   });
   if (reader.has("sharding_types")) {
-    table.rules.types = read_torchrec_names<ShardingType>(reader, "sharding_types",
-                                                          "a sharding type", sharding_type);
+    table.rules.types = read_names<ShardingType>(
+        reader, "sharding_types", "a sharding type",
+        [](const std::string& name) { return sharding_type(lowered(name)); });
   }
   if (reader.has("compute_kernels")) {
-    table.rules.kernels = read_torchrec_names<ComputeKernel>(reader, "compute_kernels",
-                                                             "a compute kernel", compute_kernel);
+    table.rules.kernels = read_names<ComputeKernel>(
+        reader, "compute_kernels", "a compute kernel",
+        [](const std::string& name) { return compute_kernel(lowered(name)); });
   }
   if (reader.has("min_partition")) {
     table.least_columns = reader.whole_number("min_partition", 1);
@@ -182,11 +163,9 @@ bool parse_constraints(const Json& json, const std::string& pointer, ShardedTabl
     table.output_bytes =
         read_name(reader, "output_dtype", "a data type", data_type_bytes, data_type_names());
   }
-  if (reader.has("cache_params")) {
-    if (const Json* cache = reader.object("cache_params", true)) {
-      parse_cache_params(*cache, reader.pointer("cache_params"), table.cache, error);
-    }
-  }
+  read_part(
+      reader, "cache_params", error,
+      [&](ObjectReader& cache) { read_cache_params(cache, table.cache); }, true);
   reader.finish();
   return has_pooling;
 }

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "base/named_values.hpp"
 #include "files/json_file.hpp"
 #include "perfmodel/sharding/sharding_study.hpp"
 
@@ -22,33 +22,12 @@ std::vector<std::string_view> names_of() {
   return names;
 }
 
-template <class Value>
-using NamedValue = std::pair<std::string_view, Value>;
-
-inline constexpr NamedValue<TorchrecSettings::Pipeline> kPipelineNames[] = {
+inline constexpr Named<TorchrecSettings::Pipeline> kPipelineNames[] = {
     {"none", TorchrecSettings::Pipeline::kNone},
     {"sparse_dist", TorchrecSettings::Pipeline::kSparseDist},
     {"prefetch", TorchrecSettings::Pipeline::kPrefetchSparseDist}};
-inline constexpr NamedValue<Launch> kLaunchNames[] = {
+inline constexpr Named<Launch> kLaunchNames[] = {
     {"eager", Launch::kEager}, {"graphs", Launch::kGraphs}, {"compiled", Launch::kCompiled}};
-
-/// None: no value has this name.
-template <class Value, std::size_t kCount>
-std::optional<Value> value_in(const NamedValue<Value> (&known)[kCount], std::string_view name) {
-  for (const auto& [text, value] : known) {
-    if (text == name) return value;
-  }
-  return std::nullopt;
-}
-
-/// The first name of a value that has one.
-template <class Value, std::size_t kCount>
-std::string_view name_in(const NamedValue<Value> (&known)[kCount], Value value) {
-  for (const auto& [text, named] : known) {
-    if (named == value) return text;
-  }
-  return {};
-}
 
 /// Bytes of an element of this type: "fp16", "float16", ...
 std::optional<int> dtype_bytes(std::string_view dtype);
@@ -70,6 +49,35 @@ auto read_name(ObjectReader& reader, const char* key, std::string_view what, ByN
   auto value = by_name(name);
   if (!value) reader.reject(key, wanted_name(what, name, known));
   return value;
+}
+
+/// The values of a list of names, up to the first unknown one.
+template <class Value, class ByName>
+std::vector<Value> read_names(ObjectReader& reader, const char* key, std::string_view what,
+                              ByName by_name) {
+  std::vector<Value> values;
+  const std::vector<std::string> names = reader.strings(key);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto value = by_name(names[i]);
+    if (!value) {
+      reader.fail_at(reader.pointer(key) + "/" + std::to_string(i),
+                     wanted_name(what, names[i], names_of<Value>()), "\"" + names[i] + "\"");
+      break;
+    }
+    values.push_back(*value);
+  }
+  return values;
+}
+
+/// Reads an object that may be left out: `read` gets its reader.
+template <class Read>
+void read_part(ObjectReader& reader, const char* key, std::optional<Error>& error, const Read& read,
+               bool null_allowed = false) {
+  const Json* json = reader.has(key) ? reader.object(key, null_allowed) : nullptr;
+  if (!json) return;
+  ObjectReader part(*json, reader.pointer(key), error);
+  read(part);
+  part.finish();
 }
 
 }  // namespace perfmodel::sharding

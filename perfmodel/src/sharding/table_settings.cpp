@@ -52,19 +52,15 @@ TableSettings used_settings(const TablePlacement& placement) {
 // If nearly all ids of a batch differ, sorting them gains nothing.
 bool BatchModel::saves_ids(std::size_t index) const {
   constexpr double kWorthwhile = 0.9;
-  {
-    const std::lock_guard lock(cache_->mutex);
-    const auto found = cache_->saves_ids.find(like_[index]);
-    if (found != cache_->saves_ids.end()) return found->second;
-  }
-  const ShardedTable& table = study_.tables[index];
-  double ids = 0;
-  for (const TableFeature& feature : table.features) {
-    ids += feature.most_samples(*study_.batch_per_rank) * feature.poolings * feature.pooling_factor;
-  }
-  const bool saves = distinct_ids(table, *study_.batch_per_rank) < kWorthwhile * ids;
-  const std::lock_guard lock(cache_->mutex);
-  return cache_->saves_ids.emplace(like_[index], saves).first->second;
+  return cache_->once(cache_->saves_ids, like_[index], [&] {
+    const ShardedTable& table = study_.tables[index];
+    const std::int64_t batch = *study_.batch_per_rank;
+    double ids = 0;
+    for (const TableFeature& feature : table.features) {
+      ids += feature.most_samples(batch) * feature.poolings * feature.pooling_factor;
+    }
+    return distinct_ids(table, batch) < kWorthwhile * ids;
+  });
 }
 
 std::vector<TablePlacement> BatchModel::variants(std::size_t index, const TablePlacement& way,
@@ -104,8 +100,7 @@ double BatchModel::least_wire_share(std::size_t index) const {
 Result<double> BatchModel::mean_us(std::size_t table, const TablePlacement& way,
                                    const BatchTime& near, const Slopes& slopes) const {
   const double all_reduce = near.critical[BatchPart::kAllReduce] > 0 ? 1 : 0;
-  const auto option = this->option(table, way, slopes, all_reduce);
-  if (!option) return Unexpected{option.error()};
+  PERFMODEL_TRY(option, this->option(table, way, slopes, all_reduce));
   const auto us = [&](const ShardDemand& demand) { return exposed_us(demand, near); };
   double sum = 0;
   for (const PlacementOption::Run& run : option->shards) {
@@ -135,8 +130,7 @@ Result<BatchModel::SettingsByWay> BatchModel::cheapest_settings(const BatchTime&
       double least = std::numeric_limits<double>::infinity();
       const TablePlacement* best = nullptr;
       for (const TablePlacement& variant : all) {
-        const auto us = mean_us(t, variant, near, s);
-        if (!us) return Unexpected{us.error()};
+        PERFMODEL_TRY(us, mean_us(t, variant, near, s));
         if (*us >= least * kBetter) continue;
         least = *us;
         best = &variant;

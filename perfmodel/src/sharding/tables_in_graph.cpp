@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/contains.hpp"
-#include "layers_in_graph.hpp"
 #include "lower/ops/embedding_nodes.hpp"
 #include "ops/catalogue.hpp"
 #include "step/step_view.hpp"

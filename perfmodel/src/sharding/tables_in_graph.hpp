@@ -36,4 +36,9 @@ struct GraphTables {
 /// Errors (kImpossible): no lookups, or a lookup whose arguments do not fit its kind.
 Result<GraphTables> tables_in_graph(const ExecutionGraph& graph);
 
+/// The layers round the lookups of a recommender's first step (see tables_in_graph()). None without
+/// linear layers, or if they are not understood; then `why` has the reason.
+std::optional<DensePart> layers_in_graph(const ExecutionGraph& graph,
+                                         const std::vector<ShardedTable>& tables, std::string& why);
+
 }  // namespace perfmodel::sharding

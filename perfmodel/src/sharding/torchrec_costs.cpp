@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "optimizer_state.hpp"
+#include "refuse_table.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -74,16 +75,12 @@ class Estimate {
   double bandwidth() const {
     const double hbm = topology_.hbm_bandwidth, share = table_.cache.load_factor;
     switch (kernel_) {
-      case ComputeKernel::kDense:
-        return kDenseShareOfHbm * hbm;
-      case ComputeKernel::kFused:
-        return hbm;
-      case ComputeKernel::kFusedUvm:
-        return link() / kUvmDivisor;
+      case ComputeKernel::kDense: return kDenseShareOfHbm * hbm;
+      case ComputeKernel::kFused: return hbm;
+      case ComputeKernel::kFusedUvm: return link() / kUvmDivisor;
       case ComputeKernel::kFusedUvmCaching:
         return table_.cache.prefetches ? hbm : (share * hbm + (1 - share) * link()) / kUvmDivisor;
-      case ComputeKernel::kHashed:
-        break;  // refused
+      case ComputeKernel::kHashed: break;  // refused
     }
     return hbm;
   }
@@ -273,8 +270,7 @@ bool is_positive(double value) { return value > 0 && std::isfinite(value); }
 Result<void> check(const ShardedTable& table, ShardingType type, ComputeKernel kernel,
                    const TorchrecTopology& topology, const TorchrecSettings& settings) {
   const auto refuse = [&](std::string_view expected, auto found) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected {}, found {}", table.name, expected, found));
+    return refuse_table(table, expected, found);
   };
   if (kernel == ComputeKernel::kHashed || type == ShardingType::kRowSplit ||
       type == ShardingType::kHostRowSplit) {
@@ -330,8 +326,7 @@ Result<std::vector<TorchrecShardCost>> torchrec_costs(const ShardedTable& table,
   if (auto good = check(table, type, kernel, topology, settings); !good) {
     return Unexpected{good.error()};
   }
-  const auto sizes = shard_sizes(table, type, topology.world, topology.local_world);
-  if (!sizes) return Unexpected{sizes.error()};
+  PERFMODEL_TRY(sizes, shard_sizes(table, type, topology.world, topology.local_world));
   const Estimate estimate(table, type, kernel, topology, settings);
   std::vector<TorchrecShardCost> costs;
   costs.reserve(sizes->size());

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "refuse_table.hpp"
+
 namespace perfmodel::sharding {
 
 double TorchrecRating::rating_ms() const {
@@ -34,10 +36,7 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
                                  std::span<const TablePlacement> placements,
                                  const TorchrecTopology& topology,
                                  const TorchrecSettings& settings) {
-  if (tables.size() != placements.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                    tables.size(), placements.size()));
-  }
+  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
   TorchrecRating rating;
   rating.ranks.resize(std::max<std::int64_t>(0, topology.world));
   for (std::size_t t = 0; t < tables.size(); ++t) {

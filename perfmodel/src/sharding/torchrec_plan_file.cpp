@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "files/json_position.hpp"
-#include "perfmodel/detail/output_file.hpp"
 #include "placed_shards.hpp"
+#include "refuse_table.hpp"
 #include "table_names.hpp"
 
 namespace perfmodel::sharding {
@@ -46,13 +46,10 @@ std::string own_settings(const TableSettings& settings) {
 Result<std::string> table_text(const ShardedTable& table, const TablePlacement& placement,
                                std::int64_t world, std::int64_t local_world) {
   if (is_row_split(placement.type)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected a type of TorchRec's, found {}", table.name,
-                            to_string(placement.type)));
+    return refuse_table(table, "a type of TorchRec's", to_string(placement.type));
   }
   if (placement.kernel == ComputeKernel::kHashed) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected a kernel of TorchRec's, found hashed", table.name));
+    return refuse_table(table, "a kernel of TorchRec's", "hashed");
   }
   const auto shards = placed_shards(table, placement, world, local_world);
   if (!shards) return Unexpected{shards.error()};
@@ -166,11 +163,8 @@ class TorchrecPlanReader {
     if (reader.has("cache_params")) {
       if (const Json* cache = reader.object("cache_params", true)) read_cache(*cache, placement);
     }
-    if (reader.has("perfmodel")) {
-      if (const Json* own = reader.object("perfmodel")) {
-        read_settings(*own, reader.pointer("perfmodel"), placement.settings);
-      }
-    }
+    read_part(reader, "perfmodel", error_,
+              [&](ObjectReader& own) { read_settings(own, placement.settings); });
     const bool has_shards = reader.has("shards");
     const Json* list = has_shards ? reader.array("shards", true) : nullptr;
     reader.finish();
@@ -201,15 +195,13 @@ class TorchrecPlanReader {
     if (value > 0 && value <= 1) placement.settings.cache_share = value;
   }
 
-  void read_settings(const Json& json, const std::string& pointer, TableSettings& settings) {
-    ObjectReader reader(json, pointer, error_);
+  static void read_settings(ObjectReader& reader, TableSettings& settings) {
     if (reader.has("deduplicate")) settings.deduplicated = reader.boolean("deduplicate");
     if (reader.has("wire_bytes")) {
       settings.wire_bytes = static_cast<int>(reader.whole_number("wire_bytes", 1));
       if (*settings.wire_bytes > 8) reader.reject("wire_bytes", "1 to 8 bytes per element");
     }
     if (reader.has("hot_rows")) settings.hot_rows = reader.whole_number("hot_rows", 0);
-    reader.finish();
   }
 
   void read_shards(ObjectReader& reader, const Json& list, NamedPlan::Table& table) {
@@ -389,8 +381,7 @@ void drop_own_settings(const ShardedTable& table, TablePlacement& placement) {
 /// The width that this table's own rule gives needs no saying.
 Result<void> drop_own_width(const ShardedTable& table, TablePlacement& placement) {
   if (placement.least_columns == 0) return {};
-  const auto own = shard_sizes(table, ShardingType::kColumnWise, 1, 1);
-  if (!own) return Unexpected{own.error()};
+  PERFMODEL_TRY(own, shard_sizes(table, ShardingType::kColumnWise, 1, 1));
   if (own->front().columns == placement.least_columns) placement.least_columns = 0;
   return {};
 }
@@ -401,10 +392,7 @@ Result<std::string> torchrec_plan_text(std::span<const ShardedTable> tables,
                                        std::span<const TablePlacement> placements,
                                        std::int64_t world, std::int64_t local_world,
                                        std::span<const std::string> modules) {
-  if (placements.size() != tables.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                    tables.size(), placements.size()));
-  }
+  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
   if (modules.size() > 1 && modules.size() != tables.size()) {
     return fail(ErrorCode::kImpossible, fmt::format("expected modules of {} tables, found {}",
                                                     tables.size(), modules.size()));
@@ -417,8 +405,7 @@ Result<std::string> torchrec_plan_text(std::span<const ShardedTable> tables,
         modules.empty() ? kDefaultModule : modules[modules.size() > 1 ? t : 0];
     const auto [place, is_new] = places.try_emplace(module, texts.size());
     if (is_new) texts.emplace_back(module, "");
-    auto text = table_text(tables[t], placements[t], world, local_world);
-    if (!text) return Unexpected{text.error()};
+    PERFMODEL_TRY(text, table_text(tables[t], placements[t], world, local_world));
     texts[place->second].second +=
         fmt::format("{}\n      {}: {}", is_new ? "" : ",", json_string(tables[t].name), *text);
   }
@@ -428,15 +415,6 @@ Result<std::string> torchrec_plan_text(std::span<const ShardedTable> tables,
                         texts[m].second);
   }
   return text + "\n  }\n}\n";
-}
-
-Result<void> write_torchrec_plan(const std::filesystem::path& file,
-                                 std::span<const ShardedTable> tables,
-                                 std::span<const TablePlacement> placements, std::int64_t world,
-                                 std::int64_t local_world, std::span<const std::string> modules) {
-  const auto text = torchrec_plan_text(tables, placements, world, local_world, modules);
-  if (!text) return Unexpected{text.error()};
-  return write_file(file, *text);
 }
 
 Result<NamedPlan> read_torchrec_plan(const std::filesystem::path& file) {
@@ -474,11 +452,9 @@ Result<std::vector<TablePlacement>> match_plan(std::span<const ShardedTable> tab
     const NamedPlan::Table& planned = *by_name[table.name];
     if (planned.rows.value_or(table.rows) != table.rows ||
         planned.dim.value_or(table.dim) != table.dim) {
-      return fail(
-          ErrorCode::kImpossible,
-          fmt::format("table {}: expected a plan for {} x {} elements, found one for {} x {}",
-                      table.name, table.rows, table.dim, planned.rows.value_or(table.rows),
-                      planned.dim.value_or(table.dim)));
+      return refuse_table(table, fmt::format("a plan for {} x {} elements", table.rows, table.dim),
+                          fmt::format("one for {} x {}", planned.rows.value_or(table.rows),
+                                      planned.dim.value_or(table.dim)));
     }
     placements.push_back(planned.placement);
     drop_own_settings(table, placements.back());

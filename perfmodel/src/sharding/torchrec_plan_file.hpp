@@ -23,11 +23,6 @@ Result<std::string> torchrec_plan_text(std::span<const ShardedTable> tables,
                                        std::span<const TablePlacement> placements,
                                        std::int64_t world, std::int64_t local_world,
                                        std::span<const std::string> modules = {});
-Result<void> write_torchrec_plan(const std::filesystem::path& file,
-                                 std::span<const ShardedTable> tables,
-                                 std::span<const TablePlacement> placements, std::int64_t world,
-                                 std::int64_t local_world,
-                                 std::span<const std::string> modules = {});
 
 /// Tables come sorted by module and name. `world` and `local_world` are set if the file tells them:
 /// by shards on all ranks, by rows cut on a host, by the places of shards.

@@ -9,7 +9,6 @@
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "sharded_graph.hpp"
-#include "torchrec_step_parts.hpp"
 #include "used_topology.hpp"
 
 namespace perfmodel::sharding {
@@ -19,14 +18,10 @@ using Kind = StepNeeds::Kind;
 
 constexpr ShardingType type_of(Kind kind) {
   switch (kind) {
-    case StepNeeds::kSums:
-      return ShardingType::kRowWise;
-    case StepNeeds::kHostSums:
-      return ShardingType::kTableRowWise;
-    case StepNeeds::kCopies:
-      return ShardingType::kDataParallel;
-    default:
-      return ShardingType::kTableWise;
+    case StepNeeds::kSums: return ShardingType::kRowWise;
+    case StepNeeds::kHostSums: return ShardingType::kTableRowWise;
+    case StepNeeds::kCopies: return ShardingType::kDataParallel;
+    default: return ShardingType::kTableWise;
   }
 }
 
@@ -100,13 +95,12 @@ DensePart small_layers(const ShardingStudy& study, std::int64_t dim) {
 class TorchrecSteps {
  public:
   TorchrecSteps(const ShardingStudy& study, const Gpu& gpu, const Topology& topology,
-                const BatchOptions& options, const OverheadTable& overheads, Launching launching)
+                const BatchOptions& options, const OverheadTable& overheads)
       : of_(study),
         gpu_(gpu),
         topology_(used_topology(study.network, topology)),
         options_(options),
         overheads_(overheads),
-        launching_(launching),
         collectives_(make_collective_model(topology_)),
         models_(*options.models),
         dim_(mean_dim(study)),
@@ -121,10 +115,11 @@ class TorchrecSteps {
     senders_ = std::min<std::int64_t>(world_, few_);
   }
 
-  Result<StepNeeds> needs() const {
+  Result<StepNeeds> needs(Launching launching) {
+    launching_ = launching;
+    next_ = 0;
     StepNeeds needs;
-    auto whole = work_of_whole();
-    if (!whole) return Unexpected{whole.error()};
+    PERFMODEL_TRY(whole, work_of_whole());
     const auto few = work({{StepNeeds::kVectors, few_}});
     const auto many = work({{StepNeeds::kVectors, many_}});
     const auto sums = work({{StepNeeds::kSums, few_}});
@@ -223,12 +218,10 @@ class TorchrecSteps {
     return {.type = ShardingType::kTableWise, .ranks = {rank}};
   }
 
-  Result<BatchWork> work(std::initializer_list<Group> groups) const {
-    return work(groups, senders_);
-  }
+  Result<BatchWork> work(std::initializer_list<Group> groups) { return work(groups, senders_); }
 
   // Whole tables are on the first `senders` ranks.
-  Result<BatchWork> work(std::initializer_list<Group> groups, std::int64_t senders) const {
+  Result<BatchWork> work(std::initializer_list<Group> groups, std::int64_t senders) {
     ShardingStudy study = empty_study();
     study.dense = DensePart{.bottom_mlp = {13, dim_}, .top_mlp = {1}};
     std::vector<TablePlacement> placements;
@@ -249,7 +242,7 @@ class TorchrecSteps {
   }
 
   // Sorted, so that their order does not say which tables are on rank 0.
-  Result<BatchWork> work_of_whole() const {
+  Result<BatchWork> work_of_whole() {
     ShardingStudy study = empty_study();
     const bool graph = has_graph(of_);
     study.dense = graph ? *of_.dense : small_layers(of_, dim_);
@@ -262,28 +255,44 @@ class TorchrecSteps {
     return work_of(study, placements);
   }
 
-  // The work of rank 0 without its lookups.
-  Result<BatchWork> work_of(const ShardingStudy& study,
-                            const std::vector<TablePlacement>& placements) const {
-    const auto graph = sharded_dlrm(study, placements).and_then([&](const auto& config) {
+  // A graph of rank 0, and the times of its lookups.
+  struct Job {
+    ExecutionGraph graph;
+    PartTimes parts;
+  };
+  static Result<Job> job_of(const BatchModel& model, const ShardingStudy& study,
+                            const std::vector<TablePlacement>& placements) {
+    auto graph = sharded_dlrm(study, placements).and_then([&](const auto& config) {
       return graph_of_rank(config, study);
     });
     if (!graph) return Unexpected{graph.error()};
+    PERFMODEL_TRY(time, model.time(placements));
+    return Job{std::move(*graph), time->ranks.front().parts};
+  }
+
+  // The work of rank 0 without its lookups. Every way to launch asks for the same jobs in the same
+  // order: each is made once.
+  Result<BatchWork> work_of(const ShardingStudy& study,
+                            const std::vector<TablePlacement>& placements) {
+    if (next_ == jobs_.size()) {
+      auto job =
+          BatchModel::make(study, gpu_, topology_, options_).and_then([&](const auto& model) {
+            return job_of(model, study, placements);
+          });
+      if (!job) return Unexpected{job.error()};
+      jobs_.push_back(std::move(*job));
+    }
+    const Job& job = jobs_[next_++];
     PredictOptions options;
     options.models = &models_;
     options.topology = &topology_;
     options.launching = launching_;
     options.keep_calls = true;
     options.step_range = false;
-    const auto prediction = predict(*graph, gpu_, overheads_, options);
-    if (!prediction) return Unexpected{prediction.error()};
+    PERFMODEL_TRY(prediction, predict(job.graph, gpu_, overheads_, options));
     BatchWork work = torchrec_step_parts(*prediction, overheads_.device.kernel_gap_us);
-    const auto model = BatchModel::make(study, gpu_, topology_, options_);
-    if (!model) return Unexpected{model.error()};
-    const auto time = model->time(placements);
-    if (!time) return Unexpected{time.error()};
     for (const BatchPart part : {BatchPart::kLookupForward, BatchPart::kLookupBackward}) {
-      work.device(part) -= time->ranks.front().parts[part];
+      work.device(part) -= job.parts[part];
     }
     return work;
   }
@@ -293,21 +302,36 @@ class TorchrecSteps {
   const Topology topology_;
   BatchOptions options_;
   const OverheadTable& overheads_;
-  const Launching launching_;
+  Launching launching_ = Launching::kEager;
   const std::unique_ptr<KernelModel> collectives_;
   KernelModels models_;
   const std::int64_t dim_;
   const double pooling_;
   std::int64_t world_ = 2, local_world_ = 2, senders_ = 2;
   int few_ = 0, many_ = 0;  // tables
+  std::vector<Job> jobs_;
+  std::size_t next_ = 0;  // job
 };
 
 }  // namespace
 
+Result<std::vector<StepNeeds>> torchrec_steps(const ShardingStudy& study, const Gpu& gpu,
+                                              const Topology& topology, const BatchOptions& options,
+                                              const OverheadTable& overheads,
+                                              std::span<const Launching> launchings) {
+  TorchrecSteps steps(study, gpu, topology, options, overheads);
+  std::vector<StepNeeds> all;
+  for (const Launching launching : launchings) {
+    PERFMODEL_TRY(needs, steps.needs(launching));
+    all.push_back(std::move(*needs));
+  }
+  return all;
+}
+
 Result<StepNeeds> torchrec_step(const ShardingStudy& study, const Gpu& gpu,
                                 const Topology& topology, const BatchOptions& options,
                                 const OverheadTable& overheads, Launching launching) {
-  return TorchrecSteps(study, gpu, topology, options, overheads, launching).needs();
+  return TorchrecSteps(study, gpu, topology, options, overheads).needs(launching);
 }
 
 }  // namespace perfmodel::sharding

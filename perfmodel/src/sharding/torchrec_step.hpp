@@ -2,6 +2,7 @@
 
 #include "perfmodel/graph/detail/launching.hpp"
 #include "perfmodel/overheads.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/batch_model.hpp"
 
@@ -20,5 +21,15 @@ namespace perfmodel::sharding {
 Result<StepNeeds> torchrec_step(const ShardingStudy& study, const Gpu& gpu,
                                 const Topology& topology, const BatchOptions& options,
                                 const OverheadTable& overheads, Launching launching);
+
+/// The same for several ways to launch, whose graphs are built once.
+Result<std::vector<StepNeeds>> torchrec_steps(const ShardingStudy& study, const Gpu& gpu,
+                                              const Topology& topology, const BatchOptions& options,
+                                              const OverheadTable& overheads,
+                                              std::span<const Launching> launchings);
+
+/// The parts of a predicted step of build_torchrec_dlrm(), collectives and streams other than the
+/// main one left out. The prediction has its calls; `kernel_gap_us` passes between two kernels.
+BatchWork torchrec_step_parts(const Prediction& prediction, double kernel_gap_us);
 
 }  // namespace perfmodel::sharding

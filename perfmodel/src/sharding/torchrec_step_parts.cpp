@@ -1,4 +1,4 @@
-#include "torchrec_step_parts.hpp"
+#include "torchrec_step.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -66,19 +66,14 @@ std::optional<Waiting> waiting_in(BatchPart part) {
   using enum BatchPart;
   switch (part) {
     case kTopBackward:
-    case kInteractionBackward:
-      return Waiting{HostWait::kIndexBackward, kInteractionBackward};
+    case kInteractionBackward: return Waiting{HostWait::kIndexBackward, kInteractionBackward};
     case kIdPermute:
-    case kLookupForward:
-      return Waiting{HostWait::kIdPermute, kLookupForward};
+    case kLookupForward: return Waiting{HostWait::kIdPermute, kLookupForward};
     case kInteractionForward:
-    case kTopForward:
-      return Waiting{HostWait::kIndexForward, kTopForward};
+    case kTopForward: return Waiting{HostWait::kIndexForward, kTopForward};
     case kIdSizes:
-    case kIdExchange:
-      return Waiting{HostWait::kIdSizes, kIdExchange};
-    default:
-      return std::nullopt;
+    case kIdExchange: return Waiting{HostWait::kIdSizes, kIdExchange};
+    default: return std::nullopt;
   }
 }
 

@@ -50,8 +50,10 @@ constexpr std::pair<std::string_view, std::string_view> kPauses[] = {
 
 std::string_view pause_of(std::string_view line) {
   for (const auto& [text, why] : kPauses) {
-    const auto found = std::ranges::search(line, text, {}, lower_case);
-    if (!found.empty()) return why;
+    const auto found =
+        std::search(line.begin(), line.end(), text.begin(), text.end(),
+                    [](char written, char wanted) { return lower_case(written) == wanted; });
+    if (found != line.end()) return why;
   }
   return {};
 }

@@ -179,8 +179,7 @@ double StepLog::median_us() const {
 
 Result<StepLog> read_step_log_text(const std::string& text, const std::filesystem::path& file,
                                    const StepLogOptions& options) {
-  auto records = records_of(text, file, options.unit);
-  if (!records) return Unexpected{records.error()};
+  PERFMODEL_TRY(records, records_of(text, file, options.unit));
   if (records->are_rates) {
     if (auto made = turn_into_times(*records, options, file); !made)
       return Unexpected{made.error()};
@@ -201,8 +200,7 @@ Result<StepLog> read_step_log_text(const std::string& text, const std::filesyste
 }
 
 Result<StepLog> read_step_log(const std::filesystem::path& file, const StepLogOptions& options) {
-  const auto text = read_json_text(file, "log of training steps");
-  if (!text) return Unexpected{text.error()};
+  PERFMODEL_TRY(text, read_json_text(file, "log of training steps"));
   return read_step_log_text(*text, file, options);
 }
 

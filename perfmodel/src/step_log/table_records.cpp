@@ -95,8 +95,7 @@ Result<TimeColumn> time_column(const CsvFile& table) {
 }
 
 Result<LogRecords> records_of_csv(CsvFile table, const std::string& unit) {
-  const auto column = time_column(table);
-  if (!column) return Unexpected{column.error()};
+  PERFMODEL_TRY(column, time_column(table));
   const auto scale = us_of_unit(column->unit.empty() ? unit : column->unit);
   if (!scale) return lacks_unit(table.path(), "column " + shown_text(column->name));
   const auto step_name = std::ranges::find_if(table.columns(), is_step_column);
@@ -194,8 +193,7 @@ Result<LogRecords> records_of_table(const std::string& text, const std::filesyst
   const std::string_view first = lines.front().text;
   if (unit_of_time(first)) return records_of_numbers(lines, file, unit);
   if (first.find(',') == first.npos && !unit_of_column(std::string(first))) return LogRecords{};
-  auto table = CsvFile::of_text(file, text);
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, CsvFile::of_text(file, text));
   return records_of_csv(std::move(*table), unit);
 }
 

@@ -201,15 +201,12 @@ std::size_t SuiteReport::row_count() const {
 Result<SuiteReport> run_suite(const Suite& suite, const BuildGraph& build,
                               const SuiteOptions& options) {
   const std::string& asked = options.gpu.empty() ? suite.gpu : options.gpu;
-  const auto predictor = Predictor::load({.data = options.data,
-                                          .gpus = {asked},
-                                          .models = options.kernel_models,
-                                          .overheads = options.overheads});
-  if (!predictor) return Unexpected{predictor.error()};
-  auto gpu = predictor->gpu(predictor->gpus().front());
-  if (!gpu) return Unexpected{gpu.error()};
-  auto models = chosen_models(suite, options);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(predictor, Predictor::load({.data = options.data,
+                                            .gpus = {asked},
+                                            .models = options.kernel_models,
+                                            .overheads = options.overheads}));
+  PERFMODEL_TRY(gpu, predictor->gpu(predictor->gpus().front()));
+  PERFMODEL_TRY(models, chosen_models(suite, options));
   SuiteReport report{.suite = suite,
                      .gpu = std::move(*gpu),
                      .fp32_peak_flop_per_s = 0,

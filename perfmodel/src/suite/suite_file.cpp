@@ -114,12 +114,10 @@ Result<Suite> read_suite(const fs::path& file) {
 }
 
 Result<std::vector<Suite>> read_suites(const fs::path& data) {
-  const auto files = json_files(suites_folder(data), "suites");
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, json_files(suites_folder(data), "suites"));
   std::vector<Suite> suites;
   for (const fs::path& file : *files) {
-    auto suite = read_suite(file);
-    if (!suite) return Unexpected{suite.error()};
+    PERFMODEL_TRY(suite, read_suite(file));
     suites.push_back(std::move(*suite));
   }
   return suites;
@@ -127,8 +125,7 @@ Result<std::vector<Suite>> read_suites(const fs::path& data) {
 
 Result<Suite> find_suite(std::string_view name, const fs::path& data) {
   if (name.ends_with(".json")) return read_suite(name);
-  auto suites = read_suites(data);
-  if (!suites) return Unexpected{suites.error()};
+  PERFMODEL_TRY(suites, read_suites(data));
   std::vector<std::string> names;
   for (Suite& suite : *suites) {
     if (suite.name == name) return std::move(suite);

@@ -66,8 +66,7 @@ Result<std::string> suite_svg(const SuiteOutput& output) {
     LinePlot utilization = utilization_of(models[i], with_matrix_units);
     utilization.legend = (i + 1) % (kColumns / 2) == 0 || i + 1 == models.size();
     for (const LinePlot& plot : {throughput_of(models[i]), utilization}) {
-      auto panel = line_panel(plot);
-      if (!panel) return Unexpected{panel.error()};
+      PERFMODEL_TRY(panel, line_panel(plot));
       panels.push_back(std::move(*panel));
     }
   }

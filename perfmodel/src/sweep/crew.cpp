@@ -1,10 +1,8 @@
 #include "crew.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <new>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 

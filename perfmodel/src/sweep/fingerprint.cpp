@@ -25,9 +25,7 @@ Result<void> Fingerprint::add_file(const fs::path& file) {
   std::ifstream in;
   if (fs::is_regular_file(file, ignored)) in.open(file, std::ios::binary);
   if (!in.is_open()) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a readable regular file, found none",
-                            .file = file}};
+    return fail(ErrorCode::kIo, "expected a readable regular file, found none", file);
   }
   std::vector<char> buffer(std::size_t{1} << 16);
   std::uint64_t size = 0;
@@ -37,8 +35,7 @@ Result<void> Fingerprint::add_file(const fs::path& file) {
     size += count;
   }
   if (in.bad()) {
-    return Unexpected{
-        Error{.code = ErrorCode::kIo, .message = "the file cannot be read", .file = file}};
+    return fail(ErrorCode::kIo, "the file cannot be read", file);
   }
   mix(fmt::format(":{}", size));
   return {};
@@ -53,9 +50,7 @@ Result<void> Fingerprint::add_folder(const fs::path& folder) {
     if (it->is_regular_file(failure)) files.push_back(it->path());
   }
   if (failure) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a readable folder, found " + failure.message(),
-                            .file = folder}};
+    return fail(ErrorCode::kIo, "expected a readable folder, found " + failure.message(), folder);
   }
   std::ranges::sort(files);
   for (const fs::path& file : files) {

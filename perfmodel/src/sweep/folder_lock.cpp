@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace perfmodel::sweep {
 namespace fs = std::filesystem;
@@ -27,11 +26,10 @@ Result<FolderLock> FolderLock::share(const fs::path& folder) {
     if (opened < 0) {
       const int reason = errno;
       if (reason == ENOENT && !failure) continue;  // removed since
-      return Unexpected{
-          Error{.code = ErrorCode::kIo,
-                .message = fmt::format("cannot write to this folder: {}",
-                                       failure ? failure.message() : std::strerror(reason)),
-                .file = folder}};
+      return fail(ErrorCode::kIo,
+                  fmt::format("cannot write to this folder: {}",
+                              failure ? failure.message() : std::strerror(reason)),
+                  folder);
     }
     FolderLock lock(folder, std::move(opened));
     while (::flock(lock.file_, LOCK_SH) != 0 && errno == EINTR) {

@@ -93,8 +93,7 @@ Result<std::optional<std::string_view>> MemberReader::next() {
   s.begin = s.position();
   std::array<char, 65536> piece;
   for (;;) {
-    const auto more = s.fill();
-    if (!more) return Unexpected{more.error()};
+    PERFMODEL_TRY(more, s.fill());
     if (!*more) return std::nullopt;
     stream.next_out = reinterpret_cast<Bytef*>(piece.data());
     stream.avail_out = static_cast<uInt>(piece.size());

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "gzip_member.hpp"
 
@@ -21,7 +20,7 @@ constexpr std::string_view kHead = "# rows of a perfpredict sweep, version 1, fi
 std::string head(std::string_view fingerprint) { return fmt::format("{}{}\n", kHead, fingerprint); }
 
 Unexpected problem(const fs::path& file, std::string message) {
-  return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = file}};
+  return fail(ErrorCode::kIo, std::move(message), file);
 }
 
 Result<void> check_head(std::string_view text, const fs::path& file, std::string_view fingerprint) {
@@ -53,14 +52,12 @@ Result<void> check_torn_head(const fs::path& file, std::string_view fingerprint)
 Result<PartSize> read_part(
     const fs::path& file, std::string_view fingerprint,
     const std::function<Result<void>(std::string_view rows, std::uint64_t offset)>& visit) {
-  auto reader = MemberReader::open(file);
-  if (!reader) return Unexpected{reader.error()};
+  PERFMODEL_TRY(reader, MemberReader::open(file));
   for (bool first = true;; first = false) {
-    const auto member = reader->next();
-    if (!member) return Unexpected{member.error()};
+    PERFMODEL_TRY(member, reader->next());
     if (!*member) break;
-    auto seen = first ? check_head(**member, file, fingerprint) : visit(**member, reader->begin());
-    if (!seen) return Unexpected{seen.error()};
+    PERFMODEL_TRY(
+        seen, first ? check_head(**member, file, fingerprint) : visit(**member, reader->begin()));
   }
   if (reader->end() == 0) {
     if (auto torn = check_torn_head(file, fingerprint); !torn) return Unexpected{torn.error()};
@@ -79,8 +76,7 @@ Result<PartWriter> PartWriter::open(const fs::path& file, std::string_view finge
     return problem(file, "expected no other process at work here, found one that writes this file");
   }
   const auto nothing = [](std::string_view, std::uint64_t) { return Result<void>(); };
-  const auto size = read_part(file, fingerprint, nothing);
-  if (!size) return Unexpected{size.error()};
+  PERFMODEL_TRY(size, read_part(file, fingerprint, nothing));
   writer.end_ = size->complete;
   if (::ftruncate(writer.descriptor_, static_cast<off_t>(writer.end_)) != 0) {
     return problem(file, fmt::format("cannot cut off a torn end: {}", std::strerror(errno)));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "gzip_member.hpp"
 #include "part_file.hpp"
@@ -26,9 +25,7 @@ Result<std::vector<fs::path>> parts_of(const fs::path& folder) {
     if (it->path().filename().string().ends_with(".csv.gz")) parts.push_back(it->path());
   }
   if (failure) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a readable folder, found " + failure.message(),
-                            .file = folder}};
+    return fail(ErrorCode::kIo, "expected a readable folder, found " + failure.message(), folder);
   }
   std::ranges::sort(parts);
   return parts;
@@ -88,8 +85,7 @@ class Window {
       waiting_.pop_back();
     }
     for (const PartsIndex::Member& member : active_) {
-      auto rows = read(member);
-      if (!rows) return Unexpected{rows.error()};
+      PERFMODEL_TRY(rows, read(member));
       each_row(*rows, [&](std::string_view key, std::string_view cells) {
         const auto row = points_.index_of(key);
         if (!row || *row < first_ || *row >= first_ + cells_.size()) return;
@@ -106,19 +102,17 @@ class Window {
     const fs::path& file = index_.parts[member.part];
     auto reader = open_.find(member.part);
     if (reader == open_.end()) {
-      auto opened = MemberReader::open(file);
-      if (!opened) return Unexpected{opened.error()};
+      PERFMODEL_TRY(opened, MemberReader::open(file));
       if (open_.size() >= kMostOpen) open_.clear();
       reader = open_.emplace(member.part, std::move(*opened)).first;
     }
     reader->second.seek(member.offset);
-    const auto text = reader->second.next();
-    if (!text) return Unexpected{text.error()};
+    PERFMODEL_TRY(text, reader->second.next());
     if (!*text) {
-      return Unexpected{Error{.code = ErrorCode::kIo,
-                              .message = "expected the rows that were there before, found the file "
-                                         "changed by somebody else",
-                              .file = file}};
+      return fail(ErrorCode::kIo,
+                  "expected the rows that were there before, found the file "
+                  "changed by somebody else",
+                  file);
     }
     return **text;
   }
@@ -139,8 +133,7 @@ Result<PartsIndex> index_parts(const fs::path& folder, const SweepPoints& points
                                std::string_view fingerprint) {
   PartsIndex index;
   index.finished.resize(points.count());
-  const auto parts = parts_of(folder);
-  if (!parts) return Unexpected{parts.error()};
+  PERFMODEL_TRY(parts, parts_of(folder));
   for (const fs::path& part : *parts) {
     index.parts.push_back(part);
     const auto size = read_part(part, fingerprint, [&](std::string_view rows, std::uint64_t at) {
@@ -156,8 +149,7 @@ Result<PartsIndex> index_parts(const fs::path& folder, const SweepPoints& points
 Result<void> merge_parts(const PartsIndex& index, const SweepPoints& points,
                          const fs::path& output) {
   PERFMODEL_CHECK(index.complete());
-  auto out = OutputFile::create(output);
-  if (!out) return Unexpected{out.error()};
+  PERFMODEL_TRY(out, OutputFile::create(output));
   out->write(fmt::format("{},{}\n", points.columns(), kResultColumns));
   Window window(index, points);
   for (std::uint64_t first = 0; first < points.count(); first += kWindow) {

@@ -7,6 +7,7 @@
 #include "builders/named_models.hpp"
 #include "json/csv_file.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "rewrites/model_batch.hpp"
 #include "rewrites/rewrite_input.hpp"
 #include "sweep_row.hpp"
 
@@ -25,16 +26,14 @@ Result<std::shared_ptr<const RecordedProgram>> GraphStore::get(std::size_t graph
   const std::lock_guard lock(mutex_);
   if (auto known = graphs_[graph].lock()) return known;
   const GraphSource& source = spec_.graphs[graph];
-  auto made = source.file.empty() ? built(source) : program_of(source.file);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, source.file.empty() ? built(source) : program_of(source.file));
   auto kept = std::make_shared<const RecordedProgram>(std::move(*made));
   graphs_[graph] = kept;
   return kept;
 }
 
 Result<RecordedProgram> GraphStore::built(const GraphSource& source) const {
-  auto graph = toolbox_.build(source);
-  if (!graph) return Unexpected{std::move(graph.error())};
+  PERFMODEL_TRY(graph, toolbox_.build(source));
   return RecordedProgram{std::move(*graph), nullptr};
 }
 
@@ -42,11 +41,10 @@ Result<void> RowMaker::match_step(const GraphSource& source) {
   scales_ = {};
   if (!source.measured) return {};
   const auto& [us, gpu, batch] = *source.measured;
-  auto program = predictor_.prepare(RecordedProgram{graph_->graph, graph_->trace});
-  if (!program) return Unexpected{program.error()};
-  const auto scales = predictor_.match_step(
-      *program, gpu.empty() ? points_.spec().gpus.front().name : gpu, us, {.batch = batch});
-  if (!scales) return Unexpected{scales.error()};
+  PERFMODEL_TRY(program, predictor_.prepare(RecordedProgram{graph_->graph, graph_->trace}));
+  PERFMODEL_TRY(
+      scales, predictor_.match_step(*program, gpu.empty() ? points_.spec().gpus.front().name : gpu,
+                                    us, {.batch = batch}));
   scales_ = *scales;
   return {};
 }
@@ -55,9 +53,8 @@ Result<void> RowMaker::match_step(const GraphSource& source) {
 Result<ExecutionGraph> RowMaker::rewritten(const std::string& gpu,
                                            std::span<const NamedRewrite> rewrites) {
   vendor_.reset();
-  if (!is_to_retarget(graph_->graph)) return apply_rewrites(graph_->graph, rewrites);
-  const auto known = predictor_.gpu(gpu);
-  if (!known) return Unexpected{known.error()};
+  if (!is_to_retarget(graph_->graph)) return rewrite_model(graph_->graph, rewrites);
+  PERFMODEL_TRY(known, predictor_.gpu(gpu));
   vendor_ = known->vendor;
   ExecutionGraph graph = graph_->graph;
   if (auto done = retarget_for(*known, graph, rewrites); !done) return Unexpected{done.error()};
@@ -76,8 +73,7 @@ Result<void> RowMaker::load(std::size_t number) {
   group_.reset();
   plain_.reset();
   graph_.reset();
-  auto graph = graphs_.get(number);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, graphs_.get(number));
   graph_ = std::move(*graph);
   if (auto matched = match_step(points_.spec().graphs[number]); !matched) return matched;
   graph_number_ = number;
@@ -126,8 +122,7 @@ Result<RowMaker::Row> RowMaker::answer(const Result<Prediction>& prediction) con
     if (ends_sweep(prediction.error())) return Unexpected{prediction.error()};
     return Row{.cells = refusal_cells(prediction.error()), .refused = true};
   }
-  const auto explanation = predictor_.explain(*prediction);
-  if (!explanation) return Unexpected{explanation.error()};
+  PERFMODEL_TRY(explanation, predictor_.explain(*prediction));
   return Row{.cells = result_cells(*prediction, *explanation),
              .too_large = !prediction->memory.fits()};
 }

@@ -100,20 +100,17 @@ class Run {
 
   Result<void> set_up() {
     if (options_.data.empty()) {
-      auto data = find_data_folder();
-      if (!data) return Unexpected{data.error()};
+      PERFMODEL_TRY(data, find_data_folder());
       options_.data = std::move(*data);
     }
-    auto fingerprint = settings_fingerprint(points_.spec(), options_);
-    if (!fingerprint) return Unexpected{fingerprint.error()};
+    PERFMODEL_TRY(fingerprint, settings_fingerprint(points_.spec(), options_));
     fingerprint_ = std::move(*fingerprint);
     if (!options_.dry_run) {
       if (auto loaded = load(); !loaded) return loaded;
     }
     if (!leads()) return {};
     if (!options_.dry_run) {
-      auto lock = FolderLock::share(folder_);
-      if (!lock) return Unexpected{lock.error()};
+      PERFMODEL_TRY(lock, FolderLock::share(folder_));
       lock_ = std::move(*lock);
       // Before, not after all is predicted.
       if (auto writable = OutputFile::create(options_.output); !writable) {
@@ -134,15 +131,13 @@ class Run {
                            .read_models = true,  // before the first row
                            .cached_prices = kCachedPrices};
     for (const GpuChoice& gpu : spec.gpus) config.gpus.push_back(gpu.asked);
-    auto predictor = Predictor::load(config);
-    if (!predictor) return Unexpected{predictor.error()};
+    PERFMODEL_TRY(predictor, Predictor::load(config));
     predictor_ = std::move(*predictor);
     return {};
   }
 
   Result<void> count_parts() {
-    auto index = index_parts(folder_, points_, fingerprint_);
-    if (!index) return Unexpected{index.error()};
+    PERFMODEL_TRY(index, index_parts(folder_, points_, fingerprint_));
     index_ = std::move(*index);
     report_.foreign = index_.foreign;
     report_.repeated = index_.repeated;
@@ -206,14 +201,9 @@ class Run {
     note_missing();
     if (report_.missing > 0) return {};
     switch (lock_->take_alone()) {
-      case FolderLock::Alone::kOthersAtWork:
-        report_.others_at_work = true;
-        return {};
-      case FolderLock::Alone::kGone:
-        report_.merged = true;
-        return {};
-      case FolderLock::Alone::kYes:
-        break;
+      case FolderLock::Alone::kOthersAtWork: report_.others_at_work = true; return {};
+      case FolderLock::Alone::kGone: report_.merged = true; return {};
+      case FolderLock::Alone::kYes: break;
     }
     if (auto merged = merge_parts(index_, points_, options_.output); !merged) return merged;
     report_.merged = true;

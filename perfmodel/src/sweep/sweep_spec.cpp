@@ -354,8 +354,7 @@ class SpecParser {
 
 Result<SweepSpec> read_sweep_spec(const fs::path& file, const GraphToolbox& toolbox,
                                   const fs::path& data) {
-  const auto gpus = read_gpus(data / "gpus");
-  if (!gpus) return Unexpected{gpus.error()};
+  PERFMODEL_TRY(gpus, read_gpus(data / "gpus"));
   return read_json_file(file, "sweep spec", [&](const Json& json, std::optional<Error>& error) {
     return SpecParser(toolbox, file.parent_path(), *gpus, architectures_beside(data / "gpus"),
                       error)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/impossible.hpp"
 #include "perfmodel/sync/run_sync.hpp"
@@ -15,8 +14,7 @@ constexpr std::int64_t kRoundsOfFit = 8;
 constexpr int kHalvings = 60;
 
 Result<double> round_of(const SyncJob& job) {
-  const auto run = run_sync(job, {.scheme = Scheme::kBsp}, {.rounds = kRoundsOfFit});
-  if (!run) return Unexpected{run.error()};
+  PERFMODEL_TRY(run, run_sync(job, {.scheme = Scheme::kBsp}, {.rounds = kRoundsOfFit}));
   return run->time_us / static_cast<double>(kRoundsOfFit);
 }
 
@@ -51,8 +49,7 @@ Result<ServerConstants> fit_servers(const std::vector<MeasuredRun>& runs) {
   for (int i = 0; i < kHalvings; ++i) {
     const double shared = (low + high) / 2;
     split_commit(made.job, commit_s - shared, shared);
-    const auto round = round_of(made.job);
-    if (!round) return Unexpected{round.error()};
+    PERFMODEL_TRY(round, round_of(made.job));
     (*round < made.round_s ? low : high) = shared;
   }
   return made;
@@ -63,15 +60,13 @@ Result<std::vector<ComparedRun>> compare_runs(const std::vector<MeasuredRun>& ru
                                               const LossModel& loss) {
   std::vector<ComparedRun> compared;
   for (const MeasuredRun& run : runs) {
-    auto settings = tuned(constants.job, run.settings, loss);
-    if (!settings) return Unexpected{settings.error()};
+    PERFMODEL_TRY(settings, tuned(constants.job, run.settings, loss));
     if (run.compute_s.size() != constants.job.workers.size()) {
       return impossible(fmt::format("{} workers in \"{}\"", constants.job.workers.size(), run.id),
                         run.compute_s.size());
     }
     // As many steps as were measured, in time.
-    auto predicted = run_sync(constants.job, *settings, {.horizon_us = run.wall_s}, loss);
-    if (!predicted) return Unexpected{predicted.error()};
+    PERFMODEL_TRY(predicted, run_sync(constants.job, *settings, {.horizon_us = run.wall_s}, loss));
     if (predicted->steps() == 0) {
       return impossible(fmt::format("a run long enough for a step in \"{}\"", run.id), run.wall_s);
     }

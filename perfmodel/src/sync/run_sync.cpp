@@ -93,15 +93,9 @@ void cut_off(SyncState& state, std::size_t index, double end_us) {
   WorkerRun& totals = state.totals[index];
   switch (worker.phase) {
     case Phase::kIdle:
-    case Phase::kReady:
-      totals.waiting_us += std::max(0.0, end_us - worker.free_since_us);
-      break;
-    case Phase::kCommitting:
-      totals.commit_us += end_us - worker.block_start_us;
-      break;
-    case Phase::kAtServers:
-      totals.waiting_us += end_us - worker.posted_us;
-      break;
+    case Phase::kReady: totals.waiting_us += std::max(0.0, end_us - worker.free_since_us); break;
+    case Phase::kCommitting: totals.commit_us += end_us - worker.block_start_us; break;
+    case Phase::kAtServers: totals.waiting_us += end_us - worker.posted_us; break;
     case Phase::kComputing: {
       const double passed_us = end_us - worker.block_start_us;
       totals.compute_us += passed_us;
@@ -164,8 +158,7 @@ Result<SyncRun> run_sync(const SyncJob& job, const SchemeSettings& settings,
     state.queues.resize(job.servers.count);
     lanes.resize(count + state.queues.size(), &servers);
   }
-  const auto ran = run_lanes(lanes, {.until_us = target.horizon_us});
-  if (!ran) return Unexpected{ran.error()};
+  PERFMODEL_TRY(ran, run_lanes(lanes, {.until_us = target.horizon_us}));
   SyncRun run{.time_us = ran->end_us};
   for (std::size_t i = 0; i < count; ++i) {
     cut_off(state, i, ran->end_us);

@@ -59,17 +59,12 @@ void read_settings_of_case(ObjectReader& reader, SyncCase& made) {
   SchemeSettings& settings = made.settings;
   switch (settings.scheme) {
     case Scheme::kBsp:
-    case Scheme::kAsp:
-      break;
-    case Scheme::kSsp:
-      read_staleness(reader, settings);
-      break;
+    case Scheme::kAsp: break;
+    case Scheme::kSsp: read_staleness(reader, settings); break;
     case Scheme::kAdacomm:
       if (reader.has("check_period")) settings.period_us = reader.positive("check_period");
       [[fallthrough]];
-    case Scheme::kLocalSgd:
-      settings.tau = reader.whole_number("tau", 1);
-      break;
+    case Scheme::kLocalSgd: settings.tau = reader.whole_number("tau", 1); break;
     case Scheme::kAdsp:
       settings.period_us = reader.positive("check_period");
       settings.commits_per_period = numbers_of(reader, "commits_per_period", false);

@@ -22,9 +22,8 @@ Result<Scheme> scheme_of(std::string_view name) {
   if (name == "fedavg" || name == "local-sgd") return Scheme::kLocalSgd;
   const auto at = std::ranges::find(names, name);
   if (at != names.end()) return static_cast<Scheme>(at - names.begin());
-  return Unexpected{Error{.code = ErrorCode::kUnknownName,
-                          .message = fmt::format("expected a scheme ({}), found \"{}\"",
-                                                 fmt::join(names, ", "), name)}};
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected a scheme ({}), found \"{}\"", fmt::join(names, ", "), name));
 }
 
 double LossModel::loss(double synchronous_steps) const {

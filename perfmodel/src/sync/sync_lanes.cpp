@@ -134,14 +134,10 @@ std::int64_t WorkerPolicy::steps_to_adsp_commit(std::size_t index, double now_us
 
 std::int64_t WorkerPolicy::block_steps(std::size_t index, double now_us) {
   switch (state_.settings.scheme) {
-    case Scheme::kLocalSgd:
-      return state_.settings.tau;
-    case Scheme::kAdacomm:
-      return tau_of_round(state_.totals[index].commits, now_us);
-    case Scheme::kAdsp:
-      return steps_to_adsp_commit(index, now_us);
-    default:
-      return 1;
+    case Scheme::kLocalSgd: return state_.settings.tau;
+    case Scheme::kAdacomm: return tau_of_round(state_.totals[index].commits, now_us);
+    case Scheme::kAdsp: return steps_to_adsp_commit(index, now_us);
+    default: return 1;
   }
 }
 

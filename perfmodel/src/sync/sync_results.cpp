@@ -30,17 +30,10 @@ OrderedJson settings_json(const SchemeSettings& settings) {
   OrderedJson json = OrderedJson::object();
   switch (settings.scheme) {
     case Scheme::kBsp:
-    case Scheme::kAsp:
-      break;
-    case Scheme::kSsp:
-      json["staleness"] = json_value(settings.staleness);
-      break;
-    case Scheme::kAdacomm:
-      json["period_us"] = rounded(settings.period_us);
-      [[fallthrough]];
-    case Scheme::kLocalSgd:
-      json["tau"] = settings.tau;
-      break;
+    case Scheme::kAsp: break;
+    case Scheme::kSsp: json["staleness"] = json_value(settings.staleness); break;
+    case Scheme::kAdacomm: json["period_us"] = rounded(settings.period_us); [[fallthrough]];
+    case Scheme::kLocalSgd: json["tau"] = settings.tau; break;
     case Scheme::kAdsp:
       json["period_us"] = rounded(settings.period_us);
       json["commits_per_period"] = settings.commits_per_period;
@@ -259,15 +252,12 @@ std::string scheme_title(const SchemeSettings& settings) {
   const std::string_view name = scheme_name(settings.scheme);
   switch (settings.scheme) {
     case Scheme::kBsp:
-    case Scheme::kAsp:
-      break;
+    case Scheme::kAsp: break;
     case Scheme::kSsp:
       return settings.staleness ? fmt::format("{}, s = {}", name, *settings.staleness)
                                 : fmt::format("{}, no bound", name);
-    case Scheme::kLocalSgd:
-      return fmt::format("{}, tau = {}", name, settings.tau);
-    case Scheme::kAdacomm:
-      return fmt::format("{}, tau from {}", name, settings.tau);
+    case Scheme::kLocalSgd: return fmt::format("{}, tau = {}", name, settings.tau);
+    case Scheme::kAdacomm: return fmt::format("{}, tau from {}", name, settings.tau);
     case Scheme::kAdsp: {
       const auto& rates = settings.commits_per_period;
       const bool same = std::ranges::all_of(rates, [&](double r) { return r == rates.front(); });

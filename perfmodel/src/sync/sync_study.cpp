@@ -89,8 +89,7 @@ Result<SyncPlan> read_plan(const SyncQuestion& question) {
   if (file.extension() == ".json" || std::filesystem::is_regular_file(file, ignored)) {
     return read_sync_plan(file);
   }
-  auto groups = parse_workers(question.workers);
-  if (!groups) return Unexpected{groups.error()};
+  PERFMODEL_TRY(groups, parse_workers(question.workers));
   return SyncPlan{.groups = std::move(*groups)};
 }
 
@@ -131,8 +130,7 @@ Result<void> set_groups(const SyncQuestion& question, SyncPlan& plan) {
     }
     if (!set) return set;
     if (question.straggler.empty() || group.straggler) continue;
-    const auto straggler = Straggler::parse(question.straggler);
-    if (!straggler) return Unexpected{straggler.error()};
+    PERFMODEL_TRY(straggler, Straggler::parse(question.straggler));
     group.straggler = *straggler;
   }
   return {};
@@ -143,8 +141,7 @@ Result<std::vector<Scheme>> asked_schemes(const SyncQuestion& question, Exchange
   std::vector<Scheme> schemes;
   for (const std::string& name : question.schemes) {
     if (name != "all") {
-      const auto scheme = scheme_of(name);
-      if (!scheme) return Unexpected{scheme.error()};
+      PERFMODEL_TRY(scheme, scheme_of(name));
       schemes.push_back(*scheme);
       continue;
     }
@@ -172,8 +169,7 @@ Result<std::optional<std::int64_t>> staleness_of(const SyncQuestion& question) {
 
 Result<SchemeReport> run_scheme(const SyncQuestion& question, const SyncJob& job, Scheme scheme,
                                 const LossModel& loss) {
-  const auto staleness = staleness_of(question);
-  if (!staleness) return Unexpected{staleness.error()};
+  PERFMODEL_TRY(staleness, staleness_of(question));
   SchemeSettings settings{.scheme = scheme,
                           .tau = question.tau.value_or(kUsualTau),
                           .staleness = *staleness,
@@ -183,16 +179,13 @@ Result<SchemeReport> run_scheme(const SyncQuestion& question, const SyncJob& job
   if (is_set) {
     if (!rates.empty()) settings.commits_per_period = rates;
   } else {
-    auto tuned_settings = tuned(job, settings, loss);
-    if (!tuned_settings) return Unexpected{tuned_settings.error()};
+    PERFMODEL_TRY(tuned_settings, tuned(job, settings, loss));
     settings = std::move(*tuned_settings);
   }
   const auto commits = question.target_updates.value_or(
       kCommitsPerWorker * static_cast<std::int64_t>(job.workers.size()));
-  auto run = run_sync(job, settings, {.commits = commits}, loss);
-  if (!run) return Unexpected{run.error()};
-  const auto reached = time_to_target(job, settings, *run, loss);
-  if (!reached) return Unexpected{reached.error()};
+  PERFMODEL_TRY(run, run_sync(job, settings, {.commits = commits}, loss));
+  PERFMODEL_TRY(reached, time_to_target(job, settings, *run, loss));
   return SchemeReport{std::move(settings), std::move(*run), *reached};
 }
 
@@ -201,8 +194,7 @@ Result<std::vector<SchemeReport>> run_schemes(const SyncQuestion& question, cons
                                               const LossModel& loss) {
   std::vector<SchemeReport> reports;
   for (const Scheme scheme : schemes) {
-    auto report = run_scheme(question, job, scheme, loss);
-    if (!report) return Unexpected{report.error()};
+    PERFMODEL_TRY(report, run_scheme(question, job, scheme, loss));
     reports.push_back(std::move(*report));
   }
   return reports;
@@ -220,8 +212,7 @@ Result<SyncPlan> plan_of(const SyncQuestion& question) {
   }
   if (auto set = set_groups(question, *plan); !set) return Unexpected{set.error()};
   if (!question.exchange.empty()) {
-    const auto exchange = exchange_of(question.exchange);
-    if (!exchange) return Unexpected{exchange.error()};
+    PERFMODEL_TRY(exchange, exchange_of(question.exchange));
     plan->exchange = *exchange;
   }
   if (question.servers) plan->servers = *question.servers;
@@ -241,16 +232,13 @@ Result<SyncReport> compare_schemes(const SyncQuestion& question, PlannedJob plan
                                    const LossModel& loss) {
   SyncReport report{.job = std::move(planned.job), .loss = loss, .notes = std::move(planned.notes)};
   report.job.seed = question.seed;
-  const auto schemes = asked_schemes(question, report.job.exchange, report.notes);
-  if (!schemes) return Unexpected{schemes.error()};
-  auto reports = run_schemes(question, report.job, *schemes, loss);
-  if (!reports) return Unexpected{reports.error()};
+  PERFMODEL_TRY(schemes, asked_schemes(question, report.job.exchange, report.notes));
+  PERFMODEL_TRY(reports, run_schemes(question, report.job, *schemes, loss));
   report.schemes = std::move(*reports);
   for (const double slowdown : question.slowdowns) {
     SyncJob slowed = report.job;
     slowed.workers.back().step_us *= slowdown;
-    auto point = run_schemes(question, slowed, *schemes, loss);
-    if (!point) return Unexpected{point.error()};
+    PERFMODEL_TRY(point, run_schemes(question, slowed, *schemes, loss));
     report.sweep.push_back({slowdown, std::move(*point)});
   }
   return report;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -159,12 +158,10 @@ class StepTimes {
     const auto key = std::pair(gpu_of(group), group.host_scale);
     if (const auto at = known_.find(key); at != known_.end()) return at->second;
     if (!predictor_) {
-      auto loaded = Predictor::load(config_);
-      if (!loaded) return Unexpected{loaded.error()};
+      PERFMODEL_TRY(loaded, Predictor::load(config_));
       predictor_ = std::move(*loaded);
     }
-    const auto made = predictor_->predict(*graph_, key.first, {.host_scale = key.second});
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, predictor_->predict(*graph_, key.first, {.host_scale = key.second}));
     for (const std::string& warning : made->warnings) {
       notes.push_back(fmt::format("{}: {}", group.name, warning));
     }
@@ -222,8 +219,7 @@ class CommitTimes {
     }
     if (!bytes_) return no_bytes(fmt::format("the link of \"{}\"", group.name));
     switch (exchange_) {
-      case Exchange::kDirect:
-        return link_us(2 * *bytes_, *group.link_gb_per_s);
+      case Exchange::kDirect: return link_us(2 * *bytes_, *group.link_gb_per_s);
       case Exchange::kServers:
         return std::max(0.0, link_us(2 * *bytes_, *group.link_gb_per_s) -
                                  server_us_ / static_cast<double>(servers_));
@@ -260,8 +256,7 @@ std::string_view exchange_name(Exchange exchange) {
 Result<std::vector<WorkerGroup>> parse_workers(std::string_view text) {
   std::vector<WorkerGroup> groups;
   for (const std::string_view part : split(text, ',')) {
-    auto group = parse_group(part);
-    if (!group) return Unexpected{group.error()};
+    PERFMODEL_TRY(group, parse_group(part));
     groups.push_back(std::move(*group));
   }
   return groups;
@@ -281,15 +276,12 @@ Result<PlannedJob> plan_sync_job(const SyncPlan& plan, const ExecutionGraph* gra
   StepTimes steps(plan, graph);
   CommitTimes commits(plan, graph, made.job.exchange, made.notes);
   if (made.job.exchange == Exchange::kServers) {
-    const auto server_us = commits.of_server(plan, made.notes);
-    if (!server_us) return Unexpected{server_us.error()};
+    PERFMODEL_TRY(server_us, commits.of_server(plan, made.notes));
     made.job.servers = {.count = plan.servers, .commit_us = *server_us};
   }
   for (const WorkerGroup& group : plan.groups) {
-    const auto step_us = steps.of(group, made.notes);
-    if (!step_us) return Unexpected{step_us.error()};
-    const auto commit_us = commits.of(group, made.notes);
-    if (!commit_us) return Unexpected{commit_us.error()};
+    PERFMODEL_TRY(step_us, steps.of(group, made.notes));
+    PERFMODEL_TRY(commit_us, commits.of(group, made.notes));
     if (static_cast<std::int64_t>(made.job.workers.size()) + group.count > kMostWorkers) {
       return impossible("at most 100,000 workers", "more");
     }

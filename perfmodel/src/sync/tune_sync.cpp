@@ -34,10 +34,8 @@ Result<SchemeSettings> tuned_adsp(const SyncJob& job, SchemeSettings settings,
   for (double commits = 1; commits <= kMostCommitsPerPeriod && failures < kFailuresInARow;
        commits = std::max(commits + 1, std::floor(commits * kGrowthOfRate))) {
     settings.commits_per_period = {commits};
-    const auto run = run_sync(job, settings, some_periods, loss);
-    if (!run) return Unexpected{run.error()};
-    const auto reached = time_to_target(job, settings, *run, loss);
-    if (!reached) return Unexpected{reached.error()};
+    PERFMODEL_TRY(run, run_sync(job, settings, some_periods, loss));
+    PERFMODEL_TRY(reached, time_to_target(job, settings, *run, loss));
     ++failures;
     if (reached->time_us >= best_us) continue;
     failures = 0;
@@ -54,8 +52,7 @@ Result<SchemeSettings> tuned_adacomm(const SyncJob& job, SchemeSettings settings
   local.scheme = Scheme::kLocalSgd;
   for (const std::int64_t tau : kFirstTaus) {
     local.tau = tau;
-    const auto run = run_sync(job, local, {.rounds = 4}, loss);
-    if (!run) return Unexpected{run.error()};
+    PERFMODEL_TRY(run, run_sync(job, local, {.rounds = 4}, loss));
     const double rate =
         static_cast<double>(run->steps()) / loss.factor(static_cast<double>(tau), 0) / run->time_us;
     if (rate <= best_rate) continue;
@@ -70,8 +67,7 @@ Result<SchemeSettings> tuned_adacomm(const SyncJob& job, SchemeSettings settings
 Result<TimeToTarget> time_to_target(const SyncJob& job, const SchemeSettings& settings,
                                     const SyncRun& run, const LossModel& loss) {
   if (settings.scheme == Scheme::kAdacomm) {
-    const auto whole = run_sync(job, settings, {.progress = loss.steps_to_target}, loss);
-    if (!whole) return Unexpected{whole.error()};
+    PERFMODEL_TRY(whole, run_sync(job, settings, {.progress = loss.steps_to_target}, loss));
     return TimeToTarget{.steps = static_cast<double>(whole->steps()), .time_us = whole->time_us};
   }
   const double steps = loss.steps_to_target * loss.factor(run.mean_tau(), run.mean_staleness());

@@ -102,8 +102,7 @@ double shared_share(const ComparedStep& before, const ComparedStep& after) {
 }
 
 Unexpected impossible_comparison(const ComparedStep& step, std::string message) {
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible, .message = std::move(message), .file = step.source}};
+  return fail(ErrorCode::kImpossible, std::move(message), step.source);
 }
 
 // Common part of both kinds of comparison; they fill `tables` themselves.
@@ -169,8 +168,7 @@ Result<TraceComparison> compare(
                 "expected a prediction with its ops to compare, found none: overheads of method "
                 "lin keep no account of them");
   }
-  const auto before = measured_step(measured, iterations, families_of(predicted));
-  if (!before) return Unexpected{before.error()};
+  PERFMODEL_TRY(before, measured_step(measured, iterations, families_of(predicted)));
   ChangeTables tables;
   auto made = compare_steps(*before, predicted_step(predicted), "a trace and a prediction", tables);
   if (!made) return made;

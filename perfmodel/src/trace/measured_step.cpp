@@ -35,8 +35,7 @@ struct HostSequence {
 };
 
 Result<HostSequence> host_sequence(const Trace& trace) {
-  auto built = graph_from_trace(trace);
-  if (!built) return Unexpected{built.error()};
+  PERFMODEL_TRY(built, graph_from_trace(trace));
   const ExecutionGraph& graph = built->graph;
   HostSequence made;
   std::vector<std::int32_t> op_of_node(graph.nodes.size(), -1);
@@ -269,8 +268,7 @@ Result<ComparedStep> measured_step(
     const FamiliesOfKernels& known) {
   const TraceSelection chosen = select_events(trace, iterations);
   if (auto good = check_window(trace, chosen, iterations); !good) return Unexpected{good.error()};
-  auto sequence = host_sequence(trace);
-  if (!sequence) return Unexpected{sequence.error()};
+  PERFMODEL_TRY(sequence, host_sequence(trace));
   return StepMeasurement(trace, chosen, known, std::move(*sequence)).run();
 }
 

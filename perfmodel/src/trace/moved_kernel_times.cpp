@@ -33,17 +33,14 @@ ProductType product_type_of_name(std::string_view kernel) {
 // the GPU has it.
 FlopPerSecond product_rate(ProductType type, const Gpu& gpu) {
   switch (type) {
-    case ProductType::kFloat8:
-      return gpu.peak(DType::kFloat8, true);
-    case ProductType::kHalf:
-      return gpu.peak(DType::kFloat16, true);
+    case ProductType::kFloat8: return gpu.peak(DType::kFloat8, true);
+    case ProductType::kHalf: return gpu.peak(DType::kFloat16, true);
     case ProductType::kTf32:
       if (gpu.peak_tflop_per_s.tf32_matrix && gpu.vendor != "amd") {
         return {*gpu.peak_tflop_per_s.tf32_matrix * 1e12};
       }
       break;
-    case ProductType::kFloat32:
-      break;
+    case ProductType::kFloat32: break;
   }
   return gpu.peak(DType::kFloat32, gemm_uses_matrix_units(DType::kFloat32, gpu));
 }
@@ -51,17 +48,14 @@ FlopPerSecond product_rate(ProductType type, const Gpu& gpu) {
 // Factor of a kernel's time from one GPU to another.
 double time_ratio(KernelFamily family, std::string_view kernel, const Gpu& from, const Gpu& to) {
   switch (family) {
-    case KernelFamily::kCollective:
-      return 1;
+    case KernelFamily::kCollective: return 1;
     case KernelFamily::kGemm:
     case KernelFamily::kConvolution: {
       const ProductType type = product_type_of_name(kernel);
       return product_rate(type, from).value / product_rate(type, to).value;
     }
-    case KernelFamily::kCopy:
-      return from.pcie_bandwidth.value / to.pcie_bandwidth.value;
-    default:
-      return from.dram_bandwidth.value / to.dram_bandwidth.value;
+    case KernelFamily::kCopy: return from.pcie_bandwidth.value / to.pcie_bandwidth.value;
+    default: return from.dram_bandwidth.value / to.dram_bandwidth.value;
   }
 }
 
@@ -127,22 +121,19 @@ std::string sentence_of(bool without_shapes, const std::string& other) {
 Result<MovedKernelTimes> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   const std::string name = trace.gpu_name();
   const std::optional<Gpu> from = traced_gpu(name, gpu, *data / "gpus");
   const bool without_shapes = lacks_sizes(graph), captured = launches_graphs(trace);
   if (!from && (without_shapes || captured)) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message =
-                                "expected shapes (record_shapes=True) and no captured graphs, or "
-                                "the name of a known GPU in the trace, found neither",
-                            .file = trace.source}};
+    return fail(ErrorCode::kImpossible,
+                "expected shapes (record_shapes=True) and no captured graphs, or "
+                "the name of a known GPU in the trace, found neither",
+                trace.source);
   }
   const bool same = from && from->name == gpu.name;
-  auto times = same || !from ? kernel_times(graph, trace, iterations)
-                             : kernel_times(graph, scaled(trace, *from, gpu), iterations);
-  if (!times) return Unexpected{times.error()};
+  PERFMODEL_TRY(times, same || !from ? kernel_times(graph, trace, iterations)
+                                     : kernel_times(graph, scaled(trace, *from, gpu), iterations));
   if (!same) times->other_gpu = other_gpu(name, from);
   if (from && is_of_larger_job(graph, trace)) times->alone_on = std::make_shared<const Gpu>(*from);
   MovedKernelTimes made{.times = std::move(*times)};

@@ -159,14 +159,10 @@ class OpTables {
 
   double& phase_us(Phase phase) {
     switch (phase) {
-      case Phase::kBackward:
-        return analysis_.phases.backward_us;
-      case Phase::kRecompute:
-        return analysis_.phases.recompute_us;
-      case Phase::kOptimizer:
-        return analysis_.phases.optimizer_us;
-      case Phase::kForward:
-        break;
+      case Phase::kBackward: return analysis_.phases.backward_us;
+      case Phase::kRecompute: return analysis_.phases.recompute_us;
+      case Phase::kOptimizer: return analysis_.phases.optimizer_us;
+      case Phase::kForward: break;
     }
     return analysis_.phases.forward_us;
   }

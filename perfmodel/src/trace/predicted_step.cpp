@@ -18,14 +18,10 @@ double device_us(const PredictedKernel& kernel) {
 
 Intervals& intervals_of(KernelFamily family, DeviceIntervals& work) {
   switch (family) {
-    case KernelFamily::kCollective:
-      return work.collectives;
-    case KernelFamily::kCopy:
-      return work.copies;
-    case KernelFamily::kSet:
-      return work.sets;
-    default:
-      return work.compute;
+    case KernelFamily::kCollective: return work.collectives;
+    case KernelFamily::kCopy: return work.copies;
+    case KernelFamily::kSet: return work.sets;
+    default: return work.compute;
   }
 }
 

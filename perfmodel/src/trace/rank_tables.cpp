@@ -34,8 +34,7 @@ class RankTables {
       }
       add_rank(trace, chosen);
     }
-    auto match = match_collectives(collectives_, names, {.missing_ranks = true});
-    if (!match) return Unexpected{match.error()};
+    PERFMODEL_TRY(match, match_collectives(collectives_, names, {.missing_ranks = true}));
     made_.warnings = match->warnings;
     made_.unmatched = match->unmatched;
     offsets_ = match->clock_offset_us;
@@ -153,8 +152,7 @@ Result<void> check_ranks_of_job(std::span<const Trace> traces) {
   std::set<std::int64_t> seen;
   for (const Trace& trace : traces) {
     const auto refuse = [&](std::string message) {
-      return Unexpected{Error{
-          .code = ErrorCode::kImpossible, .message = std::move(message), .file = trace.source}};
+      return fail(ErrorCode::kImpossible, std::move(message), trace.source);
     };
     if (trace.world_size >= 0) {
       if (!first) first = &trace;

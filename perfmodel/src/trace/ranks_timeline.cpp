@@ -69,8 +69,7 @@ Result<void> write_ranks_timeline(std::span<const Trace> traces, const TraceRank
   const double first = *std::ranges::min_element(shifts);
   const std::string made_by = "perfmodel " + version_text();
   const TimelineArg facts[] = {{"made_by", std::string_view(made_by)}};
-  auto out = TimelineEvents::create(file, {.other_data = facts});
-  if (!out) return Unexpected{out.error()};
+  PERFMODEL_TRY(out, TimelineEvents::create(file, {.other_data = facts}));
   for (std::size_t r = 0; r < traces.size(); ++r) {
     write_rank(*out, traces[r], static_cast<std::int64_t>(r), shifts[r] - first);
   }

@@ -323,12 +323,9 @@ std::vector<std::string> TraceFindings::warnings() const {
 }
 
 Result<TraceFindings> trace_findings(const Trace& trace, const TraceWindow& window) {
-  auto summed = report(trace, window);
-  if (!summed) return Unexpected{summed.error()};
-  const auto gpu = gpu_of_trace(summed->gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  auto analysis = analyse(trace, window, *gpu ? &**gpu : nullptr);
-  if (!analysis) return Unexpected{analysis.error()};
+  PERFMODEL_TRY(summed, report(trace, window));
+  PERFMODEL_TRY(gpu, gpu_of_trace(summed->gpu));
+  PERFMODEL_TRY(analysis, analyse(trace, window, *gpu ? &**gpu : nullptr));
   if (!*gpu && !summed->gpu.empty() && !trace.arguments.empty()) {
     analysis->warnings.push_back(unknown_gpu(summed->gpu) +
                                  ": ops have no FLOP, bytes and roofline");
@@ -340,8 +337,7 @@ Result<std::vector<TraceFindings>> trace_findings(std::span<const Trace> traces,
                                                   const TraceWindow& window) {
   std::vector<TraceFindings> all;
   for (const Trace& trace : traces) {
-    auto found = trace_findings(trace, window);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, trace_findings(trace, window));
     all.push_back(std::move(*found));
   }
   return all;
@@ -349,10 +345,8 @@ Result<std::vector<TraceFindings>> trace_findings(std::span<const Trace> traces,
 
 Result<TraceComparison> compare_traces(const Trace& before, const Trace& after,
                                        const TraceWindow& window) {
-  const auto old_steps = trace_findings(before, window_of_steps(before, window));
-  if (!old_steps) return Unexpected{old_steps.error()};
-  const auto new_steps = trace_findings(after, window_of_steps(after, window));
-  if (!new_steps) return Unexpected{new_steps.error()};
+  PERFMODEL_TRY(old_steps, trace_findings(before, window_of_steps(before, window)));
+  PERFMODEL_TRY(new_steps, trace_findings(after, window_of_steps(after, window)));
   return compare({old_steps->report, old_steps->analysis},
                  {new_steps->report, new_steps->analysis});
 }

@@ -81,8 +81,7 @@ Result<std::vector<JobDuration>> job_durations(const Predictor& predictor,
   std::vector<Question> questions;
   std::vector<JobDuration> rows;
   for (const std::string& gpu : gpus) {
-    const auto known = predictor.gpu(gpu);
-    if (!known) return Unexpected{known.error()};
+    PERFMODEL_TRY(known, predictor.gpu(gpu));
     for (const std::int64_t world : question.worlds) {
       questions.push_back(question_of(question, graph, gpu, world));
       rows.push_back({.gpu = known->name, .world = world});

@@ -51,8 +51,7 @@ void add_target(const TargetQuestion& question, Gpu gpu, ChosenOverheads overhea
 // Collectives cross the named topology.
 Result<void> connect(const std::string& topology, LoadedTarget& loaded, const Warn& warn) {
   if (topology.empty()) return {};
-  const auto found = TopologyCatalog::builtin().find(topology);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, TopologyCatalog::builtin().find(topology));
   warn_of(stand_ins(*found), warn);
   loaded.topology = *found;
   loaded.collectives = make_collective_model(*found, {});
@@ -65,8 +64,7 @@ Result<void> connect(const std::string& topology, LoadedTarget& loaded, const Wa
 Result<void> use_kernel_times(const RecordedProgram& program, LoadedTarget& loaded,
                               const Warn& warn) {
   if (!program.trace) return {};
-  auto moved = kernel_times_on(program.graph, *program.trace, loaded.target.gpu);
-  if (!moved) return Unexpected{moved.error()};
+  PERFMODEL_TRY(moved, kernel_times_on(program.graph, *program.trace, loaded.target.gpu));
   warn(moved->sentence.value_or(""));
   loaded.kernel_times = std::move(*moved);
   loaded.target.options.kernel_times = &loaded.kernel_times->times;
@@ -77,8 +75,7 @@ Result<void> use_kernel_times(const RecordedProgram& program, LoadedTarget& load
 // The measured step says how fast the host of all targets is.
 Result<void> use_measured_step(const TimedStep& measured, TargetInputs& inputs, const Warn& warn) {
   if (!measured.us) return {};
-  const auto scales = match_measured(measured, inputs.program, inputs.target());
-  if (!scales) return Unexpected{scales.error()};
+  PERFMODEL_TRY(scales, match_measured(measured, inputs.program, inputs.target()));
   for (LoadedTarget& loaded : inputs.loaded) {
     loaded.target.options.host_scale = scales->host;
     loaded.target.options.device_scale = scales->device;
@@ -90,8 +87,7 @@ Result<void> use_measured_step(const TimedStep& measured, TargetInputs& inputs, 
 Result<void> rewrite_program(const TargetQuestion& question, TargetInputs& inputs,
                              const Warn& warn) {
   if (question.rewrites.empty()) return {};
-  auto rewritten = rewrite_input(inputs.program.graph, question.rewrites);
-  if (!rewritten) return Unexpected{rewritten.error()};
+  PERFMODEL_TRY(rewritten, rewrite_input(inputs.program.graph, question.rewrites));
   LoadedTarget& loaded = inputs.loaded.front();
   const auto left_out =
       fit_kernel_times(inputs.program.graph, *rewritten, loaded.target.options, loaded.kept_times);
@@ -134,19 +130,15 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   const auto warn = [&inputs](const std::string& warning) {
     if (!warning.empty()) inputs.warnings.push_back(warning);
   };
-  auto models = choose_kernel_models(question.models);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(question.models));
   inputs.chosen = std::move(*models);
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_gpu(question.gpu, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(data, find_data_folder());
+  PERFMODEL_TRY(gpu, find_gpu(question.gpu, *data / "gpus"));
   if (auto done = retarget_for(*gpu, inputs.program.graph, question.rewrites); !done) return done;
   warn_of(stand_ins(*gpu), warn);
   warn(inputs.chosen.warning);
   OverheadTables tables(*data);
-  auto host = host_of(question, *gpu, tables, inputs);
-  if (!host) return Unexpected{host.error()};
+  PERFMODEL_TRY(host, host_of(question, *gpu, tables, inputs));
   if (brings_its_host(question, inputs)) warn_of(host->table->warnings, warn);
   add_target(question, std::move(*gpu), std::move(*host), inputs);
   LoadedTarget& loaded = inputs.loaded.back();
@@ -164,21 +156,18 @@ Result<void> load_targets(const TargetQuestion& question, TargetInputs& inputs) 
   const auto warn = [&inputs](const std::string& warning) {
     if (!warning.empty()) add_once(inputs.warnings, warning);
   };
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
+  PERFMODEL_TRY(data, find_data_folder());
   std::vector<std::string> names = question.gpus, of_gpus;
   if (!question.gpu.empty()) names.insert(names.begin(), question.gpu);
   OverheadTables tables(*data);
   warn(inputs.chosen.warning);
   for (const std::string& name : names) {
-    auto gpu = find_gpu(name, *data / "gpus");
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(gpu, find_gpu(name, *data / "gpus"));
     const auto is_known = [&](const LoadedTarget& one) { return one.target.gpu.name == gpu->name; };
     if (std::ranges::any_of(inputs.loaded, is_known)) continue;
     if (auto done = retarget_for(*gpu, inputs.program.graph); !done) return done;
     std::ranges::move(stand_ins(*gpu), std::back_inserter(of_gpus));
-    auto host = host_of(question, *gpu, tables, inputs);
-    if (!host) return Unexpected{host.error()};
+    PERFMODEL_TRY(host, host_of(question, *gpu, tables, inputs));
     if (brings_its_host(question, inputs)) warn_of(host->table->warnings, warn);
     warn(host->warning);
     add_target(question, std::move(*gpu), std::move(*host), inputs);

@@ -10,11 +10,11 @@
 #include <memory>
 #include <new>
 
+#include "base/budget.hpp"
 #include "base/secrets.hpp"
 #include "core/edit_distance.hpp"
 #include "json/file_kind.hpp"
 #include "json/json_kind.hpp"
-#include "json_limit.hpp"
 #include "json_position.hpp"
 #include "lower_case.hpp"
 
@@ -118,21 +118,11 @@ bool fill(const simdjson::dom::element& from, Json& to) {
       to = number < 0 ? Json(number) : Json(static_cast<std::uint64_t>(number));
       return true;
     }
-    case UINT64:
-      to = from.get_uint64().value_unsafe();
-      return true;
-    case DOUBLE:
-      to = from.get_double().value_unsafe();
-      return true;
-    case STRING:
-      to = std::string(from.get_string().value_unsafe());
-      return true;
-    case BOOL:
-      to = from.get_bool().value_unsafe();
-      return true;
-    case NULL_VALUE:
-      to = nullptr;
-      return true;
+    case UINT64: to = from.get_uint64().value_unsafe(); return true;
+    case DOUBLE: to = from.get_double().value_unsafe(); return true;
+    case STRING: to = std::string(from.get_string().value_unsafe()); return true;
+    case BOOL: to = from.get_bool().value_unsafe(); return true;
+    case NULL_VALUE: to = nullptr; return true;
   }
   return false;
 }
@@ -462,6 +452,7 @@ Result<std::string> read_json_text(const std::filesystem::path& file, const std:
   if (!ignored && known_size > most) return too_large();
   std::string text;
   const std::size_t block = ignored || known_size == 0 ? 1 << 16 : known_size + 1;
+  text.reserve(block + simdjson::SIMDJSON_PADDING);  // a parser need not copy it
   for (std::size_t size = 0; stream; size += static_cast<std::size_t>(stream.gcount())) {
     text.resize(size + block);
     stream.read(text.data() + size, static_cast<std::streamsize>(block));

@@ -142,8 +142,7 @@ std::string with_article(const std::string& what);
 template <class Parse>
 auto read_json_file(const std::filesystem::path& file, const std::string& what, Parse parse)
     -> decltype(parse_json_text(std::string(), what, file, parse)) {
-  auto text = read_json_text(file, what);
-  if (!text) return Unexpected{std::move(text.error())};
+  PERFMODEL_TRY(text, read_json_text(file, what));
   return parse_json_text(*text, with_article(what), file, parse);
 }
 

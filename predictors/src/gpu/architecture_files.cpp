@@ -497,16 +497,14 @@ Result<Parsed> parse_file(const fs::path& file, const ArchitectureFiles& files) 
 
 Result<Architecture> complete(Parsed parsed, const fs::path& file, const ArchitectureFiles& files) {
   for (const auto& [fact, from] : parsed.borrowed) {
-    const auto other = files.parsed(from);
-    if (!other) return Unexpected{other.error()};
+    PERFMODEL_TRY(other, files.parsed(from));
     const auto& lent = (*other)->borrowed;
     if (std::ranges::find(lent, fact, &Parsed::Borrowed::fact) != lent.end()) {
-      return Unexpected{Error{.code = ErrorCode::kFormat,
-                              .message = "expected an architecture with a value of its own, found "
-                                         "\"" +
-                                         from + "\", which takes another's value",
-                              .file = file,
-                              .json_pointer = std::string("/facts/") + fact->key + "/as"}};
+      return fail(ErrorCode::kFormat,
+                  "expected an architecture with a value of its own, found "
+                  "\"" +
+                      from + "\", which takes another's value",
+                  file, std::string("/facts/") + fact->key + "/as");
     }
     fact->copy((*other)->own, parsed.own);
   }
@@ -514,8 +512,7 @@ Result<Architecture> complete(Parsed parsed, const fs::path& file, const Archite
 }
 
 Result<Architecture> read_file(const fs::path& file, const ArchitectureFiles& files) {
-  auto parsed = parse_file(file, files);
-  if (!parsed) return Unexpected{parsed.error()};
+  PERFMODEL_TRY(parsed, parse_file(file, files));
   return complete(std::move(*parsed), file, files);
 }
 
@@ -567,8 +564,7 @@ std::string ArchitectureFiles::nearest(std::string_view name) const {
 Result<std::shared_ptr<const Parsed>> ArchitectureFiles::parsed(const std::string& name) const {
   auto known = parsed_.find(name);
   if (known == parsed_.end()) {
-    auto file = parse_file(file_of(name), *this);
-    if (!file) return Unexpected{file.error()};
+    PERFMODEL_TRY(file, parse_file(file_of(name), *this));
     known = parsed_.emplace(name, std::make_shared<const Parsed>(std::move(*file))).first;
   }
   return known->second;
@@ -578,15 +574,14 @@ Result<Architecture> ArchitectureFiles::read(const std::string& name) {
   auto known = read_.find(name);
   if (known == read_.end()) {
     const fs::path file = file_of(name);
-    const auto own = parsed(name);
-    if (!own) return Unexpected{own.error()};
+    PERFMODEL_TRY(own, parsed(name));
     auto architecture = complete(**own, file, *this);
     if (!architecture) return architecture;
     if (architecture->name != name) {
-      return Unexpected{Error{.message = "expected the name of the file, \"" + name +
-                                         "\", found \"" + architecture->name + "\"",
-                              .file = file,
-                              .json_pointer = "/name"}};
+      return fail(
+          ErrorCode::kFormat,
+          "expected the name of the file, \"" + name + "\", found \"" + architecture->name + "\"",
+          file, "/name");
     }
     known = read_.emplace(name, std::move(*architecture)).first;
   }
@@ -606,13 +601,11 @@ Result<Architecture> find_architecture(std::string_view name, const fs::path& fo
 }
 
 Result<std::vector<Architecture>> read_architectures(const fs::path& folder) {
-  const auto found = json_files(folder, "architecture files");
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, json_files(folder, "architecture files"));
   ArchitectureFiles files(folder);
   std::vector<Architecture> architectures;
   for (const fs::path& file : *found) {
-    auto read = files.read(file.stem().string());
-    if (!read) return Unexpected{read.error()};
+    PERFMODEL_TRY(read, files.read(file.stem().string()));
     architectures.push_back(std::move(*read));
   }
   std::ranges::sort(architectures, {}, &Architecture::name);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "perfmodel/predictors/detail/architecture.hpp"
 

@@ -110,14 +110,12 @@ Result<Gpu> read_with(const fs::path& file, ArchitectureFiles& architectures) {
       });
   if (!gpu) return gpu;
   Architecture& own = gpu->architecture;
-  auto figures = architectures.read(own.is_known() ? own.name : own.like);
-  if (!figures) return Unexpected{figures.error()};
+  PERFMODEL_TRY(figures, architectures.read(own.is_known() ? own.name : own.like));
   if (own.is_known() && gpu->vendor != figures->vendor) {
-    return Unexpected{
-        Error{.message = fmt::format("expected \"{}\", the vendor of {}, found \"{}\"",
-                                     figures->vendor, own.name, gpu->vendor),
-              .file = file,
-              .json_pointer = "/vendor"}};
+    return fail(ErrorCode::kFormat,
+                fmt::format("expected \"{}\", the vendor of {}, found \"{}\"", figures->vendor,
+                            own.name, gpu->vendor),
+                file, "/vendor");
   }
   figures->name = std::move(own.name);
   figures->like = std::move(own.like);
@@ -152,16 +150,12 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
   };
   switch (dtype) {
     case DType::kFloat64:
-    case DType::kComplex128:
-      tflop_per_s = p.fp64.value_or(fp32 / 32);
-      break;
+    case DType::kComplex128: tflop_per_s = p.fp64.value_or(fp32 / 32); break;
     case DType::kFloat16:
       tflop_per_s =
           std::max(fp32, (matrix_units ? first_of({p.fp16_matrix, p.fp16}) : p.fp16).value_or(0));
       break;
-    case DType::kBFloat16:
-      tflop_per_s = bf16(matrix_units);
-      break;
+    case DType::kBFloat16: tflop_per_s = bf16(matrix_units); break;
     case DType::kFloat8:
       if (matrix_units) tflop_per_s = p.fp8_matrix.value_or(bf16(true));
       break;
@@ -226,20 +220,18 @@ Result<Gpu> read_gpu(const fs::path& file, const fs::path& architectures) {
 }
 
 Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
-  const auto files = json_files(folder, "GPU files");
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, json_files(folder, "GPU files"));
 
   ArchitectureFiles architectures(architectures_beside(folder));
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> owners;  // lower-case alias -> GPU
   for (const fs::path& file : *files) {
-    Result<Gpu> gpu = read_with(file, architectures);
-    if (!gpu) return Unexpected{gpu.error()};
+    PERFMODEL_TRY(gpu, read_with(file, architectures));
     if (gpu->name != file.stem().string()) {
-      return Unexpected{Error{.message = "expected the name of the file, \"" +
-                                         file.stem().string() + "\", found \"" + gpu->name + "\"",
-                              .file = file,
-                              .json_pointer = "/name"}};
+      return fail(ErrorCode::kFormat,
+                  "expected the name of the file, \"" + file.stem().string() + "\", found \"" +
+                      gpu->name + "\"",
+                  file, "/name");
     }
     for (std::size_t i = 0; i < gpu->aliases.size() + 2; ++i) {
       const bool is_alias = i < gpu->aliases.size();
@@ -251,10 +243,10 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
                                                            : gpu->title;
       const auto [owner, is_new] = owners.emplace(lower_case(text), gpu->name);
       if (!is_new && owner->second != gpu->name) {
-        return Unexpected{Error{.message = "expected a name of one GPU only, found \"" + text +
-                                           "\", which " + owner->second + " claims too",
-                                .file = file,
-                                .json_pointer = pointer}};
+        return fail(ErrorCode::kFormat,
+                    "expected a name of one GPU only, found \"" + text + "\", which " +
+                        owner->second + " claims too",
+                    file, pointer);
       }
     }
     gpus.push_back(std::move(*gpu));

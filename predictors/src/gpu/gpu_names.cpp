@@ -254,10 +254,8 @@ Result<CalledGpu> find_called_gpu(std::string_view name, std::span<const Gpu> gp
 
 /// A board by some words of its name.
 Result<Gpu> find_called(std::string_view name, const fs::path& folder) {
-  Result<std::vector<Gpu>> gpus = read_gpus(folder);
-  if (!gpus) return Unexpected{gpus.error()};
-  auto called = find_called_gpu(name, *gpus);
-  if (!called) return Unexpected{called.error()};
+  PERFMODEL_TRY(gpus, read_gpus(folder));
+  PERFMODEL_TRY(called, find_called_gpu(name, *gpus));
   Gpu found = std::move((*gpus)[called->position]);
   found.taken_for = std::move(called->note);
   return found;
@@ -316,10 +314,8 @@ Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
     return read_gpu(*file, architectures_beside(folder));
   }
   if (auto gpu = find_in_texts(name, folder)) return std::move(*gpu);
-  Result<std::vector<Gpu>> gpus = read_gpus(folder);
-  if (!gpus) return Unexpected{gpus.error()};
-  const auto found = find_gpu(name, *gpus);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(gpus, read_gpus(folder));
+  PERFMODEL_TRY(found, find_gpu(name, *gpus));
   return std::move((*gpus)[*found]);
 }
 

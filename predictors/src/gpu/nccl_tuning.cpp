@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "base/impossible.hpp"
 
@@ -96,12 +95,9 @@ class Formulas {
         const double hop = in_.nodes > 1 ? std::max(intra, overhead) : intra;
         return base + (steps - inter) * hop + inter * net;
       }
-      case NcclAlgorithm::kTree:
-        return base + 2 * ((ranks_per_node_ - 1) * intra + levels * net);
-      case NcclAlgorithm::kNvls:
-        return base + intra;
-      case NcclAlgorithm::kNvlsTree:
-        break;
+      case NcclAlgorithm::kTree: return base + 2 * ((ranks_per_node_ - 1) * intra + levels * net);
+      case NcclAlgorithm::kNvls: return base + intra;
+      case NcclAlgorithm::kNvlsTree: break;
     }
     return base + intra + 2 * levels * net;
   }
@@ -130,8 +126,7 @@ class Formulas {
         }
         return 0.5 * bus * (in_.tree_pattern ? 0.85 : 1);
       case NcclAlgorithm::kNvls:
-      case NcclAlgorithm::kNvlsTree:
-        break;
+      case NcclAlgorithm::kNvlsTree: break;
     }
     const bool tree = algorithm == NcclAlgorithm::kNvlsTree;
     double channel = graph.intra_gb_per_s * kNvlsEfficiency[generation] * (c - 1) / c *
@@ -165,15 +160,12 @@ std::optional<CollectiveKind> collective_kind(std::string_view name) {
 double bus_factor(CollectiveKind kind, int ranks) {
   const double share = (ranks - 1.0) / ranks;
   switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * share;
+    case CollectiveKind::kAllReduce: return 2 * share;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
     case CollectiveKind::kSend:
-    case CollectiveKind::kRecv:
-      return 1;
-    default:
-      return share;
+    case CollectiveKind::kRecv: return 1;
+    default: return share;
   }
 }
 

@@ -364,10 +364,10 @@ Result<TopologyCatalog> TopologyCatalog::make(std::vector<Topology> topologies,
       for (const Topology& other : topologies) {
         if (&other == &topology) break;
         if (std::ranges::find(other.default_for, gpu) == other.default_for.end()) continue;
-        return Unexpected{Error{.message = "expected one default topology per GPU, found " + gpu +
-                                           ", which " + other.name + " claims too",
-                                .file = folder / (topology.name + ".json"),
-                                .json_pointer = "/default_for/" + std::to_string(i)}};
+        return fail(ErrorCode::kFormat,
+                    "expected one default topology per GPU, found " + gpu + ", which " +
+                        other.name + " claims too",
+                    folder / (topology.name + ".json"), "/default_for/" + std::to_string(i));
       }
     }
   }
@@ -377,18 +377,15 @@ Result<TopologyCatalog> TopologyCatalog::make(std::vector<Topology> topologies,
 }
 
 Result<TopologyCatalog> TopologyCatalog::read(const fs::path& folder) {
-  const auto files = json_files(folder, "topology files");
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, json_files(folder, "topology files"));
   std::vector<Topology> topologies;
   for (const fs::path& file : *files) {
-    Result<Topology> topology = read_topology(file);
-    if (!topology) return Unexpected{topology.error()};
+    PERFMODEL_TRY(topology, read_topology(file));
     if (topology->name != file.stem().string()) {
-      return Unexpected{Error{.message = "expected the name of the file, \"" +
-                                         file.stem().string() + "\", found \"" + topology->name +
-                                         "\"",
-                              .file = file,
-                              .json_pointer = "/name"}};
+      return fail(ErrorCode::kFormat,
+                  "expected the name of the file, \"" + file.stem().string() + "\", found \"" +
+                      topology->name + "\"",
+                  file, "/name");
     }
     topologies.push_back(std::move(*topology));
   }
@@ -512,6 +509,8 @@ const Topology* default_topology(const Gpu& gpu) {
   const std::lock_guard lock(mutex);
   const auto at = known.find(gpu.name);
   if (at != known.end()) return at->second;
+  constexpr std::size_t kMost = 256;  // files of users name GPUs as they like
+  if (known.size() >= kMost) known.clear();
   return known.emplace(gpu.name, find_default_topology(gpu.name)).first->second;
 }
 

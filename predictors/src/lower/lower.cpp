@@ -58,12 +58,9 @@ struct MadeCalls {
         if (shape.aside) return asides[static_cast<std::size_t>(shape.kind)];
         return copies[static_cast<std::size_t>(shape.kind)][shape.pageable];
       }
-      case KernelFamily::kSet:
-        return set;
-      case KernelFamily::kCollective:
-        return collective;
-      default:
-        return kernel;
+      case KernelFamily::kSet: return set;
+      case KernelFamily::kCollective: return collective;
+      default: return kernel;
     }
   }
 };
@@ -82,20 +79,13 @@ bool names_family(std::string_view kernel, KernelFamily family) {
     case KernelFamily::kConvolution:
       return has("conv") || has("winograd") || has("scudnn") || has("gemm") || has("grad") ||
              has("fft");
-    case KernelFamily::kEmbeddingForward:
-      return has("embedding") && has("forward");
-    case KernelFamily::kEmbeddingBackward:
-      return has("embedding") && has("backward");
-    case KernelFamily::kNorm:
-      return has("bn_") || has("norm");
-    case KernelFamily::kSort:
-      return has("Sort") || has("sort");
-    case KernelFamily::kReduction:
-      return has("reduce");
-    case KernelFamily::kCollective:
-      return is_collective_kernel(kernel);
-    default:
-      return false;
+    case KernelFamily::kEmbeddingForward: return has("embedding") && has("forward");
+    case KernelFamily::kEmbeddingBackward: return has("embedding") && has("backward");
+    case KernelFamily::kNorm: return has("bn_") || has("norm");
+    case KernelFamily::kSort: return has("Sort") || has("sort");
+    case KernelFamily::kReduction: return has("reduce");
+    case KernelFamily::kCollective: return is_collective_kernel(kernel);
+    default: return false;
   }
 }
 
@@ -387,8 +377,9 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
     }
     if (child < children.size()) add_node(children[child], op);
   }
-  if (!is_told && unmodelled == stats_.unmodelled.size() &&
-      is_blind(index, std::span(op.calls).subspan(first))) {
+  if (is_told || unmodelled != stats_.unmodelled.size()) return;
+  if (notes_) notes_->complete = false;
+  if (is_blind(index, std::span(op.calls).subspan(first))) {
     stats_.unmodelled.push_back(index);
   }
 }
@@ -468,10 +459,51 @@ std::int32_t Lowering::label_that_launches(const Node& record) const {
   return -1;
 }
 
+LoweringNotes::Kernel Lowering::note_of(const KernelWork& work) const {
+  return {work.family, work.shape.index(), &MadeCalls::of(gpu_).call_for(work)};
+}
+
+// Nodes without work of their own and without a template of their shapes have the same calls in all
+// sizes.
+void Lowering::note(std::int32_t index, bool rule_spoke, const LaunchTemplates::Found& found) {
+  const LoweringFacts::Node& facts = facts_.nodes[index];
+  const bool may_have_shapes = facts.found.calls && facts.found.level == TemplateLevel::kDevices;
+  const bool may_launch =
+      facts.rule && !(facts.launches_nothing && graph_.node(index).kernel_backend == 0);
+  if (!may_launch && !may_have_shapes) return;
+  notes_->nodes.push_back({index, may_launch, rule_spoke, kernels_.size(), found});
+  if (!rule_spoke) return;  // work of fused ops may be there, and is not launched
+  for (const KernelWork& work : kernels_) notes_->kernels.push_back(note_of(work));
+}
+
+bool Lowering::repeat(const LoweringNotes& notes, const std::vector<bool>* reshaped,
+                      std::vector<KernelWork>& work) {
+  auto expected = notes.kernels.begin();
+  for (const LoweringNotes::Asked& was : notes.nodes) {
+    const bool has_its_shapes = reshaped && !(*reshaped)[was.node];
+    if (has_its_shapes && !was.asks_rule) continue;
+    const LoweringFacts::Node& facts = facts_.nodes[was.node];
+    const bool rule_spoke = ask_rule(was.node, facts);
+    const LaunchTemplates::Found found =
+        has_its_shapes ? was.found : find_template(was.node, facts, rule_spoke);
+    if (rule_spoke != was.rule_spoke || kernels_.size() != was.kernels ||
+        found.calls != was.found.calls || found.level != was.found.level) {
+      return false;
+    }
+    if (!rule_spoke) continue;
+    for (KernelWork& kernel : kernels_) {
+      if (note_of(kernel) != *expected++) return false;
+      work.push_back(std::move(kernel));
+    }
+  }
+  return true;
+}
+
 bool Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
   const LoweringFacts::Node& facts = facts_.nodes[index];
   bool rule_spoke = ask_rule(index, facts);
   LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
+  if (notes_) note(index, rule_spoke, found);
   const Node& node = graph_.node(index);
   if (use_ == TemplateUse::kCalls) {
     if (found.calls && calls_of_another_program(index, found, rule_spoke, op, calls)) return true;

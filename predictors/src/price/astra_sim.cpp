@@ -62,12 +62,9 @@ class DimensionClock {
 
   double hops_of(int distance) const {
     switch (dimension_.shape) {
-      case Shape::kRing:
-        return std::min(distance, ranks_ - distance);
-      case Shape::kSwitch:
-        return 2;
-      case Shape::kFullyConnected:
-        return 1;
+      case Shape::kRing: return std::min(distance, ranks_ - distance);
+      case Shape::kSwitch: return 2;
+      case Shape::kFullyConnected: return 1;
     }
     return 1;
   }
@@ -116,14 +113,10 @@ class DimensionClock {
 
 Algorithm algorithm_of(const AstraSimNetwork& network, CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kAllGather:
-      return network.all_gather;
-    case CollectiveKind::kReduceScatter:
-      return network.reduce_scatter;
-    case CollectiveKind::kAllToAll:
-      return network.all_to_all;
-    default:
-      return network.all_reduce;
+    case CollectiveKind::kAllGather: return network.all_gather;
+    case CollectiveKind::kReduceScatter: return network.reduce_scatter;
+    case CollectiveKind::kAllToAll: return network.all_to_all;
+    default: return network.all_reduce;
   }
 }
 
@@ -138,8 +131,7 @@ std::vector<double> phases_of(const AstraSimNetwork& network, const CollectiveQu
         return clock.phase_ns(Phase::kAllGather, algorithm, bytes) + e;
       case CollectiveKind::kReduceScatter:
         return clock.phase_ns(Phase::kReduceScatter, algorithm, bytes) + e;
-      case CollectiveKind::kAllToAll:
-        return clock.phase_ns(Phase::kAllToAll, algorithm, bytes) + e;
+      case CollectiveKind::kAllToAll: return clock.phase_ns(Phase::kAllToAll, algorithm, bytes) + e;
       default:
         return clock.phase_ns(Phase::kReduceScatter, algorithm, bytes) +
                clock.phase_ns(Phase::kAllGather, algorithm, bytes) + e;

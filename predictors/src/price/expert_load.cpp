@@ -67,12 +67,9 @@ ExpertLoad expert_load(const ExpertsShape& shape) {
   const double tokens = static_cast<double>(shape.tokens), topk = static_cast<double>(shape.topk),
                experts = static_cast<double>(shape.experts);
   switch (shape.routing) {
-    case ExpertsShape::Routing::kBalanced:
-      return balanced_load(experts, tokens * topk);
-    case ExpertsShape::Routing::kPowerLaw:
-      return power_law_load(shape);
-    case ExpertsShape::Routing::kRandom:
-      break;
+    case ExpertsShape::Routing::kBalanced: return balanced_load(experts, tokens * topk);
+    case ExpertsShape::Routing::kPowerLaw: return power_law_load(shape);
+    case ExpertsShape::Routing::kRandom: break;
   }
   return random_load(experts, tokens, topk);
 }

@@ -65,8 +65,7 @@ class Row {
 
 template <class Read>
 Result<void> for_each_row(const std::filesystem::path& file, Read read) {
-  auto csv = CsvFile::open(file);
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvFile::open(file));
   std::optional<Error> error;
   bool any = false;
   while (csv->next()) {
@@ -77,8 +76,7 @@ Result<void> for_each_row(const std::filesystem::path& file, Read read) {
   }
   if (csv->error()) return Unexpected{*csv->error()};
   if (!any) {
-    return Unexpected{Error{
-        .code = ErrorCode::kFormat, .message = "expected rows, found only a header", .file = file}};
+    return fail(ErrorCode::kFormat, "expected rows, found only a header", file);
   }
   return {};
 }

@@ -122,8 +122,7 @@ class TableReader {
 
   Result<void> resolve_options() {
     if (!options_.gpu.empty()) {
-      auto gpu = find_gpu(options_.gpu, options_.gpu_folder);
-      if (!gpu) return Unexpected{gpu.error()};
+      PERFMODEL_TRY(gpu, find_gpu(options_.gpu, options_.gpu_folder));
       table_.gpus.push_back(std::move(*gpu));
       gpu_ = 0;
       if (has(kDevice)) {
@@ -243,10 +242,8 @@ class TableReader {
         case OpKind::kCopy:
         case OpKind::kStridedCopy:
         case OpKind::kSet:
-        case OpKind::kCollective:
-          return &default_type();  // bytes only
-        default:
-          break;
+        case OpKind::kCollective: return &default_type();  // bytes only
+        default: break;
       }
       if (is_graph_table_) {
         if (!warned_type_) {
@@ -408,8 +405,7 @@ Result<void> add_tables_of(const std::filesystem::path& folder,
 
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options) {
-  auto csv = CsvFile::open(file);
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvFile::open(file));
   return table::TableReader(std::move(*csv), options).read();
 }
 
@@ -426,8 +422,7 @@ Result<std::vector<KernelTable>> read_kernel_tables(const std::vector<std::strin
   }
   std::vector<KernelTable> tables;
   for (const std::filesystem::path& file : files) {
-    auto table = read_kernel_table(file, options);
-    if (!table) return Unexpected{table.error()};
+    PERFMODEL_TRY(table, read_kernel_table(file, options));
     tables.push_back(std::move(*table));
   }
   return tables;
@@ -455,11 +450,9 @@ KernelTableBlocks::KernelTableBlocks(CsvBlocks blocks, KernelTableOptions option
 
 Result<KernelTableBlocks> KernelTableBlocks::open(const std::filesystem::path& file,
                                                   const KernelTableOptions& options) {
-  auto csv = CsvBlocks::open(file);
-  if (!csv) return Unexpected{csv.error()};
+  PERFMODEL_TRY(csv, CsvBlocks::open(file));
   KernelTableBlocks blocks(std::move(*csv), options);
-  const auto reader = blocks.reader();
-  if (!reader) return Unexpected{reader.error()};
+  PERFMODEL_TRY(reader, blocks.reader());
   if (reader->state_->reader.is_graph_table()) {
     blocks.rows_per_block_ = std::numeric_limits<std::size_t>::max();
   }
@@ -471,8 +464,7 @@ Result<bool> KernelTableBlocks::next(CsvBlock& block) {
 }
 
 Result<KernelTableBlocks::Reader> KernelTableBlocks::reader() const {
-  auto header = blocks_.header();
-  if (!header) return Unexpected{header.error()};
+  PERFMODEL_TRY(header, blocks_.header());
   auto state = std::make_unique<Reader::State>(table::TableReader(std::move(*header), options_));
   if (auto begun = state->reader.begin(); !begun) return Unexpected{begun.error()};
   return Reader(std::move(state));

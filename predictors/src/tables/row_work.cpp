@@ -502,12 +502,8 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
   KernelWork result;
   switch (row.op.kind) {
     case OpKind::kGemm:
-    case OpKind::kLinear:
-      result = gemm(cells, row);
-      break;
-    case OpKind::kConvolution:
-      result = convolution(cells, row);
-      break;
+    case OpKind::kLinear: result = gemm(cells, row); break;
+    case OpKind::kConvolution: result = convolution(cells, row); break;
     case OpKind::kElementwise:
       result = elementwise_work(
           cells.elements(),
@@ -541,9 +537,7 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
     case OpKind::kTranspose:
       result = transpose_work(cells.count_or(kB, 1), cells.count(kRows), cells.count(kCols), dtype);
       break;
-    case OpKind::kConcat:
-      result = concat_work(cells.elements(), dtype);
-      break;
+    case OpKind::kConcat: result = concat_work(cells.elements(), dtype); break;
     case OpKind::kGather:
       result =
           gather_work(cells.count(kRows), cells.count(kCols), dtype, cells.count_or(kTableRows, 0));
@@ -556,37 +550,19 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
       result = tril_interaction_work(cells.count(kBatch), cells.count(kFeatures), false,
                                      row_pass(cells, row), dtype);
       break;
-    case OpKind::kMove:
-      result = movement(cells, row);
-      break;
-    case OpKind::kCopy:
-      result = copy(cells);
-      break;
+    case OpKind::kMove: result = movement(cells, row); break;
+    case OpKind::kCopy: result = copy(cells); break;
     case OpKind::kStridedCopy:
       result = strided_copy_work(cells.positive(kBytes), cells.count(kRowBytes));
       break;
-    case OpKind::kSet:
-      result = memset_work(cells.positive(kBytes));
-      break;
+    case OpKind::kSet: result = memset_work(cells.positive(kBytes)); break;
     case OpKind::kEmbeddingForward:
-    case OpKind::kEmbeddingBackward:
-      result = embedding(cells, row);
-      break;
-    case OpKind::kAttention:
-      result = attention(cells, row);
-      break;
-    case OpKind::kGroupedGemm:
-      result = grouped_gemm(cells, row);
-      break;
-    case OpKind::kExperts:
-      result = experts(cells, row);
-      break;
-    case OpKind::kLinearAttention:
-      result = linear_attention(cells, row);
-      break;
-    case OpKind::kRecurrent:
-      result = recurrent(cells, row);
-      break;
+    case OpKind::kEmbeddingBackward: result = embedding(cells, row); break;
+    case OpKind::kAttention: result = attention(cells, row); break;
+    case OpKind::kGroupedGemm: result = grouped_gemm(cells, row); break;
+    case OpKind::kExperts: result = experts(cells, row); break;
+    case OpKind::kLinearAttention: result = linear_attention(cells, row); break;
+    case OpKind::kRecurrent: result = recurrent(cells, row); break;
     case OpKind::kRecurrentCell:
       result = recurrent_cell_work(cell(cells, row), cells.count(kBatch), cells.count(kHidden),
                                    row_pass(cells, row), dtype);
@@ -594,15 +570,12 @@ KernelWork row_work(RowCells& cells, const TableRow& row) {
     case OpKind::kOptimizer:
       result = optimizer_work(cells.elements(), optimizer_kind(cells, row), dtype);
       break;
-    case OpKind::kHashedProduct:
-      result = hashed_product(cells, row);
-      break;
+    case OpKind::kHashedProduct: result = hashed_product(cells, row); break;
     case OpKind::kQuantize:
       if (!is_scaled(row)) cells.reject(kType, "fp8 or fp4, which numbers are quantised to");
       result = quantize_work(cells.count(kRows), cells.count(kCols), dtype, scaling(cells, row));
       break;
-    case OpKind::kCollective:
-      return collective(cells, row);
+    case OpKind::kCollective: return collective(cells, row);
   }
   if (row.type.storage != row.type.arithmetic && result.dtype == row.type.storage) {
     result.dtype = row.type.arithmetic;  // bytes were counted in the narrow type

@@ -119,8 +119,7 @@ Result<Trained> run(const BoosterData& data, const BoosterOptions& options) {
   trained.base = weighted_mean(data);
   std::vector<float> labels = data.labels;
   for (float& label : labels) label -= trained.base;
-  auto matrix = make_matrix(data, labels);
-  if (!matrix) return tl::unexpected(matrix.error());
+  PERFMODEL_TRY(matrix, make_matrix(data, labels));
   trained.matrix = std::move(*matrix);
   const DMatrixHandle cache[] = {trained.matrix.get()};
   BoosterHandle handle = nullptr;
@@ -138,17 +137,14 @@ Result<Trained> run(const BoosterData& data, const BoosterOptions& options) {
 }  // namespace
 
 Result<TreeEnsemble> boost(const BoosterData& data, const BoosterOptions& options) {
-  auto trained = run(data, options);
-  if (!trained) return tl::unexpected(trained.error());
+  PERFMODEL_TRY(trained, run(data, options));
   return read_trees(trained->booster.get(), trained->base);
 }
 
 Result<OracleResult> boost_with_oracle(const BoosterData& data, const BoosterOptions& options,
                                        std::span<const float> rows) {
-  auto trained = run(data, options);
-  if (!trained) return tl::unexpected(trained.error());
-  auto trees = read_trees(trained->booster.get(), trained->base);
-  if (!trees) return tl::unexpected(trees.error());
+  PERFMODEL_TRY(trained, run(data, options));
+  PERFMODEL_TRY(trees, read_trees(trained->booster.get(), trained->base));
   const std::string values = array_interface(rows.data(), rows.size() / data.columns, data.columns);
   const bst_ulong* shape = nullptr;
   bst_ulong dimensions = 0;

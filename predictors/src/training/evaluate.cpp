@@ -12,8 +12,7 @@ using learned::LearnedModel;
 
 Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::path& file,
                             const EvalOptions& options) {
-  const auto models = learned::read_model_file(file);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, learned::read_model_file(file));
   EvalReport report;
   std::size_t inside = 0;
   for (const KernelRow& row : table.rows) {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "few_kernels.hpp"
@@ -57,8 +57,7 @@ Result<JudgedModel> judged_of(const Group& group, const TrainOptions& options,
   if (parts.second.empty() || parts.first.empty()) return JudgedModel{};
   Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
   recipe.has_chip_trees = false;
-  auto model = fit(parts.first, recipe, {});
-  if (!model) return Unexpected{model.error()};
+  PERFMODEL_TRY(model, fit(parts.first, recipe, {}));
   take_launch_costs(parts.second, gpu, *model);
   JudgedModel judged{.model = std::move(*model), .rows = {}, .features = {}};
   judge_by(parts.second, judged);
@@ -69,19 +68,15 @@ using Chosen = std::vector<std::size_t>;  ///< rows that are measured
 
 struct Method {
   const char* name;
-  Result<Chosen> (*choose)(const JudgedModel& judged, int points, int seed);
+  Result<Chosen> (*choose)(const JudgedModel& judged, std::size_t points, std::uint64_t seed);
 };
 constexpr Method kMethods[] = {
     {"random",
-     [](const JudgedModel& judged, int points, int seed) -> Result<Chosen> {
-       return random_sample(judged.rows.size(), static_cast<std::size_t>(points),
-                            static_cast<std::uint64_t>(seed));
+     [](const JudgedModel& judged, std::size_t points, std::uint64_t seed) -> Result<Chosen> {
+       return random_sample(judged.rows.size(), points, seed);
      }},
-    {"k-means",
-     [](const JudgedModel& judged, int points, int seed) -> Result<Chosen> {
-       return kmeans_sample(judged.features, static_cast<std::size_t>(points),
-                            static_cast<std::uint64_t>(seed));
-     }},
+    {"k-means", [](const JudgedModel& judged, std::size_t points,
+                   std::uint64_t seed) { return kmeans_sample(judged.features, points, seed); }},
 };
 
 /// Adds the absolute errors of all rows that were not measured.
@@ -99,9 +94,9 @@ void add_errors(JudgedModel& judged, const Chosen& chosen, const std::string& gp
   judged.model.corrections.clear();
 }
 
-/// Corrects a model for a GPU by `points` of its rows, or by all of them.
+/// Corrects a model for a GPU by `points` of its rows, or by all of them (0).
 Result<void> correct(LearnedModel& model, const std::string& gpu, const Samples& samples,
-                     std::optional<std::size_t> points, Calibration& made) {
+                     std::size_t points, Calibration& made) {
   std::erase_if(model.corrections, [&](const auto& c) { return c.gpu == gpu; });
   JudgedModel judged{.model = model, .rows = {}, .features = {}};
   Samples few = samples, others;
@@ -109,23 +104,24 @@ Result<void> correct(LearnedModel& model, const std::string& gpu, const Samples&
     take_launch_costs(samples, gpu, model);
     judged.model.launch_costs = model.launch_costs;
     judge_by(samples, judged);
-    if (judged.rows.size() <= *points) {
+    if (judged.rows.size() <= points) {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected more than {} rows of GPU {} above the launch floor for {}, "
                               "found {}",
-                              *points, gpu, model.name, judged.rows.size()));
+                              points, gpu, model.name, judged.rows.size()));
     }
-    const auto chosen = kmeans_sample(judged.features, *points, 1);
-    if (!chosen) return Unexpected{chosen.error()};
+    PERFMODEL_TRY(chosen, kmeans_sample(judged.features, points, 1));
     const std::set<std::size_t> used(chosen->begin(), chosen->end());
-    few.clear();
-    for (std::size_t i = 0; i < judged.rows.size(); ++i) {
-      (used.contains(i) ? few : others).push_back(judged.rows[i]);
-    }
+    std::tie(others, few) =
+        split(judged.rows, [&](std::size_t i, const Sample&) { return used.contains(i); });
   }
   const FewKernels fitted = correction_of(model, gpu, few);
-  const bool helps = !points || fitted.helps();
-  if (helps) model.corrections.push_back(fitted.correction);
+  const bool helps = fitted.helps();
+  if (helps) {
+    model.corrections.push_back(fitted.correction);
+  } else {
+    made.left_out.push_back(fmt::format("{} on {}", model.name, gpu));
+  }
   const std::size_t used = helps ? fitted.given : 0;
   made.used += used;
   if (!points) return {};
@@ -160,10 +156,8 @@ FewShotPointError point_of(Errors& errors, int points, int seeds) {
 }  // namespace
 
 Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::path& base,
-                              const std::filesystem::path& file,
-                              std::optional<std::size_t> points) {
-  auto models = learned::read_model_file(base);
-  if (!models) return Unexpected{models.error()};
+                              const std::filesystem::path& file, std::size_t points) {
+  PERFMODEL_TRY(models, learned::read_model_file(base));
   Calibration made;
   bool has_rows = false;
   for (LearnedModel& model : *models) {
@@ -196,14 +190,12 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
                                            std::span<const int> counts, int seeds) {
   Errors errors[2];
   for (const Group& group : group_rows(tables, options)) {
-    auto judged = judged_of(group, options, gpu);
-    if (!judged) return Unexpected{judged.error()};
+    PERFMODEL_TRY(judged, judged_of(group, options, gpu));
     if (judged->rows.empty()) continue;
     for (int seed = 1; seed <= seeds; ++seed) {
       for (const int points : counts) {
         for (std::size_t method = 0; method < std::size(kMethods); ++method) {
-          const auto chosen = kMethods[method].choose(*judged, points, seed);
-          if (!chosen) return Unexpected{chosen.error()};
+          PERFMODEL_TRY(chosen, kMethods[method].choose(*judged, points, seed));
           add_errors(*judged, *chosen, gpu, errors[method][{points, seed}]);
         }
       }

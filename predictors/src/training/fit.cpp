@@ -292,7 +292,7 @@ Recipe recipe_of(KernelFamily family) {
 Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                          std::span<const Sample> launches) {
   if (samples.empty()) {
-    return tl::unexpected(Error{.code = ErrorCode::kImpossible, .message = "no rows to fit"});
+    return fail(ErrorCode::kImpossible, "no rows to fit");
   }
   LearnedModel model;
   model.family = samples[0].row->work.family;
@@ -304,9 +304,8 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                                        ? learned::monotone_set(model.family, model.dtype)
                                        : learned::feature_set(model.family, model.dtype);
   if (!set) {
-    return tl::unexpected(Error{.code = ErrorCode::kImpossible,
-                                .message = fmt::format("no learned model for kernels of family {}",
-                                                       to_string(model.family))});
+    return fail(ErrorCode::kImpossible,
+                fmt::format("no learned model for kernels of family {}", to_string(model.family)));
   }
   std::vector<int> monotone;
   for (const learned::FeatureSpec& spec : set->specs) {
@@ -338,8 +337,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
     targets.push_back(target);
   }
   if (targets.empty()) {
-    return tl::unexpected(
-        Error{.code = ErrorCode::kImpossible, .message = "no row has the shape that it needs"});
+    return fail(ErrorCode::kImpossible, "no row has the shape that it needs");
   }
   balance_gpus(targets, model.gpus.size());
   model.common_cells = find_cells(*set, targets, [](const Target& t) { return !t.is_other_unit; });
@@ -361,15 +359,13 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                          .lambda = recipe.lambda,
                          .seed = recipe.seed,
                          .monotone = monotone};
-  auto common = boost(booster_data(targets, set->specs, false), options);
-  if (!common) return tl::unexpected(common.error());
+  PERFMODEL_TRY(common, boost(booster_data(targets, set->specs, false), options));
   model.common = std::move(*common);
   if (recipe.has_chip_trees) {
     for (Target& target : targets) target.label -= model.common.predict(target.features);
     options.rounds = recipe.chip_rounds;
     options.monotone.clear();
-    auto chip = boost(booster_data(targets, set->specs, true), options);
-    if (!chip) return tl::unexpected(chip.error());
+    PERFMODEL_TRY(chip, boost(booster_data(targets, set->specs, true), options));
     model.chip = std::move(*chip);
   }
   return model;

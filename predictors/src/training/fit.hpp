@@ -4,7 +4,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "tables/kernel_table.hpp"
 

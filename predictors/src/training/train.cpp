@@ -97,13 +97,11 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
         continue;
       }
     }
-    auto trained = train_group(group, options);
-    if (!trained) return Unexpected{trained.error()};
+    PERFMODEL_TRY(trained, train_group(group, options));
     models.push_back(std::move(trained->model));
     report.models.push_back(std::move(trained->report));
     if (groups.size() > 1) {
-      auto written = learned::write_model_file(partial_files.back(), {models.back()});
-      if (!written) return Unexpected{written.error()};
+      PERFMODEL_TRY(written, learned::write_model_file(partial_files.back(), {models.back()}));
     }
   }
   if (auto written = learned::write_model_file(file, models); !written) {
@@ -143,8 +141,7 @@ Result<TrainReport> train_folder(std::span<const KernelTable> tables, const Trai
                             kFewest, fmt::join(learned_families(), ", ")));
   }
   for (std::size_t i = 0; i < models.size(); ++i) {
-    auto written = learned::write_model_file(folder / report.models[i].file, {models[i]});
-    if (!written) return Unexpected{written.error()};
+    PERFMODEL_TRY(written, learned::write_model_file(folder / report.models[i].file, {models[i]}));
   }
   return report;
 }

@@ -51,17 +51,17 @@ struct JudgedCalibration {
   double before = 0, after = 0;
 };
 struct Calibration {
-  std::size_t used = 0;  ///< rows of the corrections that were kept
+  std::size_t used = 0;               ///< rows of the corrections that were kept
+  std::vector<std::string> left_out;  ///< "MODEL on GPU", whose correction does not help
   std::vector<JudgedCalibration> judged;
 };
 /// Measured kernels of new GPUs: adds a correction for each to the models of `base` and writes
-/// them to `file`. With `points`, k-means chooses so many rows of each model and GPU, and the
-/// others judge; what a launch costs is found from all rows. A correction
-/// that does not help the chosen rows is left out. Errors: no row of the models'
-/// families; no row left to judge.
+/// them to `file`. With `points` above 0, k-means chooses so many rows of each model and GPU, and
+/// the others judge; what a launch costs is found from all rows. A correction by which a row that
+/// is left out of it comes out no better is not kept. Errors: no row of the models' families; no
+/// row left to judge.
 Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::path& base,
-                              const std::filesystem::path& file,
-                              std::optional<std::size_t> points = std::nullopt);
+                              const std::filesystem::path& file, std::size_t points = 0);
 
 /// Error on a left-out GPU against the number of its kernels that were measured, by random and by
 /// k-means choice: mean over `seeds`, lowest and highest. Counts that leave no kernel to judge have

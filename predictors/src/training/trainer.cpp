@@ -312,8 +312,7 @@ Recipe chosen_recipe(const Group& group, const TrainOptions& options) {
 
 Result<TrainedModel> train_group(const Group& group, const TrainOptions& options) {
   Trainer trainer(group, options);
-  auto model = trainer.run();
-  if (!model) return Unexpected{model.error()};
+  PERFMODEL_TRY(model, trainer.run());
   return TrainedModel{std::move(*model), trainer.take_report()};
 }
 

@@ -118,13 +118,9 @@ struct LstmConfig {
   std::string name = "lstm";
   RecurrentCell cell = RecurrentCell::kLstm;
   RecurrentForm form = RecurrentForm::kLibrary;
-  std::int64_t vocabulary = 10'000;
-  std::int64_t embedding = 650;
-  std::int64_t hidden = 650;
-  std::int64_t layers = 2;
+  std::int64_t vocabulary = 10'000, embedding = 650, hidden = 650, layers = 2;
   double dropout = 0.5;  ///< after the embedding and every layer; 0: none is called
-  std::int64_t batch = 20;
-  std::int64_t steps = 35;
+  std::int64_t batch = 20, steps = 35;
   TrainingOptions training;
 };
 
@@ -202,8 +198,7 @@ struct Deepspeech2Config {
       {}, {.frequency_kernel = 21, .time_stride = 1, .frequency_padding = 10}};
   RecurrentCell cell = RecurrentCell::kGru;
   std::int64_t layers = 5, hidden = 800;
-  std::int64_t characters = 29;
-  std::int64_t batch = 32;
+  std::int64_t characters = 29, batch = 32;
   std::int64_t frames = 800;       ///< per sample
   std::int64_t target_steps = 80;  ///< characters per transcript
   TrainingOptions training;
@@ -237,8 +232,7 @@ struct ResnetConfig {
   /// Of bottlenecks: groups of the 3x3 convolution and their channels in the first stage, 1 and 64
   /// in a plain ResNet (ResNeXt 32 and 4, wide ones 1 and 128).
   std::int64_t groups = 1, width_per_group = 64;
-  std::int64_t classes = 1000;
-  std::int64_t batch = 32;
+  std::int64_t classes = 1000, batch = 32;
   std::int64_t resolution = 224;  ///< side of the square image, three colours
   /// Targets are probabilities of all classes [B, classes], like a benchmark's random data;
   /// otherwise class numbers.
@@ -268,8 +262,7 @@ struct VggConfig {
   std::int64_t hidden = 4096;
   double dropout = 0.5;
   bool dropout_in_front = false;  ///< before the linear layers, as in AlexNet; else after them
-  std::int64_t classes = 1000;
-  std::int64_t batch = 32;
+  std::int64_t classes = 1000, batch = 32;
   std::int64_t resolution = 224;  ///< side of the square image, three colours
   TrainingOptions training;
 };
@@ -284,8 +277,7 @@ Result<ExecutionGraph> build_vgg(const VggConfig& config);
 /// Inception-v3 (Szegedy et al., 2015) as torchvision has it.
 struct InceptionConfig {
   std::string name = "inception_v3";
-  std::int64_t classes = 1000;
-  std::int64_t batch = 32;
+  std::int64_t classes = 1000, batch = 32;
   std::int64_t resolution = 299;  ///< side of the square image, three colours
   /// The second classifier, after the last block of 768 channels; its loss counts 0.4.
   bool auxiliary = true;
@@ -319,8 +311,7 @@ struct FasterRcnnConfig {
   std::int64_t candidates = 2000;  ///< best proposals per image that go into the suppression
   std::int64_t kept = 1000;        ///< proposals that remain
   std::int64_t sampled = 512;      ///< regions per image
-  std::int64_t sampled_anchors = 256;
-  std::int64_t hidden = 1024;
+  std::int64_t sampled_anchors = 256, hidden = 1024;
   /// Maps of 256 channels of all stages and a fifth one for proposals (Lin et al., arXiv
   /// 1612.03144).
   bool pyramid = false;

@@ -14,8 +14,7 @@
 namespace perfmodel {
 
 struct EmbeddingTable {
-  std::int64_t num_rows = 0;
-  std::int64_t dim = 0;
+  std::int64_t num_rows = 0, dim = 0;
   double pooling_factor = 1;  ///< mean lookups per sample
   /// Rank that holds the table, for graphs of distributed jobs (see PlacedTable::rank).
   std::optional<std::int64_t> rank = {};
@@ -123,8 +122,7 @@ struct TableShard {
 struct PlacedTable {
   static constexpr std::int64_t kDataParallel = -1;
 
-  std::int64_t num_rows = 0;
-  std::int64_t dim = 0;
+  std::int64_t num_rows = 0, dim = 0;
   double pooling_factor = 1;  ///< mean lookups per sample
   /// The rank that holds the whole table (table-wise sharding), or kDataParallel.
   std::int64_t rank = kDataParallel;
@@ -154,8 +152,7 @@ struct TorchrecDlrmConfig {
     kAdagrad,
     kAdam
   } table_optimizer = TableOptimizer::kAdagrad;
-  std::int64_t batch_per_rank = 2048;
-  std::int64_t world_size = 8;
+  std::int64_t batch_per_rank = 2048, world_size = 8;
   std::int64_t local_world_size = 0;  ///< ranks per host; 0: all are on one
   std::int64_t rank = 0;              ///< whose graph it is
 

@@ -18,9 +18,7 @@ struct TransformerConfig {
   TrainingOptions training = with_adam_w();
   std::int64_t batch = 8;
   std::int64_t sequence = 512;  ///< tokens per sample
-  std::int64_t layers = 0;
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;
+  std::int64_t layers = 0, hidden = 0, heads = 0;
   std::int64_t feed_forward = 0;  ///< width between the two products of a feed-forward layer
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  ///< longest sequence that has a position embedding, if it has any

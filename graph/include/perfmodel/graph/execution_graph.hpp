@@ -96,12 +96,10 @@ struct CommRecord {
 };
 
 struct Node {
-  std::int64_t id = 0;
-  std::int64_t parent_id = 0;
+  std::int64_t id = 0, parent_id = 0;
   std::int32_t parent = -1;  ///< index; -1 for the root and for orphans
   NameId name = 0;
-  std::int64_t rf_id = 0;
-  std::int64_t fw_parent = 0;
+  std::int64_t rf_id = 0, fw_parent = 0;
   std::int64_t seq_id = -1;  ///< autograd sequence number, -1: none
   std::int32_t thread = 0;   ///< the profiler's small number: 1 main, 2 autograd, ...
   std::int32_t fw_thread = 0;
@@ -136,7 +134,9 @@ struct ProcessGroup {
 /// node owns, so a graph of a million nodes takes a dozen allocations.
 struct ExecutionGraph {
   std::string schema;  ///< "1.0.1", "1.1.1-chakra.0.0.4", ...
-  std::string source;  ///< file it was read from; "built" for graphs without a recording
+  /// File it was read from; "built" for graphs without a recording, "model gpt2" for a known
+  /// model's that nothing changed.
+  std::string source;
   bool built = false;  ///< made by a builder, not recorded
   /// Matrix products of fp32 tensors may run in TF32 (torch.backends.cuda.matmul.allow_tf32).
   /// Recordings do not tell; convolutions have a setting of their own.

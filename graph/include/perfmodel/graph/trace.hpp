@@ -22,8 +22,7 @@ enum class HostKind : std::uint8_t {
 
 /// One timed event of a host thread. Stamps are nanoseconds since Trace::base_ns.
 struct HostEvent {
-  std::int64_t start_ns = 0;
-  std::int64_t duration_ns = 0;
+  std::int64_t start_ns = 0, duration_ns = 0;
   NameId name = 0;
   std::int32_t thread = -1;  ///< into Trace::threads
   HostKind kind = HostKind::kOp;
@@ -58,13 +57,11 @@ enum class GpuKind : std::uint8_t { kKernel, kCopy, kSet };
 
 /// One piece of device work.
 struct GpuEvent {
-  std::int64_t start_ns = 0;
-  std::int64_t duration_ns = 0;
+  std::int64_t start_ns = 0, duration_ns = 0;
   NameId name = 0;
   GpuKind kind = GpuKind::kKernel;
   std::int16_t device = 0;
-  std::int64_t stream = 0;
-  std::int64_t correlation = -1;
+  std::int64_t stream = 0, correlation = -1;
   std::int64_t bytes = 0;        ///< copies and sets
   std::int32_t launch = -1;      ///< into Trace::host; -1: launched outside the trace
   std::int32_t collective = -1;  ///< into Trace::collectives; -1: none recorded

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memory.hpp"
+#include "pointwise.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -216,8 +217,7 @@ KernelCalls calls_of(FusedAttention::Kernel kernel) {
     case FusedAttention::Kernel::kCudnn:
       return {"ScaledDotProductCudnnAttentionBackward0", cudnn_forward, cudnn_backward};
     case FusedAttention::Kernel::kEfficient:
-    case FusedAttention::Kernel::kMath:
-      break;
+    case FusedAttention::Kernel::kMath: break;
   }
   return {"ScaledDotProductEfficientAttentionBackward0", efficient_forward, efficient_backward};
 }
@@ -227,6 +227,18 @@ KernelCalls calls_of(FusedAttention::Kernel kernel) {
 TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
                           const FusedAttention& options) {
   GraphBuilder& graph = tape.graph();
+  const Value scale = options.scale ? Value(*options.scale) : Value(kNone);
+  const auto begin = [&](std::int64_t sequence) {
+    graph.begin_op("aten::scaled_dot_product_attention",
+                   {q, k, v, optional(options.mask), options.dropout, options.causal, scale},
+                   sequence);
+  };
+  if (options.autocast) {
+    begin(-1);
+    for (TensorRef* operand : {&q, &k, &v}) *operand = cast(tape, *operand, *options.autocast);
+  }
+  begin(tape.sequence());
+  const int opened = options.autocast ? 2 : 1;
   const KernelCalls calls = calls_of(options.kernel);
   const double width = static_cast<double>(graph.shape(q)[3]);
   SavedAttention saved = {.q = q,
@@ -240,15 +252,6 @@ TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRe
                           .keys = graph.shape(k)[2],
                           .scale = options.scale.value_or(1.0 / std::sqrt(width)),
                           .mask_needs_gradient = tape.requires_grad(options.mask)};
-  const Value scale = options.scale ? Value(*options.scale) : Value(kNone);
-  const auto begin = [&](std::int64_t sequence) {
-    graph.begin_op("aten::scaled_dot_product_attention",
-                   {q, k, v, optional(options.mask), options.dropout, options.causal, scale},
-                   sequence);
-  };
-  if (options.by_autocast) begin(-1);
-  begin(tape.sequence());
-  const int opened = options.by_autocast ? 2 : 1;
   if (options.kernel == FusedAttention::Kernel::kMath) {
     const TensorRef out = math_attention(tape, q, k, v, options);
     for (int i = 0; i < opened; ++i) graph.end_op({out});

@@ -16,7 +16,8 @@ struct FusedAttention {
   bool causal = false;
   TensorRef mask = {};               ///< added to the scores; may not exist
   std::optional<double> scale = {};  ///< factor on the scores; unset: 1 / sqrt(D)
-  bool by_autocast = false;          ///< autocast calls the op from an op of the same name
+  /// Autocast calls the op from an op of the same name and casts what is wider to this type first.
+  std::optional<DType> autocast = {};
 };
 
 TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,

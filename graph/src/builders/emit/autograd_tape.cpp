@@ -1,7 +1,6 @@
 #include "autograd_tape.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "graph_reduction.hpp"
 #include "graph_views.hpp"

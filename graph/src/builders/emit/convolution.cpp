@@ -22,8 +22,7 @@ TensorRef onednn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight,
   graph.begin_op(convolution_op(ConvolutionBackend::kOneDnn),
                  {x, weight, bias, conv.padding, conv.stride, conv.dilation, conv.groups});
   empty(graph, graph.dtype(x), {0});
-  const TensorRef out = onednn_tensor(graph, graph.dtype(x), out_shape);
-  return graph.end_with(out);
+  return graph.end_with(onednn_tensor(graph, graph.dtype(x), out_shape));
 }
 
 TensorRef gpu_convolution(GraphBuilder& graph, ConvolutionBackend backend, TensorRef x,

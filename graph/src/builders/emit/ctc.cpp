@@ -134,8 +134,7 @@ TensorRef ctc_loss(AutogradTape& tape, TensorRef log_probabilities, TensorRef ta
   tape.record_unary(
       "CtcLossBackward0", log_probabilities, ctc.loss,
       [&graph, ctc](TensorRef gradient) { return backward_op(graph, ctc, gradient); });
-  const TensorRef loss = mean_per_target(tape, ctc.loss);
-  return graph.end_with(loss);
+  return graph.end_with(mean_per_target(tape, ctc.loss));
 }
 
 }  // namespace perfmodel

@@ -45,8 +45,7 @@ Dropped native_dropout(GraphBuilder& graph, TensorRef x, double probability,
 TensorRef native_dropout_backward(GraphBuilder& graph, TensorRef gradient, TensorRef mask,
                                   double probability) {
   graph.begin_op("aten::native_dropout_backward", {gradient, mask, 1.0 / (1.0 - probability)});
-  const TensorRef made = empty_like_contiguous(graph, gradient);
-  return graph.end_with(made);
+  return graph.end_with(empty_like_contiguous(graph, gradient));
 }
 
 TensorRef dropout(AutogradTape& tape, TensorRef x, double probability) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "embedding_lookup.hpp"
@@ -106,14 +105,10 @@ int bits_for(std::int64_t total_rows) {
 
 std::string_view optimizer_name(TableBatch::Optimizer optimizer) {
   switch (optimizer) {
-    case TableBatch::Optimizer::kSgd:
-      return "sgd";
-    case TableBatch::Optimizer::kAdagrad:
-      return "adagrad";
-    case TableBatch::Optimizer::kAdam:
-      return "adam";
-    case TableBatch::Optimizer::kRowwiseAdagrad:
-      break;
+    case TableBatch::Optimizer::kSgd: return "sgd";
+    case TableBatch::Optimizer::kAdagrad: return "adagrad";
+    case TableBatch::Optimizer::kAdam: return "adam";
+    case TableBatch::Optimizer::kRowwiseAdagrad: break;
   }
   return "rowwise_adagrad";
 }
@@ -173,8 +168,7 @@ void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
   };
   constexpr double kEpsilon = 1e-8;
   switch (tables.optimizer) {
-    case Optimizer::kSgd:
-      return add({tables.learning_rate});
+    case Optimizer::kSgd: return add({tables.learning_rate});
     case Optimizer::kAdagrad:
       add_state(elements_of(tables));
       return add({kEpsilon, tables.learning_rate});
@@ -212,9 +206,8 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradien
                   bag.maximum_indices, bag.rows, bag.scale_by_frequency, bag.mode, bag.sparse,
                   weights_of(graph, bag), bag.padding_row});
   if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
-  const TensorRef made =
-      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_bag_backward(graph, bag, gradient);
-  return graph.end_with(made);
+  return graph.end_with(bag.sparse ? sparse_backward(graph, bag, gradient)
+                                   : dense_bag_backward(graph, bag, gradient));
 }
 
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,

@@ -66,8 +66,7 @@ TensorRef dense_backward(GraphBuilder& graph, TensorRef weight, TensorRef indice
   const Shape shape = graph.shape(weight);
   graph.begin_op("aten::embedding_backward",
                  {gradient, indices, shape[0], padding_row, false, false});
-  const TensorRef made = embedding_dense_backward(graph, gradient, indices, shape, padding_row);
-  return graph.end_with(made);
+  return graph.end_with(embedding_dense_backward(graph, gradient, indices, shape, padding_row));
 }
 
 }  // namespace

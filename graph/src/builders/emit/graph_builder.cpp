@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
-#include <utility>
 
 #include "base/budget.hpp"
 #include "ops/rows.hpp"
@@ -15,36 +14,21 @@ namespace perfmodel {
 
 int scalar_type_code(DType dtype) {
   switch (dtype) {
-    case DType::kUInt8:
-      return 0;
-    case DType::kInt8:
-      return 1;
-    case DType::kInt16:
-      return 2;
-    case DType::kInt32:
-      return 3;
-    case DType::kInt64:
-      return 4;
-    case DType::kFloat16:
-      return 5;
-    case DType::kFloat32:
-      return 6;
-    case DType::kFloat64:
-      return 7;
-    case DType::kComplex64:
-      return 9;
-    case DType::kComplex128:
-      return 10;
-    case DType::kBool:
-      return 11;
-    case DType::kBFloat16:
-      return 15;
-    case DType::kFloat8:
-      return 24;
-    case DType::kFloat4:
-      return 45;
-    case DType::kUnknown:
-      break;
+    case DType::kUInt8: return 0;
+    case DType::kInt8: return 1;
+    case DType::kInt16: return 2;
+    case DType::kInt32: return 3;
+    case DType::kInt64: return 4;
+    case DType::kFloat16: return 5;
+    case DType::kFloat32: return 6;
+    case DType::kFloat64: return 7;
+    case DType::kComplex64: return 9;
+    case DType::kComplex128: return 10;
+    case DType::kBool: return 11;
+    case DType::kBFloat16: return 15;
+    case DType::kFloat8: return 24;
+    case DType::kFloat4: return 45;
+    case DType::kUnknown: break;
   }
   return -1;
 }
@@ -114,13 +98,24 @@ std::int64_t GraphBuilder::next_node_id() {
   return copies_ ? static_cast<std::int64_t>(graph_.nodes.size()) + 1 : next_id();
 }
 
+// The memory of a vector that grows on: it doubles when it is full.
+template <class Entry>
+static std::uint64_t bytes_of(const std::vector<Entry>& entries) {
+  constexpr std::size_t kSoon = 8192;
+  const bool doubles = entries.capacity() - entries.size() < kSoon;
+  return (doubles ? 2 : 1) * entries.capacity() * sizeof(Entry);
+}
+
 // Asks at each node and tensor, now and then, whether the graph may grow on. A node has some five
 // tensors and ten arguments; if it has more, they count as nodes.
 static void ask_to_grow(const ExecutionGraph& graph, std::size_t tensors) {
   constexpr std::size_t kOften = 256, kTensors = 8, kArguments = 32;
   if ((graph.nodes.size() + tensors) % kOften != 0) return;
+  constexpr std::uint64_t kState = 176;  // bytes that a tensor's state and its shapes take
   growth_point(
-      std::max({graph.nodes.size(), tensors / kTensors, graph.arguments.size() / kArguments}));
+      std::max({graph.nodes.size(), tensors / kTensors, graph.arguments.size() / kArguments}),
+      bytes_of(graph.nodes) + bytes_of(graph.arguments) + bytes_of(graph.tensors) +
+          bytes_of(graph.shape_pool) + kState * tensors);
 }
 
 void GraphBuilder::copy_node(const Node& source) {

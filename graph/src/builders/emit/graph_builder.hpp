@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <initializer_list>
 #include <map>
 #include <stdexcept>
 #include <string>

@@ -92,9 +92,8 @@ TensorRef strided_op(GraphBuilder& graph, std::string_view op, std::vector<Value
                      std::optional<std::int64_t> offset = {}) {
   const TensorRef x = std::get<TensorRef>(arguments.front().variant());
   graph.begin_op(op, std::move(arguments), sequence);
-  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides),
-                                    offset.value_or(0), offset.has_value());
-  return graph.end_with(view);
+  return graph.end_with(as_strided(graph, x, std::move(shape), std::move(strides),
+                                   offset.value_or(0), offset.has_value()));
 }
 }  // namespace
 
@@ -109,8 +108,7 @@ TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1, std::i
 
 TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::t", {x}, sequence);
-  const TensorRef view = transpose(graph, x, 0, 1);
-  return graph.end_with(view);
+  return graph.end_with(transpose(graph, x, 0, 1));
 }
 
 TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
@@ -136,8 +134,7 @@ TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
 TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
                  std::int64_t length) {
   graph.begin_op("aten::narrow", {x, dim, start, length});
-  const TensorRef view = slice(graph, x, dim, start, start + length);
-  return graph.end_with(view);
+  return graph.end_with(slice(graph, x, dim, start, start + length));
 }
 
 TensorRef squeeze(GraphBuilder& graph, TensorRef x) {

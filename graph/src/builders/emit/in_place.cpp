@@ -72,8 +72,7 @@ void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
   const auto saved = std::make_shared<TensorRef>();
   tape.record_unary("HardtanhBackward0", x, x, [&graph, saved, low, high](TensorRef gradient) {
     graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
-    const TensorRef made = iterator_output(graph, gradient, *saved);
-    return graph.end_with(made);
+    return graph.end_with(iterator_output(graph, gradient, *saved));
   });
   *saved = saved_clone(tape, x);
   clamp_as_hardtanh(graph, x, low, high);

@@ -63,8 +63,7 @@ TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
   if (graph.is_contiguous(x)) return x;  // no op is called
   graph.begin_op("aten::contiguous", {x, 0});
-  const TensorRef made = clone(graph, x);
-  return graph.end_with(made);
+  return graph.end_with(clone(graph, x));
 }
 
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {

@@ -1,7 +1,6 @@
 #include "norm.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "memory.hpp"
 #include "pointwise.hpp"

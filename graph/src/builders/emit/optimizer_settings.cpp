@@ -9,21 +9,14 @@ using Implementation = TrainingOptions::Implementation;
 
 std::string_view optimizer_class(Optimizer optimizer) {
   switch (optimizer) {
-    case Optimizer::kNoOptimizer:
-      break;
+    case Optimizer::kNoOptimizer: break;
     case Optimizer::kSgd:
-    case Optimizer::kMomentum:
-      return "SGD";
-    case Optimizer::kAdagrad:
-      return "Adagrad";
-    case Optimizer::kAdam:
-      return "Adam";
-    case Optimizer::kAdamW:
-      return "AdamW";
-    case Optimizer::kSparseAdam:
-      return "SparseAdam";
-    case Optimizer::kBertAdam:
-      return "BertAdam";
+    case Optimizer::kMomentum: return "SGD";
+    case Optimizer::kAdagrad: return "Adagrad";
+    case Optimizer::kAdam: return "Adam";
+    case Optimizer::kAdamW: return "AdamW";
+    case Optimizer::kSparseAdam: return "SparseAdam";
+    case Optimizer::kBertAdam: return "BertAdam";
   }
   return "";
 }

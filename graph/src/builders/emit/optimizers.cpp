@@ -49,25 +49,14 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
   if (updates.empty()) return;
   add_missing_state(graph, settings, updates);
   switch (settings.optimizer) {
-    case Optimizer::kNoOptimizer:
-      break;
+    case Optimizer::kNoOptimizer: break;
     case Optimizer::kSgd:
-    case Optimizer::kMomentum:
-      emit_sgd(graph, settings, updates);
-      break;
-    case Optimizer::kAdagrad:
-      emit_adagrad(graph, settings, updates);
-      break;
+    case Optimizer::kMomentum: emit_sgd(graph, settings, updates); break;
+    case Optimizer::kAdagrad: emit_adagrad(graph, settings, updates); break;
     case Optimizer::kAdam:
-    case Optimizer::kAdamW:
-      emit_adam(graph, settings, updates);
-      break;
-    case Optimizer::kBertAdam:
-      emit_bert_adam(graph, settings, updates);
-      break;
-    case Optimizer::kSparseAdam:
-      emit_sparse_adam(graph, settings, updates);
-      break;
+    case Optimizer::kAdamW: emit_adam(graph, settings, updates); break;
+    case Optimizer::kBertAdam: emit_bert_adam(graph, settings, updates); break;
+    case Optimizer::kSparseAdam: emit_sparse_adam(graph, settings, updates); break;
   }
 }
 

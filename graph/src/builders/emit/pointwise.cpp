@@ -1,9 +1,6 @@
 #include "pointwise.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <string_view>
-#include <utility>
 
 #include "memory.hpp"
 #include "update.hpp"

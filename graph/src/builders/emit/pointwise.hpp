@@ -90,7 +90,6 @@ inline TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent) {
   return emit(tape, "aten::pow.Tensor_Scalar", {x, exponent.argument()});
 }
 inline TensorRef neg(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::neg", {x}); }
-inline TensorRef rsqrt(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::rsqrt", {x}); }
 /// `other` has no gradient.
 inline TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other) {
   return emit(tape, "aten::where.self", {mask, x, other});

@@ -1,7 +1,5 @@
 #include "softmax.hpp"
 
-#include <utility>
-
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "update.hpp"

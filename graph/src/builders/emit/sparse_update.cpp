@@ -229,9 +229,8 @@ TensorRef coalesce(GraphBuilder& graph, TensorRef sparse, std::int64_t distinct)
 
 TensorRef sparse_mask(GraphBuilder& graph, TensorRef dense, TensorRef mask) {
   graph.begin_op("aten::sparse_mask", {dense, mask});
-  const TensorRef made = graph.pytorch().before(2, 0) ? sparse_mask_1_13(graph, dense, mask)
-                                                      : sparse_mask_2(graph, dense, mask);
-  return graph.end_with(made);
+  return graph.end_with(graph.pytorch().before(2, 0) ? sparse_mask_1_13(graph, dense, mask)
+                                                     : sparse_mask_2(graph, dense, mask));
 }
 
 }  // namespace perfmodel

@@ -26,8 +26,7 @@ TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim) {
     shape.back() *= from[i];
   }
   graph.begin_op("aten::flatten.using_ints", {x, from_dim, -1}, tape.sequence());
-  const TensorRef out = reshaped_view(tape, x, shape);
-  return graph.end_with(out);
+  return graph.end_with(reshaped_view(tape, x, shape));
 }
 
 TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked) {

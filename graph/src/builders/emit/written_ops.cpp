@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "embedding_lookup.hpp"
 #include "emitter.hpp"

@@ -57,8 +57,7 @@ Result<void> apply_sizes(const ModelRequest& request, Config& config) {
 
 template <auto kPreset, auto kBuild>
 Result<ExecutionGraph> make(const ModelRequest& request, std::string_view default_preset) {
-  auto config = kPreset(request.preset.empty() ? default_preset : request.preset);
-  if (!config) return Unexpected{config.error()};
+  PERFMODEL_TRY(config, kPreset(request.preset.empty() ? default_preset : request.preset));
   if (auto chosen = choose_optimizer(request, *config); !chosen) return Unexpected{chosen.error()};
   if (auto resized = apply_sizes(request, *config); !resized) return Unexpected{resized.error()};
   return kBuild(*config);

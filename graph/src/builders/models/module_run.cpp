@@ -245,10 +245,8 @@ Item ModuleRun::evaluate(const Syntax& node, Item::Record& scope) {
       if (const auto* real = std::get_if<double>(&node.constant)) return *real;
       if (const auto* flag = std::get_if<bool>(&node.constant)) return *flag;
       return {};
-    case Kind::kText:
-      return std::string(node.text);
-    case Kind::kName:
-      return find(node, scope);
+    case Kind::kText: return std::string(node.text);
+    case Kind::kName: return find(node, scope);
     case Kind::kMember: {
       const Item of = evaluate(node.parts[0], scope);
       if (is_tensor(of) && node.text == "shape") return step_.graph().shape(*of.get<TensorRef>());
@@ -266,19 +264,16 @@ Item ModuleRun::evaluate(const Syntax& node, Item::Record& scope) {
       for (const Syntax& part : node.parts) values.push_back(evaluate(part, scope));
       return node.kind == Kind::kList ? Item(std::move(values))
                                       : call(node.text, std::move(values), node.line);
-    case Kind::kEach:
-      return each(node, scope);
+    case Kind::kEach: return each(node, scope);
     case Kind::kRecord: {
       Item::Record made;
       for (const Syntax& part : node.parts) made[part.text] = evaluate(part.parts[0], scope);
       return made;
     }
-    case Kind::kOperator:
-      return operation(node, scope);
+    case Kind::kOperator: return operation(node, scope);
     case Kind::kChoice:
       return evaluate(node.parts[is_true(evaluate(node.parts[0], scope)) ? 1 : 2], scope);
-    default:
-      defect(node.line, "a statement in the place of a value:", node.text);
+    default: defect(node.line, "a statement in the place of a value:", node.text);
   }
 }
 
@@ -317,12 +312,8 @@ bool ModuleRun::execute(const Syntax& node, Item::Record& scope, Item& result) {
         if (execute(statement, scope, result)) return true;
       }
       return false;
-    case Kind::kAssign:
-      assign(node, scope);
-      return false;
-    case Kind::kAdd:
-      add_to(node, scope);
-      return false;
+    case Kind::kAssign: assign(node, scope); return false;
+    case Kind::kAdd: add_to(node, scope); return false;
     case Kind::kIf: {
       const bool holds = is_true(evaluate(node.parts[0], scope));
       const std::size_t branch = holds ? 1 : 2;
@@ -347,12 +338,8 @@ bool ModuleRun::execute(const Syntax& node, Item::Record& scope, Item& result) {
       without_gradient_ = outside;
       return ended;
     }
-    case Kind::kReturn:
-      result = evaluate(node.parts[0], scope);
-      return true;
-    default:
-      evaluate(node, scope);
-      return false;
+    case Kind::kReturn: result = evaluate(node.parts[0], scope); return true;
+    default: evaluate(node, scope); return false;
   }
 }
 

@@ -69,14 +69,11 @@ TrainingOptions::Optimizer dense_optimizer(const DlrmConfig& config) {
   using Optimizer = TrainingOptions::Optimizer;
   if (config.dense_optimizer) return *config.dense_optimizer;
   switch (config.optimizer) {
-    case DlrmConfig::Optimizer::kSgd:
-      return Optimizer::kSgd;
+    case DlrmConfig::Optimizer::kSgd: return Optimizer::kSgd;
     case DlrmConfig::Optimizer::kAdam:
-    case DlrmConfig::Optimizer::kSparseAdam:
-      return Optimizer::kAdam;
+    case DlrmConfig::Optimizer::kSparseAdam: return Optimizer::kAdam;
     case DlrmConfig::Optimizer::kAdagrad:
-    case DlrmConfig::Optimizer::kRowwiseAdagrad:
-      break;
+    case DlrmConfig::Optimizer::kRowwiseAdagrad: break;
   }
   return Optimizer::kAdagrad;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "config_checks.hpp"
 #include "torchrec_placement.hpp"
@@ -184,20 +183,13 @@ Result<void> check_hosts(const TorchrecDlrmConfig& config) {
 
 std::string_view to_string(TableSharding sharding) {
   switch (sharding) {
-    case TableSharding::kDataParallel:
-      return "data_parallel";
-    case TableSharding::kTableWise:
-      return "table_wise";
-    case TableSharding::kColumnWise:
-      return "column_wise";
-    case TableSharding::kTableColumnWise:
-      return "table_column_wise";
-    case TableSharding::kRowWise:
-      return "row_wise";
-    case TableSharding::kTableRowWise:
-      return "table_row_wise";
-    case TableSharding::kGrid:
-      break;
+    case TableSharding::kDataParallel: return "data_parallel";
+    case TableSharding::kTableWise: return "table_wise";
+    case TableSharding::kColumnWise: return "column_wise";
+    case TableSharding::kTableColumnWise: return "table_column_wise";
+    case TableSharding::kRowWise: return "row_wise";
+    case TableSharding::kTableRowWise: return "table_row_wise";
+    case TableSharding::kGrid: break;
   }
   return "grid_shard";
 }

@@ -25,14 +25,10 @@ constexpr double kSteps = 11;  // steps so far in the optimizer's count
 TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
   using Optimizer = TorchrecDlrmConfig::TableOptimizer;
   switch (config.table_optimizer) {
-    case Optimizer::kSgd:
-      return TableBatch::Optimizer::kSgd;
-    case Optimizer::kRowwiseAdagrad:
-      return TableBatch::Optimizer::kRowwiseAdagrad;
-    case Optimizer::kAdam:
-      return TableBatch::Optimizer::kAdam;
-    case Optimizer::kAdagrad:
-      break;
+    case Optimizer::kSgd: return TableBatch::Optimizer::kSgd;
+    case Optimizer::kRowwiseAdagrad: return TableBatch::Optimizer::kRowwiseAdagrad;
+    case Optimizer::kAdam: return TableBatch::Optimizer::kAdam;
+    case Optimizer::kAdagrad: break;
   }
   return TableBatch::Optimizer::kAdagrad;
 }

@@ -32,13 +32,10 @@ std::vector<TableShard> shards_of(const PlacedTable& table) {
 
 std::int64_t blocks_of(TableSharding sharding, const TorchrecDlrmConfig& config) {
   switch (sharding) {
-    case TableSharding::kRowWise:
-      return config.world_size;
+    case TableSharding::kRowWise: return config.world_size;
     case TableSharding::kTableRowWise:
-    case TableSharding::kGrid:
-      return ranks_per_host(config);
-    default:
-      return 1;
+    case TableSharding::kGrid: return ranks_per_host(config);
+    default: return 1;
   }
 }
 

@@ -17,8 +17,7 @@ void begin_wait(GraphBuilder& graph) {
 TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
   graph.begin_op("aten::new_empty", {pooled, shape, scalar_type_code(DType::kFloat32), 0,
                                      graph.device_value(), kNone});
-  const TensorRef made = empty(graph, DType::kFloat32, shape);
-  return graph.end_with(made);
+  return graph.end_with(empty(graph, DType::kFloat32, shape));
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
 }
 
 TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
-  growth_point(parameters_.size());  // each has a node at least, and is made before all nodes
+  constexpr std::uint64_t kParameter = 700;  // bytes, with its name and its place in the tape
+  // Each has a node at least, and is made before all nodes.
+  growth_point(parameters_.size(), kParameter * parameters_.size());
   const bool apart = sparse_gradient && sparse_optimizer_;
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {

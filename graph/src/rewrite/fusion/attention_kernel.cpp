@@ -121,6 +121,7 @@ class AttentionWriter {
   TensorRef mask(State& state, TensorRef q) {
     if (!state.plan.mask) return {};
     AutogradTape& tape = *state.tape;
+    const DType type = state.plan.options.autocast.value_or(builder_.dtype(q));
     TensorRef mask = given(state.plan.mask->tensor->tensor);
     if (state.plan.mask_has_gradient) {
       state.leaves.push_back(mask);
@@ -131,11 +132,11 @@ class AttentionWriter {
       if (state.plan.mask->form == Form::kKeeps) {
         mask = unary(builder_, "aten::logical_not", mask, tape.sequence());
       }
-      const TensorRef none = zeros(builder_, builder_.dtype(q), builder_.shape(mask));
+      const TensorRef none = zeros(builder_, type, builder_.shape(mask));
       mask =
           emit(builder_, "aten::masked_fill.Scalar", {none, mask, kHiddenScore}, tape.sequence());
     }
-    mask = cast(tape, mask, builder_.dtype(q));
+    mask = cast(tape, mask, type);
     const Shape &queries = builder_.shape(q), shape = builder_.shape(mask);
     if (shape.empty()) throw Contradiction("a mask of attention has no dimension");
     Shape whole = {queries[0], 1, queries[2], shape.back()};
@@ -143,13 +144,6 @@ class AttentionWriter {
     const bool is_whole = shape == whole || (shape.size() == 4 && shape[2] == queries[2] &&
                                              !state.plan.mask_has_gradient);
     return is_whole ? mask : expand(tape, mask, whole);
-  }
-
-  // Under autocast an op calls itself once more, with cast operands.
-  bool is_called_by_autocast(std::int32_t op) const {
-    const auto children = graph_.children(op);
-    return std::ranges::any_of(
-        children, [&](std::int32_t child) { return graph_.name(child) == graph_.name(op); });
   }
 
   void forward(State& state) {
@@ -170,7 +164,6 @@ class AttentionWriter {
     const TensorRef v = with_heads(tape, site, state.leaves[2]);
     FusedAttention options = state.plan.options;
     options.mask = mask(state, q);
-    options.by_autocast = is_called_by_autocast(site.out->op);
     state.out = fused_attention(tape, q, k, v, options);
     const auto shape = graph_.shape(tensor(site.out));
     if (shape.size() == 3) {
@@ -261,8 +254,7 @@ Result<ExecutionGraph> rewrite_attention(const ExecutionGraph& source, Attention
   if (auto good = step.check("attention", {.no_checkpoints = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
-  auto plans = plan_attention(step, kernel);
-  if (!plans) return Unexpected{plans.error()};
+  PERFMODEL_TRY(plans, plan_attention(step, kernel));
   if (plans->plans.empty()) return source;
   ExecutionGraph made = AttentionWriter(step, std::move(plans->plans)).write();
   std::ranges::move(plans->warnings, std::back_inserter(made.warnings));

@@ -17,28 +17,20 @@ Unexpected refuse_attention(std::string message) {
 
 std::string_view name_of_backend(AttentionBackend kernel) {
   switch (kernel) {
-    case AttentionBackend::kFlash:
-      return "flash";
-    case AttentionBackend::kEfficient:
-      return "efficient";
-    case AttentionBackend::kCudnn:
-      return "cudnn";
-    case AttentionBackend::kMath:
-      return "math";
+    case AttentionBackend::kFlash: return "flash";
+    case AttentionBackend::kEfficient: return "efficient";
+    case AttentionBackend::kCudnn: return "cudnn";
+    case AttentionBackend::kMath: return "math";
   }
   return "";
 }
 
 FusedAttention::Kernel emitted_kernel(AttentionBackend kernel) {
   switch (kernel) {
-    case AttentionBackend::kFlash:
-      return FusedAttention::Kernel::kFlash;
-    case AttentionBackend::kEfficient:
-      return FusedAttention::Kernel::kEfficient;
-    case AttentionBackend::kCudnn:
-      return FusedAttention::Kernel::kCudnn;
-    case AttentionBackend::kMath:
-      break;
+    case AttentionBackend::kFlash: return FusedAttention::Kernel::kFlash;
+    case AttentionBackend::kEfficient: return FusedAttention::Kernel::kEfficient;
+    case AttentionBackend::kCudnn: return FusedAttention::Kernel::kCudnn;
+    case AttentionBackend::kMath: break;
   }
   return FusedAttention::Kernel::kMath;
 }
@@ -55,7 +47,10 @@ class AttentionPlanner {
     plan.options.causal = plan.site.causal;
     if (!usual) plan.options.scale = plan.site.scale;
     plan.options.kernel = emitted_kernel(kernel_);
-    if (auto good = check_operands(plan.site); !good) return Unexpected{good.error()};
+    if (is_called_by_autocast(plan.site.out->op)) {
+      plan.options.autocast = step_.graph().tensors[plan.site.out->tensor].dtype;
+    }
+    if (auto good = check_operands(plan); !good) return Unexpected{good.error()};
     if (auto good = check_backward(plan); !good) return Unexpected{good.error()};
     if (auto good = take_masks(plan); !good) return Unexpected{good.error()};
     return plan;
@@ -80,10 +75,20 @@ class AttentionPlanner {
     return fmt::format("{} (node {})", step_.graph().name(op), step_.graph().node(op).id);
   }
 
-  Result<void> check_operands(const AttentionSite& site) const {
+  // Under autocast an op calls itself once more, with cast operands.
+  bool is_called_by_autocast(std::int32_t op) const {
+    const ExecutionGraph& graph = step_.graph();
+    return std::ranges::any_of(graph.children(op), [&](std::int32_t child) {
+      return graph.name(child) == graph.name(op);
+    });
+  }
+
+  Result<void> check_operands(const AttentionPlan& plan) const {
+    const AttentionSite& site = plan.site;
     const Tensor& q = step_.graph().tensors[site.q->tensor];
+    const DType type = plan.options.autocast.value_or(q.dtype);
     const std::int64_t width = shape(site.q).back(), values = shape(site.v).back();
-    const bool half = q.dtype == DType::kFloat16 || q.dtype == DType::kBFloat16;
+    const bool half = type == DType::kFloat16 || type == DType::kBFloat16;
     if (!q.on_gpu()) {
       return refuse_attention(
           fmt::format("expected attention on a GPU, found {} on a CPU: "
@@ -97,13 +102,13 @@ class AttentionPlanner {
       return refuse_attention(fmt::format(
           "expected heads whose width is a multiple of {} for the memory-efficient kernel in {}, "
           "found {} in {}",
-          aligned, to_string(q.dtype), width % aligned ? width : values, place(site.out->op)));
+          aligned, to_string(type), width % aligned ? width : values, place(site.out->op)));
     }
     if (!half) {
       return refuse_attention(fmt::format(
           "expected queries in bf16 or fp16, found {} in {}: {} kernels have no other types, so "
           "--precision comes first",
-          to_string(q.dtype), place(site.out->op), name_of_backend(kernel_)));
+          to_string(type), place(site.out->op), name_of_backend(kernel_)));
     }
     if (width != values || width > kWidestHead ||
         (kernel_ == AttentionBackend::kCudnn && width % 8 != 0)) {

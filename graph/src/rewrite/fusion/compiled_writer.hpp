@@ -1,7 +1,6 @@
 #pragma once
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include "compiled_regions.hpp"

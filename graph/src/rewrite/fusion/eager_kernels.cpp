@@ -7,7 +7,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/contains.hpp"
 #include "eager_stretches.hpp"

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <functional>
-#include <string_view>
 
 #include "base/contains.hpp"
 #include "ops/catalogue.hpp"
@@ -35,10 +34,8 @@ bool is_library_kind(OpKind kind) {
     case OpKind::kDetection:
     case OpKind::kForeach:
     case OpKind::kOptimizer:
-    case OpKind::kTriton:
-      return true;
-    default:
-      return false;
+    case OpKind::kTriton: return true;
+    default: return false;
   }
 }
 
@@ -106,6 +103,32 @@ std::vector<const Tensor*> data_of(const ExecutionGraph& graph,
     if (is_data(tensor)) found.push_back(&tensor);
   });
   return found;
+}
+
+const Tensor* LoopRules::in(std::int32_t node, std::size_t at) const {
+  return data_of(input_at(graph_, node, at));
+}
+const Tensor* LoopRules::out(std::int32_t node, std::size_t at) const {
+  return data_of(output_at(graph_, node, at));
+}
+
+LoopOp LoopRules::loop(std::int32_t node, std::vector<LoopRead> reads, std::int64_t rows) const {
+  return op_of(LoopKind::kPointwise, node, std::move(reads), rows, 1);
+}
+
+LoopOp LoopRules::op_of(LoopKind kind, std::int32_t node, std::vector<LoopRead> reads,
+                        std::int64_t rows, std::int64_t columns) const {
+  return {.kind = kind,
+          .name = std::string(bare_op_name(graph_.name(node))),
+          .node = node,
+          .reads = std::move(reads),
+          .rows = rows,
+          .columns = columns};
+}
+
+void LoopRules::add_to(std::int32_t value, LoopOp op) {
+  op.writes = {value};
+  loops_.add(std::move(op));
 }
 
 void LoopRules::read_below(std::int32_t node) {
@@ -199,8 +222,7 @@ bool LoopRules::read_by_name(std::int32_t node) {
     std::invoke(known.rule, this, node);
     return true;
   }
-  const Tensor *first = data_of(input_at(graph_, node, 0)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *first = in(node), *result = out(node);
   if (name == "aten::copy_") {
     const Tensor* from = input_at(graph_, node, 1);
     if (!result || !from || !is_data(*from)) return library(node), true;
@@ -240,24 +262,19 @@ void LoopRules::view(std::int32_t node) {
 
 // An op that calls nothing: it gives its input, unless the graph leaves the copy out.
 void LoopRules::given_or_cast(std::int32_t node) {
-  const Tensor *from = data_of(input_at(graph_, node, 0)), *to = data_of(output_at(graph_, node));
+  const Tensor *from = in(node), *to = out(node);
   if (from && to && from->storage_id != to->storage_id) return copy(node, *from, *to);
   view(node);
 }
 
 void LoopRules::copy(std::int32_t node, const Tensor& from, const Tensor& to) {
-  LoopOp op{
-      .name = from.dtype == to.dtype ? std::string(bare_op_name(graph_.name(node))) : "_to_copy",
-      .node = node,
-      .reads = {loops_.read(from)},
-      .rows = to.numel};
+  LoopOp op = loop(node, {loops_.read(from)}, to.numel);
+  if (from.dtype != to.dtype) op.name = "_to_copy";
   loops_.add(std::move(op), {&to});
 }
 
 void LoopRules::library(std::int32_t node) {
-  LoopOp op{.kind = LoopKind::kLibrary,
-            .name = std::string(bare_op_name(graph_.name(node))),
-            .node = node};
+  LoopOp op = op_of(LoopKind::kLibrary, node, {}, 1, 1);
   for (const Tensor* read : data_of(graph_, graph_.inputs(node))) {
     op.reads.push_back(loops_.read(*read));
   }

@@ -41,6 +41,17 @@ class LoopRules {
     std::int32_t mean = -1, normalized = -1, scale = -1;  // values
   };
 
+  // Data that a node takes and gives; null: none at that position.
+  const Tensor* in(std::int32_t node, std::size_t at = 0) const;
+  const Tensor* out(std::int32_t node, std::size_t at = 0) const;
+  /// Loops with the name of the node's op: over `rows` elements, or with a result for each of
+  /// `rows` times `columns` elements.
+  LoopOp loop(std::int32_t node, std::vector<LoopRead> reads, std::int64_t rows) const;
+  LoopOp op_of(LoopKind kind, std::int32_t node, std::vector<LoopRead> reads, std::int64_t rows,
+               std::int64_t columns) const;
+  /// Adds an op that makes a value that no node mentions.
+  void add_to(std::int32_t value, LoopOp op);
+
   bool read_by_name(std::int32_t node);
   void read_below(std::int32_t node);
   void view(std::int32_t node);

@@ -19,8 +19,7 @@ constexpr std::size_t kMostJoined = 8;
 
 // A convolution's bias is added in a loop.
 void LoopRules::convolution(std::int32_t node) {
-  const Tensor *bias = data_of(input_at(graph_, node, 2)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *bias = in(node, 2), *result = out(node);
   const auto adds = [&](std::int32_t child) { return graph_.name(child) == "aten::add_"; };
   const auto children = graph_.children(node);
   const bool has_sum = std::ranges::any_of(children, [&](std::int32_t child) {
@@ -29,11 +28,7 @@ void LoopRules::convolution(std::int32_t node) {
   library(node);
   if (!bias || !result || !has_sum) return;
   loops_.graph().ops.back().addend = LoopOp::Addend::kDropped;
-  loops_.add(LoopOp{.name = "convolution",
-                    .node = node,
-                    .reads = {loops_.read(*result), loops_.read(*bias)},
-                    .rows = result->numel},
-             {result});
+  loops_.add(loop(node, {loops_.read(*result), loops_.read(*bias)}, result->numel), {result});
 }
 
 // Each of many tensors has a kernel that writes its part of the result.
@@ -82,22 +77,17 @@ void LoopRules::pointwise(std::int32_t node) {
     return loops_.add(std::move(op), results);
   op.rows = largest;
   const std::int32_t each = loops_.temporary(largest, *results[0]);
-  op.writes = {each};
-  loops_.add(std::move(op));
-  loops_.add(LoopOp{.kind = LoopKind::kRows,
-                    .name = name,
-                    .node = node,
-                    .reads = {{each, largest, true}},
-                    .rows = results[0]->numel,
-                    .columns = largest / std::max<std::int64_t>(1, results[0]->numel)},
+  add_to(each, std::move(op));
+  const std::int64_t rows = results[0]->numel;
+  loops_.add(op_of(LoopKind::kRows, node, {{each, largest, true}}, rows,
+                   largest / std::max<std::int64_t>(1, rows)),
              results);
 }
 
 void LoopRules::gather(std::int32_t node) {
-  const Tensor* result = data_of(output_at(graph_, node));
+  const Tensor* result = out(node);
   if (!result) return library(node);
-  LoopOp op{
-      .name = std::string(bare_op_name(graph_.name(node))), .node = node, .rows = result->numel};
+  LoopOp op = loop(node, {}, result->numel);
   op.runs_once = true;
   for (const Tensor* read : data_of(graph_, graph_.inputs(node))) {
     op.reads.push_back(op.reads.empty() ? loops_.look_up(*read, result->numel)
@@ -110,18 +100,14 @@ void LoopRules::gather(std::int32_t node) {
 void LoopRules::scatter(std::int32_t node) {
   const auto inputs = data_of(graph_, graph_.inputs(node));
   if (inputs.size() < 2) return library(node);
-  LoopOp op{.kind = LoopKind::kScatter,
-            .name = std::string(bare_op_name(graph_.name(node))),
-            .node = node};
-  op.rows = inputs.back()->numel;
+  LoopOp op = op_of(LoopKind::kScatter, node, {}, inputs.back()->numel, 1);
   for (const Tensor* read : inputs) op.reads.push_back(loops_.read(*read));
   loops_.add(std::move(op), {inputs.front()});
 }
 
 // The reduced dimensions are the last ones, or others too.
 void LoopRules::reduce(std::int32_t node) {
-  const Tensor *from = data_of(input_at(graph_, node, 0)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *from = in(node), *result = out(node);
   if (!from || !result || result->numel == 0) return library(node);
   if (from->numel == result->numel) return pointwise(node);
   std::vector<std::int64_t> dims;
@@ -139,16 +125,11 @@ void LoopRules::reduce(std::int32_t node) {
   }
   const std::int64_t columns = from->numel / result->numel;
   const bool is_unrolled = columns <= kMostUnrolled;
-  loops_.add(LoopOp{.kind = is_unrolled ? LoopKind::kPointwise
-                            : trailing  ? LoopKind::kRows
-                                        : LoopKind::kColumns,
-                    .name = std::string(bare_op_name(graph_.name(node))),
-                    .node = node,
-                    .reads = {loops_.read(*from)},
-                    .rows = result->numel,
-                    .columns = is_unrolled ? 1 : columns,
-                    .runs_once = true},
-             data_of(graph_, graph_.outputs(node)));
+  LoopOp op = op_of(trailing ? LoopKind::kRows : LoopKind::kColumns, node, {loops_.read(*from)},
+                    result->numel, columns);
+  if (is_unrolled) op.kind = LoopKind::kPointwise, op.columns = 1;
+  op.runs_once = true;
+  loops_.add(std::move(op), data_of(graph_, graph_.outputs(node)));
 }
 
 }  // namespace perfmodel

@@ -15,119 +15,67 @@ std::int64_t last_size(const ExecutionGraph& graph, const Tensor& tensor) {
 }  // namespace
 
 void LoopRules::dropout(std::int32_t node) {
-  const Tensor *from = data_of(input_at(graph_, node, 0)),
-               *result = data_of(output_at(graph_, node)),
-               *mask = data_of(output_at(graph_, node, 1));
+  const Tensor *from = in(node), *result = out(node), *mask = out(node, 1);
   if (!from || !result || !mask) return library(node);
-  loops_.add(LoopOp{.name = "native_dropout", .node = node, .rows = mask->numel, .is_random = true},
-             {mask});
-  loops_.add(LoopOp{.name = "native_dropout",
-                    .node = node,
-                    .reads = {loops_.read(*from), loops_.read(*mask)},
-                    .rows = result->numel},
-             {result});
+  LoopOp draw = loop(node, {}, mask->numel);
+  draw.is_random = true;
+  loops_.add(std::move(draw), {mask});
+  loops_.add(loop(node, {loops_.read(*from), loops_.read(*mask)}, result->numel), {result});
 }
 
 void LoopRules::embedding_backward(std::int32_t node) {
-  const Tensor *gradient = data_of(input_at(graph_, node, 0)),
-               *indices = data_of(input_at(graph_, node, 1)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *gradient = in(node), *indices = in(node, 1), *result = out(node);
   if (!gradient || !indices || !result) return library(node);
-  loops_.add(LoopOp{.name = "embedding_dense_backward", .node = node, .rows = result->numel},
-             {result});
-  LoopOp op{.kind = LoopKind::kScatter, .name = "embedding_dense_backward", .node = node};
-  op.reads = {loops_.read(*result), loops_.read(*gradient), loops_.read(*indices)};
-  op.rows = gradient->numel;
-  loops_.add(std::move(op), {result});
+  loops_.add(loop(node, {}, result->numel), {result});
+  std::vector<LoopRead> reads = {loops_.read(*result), loops_.read(*gradient),
+                                 loops_.read(*indices)};
+  loops_.add(op_of(LoopKind::kScatter, node, std::move(reads), gradient->numel, 1), {result});
 }
 
 void LoopRules::softmax(std::int32_t node) {
-  const Tensor *from = data_of(input_at(graph_, node, 0)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *from = in(node), *result = out(node);
   if (!from || !result || from->numel == 0) return library(node);
-  const std::string name(bare_op_name(graph_.name(node)));
   const std::int64_t columns = last_size(graph_, *from), rows = from->numel / columns;
   const std::int32_t most = loops_.temporary(rows, *from), sum = loops_.temporary(rows, *from);
   const LoopRead read = loops_.read(*from), of_most{most, rows, true}, of_sum{sum, rows, true};
-  const auto reduction = [&](std::vector<LoopRead> reads, std::int32_t to) {
-    loops_.add(LoopOp{.kind = LoopKind::kRows,
-                      .name = name,
-                      .node = node,
-                      .reads = std::move(reads),
-                      .writes = {to},
-                      .rows = rows,
-                      .columns = columns});
-  };
-  reduction({read}, most);
-  reduction({read, of_most}, sum);
-  loops_.add(
-      LoopOp{.name = name, .node = node, .reads = {read, of_most, of_sum}, .rows = from->numel},
-      {result});
+  add_to(most, op_of(LoopKind::kRows, node, {read}, rows, columns));
+  add_to(sum, op_of(LoopKind::kRows, node, {read, of_most}, rows, columns));
+  loops_.add(loop(node, {read, of_most, of_sum}, from->numel), {result});
 }
 
 void LoopRules::softmax_backward(std::int32_t node) {
-  const Tensor *gradient = data_of(input_at(graph_, node, 0)),
-               *output = data_of(input_at(graph_, node, 1)),
-               *result = data_of(output_at(graph_, node));
+  const Tensor *gradient = in(node), *output = in(node, 1), *result = out(node);
   if (!gradient || !output || !result || output->numel == 0) return library(node);
-  const std::string name(bare_op_name(graph_.name(node)));
   const std::int64_t columns = last_size(graph_, *output), rows = output->numel / columns;
   const std::int32_t sum = loops_.temporary(rows, *output);
   std::vector<LoopRead> reads = {loops_.read(*gradient)};
-  if (name == "_softmax_backward_data") reads.push_back(loops_.read(*output));
-  loops_.add(LoopOp{.kind = LoopKind::kRows,
-                    .name = name,
-                    .node = node,
-                    .reads = reads,
-                    .writes = {sum},
-                    .rows = rows,
-                    .columns = columns});
-  loops_.add(
-      LoopOp{.name = name,
-             .node = node,
-             .reads = {loops_.read(*gradient), loops_.read(*output), LoopRead{sum, rows, true}},
-             .rows = output->numel},
-      {result});
+  if (bare_op_name(graph_.name(node)) == "_softmax_backward_data") {
+    reads.push_back(loops_.read(*output));
+  }
+  add_to(sum, op_of(LoopKind::kRows, node, std::move(reads), rows, columns));
+  reads = {loops_.read(*gradient), loops_.read(*output), LoopRead{sum, rows, true}};
+  loops_.add(loop(node, std::move(reads), output->numel), {result});
 }
 
 void LoopRules::nll_loss(std::int32_t node) {
-  const Tensor *from = data_of(input_at(graph_, node, 0)),
-               *target = data_of(input_at(graph_, node, 1)),
-               *loss = data_of(output_at(graph_, node)),
-               *weight = data_of(output_at(graph_, node, 1));
+  const Tensor *from = in(node), *target = in(node, 1), *loss = out(node), *weight = out(node, 1);
   if (!from || !target || !loss) return library(node);
-  const std::string name(bare_op_name(graph_.name(node)));
   const std::int64_t rows = target->numel;
-  if (loss->numel != 1 || !weight) {
-    return loops_.add(LoopOp{.name = name,
-                             .node = node,
-                             .reads = {loops_.look_up(*from, rows), loops_.read(*target)},
-                             .rows = rows},
-                      {loss});
-  }
+  const auto chosen = [&] {
+    return std::vector<LoopRead>{loops_.look_up(*from, rows), loops_.read(*target)};
+  };
+  if (loss->numel != 1 || !weight) return loops_.add(loop(node, chosen(), rows), {loss});
   const std::int32_t sum = loops_.temporary(1, *loss);
-  loops_.add(LoopOp{.kind = LoopKind::kRows,
-                    .name = name,
-                    .node = node,
-                    .reads = {loops_.look_up(*from, rows), loops_.read(*target)},
-                    .writes = {sum},
-                    .columns = rows});
-  loops_.add(LoopOp{.kind = LoopKind::kRows,
-                    .name = name,
-                    .node = node,
-                    .reads = {loops_.read(*target)},
-                    .columns = rows},
-             {weight});
-  loops_.add(LoopOp{.name = name, .node = node, .reads = {{sum, 1, true}, loops_.read(*weight)}},
-             {loss});
+  add_to(sum, op_of(LoopKind::kRows, node, chosen(), 1, rows));
+  loops_.add(op_of(LoopKind::kRows, node, {loops_.read(*target)}, 1, rows), {weight});
+  loops_.add(loop(node, {{sum, 1, true}, loops_.read(*weight)}, 1), {loss});
 }
 
 void LoopRules::nll_loss_backward(std::int32_t node) {
-  const Tensor* result = data_of(output_at(graph_, node));
-  const Tensor* like = data_of(input_at(graph_, node, 1));
+  const Tensor* result = out(node);
+  const Tensor* like = in(node, 1);
   if (!result || !like) return library(node);
-  LoopOp op{
-      .name = std::string(bare_op_name(graph_.name(node))), .node = node, .rows = result->numel};
+  LoopOp op = loop(node, {}, result->numel);
   for (const Tensor* input : data_of(graph_, graph_.inputs(node))) {
     if (input != like) op.reads.push_back(loops_.read(*input));
   }

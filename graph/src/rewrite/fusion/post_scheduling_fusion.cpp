@@ -35,10 +35,8 @@ bool can_be_anchor(const Op& op) {
     case OpKind::kConvolution:
     case OpKind::kPooling:
     case OpKind::kEmbedding:
-    case OpKind::kIndex:
-      return true;
-    default:
-      return false;
+    case OpKind::kIndex: return true;
+    default: return false;
   }
 }
 

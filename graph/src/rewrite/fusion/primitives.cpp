@@ -126,8 +126,7 @@ Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view 
 
 Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,
                                        const KernelTimeOptions& options) {
-  const auto good = check_value(options.value, kMostKernelTimeUs, "a time in us");
-  if (!good) return Unexpected{good.error()};
+  PERFMODEL_TRY(good, check_value(options.value, kMostKernelTimeUs, "a time in us"));
   return change_outermost(graph, options.pattern, [&](Node& node) {
     node.kernel_time_us = options.value;
     node.kernel_time_scale = 1;
@@ -136,8 +135,7 @@ Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,
 
 Result<ExecutionGraph> scale_kernel_time(const ExecutionGraph& graph,
                                          const KernelTimeOptions& options) {
-  auto good = check_value(options.value, kMostKernelTimeScale, "a factor");
-  if (!good) return Unexpected{good.error()};
+  PERFMODEL_TRY(good, check_value(options.value, kMostKernelTimeScale, "a factor"));
   auto made = change_outermost(graph, options.pattern, [&](Node& node) {
     node.kernel_time_scale *= options.value;
     if (good)

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "rewrite/graph_edit.hpp"
 #include "rewrite/tensor_places.hpp"

@@ -35,7 +35,7 @@ std::vector<Pattern> normalised() {
 class NormFinder {
  public:
   explicit NormFinder(const StepView& step)
-      : step_(step), graph_(step.graph()), flow_(step.forward()), matcher_(step) {}
+      : graph_(step.graph()), flow_(step.forward()), matcher_(step) {}
 
   std::vector<UnfusedNorm> find() {
     std::vector<UnfusedNorm> norms;
@@ -173,7 +173,6 @@ class NormFinder {
     return fits && other != &one ? other : nullptr;
   }
 
-  const StepView& step_;
   const ExecutionGraph& graph_;
   const ForwardFlow& flow_;
   const PatternMatcher matcher_;

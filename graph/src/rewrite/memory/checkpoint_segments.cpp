@@ -126,8 +126,7 @@ Result<std::vector<Segment>> checkpoint_segments(const StepView& step,
 Result<std::vector<bool>> nodes_of_layers(const StepView& step, FirstLayers layers) {
   std::vector<bool> nodes(step.graph().nodes.size(), !layers.count);
   if (!layers.count) return nodes;
-  const auto segments = checkpoint_segments(step, {.layers = layers.count});
-  if (!segments) return Unexpected{segments.error()};
+  PERFMODEL_TRY(segments, checkpoint_segments(step, {.layers = layers.count}));
   for (const Segment& segment : *segments) {
     std::fill(nodes.begin() + segment.begin, nodes.begin() + segment.end, true);
   }

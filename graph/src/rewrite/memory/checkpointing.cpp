@@ -11,7 +11,6 @@
 #include "builders/emit/graph_views.hpp"
 #include "builders/emit/memory.hpp"
 #include "builders/emit/update.hpp"
-#include "checkpoint_segments.hpp"
 #include "checkpointing.hpp"
 #include "ops/catalogue.hpp"
 #include "ops/rows.hpp"
@@ -490,8 +489,7 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& source,
   if (auto good = step.check("checkpointing", kRecomputationNeeds); !good) {
     return Unexpected{good.error()};
   }
-  const auto segments = checkpoint_segments(step, options);
-  if (!segments) return Unexpected{segments.error()};
+  PERFMODEL_TRY(segments, checkpoint_segments(step, options));
   if (options.keep_masks && !draws_in_forward_pass(step.graph(), *segments)) {
     return refuse_checkpointing(
         "expected aten::native_dropout, whose masks can be kept, found none (retarget the graph of "

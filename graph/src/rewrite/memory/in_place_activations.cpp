@@ -173,8 +173,7 @@ Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& source,
   for (const auto& [op, layers] :
        {std::pair(&kGelu, options.gelu), std::pair(&kLayerNorm, options.layer_norm)}) {
     if (!layers) continue;
-    const auto found = find_pairs(step, *op, *layers);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, find_pairs(step, *op, *layers));
     pairs.insert(pairs.end(), found->begin(), found->end());
   }
   return InPlaceEdit(step.graph(), pairs).write();

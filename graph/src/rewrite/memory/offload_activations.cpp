@@ -286,8 +286,7 @@ Result<ExecutionGraph> rewrite_offload(const ExecutionGraph& graph, const Offloa
       !good) {
     return Unexpected{good.error()};
   }
-  const auto plan = plan_offload(step, options);
-  if (!plan) return Unexpected{plan.error()};
+  PERFMODEL_TRY(plan, plan_offload(step, options));
   return OffloadEdit(step, *plan).write();
 }
 

@@ -109,8 +109,7 @@ Result<ExecutionGraph> checkpoint_attention(const StepView& step,
     Trees trees = trees_between(step.graph(), core.scores, core.values);
     if (!trees.empty()) parts.push_back(std::move(trees));
   }
-  const auto segments = checkpoint_segments(step, parts);
-  if (!segments) return Unexpected{segments.error()};
+  PERFMODEL_TRY(segments, checkpoint_segments(step, parts));
   if (segments->empty()) return refuse_no_attention(step.graph());
   return write_checkpoints(step, *segments, {});
 }

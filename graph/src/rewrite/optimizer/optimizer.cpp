@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "builders/emit/optimizers.hpp"
 #include "optimizer_writer.hpp"

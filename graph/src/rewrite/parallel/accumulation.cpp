@@ -102,11 +102,9 @@ Result<TrainingPass> training_pass(const StepView& step, const GraphIteration& r
 Result<std::vector<TrainingPass>> training_passes(const StepView& step) {
   std::vector<TrainingPass> passes;
   for (const GraphIteration& range : iterations(step.graph())) {
-    auto kept = kept_gradients(step, range);
-    if (!kept) return Unexpected{kept.error()};
+    PERFMODEL_TRY(kept, kept_gradients(step, range));
     if (kept->empty()) continue;
-    auto pass = training_pass(step, range, std::move(*kept));
-    if (!pass) return Unexpected{pass.error()};
+    PERFMODEL_TRY(pass, training_pass(step, range, std::move(*kept)));
     passes.push_back(std::move(*pass));
   }
   return passes;
@@ -262,8 +260,7 @@ Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& source, std::i
   if (auto good = step.check("accumulate", {.no_collectives = true, .eager = true}); !good) {
     return Unexpected{good.error()};
   }
-  const auto found = training_passes(step);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, training_passes(step));
   if (found->empty()) {
     return refuse_accumulation("expected a backward pass with AccumulateGrad, found none");
   }

@@ -186,8 +186,7 @@ ModelRegion model_region(const ExecutionGraph& graph, const GraphIteration& rang
 Result<std::vector<DataParallelStep>> data_parallel_steps(const StepView& view) {
   std::vector<DataParallelStep> steps;
   for (const GraphIteration& range : iterations(view.graph())) {
-    auto ready = ready_gradients(view, range);
-    if (!ready) return Unexpected{ready.error()};
+    PERFMODEL_TRY(ready, ready_gradients(view, range));
     if (ready->empty()) continue;
     DataParallelStep step{.last_backward = find_last_backward(view.graph(), range, *ready),
                           .model = model_region(view.graph(), range)};
@@ -550,8 +549,7 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
   if (auto good = view.check("data-parallel", {.no_collectives = true}); !good) {
     return Unexpected{good.error()};
   }
-  const auto steps = data_parallel_steps(view);
-  if (!steps) return Unexpected{steps.error()};
+  PERFMODEL_TRY(steps, data_parallel_steps(view));
   if (steps->empty()) {
     return refuse_data_parallel("expected a backward pass with AccumulateGrad, found none");
   }

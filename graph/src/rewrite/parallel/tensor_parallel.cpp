@@ -491,16 +491,13 @@ Result<ExecutionGraph> make_tensor_parallel(const ExecutionGraph& graph,
     return Unexpected{good.error()};
   }
   if (options.ranks == 1) return graph;
-  const auto split = find_tensor_split(step, options.ranks);
-  if (!split) return Unexpected{split.error()};
+  PERFMODEL_TRY(split, find_tensor_split(step, options.ranks));
   TensorParallelSizes sizes{.ranks = options.ranks, .source = &step.graph(), .split = &*split};
   if (options.sequence_parallel) {
-    auto tokens = token_shapes(step.graph(), *split, options.ranks);
-    if (!tokens) return Unexpected{tokens.error()};
+    PERFMODEL_TRY(tokens, token_shapes(step.graph(), *split, options.ranks));
     sizes.tokens = std::move(*tokens);
   }
-  auto partial = partial_sums(sizes);
-  if (!partial) return Unexpected{partial.error()};
+  PERFMODEL_TRY(partial, partial_sums(sizes));
   TensorParallelWriter writer(step, options, *split, sizes.tokens, std::move(*partial));
   const ExecutionGraph whole = writer.write();
   sizes.received = writer.received();

@@ -208,10 +208,8 @@ Result<std::vector<bool>> partial_sums(const TensorParallelSizes& sizes) {
 }
 
 Result<ExecutionGraph> divided(const ExecutionGraph& graph, const TensorParallelSizes& sizes) {
-  const auto tracker = tracked(graph, sizes, nullptr);
-  if (!tracker) return Unexpected{tracker.error()};
-  const auto edits = tracker->edits();
-  if (!edits) return Unexpected{edits.error()};
+  PERFMODEL_TRY(tracker, tracked(graph, sizes, nullptr));
+  PERFMODEL_TRY(edits, tracker->edits());
   return resize::edited(graph, *edits);
 }
 

@@ -25,19 +25,13 @@ class AutocastWriter {
  private:
   void write_step(const PlannedStep& step) {
     switch (step.kind) {
-      case PlannedStep::Kind::kNode:
-        copy_.copy(step.at);
-        break;
-      case PlannedStep::Kind::kTree:
-        write_tree(step.at);
-        break;
+      case PlannedStep::Kind::kNode: copy_.copy(step.at); break;
+      case PlannedStep::Kind::kTree: write_tree(step.at); break;
       case PlannedStep::Kind::kCast:
         copy_.close_to(step.at);
         write_cast(step.cast, -1);
         break;
-      case PlannedStep::Kind::kCastFunction:
-        write_function(step);
-        break;
+      case PlannedStep::Kind::kCastFunction: write_function(step); break;
     }
   }
 

@@ -180,8 +180,7 @@ Result<ExecutionGraph> rewrite_gradient_type(const ExecutionGraph& graph, DType 
   if (optimizers->empty()) {
     return refuse_gradient_type("expected a node Optimizer.step#..., found none in the graph");
   }
-  const auto gradients = find_gradients(step, *optimizers, dtype);
-  if (!gradients) return Unexpected{gradients.error()};
+  PERFMODEL_TRY(gradients, find_gradients(step, *optimizers, dtype));
   if (gradients->empty()) return graph;
   return GradientWriter(step, dtype, *gradients).write(*optimizers);
 }

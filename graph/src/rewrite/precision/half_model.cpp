@@ -98,16 +98,14 @@ ExecutionGraph with_master_steps(const StepView& step, OptimizerSteps steps, Gra
 }  // namespace
 
 Result<ExecutionGraph> half_model(const StepView& step, DType half) {
-  const auto steps = read_dense_steps(step);
-  if (!steps) return Unexpected{steps.error()};
+  PERFMODEL_TRY(steps, read_dense_steps(step));
   GraphEdit edit(step.graph(), step.dialect());
   lower_tensors(step, half, *steps, edit.made());
   return with_master_steps(step, *steps, edit);
 }
 
 Result<ExecutionGraph> with_fp32_copies(const StepView& step, DType half) {
-  auto steps = read_dense_steps(step);
-  if (!steps) return Unexpected{steps.error()};
+  PERFMODEL_TRY(steps, read_dense_steps(step));
   bool any = false;
   for (ReadUpdate& update : updates_of(*steps)) {
     if (update.weight >= 0) {

@@ -236,19 +236,15 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
   }
   switch (options.precision) {
     case Precision::kFp16:
-    case Precision::kBf16:
-      return autocast(step, half, options.grad_scaler);
-    case Precision::kFp8:
-      return lower_to(step, options.scaling);
-    case Precision::kFp4:
-      return lower_to(step, PrecisionOptions::Scaling::kNv16);
+    case Precision::kBf16: return autocast(step, half, options.grad_scaler);
+    case Precision::kFp8: return lower_to(step, options.scaling);
+    case Precision::kFp4: return lower_to(step, PrecisionOptions::Scaling::kNv16);
     case Precision::kTf32:
       if (!has_gpu_tensors(graph)) {
         return refuse_precision("expected tensors on a GPU for TF32, found none");
       }
       break;
-    case Precision::kFp32:
-      break;
+    case Precision::kFp32: break;
   }
   ExecutionGraph made = graph;
   made.allow_tf32 = options.precision == Precision::kTf32;

@@ -186,16 +186,14 @@ ExecutionGraph fuse_alone(const ExecutionGraph& graph, const Error& why) {
 }  // namespace
 
 Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph) {
-  const auto found = unfused_cells_of(StepView(graph));
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(found, unfused_cells_of(StepView(graph)));
   return graph;
 }
 
 Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph,
                                                RecurrentLayout layout) {
   const StepView step(graph);
-  const auto cells = unfused_cells_of(step);
-  if (!cells) return Unexpected{cells.error()};
+  PERFMODEL_TRY(cells, unfused_cells_of(step));
   const auto layers = find_stacks_of_layers(step, *cells);
   if (!layers && layout == RecurrentLayout::kHiddenMajor) return Unexpected{layers.error()};
   ExecutionGraph made =

@@ -102,10 +102,8 @@ class LibraryCall {
 
 Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, RecurrentCall call) {
   const StepView step(graph);
-  const auto cells = unfused_cells_of(step);
-  if (!cells) return Unexpected{cells.error()};
-  const auto found = find_stacks_of_layers(step, *cells);
-  if (!found) return Unexpected{found.error()};
+  PERFMODEL_TRY(cells, unfused_cells_of(step));
+  PERFMODEL_TRY(found, find_stacks_of_layers(step, *cells));
   GraphEdit edit(step.graph());
   std::vector<LibraryCall> calls;
   for (const StackOfLayers& stack : found->stacks) calls.emplace_back(edit, stack, call);

@@ -75,30 +75,19 @@ std::int64_t bits(double real) { return std::bit_cast<std::int64_t>(real); }
 std::int64_t result(const Step& step, std::int64_t size, const std::int64_t* results) {
   const std::int64_t a = results[step.a], b = results[step.b];  // a leaf has step 0, unused
   switch (step.kind) {
-    case Kind::kConstant:
-      return step.number;
-    case Kind::kRealConstant:
-      return bits(step.factor);
+    case Kind::kConstant: return step.number;
+    case Kind::kRealConstant: return bits(step.factor);
     case Kind::kSize:
       return size_after(step.factor, power_of(size, step.power), step.divisor, step.number);
-    case Kind::kAdd:
-      return added(a, b);
-    case Kind::kSubtract:
-      return subtracted(a, b);
-    case Kind::kMultiply:
-      return multiplied(a, b);
-    case Kind::kAtLeastOne:
-      return std::max<std::int64_t>(a, 1);
-    case Kind::kReal:
-      return bits(static_cast<double>(a));
-    case Kind::kRealMultiply:
-      return bits(real(a) * real(b));
-    case Kind::kRealDivide:
-      return bits(real(a) / real(b));
-    case Kind::kMagnitude:
-      return bits(std::abs(real(a)));
-    case Kind::kRounded:
-      return std::llround(real(a));
+    case Kind::kAdd: return added(a, b);
+    case Kind::kSubtract: return subtracted(a, b);
+    case Kind::kMultiply: return multiplied(a, b);
+    case Kind::kAtLeastOne: return std::max<std::int64_t>(a, 1);
+    case Kind::kReal: return bits(static_cast<double>(a));
+    case Kind::kRealMultiply: return bits(real(a) * real(b));
+    case Kind::kRealDivide: return bits(real(a) / real(b));
+    case Kind::kMagnitude: return bits(std::abs(real(a)));
+    case Kind::kRounded: return std::llround(real(a));
   }
   return 0;
 }

@@ -15,7 +15,6 @@ namespace perfmodel::resize {
 namespace {
 
 std::string_view word(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
-std::string_view flag(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
 
 std::string_view purpose(Symbol symbol) {
   return symbol == Symbol::kBatch ? "a batch size" : "a sequence length";
@@ -76,7 +75,7 @@ Error no_input(Symbol symbol, bool any_input) {
   return {.code = ErrorCode::kImpossible,
           .message = fmt::format(
               "expected an input that has a {0}, found none; {1}", word(symbol),
-              any_input ? fmt::format("name its size: --{} OLD=NEW", flag(symbol))
+              any_input ? fmt::format("name its size: --{} OLD=NEW", word(symbol))
                         : "the step makes its data itself (torch.randn, ...): make them before the "
                           "step and record it again, or record one graph for each size")};
 }
@@ -152,8 +151,8 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   if (given == 0 && votes.size() > 1) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected inputs of one {0}, found sizes {1}; name the one to change: "
-                            "--{2} OLD=NEW",
-                            word(symbol), list(votes), flag(symbol)));
+                            "--{0} OLD=NEW",
+                            word(symbol), list(votes)));
   }
   const bool any_input = std::ranges::any_of(externals, is_input);
   if (votes.empty() && (given == 0 || !any_input)) return Unexpected{no_input(symbol, any_input)};
@@ -194,9 +193,7 @@ Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
   }
   Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  const auto seeds = find_seeds(graph, scout.externals(), symbol, 0);
-  if (!seeds) return Unexpected{seeds.error()};
-  return seeds->was;
+  return find_seeds(graph, scout.externals(), symbol, 0).map(&Seeds::was);
 }
 
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
@@ -213,9 +210,8 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   }
   Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  auto seeds = inputs.empty() ? find_seeds(graph, scout.externals(), symbol, given)
-                              : named_seeds(graph, scout.externals(), given, inputs);
-  if (!seeds) return Unexpected{seeds.error()};
+  PERFMODEL_TRY(seeds, inputs.empty() ? find_seeds(graph, scout.externals(), symbol, given)
+                                      : named_seeds(graph, scout.externals(), given, inputs));
   seeds->now = wanted;
   const std::int64_t was = seeds->was;
   if (was < 1) {
@@ -230,8 +226,7 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
     if (!ambiguous) return Unexpected{tracked.error()};
     return Unexpected{with_way_out(tracked.error(), graph, scout.externals(), was, wanted)};
   }
-  const auto edits = tracker.edits();
-  if (!edits) return Unexpected{edits.error()};
+  PERFMODEL_TRY(edits, tracker.edits());
   return edited(graph, *edits);
 }
 

@@ -16,8 +16,8 @@ enum class Symbol { kBatch, kSequence };
 /// Batch: the first dimension of the inputs of floats (those copied from the host, where there are
 /// any; not parameters, not states), else of inputs of integers with two dimensions. Sequence: the
 /// second one of inputs of integers with two dimensions, else of floats with three. Before a
-/// recurrent layer that wants steps in front the two change places. `given`: the size that the
-/// caller names, 0 for none.
+/// recurrent layer that wants steps in front, or a loop over steps (`unbind`), the two change
+/// places. `given`: the size that the caller names, 0 for none.
 ///
 /// Errors: no input has such a dimension, inputs disagree, none has the given size.
 Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,

@@ -1,8 +1,6 @@
 #include "size_plan.hpp"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "call.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -19,8 +17,10 @@ struct SizePlan::Recorded {
   std::vector<std::uint32_t> lists;      // arguments and tensors that one of them gives a list or a
   std::vector<std::uint32_t> shapes;     // shape of their own
   std::vector<std::uint32_t> exchanges;  // nodes with the record of a collective
+  std::vector<bool> reshaped;            // nodes
 
   void record(resize::Seeds seeds, const std::vector<resize::External>& externals);
+  void find_reshaped();
   const resize::Recording* find(std::int64_t size, std::vector<std::int64_t>& numbers) const;
   void write(const resize::Recording& recording, const std::vector<std::int64_t>& numbers,
              ExecutionGraph& copy) const;
@@ -49,6 +49,31 @@ void SizePlan::Recorded::record(resize::Seeds seeds,
   for (std::uint32_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].comm >= 0) exchanges.push_back(i);
   }
+  find_reshaped();
+}
+
+void SizePlan::Recorded::find_reshaped() {
+  std::vector<bool> sizes(graph.shape_pool.size()), tensors(graph.tensors.size());
+  for (const resize::Recording& recording : recordings) {
+    for (const auto& size : recording.edits().sizes) sizes[size.at] = true;
+  }
+  for (std::uint32_t tensor : shapes) tensors[tensor] = true;
+  const auto changes = [&](const Tensor& tensor) {
+    bool any = tensors[&tensor - graph.tensors.data()];
+    for (std::size_t d = 0; d < tensor.rank; ++d) any = any || sizes[tensor.shape_begin + d];
+    return any;
+  };
+  for (const Node& node : graph.nodes) {
+    bool any = false;
+    const auto look = [&](const Tensor& tensor) { any = any || changes(tensor); };
+    for_each_tensor(graph, graph.inputs(node), look);
+    for_each_tensor(graph, graph.outputs(node), look);
+    reshaped.push_back(any);
+  }
+}
+
+const std::vector<bool>* SizePlan::Scratch::reshaped() const {
+  return whole_ || !of_ ? nullptr : &of_->reshaped;
 }
 
 const resize::Recording* SizePlan::Recorded::find(std::int64_t size,
@@ -95,8 +120,7 @@ Result<SizePlan> SizePlan::make(ExecutionGraph graph, bool batch, std::int64_t c
   made->graph = std::move(graph);
   resize::Tracker scout(made->graph, resize::rules_of(made->graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  auto seeds = resize::find_seeds(made->graph, scout.externals(), made->symbol, current);
-  if (!seeds) return Unexpected{seeds.error()};
+  PERFMODEL_TRY(seeds, resize::find_seeds(made->graph, scout.externals(), made->symbol, current));
   made->current = seeds->was;
   made->record(std::move(*seeds), scout.externals());
   return SizePlan(std::move(made));
@@ -122,8 +146,7 @@ bool SizePlan::recorded(std::int64_t size) const {
 Result<void> SizePlan::apply(std::int64_t size, Scratch& scratch) const {
   const resize::Recording* recording = recorded_->find(size, scratch.numbers_);
   if (!recording) {
-    auto made = resize::resized(graph(), recorded_->symbol, recorded_->given, size);
-    if (!made) return Unexpected{made.error()};
+    PERFMODEL_TRY(made, resize::resized(graph(), recorded_->symbol, recorded_->given, size));
     scratch.rewritten_ = std::move(*made);
     scratch.whole_ = true;
     return {};

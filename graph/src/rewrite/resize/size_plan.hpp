@@ -51,6 +51,8 @@ class SizePlan {
    public:
     /// As the last apply() without an error left it; empty before.
     const ExecutionGraph& graph() const { return whole_ ? rewritten_ : copy_; }
+    /// Per node: whether sizes of the last plan give its tensors other shapes. Null: any may have.
+    const std::vector<bool>* reshaped() const;
 
    private:
     friend class SizePlan;

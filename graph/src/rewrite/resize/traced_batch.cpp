@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -39,10 +38,10 @@ struct TensorAt {
 
 Result<void> check_sizes_recorded(const ExecutionGraph& graph) {
   if (!lacks_sizes(graph)) return {};
-  return Unexpected{Error{.code = ErrorCode::kImpossible,
-                          .message = "expected a trace with shapes (record_shapes=True) for "
-                                     "another batch, found none",
-                          .file = graph.source}};
+  return fail(ErrorCode::kImpossible,
+              "expected a trace with shapes (record_shapes=True) for "
+              "another batch, found none",
+              graph.source);
 }
 
 std::vector<TensorAt> tensors_of(const ExecutionGraph& graph, const Node& node) {
@@ -504,8 +503,7 @@ Result<ExecutionGraph> set_traced_batch_size(const ExecutionGraph& graph, std::i
                                              std::int64_t wanted) {
   if (auto good = check_sizes_recorded(graph); !good) return Unexpected{good.error()};
   if (current == 0) {
-    const auto found = traced_batch_size(graph);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, traced_batch_size(graph));
     current = *found;
   }
   if (current == wanted) return graph;

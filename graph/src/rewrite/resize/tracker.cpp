@@ -29,11 +29,12 @@ bool writes_in_place(std::string_view name) {
   return true;
 }
 
-// Whether an op tells which dimension of its input is time.
-bool has_recurrent_layer(const ExecutionGraph& graph) {
+// Whether an op may tell which dimension of its input is time.
+bool may_tell_time(const ExecutionGraph& graph) {
   for (NameId name = 0; name < graph.names.size(); ++name) {
     const Op* op = find_op(graph.names.text(name));
-    if (op && size_rule(*op).starts_with("recurrent")) return true;
+    const std::string_view rule = op ? size_rule(*op) : std::string_view();
+    if (rule.starts_with("recurrent") || rule == "unbind") return true;
   }
   return false;
 }
@@ -63,7 +64,7 @@ Tracker::Tracker(const ExecutionGraph& graph, ApplyRule apply_rule, Seeds seeds,
       partners_(forward_partners(graph)),
       externals_(std::move(externals)),
       entered_(graph.nodes.size()),
-      only_externals_(seeds_.none() && !has_recurrent_layer(graph)) {}
+      only_externals_(seeds_.none() && !may_tell_time(graph)) {}
 
 Number Tracker::now(const Dim& dim) const {
   if (!dim.scales() || seeds_.was == seeds_.now) return dim.size;
@@ -271,12 +272,13 @@ void Tracker::refuse(std::int32_t node, std::string why) {
                    .message = fmt::format("{} (node {}): {}", graph_.name(at), at.id, why)};
 }
 
-void Tracker::note_time_first(const Dim& steps) {
+void Tracker::note_time_first(const Dim& steps, int most_rank) {
   if (steps.hole < 0) return;
   const std::uint64_t key = holes_[steps.hole].key;
   const bool first_of_input = key >= kExternalKey && ((key - kExternalKey) & kDimMask) == 0;
   if (!first_of_input) return;
-  externals_[(key - kExternalKey) >> kDimBits].time_first = true;
+  External& input = externals_[(key - kExternalKey) >> kDimBits];
+  if (graph_.tensors[input.tensor].rank <= most_rank) input.time_first = true;
 }
 
 std::int32_t Tracker::forward_op(std::int32_t node) const {

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -25,7 +26,7 @@ struct External {
   bool state = false;        ///< changed in place
   bool weight = false;       ///< an op takes it as a parameter
   bool from_host = false;    ///< is copied to the GPU
-  bool time_first = false;   ///< feeds a recurrent layer, steps in front
+  bool time_first = false;   ///< feeds a recurrent layer or a loop over steps, steps in front
 };
 
 /// Which dimensions of the inputs are the size that changes, by External.
@@ -92,8 +93,9 @@ class Tracker {
   void refuse(std::int32_t node, std::string why);
   /// The forward op of the backward function around `node`; -1: none.
   std::int32_t forward_op(std::int32_t node) const;
-  /// `steps`, which a recurrent layer takes first: so does the input that they come from.
-  void note_time_first(const Dim& steps);
+  /// `steps`, which a recurrent layer takes first: so does the input that they come from, unless it
+  /// has more than `most_rank` dimensions.
+  void note_time_first(const Dim& steps, int most_rank = std::numeric_limits<int>::max());
 
  private:
   struct Version {

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
 
 #include "call.hpp"
 
@@ -218,6 +216,8 @@ void unbind(Call& call) {
   if (!x || x->dims.empty()) return;
   const auto at = static_cast<std::size_t>(axis(call.integer(1).value_or(0), x->dims.size()));
   if (at >= x->dims.size()) return;
+  // A loop over the steps of [steps, batch, width], if not over what a detector finds in pictures.
+  if (at == 0 && x->dims.size() == 3) call.tracker().note_time_first(x->dims[0], 3);
   if (x->dims[at].scales()) return call.refuse("the number of its outputs would change");
   for (std::size_t k = 0; k < call.out_count(); ++k) {
     Layout made = *x;

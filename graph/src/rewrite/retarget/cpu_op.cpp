@@ -15,7 +15,7 @@ void move_nodes(ExecutionGraph& graph, std::size_t to, std::size_t from) {
   const std::vector<Node> before(graph.nodes.begin() + static_cast<std::ptrdiff_t>(to),
                                  graph.nodes.end());
   const std::span<Node> nodes = std::span(graph.nodes).subspan(to);
-  std::ranges::rotate(nodes, nodes.begin() + static_cast<std::ptrdiff_t>(from - to));
+  std::rotate(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(from - to), nodes.end());
   std::unordered_map<std::int64_t, std::int64_t> ids;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     ids.emplace(nodes[i].id, before[i].id);
@@ -46,20 +46,13 @@ Value CpuOp::value(const Argument& argument) const {
   using Kind = Argument::Kind;
   const StringPool& names = edit().made().names;
   switch (argument.kind) {
-    case Kind::kNone:
-      break;
-    case Kind::kTensor:
-      return edit().copy().tensor(argument);
-    case Kind::kInt:
-      return argument.integer;
-    case Kind::kDouble:
-      return argument.real;
-    case Kind::kBool:
-      return argument.integer != 0;
-    case Kind::kString:
-      return std::string(names.text(argument.index)).c_str();
-    case Kind::kOpaque:
-      return Value::Opaque{std::string(names.text(argument.index))};
+    case Kind::kNone: break;
+    case Kind::kTensor: return edit().copy().tensor(argument);
+    case Kind::kInt: return argument.integer;
+    case Kind::kDouble: return argument.real;
+    case Kind::kBool: return argument.integer != 0;
+    case Kind::kString: return std::string(names.text(argument.index)).c_str();
+    case Kind::kOpaque: return Value::Opaque{std::string(names.text(argument.index))};
     case Kind::kList: {
       Value::List list;
       for (const Argument& element : source().elements(argument)) list.push_back(value(element));

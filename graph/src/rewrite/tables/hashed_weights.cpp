@@ -197,8 +197,7 @@ class HashedWeightFinder {
                            storages.maker(storages.of(weight)) < 0;
     if (!is_chosen) return {};
     const auto shape = graph_.shape(weight);
-    auto plan = plan_of(shape[0], shape[1], table, options_);
-    if (!plan) return Unexpected{plan.error()};
+    PERFMODEL_TRY(plan, plan_of(shape[0], shape[1], table, options_));
     storages_[weight] = static_cast<std::int32_t>(found_.plans.size());
     found_.plans.push_back(*plan);
     return {};
@@ -282,8 +281,7 @@ class HashedWeightFinder {
                                         graph_.name(op), op.id));
     }
     if (read >= 0) {
-      auto found = use_of(index, read);
-      if (!found) return Unexpected{found.error()};
+      PERFMODEL_TRY(found, use_of(index, read));
       use = *found;
       settled_[index] = use.is_other_op() || use.role == HashedRole::kView;
     }

@@ -197,8 +197,7 @@ Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& source,
   std::vector<TableFusion> fusions;
   std::size_t most = 0;
   for (const GraphIteration& iteration : iterations(graph)) {
-    auto fusion = find_table_fusion(step, iteration);
-    if (!fusion) return Unexpected{fusion.error()};
+    PERFMODEL_TRY(fusion, find_table_fusion(step, iteration));
     most = std::max(most, fusion->bags.size());
     if (fusion->bags.size() > 1) fusions.push_back(std::move(*fusion));
   }

@@ -114,8 +114,7 @@ class TableFusionFinder {
                              &TableFusionFinder::find_step}) {
       if (auto good = (this->*stage)(); !good) return Unexpected{good.error()};
     }
-    const auto good = check_readers(step_, range_, fusion_, gradients_);
-    if (!good) return Unexpected{good.error()};
+    PERFMODEL_TRY(good, check_readers(step_, range_, fusion_, gradients_));
     return std::move(fusion_);
   }
 

@@ -18,10 +18,8 @@ bool is_fusable(const KernelFact& kernel) {
     case KernelFamily::kElementwise:
     case KernelFamily::kDropout:
     case KernelFamily::kOptimizer:
-    case KernelFamily::kSmall:
-      return true;
-    default:
-      return false;
+    case KernelFamily::kSmall: return true;
+    default: return false;
   }
 }
 

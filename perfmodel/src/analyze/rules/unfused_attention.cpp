@@ -34,10 +34,8 @@ bool works_on_scores(const KernelFact& kernel) {
     case KernelFamily::kSoftmax:
     case KernelFamily::kReduction:
     case KernelFamily::kTranspose:
-    case KernelFamily::kSmall:
-      return true;
-    default:
-      return false;
+    case KernelFamily::kSmall: return true;
+    default: return false;
   }
 }
 

@@ -15,10 +15,8 @@ bool is_fusable(const KernelFact& kernel) {
     case KernelFamily::kSoftmax:
     case KernelFamily::kNorm:
     case KernelFamily::kReduction:
-    case KernelFamily::kTranspose:
-      return true;
-    default:
-      return false;
+    case KernelFamily::kTranspose: return true;
+    default: return false;
   }
 }
 

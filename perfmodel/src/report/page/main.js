@@ -3,7 +3,8 @@
 function headline() {
   const top = document.getElementById('top');
   document.title = data.title;
-  top.append(element('h1', {}, data.title), element('p', {class: 'soft'}, data.inputs.join(', ')));
+  const inputs = data.inputs.join(', ');
+  top.append(element('h1', {}, data.title), inputs === data.title ? '' : element('p', {class: 'soft'}, inputs));
   const run = data.runs[0];
   if (data.comparison) {
     const {before, after, before_us, after_us} = data.comparison;
@@ -118,7 +119,7 @@ function documentSection(document_, at) {
       const svg = chart(holder, width, shown.length * row + 6, bars.title);
       shown.forEach((r, i) => {
         const y = i * row + 4;
-        addShape(svg, 'text', {x: labels - 8, y: y + 13, 'text-anchor': 'end'}, r.name.length > labels / 6.2 ? r.name.slice(0, Math.floor(labels / 6.2) - 1) + '…' : r.name);
+        addShape(svg, 'text', {x: labels - 8, y: y + 13, 'text-anchor': 'end'}, r.name.length > labels / 7.2 ? r.name.slice(0, Math.floor(labels / 7.2) - 1) + '…' : r.name);
         addShape(svg, 'rect', {x: labels, y, height: row - 7, width: Math.max(1, x(r.value) - labels), fill: r.bad ? '#bbbbbb' : '#4477aa', rx: 2});
         if (r.high > r.low) addShape(svg, 'path', {class: 'axis', d: `M${x(r.low)},${y + 8}H${x(r.high)}M${x(r.low)},${y + 4}v8M${x(r.high)},${y + 4}v8`});
         addShape(svg, 'text', {x: Math.max(x(r.value), r.high ? x(r.high) : 0) + 6, y: y + 13, class: 'soft'}, cellText[bars.kind](r.value));

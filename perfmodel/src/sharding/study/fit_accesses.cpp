@@ -11,8 +11,7 @@ namespace {
 
 // The law of every table for which the file has a histogram.
 Result<void> fit_histograms(const std::string& file, LoadedStudy& loaded) {
-  const auto histograms = read_access_histograms(file);
-  if (!histograms) return Unexpected{histograms.error()};
+  PERFMODEL_TRY(histograms, read_access_histograms(file));
   const ShardingStudy& study = loaded.study;
   const bool is_named = !histograms->front().table.empty();
   bool fits_any = false;
@@ -47,8 +46,7 @@ Result<void> fit_indices(const std::string& text, LoadedStudy& loaded) {
         ErrorCode::kImpossible,
         fmt::format("--indices: expected TABLE=FILE with a table of the study, found {}", text));
   }
-  const auto sample = read_index_sample(text.substr(equal + 1));
-  if (!sample) return Unexpected{sample.error()};
+  PERFMODEL_TRY(sample, read_index_sample(text.substr(equal + 1)));
   if (sample->largest >= table->rows) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("--indices: expected indices below the {} rows of table {}, found {}",

@@ -85,8 +85,7 @@ Result<HashSpec> parse_spec(std::string_view text) {
 
 Result<void> hash_tables(const ShardQuestion& question, LoadedStudy& loaded) {
   if (question.compress.empty()) return {};
-  auto spec = parse_spec(question.compress);
-  if (!spec) return Unexpected{spec.error()};
+  PERFMODEL_TRY(spec, parse_spec(question.compress));
   std::vector<ShardedTable>& tables = loaded.study.tables;
   for (const std::string& name : spec->names) {
     if (std::ranges::find(tables, name, &ShardedTable::name) == tables.end()) {

@@ -75,8 +75,8 @@ Result<std::vector<TablePlacement>> matched(const NamedPlan& plan, const std::st
 }  // namespace
 
 Result<LoadedStudy> load_study(const ShardQuestion& question) {
-  auto study = check_words(question).and_then([&] { return read_tables(question.tables); });
-  if (!study) return Unexpected{study.error()};
+  PERFMODEL_TRY(study,
+                check_words(question).and_then([&] { return read_tables(question.tables); }));
   LoadedStudy loaded{
       .file = file_name(question.tables),
       .study = std::move(*study),

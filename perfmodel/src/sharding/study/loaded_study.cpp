@@ -33,7 +33,7 @@ TorchrecSettings LoadedStudy::torchrec_settings() const {
 std::string_view LoadedStudy::pipeline_name() const {
   using Pipeline = TorchrecSettings::Pipeline;
   const Pipeline otherwise = is_torchrec ? Pipeline::kNone : Pipeline::kSparseDist;
-  return kPipelineNames[static_cast<int>(study.pipeline.value_or(otherwise))].first;
+  return kPipelineNames[static_cast<int>(study.pipeline.value_or(otherwise))].name;
 }
 
 double LoadedStudy::table_bytes() const {

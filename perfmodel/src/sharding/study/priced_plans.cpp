@@ -50,8 +50,7 @@ Result<TableSpace> rating_space(const LoadedStudy& loaded) {
 
 Result<ShardReport> search_ratings(const LoadedStudy& loaded, std::size_t keep,
                                    const SearchWatch& watch) {
-  const auto space = rating_space(loaded);
-  if (!space) return Unexpected{space.error()};
+  PERFMODEL_TRY(space, rating_space(loaded));
   auto running = begin_search(watch);
   const auto found = search_plans(space->space, search_options(loaded, keep, watch));
   running.reset();
@@ -82,8 +81,7 @@ Result<ShardReport> time_report(const LoadedStudy& loaded, const BatchModel& mod
         "a kernel of the dense part lies outside of the sizes that its model was checked on");
   }
   for (PricedPlan& plan : report.plans) {
-    auto advice = advise(model, plan.placements, *plan.time);
-    if (!advice) return Unexpected{advice.error()};
+    PERFMODEL_TRY(advice, advise(model, plan.placements, *plan.time));
     plan.advice = std::move(*advice);
   }
   return report;
@@ -124,8 +122,8 @@ Result<ShardReport> price_ratings(const LoadedStudy& loaded,
   ShardReport report{
       .loaded = &loaded, .plans = {}, .memory_cap = static_cast<double>(topology.hbm_cap)};
   for (const auto& [name, placements] : plans) {
-    auto rating = rate_plan(loaded.study.tables, placements, topology, loaded.torchrec_settings());
-    if (!rating) return Unexpected{rating.error()};
+    PERFMODEL_TRY(rating,
+                  rate_plan(loaded.study.tables, placements, topology, loaded.torchrec_settings()));
     report.plans.push_back({name, placements, {}, {}, std::move(*rating)});
   }
   return report;
@@ -179,8 +177,7 @@ Result<ShardReport> price_plans(const LoadedStudy& loaded,
       .and_then([&](const BatchModel& model) -> Result<ShardReport> {
         std::vector<PricedPlan> priced;
         for (const auto& [name, placements] : plans) {
-          auto time = model.time(placements);
-          if (!time) return Unexpected{time.error()};
+          PERFMODEL_TRY(time, model.time(placements));
           priced.push_back({name, placements, std::move(*time), {}, {}});
         }
         return time_report(loaded, model, std::move(priced));
@@ -204,17 +201,14 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded, const S
       table.rules.types = {};
     }
   }
-  const auto model = BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options);
-  if (!model) return Unexpected{model.error()};
+  PERFMODEL_TRY(model, BatchModel::make(loaded.study, loaded.gpu, loaded.topology, loaded.options));
   const auto running = begin_search(watch);
   const SearchOptions options = search_options(loaded, 1, watch);
   for (const std::int64_t gpus : numbers_of_gpus(loaded)) {
     plain.world = hashed.world = gpus;
     plain.local_world = hashed.local_world = std::min(gpus, *loaded.study.local_world);
-    const auto without = best_us(*model, plain, options);
-    if (!without) return Unexpected{without.error()};
-    auto with = best_us(*model, hashed, options);
-    if (!with) return Unexpected{with.error()};
+    PERFMODEL_TRY(without, best_us(*model, plain, options));
+    PERFMODEL_TRY(with, best_us(*model, hashed, options));
     // The tables may also choose a plan that hashes nothing.
     if (chooses && *without) *with = *with ? std::min(**with, **without) : **without;
     report.rows.push_back({gpus, *without, *with});

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kAuto = "auto";
 
-constexpr NamedValue<bool SearchedSettings::*> kSettingNames[] = {
+constexpr Named<bool SearchedSettings::*> kSettingNames[] = {
     {"deduplication", &SearchedSettings::deduplication},
     {"cache", &SearchedSettings::cache_share},
     {"wire", &SearchedSettings::wire}};
@@ -94,7 +94,7 @@ void apply_pipeline(LoadedStudy& loaded) {
   }
 }
 
-constexpr NamedValue<DensePart::Interaction> kInteractionNames[] = {
+constexpr Named<DensePart::Interaction> kInteractionNames[] = {
     {"cat", DensePart::Interaction::kConcatenation},
     {"dot", DensePart::Interaction::kDot},
     {"dcn", DensePart::Interaction::kLowRankCross}};
@@ -164,30 +164,28 @@ bool runs_pytorch(const LoadedStudy& loaded) {
   return !fuses && loaded.options.software == TableSoftware::kFused;
 }
 
-constexpr std::pair<Launch, Launching> kLaunchings[] = {{Launch::kEager, Launching::kEager},
-                                                        {Launch::kGraphs, Launching::kCudaGraphs},
-                                                        {Launch::kCompiled, Launching::kCompiled}};
+constexpr Launch kLaunches[] = {Launch::kEager, Launch::kGraphs, Launch::kCompiled};
+constexpr Launching kLaunchings[] = {Launching::kEager, Launching::kCudaGraphs,
+                                     Launching::kCompiled};
 
 // The chosen way to launch, and the others for the range.
 Result<void> set_steps(const ChosenOverheads& chosen, LoadedStudy& loaded) {
   const Launch launch = loaded.study.launch.value_or(Launch::kEager);
   const BatchOptions options = loaded.options;
-  const auto possible = BatchModel::make(loaded.study, loaded.gpu, loaded.topology, options);
-  if (!possible) return Unexpected{possible.error()};
-  for (const auto& [way, launching] : kLaunchings) {
-    auto needs =
-        torchrec_step(loaded.study, loaded.gpu, loaded.topology, options, *chosen.table, launching);
-    if (!needs) return Unexpected{needs.error()};
-    if (way == launch) {
-      loaded.options.step = std::move(*needs);
+  PERFMODEL_TRY(possible, BatchModel::make(loaded.study, loaded.gpu, loaded.topology, options));
+  PERFMODEL_TRY(steps, torchrec_steps(loaded.study, loaded.gpu, loaded.topology, options,
+                                      *chosen.table, kLaunchings));
+  for (std::size_t i = 0; i < steps->size(); ++i) {
+    if (kLaunches[i] == launch) {
+      loaded.options.step = std::move((*steps)[i]);
     } else {
-      loaded.options.other_steps.push_back(std::move(*needs));
+      loaded.options.other_steps.push_back(std::move((*steps)[i]));
     }
   }
   const std::vector<TablePlacement> whole(loaded.study.tables.size());
   loaded.warnings.push_back(fmt::format(
       "launched {}: the host of {} needs {:.2f} ms per batch, waits included, for whole tables",
-      name_in(kLaunchNames, launch), chosen.file, loaded.options.step->of(whole).host_us() / 1e3));
+      name_of(kLaunchNames, launch), chosen.file, loaded.options.step->of(whole).host_us() / 1e3));
   if (!chosen.warning.empty()) loaded.warnings.push_back(chosen.warning);
   return {};
 }
@@ -248,13 +246,12 @@ Result<void> change_dense_part(const ShardQuestion& question, LoadedStudy& loade
 Result<void> choose_machine(const ShardQuestion& question, LoadedStudy& loaded) {
   const bool has_topology = !question.topology.empty() || !loaded.study.topology.empty();
   if (has_topology) {
-    auto found = topology_of(question, loaded.study.topology);
-    if (!found) return Unexpected{found.error()};
+    PERFMODEL_TRY(found, topology_of(question, loaded.study.topology));
     loaded.topology = std::move(*found);
   }
-  auto gpu = find_data_folder().and_then(
-      [&](const std::filesystem::path& data) { return gpu_of(question, loaded, data / "gpus"); });
-  if (!gpu) return Unexpected{gpu.error()};
+  PERFMODEL_TRY(gpu, find_data_folder().and_then([&](const std::filesystem::path& data) {
+    return gpu_of(question, loaded, data / "gpus");
+  }));
   loaded.gpu = std::move(*gpu);
   if (!has_topology) loaded.topology = topology_for(loaded.gpu);
   const double links = question.link_scale.value_or(1);
@@ -276,8 +273,7 @@ Result<void> choose_machine(const ShardQuestion& question, LoadedStudy& loaded) 
 }
 
 Result<void> choose_models(const ShardQuestion& question, LoadedStudy& loaded) {
-  auto models = choose_kernel_models(question.models);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, choose_kernel_models(question.models));
   if (!models->warning.empty()) loaded.warnings.push_back(models->warning);
   loaded.models = std::make_shared<const ChosenKernelModels>(std::move(*models));
   loaded.options.models = &loaded.models->models;

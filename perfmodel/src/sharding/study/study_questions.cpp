@@ -76,10 +76,8 @@ bool fits_somewhere(const StudyAnswers& answers) {
 Result<StudyAnswer> kept_plan(const StudyVariant& variant,
                               const std::vector<TablePlacement>& placements,
                               const SearchWatch& watch) {
-  const auto loaded = load_study(variant.question);
-  if (!loaded) return Unexpected{loaded.error()};
-  const auto kept = price_plans(*loaded, {{"kept", placements}});
-  if (!kept) return Unexpected{kept.error()};
+  PERFMODEL_TRY(loaded, load_study(variant.question));
+  PERFMODEL_TRY(kept, price_plans(*loaded, {{"kept", placements}}));
   const PricedPlan& plan = kept->plans.front();
   StudyAnswer answer = answer_of(variant.name, *loaded, plan);
   answer.world = answer.batch = 0;  // changes of the load leave both
@@ -113,10 +111,8 @@ Result<ShardQuestion> base_question(const StudyQuestion& asked) {
 }  // namespace
 
 Result<StudyAnswers> study_answers(const StudyQuestion& asked, const SearchWatch& watch) {
-  auto base = base_question(asked);
-  if (!base) return Unexpected{base.error()};
-  const auto loaded = load_study(*base);
-  if (!loaded) return Unexpected{loaded.error()};
+  PERFMODEL_TRY(base, base_question(asked));
+  PERFMODEL_TRY(loaded, load_study(*base));
   base->world = loaded->study.world;
   const auto found = search_for_plans(*loaded, 1, watch);
   const auto best = found ? std::optional(found->plans.front()) : std::nullopt;
@@ -138,8 +134,7 @@ Result<StudyAnswers> study_answers(const StudyQuestion& asked, const SearchWatch
   } else {
     answers.notes.insert(answers.notes.end(), found->warnings.begin(), found->warnings.end());
     for (const StudyVariant& variant : load_variants(*base, *loaded)) {
-      auto kept = kept_plan(variant, best->placements, watch);
-      if (!kept) return Unexpected{kept.error()};
+      PERFMODEL_TRY(kept, kept_plan(variant, best->placements, watch));
       answers.robustness.push_back(std::move(*kept));
     }
   }

@@ -33,10 +33,9 @@ Result<ShardReport> report_at(const LoadedStudy& loaded, const std::string& plan
 Result<std::vector<SweepRow>> sweep_study(const SweepQuestion& asked, const SearchWatch& watch) {
   std::vector<SweepRow> rows;
   for (const std::string& value : asked.values) {
-    auto loaded = question_at(asked, value).and_then(load_study);
-    if (!loaded) return Unexpected{loaded.error()};
+    PERFMODEL_TRY(loaded, question_at(asked, value).and_then(load_study));
     SweepRow& row =
-        rows.emplace_back(value, std::make_shared<const LoadedStudy>(std::move(*loaded)));
+        rows.emplace_back(SweepRow{value, std::make_shared<const LoadedStudy>(std::move(*loaded))});
     auto report = report_at(*row.loaded, asked.plan, watch);
     if (report) {
       row.report = std::move(*report);

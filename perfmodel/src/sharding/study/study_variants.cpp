@@ -100,7 +100,7 @@ StudyVariants hot_row_variants(const ShardQuestion& base, const LoadedStudy& loa
                                    {"1000 of each table", "1000"},
                                    {"100000 of each table", "100000"},
                                    {"as many for each table as gain", "auto"}}) {
-    variants.push_back(changed(base, name, [&](ShardQuestion& q) { q.hot_rows = rows; }));
+    variants.push_back(changed(base, name, [rows = rows](ShardQuestion& q) { q.hot_rows = rows; }));
   }
   return variants;
 }
@@ -144,8 +144,8 @@ StudyVariants world_variants(const StudyQuestion& asked, const ShardQuestion& ba
                              const LoadedStudy& loaded) {
   StudyVariants variants;
   for (const std::int64_t world : numbers_of_gpus(asked, base, loaded.topology)) {
-    StudyVariant& variant =
-        variants.emplace_back(fmt::format("{} GPU{}", world, world == 1 ? "" : "s"), base);
+    StudyVariant& variant = variants.emplace_back(
+        StudyVariant{fmt::format("{} GPU{}", world, world == 1 ? "" : "s"), base});
     variant.question.world = world;
     if (auto& local_world = variant.question.local_world) {
       local_world = std::min(*local_world, world);

@@ -8,6 +8,7 @@
 
 #include "base/progress_bar.hpp"
 #include "load_study.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "plan_words.hpp"
 #include "sharding/hugectr_plan_file.hpp"
@@ -20,11 +21,9 @@ namespace {
 
 Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
                           const std::filesystem::path& folder) {
-  auto config = sharded_dlrm(loaded.study, placements);
-  if (!config) return Unexpected{config.error()};
+  PERFMODEL_TRY(config, sharded_dlrm(loaded.study, placements));
   // The first graph is built before a folder is made, as it may be impossible.
-  auto graph = graph_of_rank(*config, loaded.study);
-  if (!graph) return Unexpected{graph.error()};
+  PERFMODEL_TRY(graph, graph_of_rank(*config, loaded.study));
   if (auto folder_is_there = make_folder(folder); !folder_is_there) return folder_is_there;
   std::vector<OutputFile> files;  // named once all are written
   ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
@@ -32,8 +31,8 @@ Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlac
     config->rank = rank;
     graph = graph_of_rank(*config, loaded.study);
     if (!graph) return Unexpected{graph.error()};
-    auto file = write_unnamed_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
-    if (!file) return Unexpected{file.error()};
+    PERFMODEL_TRY(
+        file, write_unnamed_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank)));
     files.push_back(std::move(*file));
     bar.advance();
   }
@@ -74,15 +73,17 @@ Result<void> write_plan(const LoadedStudy& loaded, const std::vector<TablePlacem
   const std::vector<ShardedTable>& tables = loaded.study.tables;
   const std::int64_t world = *loaded.study.world, local_world = *loaded.study.local_world;
   if (format == "graphs") return write_graphs(loaded, placements, output);
-  if (format == "csv") return write_plan_csv(output, tables, placements, world, local_world);
+  const auto write = [&](const std::string& text) { return write_file(output, text); };
+  if (format == "csv") return plan_csv(tables, placements, world, local_world).and_then(write);
   if (format == "torchrec") {
     std::vector<std::string> modules;
     if (!module.empty()) modules.push_back(module);
-    return write_torchrec_plan(output, tables, placements, world, local_world, modules);
+    return torchrec_plan_text(tables, placements, world, local_world, modules).and_then(write);
   }
   return hugectr_plan(tables, placements, world, local_world,
                       format == "hugectr" ? HugectrBucket::kGpu : HugectrBucket::kNode)
-      .and_then([&](const HugectrPlan& plan) { return write_hugectr_plan(output, plan); });
+      .map(hugectr_plan_text)
+      .and_then(write);
 }
 
 }  // namespace perfmodel::sharding

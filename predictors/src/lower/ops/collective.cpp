@@ -32,6 +32,21 @@ double split_elements(const std::vector<std::int64_t>& splits) {
   return static_cast<double>(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}));
 }
 
+std::int64_t size_of(const ProcessGroup& group) {
+  return group.size > 0 ? group.size : static_cast<std::int64_t>(group.ranks.size());
+}
+
+/// Adds the kernel of a collective; `group` is null if it is not known.
+bool add_collective(std::string_view kind, std::int64_t world_size, const ProcessGroup* group,
+                    KernelWork work, std::vector<KernelWork>& kernels) {
+  CollectiveShape shape{.kind = std::string(kind),
+                        .world_size = std::max<std::int64_t>(0, world_size)};
+  if (group && std::ssize(group->ranks) == shape.world_size) shape.ranks = group->ranks;
+  work.shape = std::move(shape);
+  kernels.push_back(std::move(work));
+  return true;
+}
+
 bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   if (op.node.comm < 0) return false;
   const CommRecord& record = op.graph.comm_records[op.node.comm];
@@ -59,9 +74,7 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   std::int64_t world_size = record.group_size;
   if (world_size <= 0) world_size = static_cast<std::int64_t>(record.in_splits.size());
   const ProcessGroup* group = group_of(op, record);
-  if (world_size <= 0 && group) {
-    world_size = group->size > 0 ? group->size : static_cast<std::int64_t>(group->ranks.size());
-  }
+  if (world_size <= 0 && group) world_size = size_of(*group);
   if (world_size <= 0) {  // old graphs: whatever another collective's splits say
     for (const CommRecord& other : op.graph.comm_records) {
       world_size = std::max(world_size, static_cast<std::int64_t>(other.in_splits.size()));
@@ -74,15 +87,8 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
     if (in_elements > 0 && in_elements * item_size > in) in = in_elements * item_size;
     if (out_elements > 0 && out_elements * item_size > out) out = out_elements * item_size;
   }
-  KernelWork work = make_work(KernelFamily::kCollective, dtype, in, out);
-  CollectiveShape shape{.kind = std::string(kind),
-                        .world_size = std::max<std::int64_t>(0, world_size)};
-  if (group && static_cast<std::int64_t>(group->ranks.size()) == world_size) {
-    shape.ranks = group->ranks;
-  }
-  work.shape = std::move(shape);
-  kernels.push_back(std::move(work));
-  return true;
+  return add_collective(kind, world_size, group,
+                        make_work(KernelFamily::kCollective, dtype, in, out), kernels);
 }
 
 bool launches_collective(const ExecutionGraph& graph, const Node& node) {
@@ -116,8 +122,7 @@ std::int64_t size_of(const OpView& op, const ProcessGroup* group) {
     const auto size = position < 0 ? 0 : int_input(op, static_cast<std::size_t>(position), 0);
     if (size > 0) return size;
   }
-  if (!group) return 0;
-  return group->size > 0 ? group->size : static_cast<std::int64_t>(group->ranks.size());
+  return group ? size_of(*group) : 0;
 }
 
 /// Bytes and type of the first argument with tensors on the GPU.
@@ -153,14 +158,8 @@ bool lower_by_name(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
     out = in / ranks;
   }
   if (dtype == DType::kUnknown) return false;
-  KernelWork work = make_work(KernelFamily::kCollective, dtype, in, out);
-  CollectiveShape shape{.kind = std::string(kind), .world_size = world_size};
-  if (group && static_cast<std::int64_t>(group->ranks.size()) == world_size) {
-    shape.ranks = group->ranks;
-  }
-  work.shape = std::move(shape);
-  kernels.push_back(std::move(work));
-  return true;
+  return add_collective(kind, world_size, group,
+                        make_work(KernelFamily::kCollective, dtype, in, out), kernels);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "families.hpp"
 #include "ops/catalogue.hpp"

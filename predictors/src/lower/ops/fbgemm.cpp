@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <optional>
+#include <span>
 
 #include "embedding_nodes.hpp"
 #include "families.hpp"
@@ -76,7 +76,7 @@ const Node* find_lookup(const OpView& op) {
     return output && std::ranges::equal(op.shape(*output), op.shape(*gradient));
   };
   const auto until = std::ranges::lower_bound(op.graph.nodes, op.node.id, {}, &Node::id);
-  const std::ranges::subrange before(op.graph.nodes.begin(), until);
+  const std::span<const Node> before(op.graph.nodes.begin(), until);
   const auto after =
       op.forward ? std::ranges::upper_bound(before, op.forward->id, {}, &Node::id) : before.end();
   const auto first = std::find_if(after, before.end(), is_wanted);

@@ -29,8 +29,7 @@ bool is_persistent(const RecurrentShape& s, std::int64_t features, std::int64_t 
   if (dtype != DType::kFloat16 || layers != 1 || directions != 1) return false;
   if (s.hidden > 1024 || s.hidden % 128 != 0 || features % 128 != 0) return false;
   switch (gpu.architecture.persistent_recurrent) {
-    case PersistentRecurrent::kNone:
-      return false;
+    case PersistentRecurrent::kNone: return false;
     case PersistentRecurrent::kVolta:
       return s.batch == 8 || (s.batch % 16 == 0 && s.batch != 80 && s.batch != 112);
     case PersistentRecurrent::kAmpere: {

@@ -24,23 +24,19 @@ Priced priced_types(KernelFamily family) {
     case KernelFamily::kIndex:
     case KernelFamily::kTranspose:
     case KernelFamily::kPart:
-    case KernelFamily::kSmall:
-      return Priced::kBytes;
+    case KernelFamily::kSmall: return Priced::kBytes;
     case KernelFamily::kAttention:
     case KernelFamily::kInteraction:
     case KernelFamily::kLinearAttention:
     case KernelFamily::kNorm:
     case KernelFamily::kQuantize:
     case KernelFamily::kRecurrent:
-    case KernelFamily::kSoftmax:
-      return Priced::kFloats;
+    case KernelFamily::kSoftmax: return Priced::kFloats;
     case KernelFamily::kGemm:
     case KernelFamily::kConvolution:
     case KernelFamily::kGroupedGemm:
-    case KernelFamily::kExperts:
-      return Priced::kProducts;
-    default:
-      return Priced::kReals;
+    case KernelFamily::kExperts: return Priced::kProducts;
+    default: return Priced::kReals;
   }
 }
 
@@ -146,12 +142,6 @@ std::string_view base_name(std::string_view op_name) {
 bool has_child(const OpView& op, std::string_view name) {
   return std::ranges::any_of(op.graph.children(op.node),
                              [&](std::int32_t child) { return op.graph.name(child) == name; });
-}
-
-bool has_child_like(const OpView& op, std::string_view prefix) {
-  return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t child) {
-    return op.graph.name(child).starts_with(prefix);
-  });
 }
 
 int parameter_index(const OpView& op, std::string_view parameter) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,9 +27,6 @@ std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls = {});
 std::string_view base_name(std::string_view op_name);
 
 bool has_child(const OpView& op, std::string_view name);
-
-/// Some child's name starts with `prefix`.
-bool has_child_like(const OpView& op, std::string_view prefix);
 
 /// Position of a parameter in the recorded schema text, -1 without schema or parameter.
 int parameter_index(const OpView& op, std::string_view parameter);

@@ -16,14 +16,10 @@ namespace {
 
 DType weight_dtype(int bytes) {
   switch (bytes) {
-    case 8:
-      return DType::kFloat64;
-    case 2:
-      return DType::kFloat16;
-    case 1:
-      return DType::kInt8;
-    default:
-      return DType::kFloat32;
+    case 8: return DType::kFloat64;
+    case 2: return DType::kFloat16;
+    case 1: return DType::kInt8;
+    default: return DType::kFloat32;
   }
 }
 

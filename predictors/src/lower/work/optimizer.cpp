@@ -16,21 +16,11 @@ KernelWork optimizer_work(double parameters, OptimizerKind kind, DType dtype) {
   };
   Step step{};
   switch (kind) {
-    case OptimizerKind::kSgd:
-      step = {2, 1, 4};
-      break;
-    case OptimizerKind::kMomentum:
-      step = {3, 2, 4};
-      break;
-    case OptimizerKind::kAdagrad:
-      step = {3, 2, 10};
-      break;
-    case OptimizerKind::kRowWiseAdagrad:
-      step = {2, 1, 10};
-      break;
-    case OptimizerKind::kAdam:
-      step = {4, 3, 15};
-      break;
+    case OptimizerKind::kSgd: step = {2, 1, 4}; break;
+    case OptimizerKind::kMomentum: step = {3, 2, 4}; break;
+    case OptimizerKind::kAdagrad: step = {3, 2, 10}; break;
+    case OptimizerKind::kRowWiseAdagrad: step = {2, 1, 10}; break;
+    case OptimizerKind::kAdam: step = {4, 3, 15}; break;
   }
   const double tensor = parameters * size_in_bytes(dtype);
   return {.family = KernelFamily::kOptimizer,

@@ -28,12 +28,9 @@ namespace perfmodel {
 
 double gates_of(RecurrentShape::Cell cell) {
   switch (cell) {
-    case RecurrentShape::Cell::kLstm:
-      return 4;
-    case RecurrentShape::Cell::kGru:
-      return 3;
-    case RecurrentShape::Cell::kPlain:
-      return 1;
+    case RecurrentShape::Cell::kLstm: return 4;
+    case RecurrentShape::Cell::kGru: return 3;
+    case RecurrentShape::Cell::kPlain: return 1;
   }
   return 1;
 }
@@ -73,15 +70,9 @@ KernelWork recurrent_cell_work(RecurrentShape::Cell cell, std::int64_t batch, st
   const bool forward = pass == RowPass::kForward;
   Tensors t{};
   switch (cell) {
-    case RecurrentShape::Cell::kLstm:
-      t = forward ? Tensors{9, 6, 4} : Tensors{8, 5, 4};
-      break;
-    case RecurrentShape::Cell::kGru:
-      t = forward ? Tensors{7, 6, 5} : Tensors{6, 7, 3};
-      break;
-    case RecurrentShape::Cell::kPlain:
-      t = {2, 1, 1};
-      break;
+    case RecurrentShape::Cell::kLstm: t = forward ? Tensors{9, 6, 4} : Tensors{8, 5, 4}; break;
+    case RecurrentShape::Cell::kGru: t = forward ? Tensors{7, 6, 5} : Tensors{6, 7, 3}; break;
+    case RecurrentShape::Cell::kPlain: t = {2, 1, 1}; break;
   }
   const double n = static_cast<double>(batch) * static_cast<double>(hidden);
   const double size = size_in_bytes(dtype);

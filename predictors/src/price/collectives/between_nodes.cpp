@@ -43,8 +43,7 @@ Bytes filling(const Topology& topology, const CollectiveQuery& query) {
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
       return (query.nodes - 2.0) * std::min(query.bytes, channels * kStep);
-    default:
-      return {};
+    default: return {};
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
-#include "price/terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {
@@ -367,9 +366,6 @@ std::optional<AttentionBlocks> attention_blocks(const AttentionShape& shape, boo
   return blocks_of(shape, *kernel, static_cast<double>(gpu.num_sms));
 }
 
-const KernelModel& attention_model() {
-  static const Attention model;
-  return model;
-}
+const KernelModel& attention_model() { return the_only<Attention>(); }
 
 }  // namespace perfmodel::kernels

@@ -141,8 +141,7 @@ Result<Price> price_on_network(const KernelWork& work, const Topology& topology,
         "a collective of 1 to 16,777,216 ranks (world_size, or nodes and gpus_per_node)",
         shape ? std::to_string(shape->world_size) : "another kernel");
   }
-  const auto there = with_network(topology, facts);
-  if (!there) return Unexpected{there.error()};
+  PERFMODEL_TRY(there, with_network(topology, facts));
   const int ranks = static_cast<int>(shape->world_size);
   const CollectiveQuery query{.kind = *kind,
                               .bytes = bytes_of(work, *kind),
@@ -150,8 +149,7 @@ Result<Price> price_on_network(const KernelWork& work, const Topology& topology,
                               .nodes = facts.nodes > 0
                                            ? nodes_of_machines(*there, ranks, facts.nodes)
                                            : (ranks - 1) / there->gpus_per_node + 1};
-  const auto time = collective_time(*there, query);
-  if (!time) return Unexpected{time.error()};
+  PERFMODEL_TRY(time, collective_time(*there, query));
   Price price = collective_price(*time, *there, query.bytes);
   price.knowledge = price.in_range ? Knowledge::kBoard : Knowledge::kNone;
   return price;
@@ -164,10 +162,7 @@ std::unique_ptr<KernelModel> make_collective_model(Topology topology,
 
 namespace kernels {
 
-const KernelModel& collective_model() {
-  static const Collective model;
-  return model;
-}
+const KernelModel& collective_model() { return the_only<Collective>(); }
 
 }  // namespace kernels
 }  // namespace perfmodel

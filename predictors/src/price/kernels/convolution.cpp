@@ -1,7 +1,6 @@
 #include "convolution.hpp"
 
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "gemm_tiles.hpp"
@@ -402,9 +401,6 @@ class Convolution final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& convolution_model() {
-  static const Convolution model;
-  return model;
-}
+const KernelModel& convolution_model() { return the_only<Convolution>(); }
 
 }  // namespace perfmodel::kernels

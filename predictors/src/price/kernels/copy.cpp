@@ -50,9 +50,6 @@ class Copy final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& copy_model() {
-  static const Copy model;
-  return model;
-}
+const KernelModel& copy_model() { return the_only<Copy>(); }
 
 }  // namespace perfmodel::kernels

@@ -215,15 +215,9 @@ class EmbeddingBackward final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& embedding_forward_model() {
-  static const EmbeddingForward model;
-  return model;
-}
+const KernelModel& embedding_forward_model() { return the_only<EmbeddingForward>(); }
 
-const KernelModel& embedding_backward_model() {
-  static const EmbeddingBackward model;
-  return model;
-}
+const KernelModel& embedding_backward_model() { return the_only<EmbeddingBackward>(); }
 
 }  // namespace kernels
 }  // namespace perfmodel

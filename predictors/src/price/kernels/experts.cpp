@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "models.hpp"
 #include "price/expert_load.hpp"
@@ -195,14 +194,8 @@ class GroupedGemm final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& grouped_gemm_model() {
-  static const GroupedGemm model;
-  return model;
-}
+const KernelModel& grouped_gemm_model() { return the_only<GroupedGemm>(); }
 
-const KernelModel& experts_model() {
-  static const Experts model;
-  return model;
-}
+const KernelModel& experts_model() { return the_only<Experts>(); }
 
 }  // namespace perfmodel::kernels

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 
 #include "gemm_tiles.hpp"
 #include "hashed_product.hpp"
@@ -15,19 +14,14 @@ namespace {
 
 double item_size_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64:
-      return 8;
+    case DType::kFloat64: return 8;
     case DType::kFloat16:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kFloat4:
-      return 0.5;
+    case DType::kBFloat16: return 2;
+    case DType::kFloat4: return 0.5;
     case DType::kFloat8:
     case DType::kInt8:
-    case DType::kUInt8:
-      return 1;
-    default:
-      return 4;
+    case DType::kUInt8: return 1;
+    default: return 4;
   }
 }
 
@@ -162,9 +156,6 @@ class Gemm final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& gemm_model() {
-  static const Gemm model;
-  return model;
-}
+const KernelModel& gemm_model() { return the_only<Gemm>(); }
 
 }  // namespace perfmodel::kernels

@@ -2,7 +2,6 @@
 
 #include "matrix_gemm.hpp"
 
-#include <cmath>
 #include <limits>
 #include <span>
 

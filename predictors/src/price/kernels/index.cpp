@@ -77,9 +77,6 @@ class Index final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& index_model() {
-  static const Index model;
-  return model;
-}
+const KernelModel& index_model() { return the_only<Index>(); }
 
 }  // namespace perfmodel::kernels

@@ -97,9 +97,6 @@ class LinearAttention final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& linear_attention_model() {
-  static const LinearAttention model;
-  return model;
-}
+const KernelModel& linear_attention_model() { return the_only<LinearAttention>(); }
 
 }  // namespace perfmodel::kernels

@@ -34,12 +34,9 @@ const std::optional<MatrixGemm>& own_products(DType dtype, Scaling scaling,
   if (dtype == DType::kFloat4) return architecture.matrix_gemm_fp4;
   if (dtype != DType::kFloat8) return kNone;
   switch (scaling) {
-    case Scaling::kTensor:
-      break;
-    case Scaling::kToken:
-      return architecture.matrix_gemm_fp8_token;
-    case Scaling::kBlock:
-      return architecture.matrix_gemm_fp8_block;
+    case Scaling::kTensor: break;
+    case Scaling::kToken: return architecture.matrix_gemm_fp8_token;
+    case Scaling::kBlock: return architecture.matrix_gemm_fp8_block;
   }
   return kNone;
 }

@@ -6,8 +6,14 @@
 /// immutable objects that live as long as the program.
 namespace perfmodel::kernels {
 
-const KernelModel& roofline_model();
+/// The model of a class without settings.
+template <class Model>
+const KernelModel& the_only() {
+  static const Model model;
+  return model;
+}
 
+const KernelModel& roofline_model();
 const KernelModel& gemm_model();
 const KernelModel& convolution_model();
 const KernelModel& embedding_forward_model();

@@ -52,19 +52,13 @@ const QuantizeKernel* measured_quantize(DType dtype, Scaling scaling, const Gpu&
   if (dtype == DType::kFloat4) return found(known.fp4);
   if (dtype != DType::kFloat8) return nullptr;
   switch (scaling) {
-    case Scaling::kTensor:
-      return found(known.fp8_tensor);
-    case Scaling::kToken:
-      return found(known.fp8_token);
-    case Scaling::kBlock:
-      return found(known.fp8_block);
+    case Scaling::kTensor: return found(known.fp8_tensor);
+    case Scaling::kToken: return found(known.fp8_token);
+    case Scaling::kBlock: return found(known.fp8_block);
   }
   return nullptr;
 }
 
-const KernelModel& quantize_model() {
-  static const Quantize model;
-  return model;
-}
+const KernelModel& quantize_model() { return the_only<Quantize>(); }
 
 }  // namespace perfmodel::kernels

@@ -123,13 +123,11 @@ class Recurrent final : public KernelModel {
       return steps(s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s.cell));
     };
     switch (s.pass) {
-      case Pass::kForward:
-        return forward();
+      case Pass::kForward: return forward();
       case Pass::kBackwardData:
         // No AMD rows: taken as a forward pass, which has the same products.
         return amd ? forward() : backward_data();
-      case Pass::kBackwardWeights:
-        return weight_gradient(s, work, gpu);
+      case Pass::kBackwardWeights: return weight_gradient(s, work, gpu);
       case Pass::kBackward: {
         if (amd) return steps(s, work.dtype, gpu, chosen_.backward_amd, 2, 1);
         // One after the other: the steps, then the product for the weights.
@@ -148,12 +146,9 @@ class Recurrent final : public KernelModel {
 
   static double cell_cycles(RecurrentShape::Cell cell, const RecurrentStep& c) {
     switch (cell) {
-      case RecurrentShape::Cell::kLstm:
-        return c.cell_cycles;
-      case RecurrentShape::Cell::kGru:
-        return c.gru_cycles;
-      case RecurrentShape::Cell::kPlain:
-        return c.plain_cycles;
+      case RecurrentShape::Cell::kLstm: return c.cell_cycles;
+      case RecurrentShape::Cell::kGru: return c.gru_cycles;
+      case RecurrentShape::Cell::kPlain: return c.plain_cycles;
     }
     return 0;
   }
@@ -207,8 +202,6 @@ class Recurrent final : public KernelModel {
 };
 
 }  // namespace
-
-RecurrentConstants recurrent_constants() { return kChosen; }
 
 std::unique_ptr<KernelModel> make_recurrent_model(const RecurrentConstants& constants) {
   return std::make_unique<Recurrent>(constants);

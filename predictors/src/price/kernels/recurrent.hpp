@@ -27,9 +27,6 @@ struct RecurrentConstants {
   double weight_gradient_step_cycles = 0;
 };
 
-/// The constants of `recurrent_model`.
-RecurrentConstants recurrent_constants();
-
 std::unique_ptr<KernelModel> make_recurrent_model(const RecurrentConstants& constants);
 
 }  // namespace perfmodel::kernels

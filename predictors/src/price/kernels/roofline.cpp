@@ -42,9 +42,6 @@ class Roofline final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& roofline_model() {
-  static const Roofline model;
-  return model;
-}
+const KernelModel& roofline_model() { return the_only<Roofline>(); }
 
 }  // namespace perfmodel::kernels

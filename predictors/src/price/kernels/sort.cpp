@@ -32,9 +32,6 @@ class Sort final : public KernelModel {
 
 }  // namespace
 
-const KernelModel& sort_model() {
-  static const Sort model;
-  return model;
-}
+const KernelModel& sort_model() { return the_only<Sort>(); }
 
 }  // namespace perfmodel::kernels

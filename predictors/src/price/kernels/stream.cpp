@@ -67,21 +67,15 @@ constexpr Variant kUpsampled3d = {&ElementwiseRates::upsample_3d, 2, 0.4, 0.4};
 
 const Variant* variant_of(const KernelWork& work) {
   switch (work.layout) {
-    case Layout::kContiguous:
-      return work.dtype == DType::kBFloat16 ? &kBf16 : nullptr;
-    case Layout::kBroadcast:
-      return &kBroadcast;
-    case Layout::kStrided:
-      return &kStrided;
-    case Layout::kTransposed:
-      return &kTransposed;
+    case Layout::kContiguous: return work.dtype == DType::kBFloat16 ? &kBf16 : nullptr;
+    case Layout::kBroadcast: return &kBroadcast;
+    case Layout::kStrided: return &kStrided;
+    case Layout::kTransposed: return &kTransposed;
     case Layout::kMixedTypes:
       if (work.bytes_read.value > work.bytes_written.value) return &kMixedTypes;  // several inputs
       return work.dtype == DType::kFloat32 ? nullptr : &kCast;
-    case Layout::kUpsampled3d:
-      return &kUpsampled3d;
-    case Layout::kGenerated:
-      return nullptr;
+    case Layout::kUpsampled3d: return &kUpsampled3d;
+    case Layout::kGenerated: return nullptr;
   }
   return nullptr;
 }

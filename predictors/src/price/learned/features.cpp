@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "price/expert_load.hpp"
 #include "price/kernel_work.hpp"
@@ -674,38 +673,24 @@ const FeatureSet* feature_set(KernelFamily family, DType dtype) {
     case KernelFamily::kGemm:
       return dtype == DType::kFloat8 || dtype == DType::kFloat4 ? &sets().scaled_gemm
                                                                 : &sets().gemm;
-    case KernelFamily::kConvolution:
-      return &sets().convolution;
-    case KernelFamily::kElementwise:
-      return &sets().stream;
+    case KernelFamily::kConvolution: return &sets().convolution;
+    case KernelFamily::kElementwise: return &sets().stream;
     case KernelFamily::kSoftmax:
-    case KernelFamily::kNorm:
-      return &sets().rows;
+    case KernelFamily::kNorm: return &sets().rows;
     case KernelFamily::kEmbeddingForward:
-    case KernelFamily::kEmbeddingBackward:
-      return &sets().embedding;
-    case KernelFamily::kReduction:
-      return &sets().reduction;
-    case KernelFamily::kCopy:
-      return &sets().copy;
+    case KernelFamily::kEmbeddingBackward: return &sets().embedding;
+    case KernelFamily::kReduction: return &sets().reduction;
+    case KernelFamily::kCopy: return &sets().copy;
     case KernelFamily::kSet:
     case KernelFamily::kConcat:
-    case KernelFamily::kDropout:
-      return &sets().move;
-    case KernelFamily::kTranspose:
-      return &sets().transpose;
-    case KernelFamily::kIndex:
-      return &sets().index;
-    case KernelFamily::kInteraction:
-      return &sets().interaction;
-    case KernelFamily::kAttention:
-      return &sets().attention;
-    case KernelFamily::kExperts:
-      return &sets().experts;
-    case KernelFamily::kLinearAttention:
-      return &sets().linear_attention;
-    default:
-      return nullptr;
+    case KernelFamily::kDropout: return &sets().move;
+    case KernelFamily::kTranspose: return &sets().transpose;
+    case KernelFamily::kIndex: return &sets().index;
+    case KernelFamily::kInteraction: return &sets().interaction;
+    case KernelFamily::kAttention: return &sets().attention;
+    case KernelFamily::kExperts: return &sets().experts;
+    case KernelFamily::kLinearAttention: return &sets().linear_attention;
+    default: return nullptr;
   }
 }
 
@@ -713,17 +698,13 @@ const FeatureSet* monotone_set(KernelFamily family, DType dtype) {
   switch (family) {
     case KernelFamily::kGemm:
       return dtype == DType::kFloat8 || dtype == DType::kFloat4 ? nullptr : &sets().monotone_gemm;
-    case KernelFamily::kConvolution:
-      return &sets().monotone_convolution;
+    case KernelFamily::kConvolution: return &sets().monotone_convolution;
     case KernelFamily::kElementwise:
-    case KernelFamily::kDropout:
-      return &sets().monotone_stream;
+    case KernelFamily::kDropout: return &sets().monotone_stream;
     case KernelFamily::kSoftmax:
     case KernelFamily::kNorm:
-    case KernelFamily::kReduction:
-      return &sets().monotone_rows;
-    default:
-      return nullptr;
+    case KernelFamily::kReduction: return &sets().monotone_rows;
+    default: return nullptr;
   }
 }
 

@@ -1,6 +1,5 @@
 #include "learned_model.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>

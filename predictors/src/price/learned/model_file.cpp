@@ -421,8 +421,7 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     error.file = file;
     return Unexpected{std::move(error)};
   };
-  auto read = read_json_text(file, "kernel-model file");
-  if (!read) return Unexpected{std::move(read.error())};
+  PERFMODEL_TRY(read, read_json_text(file, "kernel-model file"));
   const std::string& text = *read;
   dom::parser parser;
   dom::element document;
@@ -462,8 +461,7 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
 
 Result<void> write_model_file(const std::filesystem::path& file,
                               const std::vector<LearnedModel>& models) {
-  auto output = OutputFile::create(file);
-  if (!output) return Unexpected{output.error()};
+  PERFMODEL_TRY(output, OutputFile::create(file));
   output->write(fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [",
                             schemas::kKernelModels.name, schemas::kKernelModels.version));
   for (std::size_t i = 0; i < models.size(); ++i) {

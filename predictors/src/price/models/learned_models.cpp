@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <sstream>
 
@@ -355,8 +354,7 @@ std::vector<std::string> LearnedModels::files_read() const {
 }
 
 Result<LearnedModels> LearnedModels::open(const std::filesystem::path& folder) {
-  auto files = json_files(folder, "kernel-model files");
-  if (!files) return Unexpected{files.error()};
+  PERFMODEL_TRY(files, json_files(folder, "kernel-model files"));
   auto state = std::make_unique<State>();
   state->folder = folder;
   bool any = state->add_files(*files, "");
@@ -364,31 +362,27 @@ Result<LearnedModels> LearnedModels::open(const std::filesystem::path& folder) {
   for (const auto& entry : folder_entries(folder, failure)) {
     std::error_code unknown;
     if (!std::filesystem::is_directory(entry, unknown)) continue;
-    const auto own = json_files(entry, "kernel-model files");
-    if (!own) return Unexpected{own.error()};
+    PERFMODEL_TRY(own, json_files(entry, "kernel-model files"));
     // Boards that differ in their links alone share a folder.
     std::istringstream names(entry.filename().string());
     for (std::string gpu; std::getline(names, gpu, '+');) any |= state->add_files(*own, gpu);
   }
   if (failure) {
-    return Unexpected{
-        Error{.code = ErrorCode::kIo,
-              .message = "expected a folder of kernel-model files, found " + failure.message(),
-              .file = folder}};
+    return fail(ErrorCode::kIo,
+                "expected a folder of kernel-model files, found " + failure.message(), folder);
   }
   if (!any) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected kernel-model files (<family>-<dtype>.json), found "
-                                       "none",
-                            .file = folder}};
+    return fail(ErrorCode::kIo,
+                "expected kernel-model files (<family>-<dtype>.json), found "
+                "none",
+                folder);
   }
   state->install();
   return LearnedModels(std::move(state));
 }
 
 Result<LearnedModels> LearnedModels::read(const std::filesystem::path& file) {
-  auto models = learned::read_model_file(file);
-  if (!models) return Unexpected{models.error()};
+  PERFMODEL_TRY(models, learned::read_model_file(file));
   auto state = std::make_unique<State>();
   for (LearnedModel& model : *models) {
     auto& library = *state->libraries[static_cast<std::size_t>(model.family)];

@@ -138,8 +138,7 @@ Result<std::vector<CalibrationRow>> calibration_rows(TileSpace space,
   const TileSpaceList list = tile_space(space);
   std::vector<CalibrationRow> rows;
   for (const MeasuredProduct& product : products) {
-    auto ranked = rank_tiles(list, space, product.shape, true, gpu);
-    if (!ranked) return Unexpected{ranked.error()};
+    PERFMODEL_TRY(ranked, rank_tiles(list, space, product.shape, true, gpu));
     rows.push_back({product, ranked->front()});
   }
   return rows;

@@ -160,12 +160,9 @@ bool fits(const TileSchedule& schedule) {
 
 TileSpaceList tile_space(TileSpace space) {
   switch (space) {
-    case TileSpace::kSimt1:
-      return simt_space(simt1_choices());
-    case TileSpace::kSimt2:
-      return simt_space(simt2_choices());
-    case TileSpace::kMma:
-      return mma_space();
+    case TileSpace::kSimt1: return simt_space(simt1_choices());
+    case TileSpace::kSimt2: return simt_space(simt2_choices());
+    case TileSpace::kMma: return mma_space();
   }
   return {};
 }

@@ -170,8 +170,7 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
 
 /// PyTorch's DistributedDataParallel, one process per GPU.
 struct DataParallelRewrite {
-  std::int64_t world_size = 2;
-  std::int64_t first_bucket_bytes = kFirstBucketBytes;
+  std::int64_t world_size = 2, first_bucket_bytes = kFirstBucketBytes;
   std::int64_t bucket_cap_bytes = kBucketCapBytes;  ///< for all buckets but the first
   /// Larger gradients are reduced in even pieces of at most this size, like the gradients of a
   /// parameter that the program holds in pieces: the copy of one piece into its bucket overlaps the

@@ -117,7 +117,6 @@ class BatchModel {
   /// way to be cut, as long as that helps. Among equally fast plans it takes the one that leaves
   /// more memory on the fullest rank. Tables that lie together stay where they are.
   struct ImproveOptions {
-    std::uint64_t tries = 0;  ///< plans priced; 0: by the size of the problem
     std::uint64_t seed = 1;
     std::function<bool()> go_on = {};  ///< false ends it; empty: never
   };
@@ -150,9 +149,6 @@ class BatchModel {
 
  private:
   BatchModel() = default;
-  struct Exchanges {
-    double ids = 0, vectors = 0, gradients = 0, all_reduce = 0, first_reduce = 0, table_reduce = 0;
-  };
 
   std::int64_t nodes() const { return world() / local_world_; }
   bool is_pipelined() const;
@@ -186,7 +182,7 @@ class BatchModel {
   Result<double> collective_us(CollectiveKind kind, double bytes) const;
   Result<double> between_hosts_us(double bytes) const;
   Result<double> host_sum_us(const JobLoad& job, Load of_rank, bool forward) const;
-  Result<Exchanges> exchanges(const JobLoad& job) const;
+  Result<PartTimes> exchanges(const JobLoad& job) const;
   RankMemory memory(const ShardLoad& load) const;
   struct Slopes;
   Slopes slopes() const;

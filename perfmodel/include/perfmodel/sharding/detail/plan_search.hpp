@@ -66,9 +66,6 @@ struct SearchResult {
 /// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).
 Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options);
 
-/// Loads per rank of a plan, phase by phase: what the objective is made of.
-std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan);
-
 /// Objective from scratch. Errors (kImpossible): ranks that the type does not allow, a rank twice,
 /// a forbidden rank, memory that is not there.
 Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan);

@@ -22,14 +22,18 @@ struct Schedule {
   double makespan_us() const;
 };
 
+class TaskOrder;
+
 /// Longest-path pass. O(tasks + edges + length of each cycle that is broken): tasks are visited in
 /// the order of addition if all edges point forward, else in topological order. Errors: a cycle
 /// without inferred edges (names its tasks), a duration that is negative or no finite number, a gap
-/// or lag that is NaN or infinite upwards.
-Result<Schedule> run_schedule(const TaskGraph& graph);
+/// or lag that is NaN or infinite upwards. `order`: of a graph that differs in times at most; null:
+/// still to be found.
+Result<Schedule> run_schedule(const TaskGraph& graph, const TaskOrder* order = nullptr);
 
 /// The same into an existing schedule, whose memory is used again.
-Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule);
+Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule,
+                          const TaskOrder* order = nullptr);
 
 /// Per task: how much longer it could take without `target` ending later; infinite for tasks that
 /// `target` does not depend on. The inferred edges dropped by the run are ignored here too.

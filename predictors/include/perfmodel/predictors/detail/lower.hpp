@@ -74,6 +74,28 @@ struct LoweringFacts {
                           const OpRuleRegistry& rules = OpRuleRegistry::builtin());
 };
 
+/// The answers from which the calls of a graph's nodes came, node by node. The calls stay the same
+/// in other sizes if these answers do.
+struct LoweringNotes {
+  struct Asked {
+    std::int32_t node = -1;
+    bool asks_rule = false;  ///< its rule may launch kernels
+    bool rule_spoke = false;
+    std::size_t kernels = 0;  ///< number of kernels that its rule gave
+    LaunchTemplates::Found found;
+  };
+  struct Kernel {
+    KernelFamily family = KernelFamily::kSmall;
+    std::size_t shape = 0;  ///< index of the work's shape
+    const TemplateCall* call = nullptr;
+
+    bool operator==(const Kernel&) const = default;
+  };
+  std::vector<Asked> nodes;
+  std::vector<Kernel> kernels;  ///< node by node
+  bool complete = true;         ///< false: something else mattered, too
+};
+
 /// Turns nodes into host calls and kernels. Without a template the op's rule gives all. Templates
 /// of the same program and machine (`kCallsAndWork`) fix number, order, kind and stream of the
 /// calls; the rule fixes the work and gives it to the node's main kernel(s); kernels that only the
@@ -97,11 +119,22 @@ class Lowering {
 
   const LoweringStats& stats() const { return stats_; }
 
+  /// From now on writes down what the calls come from; `notes` must outlive the lowering. Only with
+  /// TemplateUse::kCalls.
+  void write_notes(LoweringNotes& notes) { notes_ = &notes; }
+  /// Appends the work of the kernels of all nodes in the notes. `reshaped`: per node, whether its
+  /// tensors may have other shapes than when the notes were written; null: all may. False: the
+  /// calls of a node are others now.
+  bool repeat(const LoweringNotes& notes, const std::vector<bool>* reshaped,
+              std::vector<KernelWork>& work);
+
  private:
   void add_node(std::int32_t index, LoweredOp& op);
   /// False: the node's own launches are unknown.
   bool own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
   bool is_blind(std::int32_t index, std::span<const LoweredCall> below) const;
+  LoweringNotes::Kernel note_of(const KernelWork& work) const;
+  void note(std::int32_t index, bool rule_spoke, const LaunchTemplates::Found& found);
   bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
   LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
                                        bool rule_spoke) const;
@@ -124,6 +157,7 @@ class Lowering {
   std::int32_t launching_label_ = -1;      // label of the last lowered collective's record
   std::vector<KernelWork> label_work_;     // launched by that label
   LoweringStats stats_;
+  LoweringNotes* notes_ = nullptr;
 };
 
 /// The calls that a label makes itself, between its children.

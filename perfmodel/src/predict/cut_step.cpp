@@ -1,4 +1,4 @@
-#include "step_passes.hpp"
+#include "cut_step.hpp"
 
 #include <fmt/format.h>
 
@@ -152,12 +152,14 @@ class StepCutter {
 };
 
 /// The recorded stage. On the first one some forward passes receive nothing and on the last one
-/// some send nothing; ranks of other stages are as far apart as their numbers say. -1: of none.
+/// some send nothing; ranks of other stages are as far apart as their numbers say, in each of the
+/// pipelines that follow each other. -1: of none.
 std::int64_t stage_of(const CutStep& step, const Neighbours& at, std::int64_t stages) {
   if (!std::ranges::all_of(step.forward, &Pass::receives)) return 0;
   if (!std::ranges::all_of(step.forward, &Pass::sends)) return stages - 1;
   const std::int64_t apart = (at.next - at.previous) / 2;
-  const std::int64_t stage = apart > 0 ? at.previous / apart + 1 : -1;
+  if (apart <= 0 || at.next - at.previous != 2 * apart) return -1;
+  const std::int64_t stage = at.previous / apart % stages + 1;
   return stage < stages - 1 ? stage : -1;
 }
 
@@ -219,8 +221,7 @@ Result<CutStep> cut_step(const RankProgram& rank, std::int64_t stages) {
   if (const std::size_t steps = rank.program.steps.size(); steps != 1) {
     return refuse(rank, fmt::format("expected one step, found {}", steps));
   }
-  const auto neighbours = neighbours_of(rank);
-  if (!neighbours) return Unexpected{neighbours.error()};
+  PERFMODEL_TRY(neighbours, neighbours_of(rank));
   auto step = StepCutter(rank, *neighbours).cut();
   if (!step) return step;
   step->stage = stage_of(*step, *neighbours, stages);
@@ -229,8 +230,7 @@ Result<CutStep> cut_step(const RankProgram& rank, std::int64_t stages) {
                                     "and {}",
                                     stages, neighbours->previous, neighbours->next));
   }
-  auto order = order_of(rank, *step, stages);
-  if (!order) return Unexpected{order.error()};
+  PERFMODEL_TRY(order, order_of(rank, *step, stages));
   step->order = *order;
   return step;
 }
