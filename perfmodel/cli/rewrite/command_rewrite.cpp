@@ -49,8 +49,8 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
               arguments.graph);
 }
 
-// Applies rewrites one by one, to tell the effect of each. The first one's includes that a known
-// model is built with the batch that is asked for.
+// Applies the rewrites one by one and records the effect of each. If --batch is among them, a known
+// model is first built again with that batch; the first rewrite is credited with this change.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   if (auto good = check_captured(graph, arguments); !good) return Unexpected{good.error()};
