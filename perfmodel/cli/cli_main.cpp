@@ -60,11 +60,10 @@ Result<void> keep_inputs(CommandParser app) {
       if (other == output) continue;
       for (const std::string& value : other.values()) {
         if (!is_same_file(file, value)) continue;
-        return fail(ErrorCode::kImpossible,
-                    is_output(other)
-                        ? "expected another output for " + other.name() + ", found the same file"
-                        : "expected an output other than the input, found the same file",
-                    file);
+        return decline(is_output(other)
+                           ? "expected another output for " + other.name() + ", found the same file"
+                           : "expected an output other than the input, found the same file",
+                       file);
       }
     }
   }

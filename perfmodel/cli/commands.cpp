@@ -16,12 +16,11 @@ namespace {
 // Commands that need XGBoost are in a separate program: loading the library takes longer than a
 // prediction.
 Command of_other_program(CommandParser command) {
-  return {
-      command, [] {
-        return Result<void>(fail(ErrorCode::kImpossible,
-                                 "expected the program perfpredict-train beside this one, found "
-                                 "none (it is built where XGBoost is found)"));
-      }};
+  return {command, [] {
+            return Result<void>(
+                decline("expected the program perfpredict-train beside this one, found none (it is "
+                        "built where XGBoost is found)"));
+          }};
 }
 
 struct NamedCommand {

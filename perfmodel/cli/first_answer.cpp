@@ -16,7 +16,7 @@ const std::vector<RewriteOption>& rewrite_options() {
 // Predictor::optimize() asks it, which `predict` does not.
 Result<Advice> optimize(const ExecutionGraph& /*graph*/, const WhatIfTarget& /*target*/,
                         const OptimizeOptions& /*options*/) {
-  return fail(ErrorCode::kImpossible, "perfpredict-first does not optimize");
+  return decline("perfpredict-first does not optimize");
 }
 
 }  // namespace perfmodel

@@ -1,7 +1,10 @@
 #include <malloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -30,6 +33,22 @@ void keep_freed_memory() {
 #endif
 }
 
+// The first touch of small pages took an eighth of the time of a large prediction. Pages of 2 MiB
+// begin 8 MiB into the heap, which a small one does not reach.
+void use_huge_pages() {
+#if defined(__GLIBC__) && defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t kHuge = 2 << 20;
+  constexpr int kRoom = 64 << 20, kDefaultPad = 128 << 10;
+  mallopt(M_TOP_PAD, kRoom);
+  void* volatile block = std::malloc(2 * kDefaultPad);  // the heap grows for it, with that room
+  mallopt(M_TOP_PAD, kDefaultPad);
+  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(block) / kHuge + 5) * kHuge;
+  const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  std::free(block);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,6 +58,7 @@ int main(int argc, char** argv) {
   const std::size_t place = command_place(words);
   const std::string_view command = place < words.size() ? std::string_view(words[place]) : "";
   if (command == "train" || command == "eval") run_other_program(argv);
+  if (command == "predict") use_huge_pages();
   add_default_command(words);
   return cli_main(words, make_commands, suggest_preset);
 }

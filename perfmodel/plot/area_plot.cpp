@@ -17,19 +17,18 @@ constexpr double kAreaWidth = 760;
 constexpr double kFarAbove = 4;  // times the largest sum
 
 Result<std::vector<double>> sums_of(const AreaPlot& plot) {
-  if (plot.x.empty()) return fail(ErrorCode::kImpossible, "expected points to plot, found none");
+  if (plot.x.empty()) return decline("expected points to plot, found none");
   std::vector<double> sums(plot.x.size());
   for (const AreaPlot::Layer& layer : plot.layers) {
     if (layer.amounts.size() != plot.x.size()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("{}: expected {} amounts, found {}", layer.name, plot.x.size(),
-                              layer.amounts.size()));
+      return decline(fmt::format("{}: expected {} amounts, found {}", layer.name, plot.x.size(),
+                                 layer.amounts.size()));
     }
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const double amount = layer.amounts[i];
       if (!std::isfinite(amount) || amount < 0) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("{}: expected amounts not below 0, found {}", layer.name, amount));
+        return decline(
+            fmt::format("{}: expected amounts not below 0, found {}", layer.name, amount));
       }
       sums[i] += amount;
     }
@@ -77,8 +76,8 @@ Points staircase(const std::vector<double>& at, const std::vector<double>& heigh
 
 Result<SvgPanel> area_panel(const AreaPlot& plot) {
   if (plot.layers.size() > kColours.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected at most {} layers, found {}",
-                                                    kColours.size(), plot.layers.size()));
+    return decline(
+        fmt::format("expected at most {} layers, found {}", kColours.size(), plot.layers.size()));
   }
   PERFMODEL_TRY(sums, sums_of(plot));
   const double most = std::max(*std::ranges::max_element(*sums), 1e-9);

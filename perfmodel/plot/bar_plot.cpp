@@ -20,16 +20,15 @@ Result<double> largest(const BarPlot& plot) {
   double most = 0;
   for (const BarPlot::Bar& bar : plot.bars) {
     if (!std::isfinite(bar.value) || bar.value < 0) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("{}: expected a value from 0 on, found {}", bar.name, bar.value));
+      return decline(fmt::format("{}: expected a value from 0 on, found {}", bar.name, bar.value));
     }
     if (!plot.groups.empty() && bar.group >= plot.groups.size()) {
-      return fail(ErrorCode::kImpossible, fmt::format("{}: expected one of {} groups, found {}",
-                                                      bar.name, plot.groups.size(), bar.group));
+      return decline(fmt::format("{}: expected one of {} groups, found {}", bar.name,
+                                 plot.groups.size(), bar.group));
     }
     most = std::max(most, bar.value);
   }
-  if (plot.bars.empty()) return fail(ErrorCode::kImpossible, "expected bars to plot, found none");
+  if (plot.bars.empty()) return decline("expected bars to plot, found none");
   return most;
 }
 

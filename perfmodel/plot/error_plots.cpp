@@ -54,16 +54,14 @@ Result<void> check_times(const std::string& name, const std::vector<double>& mea
                          const std::vector<double>& predicted_us) {
   const std::string what = name.empty() ? "" : name + ", ";
   if (measured_us.size() != predicted_us.size()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}expected as many predicted as measured times ({}), found {}", what,
-                            measured_us.size(), predicted_us.size()));
+    return decline(fmt::format("{}expected as many predicted as measured times ({}), found {}",
+                               what, measured_us.size(), predicted_us.size()));
   }
   const auto drawable = [](double time) { return time >= kShortestUs && time <= kLongestUs; };
   for (std::size_t row = 0; row < measured_us.size(); ++row) {
     if (drawable(measured_us[row]) && drawable(predicted_us[row])) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}row {}: expected times from {} to {} µs, found {} and {}", what, row,
-                            kShortestUs, kLongestUs, measured_us[row], predicted_us[row]));
+    return decline(fmt::format("{}row {}: expected times from {} to {} µs, found {} and {}", what,
+                               row, kShortestUs, kLongestUs, measured_us[row], predicted_us[row]));
   }
   return {};
 }
@@ -141,7 +139,7 @@ Result<SvgPanel> scatter_panel(const ScatterPlot& plot) {
     rows += group.measured_us.size();
   }
   if (rows == 0 || plot.max_points == 0) {
-    return fail(ErrorCode::kImpossible, "expected at least one point to draw, found none");
+    return decline("expected at least one point to draw, found none");
   }
 
   const Axis axis(
@@ -158,8 +156,7 @@ Result<SvgPanel> scatter_panel(const ScatterPlot& plot) {
     const auto count = static_cast<std::size_t>(std::ceil(share * static_cast<double>(size)));
     group.shown = random_sample(size, count, 0);
     drawn += group.shown.size();
-    const auto errors = summarize_errors(group.measured_us, group.predicted_us);
-    if (!errors) return tl::make_unexpected(errors.error());
+    PERFMODEL_TRY(errors, summarize_errors(group.measured_us, group.predicted_us));
     legend.push_back({.mark = LegendEntry::Mark::kDot,
                       .colour = group.colour,
                       .name = group.name,
@@ -235,7 +232,7 @@ Result<SvgPanel> error_by_size_panel(const ErrorBySizePlot& plot) {
     return tl::make_unexpected(std::move(valid.error()));
   }
   if (plot.measured_us.empty()) {
-    return fail(ErrorCode::kImpossible, "expected at least one row to draw, found none");
+    return decline("expected at least one row to draw, found none");
   }
   const auto [shortest, longest] =
       std::minmax_element(plot.measured_us.begin(), plot.measured_us.end());
@@ -369,11 +366,10 @@ Result<SvgPanel> few_shot_panel(const FewShotPlot& plot) {
       if (!positive(point.measured_points) || !valid_error(point.error) ||
           !valid_error(point.low) || !valid_error(point.high) || point.low > point.error ||
           point.high < point.error) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("{}: expected a number of points above 0 and 0 <= low <= error <= "
-                                "high <= {}, found {} points, {} <= {} <= {}",
-                                given.name, kMostError, point.measured_points, point.low,
-                                point.error, point.high));
+        return decline(fmt::format(
+            "{}: expected a number of points above 0 and 0 <= low <= error <= high <= {}, found {} "
+            "points, {} <= {} <= {}",
+            given.name, kMostError, point.measured_points, point.low, point.error, point.high));
       }
       first = first == 0 ? point.measured_points : std::min(first, point.measured_points);
       last = std::max(last, point.measured_points);
@@ -386,26 +382,24 @@ Result<SvgPanel> few_shot_panel(const FewShotPlot& plot) {
     const auto twice = std::adjacent_find(
         points.begin(), points.end(), [&](const auto& a, const auto& b) { return !by_size(a, b); });
     if (twice != points.end()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("{}: expected each number of points once, found {} twice", given.name,
-                              twice->measured_points));
+      return decline(fmt::format("{}: expected each number of points once, found {} twice",
+                                 given.name, twice->measured_points));
     }
   }
   lines += series.size();
   for (const ErrorLevel& level : plot.levels) {
     if (!valid_error(level.error)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("{}: expected an error from 0 to {}, found {}", level.name,
-                              kMostError, level.error));
+      return decline(fmt::format("{}: expected an error from 0 to {}, found {}", level.name,
+                                 kMostError, level.error));
     }
     worst = std::max(worst, level.error);
   }
   if (series.empty()) {
-    return fail(ErrorCode::kImpossible, "expected at least one series with points, found none");
+    return decline("expected at least one series with points, found none");
   }
   if (lines > kMostLines) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} series and levels, found {}", kMostLines, lines));
+    return decline(
+        fmt::format("expected at most {} series and levels, found {}", kMostLines, lines));
   }
 
   const Axis x(

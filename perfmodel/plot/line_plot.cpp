@@ -24,9 +24,8 @@ Result<Range> range_of(const LinePlot& plot) {
   for (const LinePlot::Line& line : plot.lines) {
     for (const auto& [x, y] : line.points) {
       if (!std::isfinite(x) || x <= 0 || !std::isfinite(y) || y < 0) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("{}: expected x above 0 and y not below 0, found {} and {}",
-                                line.name, x, y));
+        return decline(fmt::format("{}: expected x above 0 and y not below 0, found {} and {}",
+                                   line.name, x, y));
       }
       range.first = range.first == 0 ? x : std::min(range.first, x);
       range.last = std::max(range.last, x);
@@ -34,14 +33,13 @@ Result<Range> range_of(const LinePlot& plot) {
     }
     for (const auto& [low, high] : line.ranges) {
       if (!std::isfinite(high) || !(low >= 0) || low > high) {
-        return fail(
-            ErrorCode::kImpossible,
+        return decline(
             fmt::format("{}: expected a range from 0 on, found {} to {}", line.name, low, high));
       }
       range.most = std::max(range.most, high);
     }
   }
-  if (range.first == 0) return fail(ErrorCode::kImpossible, "expected points to plot, found none");
+  if (range.first == 0) return decline("expected points to plot, found none");
   return range;
 }
 
@@ -67,8 +65,8 @@ std::string band_of(const LinePlot::Line& line, const Area& area, const Axis& x,
 
 Result<SvgPanel> line_panel(const LinePlot& plot) {
   if (plot.lines.size() > kMostLines) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} lines, found {}", kMostLines, plot.lines.size()));
+    return decline(
+        fmt::format("expected at most {} lines, found {}", kMostLines, plot.lines.size()));
   }
   PERFMODEL_TRY(range, range_of(plot));
   const Axis x({.scale = Scale::kLog,

@@ -16,9 +16,8 @@ Result<std::string> svg_document(std::string_view title, std::string_view subtit
                                  const std::vector<SvgPanel>& panels, std::size_t columns) {
   constexpr double kMargin = 24, kColumnGap = 36, kRowGap = 24;
   if (panels.empty() || columns == 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected panels and columns, found {} panels in {} columns",
-                            panels.size(), columns));
+    return decline(fmt::format("expected panels and columns, found {} panels in {} columns",
+                               panels.size(), columns));
   }
   columns = std::min(columns, panels.size());
   std::vector<double> widths(columns), heights((panels.size() + columns - 1) / columns);

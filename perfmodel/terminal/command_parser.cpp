@@ -32,6 +32,7 @@ inline bool lexical_cast<double>(const std::string& text, double& number) {
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <sstream>
 
@@ -75,10 +76,21 @@ template <class Value>
 constexpr bool kIsNumber = std::is_arithmetic_v<Value>;
 template <class Value>
 constexpr bool kIsNumber<std::optional<Value>> = std::is_arithmetic_v<Value>;
-
-// CLI11 takes an empty word for 0.
 template <class Value>
-CLI::Option* refuse_empty_numbers(CLI::Option* option) {
+constexpr bool kIsList = false;
+template <class Value>
+constexpr bool kIsList<std::vector<Value>> = true;
+
+std::string names_of(const std::string& words) { return words.substr(0, words.find(' ')); }
+
+// Names the value and refuses an empty word for a number, which CLI11 takes for 0.
+template <class Value>
+CLI::Option* with_value(CLI::Option* option, const std::string& words) {
+  const std::size_t end = words.find(' ');
+  if (end != words.npos || std::isupper(static_cast<unsigned char>(words.front()))) {
+    option->type_name(words.substr(std::min(end, words.size() - 1) + 1));
+  }
+  if (kIsList<Value> && words.ends_with(",...")) option->delimiter(',');
   if constexpr (kIsNumber<Value>) {
     option->check(CLI::Validator(
         [](const std::string& text) {
@@ -289,15 +301,15 @@ CommandParser CommandParser::add_subcommand(const std::string& name,
   return {app_->add_subcommand(name, help), root_};
 }
 template <class T>
-Option CommandParser::add_option(const std::string& names, T& value,
+Option CommandParser::add_option(const std::string& words, T& value,
                                  const std::string& help) const {
-  return Option(refuse_empty_numbers<T>(app_->add_option(names, value, help)));
+  return Option(with_value<T>(app_->add_option(names_of(words), value, help), words));
 }
 template <class T>
-Option CommandParser::add_option_function(const std::string& names,
+Option CommandParser::add_option_function(const std::string& words,
                                           const std::function<void(const T&)>& set,
                                           const std::string& help) const {
-  return Option(refuse_empty_numbers<T>(app_->add_option_function<T>(names, set, help)));
+  return Option(with_value<T>(app_->add_option_function<T>(names_of(words), set, help), words));
 }
 // The types of values that commands have; the linker names one that is missing here.
 #define PERFMODEL_OPTIONS_OF(...)                                                                 \

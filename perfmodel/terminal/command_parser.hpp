@@ -91,12 +91,17 @@ class CommandParser {
   CommandParser() = default;
 
   CommandParser add_subcommand(const std::string& name, const std::string& help) const;
-  /// `names`: "-o,--output", or "GRAPH" of a positional one. The value stays where nothing is
-  /// given.
+  /// `words`: the names, "-o,--output", or "GRAPH" of a positional one, and after a space what the
+  /// help calls a value; "--gpus NAME,..." takes several with commas between them. The value stays
+  /// where nothing is given.
   template <class T>
-  Option add_option(const std::string& names, T& value, const std::string& help) const;
+  Option add_option(const std::string& words, T& value, const std::string& help) const;
   template <class T>
-  Option add_option_function(const std::string& names, const std::function<void(const T&)>& set,
+  Option add_argument(const std::string& words, T& value, const std::string& help) const {
+    return add_option(words, value, help).required();
+  }
+  template <class T>
+  Option add_option_function(const std::string& words, const std::function<void(const T&)>& set,
                              const std::string& help) const;
   Option add_flag(const std::string& names, bool& value, const std::string& help = {}) const;
   /// `set` gets how often a flag is given; less than 0 for "!--no-flag".

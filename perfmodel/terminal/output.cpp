@@ -19,9 +19,8 @@ namespace {
 
 Result<void> keep_printed(HostedRun& host, std::string_view text) {
   if (host.most_bytes > 0 && host.printed.size() + text.size() > host.most_bytes) {
-    return fail(ErrorCode::kImpossible,
-                "expected an answer of at most " + std::to_string(host.most_bytes) +
-                    " bytes, found one of " + std::to_string(host.printed.size() + text.size()));
+    return decline("expected an answer of at most " + std::to_string(host.most_bytes) +
+                   " bytes, found one of " + std::to_string(host.printed.size() + text.size()));
   }
   host.printed += text;
   return {};

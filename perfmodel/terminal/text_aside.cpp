@@ -73,9 +73,7 @@ Result<void> TextAside::write(std::string_view text) {
 
 Result<void> TextAside::each_piece(
     const std::function<Result<void>(std::string_view)>& take) const {
-  if (!text_.empty()) {
-    if (auto taken = take(text_); !taken) return taken;
-  }
+  if (!text_.empty()) PERFMODEL_TRY_TO(take(text_));
   if (descriptor_ < 0) return {};
   std::string piece(kReadPiece, '\0');
   for (off_t at = 0;;) {
@@ -84,7 +82,7 @@ Result<void> TextAside::each_piece(
     if (count < 0) return aside_error(std::strerror(errno));
     if (count == 0) return {};
     at += count;
-    if (auto taken = take({piece.data(), static_cast<std::size_t>(count)}); !taken) return taken;
+    PERFMODEL_TRY_TO(take({piece.data(), static_cast<std::size_t>(count)}));
   }
 }
 

@@ -240,6 +240,53 @@ TEST(TodaysPrograms, DataParallelStepsOfLambda) {
   EXPECT_LE(groups["PCIe, on the measured step"].mean(), 4);
 }
 
+// Pre-training of BERT-large by NVIDIA's examples, 128 or 512 tokens. Its sequences are shorter
+// than that by an unknown amount, so only ratios are judged: of O2 over fp32 or TF32, and of eight
+// GPUs over one. The update, once in 32 to 512 passes, is the cheapest one here.
+TEST(TodaysPrograms, PretrainingOfBert) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::map<std::string, std::pair<double, double>> one_gpu;  // ms of a sample: predicted, measured
+  Errors gains;
+  Slowdowns slowdowns;
+  for (CsvFile csv = table("bert_scaling/runs.csv"); csv.next();) {
+    const std::string gpu = cell(csv, "gpu"), precision = cell(csv, "precision");
+    const std::string program = gpu + cell(csv, "sequence");
+    const double passes = number(csv, "accumulation"), batch = number(csv, "batch");
+    BertConfig config = bert_preset("bert-large").value();
+    config.head = BertConfig::Head::kMaskedLm;
+    config.batch = static_cast<std::int64_t>(batch);
+    config.sequence = static_cast<std::int64_t>(number(csv, "sequence"));
+    config.training = training(TrainingOptions::Optimizer::kSgd, false);
+    const ExecutionGraph graph =
+        in_precision(build_bert(config).value(), precision == "fp16" ? "fp16-o2" : precision);
+    const double pass_ms = predictor().predict(graph, gpu)->e2e_us / 1e3;
+    const std::pair sample{pass_ms / batch, number(csv, "step_ms") / passes / batch};
+    if (number(csv, "gpus") == 1) {
+      const auto& single = one_gpu[program];
+      if (precision == "fp16") {
+        gains.add(single.first / sample.first, single.second / sample.second);
+      }
+      one_gpu[program] = sample;
+      one_gpu[program + precision] = sample;
+    } else {
+      const ExecutionGraph parallel =
+          rewrite_data_parallel(graph, {.world_size = 8, .delayed = true}).value();
+      const double exchange_ms = predictor().predict(parallel, gpu)->e2e_us / 1e3 - pass_ms;
+      slowdowns.add(1 + exchange_ms / passes / pass_ms,
+                    sample.second / one_gpu.at(program + precision).second);
+    }
+  }
+  std::printf(
+      "BERT-large, O2 over fp32 and TF32: %zu gains, %.1f %% off; 8 GPUs: %d rows, %.1f points off "
+      "(%+.1f)\n",
+      gains.size(), gains.mape(), slowdowns.rows, slowdowns.mean(),
+      100 * slowdowns.bias / slowdowns.rows);
+  EXPECT_EQ(gains.size(), 4);
+  EXPECT_LE(gains.mape(), 8);
+  EXPECT_EQ(slowdowns.rows, 8);
+  EXPECT_LE(slowdowns.mean(), 2.5);
+}
+
 // The virtual machines of 2022 whose NVLink did not work (README): the step on one GPU is normal,
 // on eight it takes up to four times as long.
 TEST(TodaysPrograms, DiagnosesLinksThatDoNotWork) {

@@ -332,19 +332,20 @@ TrainingOptions as_recorded(TrainingOptions::Optimizer optimizer) {
 }
 
 ExecutionGraph residual_block_on_gpu() {
-  TrainingStep step(as_recorded(TrainingOptions::Optimizer::kMomentum));
+  ModuleRun run({}, as_recorded(TrainingOptions::Optimizer::kMomentum));
+  TrainingStep& step = run.step();
   AutogradTape& tape = step.tape();
   const Conv2d same = {.padding = {1, 1}};
   const ConvLayer stem = make_conv(step, 3, 16, {3, 3}, same);
-  const ConvNorm first = make_conv_norm(step, 16, 16, {3, 3}, same);
-  const ConvNorm second = make_conv_norm(step, 16, 16, {3, 3}, same);
+  const Item first = make_conv_norm(run, 16, 16);
+  const Item second = make_conv_norm(run, 16, 16);
   const LinearLayer head = make_linear_layer(step, 16, 10);
   return step.run([&] {
     const TensorRef x = apply(step, stem, step.input(DType::kFloat32, {8, 3, 32, 32}));
-    TensorRef y = relu(tape, apply(step, first, x));
-    y = relu(tape, add(tape, apply(step, second, y), x));
+    TensorRef y = relu(tape, apply(run, first, x));
+    y = relu(tape, add(tape, apply(run, second, y), x));
     const TensorRef scores = apply(step, head, mean(tape, y, {2, 3}, false));
-    return cross_entropy(tape, scores, step.input(DType::kInt64, {8}));
+    return cross_entropy(run, scores, step.input(DType::kInt64, {8}));
   });
 }
 

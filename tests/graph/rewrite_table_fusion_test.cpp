@@ -346,7 +346,7 @@ TEST(TableFusion, NeedsOneBatchOnAGpu) {
   what.phase = TrainingOptions::Phase::kForward;
   what.last_batch = 9;
   what.join = [](TrainingStep& step, const std::vector<TensorRef>&) {
-    return step.buffer(DType::kFloat32, {8, 12});
+    return step.graph().new_tensor(DType::kFloat32, {8, 12});
   };
   EXPECT_EQ(refusal(make(what)), "table fusion: expected one batch, found 8 and 9");
   HandMade on_cpu;

@@ -21,7 +21,7 @@ using testing::IsEmpty;
 // s = sigmoid(x), m = mul(y, s), m changed in place by relu_, v = view(m), a = add(v, y), in a
 // module, with an op inside of add.
 struct Program {
-  GraphBuilder builder;
+  GraphBuilder builder = GraphBuilder();
   TensorRef x = tensor(), y = tensor(), s = tensor(), m = tensor(), v = tensor(), a = tensor();
   ExecutionGraph graph = write();
 
@@ -45,7 +45,7 @@ struct Program {
 
 class PatternTest : public testing::Test {
  protected:
-  const Program program_;
+  const Program program_{};
   const StepView step_{program_.graph};
   const ForwardFlow& flow_ = step_.forward();
   const PatternMatcher matcher_{step_};

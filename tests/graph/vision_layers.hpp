@@ -1,9 +1,8 @@
 #pragma once
 
-#include "builders/emit/batch_norm.hpp"
 #include "builders/emit/convolution.hpp"
 #include "builders/emit/matmul.hpp"
-#include "builders/models/training_step.hpp"
+#include "builders/models/module_run.hpp"
 
 namespace perfmodel {
 
@@ -34,23 +33,16 @@ inline TensorRef apply(TrainingStep& step, const LinearLayer& layer, TensorRef x
   return linear(step.tape(), x, layer.weight, layer.bias);
 }
 
-/// nn.Conv2d without bias and nn.BatchNorm2d.
-struct ConvNorm {
-  ConvLayer conv;
-  BatchNorm norm;
-};
-inline ConvNorm make_conv_norm(TrainingStep& step, std::int64_t in, std::int64_t out,
-                               const Shape& kernel, const Conv2d& conv) {
-  ConvNorm layer{.conv = make_conv(step, in, out, kernel, conv), .norm = {}};
-  layer.norm.weight = step.parameter({out});
-  layer.norm.bias = step.parameter({out});
-  layer.norm.mean = step.buffer(DType::kFloat32, {out});
-  layer.norm.variance = step.buffer(DType::kFloat32, {out});
-  layer.norm.batches = step.buffer(DType::kInt64, {});
-  return layer;
+/// nn.Conv2d without bias and nn.BatchNorm2d, 3 x 3 with a padding of 1, as texts of models have
+/// them.
+inline Item make_conv_norm(ModuleRun& run, std::int64_t in, std::int64_t out) {
+  return run.call("conv_norm_layer", {in, out, Shape{3, 3}, Shape{1, 1}, Shape{1, 1}});
 }
-inline TensorRef apply(TrainingStep& step, const ConvNorm& layer, TensorRef x) {
-  return batch_norm(step.tape(), apply(step, layer.conv, x), layer.norm);
+inline TensorRef apply(ModuleRun& run, const Item& layer, TensorRef x) {
+  return *run.call("conv_norm", {x, layer}).get<TensorRef>();
+}
+inline TensorRef cross_entropy(ModuleRun& run, TensorRef scores, TensorRef target) {
+  return *run.call("cross_entropy", {scores, target}).get<TensorRef>();
 }
 
 }  // namespace perfmodel

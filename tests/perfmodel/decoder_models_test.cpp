@@ -24,9 +24,10 @@ using testing::HasSubstr;
 // The numbers of parameters that the models' pages give.
 TEST(DecoderNames, HaveTheParametersOfTheirModels) {
   const std::pair<const char*, std::int64_t> known[] = {
-      {"gpt2", 124439808},        {"gpt2-xl", 1557611200},     {"llama2-7b", 6738415616},
-      {"llama3-8b", 8030261248},  {"llama3-70b", 70553706496}, {"llama3-405b", 405853388800},
-      {"mistral-7b", 7241732096}, {"opt-1.3b", 1315758080},    {"opt-6.7b", 6658473984}};
+      {"gpt2", 124439808},         {"gpt2-xl", 1557611200},     {"llama2-7b", 6738415616},
+      {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496}, {"llama3-405b", 405853388800},
+      {"mistral-7b", 7241732096},  {"opt-1.3b", 1315758080},    {"opt-6.7b", 6658473984},
+      {"smollm2-135m", 134515008}, {"smollm2-360m", 361821120}, {"smollm2-1.7b", 1711376384}};
   for (const auto& [name, parameters] : known) {
     const auto found = find_decoder(name);
     ASSERT_TRUE(found) << name;

@@ -37,6 +37,9 @@ std::string digest(const Prediction& p) {
           fmt::format(" {}:{:a}:{}", kernel.name, kernel.price.time.count(), kernel.price.model);
     }
   }
+  for (const auto& host : p.host_sensitivity) {
+    text += fmt::format(" {}:{:a}", host.scale, host.e2e_us);
+  }
   for (const std::string& warning : p.warnings) text += "\n" + warning;
   return text;
 }
@@ -171,6 +174,16 @@ TEST_F(PredictorTest, TimesAloneAreThoseOfTheWholeAnswer) {
   }
 }
 
+TEST_F(PredictorTest, TheHostsTimeAloneIsThatOfTheWholeAnswer) {
+  const auto overheads = OverheadTables(test_support::source_data()).choose("", {}).value();
+  const Gpu gpu = predictor_.gpu("h100-sxm-80gb").value();
+  for (const ExecutionGraph& graph : graphs_) {
+    const double whole = predict(graph, gpu, *overheads.table).value().cpu_us;
+    EXPECT_GT(whole, 0);
+    EXPECT_DOUBLE_EQ(predict_host_us(graph, gpu, *overheads.table).value(), whole);
+  }
+}
+
 // A prepared graph keeps the tasks of the last question for the next one.
 TEST_F(PredictorTest, TheQuestionBeforeChangesNothing) {
   const std::pair<std::string_view, AskOptions> questions[] = {
@@ -186,7 +199,9 @@ TEST_F(PredictorTest, TheQuestionBeforeChangesNothing) {
       {"a100-sxm-40gb", {.batch = 4, .keep_ops = true}},
       {"mi250", {.keep_ops = true}},
       {"mi250", {.world = 8, .strategy = ParallelStrategy::kDdp}},
-      {"h100-sxm-80gb", {.batch = 512, .host_sensitivity = true}}};
+      {"h100-sxm-80gb", {.batch = 512, .host_sensitivity = true}},
+      {"h100-sxm-80gb", {.batch = 64, .host_sensitivity = true}},
+      {"h100-sxm-80gb", {.batch = 32, .host_sensitivity = true}}};
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     for (const auto& [gpu, options] : questions) {
       const auto alone = predictor_.prepare(graphs_[g]).value();

@@ -95,5 +95,27 @@ TEST(ResultField, CellsAreQuotedWhereTheyMust) {
   EXPECT_EQ(csv_quoted("plain"), "\"plain\"");
 }
 
+TEST(EachName, NamesFieldsAndValuesOnce) {
+  const ResultFields<Figures> fields = {PERFMODEL_FIELDS(Figures, name, count, fits)};
+  EXPECT_EQ(json_object(kOne, fields).dump(), R"({"name":"a, b","count":12345,"fits":true})");
+  const OrderedJson values = {PERFMODEL_VALUES(kOne, count, fits)};
+  EXPECT_EQ(values.dump(), R"({"count":12345,"fits":true})");
+}
+
+TEST(EachName, CopiesAndReadsMembersInTheirOrder) {
+  Figures copy;
+  PERFMODEL_COPY(copy, kOne, name, count);
+  EXPECT_EQ(copy.name, "a, b");
+  EXPECT_EQ(copy.count, 12345);
+  std::string read;
+  const auto length = [&](const std::string& name) {
+    read += name;
+    return static_cast<double>(name.size());
+  };
+  PERFMODEL_READ(copy, length, held_bytes, share);
+  EXPECT_EQ(read, "held_bytesshare");
+  EXPECT_EQ(copy.share, 5);
+}
+
 }  // namespace result_field_test
 }  // namespace perfmodel

@@ -12,18 +12,20 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/memory.hpp"
 #include "predictor_cases.hpp"
+#include "rewrite/memory/shortened_step.hpp"
 
 namespace perfmodel {
 namespace step_memory_test {
 
 constexpr double kMib = 1 << 20, kGib = 1 << 30;
 
-ExecutionGraph gpt_of(int layers, std::int64_t batch) {
+ExecutionGraph gpt_of(int layers, std::int64_t batch,
+                      TrainingOptions::Optimizer optimizer = TrainingOptions::Optimizer::kAdamW) {
   GptConfig config = gpt_preset("gpt2").value();
   config.layers = layers;
   config.batch = batch;
   config.sequence = 256;
-  config.training.optimizer = TrainingOptions::Optimizer::kAdamW;
+  config.training.optimizer = optimizer;
   return build_gpt(config).value();
 }
 
@@ -45,6 +47,25 @@ TEST(StepMemory, PurposesAddUpToWhatIsNeeded) {
   EXPECT_LE(memory.low_bytes(), memory.needed_bytes());
   EXPECT_GE(memory.high_bytes(), memory.needed_bytes());
   EXPECT_EQ(memory.device_bytes, gpu.usable_memory().value);
+}
+
+// Layers that are cut out are gone whole: no weights, no gradients, no state of the
+// optimizer.
+TEST(ShortenedStep, HasTheMemoryOfAModelWithFewLayers) {
+  using Optimizer = TrainingOptions::Optimizer;
+  for (const auto optimizer : {Optimizer::kAdamW, Optimizer::kSgd, Optimizer::kMomentum}) {
+    const auto shortened = shortened_step(gpt_of(12, 8, optimizer));
+    ASSERT_TRUE(shortened);
+    EXPECT_EQ(shortened->layers, 12);
+    for (const auto& [cut, layers] :
+         {std::pair{&shortened->with_three, 3}, std::pair{&shortened->with_four, 4}}) {
+      const ExecutionGraph built = gpt_of(layers, 8, optimizer);
+      EXPECT_EQ(cut->nodes.size(), built.nodes.size());
+      const MemoryReport expected = memory_report(built, nullptr);
+      EXPECT_EQ(memory_report(*cut, nullptr).each_peak, expected.each_peak);
+    }
+  }
+  EXPECT_FALSE(shortened_step(gpt_of(4, 8))) << "too few to be worth it";
 }
 
 // No purpose takes less at its own peak than at the common one, and weights, optimizer state and

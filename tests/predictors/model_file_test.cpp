@@ -336,8 +336,9 @@ TEST_F(ModelFiles, TreesMustBeWhole) {
   }
   const std::string whole = tree_text({.nodes = {split, leaf, leaf}});
   ASSERT_EQ(whole.size(), 20u);  // 15 bytes
-  for (const std::string& text : {whole + "A", whole.substr(1), whole + "====", "!" + whole,
-                                  whole.substr(0, 19) + "\xC3\xA9"}) {
+  for (const std::string& text :
+       {whole + "A", whole.substr(1), whole + "====", "!" + whole, whole.substr(0, 19) + "\xC3\xA9",
+        "@[`{" + whole.substr(4) + whole + whole, whole + "-.:," + whole.substr(4) + whole}) {
     const std::string error = error_after([&](Json& m) { m["trees"]["common"]["nodes"] = text; });
     EXPECT_NE(error.find("/nodes: expected base64 of five bytes per node"), std::string::npos)
         << text << ": " << error;

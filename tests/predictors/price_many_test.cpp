@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <thread>
 
 #include "../scratch.hpp"
@@ -169,7 +170,9 @@ TEST(TreeWalker, EqualsTheWalkOfOneRowToTheBit) {
   std::uniform_real_distribution<float> value(-4, 16);
   std::vector<float> features(100 * kStride);
   for (float& x : features) x = value(random);
-  for (const int depth : {0, 1, 2, 6, 9}) {  // 0: lone leaves
+  features[3] = std::numeric_limits<float>::quiet_NaN();
+  features[kStride] = -std::numeric_limits<float>::infinity();
+  for (const int depth : {0, 1, 2, 3, 4, 5, 6, 9}) {  // 0: lone leaves
     for (const std::size_t trees : {0U, 1U, 15U, 16U, 33U}) {
       const auto ensemble = made_trees(trees, depth, kColumns, random());
       const learned::TreeWalker walker(ensemble);
@@ -194,6 +197,10 @@ TEST(TreeWalker, ValuesOnAThresholdGoRight) {
   const learned::TreeWalker walker(ensemble);
   EXPECT_EQ(walker.predict(std::array{1.0F}), 9);
   EXPECT_EQ(walker.predict(std::array{std::nextafter(1.0F, 0.0F)}), -7);
+  std::vector<float> rows(64, 1.0F), results(rows.size());
+  rows[3] = std::nextafter(1.0F, 0.0F);
+  walker.predict(rows, 1, results);
+  for (std::size_t row = 0; row < rows.size(); ++row) EXPECT_EQ(results[row], row == 3 ? -7 : 9);
 }
 
 TEST(TreeWalker, TreesOfDifferentDepthsStandSideBySide) {

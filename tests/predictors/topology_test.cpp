@@ -304,18 +304,18 @@ TEST(Topologies, ErrorsNameTheField) {
        "expected a divisor of gpus_per_node, found 3"},
       {"group",
        [](Json& j) {
-         j["collectives"] = {group_curve("all_meet", 8, {1, 1})};
+         j["collectives"] = Json::array({group_curve("all_meet", 8, {1, 1})});
        },
        "/collectives/0/op", "expected a collective, such as all_gather, found \"all_meet\""},
       {"nodes of a group",
        [](Json& j) {
-         j["collectives"] = {group_curve("send", 16, {1, 1})};
+         j["collectives"] = Json::array({group_curve("send", 16, {1, 1})});
        },
        "/collectives/0/nodes",
        "expected nodes that hold the ranks, and a nic for more than one, found 1"},
       {"falling group",
        [](Json& j) {
-         j["collectives"] = {group_curve("reduce", 8, {1, 0.1})};
+         j["collectives"] = Json::array({group_curve("reduce", 8, {1, 0.1})});
        },
        "/collectives/0/octave_factors/1",
        "expected a time that never falls with bytes, found a factor that lowers it: 0.1"},

@@ -43,9 +43,23 @@ inline Unexpected fail(ErrorCode code, std::string message, std::filesystem::pat
                           .json_pointer = std::move(json_pointer)}};
 }
 
+/// Declines a question that has no answer.
+inline Unexpected decline(std::string message, std::filesystem::path file = {},
+                          std::string json_pointer = {}) {
+  return fail(ErrorCode::kImpossible, std::move(message), std::move(file), std::move(json_pointer));
+}
+
 }  // namespace perfmodel
 
 /// Declares `name` as the result that the expression gives, and returns its error if it has one.
 #define PERFMODEL_TRY(name, ...) \
   auto name = __VA_ARGS__;       \
   if (!name) return ::perfmodel::Unexpected(std::move(name).error())
+
+/// Returns the error of the expression's result if it has one.
+#define PERFMODEL_TRY_TO(...)                                             \
+  do {                                                                    \
+    if (auto perfmodel_tried = __VA_ARGS__; !perfmodel_tried) {           \
+      return ::perfmodel::Unexpected(std::move(perfmodel_tried).error()); \
+    }                                                                     \
+  } while (false)

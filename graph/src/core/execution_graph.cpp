@@ -175,7 +175,7 @@ std::vector<GraphIteration> iterations(const ExecutionGraph& graph) {
   std::vector<GraphIteration> found;
   for (std::int32_t i = 0; i < count; ++i) {
     const Node& node = graph.node(i);
-    if (!is_profiler_step(graph.name(node)) || !node.is_label) continue;
+    if (!node.is_label || !is_profiler_step(graph.name(node))) continue;
     if (has_op_ancestor(graph, node)) continue;  // no step that a profiler began
     if (!found.empty()) found.back().end = i;
     found.push_back({std::string(graph.name(node)), i, count});

@@ -37,13 +37,17 @@ std::map<std::int32_t, Sequence> graph_sequences(const ExecutionGraph& graph, co
   for (NameId id = 0; id < trace.names.size(); ++id) {
     trace_names.emplace(comparable(trace.names.text(id)), comparable_id(trace, id));
   }
+  std::vector<NameId> names;  // by the graph's names
+  for (NameId id = 0; id < graph.names.size(); ++id) {
+    const auto known = trace_names.find(comparable(graph.names.text(id)));
+    names.push_back(known == trace_names.end() ? kUnknownName : known->second);
+  }
   std::map<std::int32_t, Sequence> sequences;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.is_structural) continue;
-    const auto known = trace_names.find(comparable(graph.name(node)));
     Sequence& sequence = sequences[node.thread];
-    sequence.names.push_back(known == trace_names.end() ? kUnknownName : known->second);
+    sequence.names.push_back(names[node.name]);
     sequence.items.push_back(static_cast<std::int32_t>(i));
   }
   return sequences;
@@ -136,22 +140,23 @@ std::size_t count_linked(const GraphOccurrence& occurrence) {
 // Links by an id that both files carry. Only trusted where nearly every name agrees.
 bool link_by_id(const ExecutionGraph& graph, const Trace& trace,
                 std::int64_t HostEvent::*id_of_event, GraphLink& result) {
-  std::unordered_map<std::int64_t, std::int32_t> events;
+  std::vector<std::pair<std::int64_t, std::int32_t>> events;  // the first one of an id counts
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
     if (event.kind != HostKind::kCall && event.*id_of_event > 0) {
-      events.emplace(event.*id_of_event, static_cast<std::int32_t>(i));
+      events.emplace_back(event.*id_of_event, static_cast<std::int32_t>(i));
     }
   }
   if (events.empty()) return false;
+  std::ranges::sort(events);
   GraphOccurrence occurrence;
   occurrence.event_of_node.assign(graph.nodes.size(), -1);
   std::size_t equal = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.is_structural || node.rf_id <= 0) continue;
-    const auto at = events.find(node.rf_id);
-    if (at == events.end()) continue;
+    const auto at = std::ranges::lower_bound(events, std::pair{node.rf_id, 0});
+    if (at == events.end() || at->first != node.rf_id) continue;
     if (trace.name(trace.host[at->second]) != graph.name(node)) continue;
     occurrence.event_of_node[i] = at->second;
     ++equal;
@@ -211,13 +216,11 @@ Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {
   result.nodes =
       static_cast<std::size_t>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
                                              [](const Node& node) { return !node.is_structural; }));
-  if (link_by_id(graph, trace, &HostEvent::record_function_id, result)) {
-    result.method = GraphLink::Method::kRecordFunctionId;
-    result.linked_nodes = count_linked(result.occurrences.front());
-    return result;
-  }
-  if (link_by_id(graph, trace, &HostEvent::external_id, result)) {
-    result.method = GraphLink::Method::kExternalId;
+  for (const auto& [id, method] :
+       {std::pair{&HostEvent::record_function_id, GraphLink::Method::kRecordFunctionId},
+        std::pair{&HostEvent::external_id, GraphLink::Method::kExternalId}}) {
+    if (!link_by_id(graph, trace, id, result)) continue;
+    result.method = method;
     result.linked_nodes = count_linked(result.occurrences.front());
     return result;
   }

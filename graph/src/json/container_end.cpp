@@ -2,8 +2,8 @@
 
 #include <bit>
 #include <cstdint>
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 namespace perfmodel {
@@ -16,22 +16,6 @@ struct BlockMasks {
 // One bit per character of a 64-byte block. '{' and '[' (and '}' and ']') differ in bit 5 only.
 BlockMasks classify(const char* block) {
   BlockMasks masks;
-#if defined(__SSE2__)
-  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-  const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}'), bit5 = _mm_set1_epi8(0x20);
-  for (int i = 0; i < 4; ++i) {
-    const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16 * i));
-    const __m128i folded = _mm_or_si128(text, bit5);
-    const auto bits = [i](__m128i equal) {
-      return static_cast<std::uint64_t>(static_cast<unsigned>(_mm_movemask_epi8(equal)))
-             << (16 * i);
-    };
-    masks.quote |= bits(_mm_cmpeq_epi8(text, quote));
-    masks.backslash |= bits(_mm_cmpeq_epi8(text, backslash));
-    masks.open |= bits(_mm_cmpeq_epi8(folded, open));
-    masks.close |= bits(_mm_cmpeq_epi8(folded, close));
-  }
-#else
   for (int i = 0; i < 64; ++i) {
     const std::uint64_t bit = std::uint64_t{1} << i;
     const char c = block[i];
@@ -40,7 +24,6 @@ BlockMasks classify(const char* block) {
     if (c == '{' || c == '[') masks.open |= bit;
     if (c == '}' || c == ']') masks.close |= bit;
   }
-#endif
   return masks;
 }
 
@@ -78,11 +61,29 @@ int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, st
   return -1;
 }
 
-// Brackets are counted in every block; without the processor's instruction that is a table's work.
-#if defined(__x86_64__) && !defined(__POPCNT__)
-#define PERFMODEL_CHOOSES_POPCOUNT
+#if defined(__x86_64__)
+// The same, 32 characters at a time.
+[[gnu::target("avx2")]] inline BlockMasks classify_wide(const char* block) {
+  BlockMasks masks;
+  const __m256i bit5 = _mm256_set1_epi8(0x20);
+  for (int i = 0; i < 2; ++i) {
+    const __m256i text = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32 * i));
+    const __m256i folded = _mm256_or_si256(text, bit5);
+    const __m256i equal[] = {_mm256_cmpeq_epi8(text, _mm256_set1_epi8('"')),
+                             _mm256_cmpeq_epi8(text, _mm256_set1_epi8('\\')),
+                             _mm256_cmpeq_epi8(folded, _mm256_set1_epi8('{')),
+                             _mm256_cmpeq_epi8(folded, _mm256_set1_epi8('}'))};
+    std::uint64_t* const to[] = {&masks.quote, &masks.backslash, &masks.open, &masks.close};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      *to[k] |= std::uint64_t{static_cast<unsigned>(_mm256_movemask_epi8(equal[k]))} << (32 * i);
+    }
+  }
+  return masks;
+}
 #endif
 
+template <auto kClassify>
 [[gnu::always_inline]] inline const char* walk_container(const char* begin, const char* end,
                                                          std::size_t nesting,
                                                          const char** too_deep) {
@@ -90,7 +91,7 @@ int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, st
   bool escape_carry = false;
   std::uint64_t in_string = 0;  // all ones while a string crosses the block border
   for (const char* block = begin; block < end; block += 64) {
-    const BlockMasks masks = classify(block);
+    const BlockMasks masks = kClassify(block);
     std::uint64_t quote = masks.quote;
     if (masks.backslash != 0 || escape_carry) {
       quote &= ~escaped_characters(masks.backslash, escape_carry);
@@ -123,12 +124,10 @@ int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, st
   return nullptr;
 }
 
-#ifdef PERFMODEL_CHOOSES_POPCOUNT
-[[gnu::target("popcnt")]] const char* walk_container_with_popcount(const char* begin,
-                                                                   const char* end,
-                                                                   std::size_t nesting,
-                                                                   const char** too_deep) {
-  return walk_container(begin, end, nesting, too_deep);
+#if defined(__x86_64__)
+[[gnu::target("avx2,popcnt")]] const char* walk_wide(const char* begin, const char* end,
+                                                     std::size_t nesting, const char** too_deep) {
+  return walk_container<classify_wide>(begin, end, nesting, too_deep);
 }
 #endif
 
@@ -136,11 +135,11 @@ int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, st
 
 const char* find_container_end(const char* begin, const char* end, std::size_t nesting,
                                const char** too_deep) {
-#ifdef PERFMODEL_CHOOSES_POPCOUNT
-  static const bool kHasPopcount = __builtin_cpu_supports("popcnt");
-  if (kHasPopcount) return walk_container_with_popcount(begin, end, nesting, too_deep);
+#if defined(__x86_64__)
+  static const bool kIsWide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+  if (kIsWide) return walk_wide(begin, end, nesting, too_deep);
 #endif
-  return walk_container(begin, end, nesting, too_deep);
+  return walk_container<classify>(begin, end, nesting, too_deep);
 }
 
 }  // namespace perfmodel

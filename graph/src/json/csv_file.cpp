@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/secrets.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
@@ -14,7 +15,9 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-bool is_cell_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+// Most characters are beyond the first limit.
+bool is_cell_blank(char c) { return c <= ' ' && (c == ' ' || c == '\t' || c == '\r'); }
+bool ends_cell(char c) { return c <= ',' && (c == ',' || c == '\n'); }
 
 Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
                             std::string message) {
@@ -173,11 +176,7 @@ struct CsvBlocks::State {
 
   /// Takes lines into `text` up to so many rows; false if there is none left.
   Result<bool> take(std::size_t most_rows, std::string& text) {
-    if (begin > 0) {
-      held.erase(0, begin);
-      begin = 0;
-    }
-    std::size_t at = begin_of_first_line;
+    std::size_t at = begin + begin_of_first_line;
     begin_of_first_line = 0;
     for (std::size_t taken = 0; taken < most_rows;) {
       if (at == held.size() && is_end) break;
@@ -198,14 +197,15 @@ struct CsvBlocks::State {
                   .line = next_line,
                   .column = 1}};
       }
+      held.erase(0, begin);
+      at -= std::exchange(begin, 0);
       const auto more = source.add_to(held, std::max(kPiece, held.size() - at));  // doubling
       if (!more) return Unexpected{more.error()};
       is_end = !*more;
       if (held.size() > kMostTableBytes) return source.too_much();
     }
-    text.assign(held, 0, at);
-    begin = at;
-    return at > 0;
+    text.assign(held, begin, at - begin);
+    return std::exchange(begin, at) < at;
   }
 
   static constexpr std::size_t kPiece = std::size_t{1} << 18;
@@ -306,9 +306,9 @@ bool CsvFile::next() {
 }
 
 bool CsvFile::split_line() {
-  const std::string& text = *text_;
+  const std::string_view text = *text_;
   cells_.clear();
-  unescaped_.clear();
+  if (!unescaped_.empty()) unescaped_.clear();
   for (;;) {  // to a line that holds something
     while (next_ < text.size() && (is_cell_blank(text[next_]) || text[next_] == '\n')) {
       if (text[next_] == '\n') ++next_line_;
@@ -317,7 +317,7 @@ bool CsvFile::split_line() {
     if (next_ >= text.size()) return false;
     if (text[next_] != '#') break;
     const std::size_t end = std::min(text.find('\n', next_), text.size());
-    if (names_.empty()) head_.push_back(std::string_view(text).substr(next_, end - next_));
+    if (names_.empty()) head_.push_back(text.substr(next_, end - next_));
     next_ = end;
   }
   // Blanks in front of the first cell belong to the line.
@@ -353,13 +353,13 @@ bool CsvFile::split_line() {
       cells_.push_back({cell, begin - 1});
       ++i;
       while (i < text.size() && is_cell_blank(text[i])) ++i;
-      if (i < text.size() && text[i] != ',' && text[i] != '\n') {
+      if (i < text.size() && !ends_cell(text[i])) {
         error_ = at(i, "expected a comma after a quoted cell, found more text");
         return false;
       }
     } else {
       const std::size_t begin = i;
-      while (i < text.size() && text[i] != ',' && text[i] != '\n') ++i;
+      while (i < text.size() && !ends_cell(text[i])) ++i;
       std::size_t end = i;
       while (end > begin && is_cell_blank(text[end - 1])) --end;
       cells_.push_back({std::string_view(text.data() + begin, end - begin), begin});

@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::size_t kStreamPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kStreamPieceBytes = std::size_t{1} << 17;
 constexpr std::size_t kMaxMemberBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace perfmodel {
 
 /// Walks a JSON document that is one large array of elements, either bare or as one member of a
 /// top-level object, without ever holding the whole text: the file (plain or gzip) is read in
-/// pieces of some megabytes that are cut at element borders.
+/// pieces of 128 KiB, or one element, that are cut at element borders.
 ///
 /// Protocol: `next()` until it returns kEnd. A kMember item is one small member of the top-level
 /// object; a kElements item is a run of complete array elements, framed in place as a JSON array.

@@ -107,6 +107,7 @@ class GraphMaker {
   // `needed`: per host event; empty: all are.
   void add_nodes(const std::vector<bool>& needed) {
     std::size_t next = 0;
+    if (needed.empty()) made_.graph.nodes.reserve(made_.graph.nodes.size() + events_.size());
     for (const std::int32_t event : events_) {
       for (; next < steps_.size() && host(event).start_ns >= steps_[next].begin_ns; ++next) {
         add_step(next);

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/sort_runs.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -20,6 +22,32 @@ struct CallKind {
   bool asked = false, launch = false, kernel = false, copy = false, graph = false;
   SyncKind sync = SyncKind::kNone;
 };
+
+using CallOfId = std::pair<std::int64_t, std::int32_t>;
+
+// The first call of each id, by id. Leads from it to the others by `next`.
+std::vector<CallOfId> first_calls(const Trace& trace, std::int64_t least_id,
+                                  std::vector<std::int32_t>& next) {
+  std::vector<CallOfId> calls;
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    const HostEvent& event = trace.host[i];
+    if (event.kind != HostKind::kCall || event.correlation < least_id) continue;
+    calls.emplace_back(event.correlation, static_cast<std::int32_t>(i));
+  }
+  sort_runs(calls);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto [id, call] = calls[i];
+    if (kept == 0 || calls[kept - 1].first != id) {
+      calls[kept++] = {id, call};
+      continue;
+    }
+    if (next.empty()) next.assign(trace.host.size(), -1);
+    next[call] = std::exchange(next[calls[kept - 1].second], call);
+  }
+  calls.resize(kept);
+  return calls;
+}
 
 class Linker {
  public:
@@ -66,24 +94,18 @@ class Linker {
   }
 
   void by_correlation() {
-    std::unordered_map<std::int64_t, std::int32_t> first;
-    first.reserve(trace_.gpu.size());
-    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      const HostEvent& event = trace_.host[i];
-      if (event.kind != HostKind::kCall || !is_id(event.correlation)) continue;
-      const auto call = static_cast<std::int32_t>(i);
-      const auto [at, added] = first.try_emplace(event.correlation, call);
-      if (added) continue;
-      if (next_.empty()) next_.assign(trace_.host.size(), -1);
-      next_[i] = next_[at->second];
-      next_[at->second] = call;
-    }
+    const auto calls = first_calls(trace_, zero_is_id_ ? 0 : 1, next_);
     works_.assign(trace_.host.size(), 0);
+    auto at = calls.begin();
     for (GpuEvent& event : trace_.gpu) {
       event.launch = -1;
-      if (!is_id(event.correlation)) continue;
-      const auto at = first.find(event.correlation);
-      if (at == first.end()) continue;
+      const std::int64_t id = event.correlation;
+      if (!is_id(id)) continue;
+      // The next work of a stream mostly has the next call.
+      if (at == calls.end() || ++at == calls.end() || at->first != id) {
+        at = std::ranges::lower_bound(calls, id, {}, &CallOfId::first);
+      }
+      if (at == calls.end() || at->first != id) continue;
       event.launch = best_call(at->second, event.start_ns);
       ++works_[event.launch];
     }

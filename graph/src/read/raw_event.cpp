@@ -242,14 +242,12 @@ simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
         if (is("dur")) event.duration = value.raw_json_token();
         break;
       case 'a':
-        // Python frames are up to 85 % of a file: leave them before their arguments.
-        if (is("args") && trace_category(event.category) == TraceCategory::kSkipEarly) {
-          return error;
-        }
         if (is("args")) {
-          error = trace_category(event.category) == TraceCategory::kCounters
-                      ? read_event_counters(value, event)
-                      : read_event_args(value, event);
+          const TraceCategory category = trace_category(event.category);
+          // Python frames are up to 85 % of a file: leave them before their arguments.
+          if (category == TraceCategory::kSkipEarly) return error;
+          error = category == TraceCategory::kCounters ? read_event_counters(value, event)
+                                                       : read_event_args(value, event);
         }
         break;
       default: break;

@@ -30,6 +30,15 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
+// Makes a function that drops what the lists get from now on.
+template <class... Lists>
+auto keeper_of_sizes(Lists&... lists) {
+  return [sizes = std::array{lists.size()...}, &lists...] {
+    std::size_t i = 0;
+    (lists.resize(sizes[i++]), ...);
+  };
+}
+
 class TraceReader {
  public:
   TraceReader(Trace& trace, const ReadOptions& options)
@@ -138,15 +147,15 @@ class TraceReader {
   // Memory of the index of arguments for each.
   static constexpr std::uint64_t kBytesPerArguments = 64;
 
-  // Makes room for the events of the piece; if that takes new memory, for the whole file at the
-  // same rate. Unused room is never touched.
+  // Makes room for the events of the piece; if that takes new memory, for the whole file at twice
+  // the rate so far: unused room is never touched, and a move near the end holds all events twice.
   void make_room(const JsonStream& stream) {
     const auto grow = [&](auto& events) {
       const std::size_t needed = events.size() + stream.element_count();
       if (needed <= events.capacity()) return;
       const double share = stream.share_read();
       const double all = share > 0 ? static_cast<double>(events.size()) / share : 0;
-      constexpr double kMargin = 1.1, kMostGrowth = 1024;
+      constexpr double kMargin = 2, kMostGrowth = 1024;
       const auto foreseen = static_cast<std::size_t>(
           std::min(kMargin * all, kMostGrowth * static_cast<double>(events.size())));
       reserve_in_large_pages(events, std::max({needed, 2 * events.capacity(), foreseen}));
@@ -203,27 +212,12 @@ class TraceReader {
 
   // Host and device events are appended while parsing; a second attempt after a repair starts anew.
   simdjson::error_code parse(JsonStream& stream) {
-    const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
-    const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
-    const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
-    const auto module_size = trace_.modules.size(), frame_size = trace_.frames.size();
-    const auto counter_size = trace_.counters.size(), border_size = borders_.size();
-    const auto row_size = uncategorised_.size();
+    const auto undo = keeper_of_sizes(trace_.host, trace_.gpu, trace_.syncs, trace_.collectives,
+                                      trace_.memory, trace_.modules, trace_.frames, trace_.counters,
+                                      borders_, uncategorised_, note_owners_);
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
-    if (error != simdjson::SUCCESS) {
-      trace_.host.resize(host_size);
-      trace_.gpu.resize(gpu_size);
-      trace_.syncs.resize(sync_size);
-      trace_.collectives.resize(note_size);
-      trace_.memory.resize(memory_size);
-      trace_.modules.resize(module_size);
-      trace_.frames.resize(frame_size);
-      trace_.counters.resize(counter_size);
-      borders_.resize(border_size);
-      uncategorised_.resize(row_size);
-      note_owners_.resize(owner_size);
-    }
+    if (error != simdjson::SUCCESS) undo();
     return error;
   }
 

@@ -48,10 +48,9 @@ const GraphTaker* graph_taker(CommandParser app) {
 }  // namespace
 
 void add_output_options(CommandParser app, BuildArguments& arguments) {
-  app.add_option("-o,--output", arguments.output,
+  app.add_option("-o,--output GRAPH", arguments.output,
                  "Graph to write (.json or .json.gz; - for standard output, without a summary)")
-      .required()
-      .type_name("GRAPH");
+      .required();
   app.add_flag("--json", arguments.json, "Print a summary as one JSON document");
   add_rewrite_options(app, arguments.rewrites, RewriteFlags::kForBuild);
 }
@@ -60,9 +59,9 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
                                const ExecutionGraph& built, const std::string& model,
                                const ModelFacts& facts) {
   if (arguments.json && arguments.output == "-") {
-    return fail(ErrorCode::kImpossible,
-                "--json: expected a file for the graph (-o FILE), found standard output, which "
-                "cannot hold two documents");
+    return decline(
+        "--json: expected a file for the graph (-o FILE), found standard output, which cannot hold "
+        "two documents");
   }
   PERFMODEL_TRY(rewritten, apply_rewrites(built, arguments.rewrites));
   if (const GraphTaker* taker = graph_taker(app)) {
@@ -72,8 +71,7 @@ Result<void> write_built_graph(CommandParser app, const BuildArguments& argument
   const ExecutionGraph& graph = *rewritten;
   const std::string command = build_command_line(app);
   if (arguments.output == "-") return print(execution_graph_json(graph, {.generator = command}));
-  const auto written = write_execution_graph(graph, arguments.output, {.generator = command});
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_execution_graph(graph, arguments.output, {.generator = command}));
   const ModelSize size = model_size(graph);
   const std::size_t ops = top_level_ops(graph).size();
   if (arguments.json) {

@@ -1,17 +1,81 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
 
 #include "build_arguments.hpp"
 #include "build_commands.hpp"
+#include "builders/config_field.hpp"
 #include "builders/model_family.hpp"
+#include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
-#include "config_flags.hpp"
+#include "cli/shared/field_flags.hpp"
 #include "terminal/command_parser.hpp"
 
 namespace perfmodel::cli {
 namespace {
+
+template <class Config>
+Option add_config_flag(CommandParser app, const ConfigField<Config>& field,
+                       const ConfigChoice<Config>& choice, Config& config) {
+  const auto choose = [&config, choice](const std::string& name) { choice.choose(config, name); };
+  return app.add_option_function<std::string>(flag_of(field.name), choose, std::string(field.help))
+      .check(one_of(std::vector<std::string>(choice.names.begin(), choice.names.end())));
+}
+
+template <class Config, class Member>
+Option add_config_flag(CommandParser app, const ConfigField<Config>& field, Member member,
+                       Config& config) {
+  const std::string flag = flag_of(field.name), help(field.help);
+  auto& value = std::invoke(member, config);
+  using Value = std::remove_reference_t<decltype(value)>;
+  if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    return add_widths(
+        app, flag, [&value](const Value& widths) { value = widths; }, help);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    if (field.deniable) return add_deniable_flag(app, flag, value, help);
+    return app.add_flag(flag, value, help);
+  } else {
+    return app.add_option(flag, value, help);
+  }
+}
+
+/// `config` gets the values.
+template <class Config>
+void add_config_flags(CommandParser app, std::span<const ConfigField<Config>> fields,
+                      std::type_identity_t<Config>& config) {
+  for (const ConfigField<Config>& field : fields) {
+    const Option option =
+        std::visit([&](const auto& member) { return add_config_flag(app, field, member, config); },
+                   field.member);
+    if (!field.takes.empty()) option.type_name(std::string(field.takes));
+    if (!field.shown.empty()) option.default_str(std::string(field.shown));
+  }
+}
+
+/// Copies the fields whose flags were given from `given`, which got their values.
+template <class Config>
+void copy_given(CommandParser app, std::span<const ConfigField<Config>> fields,
+                std::type_identity_t<Config>& given, std::type_identity_t<Config>& config) {
+  for (const ConfigField<Config>& field : fields) {
+    const Option option = app.option(flag_of(field.name));
+    if (option.count() == 0) continue;
+    const auto copy = [&](const auto& member) {
+      if constexpr (std::is_same_v<decltype(member), const ConfigChoice<Config>&>) {
+        member.choose(config, option.values().back());
+      } else {
+        std::invoke(member, config) = std::invoke(member, given);
+      }
+    };
+    std::visit(copy, field.member);
+  }
+}
 
 template <class Config>
 constexpr bool kIsTransformer = std::is_base_of_v<TransformerConfig, Config>;
@@ -46,8 +110,7 @@ Result<Config> configure(CommandParser app, const ModelFamily<Config>& family,
                          FamilyArguments<Config>& arguments) {
   Config config = family.start;
   if (family.preset && (kIsTransformer<Config> || !arguments.preset.empty())) {
-    auto found = family.preset(arguments.preset);
-    if (!found) return found;
+    PERFMODEL_TRY(found, family.preset(arguments.preset));
     config = std::move(*found);
   }
   if constexpr (kIsTransformer<Config>) {
@@ -57,14 +120,12 @@ Result<Config> configure(CommandParser app, const ModelFamily<Config>& family,
   copy_given(app, fields_of(family), arguments.given, config);
   if constexpr (kHasExperts<Config>) {
     if (app.option("--top-k").count() > 0 && config.experts.experts == 0) {
-      return fail(ErrorCode::kImpossible, "top-k: expected --experts beside it, found none");
+      return decline("top-k: expected --experts beside it, found none");
     }
   }
   if constexpr (kHasTraining<Config>) config.training = arguments.build.training;
   if (arguments.tables.empty()) return config;
-  if (auto read = family.read_tables(config, arguments.tables); !read) {
-    return Unexpected{read.error()};
-  }
+  PERFMODEL_TRY_TO(family.read_tables(config, arguments.tables));
   return config;
 }
 
@@ -113,8 +174,7 @@ Command family_command(CommandParser parent, const ModelFamily<Config>& family) 
       parent.add_subcommand(std::string(family.name), std::string(family.help));
   if (family.preset) add_preset(app, family, arguments->preset);
   if (family.read_tables) {
-    app.add_option("--tables", arguments->tables, std::string(family.tables_help))
-        .type_name("FILE");
+    app.add_option("--tables FILE", arguments->tables, std::string(family.tables_help));
   }
   if constexpr (kIsTransformer<Config>) {
     add_config_flags(app, transformer_fields(), arguments->given);

@@ -74,9 +74,8 @@ Result<void> refuse_layout_flags(const GivenFields& given) {
   constexpr std::string_view kOfGraphs[] = {"world", "sequence"};
   for (const auto& [name, value] : given) {
     if (std::ranges::find(kOfGraphs, name) != std::end(kOfGraphs)) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected a layout (--global-batch, or a job), found a graph",
-                            flag_of(name)));
+    return decline(fmt::format("{}: expected a layout (--global-batch, or a job), found a graph",
+                               flag_of(name)));
   }
   return {};
 }
@@ -94,16 +93,15 @@ AskOptions graph_options(const DiagnoseArguments& arguments) {
 }
 
 Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
-  if (auto good = refuse_layout_flags(arguments.given); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(refuse_layout_flags(arguments.given));
   PERFMODEL_TRY(programs, read_programs({arguments.model}, arguments.reading));
   const auto predictor =
       Predictor::load({.gpus = {arguments.machine.gpu}, .overheads = arguments.host});
   if (!predictor) return Unexpected{predictor.error()};
   const AskOptions asked = graph_options(arguments);
   std::shared_ptr<const Trace> trace = programs->front().trace;
-  auto model =
-      graph_run_model(*predictor, std::move(programs->front()), arguments.machine.gpu, asked);
-  if (!model) return Unexpected{model.error()};
+  PERFMODEL_TRY(model, graph_run_model(*predictor, std::move(programs->front()),
+                                       arguments.machine.gpu, asked));
   const std::int64_t world = model->setting.world, batch = model->setting.batch;
   std::string words = fmt::format("{}, batch {}, on {} {}{}", file_name(arguments.model), batch,
                                   world, arguments.machine.gpu,
@@ -113,8 +111,7 @@ Result<DescribedRun> graph_run(const DiagnoseArguments& arguments) {
 
 // Figures of flags, and the terms of a trace: --trace, else the trace that is diagnosed.
 Result<AskedFigures> figures_of(const DiagnoseArguments& arguments, const DescribedRun& run) {
-  auto asked = asked_figures(arguments.figures, run.model);
-  if (!asked) return asked;
+  PERFMODEL_TRY(asked, asked_figures(arguments.figures, run.model));
   std::vector<RunFigure>& figures = asked->figures;
   std::optional<Trace> read;
   if (!arguments.figures.trace.empty()) {
@@ -181,9 +178,8 @@ Command diagnose_command(CommandParser parent) {
     add_field(app, field, arguments->figures);
   }
   for (const char* flag : {"--measured", "--measured-step"}) app.option(flag).take_all();
-  app.add_option("--batch", arguments->batch, "Samples of one GPU's step (the graph's)")
-      .check(at_least(1))
-      .type_name("N");
+  app.add_option("--batch N", arguments->batch, "Samples of one GPU's step (the graph's)")
+      .check(at_least(1));
   app.add_option("--strategy", arguments->strategy, "Run the graph on --world GPUs: ddp or fsdp")
       .check(one_of({"ddp", "fsdp"}));
   app.add_flag("--delay-allreduce", arguments->delay_allreduce,

@@ -82,8 +82,7 @@ Result<std::string> collective_svg(const CollectiveTable& table) {
 
 Result<void> run_collective(const CollectiveArguments& arguments) {
   PERFMODEL_TRY(table, answer_collectives(arguments));
-  auto written = write_asked(arguments.plot, [&] { return collective_svg(*table); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.plot, [&] { return collective_svg(*table); }));
   if (arguments.json) return print_document(schemas::kCollective, collective_json(*table));
   return print_report(collective_text(*table, bold_allowed()));
 }
@@ -94,32 +93,24 @@ Command collective_command(CommandParser parent) {
   auto arguments = std::make_shared<CollectiveArguments>();
   const CommandParser app = parent.add_subcommand(
       "collective", "How long a collective of NCCL takes between GPUs, by size");
-  app.add_option("OP", arguments->op,
-                 "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, "
-                 "scatter, send or recv")
-      .required()
-      .type_name("");
-  app.add_option("SIZE", arguments->sizes,
-                 "Bytes as nccl-tests counts them: 4096, 64KiB, 1MiB, 2GiB; 1KiB:1GiB doubles from "
-                 "one to the other")
-      .required()
-      .type_name("");
-  app.add_option("--gpu", arguments->gpu, "A known name, or a GPU file")
-      .required()
-      .type_name("NAME");
-  app.add_option("--world", arguments->world, "GPUs that take part").required().type_name("N");
-  app.add_option("--nodes", arguments->nodes,
+  app.add_argument("OP", arguments->op,
+                   "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, "
+                   "scatter, send or recv");
+  app.add_argument(
+      "SIZE", arguments->sizes,
+      "Bytes as nccl-tests counts them: 4096, 64KiB, 1MiB, 2GiB; 1KiB:1GiB doubles from "
+      "one to the other");
+  app.add_option("--gpu NAME", arguments->gpu, "A known name, or a GPU file").required();
+  app.add_option("--world N", arguments->world, "GPUs that take part").required();
+  app.add_option("--nodes N", arguments->nodes,
                  "Nodes that they are spread over evenly (default: as few as hold them)")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--topology", arguments->topology,
-                 "A known name, or a topology file (default: what the GPU usually sits in)")
-      .type_name("NAME");
+      .check(at_least(1));
+  app.add_option("--topology NAME", arguments->topology,
+                 "A known name, or a topology file (default: what the GPU usually sits in)");
   add_network_options(app, "--topology", arguments->network);
-  app.add_option("--type", arguments->type,
-                 "fp32, bf16, ...: sizes without a unit count elements of this type")
-      .type_name("TYPE");
-  app.add_option("--plot", arguments->plot, "Write bus bandwidth by size as SVG").type_name("FILE");
+  app.add_option("--type TYPE", arguments->type,
+                 "fp32, bf16, ...: sizes without a unit count elements of this type");
+  app.add_option("--plot FILE", arguments->plot, "Write bus bandwidth by size as SVG");
   app.add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_collective(*arguments); }};
 }

@@ -99,7 +99,7 @@ Result<void> run_hashed(const GemmArguments& arguments) {
 Result<void> run_gemm(GemmArguments& arguments) {
   if (arguments.hash > 0) return run_hashed(arguments);
   if (arguments.gpus.size() > 1) {
-    return fail(ErrorCode::kImpossible, "--gpu: expected one GPU without --hash, found several");
+    return decline("--gpu: expected one GPU without --hash, found several");
   }
   arguments.gpu = arguments.gpus.front();
   PERFMODEL_TRY(answer, answer_gemm(arguments));
@@ -119,36 +119,30 @@ Command gemm_command(CommandParser parent) {
     app.add_option(name, *size, help).required().check(between(1, 1e9)).type_name("N");
   }
   const Option batch =
-      app.add_option("--batch", arguments->batch, "Products of this size (default: 1)")
-          .check(between(1, 1e9))
-          .type_name("B");
-  app.add_option("--gpu", arguments->gpus, "A known name, or a GPU file; with --hash a list")
+      app.add_option("--batch B", arguments->batch, "Products of this size (default: 1)")
+          .check(between(1, 1e9));
+  app.add_option("--gpu NAME", arguments->gpus, "A known name, or a GPU file; with --hash a list")
       .required()
-      .delimiter(',')
-      .type_name("NAME");
+      .delimiter(',');
   const Option space =
-      app.add_option("--space", arguments->space,
+      app.add_option("--space SPACE", arguments->space,
                      "simt1, simt2 (fp32 on vector units) or mma (fp16 on matrix units)")
-          .capture_default_str()
-          .type_name("SPACE");
-  const Option buffers = app.add_option("--double-buffer", arguments->double_buffer,
+          .capture_default_str();
+  const Option buffers = app.add_option("--double-buffer {on,off}", arguments->double_buffer,
                                         "Whether the next tile is loaded while this one is summed")
                              .capture_default_str()
-                             .check(one_of({"on", "off"}))
-                             .type_name("{on,off}");
+                             .check(one_of({"on", "off"}));
   const Option rows =
-      app.add_option("--calibrate", arguments->calibrate,
+      app.add_option("--calibrate ROWS", arguments->calibrate,
                      "Measured products of this GPU (.csv or .csv.gz), 10 or more: they tell the "
-                     "library's time where its model does not know the product")
-          .type_name("ROWS");
+                     "library's time where its model does not know the product");
   add_models_option(app, arguments->models);
   const Option explain =
       app.add_flag("--explain", arguments->explain, "All schedules with the terms of their time");
-  app.add_option("--hash", arguments->hash,
+  app.add_option("--hash S", arguments->hash,
                  "Instead: the product with its weight in an array of S numbers (ROAST, HashedNet) "
                  "against a stored one, for each GPU")
       .check(between(1, 1e12))
-      .type_name("S")
       .excludes(batch)
       .excludes(space)
       .excludes(buffers)

@@ -149,8 +149,7 @@ Result<void> run_gpus(const GpusArguments& arguments) {
 Command gpus_command(CommandParser parent) {
   auto arguments = std::make_shared<GpusArguments>();
   const CommandParser app = parent.add_subcommand("gpus", "Known GPUs, or one of them in full");
-  app.add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file")
-      .type_name("");
+  app.add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file");
   app.add_flag("--full", arguments->full,
                "Which kernels were measured on each GPU, not its figures");
   app.add_flag("--json", arguments->json, "Print one JSON document");

@@ -50,8 +50,8 @@ class PricesOutput {
   /// To the file, if there is one, else to standard output. `head` and `tail` stand round the rows.
   Result<void> finish(std::string_view head, std::string_view tail) {
     if (output_.empty()) {
-      if (auto printed = print(head); !printed) return printed;
-      if (auto shown = aside_.each_piece(print); !shown) return shown;
+      PERFMODEL_TRY_TO(print(head));
+      PERFMODEL_TRY_TO(aside_.each_piece(print));
       return print(tail);
     }
     if (!file_) {
@@ -111,9 +111,7 @@ Result<void> run_kernels(const KernelsArguments& arguments) {
   PERFMODEL_TRY(output, PricesOutput::open(arguments.output));
 
   const bool lists_json = arguments.json && arguments.output.empty();
-  if (!lists_json) {
-    if (auto written = output->write(kPricesHeader); !written) return written;
-  }
+  if (!lists_json) PERFMODEL_TRY_TO(output->write(kPricesHeader));
   bool is_first = lists_json;
   const PriceSink sink{.format = lists_json ? append_price_json : append_prices,
                        .write = [&](std::string_view text) {
@@ -126,7 +124,7 @@ Result<void> run_kernels(const KernelsArguments& arguments) {
     for (const std::string& warning : priced->warnings) warn(warning);
   }
   if (lists_json) return finish_document(arguments, *priced, *output);
-  if (auto finished = output->finish("", ""); !finished) return finished;
+  PERFMODEL_TRY_TO(output->finish("", ""));
   if (arguments.output.empty()) return {};
   if (arguments.json) return print_document(json_document(arguments, *priced));
   return print_report(summary_text(arguments, *priced));
@@ -138,24 +136,18 @@ Command kernels_command(CommandParser parent) {
   auto arguments = std::make_shared<KernelsArguments>();
   CommandParser app =
       parent.add_subcommand("kernels", "Prices kernels in bulk, one per row of a table");
-  app.add_option("QUERIES", arguments->queries,
-                 "Kernels by their sizes (.csv or .csv.gz), see docs/formats.md")
-      .type_name("")
-      .required();
-  app.add_option("--gpu", arguments->gpu,
-                 "Price all rows on this GPU (default: the column device or gpu)")
-      .type_name("NAME");
-  app.add_option("--op", arguments->op, "Op of rows that name none: gemm, linear, add, ...")
-      .type_name("OP");
-  app.add_option("--dtype", arguments->dtype, "Type of rows that name none: fp32, fp16, fp8, ...")
-      .type_name("TYPE");
-  app.add_option("--topology", arguments->topology,
+  app.add_argument("QUERIES", arguments->queries,
+                   "Kernels by their sizes (.csv or .csv.gz), see docs/formats.md");
+  app.add_option("--gpu NAME", arguments->gpu,
+                 "Price all rows on this GPU (default: the column device or gpu)");
+  app.add_option("--op OP", arguments->op, "Op of rows that name none: gemm, linear, add, ...");
+  app.add_option("--dtype TYPE", arguments->dtype,
+                 "Type of rows that name none: fp32, fp16, fp8, ...");
+  app.add_option("--topology NAME", arguments->topology,
                  "Of collectives: a known name, or a topology file (default: what each GPU usually "
-                 "sits in)")
-      .type_name("NAME");
-  app.add_option("-o,--output", arguments->output,
-                 "Table to write (.csv or .csv.gz; default: standard output)")
-      .type_name("FILE");
+                 "sits in)");
+  app.add_option("-o,--output FILE", arguments->output,
+                 "Table to write (.csv or .csv.gz; default: standard output)");
   add_models_option(app, arguments->models);
   const Option burst = app.add_flag(
       "--burst", arguments->burst,

@@ -49,8 +49,7 @@ std::string fit_text(const TopologyFit& fit) {
 
 Result<void> run_fit(const TopologyArguments& arguments) {
   PERFMODEL_TRY(fit, fit_topology(arguments));
-  auto written = write_asked(arguments.output, [&] { return to_text(fit->topology); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.output, [&] { return to_text(fit->topology); }));
   return print_report(fit_text(*fit));
 }
 
@@ -63,29 +62,20 @@ Command topology_command(CommandParser parent) {
   topology.require_subcommand(1);
   const CommandParser app = topology.add_subcommand(
       "fit", "Fits a topology file to logs of nccl-tests or rccl-tests, and says what deviates");
-  app.add_option("LOG", arguments->logs, "Output of nccl-tests or rccl-tests")
-      .required()
-      .type_name("");
-  app.add_option("--gpu", arguments->gpu, "A known name, or a GPU file")
-      .required()
-      .type_name("NAME");
-  app.add_option("--like", arguments->like,
+  app.add_argument("LOG", arguments->logs, "Output of nccl-tests or rccl-tests");
+  app.add_option("--gpu NAME", arguments->gpu, "A known name, or a GPU file").required();
+  app.add_option("--like NAME", arguments->like,
                  "The healthy machine: a known topology or a file (default: what the GPU usually "
-                 "sits in)")
-      .type_name("NAME");
+                 "sits in)");
   add_network_options(app, "--like", arguments->network);
-  app.add_option("--op", arguments->reading.op, "The collective, if the logs do not name it")
-      .type_name("OP");
-  app.add_option("--world", arguments->reading.world, "GPUs, if the logs do not list them")
-      .check(at_least(2))
-      .type_name("N");
-  app.add_option("--nodes", arguments->reading.nodes, "Nodes, if the logs do not list the GPUs")
-      .check(at_least(1))
-      .type_name("N");
+  app.add_option("--op OP", arguments->reading.op, "The collective, if the logs do not name it");
+  app.add_option("--world N", arguments->reading.world, "GPUs, if the logs do not list them")
+      .check(at_least(2));
+  app.add_option("--nodes N", arguments->reading.nodes, "Nodes, if the logs do not list the GPUs")
+      .check(at_least(1));
   app.add_flag("--in-place", arguments->reading.in_place, "Take the times in place");
-  app.add_option("--name", arguments->name, "Name of the topology (default: ...-fitted)")
-      .type_name("NAME");
-  app.add_option("-o,--output", arguments->output, "Write the topology file").type_name("FILE");
+  app.add_option("--name NAME", arguments->name, "Name of the topology (default: ...-fitted)");
+  app.add_option("-o,--output FILE", arguments->output, "Write the topology file");
   return {app, [arguments] { return run_fit(*arguments); }};
 }
 

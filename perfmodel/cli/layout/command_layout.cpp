@@ -119,19 +119,16 @@ Result<void> rank_layout(const LayoutCommandArguments& arguments) {
 
 Result<void> price_table(const LayoutCommandArguments& arguments) {
   if (!arguments.layout.model.empty()) {
-    return fail(ErrorCode::kImpossible, "expected a MODEL or --table, found both");
+    return decline("expected a MODEL or --table, found both");
   }
   PERFMODEL_TRY(predictor, layout_predictor(arguments.layout.machine.gpu));
-  auto good = refuse_row_fields(arguments.layout);
-  if (!good) return good;
+  PERFMODEL_TRY_TO(refuse_row_fields(arguments.layout));
   WatchedRun run("price layouts");
   const auto text = price_layout_rows(*predictor, arguments.layout, arguments.table, run.hooks());
   run.bar.reset();
   if (!text) return Unexpected{text.error()};
   if (!arguments.layout.json) return print_or_write(*text, arguments.output);
-  if (!arguments.output.empty()) {
-    if (auto wrote = write_file(arguments.output, *text); !wrote) return wrote;
-  }
+  if (!arguments.output.empty()) PERFMODEL_TRY_TO(write_file(arguments.output, *text));
   const auto rows = layout_rows_json(*text);
   return rows ? print_document(schemas::kLayoutTable, *rows) : Unexpected{rows.error()};
 }
@@ -194,17 +191,15 @@ Result<void> export_layout(const LayoutCommandArguments& arguments) {
 }
 
 Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
-  const auto predictor =
-      layout_predictor(arguments.sweep.axis == "gpu" ? "" : arguments.layout.machine.gpu);
-  if (!predictor) return Unexpected{predictor.error()};
+  PERFMODEL_TRY(predictor, layout_predictor(
+                               arguments.sweep.axis == "gpu" ? "" : arguments.layout.machine.gpu));
   const LayoutSweepArguments& sweep = arguments.sweep;
   WatchedRun run("layouts");
   const auto rows =
       sweep_layouts(*predictor, arguments.layout, sweep.axis, sweep.values, run.hooks());
   run.bar.reset();
   if (!rows) return Unexpected{rows.error()};
-  auto written = write_asked(sweep.csv, [&] { return layout_sweep_csv(sweep.axis, *rows); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(sweep.csv, [&] { return layout_sweep_csv(sweep.axis, *rows); }));
   if (arguments.layout.json) {
     return print_document(
         full_document(schemas::kLayoutSweep, layout_sweep_json(sweep.axis, *rows)));
@@ -215,22 +210,17 @@ Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
 Result<void> calibrate_layout(const LayoutCommandArguments& arguments) {
   PERFMODEL_TRY(machine, calibrate_machine(arguments.layout, arguments.output, warn));
   const Json json = full_document(schemas::kMeasuredMachine, machine->file);
-  auto written = write_asked(arguments.output, [&] { return to_text(json); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.output, [&] { return to_text(json); }));
   if (arguments.layout.json) return print_document(json);
   return print_report(fit_text(machine->fit, bold_allowed()));
 }
 
 void add_sweep_options(CommandParser app, LayoutSweepArguments& arguments) {
-  app.add_option("--axis", arguments.axis, "What changes")
+  app.add_option("--axis NAME", arguments.axis, "What changes")
       .required()
-      .check(one_of({"world", "gpu", "global-batch", "sequence", "topology", "host"}))
-      .type_name("NAME");
-  app.add_option("--values", arguments.values, "Values of the axis")
-      .required()
-      .delimiter(',')
-      .type_name("V,V,...");
-  app.add_option("--csv", arguments.csv, "Write the rows as CSV").type_name("FILE");
+      .check(one_of({"world", "gpu", "global-batch", "sequence", "topology", "host"}));
+  app.add_option("--values V,V,...", arguments.values, "Values of the axis").required();
+  app.add_option("--csv FILE", arguments.csv, "Write the rows as CSV");
 }
 
 // The callback of a parent runs too: only the innermost command that was named counts.
@@ -255,8 +245,7 @@ Result<void> take_job(LayoutCommandArguments& arguments, bool searches) {
 // A job has one layout: without a further command that one is priced.
 Result<void> run_layout(LayoutCommandArguments& arguments, LayoutAction action) {
   const bool has_one = action == eval_layout || action == export_layout;
-  const auto taken = take_job(arguments, !has_one && !arguments.is_unnamed);
-  if (!taken) return taken;
+  PERFMODEL_TRY_TO(take_job(arguments, !has_one && !arguments.is_unnamed));
   return arguments.is_unnamed && arguments.job ? eval_layout(arguments) : action(arguments);
 }
 
@@ -289,37 +278,29 @@ Command layout_command(CommandParser parent) {
       add("sweep", "The best layout over values of one input", sweep_layout);
   const CommandParser calibrated = add(
       "calibrate", "Learn a machine from measured steps and write it to a file", calibrate_layout);
-  calibrated
-      .add_option("-o,--output", arguments->output,
-                  "Write the machine here; --measured takes it again (only a report)")
-      .type_name("FILE");
-  ranked.add_option("--top", arguments->top, "Layouts to report (10)")
-      .check(in_range(std::size_t{1}, std::size_t{1000}))
-      .type_name("K");
+  calibrated.add_option("-o,--output FILE", arguments->output,
+                        "Write the machine here; --measured takes it again (only a report)");
+  ranked.add_option("--top K", arguments->top, "Layouts to report (10)")
+      .check(in_range(std::size_t{1}, std::size_t{1000}));
   ranked.add_flag("--unnamed", arguments->is_unnamed).group("");  // see add_default_command()
   add_run_options(ranked, arguments->layout.run);
   add_run_options(judged, arguments->layout.run);
   judged.option("--gpu").required(false);
-  judged.add_option("--table", arguments->table, "Rows to price (CSV), instead of MODEL")
-      .type_name("FILE");
-  judged.add_option("-o,--output", arguments->output, "Where the table goes (standard output)")
-      .type_name("FILE");
+  judged.add_option("--table FILE", arguments->table, "Rows to price (CSV), instead of MODEL");
+  judged.add_option("-o,--output FILE", arguments->output,
+                    "Where the table goes (standard output)");
   compared
-      .add_option("--layout", arguments->layouts,
+      .add_option("--layout PARTS", arguments->layouts,
                   "tp=8,pp=4,vp=2,micro_batch=1,zero=1,recompute=full; once or twice")
       .required()
-      .expected(1, 2)
-      .type_name("PARTS");
+      .expected(1, 2);
   exported
-      .add_option("-o,--output", arguments->output,
+      .add_option("-o,--output PREFIX", arguments->output,
                   "Write PREFIX.N.et, Chakra traces for network simulators; N counts stages")
-      .required()
-      .type_name("PREFIX");
+      .required();
   exported.add_flag("--every-rank", arguments->every_rank, "A trace of every rank; N is the rank");
-  exported
-      .add_option("--timeline", arguments->timeline,
-                  "Write a rank of each stage as a Chrome trace, for ui.perfetto.dev")
-      .type_name("FILE");
+  exported.add_option("--timeline FILE", arguments->timeline,
+                      "Write a rank of each stage as a Chrome trace, for ui.perfetto.dev");
   add_sweep_options(swept, arguments->sweep);
   swept.option("--gpu").required(false);
   app.require_subcommand(1);

@@ -35,44 +35,37 @@ void add_fields(CommandParser app, LayoutArguments& arguments, std::string_view 
 
 void add_layout_question(CommandParser app, LayoutArguments& arguments) {
   app.add_option(
-         "model", arguments.model,
-         "A known model (llama3-70b, gpt2-xl, ...), a Hugging Face config.json or a trainer's "
-         "job file; without it the sizes are given")
-      .type_name("MODEL");
-  app.add_option("--job", arguments.job,
+      "model MODEL", arguments.model,
+      "A known model (llama3-70b, gpt2-xl, ...), a Hugging Face config.json or a trainer's "
+      "job file; without it the sizes are given");
+  app.add_option("--job FILE", arguments.job,
                  "Job file of torchtitan, Megatron-LM, NeMo, Primus, axolotl, LLaMA-Factory, "
-                 "ms-swift or DeepSpeed (TOML, YAML, JSON, shell, log); flags count before it")
-      .type_name("FILE");
+                 "ms-swift or DeepSpeed (TOML, YAML, JSON, shell, log); flags count before it");
   add_fields(app, arguments, "layers", "next_tokens");
-  app.add_option("--gpu", arguments.machine.gpu, "GPU, by name").required().type_name("GPU");
-  app.add_option("--topology", arguments.machine.topology,
-                 "Nodes and network (what the GPU sits in)")
-      .type_name("NAME");
-  app.add_option("--collectives", arguments.machine.collectives,
-                 "Price collectives by ASTRA-sim's rules on the network of this file")
-      .type_name("FILE");
+  app.add_option("--gpu GPU", arguments.machine.gpu, "GPU, by name").required();
+  app.add_option("--topology NAME", arguments.machine.topology,
+                 "Nodes and network (what the GPU sits in)");
+  app.add_option("--collectives FILE", arguments.machine.collectives,
+                 "Price collectives by ASTRA-sim's rules on the network of this file");
   add_fields(app, arguments, "software", "host_gb_per_s");
   add_scale_host(app, arguments.machine.host_scale);
   add_fields(app, arguments, "dp", "schedule");
   app.add_option_function<std::string>(
-         "--stages",
+         "--stages KIND",
          [&arguments](const std::string& text) { arguments.searched_stages = text == "searched"; },
          "Layers of pipeline stages: those of the program (equal), or the fastest (searched)")
-      .check(one_of({"equal", "searched"}))
-      .type_name("KIND");
+      .check(one_of({"equal", "searched"}));
 }
 
 void add_layout_options(CommandParser app, LayoutArguments& arguments) {
   add_layout_question(app, arguments);
   app.add_option(
-         "--measured", arguments.measured,
-         "Steps measured on this machine that calibrate it: a table (CSV), a Kineto trace of "
-         "one step, or a machine's file or name")
-      .type_name("FILE");
+      "--measured FILE", arguments.measured,
+      "Steps measured on this machine that calibrate it: a table (CSV), a Kineto trace of "
+      "one step, or a machine's file or name");
   app.add_option(
-         "--measured-layout", arguments.measured_layout,
-         "Layout of a measured trace: tp=8,pp=4,micro_batch=1 (the one that is asked about)")
-      .type_name("PARTS");
+      "--measured-layout PARTS", arguments.measured_layout,
+      "Layout of a measured trace: tp=8,pp=4,micro_batch=1 (the one that is asked about)");
   app.add_flag("--json", arguments.json, "Print JSON");
 }
 

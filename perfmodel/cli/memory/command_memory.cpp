@@ -1,23 +1,64 @@
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "cli/layout/layout_text.hpp"
 #include "cli/rewrite/rewrite_flags.hpp"
 #include "cli/shared/arguments.hpp"
 #include "cli/shared/command.hpp"
 #include "cli/shared/read_files.hpp"
 #include "cli/shared/write_asked.hpp"
-#include "job_memory.hpp"
+#include "jobs/read_job.hpp"
+#include "layout/layout_results.hpp"
 #include "memory/memory_results.hpp"
 #include "memory_report.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "perfmodel/result.hpp"
 #include "rewrites/rewrite_options.hpp"
 #include "terminal/command_parser.hpp"
 #include "terminal/output.hpp"
 
 namespace perfmodel::cli {
 namespace {
+
+Json memory_document(const JobReading& reading, const LayoutReport& report) {
+  const LayoutPrediction& price = report.layouts.front().prediction;
+  Json parts = Json::object();
+  for (const auto& [key, words, bytes] : kLayoutMemoryParts) {
+    parts[std::string(key)] = price.*bytes;
+  }
+  Json json = document(schemas::kMemory);
+  json.update({{"gpu", report.gpu},
+               {"gpus", report.gpus},
+               {"fits", price.fits},
+               {"peak_allocated_bytes", price.allocated_bytes},
+               {"peak_reserved_bytes", price.reserved_bytes},
+               {"device_bytes", price.device_bytes},
+               {"activation_bytes", price.activation_bytes},
+               {"by_purpose", std::move(parts)},
+               {"layout", json_object(report.layouts.front().layout, kParallelLayoutFields)},
+               {"job", job_json(reading)},
+               {"warnings", report.warnings}});
+  return json;
+}
+
+// The memory of the layout that a trainer's job file names, on the fullest rank. Errors: no GPU,
+// and as read_job() and the pricer of layouts have them.
+Result<void> print_job_memory(const std::string& file, const std::string& gpu,
+                              const GivenFields& given, bool json) {
+  if (gpu.empty()) return decline("expected --gpu with a job, found none");
+  LayoutInputs inputs;
+  inputs.reads_files = true;
+  inputs.machine.gpu = gpu;
+  for (const auto& [name, text] : given)
+    set_field<LayoutAsk>(inputs, *find_layout_field(name), text);
+  PERFMODEL_TRY(reading, read_job(file, given, inputs));
+  PERFMODEL_TRY(report, named_layout_report(inputs, warn));
+  if (json) return print_document(memory_document(*reading, *report));
+  return print_report(job_text(*reading) + layout_memory_text(*report, bold_allowed()));
+}
 
 struct MemoryArguments : MemoryQuestion {
   std::string gpu, timeline, strategy;
@@ -60,10 +101,10 @@ Result<void> run_job_memory(const MemoryArguments& arguments) {
   const bool needs_graph = arguments.max_batch || !arguments.timeline.empty() ||
                            !arguments.strategy.empty() || !arguments.rewrites.empty();
   if (needs_graph) {
-    return fail(ErrorCode::kImpossible,
-                "expected a graph with --max-batch, --timeline, --strategy and rewrites, found a "
-                "job (`layout` takes changes of jobs)",
-                arguments.graph);
+    return decline(
+        "expected a graph with --max-batch, --timeline, --strategy and rewrites, found a job "
+        "(`layout` takes changes of jobs)",
+        arguments.graph);
   }
   return print_job_memory(arguments.graph, arguments.gpu, arguments.given, arguments.json);
 }
@@ -71,7 +112,7 @@ Result<void> run_job_memory(const MemoryArguments& arguments) {
 Result<void> run_memory(const MemoryArguments& arguments) {
   if (is_job(arguments.graph)) return run_job_memory(arguments);
   if (arguments.max_batch && arguments.gpu.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
+    return decline("expected --gpu with --max-batch, found none");
   }
   PERFMODEL_TRY(gpu, chosen_gpu(arguments.gpu));
   PERFMODEL_TRY(read, read_program(arguments));
@@ -81,9 +122,8 @@ Result<void> run_memory(const MemoryArguments& arguments) {
     return print_memory(arguments, *recorded);
   }
   PERFMODEL_TRY(made, answer_memory(arguments, program.graph, std::move(*gpu), rewrite_of));
-  auto written =
-      write_asked(arguments.timeline, [&] { return memory_timeline(*made, arguments.timeline); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(
+      write_asked(arguments.timeline, [&] { return memory_timeline(*made, arguments.timeline); }));
   return print_memory(arguments, *made);
 }
 
@@ -94,31 +134,25 @@ Command memory_command(CommandParser parent) {
   const CommandParser memory = parent.add_subcommand(
       "memory",
       "Whether a training step fits into a GPU, what takes its memory, the largest batch");
-  memory
-      .add_option("graph", arguments->graph,
-                  "Execution graph of one step; a Kineto trace, whose own records of memory are "
-                  "told; or a model's config.json, or a trainer's job file, as `layout` takes them")
-      .required()
-      .type_name("GRAPH");
-  memory
-      .add_option("--gpu", arguments->gpu,
-                  "Name of a GPU (`perfpredict gpus`), or a file; without it, what the step needs "
-                  "of any")
-      .type_name("GPU");
+  memory.add_argument(
+      "graph GRAPH", arguments->graph,
+      "Execution graph of one step; a Kineto trace, whose own records of memory are "
+      "told; or a model's config.json, or a trainer's job file, as `layout` takes them");
+  memory.add_option(
+      "--gpu GPU", arguments->gpu,
+      "Name of a GPU (`perfpredict gpus`), or a file; without it, what the step needs "
+      "of any");
   memory.add_flag("--max-batch", arguments->max_batch,
                   "Find the largest batch that fits, by rewriting the graph");
-  memory.add_option("--largest", arguments->largest, "Tensors at the peak to list")
-      .capture_default_str()
-      .type_name("N");
-  memory
-      .add_option("--timeline", arguments->timeline,
-                  "Write the bytes of each purpose over the step: a chart (.svg) or a table "
-                  "(.csv)")
-      .type_name("FILE");
+  memory.add_option("--largest N", arguments->largest, "Tensors at the peak to list")
+      .capture_default_str();
+  memory.add_option("--timeline FILE", arguments->timeline,
+                    "Write the bytes of each purpose over the step: a chart (.svg) or a table "
+                    "(.csv)");
   const Option world =
-      memory.add_option("--world", arguments->zero.world, "Data-parallel ranks; the graph is one's")
-          .check(at_least(1))
-          .type_name("N");
+      memory
+          .add_option("--world N", arguments->zero.world, "Data-parallel ranks; the graph is one's")
+          .check(at_least(1));
   const Option strategy =
       memory
           .add_option("--strategy", arguments->strategy,
@@ -127,11 +161,10 @@ Command memory_command(CommandParser parent) {
           .check(one_of({"ddp", "fsdp"}))
           .needs(world);
   memory
-      .add_option("--zero", arguments->zero.stage,
+      .add_option("--zero STAGE", arguments->zero.stage,
                   "What they divide, without buckets of copies: 0 nothing, 1 optimizer state, 2 "
                   "gradients too, 3 weights too (fsdp)")
       .check(in_range(0, 3))
-      .type_name("STAGE")
       .needs(world)
       .excludes(strategy);
   memory.add_flag("--expandable-segments", arguments->expandable_segments,

@@ -58,6 +58,7 @@ void complete(PredictArguments& arguments) {
   arguments.sustained = !arguments.burst;
   arguments.keep_calls = !arguments.timeline.empty();
   arguments.keep_chakra = !arguments.chakra.empty();
+  if (!arguments.full && !arguments.json) arguments.what_if_steps = 0;  // the screen shows none
   arguments.anonymizer = arguments.pseudonyms.get();
 }
 
@@ -84,17 +85,14 @@ Result<void> run_predict(const PredictArguments& arguments) {
       titles.push_back(
           {.graph = graph_title(rank), .gpu = rank.mixed ? rank.mixed->gpu : report->gpu.title});
     }
-    const auto written = write_timeline(ranks, titles, report->slowest(), arguments.timeline);
-    if (!written) return written;
+    PERFMODEL_TRY_TO(write_timeline(ranks, titles, report->slowest(), arguments.timeline));
   }
   if (!arguments.chakra.empty()) {
     // The graph of one rank, on --world of them that do the same.
     const bool alone = report->chakra.size() == 1 && arguments.world > 1;
     ChakraJobOptions job = report->chakra_groups;
     job.copies = alone ? static_cast<std::size_t>(arguments.world) : 1;
-    if (auto written = write_chakra(report->chakra, arguments.chakra, job); !written) {
-      return written;
-    }
+    PERFMODEL_TRY_TO(write_chakra(report->chakra, arguments.chakra, job));
   }
   if (arguments.json) return print_document(schemas::kPrediction, prediction_json(*report));
   const bool bold = bold_allowed();
@@ -128,8 +126,7 @@ Command predict_command(CommandParser parent) {
       parent.add_subcommand("predict", "Per-batch time of a graph on a GPU, and why");
   app.add_option("GRAPH", arguments->graphs,
                  "Execution graphs (PyTorch ET, .json or .json.gz) or Kineto traces; several are "
-                 "ranks of one job")
-      .type_name("");
+                 "ranks of one job");
   add_fields(app, *arguments, "gpu", "gpu");
   app.option("--gpu").required();
   add_overheads_option(app, arguments->overheads, kOverheadsHelp + ", or one per graph");
@@ -155,31 +152,27 @@ Command predict_command(CommandParser parent) {
   const Option captured = app.add_flag("--cuda-graphs", arguments->cuda_graphs, kCudaGraphsHelp);
   const Option compiled =
       app.add_flag("--compiled", arguments->compiled, kCompiledHelp).excludes(captured);
-  app.add_option("--launch", arguments->launch,
+  app.add_option("--launch HOW", arguments->launch,
                  "How the host launches: eager (op by op), graphs (as --cuda-graphs) or compiled "
                  "(as --compiled)")
       .check(one_of({"eager", "graphs", "compiled"}))
       .capture_default_str()
-      .type_name("HOW")
       .excludes(captured)
       .excludes(compiled);
   app.add_flag("--burst", arguments->burst,
                "Ignore the board's power limit: every kernel runs as fast as a short burst");
   app.add_option(
-         "--timeline", arguments->timeline,
-         "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "
-         "ui.perfetto.dev")
-      .type_name("FILE");
+      "--timeline FILE", arguments->timeline,
+      "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "
+      "ui.perfetto.dev");
   app.add_option(
-         "--chakra", arguments->chakra,
-         "Write Chakra traces for network simulators, PREFIX.N.et, one per rank: of the graphs, "
-         "of --world ranks that all run the one graph, or of --world ranks in --stages")
-      .type_name("PREFIX");
+      "--chakra PREFIX", arguments->chakra,
+      "Write Chakra traces for network simulators, PREFIX.N.et, one per rank: of the graphs, "
+      "of --world ranks that all run the one graph, or of --world ranks in --stages");
   app.add_flag("--full", arguments->full,
                "Print everything: host overheads and phases, all kernels, the critical path");
-  app.add_option("--top", arguments->top, "Rows of the long tables (default 5, with --full 10)")
-      .check(at_least(0))
-      .type_name("N");
+  app.add_option("--top N", arguments->top, "Rows of the long tables (default 5, with --full 10)")
+      .check(at_least(0));
   add_reading(app, arguments->reading);
   add_anonymize(app, arguments->pseudonyms);
   app.add_flag("--json", arguments->json, "Print one JSON document");

@@ -11,6 +11,7 @@
 #include "cli/shared/prediction_parts.hpp"
 #include "explain/op_title.hpp"
 #include "perfmodel/detail/explanation.hpp"
+#include "predict/prediction_results.hpp"
 #include "prediction_report.hpp"
 #include "terminal/text_table.hpp"
 
@@ -268,6 +269,7 @@ std::string facts(const View& view, const Explanation& made) {
   fact("power", power_text(view.p, view.report.gpu));
   fact("collectives", collectives(view));
   fact("besides", parallel_costs(view));
+  each_titled_figure(view.p, fact);
   return "\n" + list.text();
 }
 

@@ -7,6 +7,7 @@
 #include "cli/shared/critical_path_text.hpp"
 #include "cli/shared/prediction_parts.hpp"
 #include "explain/op_title.hpp"
+#include "predict/prediction_results.hpp"
 #include "prediction_report.hpp"
 #include "terminal/text_table.hpp"
 
@@ -98,6 +99,7 @@ class Renderer {
       list.row("memory", memory_text(p_.memory) + (p_.memory.fits() ? "" : "; it does not fit"));
     }
     if (const auto rate = p_.samples_per_s()) list.row("throughput", throughput(*rate));
+    each_titled_figure(p_, [&](auto title, auto text) { list.fact(title, text); });
     text_ += list.text();
   }
 

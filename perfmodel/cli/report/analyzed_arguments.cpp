@@ -16,14 +16,12 @@ namespace perfmodel::cli {
 
 Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
                                      const std::string& gpu_of_graphs) {
-  if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
+  PERFMODEL_TRY_TO(all_different(arguments.files));
   ReadOptions reading = arguments.reading;
   reading.python_frames = true;
   if (!reading.salvage && std::ranges::all_of(arguments.files, begins_like_trace)) {
     if (auto traces = read_trace_files(arguments.files, reading, arguments.anonymizer.get())) {
-      for (const Trace& trace : *traces) {
-        if (auto good = check_program(trace); !good) return Unexpected{good.error()};
-      }
+      for (const Trace& trace : *traces) PERFMODEL_TRY_TO(check_program(trace));
       return load_analyzed(arguments, std::move(*traces));
     }
   }
@@ -35,15 +33,13 @@ Result<AnalyzedInputs> read_analyzed(const AnalyzedArguments& arguments,
 }
 
 void add_analyzed(CommandParser app, AnalyzedArguments& arguments) {
-  app.add_option("--gpu", arguments.target.gpu,
+  app.add_option("--gpu NAME", arguments.target.gpu,
                  "The GPU of a graph; of a trace another one than it was recorded on (default: "
-                 "as recorded)")
-      .type_name("NAME");
+                 "as recorded)");
   add_window(app, "--iterations", arguments.iterations,
              "Of a trace only iterations A to B - 1, counted from 0");
-  app.add_option("--topology", arguments.target.topology,
-                 "How the GPUs are connected: a known name or a file (default: the usual node)")
-      .type_name("NAME");
+  app.add_option("--topology NAME", arguments.target.topology,
+                 "How the GPUs are connected: a known name or a file (default: the usual node)");
   add_overheads_option(app, arguments.target.overheads, kOverheadsHelp);
   add_measured_step(app, arguments.target.measured,
                     add_scale_host(app, arguments.target.host_scale));

@@ -101,7 +101,7 @@ Result<void> run_analyze(const AnalyzeArguments& arguments) {
   PERFMODEL_TRY(inputs, read_analyzed(arguments));
   PERFMODEL_TRY(found,
                 inputs->find({.rules = arguments.rules, .iterations = arguments.iterations}));
-  if (auto readable = inputs->check_models(); !readable) return readable;
+  PERFMODEL_TRY_TO(inputs->check_models());
   add_each_once(found->warnings, inputs->warnings);
   FindingsReport report{.files = {},
                         .rewrites = rewrite_names(arguments.target.rewrites),
@@ -132,14 +132,10 @@ Command analyze_command(CommandParser parent) {
   auto arguments = std::make_shared<AnalyzeArguments>();
   const CommandParser app = parent.add_subcommand(
       "analyze", "What is wrong with a step, where, and what repairing it gains");
-  app.add_option("INPUT", arguments->files,
-                 "Kineto traces as recorded, or execution graphs to be predicted; several are "
-                 "ranks of one job")
-      .type_name("")
-      .required();
-  app.add_option("--rules", arguments->rules, "Only these rules (default: all)")
-      .delimiter(',')
-      .type_name("RULE,...");
+  app.add_argument("INPUT", arguments->files,
+                   "Kineto traces as recorded, or execution graphs to be predicted; several are "
+                   "ranks of one job");
+  app.add_option("--rules RULE,...", arguments->rules, "Only these rules (default: all)");
   add_analyzed(app, *arguments);
   app.add_flag("--full", arguments->full, "Findings that gain less than 2 % too");
   app.add_flag("--json", arguments->json, "Print one JSON document");

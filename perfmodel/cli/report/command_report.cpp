@@ -40,10 +40,9 @@ Result<void> read_inputs(const ReportArguments& arguments, report_page::ReportCo
   for (const std::string& file : arguments.question.files) {
     if (report_page::is_kernel_list(file)) {
       if (arguments.question.compare.empty()) {
-        return fail(ErrorCode::kImpossible,
-                    "expected --compare with a list of kernels, which has no timeline", file);
+        return decline("expected --compare with a list of kernels, which has no timeline", file);
       }
-      if (auto read = read_kernel_list(file, content); !read) return read;
+      PERFMODEL_TRY_TO(read_kernel_list(file, content));
     } else if (report_page::is_document(file)) {
       PERFMODEL_TRY(data, report_page::document_data(file));
       content.documents.push_back(std::move(*data));
@@ -66,43 +65,42 @@ AnalyzedArguments other_arguments(const ReportArguments& arguments, const std::s
 }
 
 Result<void> read_content(const ReportArguments& arguments, report_page::ReportContent& content) {
-  if (auto read = read_inputs(arguments, content); !read) return read;
+  PERFMODEL_TRY_TO(read_inputs(arguments, content));
   const std::string& compare = arguments.question.compare;
   const std::string& other = compare.empty() ? arguments.question.against : compare;
   if (other.empty()) return {};
   if (content.accounts.size() != 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected one run to compare with {}, found {}",
-                            compare.empty() ? "--against" : "--compare", content.accounts.size()),
-                other);
+    return decline(
+        fmt::format("expected one run to compare with {}, found {}",
+                    compare.empty() ? "--against" : "--compare", content.accounts.size()),
+        other);
   }
-  auto read = report_page::is_kernel_list(other) ? read_kernel_list(other, content)
-                                                 : read_runs(other_arguments(arguments, other),
-                                                             arguments.inputs.target.gpu, content);
-  if (!read) return read;
+  PERFMODEL_TRY_TO(
+      report_page::is_kernel_list(other)
+          ? read_kernel_list(other, content)
+          : read_runs(other_arguments(arguments, other), arguments.inputs.target.gpu, content));
   name_compared(arguments.question, content);
   return {};
 }
 
 Result<void> write_exports(const ReportArguments& arguments, const std::string& title,
                            const report_page::ReportContent& content) {
-  auto written = write_asked(arguments.speedscope, [&] {
+  PERFMODEL_TRY_TO(write_asked(arguments.speedscope, [&] {
     return to_text(report_page::speedscope_data(title, content.runs));
-  });
-  if (written && !arguments.timeline.empty()) {
-    written = report_page::write_chrome_trace(content.runs, arguments.timeline);
+  }));
+  if (!arguments.timeline.empty()) {
+    PERFMODEL_TRY_TO(report_page::write_chrome_trace(content.runs, arguments.timeline));
   }
-  if (written && !content.runs.empty()) {
-    written = write_asked(arguments.picture,
-                          [&] { return report_page::step_picture(title, content.runs.front()); });
+  if (!content.runs.empty()) {
+    PERFMODEL_TRY_TO(write_asked(
+        arguments.picture, [&] { return report_page::step_picture(title, content.runs.front()); }));
   }
-  if (!written) return written;
   return write_asked(arguments.csv, [&] { return report_page::kernels_csv(content.runs); });
 }
 
 Result<void> run_report(const ReportArguments& arguments) {
   report_page::ReportContent content;
-  if (auto read = read_content(arguments, content); !read) return read;
+  PERFMODEL_TRY_TO(read_content(arguments, content));
   std::string title = report_page::title_of(arguments.question, content);
   Json data = document(schemas::kReport);
   data.update(report_page::page_data(arguments.question, content, title, recordings_json()));
@@ -110,9 +108,8 @@ Result<void> run_report(const ReportArguments& arguments) {
     data = report_page::anonymous_json(data, *anonymizer);
     anonymizer->replace(title);
   }
-  if (auto done = write_exports(arguments, title, content); !done) return done;
-  if (auto done = write_file(arguments.output, report_page::report_page(title, data)); !done)
-    return done;
+  PERFMODEL_TRY_TO(write_exports(arguments, title, content));
+  PERFMODEL_TRY_TO(write_file(arguments.output, report_page::report_page(title, data)));
   return print(arguments.output + "\n");
 }
 
@@ -128,44 +125,35 @@ Command report_command(CommandParser parent) {
   auto arguments = std::make_shared<ReportArguments>();
   CommandParser app =
       parent.add_subcommand("report", "One page to look at: a self-contained HTML file");
-  app.add_option(
-         "INPUT", arguments->question.files,
-         "Kineto traces as recorded, or execution graphs to be predicted (several are ranks "
-         "of one job), and documents that commands print with --json: whatif, shard, "
-         "layout, memory, optimize and others")
-      .type_name("")
-      .required();
-  app.add_option("-o,--output", arguments->output, "The page: FILE.html")
-      .required()
-      .type_name("FILE");
-  app.add_option("--against", arguments->question.against,
-                 "A trace of the same program beside the prediction, with their differences")
-      .type_name("TRACE");
+  app.add_argument(
+      "INPUT", arguments->question.files,
+      "Kineto traces as recorded, or execution graphs to be predicted (several are ranks "
+      "of one job), and documents that commands print with --json: whatif, shard, "
+      "layout, memory, optimize and others");
+  app.add_option("-o,--output FILE", arguments->output, "The page: FILE.html").required();
+  app.add_option("--against TRACE", arguments->question.against,
+                 "A trace of the same program beside the prediction, with their differences");
   const Option compare =
-      app.add_option("--compare", arguments->question.compare,
+      app.add_option("--compare FILE", arguments->question.compare,
                      "Another run, with what changed by op, kernel and module: a trace, a graph, "
-                     "or a list of kernels (NAME.kernels.json.gz)")
-          .type_name("FILE");
+                     "or a list of kernels (NAME.kernels.json.gz)");
   compare.excludes(app.option("--against"));
-  app.add_option("--compare-gpu", arguments->compare_gpu,
+  app.add_option("--compare-gpu NAME", arguments->compare_gpu,
                  "The GPU of the other run (default: as recorded; for a graph --gpu)")
-      .type_name("NAME")
       .needs(compare);
-  app.add_option("--title", arguments->question.title, "Headline of the page").type_name("TEXT");
-  app.add_option("--slices", arguments->question.slices,
+  app.add_option("--title TEXT", arguments->question.title, "Headline of the page");
+  app.add_option("--slices N", arguments->question.slices,
                  "Ops and kernels that the timeline draws at most, the longest of each; sums count "
                  "all")
       .check(at_least(1))
-      .capture_default_str()
-      .type_name("N");
-  app.add_option("--speedscope", arguments->speedscope, "Also as a profile for speedscope.app")
-      .type_name("FILE.json");
-  app.add_option("--timeline", arguments->timeline,
-                 "Also as a Chrome trace for ui.perfetto.dev (.json or .json.gz)")
-      .type_name("FILE");
-  app.add_option("--csv", arguments->csv, "Also all kernels as a table").type_name("FILE.csv");
-  app.add_option("--picture", arguments->picture, "Also the first run's step as a small picture")
-      .type_name("FILE.svg");
+      .capture_default_str();
+  app.add_option("--speedscope FILE.json", arguments->speedscope,
+                 "Also as a profile for speedscope.app");
+  app.add_option("--timeline FILE", arguments->timeline,
+                 "Also as a Chrome trace for ui.perfetto.dev (.json or .json.gz)");
+  app.add_option("--csv FILE.csv", arguments->csv, "Also all kernels as a table");
+  app.add_option("--picture FILE.svg", arguments->picture,
+                 "Also the first run's step as a small picture");
   add_analyzed(app, arguments->inputs);
   app.footer(kRewritesRule);
   app.callback([arguments] { check_report_arguments(*arguments); });

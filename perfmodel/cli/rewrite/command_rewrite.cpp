@@ -42,18 +42,17 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
   if (arguments.rewrites.empty() || !is_to_retarget(graph)) return {};
   const std::string& first = arguments.rewrites.front().name;
   if (first.starts_with("--retarget ")) return {};
-  return fail(ErrorCode::kImpossible,
-              "expected --retarget nvidia (or amd) as the first rewrite of "
-              "a captured graph, found " +
-                  first,
-              arguments.graph);
+  return decline(
+      "expected --retarget nvidia (or amd) as the first rewrite of a captured graph, found " +
+          first,
+      arguments.graph);
 }
 
 // Applies the rewrites one by one and records the effect of each. If --batch is among them, a known
 // model is first built again with that batch; the first rewrite is credited with this change.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
-  if (auto good = check_captured(graph, arguments); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_captured(graph, arguments));
   auto built = model_with_batch(graph, asked_batch(arguments.rewrites));
   if (built && !*built) return *built;
   for (const NamedRewrite& rewrite : arguments.rewrites) {
@@ -119,9 +118,8 @@ Result<void> run_rewrite(const RewriteArguments& arguments) {
   if (arguments.output == "-") {
     return print(execution_graph_json(*graph, {.generator = command_line(arguments)}));
   }
-  const auto written =
-      write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
-  if (!written) return written;
+  PERFMODEL_TRY_TO(
+      write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)}));
   if (arguments.json) return print_document(to_json(arguments, *graph, steps, warnings));
   return print_report(to_lines(arguments, *graph, steps, warnings));
 }
@@ -132,15 +130,12 @@ Command rewrite_command(CommandParser parent) {
   auto arguments = std::make_shared<RewriteArguments>();
   const CommandParser rewrite = parent.add_subcommand(
       "rewrite", "Change a graph: sizes, what it holds, how it would have been run");
-  rewrite.add_option("graph", arguments->graph, "Execution graph to start from")
-      .required()
-      .type_name("GRAPH");
+  rewrite.add_argument("graph GRAPH", arguments->graph, "Execution graph to start from");
   add_rewrite_options(rewrite, arguments->rewrites);
   rewrite
-      .add_option("-o,--output", arguments->output,
+      .add_option("-o,--output GRAPH", arguments->output,
                   "Graph to write (.json or .json.gz; - for standard output, without a summary)")
-      .required()
-      .type_name("GRAPH");
+      .required();
   add_reading(rewrite, arguments->reading);
   rewrite.add_flag("--json", arguments->json, "Print a summary as one JSON document");
   rewrite.footer("Rewrites are applied in the order of the flags, which may be repeated.");

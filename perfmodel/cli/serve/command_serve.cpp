@@ -103,13 +103,10 @@ Command serve_command(CommandParser parent) {
       .excludes(app.option("--socket"))
       .excludes(app.option("--listen"));
   app.add_flag("--answer-command", arguments->answers_command).group("");
-  app.add_option("--gpus", arguments->predictor.gpus, "GPUs to load; default: all")
-      .type_name("GPU,...")
-      .delimiter(',');
+  app.add_option("--gpus GPU,...", arguments->predictor.gpus, "GPUs to load; default: all");
   add_overheads_option(app, arguments->overheads, kOverheadsHelp);
-  app.add_option("--cached-prices", arguments->predictor.cached_prices,
+  app.add_option("--cached-prices N", arguments->predictor.cached_prices,
                  "Kernel prices remembered per GPU, 192 bytes each")
-      .type_name("N")
       .check(between(0, 1 << 26))
       .capture_default_str();
   add_models_option(app, arguments->predictor.models);

@@ -45,9 +45,7 @@ Result<CommandWords> command_words(const Json& request) {
     std::ranges::move(*more, std::back_inserter(*words));
     return {};
   };
-  if (auto added = append(serve::argument_words(request)); !added) {
-    return Unexpected{added.error()};
-  }
+  PERFMODEL_TRY_TO(append(serve::argument_words(request)));
   if (words->size() == 1) words->emplace_back();
   add_default_command(*words);
   if (words->back().empty()) words->pop_back();
@@ -66,9 +64,7 @@ Result<CommandWords> command_words(const Json& request) {
   for (const auto& [key, value] : options.items()) {
     if (key == "json") continue;  // always
     if (!command.option(flag_of(key))) other_named = key;
-    if (auto added = append(serve::option_words(key, value, option_form(command, key))); !added) {
-      return Unexpected{added.error()};
-    }
+    PERFMODEL_TRY_TO(append(serve::option_words(key, value, option_form(command, key))));
   }
   const bool is_document = command.option("--json") && help != Json(true);
   if (is_document) words->emplace_back("--json");

@@ -34,8 +34,7 @@ struct ShardCommandArguments {
 };
 
 Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arguments) {
-  auto written = write_asked(arguments.plot, [&] { return report_page::shard_svg(report); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.plot, [&] { return report_page::shard_svg(report); }));
   if (arguments.study.json) return print_document(shard_json(report));
   return print_report(shard_text(report, bold_allowed()));
 }
@@ -49,19 +48,15 @@ Result<void> write_warned(const LoadedStudy& loaded, const std::vector<TablePlac
 }
 
 Result<void> rank(const ShardCommandArguments& arguments) {
-  const auto loaded =
-      load_study_for(arguments.output.empty() ? "" : arguments.format, arguments.study);
-  if (!loaded) return Unexpected{loaded.error()};
+  PERFMODEL_TRY(loaded,
+                load_study_for(arguments.output.empty() ? "" : arguments.format, arguments.study));
   PERFMODEL_TRY(report, search_for_plans(*loaded, arguments.top, terminal_watch()));
   if (loaded->study.hashed && !arguments.study.compress.empty() && !loaded->is_torchrec) {
     PERFMODEL_TRY(compression, compare_compression(*loaded, terminal_watch()));
     report->compression = std::move(*compression);
   }
   if (!arguments.output.empty()) {
-    if (auto written = write_warned(*loaded, report->plans.front().placements, arguments);
-        !written) {
-      return written;
-    }
+    PERFMODEL_TRY_TO(write_warned(*loaded, report->plans.front().placements, arguments));
   }
   return put_out(*report, arguments);
 }
@@ -148,26 +143,22 @@ Result<void> questions(const ShardCommandArguments& arguments) {
 }
 
 void add_plot(CommandParser app, ShardCommandArguments& arguments) {
-  app.add_option("--plot", arguments.plot, "Write load and memory of every GPU as SVG")
-      .type_name("FILE");
+  app.add_option("--plot FILE", arguments.plot, "Write load and memory of every GPU as SVG");
 }
 
 void add_plans(CommandParser app, ShardCommandArguments& arguments, int least, int most) {
-  const Option option =
-      app.add_option("--plan", arguments.plans, "Plan of TorchRec (JSON) or HugeCTR (shard_matrix)")
-          .type_name("FILE");
+  const Option option = app.add_option("--plan FILE", arguments.plans,
+                                       "Plan of TorchRec (JSON) or HugeCTR (shard_matrix)");
   if (least > 0) option.required();
   option.expected(std::max(1, least), most);
 }
 
 void add_format(CommandParser app, ShardCommandArguments& arguments) {
-  app.add_option("--format", arguments.format,
+  app.add_option("--format FORMAT", arguments.format,
                  "torchrec, hugectr, hugectr-nodes, csv, or graphs (one per GPU, for predict)")
-      .check(one_of({"torchrec", "hugectr", "hugectr-nodes", "csv", "graphs"}))
-      .type_name("FORMAT");
-  app.add_option("--module", arguments.module,
-                 "Path of the module in the model that holds the tables, for TorchRec's plans")
-      .type_name("PATH");
+      .check(one_of({"torchrec", "hugectr", "hugectr-nodes", "csv", "graphs"}));
+  app.add_option("--module PATH", arguments.module,
+                 "Path of the module in the model that holds the tables, for TorchRec's plans");
 }
 
 // The callback of a parent runs too: only the innermost command that was named counts.
@@ -197,12 +188,10 @@ Command shard_command(CommandParser parent) {
   const CommandParser exported =
       add("export", "Write a plan, or one graph per GPU", export_command);
   // Without a command, `shard TABLES` ranks, with the options of `rank`.
-  ranked.add_option("--plans", arguments->top, "Plans to report (3)")
-      .check(between(1, 100))
-      .type_name("K");
+  ranked.add_option("--plans K", arguments->top, "Plans to report (3)").check(between(1, 100));
   add_plot(ranked, *arguments);
   add_format(ranked, *arguments);
-  ranked.add_option("-o,--output", arguments->output, "Write the best plan").type_name("FILE");
+  ranked.add_option("-o,--output FILE", arguments->output, "Write the best plan");
   add_plans(judged, *arguments, 1, 64);
   add_plot(judged, *arguments);
   add_plans(compared, *arguments, 1, 2);
@@ -211,9 +200,8 @@ Command shard_command(CommandParser parent) {
   add_question_options(studied, arguments->questions);
   add_plans(exported, *arguments, 0, 1);
   add_format(exported, *arguments);
-  exported.add_option("-o,--output", arguments->output, "File, or folder for graphs")
-      .required()
-      .type_name("FILE");
+  exported.add_option("-o,--output FILE", arguments->output, "File, or folder for graphs")
+      .required();
   app.require_subcommand(1);
   return {app, [arguments, action] { return (*action)(*arguments); }};
 }

@@ -8,10 +8,8 @@
 namespace perfmodel::cli {
 
 void add_shard_options(CommandParser app, ShardArguments& arguments) {
-  app.add_option("tables", arguments.tables,
-                 "Study (JSON), list of tables (CSV table,rows,dim,pooling) or execution graph")
-      .required()
-      .type_name("TABLES");
+  app.add_argument("tables TABLES", arguments.tables,
+                   "Study (JSON), list of tables (CSV table,rows,dim,pooling) or execution graph");
   for (const sharding::ShardField& field : sharding::shard_fields()) {
     add_field<sharding::ShardQuestion>(app, field, arguments);
   }

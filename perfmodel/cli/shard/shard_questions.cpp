@@ -59,25 +59,20 @@ Result<void> write_drawings(const StudyAnswers& answers, const QuestionArguments
 }  // namespace
 
 void add_question_options(CommandParser app, QuestionArguments& arguments) {
-  app.add_option("--worlds", arguments.worlds,
+  app.add_option("--worlds N,N,...", arguments.worlds,
                  "Numbers of GPUs to compare (default: powers of two up to 4 x --world)")
-      .delimiter(',')
-      .check(at_least(1))
-      .type_name("N,N,...");
-  app.add_option("--global-batch", arguments.global_batch,
+      .check(at_least(1));
+  app.add_option("--global-batch B", arguments.global_batch,
                  "Samples per batch on all GPUs together, whatever their number")
-      .check(at_least(1))
-      .type_name("B");
-  app.add_option("--samples-per-s", arguments.samples_per_s,
+      .check(at_least(1));
+  app.add_option("--samples-per-s X", arguments.samples_per_s,
                  "Say how many GPUs it takes for so many samples per second")
-      .check(at_least(1))
-      .type_name("X");
-  app.add_option("--html", arguments.html, "Write the answers as one page").type_name("FILE");
-  app.add_option("--plots", arguments.plots,
+      .check(at_least(1));
+  app.add_option("--html FILE", arguments.html, "Write the answers as one page");
+  app.add_option("--plots FOLDER", arguments.plots,
                  "Write FOLDER/ways.svg, settings.svg, hot_rows.svg, types.svg, networks.svg, "
-                 "worlds.svg, robustness.svg and scaling.svg")
-      .type_name("FOLDER");
-  app.add_option("--csv", arguments.csv, "Write the answers as CSV").type_name("FILE");
+                 "worlds.svg, robustness.svg and scaling.svg");
+  app.add_option("--csv FILE", arguments.csv, "Write the answers as CSV");
 }
 
 Result<void> run_questions(const QuestionArguments& arguments, bool json) {
@@ -85,10 +80,9 @@ Result<void> run_questions(const QuestionArguments& arguments, bool json) {
   PERFMODEL_TRY(answers, study_answers(arguments, terminal_watch()));
   clear_progress();
   if (!arguments.html.empty() || !arguments.plots.empty()) {
-    if (auto drawn = write_drawings(*answers, arguments); !drawn) return drawn;
+    PERFMODEL_TRY_TO(write_drawings(*answers, arguments));
   }
-  auto written = write_asked(arguments.csv, [&] { return study_csv(*answers); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.csv, [&] { return study_csv(*answers); }));
   if (json) {
     Json document = cli::document(schemas::kShardStudy);
     document.update(study_json(*answers));

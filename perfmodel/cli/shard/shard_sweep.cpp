@@ -57,28 +57,22 @@ Json sweep_json(const std::string& axis, const std::vector<SweepRow>& rows) {
 void add_sweep_options(CommandParser app, SweepArguments& arguments) {
   std::vector<std::string> names;
   for (const ShardField& axis : sweep_axes()) names.emplace_back(axis.name);
-  app.add_option("--axis", arguments.axis,
+  app.add_option("--axis NAME", arguments.axis,
                  "world, batch-per-gpu, gpu, dtype, wire-dtype, zipf, reserve, links (times all "
                  "bandwidths) or pooling (times all pooling factors)")
       .required()
-      .check(one_of(names))
-      .type_name("NAME");
-  app.add_option("--values", arguments.values, "Values of the axis")
-      .required()
-      .delimiter(',')
-      .type_name("V,V,...");
-  app.add_option("--csv", arguments.csv, "Write the rows as CSV").type_name("FILE");
-  app.add_option("--plot", arguments.plot, "Write time over the values as SVG").type_name("FILE");
+      .check(one_of(names));
+  app.add_option("--values V,V,...", arguments.values, "Values of the axis").required();
+  app.add_option("--csv FILE", arguments.csv, "Write the rows as CSV");
+  app.add_option("--plot FILE", arguments.plot, "Write time over the values as SVG");
 }
 
 Result<void> run_sweep(const SweepArguments& arguments, bool json) {
   PERFMODEL_TRY(rows, sweep_study(arguments, terminal_watch()));
   const std::string& axis = arguments.axis;
-  auto written = write_asked(arguments.csv, [&] { return sweep_csv(axis, *rows); });
-  if (written) {
-    written = write_asked(arguments.plot, [&] { return report_page::sweep_svg(axis, *rows); });
-  }
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.csv, [&] { return sweep_csv(axis, *rows); }));
+  PERFMODEL_TRY_TO(
+      write_asked(arguments.plot, [&] { return report_page::sweep_svg(axis, *rows); }));
   if (json) return print_document(sweep_json(axis, *rows));
   return print_report(sweep_text(axis, *rows));
 }

@@ -73,8 +73,8 @@ void add_reading(CommandParser app, ReadOptions& options) {
     }
   };
   app.add_option_function<std::vector<std::string>>(
-         "--limit", set, "What a file may ask for, e.g. nesting=200: " + read_limit_names())
-      .type_name("NAME=VALUE")
+         "--limit NAME=VALUE", set,
+         "What a file may ask for, e.g. nesting=200: " + read_limit_names())
       .expected(1)
       .take_all();
 }
@@ -85,10 +85,9 @@ Result<void> all_different(const std::vector<std::string>& files) {
       std::error_code ignored;
       if (files[i] != files[j] && !std::filesystem::equivalent(files[i], files[j], ignored))
         continue;
-      return fail(ErrorCode::kImpossible,
-                  files[i] == "-" ? "expected standard input once, found it a second time"
-                                  : "expected every rank once, found this one a second time",
-                  files[i]);
+      return decline(files[i] == "-" ? "expected standard input once, found it a second time"
+                                     : "expected every rank once, found this one a second time",
+                     files[i]);
     }
   }
   return {};
@@ -115,10 +114,9 @@ Option add_widths(CommandParser app, const std::string& name,
 
 Option add_scale_host(CommandParser app, double& scale) {
   return app
-      .add_option("--scale-host", scale, "Multiply the host's own time; above 1 is a slower host")
+      .add_option("--scale-host X", scale, "Multiply the host's own time; above 1 is a slower host")
       .check(between(1 / kMostHostScale, kMostHostScale))
-      .capture_default_str()
-      .type_name("X");
+      .capture_default_str();
 }
 
 }  // namespace perfmodel::cli

@@ -5,8 +5,7 @@
 namespace perfmodel::cli {
 
 Option add_models_option(CommandParser app, std::string& name, const std::string& help) {
-  return app.add_option("--models", name, help)
-      .type_name("NAME|FILE")
+  return app.add_option("--models NAME|FILE", name, help)
       .check([](const std::string& text) {
         const bool is_known = text == "learned" || text == "heuristic" || text == "roofline";
         // A missing file is bad input, reported by the reader; an unknown word is not.

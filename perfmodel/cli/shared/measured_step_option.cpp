@@ -7,7 +7,7 @@ namespace perfmodel::cli {
 void add_measured_step(CommandParser app, TimedStep& measured, Option scale_host) {
   const Option step =
       app.add_option_function<std::string>(
-             "--measured-step",
+             "--measured-step TIME",
              [&measured](const std::string& text) {
                measured.us = read_duration_us(text);
                if (measured.us) return;
@@ -16,16 +16,14 @@ void add_measured_step(CommandParser app, TimedStep& measured, Option scale_host
              },
              "What a step took without a profiler, as 5.1ms: from it follows how fast the "
              "host is")
-          .excludes(scale_host)
-          .type_name("TIME");
-  app.add_option("--measured-on", measured.gpu, "The GPU of that step (default: that of --gpu)")
-      .needs(step)
-      .type_name("NAME");
-  app.add_option("--measured-batch", measured.batch,
+          .excludes(scale_host);
+  app.add_option("--measured-on NAME", measured.gpu,
+                 "The GPU of that step (default: that of --gpu)")
+      .needs(step);
+  app.add_option("--measured-batch N", measured.batch,
                  "Samples in that step (default: those of the graph)")
       .needs(step)
-      .check(at_least(1))
-      .type_name("N");
+      .check(at_least(1));
 }
 
 }  // namespace perfmodel::cli

@@ -26,8 +26,7 @@ std::optional<std::string> ranks_of_job() {
 }
 
 Unexpected no_team(const std::string& ranks, const std::string& why) {
-  return fail(
-      ErrorCode::kImpossible,
+  return decline(
       fmt::format("expected to talk to the other ranks of this job ({}), found {}", ranks, why));
 }
 

@@ -10,15 +10,13 @@ namespace perfmodel::cli {
 /// as a variable of the shell that is not set leaves it, is bad usage and not the default.
 template <class Value>
 Option add_overheads_option(CommandParser app, Value& value, const std::string& help) {
-  return app.add_option("--host,--overheads", value, help)
-      .type_name("HOST")
-      .check([](const std::string& text) {
-        return text.empty() ? std::string(
-                                  "expected reference, measured, v100-server-2023 or a file, found "
-                                  "an empty text (a "
-                                  "variable of the shell that is not set?)")
-                            : std::string();
-      });
+  return app.add_option("--host,--overheads HOST", value, help).check([](const std::string& text) {
+    return text.empty() ? std::string(
+                              "expected reference, measured, v100-server-2023 or a file, found "
+                              "an empty text (a "
+                              "variable of the shell that is not set?)")
+                        : std::string();
+  });
 }
 
 /// `--as-recorded`

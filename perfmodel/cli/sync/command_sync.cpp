@@ -36,9 +36,8 @@ Result<void> answer_file(const SyncArguments& arguments, const sync::LossModel& 
   PERFMODEL_TRY(read, sync::read_sync_cases(arguments.cases));
   for (const std::string& warning : read->warnings) warn(warning);
   if (!read->measured.empty() && !read->cases.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected cases of one kind, found timelines and measured runs",
-                            file_name(arguments.cases)));
+    return decline(fmt::format("{}: expected cases of one kind, found timelines and measured runs",
+                               file_name(arguments.cases)));
   }
   if (!read->measured.empty()) return answer_measured(arguments, *read, loss);
   PERFMODEL_TRY(answers, sync::answer_cases(read->cases, loss));
@@ -60,8 +59,7 @@ Result<void> answer_job(const SyncArguments& arguments, const sync::LossModel& l
     question.slowdowns = {1, 2, 3, 4, 6, 8};
   }
   PERFMODEL_TRY(report, sync::compare_schemes(question, std::move(*planned), loss));
-  auto written = write_asked(arguments.plot, [&] { return sync_svg(*report); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(arguments.plot, [&] { return sync_svg(*report); }));
   if (arguments.json) return print_document(schemas::kSync, sync_json(*report));
   return print_report(sync_text(*report, arguments.full, bold_allowed()));
 }
@@ -92,16 +90,14 @@ Command sync_command(CommandParser parent) {
   auto arguments = std::make_shared<SyncArguments>();
   const CommandParser app = parent.add_subcommand(
       "sync", "Synchronisation of mixed workers: BSP, ASP, SSP, local SGD, ADACOMM, ADSP");
-  app.add_option("cases", arguments->cases,
+  app.add_option("cases CASES", arguments->cases,
                  "Timelines to be computed, or measured runs of a job whose BSP run gives the "
-                 "constants of the others (docs/sync.md)")
-      .type_name("CASES");
+                 "constants of the others (docs/sync.md)");
   for (const sync::SyncField& field : sync::sync_fields()) {
     add_field(app, field, arguments->question);
   }
   app.option("--period").capture_default_str();
-  app.add_option("--plot", arguments->plot, "Draw the sweep (default: 1,2,3,4,6,8) as SVG")
-      .type_name("FILE");
+  app.add_option("--plot FILE", arguments->plot, "Draw the sweep (default: 1,2,3,4,6,8) as SVG");
   app.add_flag("--full", arguments->full, "A table of the workers under each scheme");
   app.add_flag("--json", arguments->json, "Print one JSON document");
   app.callback([arguments] { check_sync_flags(*arguments); });

@@ -157,9 +157,7 @@ Result<void> run_overheads(const OverheadsArguments& arguments) {
                                                             arguments.without_collector)
                                       : learn(arguments));
   table->command = command_line(arguments);
-  if (!arguments.scale_to.empty()) {
-    if (auto scaled = scale_to_file(*table, arguments.scale_to); !scaled) return scaled;
-  }
+  if (!arguments.scale_to.empty()) PERFMODEL_TRY_TO(scale_to_file(*table, arguments.scale_to));
   if (!arguments.keep_names) {
     Anonymizer anonymizer = Anonymizer::of_this_machine();
     anonymize(*table, anonymizer);
@@ -170,9 +168,7 @@ Result<void> run_overheads(const OverheadsArguments& arguments) {
           counted(anonymizer.count(), "text")));
     }
   }
-  if (!arguments.output.empty()) {
-    if (auto written = write_overheads(*table, arguments.output); !written) return written;
-  }
+  if (!arguments.output.empty()) PERFMODEL_TRY_TO(write_overheads(*table, arguments.output));
   if (arguments.json) return print(overheads_json(*table));
   return print_report(overheads_text(*table, arguments, bold_allowed()));
 }
@@ -191,44 +187,38 @@ Command overheads_command(CommandParser parent) {
   auto arguments = std::make_shared<OverheadsArguments>();
   const CommandParser app = parent.add_subcommand(
       "overheads", "Learn the host overheads T1-T5, TX and launches from traces");
-  app.add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)").type_name("");
-  app.add_option("--graph", arguments->graphs,
-                 "Execution graphs of the same programs, one per trace in order, - for none")
-      .type_name("GRAPH");
+  app.add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)");
+  app.add_option("--graph GRAPH", arguments->graphs,
+                 "Execution graphs of the same programs, one per trace in order, - for none");
   const Option pool =
       app.add_flag("--pool", arguments->pool,
                    "The files are overhead tables of one program each: bring them to one "
                    "host and join them, programs weighing alike");
-  app.add_option("--host", arguments->host,
+  app.add_option("--host NAME", arguments->host,
                  "With --pool: name of the table whose host the others are brought to (default: "
                  "the geometric mean of all)")
-      .needs(pool)
-      .type_name("NAME");
+      .needs(pool);
   app.add_option("--method", arguments->method,
                  "context: without waits, by context; lin: Lin et al. 2022; raw: as recorded")
       .check(one_of({"context", "lin", "raw"}))
       .capture_default_str();
-  app.add_option("--profiler-cost", arguments->profiler_cost_us,
+  app.add_option("--profiler-cost US", arguments->profiler_cost_us,
                  "With --method lin: microseconds to subtract per recorded event")
-      .check(at_least(0))
-      .type_name("US");
+      .check(at_least(0));
   add_as_recorded(app, arguments->as_recorded);
-  app.add_option("--without-collector", arguments->without_collector,
+  app.add_option("--without-collector measured|TERM=FACTOR,...", arguments->without_collector,
                  "With --pool: remove the time that recording added: by the measured cost of each "
                  "table's collector, or by factors of the terms")
-      .needs(pool)
-      .delimiter(',')
-      .type_name("measured|TERM=FACTOR,...");
+      .needs(pool);
   add_window(app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1 of each trace, counted from 0");
-  app.add_option("--scale-to", arguments->scale_to,
-                 "Scale all host times so that ops that this table has, too, take as long as there")
-      .type_name("TABLE");
-  app.add_option("-o,--output", arguments->output, "Write the table as JSON").type_name("FILE");
-  app.add_option("--top", arguments->top, "Rows of the op table")
+  app.add_option(
+      "--scale-to TABLE", arguments->scale_to,
+      "Scale all host times so that ops that this table has, too, take as long as there");
+  app.add_option("-o,--output FILE", arguments->output, "Write the table as JSON");
+  app.add_option("--top N", arguments->top, "Rows of the op table")
       .check(at_least(0))
-      .capture_default_str()
-      .type_name("N");
+      .capture_default_str();
   app.add_flag("--keep-names", arguments->keep_names,
                "Keep names of users, hosts, addresses and mails, which have pseudonyms otherwise, "
                "since tables are published");

@@ -222,14 +222,14 @@ class Renderer {
 };
 
 Result<Replay> replay_files(const ReplayArguments& arguments) {
-  if (auto once = all_different(arguments.traces); !once) return Unexpected{once.error()};
+  PERFMODEL_TRY_TO(all_different(arguments.traces));
   PERFMODEL_TRY(chakra, are_chakra_files(arguments.traces));
   if (*chakra) {
     if (arguments.timeline.empty() && arguments.chakra.empty() && arguments.graphs.empty()) {
       return replay_chakra_files(arguments.traces, arguments.reading, arguments.options);
     }
-    return fail(ErrorCode::kImpossible,
-                "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
+    return decline(
+        "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
   }
   Anonymizer* const anonymizer = arguments.anonymizer.get();
   PERFMODEL_TRY(traces, read_trace_files(arguments.traces, arguments.reading, anonymizer));
@@ -248,12 +248,8 @@ Result<Replay> replay_files(const ReplayArguments& arguments) {
 
 Result<void> run_replay(const ReplayArguments& arguments) {
   PERFMODEL_TRY(replayed, replay_files(arguments));
-  if (replayed->timeline) {
-    if (auto done = write_timeline(*replayed->timeline, arguments.timeline); !done) return done;
-  }
-  if (!arguments.chakra.empty()) {
-    if (auto done = write_chakra(replayed->chakra, arguments.chakra); !done) return done;
-  }
+  if (replayed->timeline) PERFMODEL_TRY_TO(write_timeline(*replayed->timeline, arguments.timeline));
+  if (!arguments.chakra.empty()) PERFMODEL_TRY_TO(write_chakra(replayed->chakra, arguments.chakra));
   if (arguments.json) {
     return print_document(schemas::kReplay, replay_json(*replayed, arguments.options));
   }
@@ -266,49 +262,40 @@ Command replay_command(CommandParser parent) {
   auto arguments = std::make_shared<ReplayArguments>();
   const CommandParser app = parent.add_subcommand(
       "replay", "Schedule traces again from their own durations, with waits as edges");
-  app.add_option("TRACE", arguments->traces,
-                 "Kineto traces (.json or .json.gz) or Chakra traces (.et); several are ranks of "
-                 "one job")
-      .type_name("")
-      .required();
-  app.add_option("--scale-kernels", arguments->options.scale_kernels,
+  app.add_argument("TRACE", arguments->traces,
+                   "Kineto traces (.json or .json.gz) or Chakra traces (.et); several are ranks of "
+                   "one job");
+  app.add_option("--scale-kernels X", arguments->options.scale_kernels,
                  "Multiply kernels that are neither collectives nor copies nor sets")
       .check(between(0, kMostScale))
-      .capture_default_str()
-      .type_name("X");
-  app.add_option("--scale-host", arguments->options.scale_host,
+      .capture_default_str();
+  app.add_option("--scale-host X", arguments->options.scale_host,
                  "Multiply the host's own time (data loading stays)")
       .check(between(0, kMostScale))
-      .capture_default_str()
-      .type_name("X");
-  app.add_option("--scale-unrecorded", arguments->options.scale_unrecorded,
+      .capture_default_str();
+  app.add_option("--scale-unrecorded X", arguments->options.scale_unrecorded,
                  "Multiply device work that the trace does not hold (nodes of captured graphs, "
                  "what was launched before)")
       .check(between(0, kMostScale))
-      .capture_default_str()
-      .type_name("X");
+      .capture_default_str();
   app.add_flag("--force", arguments->options.force,
                "Answer even if the replay as recorded is off by more than 10 %");
   add_window(app, "--iterations", arguments->options.iterations,
              "Report only iterations A to B - 1, counted from 0");
   app.add_flag("--missing-collectives", arguments->options.missing_ranks,
                "Go on where a rank lacks a collective that others have");
-  app.add_option("--timeline", arguments->timeline,
+  app.add_option("--timeline FILE", arguments->timeline,
                  "Write the replayed ranks and streams, launches and the critical path as a Chrome "
-                 "trace, for ui.perfetto.dev")
-      .type_name("FILE");
+                 "trace, for ui.perfetto.dev");
   app.add_option(
-         "--chakra", arguments->chakra,
-         "Write PREFIX.N.et, Chakra traces for network simulators; N counts the traces from 0")
-      .type_name("PREFIX");
-  app.add_option("--graph", arguments->graphs,
+      "--chakra PREFIX", arguments->chakra,
+      "Write PREFIX.N.et, Chakra traces for network simulators; N counts the traces from 0");
+  app.add_option("--graph GRAPH", arguments->graphs,
                  "Execution graph of each trace: the sizes of its collectives, where the trace "
-                 "did not record them")
-      .type_name("GRAPH");
-  app.add_option("--top", arguments->top, "Rows of the long tables")
+                 "did not record them");
+  app.add_option("--top N", arguments->top, "Rows of the long tables")
       .check(at_least(0))
-      .capture_default_str()
-      .type_name("N");
+      .capture_default_str();
   add_reading(app, arguments->reading);
   add_anonymize(app, arguments->anonymizer);
   app.add_flag("--json", arguments->json, "Print one JSON document");

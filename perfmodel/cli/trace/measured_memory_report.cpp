@@ -108,10 +108,7 @@ Result<void> check_curve_name(const std::string& file) {
 Result<void> write_memory_curves(const std::vector<MeasuredMemory>& devices,
                                  const std::string& source, const std::string& file) {
   if (devices.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected records of memory (profile_memory=True), found "
-                "none",
-                source);
+    return decline("expected records of memory (profile_memory=True), found none", source);
   }
   if (file.ends_with(".csv")) return write_file(file, memory_curves_csv(devices));
   PERFMODEL_TRY(svg, curves_svg(devices, source));

@@ -27,17 +27,16 @@ std::string errors_table(const std::vector<ModelErrors>& errors, const char* tit
 
 Result<void> eval_rows(const Arguments& arguments) {
   PERFMODEL_TRY(data, find_data_folder());
-  const auto judged = training::judge_model(arguments.files,
-                                            {.gpu_folder = *data / "gpus",
-                                             .gpu = arguments.gpu,
-                                             .op = arguments.op,
-                                             .dtype = arguments.dtype,
-                                             .needs_time = true},
-                                            arguments.model,
-                                            {.only_llm = arguments.shapes == "llm",
-                                             .only_train = arguments.shapes == "train",
-                                             .min_us = arguments.min_us});
-  if (!judged) return Unexpected{judged.error()};
+  PERFMODEL_TRY(judged, training::judge_model(arguments.files,
+                                              {.gpu_folder = *data / "gpus",
+                                               .gpu = arguments.gpu,
+                                               .op = arguments.op,
+                                               .dtype = arguments.dtype,
+                                               .needs_time = true},
+                                              arguments.model,
+                                              {.only_llm = arguments.shapes == "llm",
+                                               .only_train = arguments.shapes == "train",
+                                               .min_us = arguments.min_us}));
   if (arguments.json) return print_document(schemas::kEval, judged_model_json(*judged));
   std::vector<ModelErrors> by_op = judged->by_op;
   by_op.push_back(judged->all);

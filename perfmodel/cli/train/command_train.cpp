@@ -136,7 +136,7 @@ Result<void> write_plots(const std::string& report_folder, const training::Train
   for (const ModelReport& model : report.models) {
     if (model.random.measured_us.empty() || model.grouped.measured_us.empty()) continue;
     PERFMODEL_TRY(svg, model_plots(model));
-    if (auto written = write_file(folder / (model.name + ".svg"), *svg); !written) return written;
+    PERFMODEL_TRY_TO(write_file(folder / (model.name + ".svg"), *svg));
   }
   return {};
 }
@@ -160,9 +160,8 @@ Result<void> run_few_shot(const Arguments& arguments) {
   }
   if (!arguments.report.empty()) {
     PERFMODEL_TRY(svg, training::few_shot_plot(gpu->name, *curves));
-    auto written =
-        write_file(plot_folder(arguments.report) / ("few-shot-" + gpu->name + ".svg"), *svg);
-    if (!written) return written;
+    PERFMODEL_TRY_TO(
+        write_file(plot_folder(arguments.report) / ("few-shot-" + gpu->name + ".svg"), *svg));
   }
   if (!arguments.json) {
     return print_report(fmt::format(
@@ -174,9 +173,8 @@ Result<void> run_few_shot(const Arguments& arguments) {
 
 Result<void> run_calibrate(const Arguments& arguments) {
   PERFMODEL_TRY(few, read_tables(arguments, {arguments.calibrate}));
-  const auto made =
-      training::calibrate(few->front(), arguments.base, arguments.output, arguments.points);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(
+      made, training::calibrate(few->front(), arguments.base, arguments.output, arguments.points));
   for (const std::string& model : made->left_out)
     warn(model + ": has no correction, as it would not help rows that it has not seen");
   if (arguments.json) {
@@ -197,7 +195,7 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.calibrate.empty()) return run_calibrate(arguments);
   PERFMODEL_TRY(tables, read_tables(arguments, arguments.data));
   PERFMODEL_TRY(options, training::train_options(arguments));
-  if (auto writable = training::check_model_output(arguments.output); !writable) return writable;
+  PERFMODEL_TRY_TO(training::check_model_output(arguments.output));
   const bool to_folder = training::is_model_folder(arguments.output);
   std::unique_ptr<ProgressBar> bar;
   std::string shown;
@@ -213,9 +211,7 @@ Result<void> execute(const Arguments& arguments) {
                                 : training::train(*tables, *options, arguments.output);
   bar.reset();
   if (!report) return Unexpected{report.error()};
-  if (!arguments.report.empty()) {
-    if (auto written = write_plots(arguments.report, *report); !written) return written;
-  }
+  if (!arguments.report.empty()) PERFMODEL_TRY_TO(write_plots(arguments.report, *report));
   if (arguments.json) return print_document(schemas::kTrain, train_json(*report, arguments.output));
   return print_report(to_folder ? folder_text(*report, arguments.output)
                                 : report_text(*report, arguments.output));

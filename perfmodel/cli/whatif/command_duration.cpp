@@ -92,9 +92,8 @@ Command duration_command(CommandParser parent) {
   auto arguments = std::make_shared<DurationArguments>();
   const CommandParser app = parent.add_subcommand(
       "duration", "Throughput, fit and length of a training job on kinds and numbers of GPUs");
-  app.add_option("GRAPH", arguments->graph, "An execution graph, a Kineto trace or a known model")
-      .type_name("")
-      .required();
+  app.add_argument("GRAPH", arguments->graph,
+                   "An execution graph, a Kineto trace or a known model");
   for (const DurationField& field : kDurationFields) add_field<Asked>(app, field, *arguments);
   app.option("--samples").excludes(app.option("--tokens"));
   app.option("--worlds").capture_default_str();

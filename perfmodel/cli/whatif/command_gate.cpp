@@ -61,8 +61,8 @@ Result<GateReport> answer_gate(const GateArguments& arguments) {
   const std::string& other = before_is_log ? arguments.after : arguments.before;
   std::error_code ignored;
   if (before_is_log != after_is_log && std::filesystem::exists(other, ignored)) {
-    return fail(ErrorCode::kImpossible,
-                "expected two logs, two traces or two graphs, found a log and another file", other);
+    return decline("expected two logs, two traces or two graphs, found a log and another file",
+                   other);
   }
   if (before_is_log || after_is_log) return gate_logs(arguments);
   PERFMODEL_TRY(programs, read_programs({arguments.before, arguments.after}, arguments.reading));
@@ -84,12 +84,8 @@ Command gate_command(CommandParser parent) {
   auto verdict = std::make_shared<int>(0);
   const CommandParser app = parent.add_subcommand(
       "gate", "Did a change make the step slower? Exit status 0 pass, 3 slower, 4 cannot tell");
-  app.add_option("BASE", arguments->before, "Log of step times, Kineto trace or graph before")
-      .required()
-      .type_name("");
-  app.add_option("NEW", arguments->after, "The same kind of file after the change")
-      .required()
-      .type_name("");
+  app.add_argument("BASE", arguments->before, "Log of step times, Kineto trace or graph before");
+  app.add_argument("NEW", arguments->after, "The same kind of file after the change");
   for (const GateField& field : gate_fields()) {
     add_field(app, field, static_cast<GateQuestion&>(*arguments));
   }

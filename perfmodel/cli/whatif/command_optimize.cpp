@@ -205,7 +205,7 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
   TargetInputs inputs;
   inputs.program = std::move(programs->front());
-  if (auto loaded = load_target(arguments.target, inputs); !loaded) return loaded;
+  PERFMODEL_TRY_TO(load_target(arguments.target, inputs));
   ProgressBar bar("optimize", 0, ProgressBar::Unit::kTries);
   OptimizeQuestion question = arguments;
   question.options.progress = [&bar](std::size_t done) { bar.update(done); };
@@ -229,43 +229,34 @@ Command optimize_command(CommandParser parent) {
   auto arguments = std::make_shared<OptimizeArguments>();
   const CommandParser app = parent.add_subcommand(
       "optimize", "What to change: searches for the rewrites that make a step short");
-  app.add_option("graph", arguments->graph, "Execution graph or Kineto trace of one rank")
-      .required()
-      .type_name("GRAPH");
-  app.add_option("--gpu", arguments->target.gpu, "Name of a known GPU (see `gpus`), or a GPU file")
-      .required()
-      .type_name("NAME");
-  app.add_option("--world", arguments->options.world,
+  app.add_argument("graph GRAPH", arguments->graph, "Execution graph or Kineto trace of one rank");
+  app.add_option("--gpu NAME", arguments->target.gpu,
+                 "Name of a known GPU (see `gpus`), or a GPU file")
+      .required();
+  app.add_option("--world N", arguments->options.world,
                  "Run the graph of one rank on N data-parallel ranks (DDP)")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--topology", arguments->target.topology,
-                 "How the GPUs are connected: a known name or a file (default: the usual node)")
-      .type_name("NAME");
-  app.add_option("--allow", arguments->options.allow,
+      .check(at_least(1));
+  app.add_option("--topology NAME", arguments->target.topology,
+                 "How the GPUs are connected: a known name or a file (default: the usual node)");
+  app.add_option("--allow FAMILY,...", arguments->options.allow,
                  "Families of rewrites to search (default: all that the objective allows): " +
-                     fmt::format("{}", fmt::join(advice_families(), ", ")))
-      .delimiter(',')
-      .type_name("FAMILY,...");
+                     fmt::format("{}", fmt::join(advice_families(), ", ")));
   app.add_option("--objective", arguments->objective,
                  "What to make good: the step at its samples, or samples with larger batches "
                  "(and, per GPU hour, fewer GPUs)")
       .check(one_of({"step", "samples-per-s", "samples-per-gpu-hour"}))
       .capture_default_str();
-  app.add_option("--memory-limit", arguments->memory_limit_gb,
+  app.add_option("--memory-limit GB", arguments->memory_limit_gb,
                  "GB (1e9 B) that a step of one GPU may need (default: what its driver shows)")
-      .check(above_zero())
-      .type_name("GB");
-  app.add_option("--time-budget", arguments->options.time_budget_s,
+      .check(above_zero());
+  app.add_option("--time-budget S", arguments->options.time_budget_s,
                  "Seconds after which the search answers with what it has")
       .check(above_zero())
-      .capture_default_str()
-      .type_name("S");
-  app.add_option("--beam", arguments->options.beam,
+      .capture_default_str();
+  app.add_option("--beam N", arguments->options.beam,
                  "Sequences that each round of the search starts from")
       .check(at_least(1))
-      .capture_default_str()
-      .type_name("N");
+      .capture_default_str();
   add_overheads_option(app, arguments->target.overheads, kOverheadsHelp);
   add_measured_step(app, arguments->target.measured,
                     add_scale_host(app, arguments->target.host_scale));

@@ -233,9 +233,8 @@ Result<void> run_suite_command(const SuiteArguments& arguments) {
       .kernel_models = arguments.options.kernel_models,
       .host = arguments.overheads.empty() ? "reference" : file_name(arguments.overheads),
       .host_scale = arguments.options.host_scale};
-  auto written = write_asked(plot_file(arguments, output), [&] { return suite_svg(output); });
-  if (written) written = write_asked(arguments.csv, [&] { return suite_csv(output.report); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(write_asked(plot_file(arguments, output), [&] { return suite_svg(output); }));
+  PERFMODEL_TRY_TO(write_asked(arguments.csv, [&] { return suite_csv(output.report); }));
   if (arguments.json) return print_document(schemas::kSuiteReport, suite_json(output));
   return print_report(suite_text(output, bold_allowed()));
 }
@@ -253,33 +252,25 @@ Command suite_command(CommandParser parent) {
   auto arguments = std::make_shared<SuiteArguments>();
   const CommandParser app = parent.add_subcommand(
       "suite", "A training benchmark on a GPU: throughput, utilisation and memory over the batch");
-  app.add_option("suite", arguments->suite,
-                 "list: what there is; the name of a suite; or a file of one's own "
-                 "(docs/suites.md)")
-      .required()
-      .type_name("SUITE");
-  app.add_option("--gpu", arguments->options.gpu,
-                 "A known name, or a GPU file (default: the suite's)")
-      .type_name("NAME");
-  app.add_option("--only", arguments->options.models, "Models, as `suite list` names them")
-      .delimiter(',')
-      .type_name("NAME,...");
-  app.add_option("--batches", arguments->options.batches,
+  app.add_argument("suite SUITE", arguments->suite,
+                   "list: what there is; the name of a suite; or a file of one's own "
+                   "(docs/suites.md)");
+  app.add_option("--gpu NAME", arguments->options.gpu,
+                 "A known name, or a GPU file (default: the suite's)");
+  app.add_option("--only NAME,...", arguments->options.models,
+                 "Models, as `suite list` names them");
+  app.add_option("--batches B,...", arguments->options.batches,
                  "Batch sizes of all models instead of the suite's")
-      .delimiter(',')
-      .check(at_least(1))
-      .type_name("B,...");
+      .check(at_least(1));
   add_overheads_option(app, arguments->overheads, kOverheadsHelp);
   add_scale_host(app, arguments->options.host_scale);
   add_models_option(app, arguments->options.kernel_models);
-  app.add_option("--threads", arguments->options.threads,
+  app.add_option("--threads N", arguments->options.threads,
                  "Threads (default: all that the machine has)")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--csv", arguments->csv, "Write the rows as CSV").type_name("FILE");
-  app.add_option("--plot", arguments->plot,
-                 "Draw throughput and utilisation: a file that ends in .svg, or a folder")
-      .type_name("FILE");
+      .check(at_least(1));
+  app.add_option("--csv FILE", arguments->csv, "Write the rows as CSV");
+  app.add_option("--plot FILE", arguments->plot,
+                 "Draw throughput and utilisation: a file that ends in .svg, or a folder");
   app.add_flag("--json", arguments->json, "Print one JSON document");
   app.callback([arguments] { check_suite_flags(*arguments); });
   return {app, [arguments] { return run_suite_command(*arguments); }};

@@ -180,26 +180,20 @@ Command sweep_command(CommandParser parent) {
       "sweep",
       "Predict graphs x rewrites x GPUs x topologies x strategies; goes on where it was "
       "stopped");
-  app.add_option("spec", arguments->spec, "What to cross (JSON, docs/sweep.md)")
-      .required()
-      .type_name("SPEC");
-  app.add_option("-o,--output", arguments->output,
+  app.add_argument("spec SPEC", arguments->spec, "What to cross (JSON, docs/sweep.md)");
+  app.add_option("-o,--output OUT", arguments->output,
                  "Table to write (.csv or .csv.gz); finished rows wait in OUT.parts")
-      .required()
-      .type_name("OUT");
-  app.add_option("--threads", arguments->threads,
+      .required();
+  app.add_option("--threads N", arguments->threads,
                  "Threads of this process (default: all that the machine has, one under mpirun)")
-      .check(at_least(1))
-      .type_name("N");
+      .check(at_least(1));
   app.add_option_function<std::string>(
-         "--shard", [arguments](const std::string& text) { parse_shard(text, *arguments); },
-         "Predict only every N-th chunk, from the I-th on: one job of an array of N")
-      .type_name("I/N");
-  app.add_option("--chunk", arguments->options.chunk_rows,
+      "--shard I/N", [arguments](const std::string& text) { parse_shard(text, *arguments); },
+      "Predict only every N-th chunk, from the I-th on: one job of an array of N");
+  app.add_option("--chunk ROWS", arguments->options.chunk_rows,
                  "Rows that are handed out and written at once (default: 128, fewer in small "
                  "sweeps); the same for all shards")
-      .check(between(1, 10000))
-      .type_name("ROWS");
+      .check(between(1, 10000));
   app.add_flag("--keep-parts", arguments->options.keep_parts, "Leave OUT.parts behind");
   app.add_flag("--dry-run", arguments->options.dry_run,
                "Count all, finished and missing rows; predict nothing");

@@ -52,12 +52,12 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
                       .axes = arguments.axes,
                       .models = arguments.target.models,
                       .at_largest_batch = arguments.max_batch};
-  if (auto crossed = cross_axes(report); !crossed) return crossed;
+  PERFMODEL_TRY_TO(cross_axes(report));
   PERFMODEL_TRY(models, choose_kernel_models(report.models));
   TargetInputs inputs{.chosen = std::move(*models)};
   PERFMODEL_TRY(programs, read_programs({arguments.graph}, arguments.reading));
   inputs.program = std::move(programs->front());
-  if (auto loaded = load_targets(arguments.target, inputs); !loaded) return loaded;
+  PERFMODEL_TRY_TO(load_targets(arguments.target, inputs));
   report.targets = inputs.targets();
   report.warnings = inputs.warnings;
   if (!arguments.usd_per_gpu_hour.empty()) {
@@ -66,11 +66,10 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
       report.usd_per_gpu_hour.push_back(*price);
     }
   }
-  if (auto answered = answer(inputs.program.graph, arguments, report); !answered) return answered;
-  if (auto readable = inputs.chosen.check(); !readable) return readable;
-  auto written = write_asked(arguments.plot, [&] { return what_if_svg(report); });
-  if (written) written = write_asked(arguments.csv, [&] { return what_if_csv(report); });
-  if (!written) return written;
+  PERFMODEL_TRY_TO(answer(inputs.program.graph, arguments, report));
+  PERFMODEL_TRY_TO(inputs.chosen.check());
+  PERFMODEL_TRY_TO(write_asked(arguments.plot, [&] { return what_if_svg(report); }));
+  PERFMODEL_TRY_TO(write_asked(arguments.csv, [&] { return what_if_csv(report); }));
   if (arguments.json) return print_document(schemas::kWhatIf, what_if_json(report));
   return print_report(what_if_text(report, bold_allowed()));
 }
@@ -162,39 +161,31 @@ Command whatif_command(CommandParser parent) {
   auto arguments = std::make_shared<WhatIfArguments>();
   const CommandParser app = parent.add_subcommand(
       "whatif", "Cross rewrites of a graph with GPUs: throughput, speed-up, what bounds each");
-  app.add_option("graph", arguments->graph, "Execution graph to start from")
-      .required()
-      .type_name("GRAPH");
-  app.add_option("--gpu", arguments->target.gpu, "GPU of the baseline: a known name, or a GPU file")
-      .type_name("NAME");
-  app.add_option("--gpus", arguments->target.gpus,
+  app.add_argument("graph GRAPH", arguments->graph, "Execution graph to start from");
+  app.add_option("--gpu NAME", arguments->target.gpu,
+                 "GPU of the baseline: a known name, or a GPU file");
+  app.add_option("--gpus NAME,...", arguments->target.gpus,
                  "More GPUs to cross with (the first is the baseline's "
-                 "without --gpu)")
-      .delimiter(',')
-      .type_name("NAME,...");
+                 "without --gpu)");
   add_axes(app, arguments->axes);
   app.add_flag("--max-batch", arguments->max_batch,
                "Predict every variant at the largest batch that fits into its GPU");
   add_overheads_option(app, arguments->target.overheads, kOverheadsHelp);
   add_measured_step(app, arguments->target.measured,
                     add_scale_host(app, arguments->target.host_scale));
-  app.add_option("--world", arguments->target.world,
+  app.add_option("--world N", arguments->target.world,
                  "Number of ranks, for collectives whose group size is not recorded")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--topology", arguments->target.topology,
-                 "How the GPUs are connected (default: the usual node of each GPU)")
-      .type_name("NAME");
-  app.add_option("--usd-per-gpu-hour", arguments->usd_per_gpu_hour,
+      .check(at_least(1));
+  app.add_option("--topology NAME", arguments->target.topology,
+                 "How the GPUs are connected (default: the usual node of each GPU)");
+  app.add_option("--usd-per-gpu-hour X|FILE", arguments->usd_per_gpu_hour,
                  "What a GPU costs, or a JSON file of prices by GPU: money and energy of a million "
-                 "samples, cheapest first")
-      .type_name("X|FILE");
+                 "samples, cheapest first");
   add_models_option(app, arguments->target.models);
-  app.add_option("--threads", arguments->threads, "Threads (default: all that the machine has)")
-      .check(at_least(1))
-      .type_name("N");
-  app.add_option("--csv", arguments->csv, "Write the rows as CSV").type_name("FILE");
-  app.add_option("--plot", arguments->plot, "Write throughput as SVG").type_name("FILE");
+  app.add_option("--threads N", arguments->threads, "Threads (default: all that the machine has)")
+      .check(at_least(1));
+  app.add_option("--csv FILE", arguments->csv, "Write the rows as CSV");
+  app.add_option("--plot FILE", arguments->plot, "Write throughput as SVG");
   add_reading(app, arguments->reading);
   app.add_flag("--json", arguments->json, "Print one JSON document");
   app.footer(

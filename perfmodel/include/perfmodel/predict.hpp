@@ -40,6 +40,11 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
                                   const JobOptions& options = {});
 
+/// The host's own time in a step that `predict` predicts, microseconds (Prediction::cpu_us). No
+/// kernel is priced for it. `table` has method `context`. Errors: as for `predict`.
+Result<double> predict_host_us(const ExecutionGraph& graph, const Gpu& gpu,
+                               const OverheadTable& table);
+
 /// Device calls (launches, copies, sets) that each top-level op makes when lowered, in the order of
 /// `top_level_ops(graph)`; for comparison with a trace.
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,

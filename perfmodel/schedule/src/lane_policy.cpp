@@ -38,14 +38,13 @@ class LaneRunner {
         std::isfinite(limits_.until_us) ? limits_.until_us * (1 + 1e-9) : limits_.until_us;
     double now = 0;
     while (!finished()) {
-      if (auto started = start_free_lanes(now); !started) return Unexpected{started.error()};
+      PERFMODEL_TRY_TO(start_free_lanes(now));
       if (ends_.empty()) {
         // Time passes for lanes that wait, up to a limit that has an end.
         if (std::isfinite(limits_.until_us)) break;
-        return fail(ErrorCode::kImpossible, "expected a lane that can go on, found all " +
-                                                std::to_string(policies_.size()) +
-                                                " waiting for each other at " +
-                                                std::to_string(now) + " us");
+        return decline("expected a lane that can go on, found all " +
+                       std::to_string(policies_.size()) + " waiting for each other at " +
+                       std::to_string(now) + " us");
       }
       if (ends_.top().us > last_us) break;
       now = ends_.top().us;
@@ -87,9 +86,7 @@ class LaneRunner {
       wake();
       std::ranges::sort(free_);
       began_ = false;
-      for (const std::int32_t lane : std::exchange(free_, {})) {
-        if (auto asked = ask(lane, now); !asked) return asked;
-      }
+      for (const std::int32_t lane : std::exchange(free_, {})) PERFMODEL_TRY_TO(ask(lane, now));
     } while (began_);
     return {};
   }
@@ -99,9 +96,8 @@ class LaneRunner {
     waits_[lane] = !task;
     if (!task) return {};
     if (!(task->duration_us >= 0) || !std::isfinite(task->duration_us)) {
-      return fail(ErrorCode::kImpossible, "expected a finite duration of at least 0 us, found " +
-                                              std::to_string(task->duration_us) + " on lane " +
-                                              std::to_string(lane));
+      return decline("expected a finite duration of at least 0 us, found " +
+                     std::to_string(task->duration_us) + " on lane " + std::to_string(lane));
     }
     running_[lane] = {*task, now};
     ends_.push({now + task->duration_us, lane});

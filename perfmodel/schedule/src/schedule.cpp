@@ -28,12 +28,12 @@ struct Start {
 
 Result<Schedule> run_schedule(const TaskGraph& graph, const TaskOrder* order) {
   Schedule schedule;
-  if (auto done = run_schedule(graph, schedule, order); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(run_schedule(graph, schedule, order));
   return schedule;
 }
 
 Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule, const TaskOrder* order) {
-  if (auto checked = graph.check_times(); !checked) return checked;
+  PERFMODEL_TRY_TO(graph.check_times());
   const std::size_t count = graph.size();
   schedule.start_us.resize(count);
   schedule.end_us.resize(count);

@@ -88,16 +88,14 @@ Result<void> TaskGraph::check_times() const {
   };
   for (std::size_t i = 0; i < size(); ++i) {
     if (is_duration(duration_us_[i]) && is_gap(lane_gap_us_[i])) continue;
-    return fail(ErrorCode::kImpossible,
-                "expected a finite duration of at least 0 us and a finite gap, found " +
-                    std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
-                    " for " + name(i));
+    return decline("expected a finite duration of at least 0 us and a finite gap, found " +
+                   std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
+                   " for " + name(i));
   }
   for (const Edge& edge : edges_) {
     if (is_gap(edge.lag_us)) continue;
-    return fail(ErrorCode::kImpossible, "expected a finite lag, found " +
-                                            std::to_string(edge.lag_us) + " before " +
-                                            name(static_cast<std::size_t>(edge.to)));
+    return decline("expected a finite lag, found " + std::to_string(edge.lag_us) + " before " +
+                   name(static_cast<std::size_t>(edge.to)));
   }
   return {};
 }

@@ -8,9 +8,7 @@ using TaskId = TaskGraph::TaskId;
 
 Result<TaskOrder> TaskOrder::find(const TaskGraph& graph) {
   TaskOrder found(graph);
-  if (!graph.forward_only()) {
-    if (auto sorted = found.sort(graph); !sorted) return Unexpected{sorted.error()};
-  }
+  if (!graph.forward_only()) PERFMODEL_TRY_TO(found.sort(graph));
   return found;
 }
 
@@ -149,9 +147,8 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
     tasks.append("task ").append(std::to_string(walk_[i].task));
     tasks.append(" (op ").append(std::to_string(graph.op(walk_[i].task))).append(")");
   }
-  return fail(ErrorCode::kImpossible, "expected an acyclic schedule, found a cycle of " +
-                                          std::to_string(walk_.size() - begin) + " through " +
-                                          tasks);
+  return decline("expected an acyclic schedule, found a cycle of " +
+                 std::to_string(walk_.size() - begin) + " through " + tasks);
 }
 
 void TaskOrder::remove_dropped() {

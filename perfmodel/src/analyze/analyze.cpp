@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "analyze/predicted_step.hpp"
 #include "analyze/rules.hpp"
 #include "analyze/trace_step.hpp"
-#include "analyze/unbalanced_tables.hpp"
 #include "base/enum_name.hpp"
 #include "perfmodel/detail/findings.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -18,10 +22,72 @@
 namespace perfmodel {
 namespace {
 
+using findings::KernelFact;
+using findings::Repair;
 using findings::Rescheduler;
 using findings::Rule;
 using findings::StepFacts;
 using findings::Suspicion;
+using findings::TraceStep;
+
+constexpr AnalyzeRule kUnbalancedTables = {
+    "unbalanced-tables",
+    "several ranks: lookups and updates of tables take 20 % longer on one than on average, and 2 % "
+    "of its step"};
+
+// TorchRec's planner aims at less; below it the spread of lookups within a batch is as large.
+constexpr double kLeastExcess = 0.2, kLeastShareOfTables = 0.02;
+
+bool is_of_tables(const KernelFact& kernel) {
+  return kernel.family == KernelFamily::kEmbeddingForward ||
+         kernel.family == KernelFamily::kEmbeddingBackward;
+}
+
+double us_of_tables(const StepFacts& step) {
+  double sum = 0;
+  for (const KernelFact& kernel : step.kernels) sum += is_of_tables(kernel) ? kernel.time_us : 0;
+  return sum / static_cast<double>(step.steps);
+}
+
+// The rank whose embedding tables take longest, with its step scheduled again with the mean of all
+// ranks: the gain of the job if that rank limits it. Errors as in scheduling.
+Result<std::optional<Finding>> find_unbalanced_tables(
+    std::span<const std::unique_ptr<TraceStep>> ranks, std::span<const std::string> names) {
+  std::vector<double> us;
+  for (const auto& rank : ranks) us.push_back(us_of_tables(rank->facts()));
+  if (us.size() < 2) return std::optional<Finding>();
+  const double mean = std::accumulate(us.begin(), us.end(), 0.0) / static_cast<double>(us.size());
+  const auto most = static_cast<std::size_t>(std::ranges::max_element(us) - us.begin());
+  const StepFacts& facts = ranks[most]->facts();
+  const double step_us = facts.span_us / static_cast<double>(facts.steps);
+  if (us[most] < (1 + kLeastExcess) * mean || us[most] - mean < kLeastShareOfTables * step_us) {
+    return std::optional<Finding>();
+  }
+  Repair repair;
+  std::string where;
+  for (std::size_t i = 0; i < facts.kernels.size(); ++i) {
+    const KernelFact& kernel = facts.kernels[i];
+    if (!is_of_tables(kernel)) continue;
+    repair.kernel_us[i] = kernel.time_us * mean / us[most];
+    if (where.empty()) where = names[most] + ": " + facts.path(kernel.op);
+  }
+  PERFMODEL_TRY(now, ranks[most]->step_us({}));
+  PERFMODEL_TRY(then, ranks[most]->step_us(repair));
+  const double gain = *now - *then, share = *now > 0 ? gain / *now : 0;
+  return std::optional<Finding>(
+      {.rule = kUnbalancedTables.name,
+       .title = fmt::format("Embedding tables take {:.0f} us per step on {}, {:.0f} us on average "
+                            "of the given ranks",
+                            us[most], names[most], mean),
+       .where = where,
+       .share = step_us > 0 ? us[most] / step_us : 0,
+       .gain_us = gain,
+       .gain_share = share,
+       .confidence = Confidence::kMedium,
+       .advice = "Place the tables anew: `shard` searches for a balanced plan. The gain is for "
+                 "this rank's step, and the job's if this rank is the slowest",
+       .folded = share < 0.02});
+}
 
 constexpr double kFolded = 0.02;          // share of the step
 constexpr double kMostReplayError = 0.1;  // as `replay` refuses what-ifs beyond it
@@ -107,14 +173,14 @@ void add_straggler(const JobReport& job, std::string_view rank, std::vector<Find
 
 Result<void> add_unbalanced_tables(std::span<const Trace> ranks, const Gpu* gpu,
                                    const AnalyzeOptions& options, std::vector<Finding>& made) {
-  std::vector<std::unique_ptr<findings::TraceStep>> steps;
+  std::vector<std::unique_ptr<TraceStep>> steps;
   std::vector<std::string> names;
   for (const Trace& trace : ranks) {
-    PERFMODEL_TRY(step, findings::TraceStep::create(trace, gpu, options.iterations));
+    PERFMODEL_TRY(step, TraceStep::create(trace, gpu, options.iterations));
     steps.push_back(std::move(*step));
     names.push_back(trace.rank >= 0 ? fmt::format("rank {}", trace.rank) : trace.source);
   }
-  PERFMODEL_TRY(found, findings::find_unbalanced_tables(steps, names));
+  PERFMODEL_TRY(found, find_unbalanced_tables(steps, names));
   if (*found) made.push_back(std::move(**found));
   return {};
 }
@@ -131,7 +197,7 @@ std::span<const AnalyzeRule> analyze_rules() {
     std::vector<AnalyzeRule> made;
     for (const Rule& rule : findings::all_rules()) made.push_back(rule.description);
     made.push_back(findings::kStraggler);
-    made.push_back(findings::kUnbalancedTables);
+    made.push_back(kUnbalancedTables);
     return made;
   }();
   return rules;
@@ -139,11 +205,10 @@ std::span<const AnalyzeRule> analyze_rules() {
 
 Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
                          const AnalyzeOptions& options) {
-  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected a trace, found none");
-  if (auto good = check_rules(options); !good) return Unexpected{good.error()};
-  PERFMODEL_TRY(step, findings::TraceStep::create(ranks[0], gpu, options.iterations));
-  auto made = findings_of((*step)->facts(), **step, gpu, options);
-  if (!made) return made;
+  if (ranks.empty()) return decline("expected a trace, found none");
+  PERFMODEL_TRY_TO(check_rules(options));
+  PERFMODEL_TRY(step, TraceStep::create(ranks[0], gpu, options.iterations));
+  PERFMODEL_TRY(made, findings_of((*step)->facts(), **step, gpu, options));
   made->measured_us = (*step)->measured_us();
   if (*made->measured_us > 0 &&
       std::abs(made->step_us / *made->measured_us - 1) > kMostReplayError) {
@@ -176,10 +241,8 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
     if (job->job) add_straggler(*job->job, "job of the given ranks", made->findings);
     for (const std::string& warning : job->warnings) made->warnings.push_back(warning);
   }
-  if (ranks.size() > 1 && asks_for(options, findings::kUnbalancedTables.name)) {
-    if (auto done = add_unbalanced_tables(ranks, gpu, options, made->findings); !done) {
-      return Unexpected{done.error()};
-    }
+  if (ranks.size() > 1 && asks_for(options, kUnbalancedTables.name)) {
+    PERFMODEL_TRY_TO(add_unbalanced_tables(ranks, gpu, options, made->findings));
   }
   sort_by_gain(made->findings);
   return made;
@@ -187,8 +250,8 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
 
 Result<Findings> analyze(std::span<const RankInput> ranks, const Gpu& gpu,
                          const AnalyzeOptions& options) {
-  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected a graph, found none");
-  if (auto good = check_rules(options); !good) return Unexpected{good.error()};
+  if (ranks.empty()) return decline("expected a graph, found none");
+  PERFMODEL_TRY_TO(check_rules(options));
   PERFMODEL_TRY(step, findings::PredictedStep::create(ranks[0], gpu));
   std::vector<RankInput> plain(ranks.begin(), ranks.end());
   for (RankInput& rank : plain) {
@@ -202,8 +265,7 @@ Result<Findings> analyze(std::span<const RankInput> ranks, const Gpu& gpu,
     facts.peak_memory_bytes = memory.needed_bytes();
     facts.device_memory_bytes = memory.device_bytes;
   }
-  auto made = findings_of(facts, **step, &gpu, options);
-  if (!made) return made;
+  PERFMODEL_TRY(made, findings_of(facts, **step, &gpu, options));
   if (job->job && asks_for(options, findings::kStraggler.name)) {
     add_straggler(*job->job, "job of the given ranks", made->findings);
   }

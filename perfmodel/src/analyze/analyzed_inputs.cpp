@@ -49,9 +49,7 @@ Result<Findings> AnalyzedInputs::find(const AnalyzeOptions& options) const {
 }
 
 Result<void> AnalyzedInputs::check_models() const {
-  for (const auto& rank : ranks) {
-    if (auto readable = rank->chosen.check(); !readable) return readable;
-  }
+  for (const auto& rank : ranks) PERFMODEL_TRY_TO(rank->chosen.check());
   return {};
 }
 
@@ -61,17 +59,15 @@ Result<AnalyzedInputs> load_predicted(const AnalyzeQuestion& question,
                                       std::vector<RecordedProgram> programs,
                                       AnalyzedInputs inputs) {
   if (question.iterations) {
-    return fail(ErrorCode::kImpossible,
-                "expected a trace as recorded for --iterations, found a prediction, "
-                "whose steps are all alike",
-                question.files.front());
+    return decline(
+        "expected a trace as recorded for --iterations, found a prediction, whose steps are all "
+        "alike",
+        question.files.front());
   }
   for (RecordedProgram& program : programs) {
     auto rank = std::make_unique<TargetInputs>();
     rank->program = std::move(program);
-    if (auto loaded = load_target(question.target, *rank); !loaded) {
-      return Unexpected{loaded.error()};
-    }
+    PERFMODEL_TRY_TO(load_target(question.target, *rank));
     if (programs.size() > 1) rank->loaded.front().target.options.recorded_waits = false;
     inputs.warnings.insert(inputs.warnings.end(), rank->warnings.begin(), rank->warnings.end());
     inputs.ranks.push_back(std::move(rank));
@@ -95,11 +91,10 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question, std::vecto
     return load_predicted(question, std::move(programs), std::move(inputs));
   }
   if (!question.target.rewrites.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a graph, or --gpu of another GPU, for {}, found a trace "
-                            "that is judged as recorded",
-                            question.target.rewrites.front().name),
-                question.files.front());
+    return decline(fmt::format("expected a graph, or --gpu of another GPU, for {}, found a trace "
+                               "that is judged as recorded",
+                               question.target.rewrites.front().name),
+                   question.files.front());
   }
   inputs.traces = std::move(traces);
   return inputs;
@@ -110,8 +105,7 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
   const bool are_traces = programs.front().trace != nullptr;
   for (std::size_t i = 0; i < programs.size(); ++i) {
     if ((programs[i].trace != nullptr) == are_traces) continue;
-    return fail(ErrorCode::kImpossible, "expected traces alone or graphs alone, found both",
-                question.files[i]);
+    return decline("expected traces alone or graphs alone, found both", question.files[i]);
   }
   if (are_traces) {
     std::vector<Trace> traces;
@@ -119,8 +113,7 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzeQuestion& question,
     return load_analyzed(question, std::move(traces));
   }
   if (question.target.gpu.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --gpu for a graph, which holds no times",
-                question.files.front());
+    return decline("expected --gpu for a graph, which holds no times", question.files.front());
   }
   return load_predicted(question, std::move(programs), {});
 }

@@ -3,15 +3,8 @@
 namespace perfmodel {
 
 const ResultFields<Finding> kFindingFields = {
-    {"rule", &Finding::rule},
-    {"title", &Finding::title},
-    {"where", &Finding::where},
-    {"share", &Finding::share},
-    {"gain_us", &Finding::gain_us},
-    {"gain_share", &Finding::gain_share},
-    {"confidence", &Finding::confidence},
-    {"advice", &Finding::advice},
-    {"folded", &Finding::folded},
+    PERFMODEL_FIELDS(Finding, rule, title, where, share, gain_us, gain_share, confidence, advice,
+                     folded),
 };
 
 OrderedJson findings_json(const FindingsReport& report) {

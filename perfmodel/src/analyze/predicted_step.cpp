@@ -27,12 +27,11 @@ std::string_view name_of_wait(const Instruction& at) {
 Result<std::unique_ptr<PredictedStep>> PredictedStep::create(const RankInput& rank,
                                                              const Gpu& gpu) {
   if (rank.table->method == OverheadMethod::kLin) {
-    return fail(ErrorCode::kImpossible,
-                "expected overheads of method context to schedule repairs, found method lin");
+    return decline("expected overheads of method context to schedule repairs, found method lin");
   }
   PERFMODEL_TRY(paced, paced_program(rank, gpu, /*keep_questions=*/true));
   std::unique_ptr<PredictedStep> made(new PredictedStep(std::move(*paced)));
-  if (auto done = made->find_facts(gpu); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(made->find_facts(gpu));
   made->paced_.rank.questions.clear();  // each schedule copies the program
   return made;
 }
@@ -97,7 +96,7 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
   const HostProgram& program = rank.program;
   JobTasks tasks({&rank, 1}, paced_.meetings);
   std::vector<std::string> told_by_predict;
-  if (auto done = find_steady_state({&rank, 1}, tasks, told_by_predict); !done) return done;
+  PERFMODEL_TRY_TO(find_steady_state({&rank, 1}, tasks, told_by_predict));
   const ProgramTasks& own = *tasks.ranks[0];
   const double begin = tasks.end(own.pass_ends()[own.pass_ends().size() - 2]);
   facts_.steps = program.steps.size();
@@ -273,9 +272,7 @@ Result<double> PredictedStep::step_us(const Repair& repair) const {
   }
   JobTasks tasks({&rank, 1}, paced_.meetings);
   std::vector<std::string> unsteady;
-  if (auto done = find_steady_state({&rank, 1}, tasks, unsteady); !done) {
-    return Unexpected{done.error()};
-  }
+  PERFMODEL_TRY_TO(find_steady_state({&rank, 1}, tasks, unsteady));
   return pass_us_per_step({&rank, 1}, tasks).front();
 }
 

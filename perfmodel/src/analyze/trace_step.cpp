@@ -44,8 +44,8 @@ Result<std::unique_ptr<TraceStep>> TraceStep::create(
     const Trace& trace, const Gpu* gpu,
     const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   std::unique_ptr<TraceStep> made(new TraceStep(trace));
-  if (auto done = made->find_window(window); !done) return Unexpected{done.error()};
-  if (auto done = made->make_tasks(); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(made->find_window(window));
+  PERFMODEL_TRY_TO(made->make_tasks());
   made->find_ops();
   made->find_calls();
   made->find_kernels(gpu);
@@ -61,10 +61,9 @@ Result<void> TraceStep::find_window(
   if (window) {
     const auto [first, last] = *window;
     if (first >= last || last > std::max<std::size_t>(steps.size(), 1)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected iterations within 0:{}, found {}:{}",
-                              std::max<std::size_t>(steps.size(), 1), first, last),
-                  trace_.source);
+      return decline(fmt::format("expected iterations within 0:{}, found {}:{}",
+                                 std::max<std::size_t>(steps.size(), 1), first, last),
+                     trace_.source);
     }
     if (!steps.empty()) {
       steps = {steps.begin() + static_cast<std::ptrdiff_t>(first),
@@ -72,8 +71,7 @@ Result<void> TraceStep::find_window(
     }
   }
   if (trace_.host.empty()) {
-    return fail(ErrorCode::kImpossible, "expected ops, annotations or launches, found none",
-                trace_.source);
+    return decline("expected ops, annotations or launches, found none", trace_.source);
   }
   if (steps.empty()) {
     begin_ns_ = std::numeric_limits<std::int64_t>::max();
@@ -110,8 +108,7 @@ Result<void> TraceStep::make_tasks() {
     mark(tasks_.ends[i], event.end_ns());
   }
   if (begin_ < 0 || end_ < 0) {
-    return fail(ErrorCode::kImpossible, "expected ops in the steps of the trace, found none",
-                trace_.source);
+    return decline("expected ops in the steps of the trace, found none", trace_.source);
   }
   const auto edges = graph_.edge_list();
   for (std::size_t e = 0; e < edges.size(); ++e) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/each_name.hpp"
 #include "layout/layer_kinds.hpp"
 
 namespace perfmodel {
@@ -36,17 +37,14 @@ std::string_view unbuilt_part(const DecoderModel& model) {
 }
 
 Result<NamedDecoder> decoder_of(const std::filesystem::path& file, std::string_view family) {
-  auto read = read_decoder_config(file);
-  if (!read) return read;
+  PERFMODEL_TRY(read, read_decoder_config(file));
   const std::string_view found = family_of(read->model), part = unbuilt_part(read->model);
   if (found != family) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected the config.json of a {}, found one of a {}", family, found),
-                file);
+    return decline(
+        fmt::format("expected the config.json of a {}, found one of a {}", family, found), file);
   }
   if (part.empty()) return read;
-  return fail(
-      ErrorCode::kImpossible,
+  return decline(
       fmt::format("expected layers that `build {}` writes, found {} (`build decoder` writes them)",
                   family, part),
       file);
@@ -57,14 +55,9 @@ template <class Config>
 Config sized(const NamedDecoder& decoder) {
   const DecoderModel& model = decoder.model;
   Config config;
-  config.name = model.name;
   config.batch = 1;
   config.sequence = decoder.sequence;
-  config.layers = model.layers;
-  config.hidden = model.hidden;
-  config.heads = model.heads;
-  config.feed_forward = model.feed_forward;
-  config.vocabulary = model.vocabulary;
+  PERFMODEL_COPY(config, model, name, layers, hidden, heads, feed_forward, vocabulary);
   return config;
 }
 
@@ -97,11 +90,7 @@ DecoderLayersConfig layers_of(const NamedDecoder& decoder) {
   take_sizes(model, 1, config);
   config.kinds = kinds_in_order(model);
   config.experts.hidden = expert_hidden_of(model);
-  config.next_tokens = model.next_tokens;
-  config.sinks = model.sinks;
-  config.rms_norm = model.rms_norm;
-  config.tied = model.tied;
-  config.biases = model.biases;
+  PERFMODEL_COPY(config, model, next_tokens, sinks, rms_norm, tied, biases);
   config.fused = false;
   return config;
 }
@@ -131,10 +120,10 @@ Result<OptConfig> opt_of_config(const std::filesystem::path& file) {
 Result<DecoderLayersConfig> decoder_named(std::string_view name) {
   PERFMODEL_TRY(decoder, names_config(name) ? read_decoder_config(name) : find_decoder(name));
   if (decoder->model.positions == 0) return layers_of(*decoder);
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected rotary positions, found learned ones (`build {}` writes them)",
-                          family_of(decoder->model)),
-              std::string(name));
+  return decline(
+      fmt::format("expected rotary positions, found learned ones (`build {}` writes them)",
+                  family_of(decoder->model)),
+      std::string(name));
 }
 
 bool is_model_config(const std::filesystem::path& file) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/each_name.hpp"
 #include "model_family.hpp"
 
 namespace perfmodel {
@@ -27,10 +28,7 @@ ModelFacts a3c_facts(const A3cConfig& config) {
                     {"frames", fmt::format("{} of {} x {}", config.frames, config.resolution,
                                            config.resolution)},
                     {"actions", fmt::format("{}", config.actions)}},
-          .keys = {{"batch", config.batch},
-                   {"rollout", config.rollout},
-                   {"resolution", config.resolution},
-                   {"actions", config.actions}}};
+          .keys = {PERFMODEL_VALUES(config, batch, rollout, resolution, actions)}};
 }
 
 constexpr Named<WganConfig::Step> kWganSteps[] = {{"critic", WganConfig::Step::kCritic},

@@ -34,8 +34,7 @@ Result<ExecutionGraph> graph_of_preset(const ModelFamily<Config>& family, Config
   if constexpr (kHasBatch) {
     if (batch > 0) config.batch = batch;
   }
-  auto graph = family.build(config);
-  if (!graph) return graph;
+  PERFMODEL_TRY(graph, family.build(config));
   if (kHasBatch) graph->source = fmt::format("{}{}", kModelSource, word);
   graph->warnings.insert(
       graph->warnings.begin(),
@@ -98,8 +97,7 @@ void warn_of_windows(const std::string& word, const NamedDecoder& decoder, Execu
 Result<ExecutionGraph> graph_of_known(const std::string& word, const NamedDecoder& decoder,
                                       std::int64_t batch) {
   batch = std::max<std::int64_t>(1, batch);
-  auto graph = graph_of_decoder(decoder, batch);
-  if (!graph) return graph;
+  PERFMODEL_TRY(graph, graph_of_decoder(decoder, batch));
   graph->source = fmt::format("{}{}", kModelSource, word);
   warn_of_windows(word, decoder, *graph);
   graph->warnings.insert(

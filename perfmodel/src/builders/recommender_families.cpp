@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/each_name.hpp"
 #include "base/number_text.hpp"
 #include "builders/optimizer_names.hpp"
 #include "model_family.hpp"
@@ -70,9 +71,7 @@ ModelFacts torchrec_facts(const TorchrecDlrmConfig& config) {
                     {"batch", fmt::format("{} per rank", config.batch_per_rank)},
                     {"tables", fmt::format("{}; {} on this rank, {} on all ranks",
                                            config.tables.size(), here, everywhere)}},
-          .keys = {{"batch_per_rank", config.batch_per_rank},
-                   {"world_size", config.world_size},
-                   {"rank", config.rank},
+          .keys = {PERFMODEL_VALUES(config, batch_per_rank, world_size, rank),
                    {"tables", config.tables.size()},
                    {"tables_on_rank", here},
                    {"tables_on_all_ranks", everywhere}}};

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/each_name.hpp"
 #include "model_family.hpp"
 
 namespace perfmodel {
@@ -38,9 +39,7 @@ ModelFacts seq2seq_facts(const Seq2seqConfig& config) {
                                           config.source_steps, config.target_steps)},
                     {"encoder", layers(config.encoder_layers, config.encoder_form)},
                     {"decoder", layers(config.decoder_layers, config.decoder_form)}},
-          .keys = {{"batch", config.batch},
-                   {"source_steps", config.source_steps},
-                   {"target_steps", config.target_steps}}};
+          .keys = {PERFMODEL_VALUES(config, batch, source_steps, target_steps)}};
 }
 
 ModelFacts deepspeech2_facts(const Deepspeech2Config& config) {
@@ -51,9 +50,7 @@ ModelFacts deepspeech2_facts(const Deepspeech2Config& config) {
                                  output_steps(config), recurrent_input(config))},
                     {"layers", fmt::format("{} x {} of {} in both directions", config.layers,
                                            name_of(kCellTitles, config.cell), config.hidden)}},
-          .keys = {{"batch", config.batch},
-                   {"frames", config.frames},
-                   {"target_steps", config.target_steps}}};
+          .keys = {PERFMODEL_VALUES(config, batch, frames, target_steps)}};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/each_name.hpp"
 #include "base/number_text.hpp"
 #include "configured_decoder.hpp"
 #include "model_family.hpp"
@@ -51,13 +52,8 @@ ModelFacts transformer_facts(const TransformerConfig& config) {
                      fmt::format("{} of width {}, {} heads, {} in feed-forward", config.layers,
                                  config.hidden, config.heads, config.feed_forward)},
                     {"vocabulary", grouped(config.vocabulary)}},
-          .keys = {{"batch", config.batch},
-                   {"sequence", config.sequence},
-                   {"layers", config.layers},
-                   {"hidden", config.hidden},
-                   {"heads", config.heads},
-                   {"feed_forward", config.feed_forward},
-                   {"vocabulary", config.vocabulary}}};
+          .keys = {PERFMODEL_VALUES(config, batch, sequence, layers, hidden, heads, feed_forward,
+                                    vocabulary)}};
 }
 
 // Adds to the lines and keys of the transformer, if it has experts.

@@ -34,7 +34,7 @@ Result<PredictorConfig> predictor_config(const perfmodel_config& given) {
   if (given.data_folder) config.data = given.data_folder;
   for (std::size_t i = 0; i < given.gpu_count; ++i) {
     if (given.gpus == nullptr || given.gpus[i] == nullptr) {
-      return fail(ErrorCode::kImpossible, "expected names of GPUs, found NULL");
+      return decline("expected names of GPUs, found NULL");
     }
     config.gpus.emplace_back(given.gpus[i]);
   }

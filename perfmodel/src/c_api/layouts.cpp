@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "layout/layout_inputs.hpp"
 #include "perfmodel/layout.hpp"
 #include "support.hpp"
@@ -21,51 +22,28 @@ inline constexpr std::size_t kLayoutSize = offsetof(perfmodel_layout, offload);
 inline constexpr std::size_t kLayoutAnswerSize = offsetof(perfmodel_layout_answer, host_bytes);
 
 // 0: not given.
-std::optional<std::int64_t> count_given(std::int64_t number) {
+std::optional<std::int64_t> given(std::int64_t number) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
-std::optional<double> given_above_0(double number) {
+std::optional<double> given(double number) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
-std::optional<bool> choice_given(int choice) {
+std::optional<bool> given(int choice) {
   return choice == 0 ? std::nullopt : std::optional(choice > 0);
 }
+std::string given(const char* text) { return text_or_empty(text); }
+
+#define PERFMODEL_GIVE(from, name) ask.name = given(from.name)
 
 LayoutAsk ask_of(const perfmodel_layout_job& job, const perfmodel_layout& layout) {
-  return {.model = text_or_empty(job.model),
-          .layers = count_given(job.layers),
-          .hidden = count_given(job.hidden),
-          .heads = count_given(job.heads),
-          .kv_heads = count_given(job.kv_heads),
-          .feed_forward = count_given(job.feed_forward),
-          .vocabulary = count_given(job.vocabulary),
-          .gated = choice_given(job.gated),
-          .tied = choice_given(job.tied),
-          .software = text_or_empty(job.software),
-          .world = count_given(layout.world),
-          .global_batch = count_given(job.global_batch),
-          .sequence = count_given(job.sequence),
-          .precision = text_or_empty(job.precision),
-          .attention = text_or_empty(job.attention),
-          .optimizer = text_or_empty(job.optimizer),
-          .grad_dtype = text_or_empty(job.grad_dtype),
-          .dropout = job.dropout,
-          .fp8_activations = choice_given(job.fp8_activations),
-          .optimizer_offload_fraction = given_above_0(job.optimizer_offload_fraction),
-          .nvme_gb_per_s = given_above_0(job.nvme_gb_per_s),
-          .host_gb_per_s = given_above_0(job.host_gb_per_s),
-          .dp = count_given(layout.dp),
-          .tp = count_given(layout.tp),
-          .pp = count_given(layout.pp),
-          .vp = count_given(layout.vp),
-          .cp = count_given(layout.cp),
-          .ep = count_given(layout.ep),
-          .micro_batch = count_given(layout.micro_batch),
-          .zero = text_or_empty(layout.zero),
-          .recompute = text_or_empty(layout.recompute),
-          .offload = text_or_empty(layout.offload),
-          .sequence_parallel = choice_given(layout.sequence_parallel),
-          .schedule = text_or_empty(layout.schedule)};
+  LayoutAsk ask{.dropout = job.dropout};
+  PERFMODEL_EACH(PERFMODEL_GIVE, job, model, layers, hidden, heads, kv_heads, feed_forward,
+                 vocabulary, gated, tied, software, global_batch, sequence, precision, attention,
+                 optimizer, grad_dtype, fp8_activations, optimizer_offload_fraction, nvme_gb_per_s,
+                 host_gb_per_s);
+  PERFMODEL_EACH(PERFMODEL_GIVE, layout, world, dp, tp, pp, vp, cp, ep, micro_batch, zero,
+                 recompute, offload, sequence_parallel, schedule);
+  return ask;
 }
 
 // Lives as long as the process: answers are plain structs.
@@ -79,34 +57,14 @@ const char* kept_words(std::string words) {
 perfmodel_layout_answer answer_of(const ParallelLayout& layout,
                                   const LayoutPrediction& prediction) {
   perfmodel_layout_answer answer = {};
-  answer.step_ms = prediction.step_ms;
-  answer.low_ms = prediction.low_ms;
-  answer.high_ms = prediction.high_ms;
-  answer.tokens_per_s_per_gpu = prediction.tokens_per_s_per_gpu;
-  answer.mfu = prediction.mfu;
-  answer.hfu = prediction.hfu;
-  answer.allocated_bytes = prediction.allocated_bytes;
-  answer.reserved_bytes = prediction.reserved_bytes;
-  answer.weight_bytes = prediction.weight_bytes;
-  answer.gradient_bytes = prediction.gradient_bytes;
-  answer.optimizer_bytes = prediction.optimizer_bytes;
-  answer.activation_bytes = prediction.activation_bytes;
-  answer.device_bytes = prediction.device_bytes;
-  answer.bubble_share = prediction.bubble_share;
-  answer.exposed_comm_share = prediction.exposed_comm_share;
+  PERFMODEL_COPY(answer, prediction, step_ms, low_ms, high_ms, tokens_per_s_per_gpu, mfu, hfu,
+                 allocated_bytes, reserved_bytes, weight_bytes, gradient_bytes, optimizer_bytes,
+                 activation_bytes, device_bytes, bubble_share, exposed_comm_share, fits,
+                 host_bytes);
+  PERFMODEL_COPY(answer, layout, dp, tp, pp, vp, cp, ep, micro_batch, sequence_parallel);
   answer.limit = to_string(prediction.limit).data();  // literals
-  answer.dp = layout.dp;
-  answer.tp = layout.tp;
-  answer.pp = layout.pp;
-  answer.vp = layout.vp;
-  answer.cp = layout.cp;
-  answer.ep = layout.ep;
-  answer.micro_batch = layout.micro_batch;
   answer.zero = to_string(layout.zero).data();
   answer.recompute = kept_words(to_string(layout.recompute));
-  answer.sequence_parallel = layout.sequence_parallel;
-  answer.fits = prediction.fits;
-  answer.host_bytes = prediction.host_bytes;
   answer.offload = to_string(layout.offload).data();
   return answer;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/each_name.hpp"
 #include "base/stop_point.hpp"
 #include "perfmodel/detail/match_step.hpp"
 #include "support.hpp"
@@ -66,14 +67,10 @@ perfmodel_totals totals_of(const Prediction& prediction) {
     return prediction.terms_us[static_cast<std::size_t>(which)];
   };
   perfmodel_totals totals = {};
-  totals.e2e_us = prediction.e2e_us;
-  totals.gpu_active_us = prediction.gpu_active_us;
-  totals.gpu_idle_us = prediction.gpu_idle_us;
-  totals.cpu_us = prediction.cpu_us;
-  totals.wait_us = prediction.wait_us;
-  totals.kernel_sum_us = prediction.kernel_sum_us;
-  totals.compute_kernel_us = prediction.compute_kernel_us;
-  totals.comm_kernel_us = prediction.comm_kernel_us;
+  PERFMODEL_COPY(totals, prediction, e2e_us, gpu_active_us, gpu_idle_us, cpu_us, wait_us,
+                 kernel_sum_us, compute_kernel_us, comm_kernel_us, e2e_low_us, e2e_high_us);
+  PERFMODEL_COPY(totals, prediction.memory, device_bytes, activation_bytes, peak_allocated_bytes,
+                 peak_reserved_bytes);
   totals.exposed_comm_us = prediction.communication.exposed_us;
   totals.t1_us = term(Term::kT1);
   totals.t2_us = term(Term::kT2);
@@ -88,13 +85,7 @@ perfmodel_totals totals_of(const Prediction& prediction) {
   totals.samples_per_s_per_gpu = prediction.samples_per_s_per_gpu().value_or(0);
   totals.gpus = prediction.ranks;
   totals.static_bytes = prediction.memory.static_bytes();
-  totals.device_bytes = prediction.memory.device_bytes;
-  totals.e2e_low_us = prediction.e2e_low_us;
-  totals.e2e_high_us = prediction.e2e_high_us;
   totals.energy_j = prediction.energy_j.value_or(0);
-  totals.activation_bytes = prediction.memory.activation_bytes;
-  totals.peak_allocated_bytes = prediction.memory.peak_allocated_bytes;
-  totals.peak_reserved_bytes = prediction.memory.peak_reserved_bytes;
   totals.needed_bytes = prediction.memory.needed_bytes();
   return totals;
 }

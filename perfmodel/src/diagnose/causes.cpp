@@ -147,10 +147,8 @@ Result<RunOutlook> outlook_with(const Cause& cause, double value, const RunModel
   cause.change(value, change);
   auto outlook = model.ask(change, at);
   if (!outlook || !cause.then) return outlook;
-  const auto healthy = model.ask({}, at);
-  if (!healthy) return healthy;
-  const auto base = model.ask({}, model.setting);
-  if (!base) return base;
+  PERFMODEL_TRY(healthy, model.ask({}, at));
+  PERFMODEL_TRY(base, model.ask({}, model.setting));
   const auto per_gpu = [&](const RunSetting& of) {
     const auto or_asked = [](std::int64_t given, std::int64_t asked) {
       return static_cast<double>(std::max<std::int64_t>(1, given > 0 ? given : asked));

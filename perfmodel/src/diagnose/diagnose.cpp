@@ -359,7 +359,7 @@ std::optional<NextMeasurement> next_measurement(const Explained& first, const Ex
 
 Result<void> check(std::span<const RunFigure> figures) {
   if (figures.empty()) {
-    return fail(ErrorCode::kImpossible, "expected a measured figure of the run, found none");
+    return decline("expected a measured figure of the run, found none");
   }
   for (const RunFigure& figure : figures) {
     const bool may_be_zero =
@@ -367,8 +367,8 @@ Result<void> check(std::span<const RunFigure> figures) {
     if (std::isfinite(figure.value) && (figure.value > 0 || (may_be_zero && figure.value == 0))) {
       continue;
     }
-    return fail(ErrorCode::kImpossible, fmt::format("{}: expected a figure above 0, found {}",
-                                                    to_string(figure.what), figure.value));
+    return decline(fmt::format("{}: expected a figure above 0, found {}", to_string(figure.what),
+                               figure.value));
   }
   return {};
 }
@@ -379,9 +379,8 @@ Result<void> check_predicted(const RunFigure& figure, const RunOutlook& healthy,
   const bool may_be_zero = !kind.is_log && kind.deviation(healthy, model) > 0;
   const bool is_known = may_be_zero || kind.predict(healthy, model) > 0;
   if (is_known && is_used(figure.what, model)) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected a figure that is predicted of this run, found {}",
-                          kind.name, measured_words(figure.what, figure.value)));
+  return decline(fmt::format("{}: expected a figure that is predicted of this run, found {}",
+                             kind.name, measured_words(figure.what, figure.value)));
 }
 
 std::string_view why_excluded(const Cause& cause, const RunModel& model,
@@ -426,7 +425,7 @@ std::vector<Explained> explain_all(const RunModel& model, std::span<const RunFig
 }  // namespace
 
 Result<RunDiagnosis> diagnose(const RunModel& model, std::span<const RunFigure> figures) {
-  if (auto good = check(figures); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check(figures));
   PERFMODEL_TRY(healthy, outlooks_with(nullptr, 1, model, figures));
   RunDiagnosis made{.warnings = model.warnings};
   for (std::size_t i = 0; i < figures.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/duration_text.hpp"
+#include "base/each_name.hpp"
 #include "base/split.hpp"
 #include "base/statistics.hpp"
 #include "perfmodel/trace_analysis.hpp"
@@ -78,15 +79,11 @@ constexpr NumberFigure kNumbers[] = {{&DiagnosisAsk::later_step_ms, RunMeasure::
                                      {&DiagnosisAsk::slowest_rank, RunMeasure::kSlowestRank, 1}};
 
 Unexpected expected(std::string_view what, std::string_view found) {
-  return fail(ErrorCode::kImpossible, fmt::format("expected {}, found {}", what, found));
+  return decline(fmt::format("expected {}, found {}", what, found));
 }
 
 constexpr std::pair<std::string_view, std::int64_t RunSetting::*> kParts[] = {
-    {"batch", &RunSetting::batch},
-    {"world", &RunSetting::world},
-    {"tp", &RunSetting::tp},
-    {"pp", &RunSetting::pp},
-    {"micro-batch", &RunSetting::micro_batch}};
+    PERFMODEL_FIELDS(RunSetting, batch, world, tp, pp), {"micro-batch", &RunSetting::micro_batch}};
 
 // "batch=64,world=16"; what the run has itself makes no other setting.
 Result<RunSetting> setting_of(std::string_view text, const RunSetting& own) {
@@ -148,9 +145,8 @@ Result<void> add_steps(const std::vector<std::string>& texts, const RunModel& mo
                        std::vector<RunFigure>& figures) {
   for (const std::string_view text : texts) {
     const std::size_t border = std::min(text.find('@'), text.size());
-    const auto at =
-        border < text.size() ? setting_of(text.substr(border + 1), model.setting) : RunSetting{};
-    if (!at) return Unexpected{at.error()};
+    PERFMODEL_TRY(at, border < text.size() ? setting_of(text.substr(border + 1), model.setting)
+                                           : RunSetting{});
     PERFMODEL_TRY(us, read(text.substr(0, border), *at, model));
     figures.push_back({.value = *us, .at = *at});
   }

@@ -35,9 +35,7 @@ const ResultFields<CheckedFigure> kFigureFields = {
     {"pp", setting_of<&RunSetting::pp>},
     {"micro_batch", setting_of<&RunSetting::micro_batch>},
     {"measured", [](const CheckedFigure& of) { return of.figure.value; }},
-    {"predicted", &CheckedFigure::predicted},
-    {"low", &CheckedFigure::low},
-    {"high", &CheckedFigure::high},
+    PERFMODEL_FIELDS(CheckedFigure, predicted, low, high),
     {"inside", &CheckedFigure::is_inside}};
 
 OrderedJson next_json(const std::optional<NextMeasurement>& next) {

@@ -17,12 +17,10 @@
 namespace perfmodel {
 namespace {
 
-Unexpected refusal(std::string message) { return fail(ErrorCode::kImpossible, std::move(message)); }
-
 Result<std::int64_t> changed_batch(std::int64_t batch, double factor) {
   const double samples = static_cast<double>(batch) * factor;
   if (samples >= 1 && samples == std::floor(samples)) return static_cast<std::int64_t>(samples);
-  return refusal(fmt::format("{} samples are no whole batch", samples));
+  return decline(fmt::format("{} samples are no whole batch", samples));
 }
 
 void add_machine(const Gpu& gpu, const Topology& topology, RunModel& model) {
@@ -55,8 +53,8 @@ class LayoutRun {
     if (at.batch > 0) job.global_batch = at.batch;
     PERFMODEL_TRY(batch, changed_batch(job.global_batch, change.batch));
     job.global_batch = *batch;
-    if (auto good = place(at, layout); !good) return Unexpected{good.error()};
-    if (auto good = take(change, job, layout); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(place(at, layout));
+    PERFMODEL_TRY_TO(take(change, job, layout));
     PERFMODEL_TRY(pricer, pricer_of(change));
     PERFMODEL_TRY(made, (*pricer)->predict(job, layout));
     PERFMODEL_TRY(products, product_share());
@@ -73,7 +71,7 @@ class LayoutRun {
     layout.dp = world;  // divided one by one: the product of what was given may be too large
     for (const std::int64_t part : {layout.tp, layout.pp, layout.cp}) {
       if (part < 1 || layout.dp % part != 0) {
-        return refusal(
+        return decline(
             fmt::format("world: expected a multiple of tp x pp x cp ({} x {} x {}), found {}",
                         layout.tp, layout.pp, layout.cp, world));
       }
@@ -84,11 +82,11 @@ class LayoutRun {
 
   static Result<void> take(const RunChange& change, LayoutJob& job, ParallelLayout& layout) {
     if (change.recompute) {
-      if (layout.recompute == LayoutRecompute::kFull) return refusal("so they are");
+      if (layout.recompute == LayoutRecompute::kFull) return decline("so they are");
       layout.recompute = LayoutRecompute::kFull;
     }
     if (change.eager_attention) {
-      if (job.attention == LayoutJob::Attention::kEager) return refusal("so it is");
+      if (job.attention == LayoutJob::Attention::kEager) return decline("so it is");
       job.attention = LayoutJob::Attention::kEager;
     }
     return {};
@@ -177,7 +175,7 @@ class GraphRun {
 
   Result<std::optional<std::int64_t>> prepare(RecordedProgram program) {
     if (lacks_sizes(program.graph)) {
-      return refusal("expected a trace with shapes (record_shapes=True), found one without");
+      return decline("expected a trace with shapes (record_shapes=True), found one without");
     }
     graph_ = program.graph;
     // Kernels are priced, not taken as recorded; so is the host.
@@ -188,7 +186,7 @@ class GraphRun {
 
   Result<RunOutlook> ask(const RunChange& change, const RunSetting& at) {
     if (at.tp > 0 || at.pp > 0 || at.micro_batch > 0) {
-      return refusal("expected batch=B or world=N after @ of a graph, found a layout's");
+      return decline("expected batch=B or world=N after @ of a graph, found a layout's");
     }
     AskOptions options = asked_;
     if (at.batch > 0) options.batch = at.batch;
@@ -197,7 +195,7 @@ class GraphRun {
       options.strategy.reset();
       options.delay_allreduce = false;
     }
-    if (auto good = take(change, options); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(take(change, options));
     PERFMODEL_TRY(graph, graph_with(change));
     PERFMODEL_TRY(products, product_share(**graph, options, change.recompute));
     // Products at a share of the clock.
@@ -210,7 +208,7 @@ class GraphRun {
  private:
   Result<void> take(const RunChange& change, AskOptions& options) const {
     if (change.link != 1 && options.world > node_) {
-      return refusal("a graph on several nodes does not tell it from the network");
+      return decline("a graph on several nodes does not tell it from the network");
     }
     options.host_scale *= change.host;
     options.interference /= change.link * change.network;
@@ -219,10 +217,10 @@ class GraphRun {
       PERFMODEL_TRY(batch, changed_batch(whole, change.batch));
       options.batch = *batch;
     }
-    if (change.eager_attention) return refusal("the graph says which ops attention has");
+    if (change.eager_attention) return decline("the graph says which ops attention has");
     if (!change.no_overlap) return {};
     if (options.strategy != ParallelStrategy::kDdp || options.delay_allreduce) {
-      return refusal("expected gradients that DDP sums during the backward pass");
+      return decline("expected gradients that DDP sums during the backward pass");
     }
     options.delay_allreduce = true;
     return {};

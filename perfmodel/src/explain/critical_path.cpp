@@ -73,8 +73,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   };
   const double begin = begin_of(schedule), end = end_of(schedule, last);
   path.step_us = end - begin;
-  const auto slack = slack_us(graph, schedule, last);
-  if (!slack) return Unexpected{slack.error()};
+  PERFMODEL_TRY(slack, slack_us(graph, schedule, last));
 
   std::unordered_map<std::uint64_t, Group> groups;
   const auto group_of = [&](TaskId task) -> Group& {
@@ -144,7 +143,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   for (std::size_t i = 0; i < asked; ++i) {
     const auto& tasks = freed.of(i);
     for (TaskId task : tasks) changed.set_duration_us(task, 0);
-    if (auto done = run_schedule(changed, again); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(run_schedule(changed, again));
     path.steps[i].step_if_free_us = end_of(again, last) - begin_of(again);
     for (TaskId task : tasks) changed.set_duration_us(task, graph.duration_us(task));
   }

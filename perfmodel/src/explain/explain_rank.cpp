@@ -207,11 +207,11 @@ Result<CriticalPath> path_of_last_pass(const ScheduledRank& rank, const TaskGrap
                                        const Schedule& schedule, bool device_bound) {
   const auto& ends = device_bound ? rank.tasks->pass_device_ends() : rank.tasks->pass_ends();
   const TaskId first = rank.started ? rank.tasks->pass_begins().back() : ends[ends.size() - 2];
-  auto path = critical_path(tasks, schedule, first, ends.back(), names_of_tasks(rank, tasks),
-                            {.what_if = rank.options->what_if_steps,
-                             .off_path = tasks.size(),
-                             .from_start = rank.started});
-  if (!path) return path;
+  PERFMODEL_TRY(path,
+                critical_path(tasks, schedule, first, ends.back(), names_of_tasks(rank, tasks),
+                              {.what_if = rank.options->what_if_steps,
+                               .off_path = tasks.size(),
+                               .from_start = rank.started}));
   // Off the path, the work of other ranks says nothing about this one.
   std::erase_if(path->off_path, [](const auto& step) { return step.category == kWaiting; });
   path->off_path.resize(std::min(path->off_path.size(), CriticalPathOptions{}.off_path));

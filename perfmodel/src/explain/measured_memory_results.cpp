@@ -6,9 +6,7 @@ namespace perfmodel {
 namespace {
 
 const ResultFields<MeasuredMemory::Point> kCurvePointFields = {
-    {"time_us", &MeasuredMemory::Point::time_us},
-    {"allocated_bytes", &MeasuredMemory::Point::allocated_bytes},
-    {"reserved_bytes", &MeasuredMemory::Point::reserved_bytes},
+    PERFMODEL_FIELDS(MeasuredMemory::Point, time_us, allocated_bytes, reserved_bytes),
 };
 
 OrderedJson curve_json(const MeasuredMemory& memory) {
@@ -16,19 +14,15 @@ OrderedJson curve_json(const MeasuredMemory& memory) {
 }
 
 const ResultFields<MeasuredMemory> kMeasuredMemoryFields = {
-    {"device", &MeasuredMemory::device},
-    {"peak_bytes", &MeasuredMemory::peak_bytes},
-    {"peak_us", &MeasuredMemory::peak_us},
+    PERFMODEL_FIELDS(MeasuredMemory, device, peak_bytes, peak_us),
     {"peak_op", text_or_null(&MeasuredMemory::peak_op)},
-    {"reserved_bytes", &MeasuredMemory::reserved_bytes},
-    {"totals_recorded", &MeasuredMemory::totals_recorded},
+    PERFMODEL_FIELDS(MeasuredMemory, reserved_bytes, totals_recorded),
     {"records", [](const MeasuredMemory& at) { return at.curve.size(); }},
     {"curve", curve_json},
 };
 
 const ResultFields<SnapshotDevice::Block> kSnapshotBlockFields = {
-    {"bytes", &SnapshotDevice::Block::bytes},
-    {"address", &SnapshotDevice::Block::address},
+    PERFMODEL_FIELDS(SnapshotDevice::Block, bytes, address),
     {"frame", text_or_null(&SnapshotDevice::Block::frame)},
 };
 
@@ -49,8 +43,7 @@ const ResultFields<SnapshotDevice> kSnapshotDeviceFields = {
     {"free_segment_bytes", &SnapshotDevice::free_segment_bytes, "free segments"},
     {"inactive_split_bytes", &SnapshotDevice::inactive_split_bytes, "inactive split"},
     {"pending_free_bytes", &SnapshotDevice::pending_free_bytes, "pending release"},
-    {"segments", &SnapshotDevice::segments},
-    {"blocks", &SnapshotDevice::blocks},
+    PERFMODEL_FIELDS(SnapshotDevice, segments, blocks),
     {"largest",
      [](const SnapshotDevice& at) { return json_list(at.largest, kSnapshotBlockFields); }},
 };

@@ -6,8 +6,10 @@ namespace {
 using PathStep = CriticalPath::Step;
 
 const ResultFields<PathStep> kPathStepFields = {
-    {"op", &PathStep::op},       {"term", &PathStep::category}, {"time_us", &PathStep::us},
-    {"count", &PathStep::count}, {"own_us", &PathStep::own_us}, {"slack_us", &PathStep::slack_us},
+    {"op", &PathStep::op},
+    {"term", &PathStep::category},
+    {"time_us", &PathStep::us},
+    PERFMODEL_FIELDS(PathStep, count, own_us, slack_us),
 };
 const ResultFields<PathStep> kPathStepIfFree = {{"step_if_free_us", &PathStep::step_if_free_us}};
 
@@ -37,9 +39,8 @@ const ResultFields<CriticalPath> kCriticalPathFields = {
 };
 
 const ResultFields<RankReport> kRankReportFields = {
-    {"transfer_us", &RankReport::transfer_us}, {"waiting_us", &RankReport::waiting_us},
-    {"exposed_us", &RankReport::exposed_us},   {"caused_us", &RankReport::caused_us},
-    {"collectives", &RankReport::collectives}, {"last_arrivals", &RankReport::last_arrivals},
+    PERFMODEL_FIELDS(RankReport, transfer_us, waiting_us, exposed_us, caused_us, collectives,
+                     last_arrivals),
 };
 
 const ResultFields<JobReport> kJobReportFields = {

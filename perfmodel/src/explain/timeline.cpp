@@ -296,15 +296,15 @@ class Writer {
 
 Result<void> check(const Prediction& prediction) {
   if (prediction.ops.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected a prediction that places its ops in time for a timeline, found none "
-                "(method lin gives sums only)");
+    return decline(
+        "expected a prediction that places its ops in time for a timeline, found none (method lin "
+        "gives sums only)");
   }
   const auto ends = [](const PredictedOp& op) { return op.end_us > 0; };
   if (std::ranges::any_of(prediction.ops, ends)) return {};
-  return fail(ErrorCode::kImpossible,
-              "expected a prediction with the calls of its ops for a timeline, found none "
-              "(PredictOptions::keep_calls)");
+  return decline(
+      "expected a prediction with the calls of its ops for a timeline, found none "
+      "(PredictOptions::keep_calls)");
 }
 
 // Calls `make` with the head of the timeline.
@@ -340,13 +340,13 @@ Result<void> draw(std::span<const Prediction* const> ranks, std::span<const Time
 }  // namespace
 
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title) {
-  if (auto good = check(prediction); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check(prediction));
   std::string text;
   auto events = with_head(prediction, title, [&](const TimelineEvents::Head& head) {
     return TimelineEvents([&text](std::string_view piece) { text += piece; }, head);
   });
   const Prediction* const rank = &prediction;
-  if (auto done = draw({&rank, 1}, {&title, 1}, 0, events); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(draw({&rank, 1}, {&title, 1}, 0, events));
   return text;
 }
 
@@ -354,9 +354,7 @@ Result<void> write_timeline(std::span<const Prediction* const> ranks,
                             std::span<const TimelineTitle> titles, std::size_t path_of,
                             const std::filesystem::path& file) {
   PERFMODEL_CHECK(ranks.size() == titles.size() && path_of < ranks.size());
-  for (const Prediction* rank : ranks) {
-    if (auto good = check(*rank); !good) return good;
-  }
+  for (const Prediction* rank : ranks) PERFMODEL_TRY_TO(check(*rank));
   auto events = with_head(*ranks[path_of], titles[path_of], [&](const TimelineEvents::Head& head) {
     return TimelineEvents::create(file, head);
   });

@@ -180,10 +180,9 @@ Result<TraceReport> report(const Trace& trace,
   if (window) {
     const auto [first, last] = *window;
     if (first >= last || last > reporter.steps()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected iterations within 0:{}, found {}:{}", reporter.steps(),
-                              first, last),
-                  trace.source);
+      return decline(fmt::format("expected iterations within 0:{}, found {}:{}", reporter.steps(),
+                                 first, last),
+                     trace.source);
     }
     reporter.restrict_to(first, last);
   }

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/each_name.hpp"
 #include "base/number_text.hpp"
 #include "perfmodel/detail/check.hpp"
 

@@ -43,9 +43,9 @@ std::string refuse_confidence(std::string_view text) {
 
 Result<GateReport> empty_report(const GateQuestion& question) {
   const std::string confidence = question.confidence.empty() ? "99%" : question.confidence;
-  for (const std::string& refusal :
+  for (const std::string& reason :
        {refuse_share(question.threshold), refuse_confidence(confidence)}) {
-    if (!refusal.empty()) return fail(ErrorCode::kImpossible, refusal);
+    if (!reason.empty()) return decline(reason);
   }
   return GateReport{
       .before = {file_name(question.before), {}},
@@ -163,8 +163,7 @@ Result<void> gate_predictions(const GateQuestion& question, std::vector<Recorded
                               GateReport& report) {
   PredictedProgram before, after;
   for (auto* one : {&before, &after}) {
-    auto loaded = load_program(question, std::move(programs[one == &after]), *one);
-    if (!loaded) return loaded;
+    PERFMODEL_TRY_TO(load_program(question, std::move(programs[one == &after]), *one));
     add_each_once(report.warnings, one->inputs.warnings);
   }
   report.verdict = GateVerdict::kPass;
@@ -184,9 +183,7 @@ Result<void> gate_predictions(const GateQuestion& question, std::vector<Recorded
   };
   if (is(GateVerdict::kCannotTell)) report.verdict = GateVerdict::kCannotTell;
   if (is(GateVerdict::kSlower)) report.verdict = GateVerdict::kSlower;
-  for (const auto* one : {&before, &after}) {
-    if (auto readable = one->inputs.chosen.check(); !readable) return readable;
-  }
+  for (const auto* one : {&before, &after}) PERFMODEL_TRY_TO(one->inputs.chosen.check());
   return {};
 }
 
@@ -212,22 +209,19 @@ constexpr GateField kGateFields[] = {
 std::span<const GateField> gate_fields() { return kGateFields; }
 
 Result<GateReport> gate_logs(const GateQuestion& question) {
-  auto report = empty_report(question);
-  if (!report) return report;
+  PERFMODEL_TRY(report, empty_report(question));
   if (!question.gpus.empty() || !question.topology.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected graphs or traces with --gpus and --topology, found a log",
-                question.before);
+    return decline("expected graphs or traces with --gpus and --topology, found a log",
+                   question.before);
   }
   report->kind = "logs";
   StepSample samples[2];
   std::int64_t per_record[2] = {};
   for (int i = 0; i < 2; ++i) {
     GateSide& side = i == 0 ? report->before : report->after;
-    const auto log =
-        read_step_log(i == 0 ? question.before : question.after,
-                      {.unit = question.unit, .work_per_step = question.work_per_step});
-    if (!log) return Unexpected{log.error()};
+    PERFMODEL_TRY(log,
+                  read_step_log(i == 0 ? question.before : question.after,
+                                {.unit = question.unit, .work_per_step = question.work_per_step}));
     samples[i] = sample_of(*log);
     per_record[i] = log->steps_per_record;
     side.left_out = left_out_text(*log);
@@ -247,20 +241,17 @@ Result<GateReport> gate_logs(const GateQuestion& question) {
 
 Result<GateReport> gate_programs(const GateQuestion& question,
                                  std::vector<RecordedProgram> programs) {
-  auto report = empty_report(question);
-  if (!report) return report;
+  PERFMODEL_TRY(report, empty_report(question));
   if (!question.unit.empty() || question.work_per_step) {
-    return fail(ErrorCode::kImpossible,
-                "expected logs with --unit and --work-per-step, found a graph or a trace",
-                question.before);
+    return decline("expected logs with --unit and --work-per-step, found a graph or a trace",
+                   question.before);
   }
   Result<void> done;
   if (!question.gpus.empty()) {
     if (!question.confidence.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  "--confidence: expected measured steps, found predictions (--gpus), which have "
-                  "no noise",
-                  question.before);
+      return decline(
+          "--confidence: expected measured steps, found predictions (--gpus), which have no noise",
+          question.before);
     }
     report->kind = "predictions";
     done = gate_predictions(question, std::move(programs), *report);
@@ -268,8 +259,8 @@ Result<GateReport> gate_programs(const GateQuestion& question,
     report->kind = "traces";
     done = gate_traces(*programs[0].trace, *programs[1].trace, *report);
   } else {
-    return fail(ErrorCode::kImpossible, "expected --gpus for a graph, which holds no times",
-                programs[0].trace ? question.after : question.before);
+    return decline("expected --gpus for a graph, which holds no times",
+                   programs[0].trace ? question.after : question.before);
   }
   if (!done) return Unexpected{done.error()};
   return report;

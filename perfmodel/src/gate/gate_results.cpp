@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/each_name.hpp"
 #include "gate/gate.hpp"
 
 namespace perfmodel {
@@ -66,16 +67,11 @@ std::string markdown_table(const std::vector<Result>& rows, const ResultFields<R
   return text;
 }
 
-const ResultFields<StepChange> kStepChangeFields = {{"steps_before", &StepChange::steps_before},
-                                                    {"steps_after", &StepChange::steps_after},
-                                                    {"before_us", &StepChange::before_us},
-                                                    {"after_us", &StepChange::after_us},
-                                                    {"change", &StepChange::change},
-                                                    {"low", &StepChange::low},
-                                                    {"high", &StepChange::high},
-                                                    {"outliers_before", &StepChange::beyond_before},
-                                                    {"outliers_after", &StepChange::beyond_after},
-                                                    {"steps_needed", &StepChange::steps_needed}};
+const ResultFields<StepChange> kStepChangeFields = {
+    PERFMODEL_FIELDS(StepChange, steps_before, steps_after, before_us, after_us, change, low, high),
+    {"outliers_before", &StepChange::beyond_before},
+    {"outliers_after", &StepChange::beyond_after},
+    {"steps_needed", &StepChange::steps_needed}};
 
 OrderedJson side_json(const GateSide& side) {
   return {{"file", side.file}, {"left_out", side.left_out}};

@@ -187,9 +187,8 @@ Result<double> cost_of(const GateReason& reason, Groups& before, Groups& after,
   const ScheduledStep& step = shrank ? from : to;
   Groups& own = shrank ? before : after;
   Groups& other = shrank ? after : before;
-  const auto repaired =
-      step.schedule.step_us(scaled_to(other[reason.name], own[reason.name], step.facts));
-  if (!repaired) return repaired;
+  PERFMODEL_TRY(repaired,
+                step.schedule.step_us(scaled_to(other[reason.name], own[reason.name], step.facts)));
   return shrank ? *repaired - step.step_us : step.step_us - *repaired;
 }
 

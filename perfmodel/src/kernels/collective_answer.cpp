@@ -117,9 +117,8 @@ Result<CollectiveAnswer> answer_collective(const Topology& topology,
 
 Result<Topology> topology_named(const std::string& name, const Gpu& gpu,
                                 const NetworkFacts& network, std::vector<std::string>& warnings) {
-  auto topology =
-      name.empty() ? Result<Topology>(topology_for(gpu)) : TopologyCatalog::builtin().find(name);
-  if (!topology) return topology;
+  PERFMODEL_TRY(topology, name.empty() ? Result<Topology>(topology_for(gpu))
+                                       : TopologyCatalog::builtin().find(name));
   for (std::string& sentence : stand_ins(*topology)) warnings.push_back(std::move(sentence));
   if (name.empty() && !default_topology(gpu)) {
     warnings.push_back("no topology of " + gpu.name +
@@ -135,9 +134,7 @@ Result<CollectiveTable> answer_collectives(const CollectiveStudy& study) {
   PERFMODEL_TRY(question, collective_question(study.op, {}, study.world, study.nodes));
   PERFMODEL_TRY(unit, element_bytes(study.type));
   std::vector<double> sizes;
-  for (const std::string& text : study.sizes) {
-    if (auto read = append_sizes(text, *unit, sizes); !read) return Unexpected{read.error()};
-  }
+  for (const std::string& text : study.sizes) PERFMODEL_TRY_TO(append_sizes(text, *unit, sizes));
   PERFMODEL_TRY(data, find_data_folder());
   PERFMODEL_TRY(gpu, find_gpu(study.gpu, *data / "gpus"));
   CollectiveTable table{.study = study, .gpu = gpu->name, .topology = {}};

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "tables/kernel_table.hpp"
@@ -37,9 +38,8 @@ bool is_product_of(const KernelRow& row, tiles::TileSpace space) {
 Result<GemmCalibration> calibrate_gemm(const GemmQuestion& question, tiles::TileSpace space,
                                        const std::filesystem::path& data, const Gpu& gpu,
                                        std::vector<std::string>& warnings) {
-  const auto table =
-      read_kernel_table(question.calibrate, {.gpu_folder = data / "gpus", .needs_time = true});
-  if (!table) return Unexpected{table.error()};
+  PERFMODEL_TRY(table, read_kernel_table(question.calibrate,
+                                         {.gpu_folder = data / "gpus", .needs_time = true}));
   warnings.insert(warnings.end(), table->warnings.begin(), table->warnings.end());
   std::vector<tiles::MeasuredProduct> products;
   for (const KernelRow& row : table->rows) {
@@ -161,7 +161,7 @@ Result<GemmAnswer> answer_gemm(const GemmQuestion& question) {
   });
   answer.library = models->models.price(
       gemm_work(shape, matrix_units ? DType::kFloat16 : DType::kFloat32, matrix_units), answer.gpu);
-  if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(models->check());
   if (!question.calibrate.empty()) {
     PERFMODEL_TRY(calibration,
                   calibrate_gemm(question, *space, *data, answer.gpu, answer.warnings));
@@ -178,11 +178,7 @@ OrderedJson gemm_json(const GemmAnswer& answer, bool all) {
   const GemmQuestion& question = answer.question;
   const Tile& best = answer.ranked.front();
   OrderedJson json = {{"gpu", answer.gpu.name},
-                      {"m", question.m},
-                      {"n", question.n},
-                      {"k", question.k},
-                      {"batch", question.batch},
-                      {"space", question.space},
+                      PERFMODEL_VALUES(question, m, n, k, batch, space),
                       {"dtype", answer.dtype},
                       {"double_buffer", question.double_buffer == "on"},
                       {"raw_schedules", answer.raw},

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "price/kernel_work.hpp"
@@ -123,9 +124,9 @@ const ResultFields<HashedRow> kHashedFields = {
 
 Result<HashedAnswer> answer_hashed(const HashedQuestion& question) {
   if (question.elements <= kTile) {
-    return fail(ErrorCode::kImpossible, fmt::format("--hash: expected an array of more than {} "
-                                                    "numbers (one tile), found {}",
-                                                    kTile, question.elements));
+    return decline(
+        fmt::format("--hash: expected an array of more than {} numbers (one tile), found {}", kTile,
+                    question.elements));
   }
   PERFMODEL_TRY(data, find_data_folder());
   PERFMODEL_TRY(models, choose_kernel_models(question.models, *data));
@@ -139,7 +140,7 @@ Result<HashedAnswer> answer_hashed(const HashedQuestion& question) {
           HashedPricer{models->models, *gpu, question, dtype, matrix_units, trains}.row());
     }
   }
-  if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(models->check());
   answer.warnings.emplace_back(
       "no public code of ROAST or HashedNet was timed; our own kernels take 2 to 10 times as long "
       "(docs/kernel_models.md, Hashed weights)");
@@ -148,9 +149,7 @@ Result<HashedAnswer> answer_hashed(const HashedQuestion& question) {
 
 OrderedJson hashed_json(const HashedAnswer& answer) {
   const HashedQuestion& question = answer.question;
-  return {{"m", question.m},
-          {"n", question.n},
-          {"k", question.k},
+  return {PERFMODEL_VALUES(question, m, n, k),
           {"array_elements", question.elements},
           {"hashed", json_list(answer.rows, kHashedFields)},
           {"warnings", answer.warnings}};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/detail/learned_models.hpp"
 
@@ -56,15 +57,11 @@ OrderedJson gpu_json(const KnownGpu& known) {
     const auto& value = gpu.peak_tflop_per_s.*peak.value;
     peaks[peak.key] = value ? rounded(*value) : OrderedJson(nullptr);
   }
-  return {{"name", gpu.name},
-          {"title", gpu.title},
-          {"vendor", gpu.vendor},
+  return {PERFMODEL_VALUES(gpu, name, title, vendor),
           {"architecture", gpu.architecture.name},
           {"like", gpu.architecture.like.empty() ? OrderedJson(nullptr)
                                                  : OrderedJson(gpu.architecture.like)},
-          {"target", gpu.target},
-          {"aliases", gpu.aliases},
-          {"num_sms", gpu.num_sms},
+          PERFMODEL_VALUES(gpu, target, aliases, num_sms),
           {"base_clock_mhz", if_above_zero(gpu.base_clock_mhz)},
           {"boost_clock_mhz", if_above_zero(gpu.boost_clock_mhz)},
           {"peak_tflop_per_s", std::move(peaks)},

@@ -113,7 +113,7 @@ class LogReader {
       if (words[0].starts_with('#')) {
         read_comment(words);
       } else if (words[0].find_first_not_of("0123456789") == std::string::npos) {
-        if (auto read = read_row(words, times); !read) return read;
+        PERFMODEL_TRY_TO(read_row(words, times));
       }
     }
     if (rows_ == 0) return error("rows of nccl-tests (size, count, type, ..., time)", "none");
@@ -202,9 +202,7 @@ std::string MeasuredGroup::text() const {
 Result<std::vector<MeasuredGroup>> read_nccl_logs(const std::vector<std::filesystem::path>& files,
                                                   const NcclLogOptions& options) {
   LogReader::Times times;
-  for (const auto& file : files) {
-    if (auto read = LogReader(file, options).read(times); !read) return Unexpected{read.error()};
-  }
+  for (const auto& file : files) PERFMODEL_TRY_TO(LogReader(file, options).read(times));
   std::vector<MeasuredGroup> groups;
   for (const auto& [key, sizes] : times) {
     const auto [kind, ranks, nodes] = key;

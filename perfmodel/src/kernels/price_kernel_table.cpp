@@ -104,8 +104,8 @@ class BlockPrices {
       group_prices_.resize(now.size());
       models_.price_many(work_, gpu, group_prices_);
       for (std::size_t i = 0; i < now.size(); ++i) {
-        if (sink_.change) sink_.change(work_[i], gpu, group_prices_[i]);
-        prices_[now[i]] = group_prices_[i];
+        Price& price = prices_[now[i]] = group_prices_[i];
+        if (sink_.change) sink_.change(work_[i], gpu, price);
       }
     }
   }
@@ -129,8 +129,8 @@ BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     if (!prices[i].in_range) ++facts.outside;
     const KernelRow& row = table.rows[i];
-    add_once(facts.gpus, row.gpu);
-    add_once(facts.ops, row.op);
+    if (facts.gpus.empty() || facts.gpus.back() != row.gpu) add_once(facts.gpus, row.gpu);
+    if (facts.ops.empty() || facts.ops.back() != row.op) add_once(facts.ops, row.op);
   }
   return facts;
 }
@@ -271,8 +271,7 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
   BlockQueue queue(*blocks, sink);
   std::atomic<std::size_t> next = 0;
   work_in_threads(readers.size(), [&] { queue.work(readers[next++], models); });
-  auto done = queue.result();
-  if (!done) return done;
+  PERFMODEL_TRY(done, queue.result());
   if (done->rows == 0) {
     return fail(ErrorCode::kFormat, "expected rows, found only a header", file);
   }
@@ -299,14 +298,13 @@ Result<PricedTable> price_kernels(const KernelsQuestion& question,
     with_topology.set(KernelFamily::kCollective, collectives.get());
     sink.topology = std::move(*topology);
   }
-  auto priced = price_kernel_table(question.queries,
-                                   {.gpu_folder = data / "gpus",
-                                    .gpu = question.gpu,
-                                    .op = question.op,
-                                    .dtype = question.dtype},
-                                   with_topology, sink);
-  if (!priced) return priced;
-  if (auto readable = models.check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY(priced, price_kernel_table(question.queries,
+                                           {.gpu_folder = data / "gpus",
+                                            .gpu = question.gpu,
+                                            .op = question.op,
+                                            .dtype = question.dtype},
+                                           with_topology, sink));
+  PERFMODEL_TRY_TO(models.check());
   add_warnings(*priced, models);
   if (sink.topology) {
     for (std::string& sentence : stand_ins(*sink.topology)) {

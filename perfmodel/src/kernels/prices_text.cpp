@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
+#include <cstring>
 
 #include "price_kernel_table.hpp"
 
@@ -25,35 +26,56 @@ std::int64_t thousandths(double value) {
   return static_cast<std::int64_t>((product >> shift) + (rest > half ? 1 : 0));
 }
 
-void append_time(std::string& text, Microseconds time) {
-  const double us = time.count();
-  if (const std::int64_t number = thousandths(us); number >= 0) {
-    char digits[24];
-    char* const end = std::to_chars(std::begin(digits), std::end(digits), number / 1000).ptr;
-    const auto rest = static_cast<int>(number % 1000);
-    end[0] = '.';
-    end[1] = static_cast<char>('0' + rest / 100);
-    end[2] = static_cast<char>('0' + rest / 10 % 10);
-    end[3] = static_cast<char>('0' + rest % 10);
-    text.append(digits, static_cast<std::size_t>(end + 4 - digits));
-  } else if (us == 0 || std::abs(us) >= 1) {
-    fmt::format_to(std::back_inserter(text), "{:.3f}", us);
-  } else {
-    fmt::format_to(std::back_inserter(text), "{:.4g}", us);
+/// "000" to "999", four characters apart, with room for a copy of four from any of them.
+constexpr auto kGroups = [] {
+  std::array<char, 4 * 1000 + 2> groups{};
+  for (std::size_t i = 0; i < 1000; ++i) {
+    groups[4 * i] = static_cast<char>('0' + i / 100);
+    groups[4 * i + 1] = static_cast<char>('0' + i / 10 % 10);
+    groups[4 * i + 2] = static_cast<char>('0' + i % 10);
   }
+  return groups;
+}();
+
+/// Writes three digits or, of a number's first group, those from the first that is not 0; returns
+/// their end. The copy is of four characters: up to three after the end are overwritten.
+char* put_group(char* to, std::uint64_t number, bool is_first) {
+  const int zeros = !is_first || number >= 100 ? 0 : number >= 10 ? 1 : 2;
+  std::memcpy(to, kGroups.data() + 4 * number + zeros, 4);
+  return to + 3 - zeros;
 }
 
-void append_quoted(std::string& text, std::string_view cell) {
-  if (cell.find_first_of(",\"\n\r") == std::string_view::npos) {
-    text += cell;
-    return;
+char* put_whole(char* to, std::uint64_t number) {
+  if (number < 1000) return put_group(to, number, true);
+  to = put_whole(to, number / 1000);
+  return put_group(to, number % 1000, false);
+}
+
+/// Writes a time of at most 314 characters; returns its end.
+char* put_time(char* to, Microseconds time) {
+  const double us = time.count();
+  if (const std::int64_t number = thousandths(us); number >= 0) {
+    to = put_whole(to, static_cast<std::uint64_t>(number) / 1000);
+    *to++ = '.';
+    return put_group(to, static_cast<std::uint64_t>(number) % 1000, false);
   }
-  text += '"';
+  if (us == 0 || std::abs(us) >= 1) return fmt::format_to(to, "{:.3f}", us);
+  return fmt::format_to(to, "{:.4g}", us);
+}
+
+char* put(char* to, std::string_view name) { return std::copy(name.begin(), name.end(), to); }
+
+/// Writes a cell, twice its length at most and two quotes; returns its end.
+char* put_quoted(char* to, std::string_view cell) {
+  const auto needs_quotes = [](char c) { return c == ',' || c == '"' || c == '\n' || c == '\r'; };
+  if (std::ranges::none_of(cell, needs_quotes)) return put(to, cell);
+  *to++ = '"';
   for (const char c : cell) {
-    if (c == '"') text += '"';
-    text += c;
+    if (c == '"') *to++ = '"';
+    *to++ = c;
   }
-  text += '"';
+  *to++ = '"';
+  return to;
 }
 
 std::string_view bound_of(const KernelRow& row, const Price& price) {
@@ -70,24 +92,31 @@ std::string_view knowledge_of(const KernelRow& row, const Price& price) {
 }  // namespace
 
 void append_prices(const KernelTable& table, std::span<const Price> prices, std::string& text) {
+  constexpr std::size_t kMostOfTimes = 1024;  // three times and the words of enumerations
+  std::size_t size = text.size();
   for (std::size_t i = 0; i < prices.size(); ++i) {
     const KernelRow& row = table.rows[i];
     const Price& price = prices[i];
-    append_quoted(text, row.id);
-    text += ',';
-    append_time(text, price.time);
-    text += ',';
-    text += model_of(row, price);
-    text += ',';
-    text += bound_of(row, price);
-    text += price.in_range ? ",1," : ",0,";
-    append_time(text, price.low);
-    text += ',';
-    append_time(text, price.high);
-    text += ',';
-    text += knowledge_of(row, price);
-    text += '\n';
+    const std::string_view model = model_of(row, price);
+    const std::size_t most = size + 2 * row.id.size() + model.size() + kMostOfTimes;
+    if (text.size() < most) text.resize(2 * most);
+    char* to = put_quoted(text.data() + size, row.id);
+    *to++ = ',';
+    to = put_time(to, price.time);
+    *to++ = ',';
+    to = put(to, model);
+    *to++ = ',';
+    to = put(to, bound_of(row, price));
+    to = put(to, price.in_range ? ",1," : ",0,");
+    to = put_time(to, price.low);
+    *to++ = ',';
+    to = put_time(to, price.high);
+    *to++ = ',';
+    to = put(to, knowledge_of(row, price));
+    *to++ = '\n';
+    size = static_cast<std::size_t>(to - text.data());
   }
+  text.resize(size);
 }
 
 void append_price_json(const KernelTable& table, std::span<const Price> prices, std::string& text) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "base/each_name.hpp"
 #include "files/json_file.hpp"
 #include "gpu/builtin_topologies.hpp"
 #include "kernels/topology_faults.hpp"
@@ -129,8 +130,7 @@ Result<OrderedJson> file_of(const Topology& like, const std::string& asked) {
 
 Result<OrderedJson> topology_json(const TopologyFitStudy& study, const TopologyFit& fit,
                                   const Topology& fitted) {
-  auto json = file_of(fit.healthy, study.like);
-  if (!json) return json;
+  PERFMODEL_TRY(json, file_of(fit.healthy, study.like));
   OrderedJson& file = *json;
   file["name"] = study.name.empty() ? fit.healthy.name + "-fitted" : study.name;
   file["title"] = "Fitted to logs; like " + fit.healthy.name;
@@ -139,9 +139,7 @@ Result<OrderedJson> topology_json(const TopologyFitStudy& study, const TopologyF
     file["nic"] = {{"count", fitted.nic->count},
                    {"gb_per_s", fitted.nic->bandwidth.value * 1e-9},
                    {"latency_us", fitted.nic->latency.count()},
-                   {"efficiency", fitted.nic->efficiency},
-                   {"ll128", fitted.nic->ll128},
-                   {"pair_trees", fitted.nic->pair_trees},
+                   PERFMODEL_VALUES((*fitted.nic), efficiency, ll128, pair_trees),
                    {"in_flight_bytes", fitted.nic->in_flight.value}};
   }
   write_rates(fitted, file);

@@ -186,7 +186,7 @@ Result<TopologyFit> fit_topology(const TopologyFitStudy& study) {
   fit.healthy = *healthy;
   for (MeasuredGroup& group : *groups) {
     group.nodes = nodes_of_machines(*healthy, group.ranks, group.nodes);
-    if (auto few = check_sizes(group); !few) return Unexpected{few.error()};
+    PERFMODEL_TRY_TO(check_sizes(group));
     PERFMODEL_TRY(us, group_us(*healthy, group, group.sizes.back().bytes));
     fit.groups.push_back(fit_group(*healthy, group));
   }

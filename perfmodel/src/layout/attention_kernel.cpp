@@ -116,9 +116,8 @@ Result<void> check_attention(const Gpu& gpu, Kernel attention) {
   for (const auto& [kernel, generation] : kGenerations) {
     if (has_kernel(gpu, generation)) known.push_back(to_string(kernel));
   }
-  return fail(ErrorCode::kImpossible,
-              fmt::format("attention: expected a kernel that is known on {} ({}), found {}",
-                          gpu.name, fmt::join(known, ", "), to_string(attention)));
+  return decline(fmt::format("attention: expected a kernel that is known on {} ({}), found {}",
+                             gpu.name, fmt::join(known, ", "), to_string(attention)));
 }
 
 Kernel attention_kernel(const StepQuestion& question) {

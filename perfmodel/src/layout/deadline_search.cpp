@@ -34,9 +34,7 @@ class DeadlineSearch {
       else if (*tried)
         met = i;
     }
-    if (met && *met >= 2) {
-      if (auto tried = meets(counts[*met - 1]); !tried) return Unexpected{tried.error()};
-    }
+    if (met && *met >= 2) PERFMODEL_TRY_TO(meets(counts[*met - 1]));
     if (tries_.empty()) return Unexpected{last_error_};
     std::ranges::sort(tries_, {}, &DeadlineTry::gpus);
     const auto first = std::ranges::find_if(
@@ -64,11 +62,10 @@ class DeadlineSearch {
   Unexpected missed() const {
     const DeadlineTry& nearest = *std::ranges::min_element(
         tries_, {}, [](const DeadlineTry& one) { return one.run.days.expected; });
-    return fail(ErrorCode::kImpossible,
-                fmt::format("no count of up to {} GPUs is done in {:.4g} days: the fastest found, "
-                            "{} GPUs, takes {:.4g} (a larger --global-batch or --world may do)",
-                            tries_.back().gpus, *nearest.run.deadline_days, nearest.gpus,
-                            nearest.run.days.expected));
+    return decline(fmt::format(
+        "no count of up to {} GPUs is done in {:.4g} days: the fastest found, {} GPUs, takes "
+        "{:.4g} (a larger --global-batch or --world may do)",
+        tries_.back().gpus, *nearest.run.deadline_days, nearest.gpus, nearest.run.days.expected));
   }
 
   const LayoutReport& report_;

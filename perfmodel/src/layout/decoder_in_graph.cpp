@@ -14,9 +14,8 @@ namespace perfmodel {
 namespace {
 
 Unexpected no_decoder(std::string_view expected, std::string found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected the graph of a decoder-only transformer with {}, found {}",
-                          expected, found));
+  return decline(fmt::format("expected the graph of a decoder-only transformer with {}, found {}",
+                             expected, found));
 }
 
 /// Facts about the model that the forward pass of the first step shows.

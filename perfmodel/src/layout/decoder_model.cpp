@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/each_name.hpp"
 #include "layer_kinds.hpp"
 #include "perfmodel/layout.hpp"
 
@@ -142,23 +143,16 @@ std::vector<DecoderLayerKind> kinds_in_order(const DecoderModel& model) {
 
 void take_sizes(const DecoderModel& model, std::int64_t tp, DecoderLayersConfig& config) {
   config.dropout = 0;
-  config.hidden = model.hidden;
+  PERFMODEL_COPY(config, model, hidden, chunked, gated_heads, gated, latent, states, window);
+  PERFMODEL_COPY(config.experts, model.experts, experts, top_k);
   config.heads = model.heads / tp;
   config.kv_heads = std::max<std::int64_t>(1, kv_heads_of(model) / tp);
   config.head_width = head_width_of(model);
   config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
-  config.chunked = model.chunked;
-  config.gated_heads = model.gated_heads;
-  config.gated = model.gated;
-  config.latent = model.latent;
-  config.states = model.states;
   if (model.state_layers > 0) {
     config.states.heads /= tp;
     config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
   }
-  config.window = model.window;
-  config.experts.experts = model.experts.experts;
-  config.experts.top_k = model.experts.top_k;
   config.shared_width = model.experts.shared / tp;
   config.gated_shared = model.experts.gated_shared;
   config.expert_input = expert_input_of(model);

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <string>
 
+#include "base/each_name.hpp"
 #include "core/decoder_table.hpp"
 #include "files/json_file.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
@@ -31,30 +32,11 @@ std::string_view last_number(std::string_view name) {
 
 DecoderModel decoder_of(const DecoderRow& row) {
   const DecoderExtras& extras = row.extras;
-  DecoderModel model = {.name = std::string(row.name),
-                        .layers = row.layers,
-                        .hidden = row.hidden,
-                        .heads = row.heads,
-                        .kv_heads = row.kv_heads,
-                        .feed_forward = row.feed_forward,
-                        .vocabulary = row.vocabulary,
-                        .gated = extras.gated,
-                        .tied = row.tied,
-                        .head_width = extras.head_width,
-                        .experts = extras.experts,
-                        .latent = extras.latent,
-                        .state_layers = extras.state_layers,
-                        .attention_layers = extras.attention_layers,
-                        .states = extras.states,
-                        .window = extras.window,
-                        .windowed_layers = extras.windowed_layers,
-                        .sinks = extras.sinks,
-                        .next_tokens = extras.next_tokens,
-                        .expert_groups = extras.expert_groups,
-                        .groups_of_token = extras.groups_of_token,
-                        .delta_states = extras.delta_states,
-                        .gated_heads = extras.gated_heads,
-                        .chunked = extras.chunked};
+  DecoderModel model = {.name = std::string(row.name)};
+  PERFMODEL_COPY(model, row, layers, hidden, heads, kv_heads, feed_forward, vocabulary, tied);
+  PERFMODEL_COPY(model, extras, gated, head_width, experts, latent, state_layers, attention_layers,
+                 states, window, windowed_layers, sinks, next_tokens, expert_groups,
+                 groups_of_token, delta_states, gated_heads, chunked);
   constexpr std::int64_t kFirstPositionOfOpt = 2;
   if (row.family == "gpt") make_gpt(model, row.sequence);
   if (row.family == "neox") make_gpt(model, 0);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/each_name.hpp"
 #include "base/schema.hpp"
 #include "files/json_file.hpp"
 #include "layout_names.hpp"
@@ -31,27 +32,16 @@ struct NumberField {
   FrameworkRange range = FrameworkRange::kNumber;
 };
 constexpr NumberField kNumbers[] = {
-    {"host_scale", &Framework::host_scale},
-    {"collective_host_us", &Framework::collective_host_us},
-    {"recompute_host_us", &Framework::recompute_host_us},
-    {"microbatch_host_us", &Framework::microbatch_host_us},
-    {"layer_factor", &Framework::layer_factor},
+    PERFMODEL_FIELDS(Framework, host_scale, collective_host_us, recompute_host_us,
+                     microbatch_host_us, layer_factor),
     {"tensor_overlap", &Framework::tensor_overlap, FrameworkRange::kShare},
-    {"hop_host_us", &Framework::hop_host_us},
-    {"bucket_bytes", &Framework::bucket_bytes},
-    {"interference", &Framework::interference},
-    {"gather_us", &Framework::gather_us},
+    PERFMODEL_FIELDS(Framework, hop_host_us, bucket_bytes, interference, gather_us),
     {"network_share", &Framework::network_share, FrameworkRange::kPositiveShare},
-    {"rank_collective_us", &Framework::rank_collective_us},
-    {"node_collective_us", &Framework::node_collective_us},
-    {"pipeline_collective_us", &Framework::pipeline_collective_us},
+    PERFMODEL_FIELDS(Framework, rank_collective_us, node_collective_us, pipeline_collective_us),
     {"pipeline_exponent", &Framework::pipeline_exponent, FrameworkRange::kExponent},
-    {"accumulation_bytes", &Framework::accumulation_bytes},
-    {"optimizer_bytes", &Framework::optimizer_bytes},
-    {"tensor_activation_share", &Framework::tensor_activation_share},
+    PERFMODEL_FIELDS(Framework, accumulation_bytes, optimizer_bytes, tensor_activation_share),
     {"reserved_share", &Framework::reserved_share, FrameworkRange::kShare},
-    {"outside_bytes", &Framework::outside_bytes},
-    {"fixed_bytes", &Framework::fixed_bytes},
+    PERFMODEL_FIELDS(Framework, outside_bytes, fixed_bytes),
     {"low_share", &Framework::low_share, FrameworkRange::kShare},
     {"high_share", &Framework::high_share, FrameworkRange::kAtLeastOne},
 };
@@ -60,11 +50,8 @@ constexpr NumberField kNumbers[] = {
 constexpr NumberField kLaterNumbers[] = {
     {"expert_factor", &Framework::expert_factor},
     {"expert_overlap", &Framework::expert_overlap, FrameworkRange::kShare},
-    {"state_factor", &Framework::state_factor},
-    {"expert_launch_us", &Framework::expert_launch_us},
-    {"expert_host_us", &Framework::expert_host_us},
-    {"host_optimizer_bytes", &Framework::host_optimizer_bytes},
-    {"unit_host_us", &Framework::unit_host_us},
+    PERFMODEL_FIELDS(Framework, state_factor, expert_launch_us, expert_host_us,
+                     host_optimizer_bytes, unit_host_us),
 };
 
 struct FlagField {
@@ -72,19 +59,13 @@ struct FlagField {
   bool Framework::*member;
 };
 constexpr FlagField kFlags[] = {
-    {"split_hops", &Framework::split_hops},
-    {"balanced_stages", &Framework::balanced_stages},
-    {"overlaps_gathers", &Framework::overlaps_gathers},
-    {"overlap_gradients", &Framework::overlap_gradients},
-    {"reduce_scatters", &Framework::reduce_scatters},
+    PERFMODEL_FIELDS(Framework, split_hops, balanced_stages, overlaps_gathers, overlap_gradients,
+                     reduce_scatters),
 };
 
 constexpr FlagField kLaterFlags[] = {
-    {"rows_once_per_rank", &Framework::rows_once_per_rank},
-    {"buckets_grow", &Framework::buckets_grow},
-    {"fused_layers", &Framework::fused_layers},
-    {"plain_pytorch", &Framework::plain_pytorch},
-    {"fused_pointwise", &Framework::fused_pointwise},
+    PERFMODEL_FIELDS(Framework, rows_once_per_rank, buckets_grow, fused_layers, plain_pytorch,
+                     fused_pointwise),
 };
 
 constexpr double kMostNumber = 1e13;

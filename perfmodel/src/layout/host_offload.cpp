@@ -25,9 +25,7 @@ double ranks_of_node(const StepQuestion& question) {
   return static_cast<double>(std::min(node, question.layout->gpus()));
 }
 
-Unexpected bad_offload(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
+Unexpected bad_offload(std::string message) { return decline(std::move(message)); }
 
 }  // namespace
 

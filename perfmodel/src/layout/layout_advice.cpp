@@ -41,7 +41,7 @@ Result<LayoutPlanAdvice> layout_advice(const ExecutionGraph& graph,
                                                         .host_scale = question.host_scale}));
   PERFMODEL_TRY(found, rank_layouts(*pricer, *job, question.world));
   if (found->best.empty()) {
-    return fail(ErrorCode::kImpossible, nothing_fits(*found, question.world));
+    return decline(nothing_fits(*found, question.world));
   }
   const RankedLayout& best = found->best.front();
   LayoutPlanAdvice advice{.step_us = 1e3 * best.prediction.step_ms,

@@ -21,9 +21,7 @@ namespace {
 constexpr std::int64_t kMostWidth = 1 << 24, kMostTokens = std::int64_t{1} << 32;
 constexpr double kMostParameters = 1e15, kMostElements = 1e17;
 
-Unexpected impossible_layout(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
+Unexpected impossible_layout(std::string message) { return decline(std::move(message)); }
 
 Result<void> expect_divides(std::string_view what, std::int64_t value, std::string_view by_what,
                             std::int64_t by) {
@@ -56,7 +54,7 @@ Result<void> check_degrees(const ParallelLayout& layout) {
       {"pp", layout.pp, kMostGpus},   {"vp", layout.vp, kMostLayers},
       {"cp", layout.cp, kMostGpus},   {"ep", layout.ep, kMostGpus},
       {"etp", layout.etp, kMostGpus}, {"micro_batch", layout.micro_batch, kMostTokens}};
-  if (auto good = check_sizes(1, sizes); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(1, sizes));
   const double gpus = static_cast<double>(layout.dp) * static_cast<double>(layout.tp) *
                       static_cast<double>(layout.pp) * static_cast<double>(layout.cp);
   if (gpus > static_cast<double>(kMostGpus)) {
@@ -69,11 +67,8 @@ Result<void> check_degrees(const ParallelLayout& layout) {
 Result<void> check_context(const LayoutJob& job, const ParallelLayout& layout) {
   if (layout.cp == 1) return {};
   const bool halves = layout.context_balanced;
-  if (auto good = expect_divides("sequence", job.sequence, halves ? "2 cp" : "cp",
-                                 halves ? 2 * layout.cp : layout.cp);
-      !good) {
-    return good;
-  }
+  PERFMODEL_TRY_TO(expect_divides("sequence", job.sequence, halves ? "2 cp" : "cp",
+                                  halves ? 2 * layout.cp : layout.cp));
   if (job.attention == LayoutJob::Attention::kEager) {
     return impossible_layout(
         "cp: expected flash attention (blocks of eager scores are not "
@@ -100,14 +95,9 @@ Result<void> check_experts_of(const LayoutJob& job, const ParallelLayout& layout
         fmt::format("ep: expected 1 for a model without experts, found ep {} and etp {}", layout.ep,
                     layout.etp));
   }
-  if (auto good = expect_divides("experts", experts, "ep", layout.ep); !good) return good;
-  if (auto good = expect_divides("expert_hidden", expert_hidden_of(model), "etp", layout.etp);
-      !good) {
-    return good;
-  }
-  if (auto good = expect_divides("shared_hidden", model.experts.shared, "tp", layout.tp); !good) {
-    return good;
-  }
+  PERFMODEL_TRY_TO(expect_divides("experts", experts, "ep", layout.ep));
+  PERFMODEL_TRY_TO(expect_divides("expert_hidden", expert_hidden_of(model), "etp", layout.etp));
+  PERFMODEL_TRY_TO(expect_divides("shared_hidden", model.experts.shared, "tp", layout.tp));
   if (layout.tp > 1 && !layout.sequence_parallel) {
     return impossible_layout(
         "sequence_parallel: expected it where tp splits a model with experts, found none");
@@ -164,31 +154,23 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
   const DecoderModel& model = job.model;
   const std::int64_t kv_heads = kv_heads_of(model);
   const std::int64_t together = layout.dp * layout.micro_batch;
-  if (auto good = expect_divides("heads", model.heads, "tp", layout.tp); !good) return good;
+  PERFMODEL_TRY_TO(expect_divides("heads", model.heads, "tp", layout.tp));
   // Beyond one head of keys and values a rank, ranks hold the same one.
   if (has_plain_layers(model) || kv_heads > layout.tp) {
-    if (auto good = expect_divides("kv_heads", kv_heads, "tp", layout.tp); !good) return good;
+    PERFMODEL_TRY_TO(expect_divides("kv_heads", kv_heads, "tp", layout.tp));
   }
-  if (auto good = expect_divides("feed_forward", model.feed_forward, "tp", layout.tp); !good) {
-    return good;
-  }
+  PERFMODEL_TRY_TO(expect_divides("feed_forward", model.feed_forward, "tp", layout.tp));
   // Heads of a width of their own need not make up the model's.
   const std::int64_t heads = model.head_width > 0 ? 1 : model.heads;
-  if (auto good = expect_divides("hidden", model.hidden, "heads", heads); !good) return good;
-  if (auto good = check_context(job, layout); !good) return good;
-  if (auto good = check_packed(job, layout); !good) return good;
-  if (auto good = check_experts_of(job, layout); !good) return good;
-  if (auto good = check_states(model, layout); !good) return good;
+  PERFMODEL_TRY_TO(expect_divides("hidden", model.hidden, "heads", heads));
+  PERFMODEL_TRY_TO(check_context(job, layout));
+  PERFMODEL_TRY_TO(check_packed(job, layout));
+  PERFMODEL_TRY_TO(check_experts_of(job, layout));
+  PERFMODEL_TRY_TO(check_states(model, layout));
   if (layout.sequence_parallel) {
-    if (auto good = expect_divides("sequence / cp", job.sequence / layout.cp, "tp", layout.tp);
-        !good) {
-      return good;
-    }
+    PERFMODEL_TRY_TO(expect_divides("sequence / cp", job.sequence / layout.cp, "tp", layout.tp));
   }
-  if (auto good = expect_divides("global_batch", job.global_batch, "dp micro_batch", together);
-      !good) {
-    return good;
-  }
+  PERFMODEL_TRY_TO(expect_divides("global_batch", job.global_batch, "dp micro_batch", together));
   if (splits_backward(layout.order)) return check_split_schedule(job, layout);
   if (layout.vp == 1) return {};
   if (layout.pp == 1) {
@@ -278,14 +260,14 @@ Result<void> check_optional_sizes(const DecoderModel& model) {
                              {"state_groups", states.groups, kMostWidth},
                              {"state", states.state, kMostWidth},
                              {"chunk", states.chunk, kMostTokens}};
-  if (auto good = check_sizes(0, sizes); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(0, sizes));
   const std::int64_t widest = std::max(
       {head_width_of(model), latent.plain_width + latent.rotary_width, latent.value_width});
   const NamedSize products[] = {
       {"heads times their width", model.heads * widest, kMostWidth},
       {"state_heads times their width", states.heads * states.head_width, kMostWidth},
       {"state_groups times state", states.groups * states.state, kMostWidth}};
-  if (auto good = check_sizes(0, products); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(0, products));
   return expect_divides("heads", model.heads, "kv_heads", kv_heads_of(model));
 }
 
@@ -304,7 +286,7 @@ unsigned known_modules(const DecoderModel& model) {
 
 Result<void> check_recompute(const DecoderModel& model, const LayoutRecompute& recompute) {
   const NamedSize count[] = {{"recompute", recompute.count, kMostLayers}};
-  if (auto good = check_sizes(1, count); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(1, count));
   // Kept activations are known of attention with queries, keys and values of their own.
   const bool knows = model.state_layers == 0 && model.latent.key_value_rank == 0;
   if (recompute == LayoutRecompute::kOp && !knows) {
@@ -347,7 +329,7 @@ Result<void> check_part_of_optimizer(const LayoutJob& job, const ParallelLayout&
 // Errors: an optimizer that no CPU runs; parameters that are not gathered unit by unit.
 Result<void> check_offload(const LayoutJob& job, const ParallelLayout& layout) {
   const LayoutOffload& offload = layout.offload;
-  if (auto good = check_part_of_optimizer(job, layout); !good) return good;
+  PERFMODEL_TRY_TO(check_part_of_optimizer(job, layout));
   if (offload.optimizer && job.optimizer == LayoutJob::Optimizer::kAdamW8bit) {
     return impossible_layout(
         "offload optimizer: expected adamw or sgd (CPUs have no 8-bit one), found "
@@ -392,9 +374,9 @@ Result<void> check_layout_job(const LayoutJob& job) {
                              {"vocabulary", model.vocabulary, kMostTokens},
                              {"sequence", job.sequence, kMostTokens},
                              {"global_batch", job.global_batch, kMostTokens}};
-  if (auto good = check_sizes(1, sizes); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(1, sizes));
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
-  if (auto good = check_optional_sizes(model); !good) return good;
+  PERFMODEL_TRY_TO(check_optional_sizes(model));
   const DecoderExperts& experts = model.experts;
   if (experts.experts > 0 && (experts.top_k < 1 || experts.top_k > experts.experts)) {
     return impossible_layout(fmt::format("top_k: expected 1 to the {} experts, found {}",
@@ -406,7 +388,7 @@ Result<void> check_layout_job(const LayoutJob& job) {
         "layers: expected at least as many as of all kinds together, found {}", model.layers));
   }
   const NamedSize adapters[] = {{"lora", job.lora_rank, kMostWidth}};
-  if (auto good = check_sizes(0, adapters); !good) return good;
+  PERFMODEL_TRY_TO(check_sizes(0, adapters));
   if (job.frozen_bits != 16 && (job.frozen_bits != 4 || job.lora_rank == 0)) {
     return impossible_layout(
         fmt::format("frozen_bits: expected 16, or 4 with adapters, found {}", job.frozen_bits));
@@ -417,8 +399,8 @@ Result<void> check_layout_job(const LayoutJob& job) {
         fmt::format("expert_imbalance, expert_capacity: expected 0 to 100, found {} and {}",
                     job.expert_imbalance, job.expert_capacity));
   }
-  if (auto good = check_kinds(job); !good) return good;
-  if (auto good = check_storage(job); !good) return good;
+  PERFMODEL_TRY_TO(check_kinds(job));
+  PERFMODEL_TRY_TO(check_storage(job));
   const double layer =
       real(model.hidden) * (4 * real(model.hidden) + 3 * real(model.feed_forward)) +
       3 * real(experts.experts) * real(model.hidden) * real(expert_hidden_of(model));
@@ -431,14 +413,14 @@ Result<void> check_layout_job(const LayoutJob& job) {
 }
 
 Result<void> check_layout(const LayoutJob& job, const ParallelLayout& layout) {
-  if (auto good = check_layout_job(job); !good) return good;
-  if (auto good = check_degrees(layout); !good) return good;
-  if (auto good = check_tensors(job, layout); !good) return good;
-  if (auto good = check_division(job, layout); !good) return good;
-  if (auto good = check_recompute(job.model, layout.recompute); !good) return good;
-  if (auto good = check_offload(job, layout); !good) return good;
-  if (auto good = check_async(layout); !good) return good;
-  if (auto good = check_graphs(job); !good) return good;
+  PERFMODEL_TRY_TO(check_layout_job(job));
+  PERFMODEL_TRY_TO(check_degrees(layout));
+  PERFMODEL_TRY_TO(check_tensors(job, layout));
+  PERFMODEL_TRY_TO(check_division(job, layout));
+  PERFMODEL_TRY_TO(check_recompute(job.model, layout.recompute));
+  PERFMODEL_TRY_TO(check_offload(job, layout));
+  PERFMODEL_TRY_TO(check_async(layout));
+  PERFMODEL_TRY_TO(check_graphs(job));
   return check_compiled(job, layout);
 }
 

@@ -11,9 +11,7 @@
 namespace perfmodel {
 namespace {
 
-Unexpected bad_layout(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
+Unexpected bad_layout(std::string message) { return decline(std::move(message)); }
 
 /// Sets a part of a layout from text. False: no such part, or no value of it.
 bool set_part(LayoutAsk& ask, std::string_view name, std::string_view text) {

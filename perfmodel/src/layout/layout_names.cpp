@@ -114,8 +114,7 @@ Result<std::uint8_t> layout_bits(std::string_view what, std::string_view text,
   std::uint8_t bits = 0;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find_first_of("+,", begin), text.size());
-    const auto bit = layout_choice(what, text.substr(begin, end - begin), known);
-    if (!bit) return bit;
+    PERFMODEL_TRY(bit, layout_choice(what, text.substr(begin, end - begin), known));
     bits |= *bit;
     begin = end + 1;
   }

@@ -97,9 +97,8 @@ Result<void> check_precision(const Gpu& gpu, LayoutJob::Precision precision) {
   for (const Products& other : kProducts) {
     if (other.run_on(gpu)) known.push_back(to_string(other.precision));
   }
-  return fail(ErrorCode::kImpossible,
-              fmt::format("precision: expected a type that {} has units for ({}), found {}",
-                          gpu.name, fmt::join(known, ", "), to_string(precision)));
+  return decline(fmt::format("precision: expected a type that {} has units for ({}), found {}",
+                             gpu.name, fmt::join(known, ", "), to_string(precision)));
 }
 
 double device_bytes(const Gpu& gpu, const Framework& framework) {
@@ -170,10 +169,9 @@ double noise_of_spread(double log_spread) { return std::max(0.01, 0.3 * log_spre
 Result<void> expect_measured(const StepCalibration& calibration, const LayoutJob& job) {
   const std::string layer = layer_words(job.model);
   if (calibration.knows_layer(layer)) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("measured steps: expected some of {} (layers of {}), found {} alone",
-                          job.model.name.empty() ? "this model" : job.model.name, layer,
-                          fmt::join(calibration.layers(), "; ")));
+  return decline(fmt::format("measured steps: expected some of {} (layers of {}), found {} alone",
+                             job.model.name.empty() ? "this model" : job.model.name, layer,
+                             fmt::join(calibration.layers(), "; ")));
 }
 
 std::vector<std::string> defaults_that_surprise(const LayoutJob& job,
@@ -252,9 +250,7 @@ struct LayoutPricer::State {
     const auto once = [&](const std::string& of, const auto& price) { return kind(of, price); };
     PERFMODEL_TRY(costs, shard_costs(question, predictor, gpu.name, options, once));
     if (own_collectives) {
-      if (auto good = reprice_collectives(question.tp, *own_collectives, *costs); !good) {
-        return Unexpected{good.error()};
-      }
+      PERFMODEL_TRY_TO(reprice_collectives(question.tp, *own_collectives, *costs));
     }
     scale_products(trouble.products, *costs);
     auto made = std::make_shared<const ShardCosts>(std::move(*costs));
@@ -356,23 +352,21 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
 Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job,
                                                             const ParallelLayout& layout,
                                                             double beyond, bool at_least) {
-  if (auto good = check_layout(job, layout); !good) return Unexpected{good.error()};
-  if (auto good = check_precision(gpu, job.precision); !good) return Unexpected{good.error()};
-  if (auto good = check_fits(topology, layout.gpus()); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_layout(job, layout));
+  PERFMODEL_TRY_TO(check_precision(gpu, job.precision));
+  PERFMODEL_TRY_TO(check_fits(topology, layout.gpus()));
   if (layout.gpus() > topology.gpus_per_node && !topology.nic) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("world: expected at most the {} GPUs of a {}, which has no network, "
-                            "found {}",
-                            topology.gpus_per_node, topology.name, layout.gpus()));
+    return decline(
+        fmt::format("world: expected at most the {} GPUs of a {}, which has no network, found {}",
+                    topology.gpus_per_node, topology.name, layout.gpus()));
   }
   if (layout.async_tp && layout.tp > topology.gpus_per_node) {
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("async_tp: expected tp of at most the {} GPUs of a node, which write to "
-                    "each other's memory, found {}",
+    return decline(
+        fmt::format("async_tp: expected tp of at most the {} GPUs of a node, which write to each "
+                    "other's memory, found {}",
                     topology.gpus_per_node, layout.tp));
   }
-  if (auto good = check_attention(gpu, job.attention); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_attention(gpu, job.attention));
   PERFMODEL_TRY(found,
                 software(job.software.empty() ? std::string(suitable_software(gpu, job, layout))
                                               : job.software));
@@ -407,9 +401,8 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
            framework.plain_pytorch && layout.dp > 1 && layout.zero == Sharding::kNone});
   if (!costs) return Unexpected{costs.error()};
   if (at_least) costs = holding(**costs, job.model.experts.experts / layout.ep);
-  auto chunks =
-      spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
-  if (!chunks) return Unexpected{chunks.error()};
+  PERFMODEL_TRY(chunks, spread_layers(job.model, layout.pp * layout.vp,
+                                      framework.balanced_stages && layout.vp == 1));
   StepQuestion question{.job = &job,
                         .layout = &layout,
                         .shard = costs->get(),
@@ -438,7 +431,7 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   const StepQuestion& question = timed->asked.question;
   const std::vector<ChunkLayers>& chunks = timed->asked.chunks;
   if (calibration_) {
-    if (auto good = expect_measured(*calibration_, job); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(expect_measured(*calibration_, job));
     timed->time = calibration_->corrected(timed->time, state_->effects(job, layout));
   }
   auto made = prediction_of(question, timed->time, step_bytes(question, chunks));
@@ -496,8 +489,7 @@ Result<LayoutPricer> LayoutPricer::measured(std::span<const MeasuredStep> steps)
   double spread = 0;
   for (const MeasuredStep& step : steps) {
     if (!(step.step_ms > 0) || !std::isfinite(step.step_ms)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("step_ms: expected a time above 0, found {}", step.step_ms));
+      return decline(fmt::format("step_ms: expected a time above 0, found {}", step.step_ms));
     }
     PERFMODEL_TRY(timed, state_->timed(step.job, step.layout));
     const Framework& framework = timed->asked.software->framework;
@@ -539,21 +531,20 @@ Result<std::vector<OpenEffect>> LayoutPricer::worth_measuring(const LayoutJob& j
 Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLayout& layout,
                                           bool every_rank) const {
   if (layout.cp != 1 || layout.ep != 1 || layout.etp != 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("export: expected cp, ep and etp of 1 (their exchanges are priced, not "
-                            "written as tasks), found {}, {} and {}",
-                            layout.cp, layout.ep, layout.etp));
+    return decline(
+        fmt::format("export: expected cp, ep and etp of 1 (their exchanges are priced, not written "
+                    "as tasks), found {}, {} and {}",
+                    layout.cp, layout.ep, layout.etp));
   }
   if (layout.offload.any()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("export: expected offload none (copies to the host are priced, not "
-                            "written as tasks), found {}",
-                            to_string(layout.offload)));
+    return decline(
+        fmt::format("export: expected offload none (copies to the host are priced, not written as "
+                    "tasks), found {}",
+                    to_string(layout.offload)));
   }
   if (splits_backward(layout.order)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("schedule: expected 1f1b or gpipe to write traces of, found {}",
-                            to_string(layout.order)));
+    return decline(fmt::format("schedule: expected 1f1b or gpipe to write traces of, found {}",
+                               to_string(layout.order)));
   }
   PERFMODEL_TRY(asked, state_->ask(job, layout));
   PERFMODEL_TRY(work, layout_work(asked->question, asked->chunks));

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "files/json_file.hpp"
 #include "layout/layer_kinds.hpp"
 #include "layout/layout_results.hpp"
@@ -78,10 +79,7 @@ OrderedJson machine_json(const LayoutInputs& inputs, const std::string& gpu,
   return {{"name", is_plain_name(name) ? name : "machine"},
           {"gpu", gpu},
           {"topology", topology},
-          {"attention", inputs.attention},
-          {"optimizer", inputs.optimizer},
-          {"grad_dtype", inputs.grad_dtype},
-          {"dropout", inputs.dropout},
+          PERFMODEL_VALUES(inputs, attention, optimizer, grad_dtype, dropout),
           {"host_scale", inputs.machine.host_scale},
           {"source", inputs.measured},
           {"fit", json_object(fit, kMeasuredFitFields)},
@@ -96,8 +94,7 @@ Result<void> expect_plain_steps(const std::vector<MeasuredStep>& steps) {
     const bool splits = layout.cp > 1 || layout.ep > 1 || layout.etp > 1 || layout.async_tp ||
                         layout.offload.any() || step.job.compiled || step.job.cuda_graphs != 0;
     if (is_plain(step.job.model) && step.job.lora_rank == 0 && !splits) continue;
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         "-o: expected eager steps of dense models without cp, ep, offload, adapters, captured "
         "graphs and asynchronous tensor parallelism (a machine's file holds no other sizes; "
         "--measured TABLE.csv takes them all), found others");
@@ -131,8 +128,7 @@ Result<LayoutReport> load_layout(const LayoutInputs& inputs, const TakeWarning& 
 }
 
 Result<LayoutReport> named_layout_report(const LayoutInputs& inputs, const TakeWarning& warn) {
-  auto report = load_layout(inputs, warn);
-  if (!report) return report;
+  PERFMODEL_TRY(report, load_layout(inputs, warn));
   PERFMODEL_TRY(priced, named_layout(inputs).and_then([&](const ParallelLayout& layout) {
     return add_layout(layout, *report);
   }));
@@ -151,7 +147,7 @@ Result<void> add_layout(const ParallelLayout& layout, LayoutReport& report) {
 Result<LayoutRanking> search_layouts(const LayoutReport& report, const LayoutInputs& inputs,
                                      std::size_t keep, const LayoutRunHooks& hooks,
                                      sweep::Team* team) {
-  if (!inputs.world) return fail(ErrorCode::kImpossible, "expected --world (GPUs), found none");
+  if (!inputs.world) return decline("expected --world (GPUs), found none");
   return layout_space(inputs).and_then([&](const LayoutSpace& space) {
     return search_layouts(report.pricer, report.job, *inputs.world, space, keep, hooks, team);
   });
@@ -199,9 +195,7 @@ void add_layout_warnings(LayoutReport& report) {
 OrderedJson layout_json(const LayoutReport& report) {
   const LayoutJob& job = report.job;
   OrderedJson json = {{"model", json_object(job.model, kDecoderFields)},
-                      {"gpu", report.gpu},
-                      {"topology", report.topology},
-                      {"gpus", report.gpus},
+                      PERFMODEL_VALUES(report, gpu, topology, gpus),
                       {"global_batch", job.global_batch},
                       {"sequence", job.sequence},
                       {"software", software_words(report)},
@@ -210,10 +204,7 @@ OrderedJson layout_json(const LayoutReport& report) {
                       {"defaults", kDefaultsBesidePredict}};
   if (report.search) {
     const LayoutRanking& search = *report.search;
-    json["search"] = {{"considered", search.considered},
-                      {"priced", search.priced},
-                      {"fitting", search.fitting},
-                      {"complete", search.complete},
+    json["search"] = {PERFMODEL_VALUES(search, considered, priced, fitting, complete),
                       {"seconds", six_digits(report.seconds)}};
   }
   json["layouts"] = ranked_json(report.layouts);
@@ -260,7 +251,7 @@ std::string layout_sweep_csv(const std::string& axis, const std::vector<LayoutSw
 Result<CalibratedMachine> calibrate_machine(const LayoutInputs& inputs, const std::string& output,
                                             const TakeWarning& warn) {
   if (inputs.measured.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --measured (steps of this machine), found none");
+    return decline("expected --measured (steps of this machine), found none");
   }
   PERFMODEL_TRY(predictor, layout_predictor(inputs.machine.gpu));
   PERFMODEL_TRY(gpu, predictor->gpu(inputs.machine.gpu));
@@ -273,9 +264,7 @@ Result<CalibratedMachine> calibrate_machine(const LayoutInputs& inputs, const st
   PERFMODEL_TRY(pricer, LayoutPricer::make(*predictor, inputs.machine));
   PERFMODEL_TRY(steps, measured_steps(inputs, question ? &question->job : nullptr, *gpu, warn));
   PERFMODEL_TRY(calibrated, pricer->measured(*steps));
-  if (!output.empty()) {
-    if (auto good = expect_plain_steps(*steps); !good) return Unexpected{good.error()};
-  }
+  if (!output.empty()) PERFMODEL_TRY_TO(expect_plain_steps(*steps));
   const MeasuredFit fit = *calibrated->fit();
   return CalibratedMachine{
       fit, machine_json(inputs, gpu->name, topology_of(inputs, *gpu), output, *steps, fit)};

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "host_offload.hpp"
 #include "json/csv_file.hpp"
 #include "layout_checks.hpp"
@@ -18,9 +19,7 @@
 namespace perfmodel {
 namespace {
 
-Unexpected bad_request(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
+Unexpected bad_request(std::string message) { return decline(std::move(message)); }
 
 Result<NamedDecoder> base_decoder(const LayoutAsk& request) {
   if (request.model.empty()) {
@@ -49,11 +48,8 @@ void change_sizes(const LayoutAsk& request, DecoderModel& model) {
 }
 
 Result<void> all_sizes(const DecoderModel& model) {
-  const std::pair<std::string_view, std::int64_t> sizes[] = {{"layers", model.layers},
-                                                             {"hidden", model.hidden},
-                                                             {"heads", model.heads},
-                                                             {"feed_forward", model.feed_forward},
-                                                             {"vocabulary", model.vocabulary}};
+  const std::pair<std::string_view, std::int64_t> sizes[] = {
+      PERFMODEL_VALUES(model, layers, hidden, heads, feed_forward, vocabulary)};
   std::vector<std::string_view> missing;
   for (const auto& [name, size] : sizes) {
     if (size < 1) missing.push_back(name);
@@ -123,16 +119,13 @@ Result<void> change_training(const LayoutAsk& request, LayoutJob& job) {
   job.lora_rank = request.lora.value_or(0);
   job.frozen_bits = request.frozen_bits.value_or(16);
   job.compiled = request.compiled.value_or(false);
-  const auto graphs = set_name(request.cuda_graphs, parse_cuda_graphs, job.cuda_graphs);
-  if (!graphs) return graphs;
+  PERFMODEL_TRY_TO(set_name(request.cuda_graphs, parse_cuda_graphs, job.cuda_graphs));
   job.fp8_activations = request.fp8_activations.value_or(false);
   job.host_bytes_per_s = 1e9 * request.host_gb_per_s.value_or(0);
   job.optimizer_offload_fraction = request.optimizer_offload_fraction.value_or(1);
   job.nvme_bytes_per_s = 1e9 * request.nvme_gb_per_s.value_or(0);
-  if (auto good = set_name(request.host_memory, parse_host_memory, job.host_memory_bytes); !good) {
-    return good;
-  }
-  if (auto good = set_name(request.loss, parse_loss, job.loss_chunks); !good) return good;
+  PERFMODEL_TRY_TO(set_name(request.host_memory, parse_host_memory, job.host_memory_bytes));
+  PERFMODEL_TRY_TO(set_name(request.loss, parse_loss, job.loss_chunks));
   static constexpr LayoutName<bool> kKnown[] = {{"attention", false}, {"all", true}};
   const auto on_all = [](std::string_view text) { return layout_choice("lora_on", text, kKnown); };
   return set_name(request.lora_on, on_all, job.lora_on_all);
@@ -144,8 +137,8 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
   LayoutJob& job = question.job;
   job.model = std::move(base->model);
   change_sizes(request, job.model);
-  if (auto good = change_experts(request, job.model); !good) return Unexpected{good.error()};
-  if (auto good = all_sizes(job.model); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(change_experts(request, job.model));
+  PERFMODEL_TRY_TO(all_sizes(job.model));
   job.sequence = request.sequence.value_or(base->sequence);
   if (job.sequence < 1) return bad_request("sequence: expected tokens per sequence, found none");
   if (!request.global_batch) {
@@ -165,10 +158,10 @@ Result<LayoutQuestion> layout_question(const LayoutAsk& request) {
     job.model.positions = job.sequence;
   }
   job.global_batch = *request.global_batch;
-  if (auto good = name_job(request, job); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(name_job(request, job));
   job.dropout = request.dropout;
-  if (auto good = pack_sequences(request, job); !good) return Unexpected{good.error()};
-  if (auto good = change_training(request, job); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(pack_sequences(request, job));
+  PERFMODEL_TRY_TO(change_training(request, job));
   if (!request.software.empty()) job.software = request.software;
   return question;
 }
@@ -262,8 +255,7 @@ std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
 std::string layout_words(const ParallelLayout& layout) {
   std::string words = fmt::format("dp {}", layout.dp);
   const std::pair<std::string_view, std::int64_t> counts[] = {
-      {"tp", layout.tp}, {"pp", layout.pp}, {"vp", layout.vp},
-      {"cp", layout.cp}, {"ep", layout.ep}, {"etp", layout.etp}};
+      PERFMODEL_VALUES(layout, tp, pp, vp, cp, ep, etp)};
   for (const auto& [name, count] : counts) {
     if (count > 1) words += fmt::format(" {} {}", name, count);
   }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/each_name.hpp"
 #include "layer_kinds.hpp"
 
 namespace perfmodel {
@@ -63,16 +64,9 @@ OrderedNumbers fit_factors(const Fit& fit) { return {fit.factors.begin(), fit.fa
 }  // namespace
 
 const ResultFields<Decoder> kDecoderFields = {
-    {"name", &Decoder::name},
-    {"layers", &Decoder::layers},
-    {"hidden", &Decoder::hidden},
-    {"heads", &Decoder::heads},
+    PERFMODEL_FIELDS(Decoder, name, layers, hidden, heads),
     {"kv_heads", kv_heads_of},
-    {"feed_forward", &Decoder::feed_forward},
-    {"gated", &Decoder::gated},
-    {"vocabulary", &Decoder::vocabulary},
-    {"tied", &Decoder::tied},
-    {"positions", &Decoder::positions},
+    PERFMODEL_FIELDS(Decoder, feed_forward, gated, vocabulary, tied, positions),
     {"parameters", [](const Decoder& model) { return parameter_count(model); }},
     {"active_parameters", active_parameter_count},
     {"experts", [](const Decoder& model) { return model.experts.experts; }},
@@ -81,35 +75,21 @@ const ResultFields<Decoder> kDecoderFields = {
 };
 
 const ResultFields<ParallelLayout> kParallelLayoutFields = {
-    {"dp", &ParallelLayout::dp},
-    {"tp", &ParallelLayout::tp},
-    {"pp", &ParallelLayout::pp},
-    {"vp", &ParallelLayout::vp},
-    {"cp", &ParallelLayout::cp},
-    {"ep", &ParallelLayout::ep},
-    {"zero", &ParallelLayout::zero},
-    {"micro_batch", &ParallelLayout::micro_batch},
+    PERFMODEL_FIELDS(ParallelLayout, dp, tp, pp, vp, cp, ep, zero, micro_batch),
     {"recompute", [](const ParallelLayout& layout) { return to_string(layout.recompute); }},
     {"sequence_parallel", &ParallelLayout::sequence_parallel},
     {"schedule", &ParallelLayout::order},
 };
 const ResultFields<ParallelLayout> kLaterLayoutFields = {
     // keys at the end, as versions added them
-    {"etp", &ParallelLayout::etp},
-    {"context", &ParallelLayout::context},
-    {"dispatcher", &ParallelLayout::dispatcher},
-    {"async_tp", &ParallelLayout::async_tp},
+    PERFMODEL_FIELDS(ParallelLayout, etp, context, dispatcher, async_tp),
     {"offload",
      [](const ParallelLayout& layout) { return std::string(to_string(layout.offload)); }},
 };
 
 const ResultFields<LayoutPrediction> kLayoutPriceFields = {
     {"predicted_step_ms", &LayoutPrediction::step_ms},
-    {"low_ms", &LayoutPrediction::low_ms},
-    {"high_ms", &LayoutPrediction::high_ms},
-    {"tokens_per_s_per_gpu", &LayoutPrediction::tokens_per_s_per_gpu},
-    {"mfu", &LayoutPrediction::mfu},
-    {"hfu", &LayoutPrediction::hfu},
+    PERFMODEL_FIELDS(LayoutPrediction, low_ms, high_ms, tokens_per_s_per_gpu, mfu, hfu),
     {"memory_gb", gigabytes(&LayoutPrediction::reserved_bytes)},
     {"allocated_gb", gigabytes(&LayoutPrediction::allocated_bytes)},
     {"weights_gb", gigabytes(&LayoutPrediction::weight_bytes)},
@@ -117,18 +97,11 @@ const ResultFields<LayoutPrediction> kLayoutPriceFields = {
     {"optimizer_gb", gigabytes(&LayoutPrediction::optimizer_bytes)},
     {"activations_gb", gigabytes(&LayoutPrediction::activation_bytes)},
     {"device_gb", gigabytes(&LayoutPrediction::device_bytes)},
-    {"fits", &LayoutPrediction::fits},
-    {"bubble_share", &LayoutPrediction::bubble_share},
-    {"exposed_comm_share", &LayoutPrediction::exposed_comm_share},
-    {"limit", &LayoutPrediction::limit},
-    {"stage_layers", &LayoutPrediction::stage_layers},
+    PERFMODEL_FIELDS(LayoutPrediction, fits, bubble_share, exposed_comm_share, limit, stage_layers),
     {"terms_ms", terms_by_name},
     {"logits_gb", gigabytes(&LayoutPrediction::logit_bytes)},
     {"memory_parts_bytes", memory_by_part, Digits::kAll},
-    {"fullest_stage", &LayoutPrediction::fullest_stage},
-    {"software", &LayoutPrediction::software},
-    {"attention", &LayoutPrediction::attention},
-    {"attention_share", &LayoutPrediction::attention_share},
+    PERFMODEL_FIELDS(LayoutPrediction, fullest_stage, software, attention, attention_share),
     {"host_memory_gb", gigabytes(&LayoutPrediction::host_bytes)},
     {"host_memory_parts_bytes", host_by_part, Digits::kAll},
 };
@@ -156,13 +129,8 @@ const ResultFields<MeasuredStep> kMeasuredStepFields = named_fields(
      "precision",  "schedule", "software", "step_ms",      "compute_ms"});
 
 const ResultFields<Fit> kMeasuredFitFields = {
-    {"steps", &Fit::steps},
-    {"mape_before", &Fit::mape_before},
-    {"mape_after", &Fit::mape_after},
-    {"mape_left_out", &Fit::mape_left_out},
-    {"median_before", &Fit::median_before},
-    {"median_after", &Fit::median_after},
-    {"median_left_out", &Fit::median_left_out},
+    PERFMODEL_FIELDS(Fit, steps, mape_before, mape_after, mape_left_out, median_before,
+                     median_after, median_left_out),
     {"factors", fit_factors},
 };
 

@@ -1,5 +1,6 @@
 #include "layout/layout_rows.hpp"
 
+#include "base/each_name.hpp"
 #include "layout/layout_results.hpp"
 #include "layout/layout_work.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
@@ -47,8 +48,7 @@ DecoderModel model_of(LayoutRowReader& row) {
   model.kv_heads = row.count("kv_heads", model.heads);
   model.feed_forward = row.count("feed_forward", {});
   model.vocabulary = row.count("vocabulary", {});
-  model.gated = row.flag("gated");
-  model.tied = row.flag("tied");
+  PERFMODEL_READ(model, row.flag, gated, tied);
   take_experts(row, model);
   if (!model.gated) make_gpt(model, row.count("sequence", {}));
   return model;

@@ -48,7 +48,7 @@ class TablePricers {
     if (machine.gpu.empty()) machine.gpu = row.text("gpu");
     if (machine.topology.empty()) machine.topology = row.text("topology");
     if (machine.gpu.empty()) {
-      return fail(ErrorCode::kImpossible, "gpu: expected --gpu or a column gpu, found neither");
+      return decline("gpu: expected --gpu or a column gpu, found neither");
     }
     const auto key = std::pair(machine.gpu, machine.topology);
     const auto known = machines_.find(key);
@@ -89,7 +89,7 @@ Result<LayoutPrediction> priced_row(const CsvFile& rows, const LayoutInputs& inp
   LayoutRowReader row(rows);
   LayoutJob job = job_of(row, inputs);
   const ParallelLayout layout = row_layout(row);
-  if (row.error()) return fail(ErrorCode::kImpossible, *row.error());
+  if (row.error()) return decline(*row.error());
   PERFMODEL_TRY(pricer, pricers.of(row));
   if (job.software.empty()) {
     job.software = nearest_software((*pricer)->gpu, job, layout);
@@ -150,17 +150,15 @@ Result<void> refuse_row_fields(const LayoutInputs& inputs) {
   if (flag.empty() && inputs.searched_stages) flag = "--stages searched";
   if (flag.empty() && !inputs.measured_layout.empty()) flag = "--measured-layout";
   if (flag.empty()) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected models and layouts in the table's columns, found {} with "
-                          "--table",
-                          flag));
+  return decline(fmt::format(
+      "expected models and layouts in the table's columns, found {} with --table", flag));
 }
 
 Result<std::string> price_layout_rows(const Predictor& predictor, const LayoutInputs& inputs,
                                       const std::string& table, const LayoutRunHooks& hooks) {
   PERFMODEL_TRY(rows, CsvFile::open(table));
   if (inputs.machine.gpu.empty() && rows->column("gpu") < 0) {
-    return fail(ErrorCode::kImpossible, "expected --gpu or a column gpu in the table, found none");
+    return decline("expected --gpu or a column gpu in the table, found none");
   }
   if (rows->column("model") < 0 && rows->column("layers") < 0) {
     return Unexpected{

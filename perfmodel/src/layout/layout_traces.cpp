@@ -91,12 +91,10 @@ double nodes_of_fullest_rank(const LayoutStep& step) {
 
 Result<void> check_nodes(const LayoutStep& step, double nodes_of_rank) {
   if (nodes_of_rank * to_real(step.layout.pp) <= kMostNodes) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected at most {:.0f} million nodes, found about {:.0f} million in "
-                          "the {} stages of this step (export fewer microbatches: a smaller "
-                          "global batch)",
-                          kMostNodes * 1e-6, nodes_of_rank * to_real(step.layout.pp) * 1e-6,
-                          step.layout.pp));
+  return decline(fmt::format(
+      "expected at most {:.0f} million nodes, found about {:.0f} million in the {} stages of this "
+      "step (export fewer microbatches: a smaller global batch)",
+      kMostNodes * 1e-6, nodes_of_rank * to_real(step.layout.pp) * 1e-6, step.layout.pp));
 }
 
 /// The position of a rank; ranks are numbered tensor first, then data, then stage.
@@ -184,20 +182,20 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
   const ParallelLayout& layout = *question.layout;
   LayoutStep step(question, work);
   const double nodes_of_rank = nodes_of_fullest_rank(step);
-  if (auto good = check_nodes(step, nodes_of_rank); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_nodes(step, nodes_of_rank));
   if (work.sharded) {
     add_sharded_step(step, *work.sharded);
   } else {
     add_stages(step);
   }
   finish_step(step);
-  if (auto done = step.tasks.schedule(); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(step.tasks.schedule());
   if (every_rank && nodes_of_rank * to_real(layout.gpus()) > kMostNodes) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {:.0f} million nodes, found about {:.0f} million in "
-                            "the files of {} ranks (one file per stage holds {:.2g} million)",
-                            kMostNodes * 1e-6, nodes_of_rank * to_real(layout.gpus()) * 1e-6,
-                            layout.gpus(), nodes_of_rank * 1e-6));
+    return decline(
+        fmt::format("expected at most {:.0f} million nodes, found about {:.0f} million in the "
+                    "files of {} ranks (one file per stage holds {:.2g} million)",
+                    kMostNodes * 1e-6, nodes_of_rank * to_real(layout.gpus()) * 1e-6, layout.gpus(),
+                    nodes_of_rank * 1e-6));
   }
   const std::vector<ChakraTrace> stages = step.tasks.traces(step.stages());
   GroupNumbers groups(layout, shard_ranks(question), every_rank);
@@ -220,9 +218,7 @@ Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWor
 
 Result<LayoutFiles> write_layout_traces(const LayoutTraces& traces, const std::string& prefix,
                                         const std::string& timeline) {
-  if (auto done = write_chakra(traces.ranks, prefix, traces.groups); !done) {
-    return Unexpected{done.error()};
-  }
+  PERFMODEL_TRY_TO(write_chakra(traces.ranks, prefix, traces.groups));
   LayoutFiles files;
   for (std::size_t rank = 0; rank < traces.ranks.size(); ++rank) {
     files.names.push_back(fmt::format("{}.{}.et", prefix, rank));
@@ -230,9 +226,7 @@ Result<LayoutFiles> write_layout_traces(const LayoutTraces& traces, const std::s
   }
   if (!traces.groups.groups.empty()) files.names.push_back(prefix + ".groups.json");
   if (timeline.empty()) return files;
-  if (auto done = write_timeline(traces.timeline, timeline); !done) {
-    return Unexpected{done.error()};
-  }
+  PERFMODEL_TRY_TO(write_timeline(traces.timeline, timeline));
   files.names.push_back(timeline);
   return files;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "files/json_file.hpp"
 #include "layout/layout_rows.hpp"
 #include "perfmodel/data_files.hpp"
@@ -54,11 +55,7 @@ MachineFile parse_machine(const Json& document, std::optional<Error>& error) {
   root.expect_schema(schemas::kMeasuredMachine);
   root.any("program");
   root.plain_name("name");
-  made.gpu = root.string("gpu");
-  made.topology = root.string("topology");
-  made.attention = root.string("attention");
-  made.optimizer = root.string("optimizer");
-  made.grad_dtype = root.string("grad_dtype");
+  PERFMODEL_READ(made, root.string, gpu, topology, attention, optimizer, grad_dtype);
   if (!parse_layout_attention(made.attention))
     root.reject("attention", "a kernel that --attention names");
   if (!parse_layout_optimizer(made.optimizer)) {
@@ -89,11 +86,9 @@ Result<std::vector<MeasuredStep>> steps_of_machine(const std::filesystem::path& 
                                           return parse_machine(json, error);
                                         }));
   if (machine->gpu != gpu.name) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a machine measured on {}, found one "
-                            "of {}",
-                            gpu.name, machine->gpu),
-                file, "/gpu");
+    return decline(
+        fmt::format("expected a machine measured on {}, found one of {}", gpu.name, machine->gpu),
+        file, "/gpu");
   }
   LayoutInputs own = inputs;
   own.attention = machine->attention;
@@ -150,9 +145,7 @@ double median_us(std::vector<double> values) {
 Result<std::vector<MeasuredStep>> step_of_trace(const LayoutInputs& inputs, const LayoutJob* asked,
                                                 const Gpu& gpu, const TakeWarning& warn) {
   const std::string& file = inputs.measured;
-  const auto refuse = [&](std::string message) {
-    return fail(ErrorCode::kImpossible, std::move(message), file);
-  };
+  const auto refuse = [&](std::string message) { return decline(std::move(message), file); };
   if (!asked) return refuse("expected a table with --table, found a trace");
   PERFMODEL_TRY(layout, inputs.measured_layout.empty() ? named_layout(inputs)
                                                        : parse_layout(inputs.measured_layout, {}));

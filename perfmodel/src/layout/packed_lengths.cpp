@@ -130,10 +130,8 @@ Result<void> check_packed(const LayoutJob& job, const ParallelLayout& layout) {
                       : layout.cp > 1                               ? "cp above 1"
                                                                     : nullptr;
   if (!found) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("lengths: expected fused attention over whole sequences of a rank, "
-                          "found {}",
-                          found));
+  return decline(fmt::format(
+      "lengths: expected fused attention over whole sequences of a rank, found {}", found));
 }
 
 }  // namespace perfmodel

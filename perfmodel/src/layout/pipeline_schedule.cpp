@@ -13,30 +13,28 @@ namespace {
 Result<void> check_sizes(PipelineSchedule schedule, std::int64_t stages, std::int64_t chunks,
                          std::int64_t microbatches) {
   const auto found = [](std::int64_t value) { return ", found " + std::to_string(value); };
-  if (stages < 1) return fail(ErrorCode::kImpossible, "expected stages >= 1" + found(stages));
+  if (stages < 1) return decline("expected stages >= 1" + found(stages));
   if (chunks < 1) {
-    return fail(ErrorCode::kImpossible, "expected chunks per stage >= 1" + found(chunks));
+    return decline("expected chunks per stage >= 1" + found(chunks));
   }
   if (microbatches < 1) {
-    return fail(ErrorCode::kImpossible, "expected microbatches >= 1" + found(microbatches));
+    return decline("expected microbatches >= 1" + found(microbatches));
   }
   if (schedule != PipelineSchedule::kInterleaved && chunks != 1) {
-    return fail(ErrorCode::kImpossible, "expected one chunk per stage for " +
-                                            std::string(to_string(schedule)) + found(chunks));
+    return decline("expected one chunk per stage for " + std::string(to_string(schedule)) +
+                   found(chunks));
   }
   if (schedule == PipelineSchedule::kInterleaved && microbatches % stages != 0) {
-    return fail(ErrorCode::kImpossible,
-                "expected microbatches to be a multiple of the " + std::to_string(stages) +
-                    " stages of an interleaved pipeline" + found(microbatches));
+    return decline("expected microbatches to be a multiple of the " + std::to_string(stages) +
+                   " stages of an interleaved pipeline" + found(microbatches));
   }
   constexpr double kMostTasks = std::numeric_limits<TaskGraph::TaskId>::max();
   if (2.0 * static_cast<double>(stages) * static_cast<double>(chunks) *
           static_cast<double>(microbatches) >
       kMostTasks) {
-    return fail(ErrorCode::kImpossible, "expected less than 2^31 operations in a pipeline, found " +
-                                            std::to_string(stages) + " stages x " +
-                                            std::to_string(chunks) + " chunks x " +
-                                            std::to_string(microbatches) + " microbatches x 2");
+    return decline("expected less than 2^31 operations in a pipeline, found " +
+                   std::to_string(stages) + " stages x " + std::to_string(chunks) + " chunks x " +
+                   std::to_string(microbatches) + " microbatches x 2");
   }
   return {};
 }
@@ -84,12 +82,10 @@ std::string_view to_string(PipelineSchedule schedule) {
 Result<std::vector<PipelineOp>> pipeline_order(PipelineSchedule schedule, std::int64_t stages,
                                                std::int64_t chunks, std::int64_t microbatches,
                                                std::int64_t stage) {
-  if (auto ok = check_sizes(schedule, stages, chunks, microbatches); !ok) {
-    return Unexpected(ok.error());
-  }
+  PERFMODEL_TRY_TO(check_sizes(schedule, stages, chunks, microbatches));
   if (stage < 0 || stage >= stages) {
-    return fail(ErrorCode::kImpossible, "expected a stage from 0 to " + std::to_string(stages - 1) +
-                                            ", found " + std::to_string(stage));
+    return decline("expected a stage from 0 to " + std::to_string(stages - 1) + ", found " +
+                   std::to_string(stage));
   }
   return make_order(schedule, stages, chunks, microbatches, stage);
 }

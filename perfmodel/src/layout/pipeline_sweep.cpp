@@ -8,13 +8,14 @@ namespace {
 
 constexpr double kNotYet = -1;
 
-struct StageOp {
-  std::int64_t place, microbatch;
-  bool backward;
+/// A microbatch in a row: forward through the places, then backward through them. Each row takes
+/// the results of the one before it.
+struct RowStep {
+  std::int64_t row, microbatch;
 };
 
-/// Lists of the stages, computed as they are asked for; see pipeline_order. All stages work through
-/// the same chunks and microbatches.
+/// The lists of the stages; see pipeline_order. All stages work through the same chunks and
+/// microbatches.
 class StageLists {
  public:
   StageLists(PipelineSchedule schedule, std::int64_t p, std::int64_t v, std::int64_t m)
@@ -24,92 +25,75 @@ class StageLists {
     }
   }
 
+  /// Forward steps that a stage is ahead of its backward steps.
   std::int64_t warm_up(std::int64_t stage) const {
     if (schedule_ == PipelineSchedule::kGpipe) return m_ * v_;
     if (schedule_ == PipelineSchedule::k1F1B) return std::min(p_ - 1 - stage, m_);
     return m_ == p_ ? m_ * v_ : std::min(2 * (p_ - 1 - stage) + (v_ - 1) * p_, m_ * v_);
   }
-  StageOp at(std::int64_t stage, std::int64_t warm, std::int64_t position) const {
-    const std::int64_t count = m_ * v_;
-    bool backward = position >= warm;
-    std::int64_t k = position;
-    if (position >= 2 * count - warm) {
-      k = position - count;
-    } else if (backward) {
-      const std::int64_t pair = (position - warm) / 2;
-      backward = (position - warm) % 2 == 1;
-      k = backward ? pair : warm + pair;
-    }
-    StageOp op = steps_[backward].begin()[k];
-    op.place += stage;
-    return op;
-  }
+  /// The steps of the first stage: stage r is r rows later forward and r rows earlier backward.
+  const RowStep* steps(bool backward) const { return steps_[backward].data(); }
 
  private:
-  /// The operation of the first stage.
-  StageOp step(std::int64_t k, bool backward) const {
+  RowStep step(std::int64_t k, bool backward) const {
+    const std::int64_t last = 2 * p_ * v_ - 1;
     if (schedule_ != PipelineSchedule::kInterleaved) {
       const bool reversed = schedule_ == PipelineSchedule::kGpipe && backward;
-      return {0, reversed ? m_ - 1 - k : k, backward};
+      return {backward ? last : 0, reversed ? m_ - 1 - k : k};
     }
     const std::int64_t turn = k % (p_ * v_) / p_, chunk = backward ? v_ - 1 - turn : turn;
-    return {chunk * p_, k / (p_ * v_) * p_ + k % p_, backward};
+    return {backward ? last - chunk * p_ : chunk * p_, k / (p_ * v_) * p_ + k % p_};
   }
 
   PipelineSchedule schedule_;
   std::int64_t p_, v_, m_;
-  std::array<std::vector<StageOp>, 2> steps_;  // forward, backward
+  std::array<std::vector<RowStep>, 2> steps_;  // forward, backward
 };
 
 PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
   const std::int64_t p = times.stages, v = times.chunks, m = microbatches, depth = p * v;
   const StageLists lists(times.schedule, p, v, m);
-  const double hop = p > 1 ? times.hop_us : 0;
-  thread_local std::vector<double> forward, backward;
-  forward.assign(static_cast<std::size_t>(depth * m), kNotYet);
-  backward.assign(static_cast<std::size_t>(depth * m), kNotYet);
-  thread_local std::vector<std::int64_t> position, warm;
-  position.assign(static_cast<std::size_t>(p), 0);
-  warm.resize(static_cast<std::size_t>(p));
-  for (std::int64_t r = 0; r < p; ++r) warm[static_cast<std::size_t>(r)] = lists.warm_up(r);
+  // By row: its time, the way to the next row, the end of its last step.
+  thread_local std::vector<double> lasts, hops, ended;
+  const auto places = static_cast<std::size_t>(depth);
+  const auto forward_us = times.forward_us.first(places);
+  const auto backward_us = times.backward_us.first(places);
+  lasts.assign(forward_us.begin(), forward_us.end());
+  lasts.insert(lasts.end(), backward_us.rbegin(), backward_us.rend());
+  hops.assign(lasts.size(), p > 1 ? times.hop_us : 0);
+  hops[places - 1] = 0;  // the last place begins its backward pass
+  ended.assign(lasts.size(), 0);
+  // By row and microbatch: when its input is there. The first row waits for none.
+  thread_local std::vector<double> ready;
+  ready.assign(static_cast<std::size_t>((2 * depth + 1) * m), kNotYet);
+  std::fill_n(ready.begin(), m, 0.0);
+  thread_local std::vector<std::array<std::int64_t, 2>> done;  // by stage: steps of each pass
+  done.assign(static_cast<std::size_t>(p), {0, 0});
   PipelineEnds ends;
   ends.last_backward_us.assign(static_cast<std::size_t>(p), 0);
-  ends.chunk_last_backward_us.assign(times.backward_us.size(), 0);
-  const auto end_of = [m](std::vector<double>& ended, std::int64_t place,
-                          std::int64_t microbatch) -> double& {
-    return ended[static_cast<std::size_t>(place * m + microbatch)];
-  };
-  // When the operation can start; kNotYet: its predecessor has not ended.
-  const auto ready = [&](const StageOp& op) {
-    if (!op.backward) {
-      if (op.place == 0) return 0.0;
-      const double before = end_of(forward, op.place - 1, op.microbatch);
-      return before < 0 ? kNotYet : before + hop;
-    }
-    if (op.place == depth - 1) return end_of(forward, op.place, op.microbatch);
-    const double before = end_of(backward, op.place + 1, op.microbatch);
-    return before < 0 ? kNotYet : before + hop;
-  };
-  const std::int64_t length = 2 * m * v;
-  std::int64_t left = length * p;
-  while (left > 0) {
+  const std::int64_t count = m * v;
+  for (std::int64_t left = 2 * count * p; left > 0;) {
     for (std::int64_t r = 0; r < p; ++r) {
-      std::int64_t& next = position[static_cast<std::size_t>(r)];
+      auto& [forward, backward] = done[static_cast<std::size_t>(r)];
       double& free = ends.last_backward_us[static_cast<std::size_t>(r)];
-      while (next < length) {
-        const StageOp op = lists.at(r, warm[static_cast<std::size_t>(r)], next);
-        const double from = ready(op);
-        if (from < 0) break;
-        const auto place = static_cast<std::size_t>(op.place);
-        free = std::max(free, from) +
-               (op.backward ? times.backward_us[place] : times.forward_us[place]);
-        end_of(op.backward ? backward : forward, op.place, op.microbatch) = free;
-        if (op.backward) ends.chunk_last_backward_us[place] = free;
+      const std::int64_t warm = lists.warm_up(r);
+      while (backward < count) {
+        const bool is_backward = forward == count || forward - backward > warm;
+        std::int64_t& next = is_backward ? backward : forward;
+        const RowStep step = lists.steps(is_backward)[next];
+        const auto row = static_cast<std::size_t>(is_backward ? step.row - r : step.row + r);
+        double* const from =
+            &ready[row * static_cast<std::size_t>(m) + static_cast<std::size_t>(step.microbatch)];
+        if (*from < 0) break;
+        free = std::max(free, *from) + lasts[row];
+        from[m] = free + hops[row];
+        ended[row] = free;
         ++next;
         --left;
       }
     }
   }
+  ends.chunk_last_backward_us.assign(ended.rbegin(), ended.rbegin() + depth);
   ends.makespan_us = *std::max_element(ends.last_backward_us.begin(), ends.last_backward_us.end());
   return ends;
 }

@@ -471,10 +471,10 @@ Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& j
     return true;
   });
   if (candidates.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a layout of {} GPUs that divides {} sequences, {} heads and "
-                            "{} layers, found none",
-                            gpus, job.global_batch, job.model.heads, job.model.layers));
+    return decline(
+        fmt::format("expected a layout of {} GPUs that divides {} sequences, {} heads and {} "
+                    "layers, found none",
+                    gpus, job.global_batch, job.model.heads, job.model.layers));
   }
   // Layouts that can be fastest come first, so that the rest is ruled out early.
   std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.least.flop; });
@@ -491,18 +491,15 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
                                    std::int64_t gpus, const LayoutSpace& space,
                                    const LayoutSearchOptions& options) {
   if (gpus < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("world: expected at least 1 GPU, found {}", gpus));
+    return decline(fmt::format("world: expected at least 1 GPU, found {}", gpus));
   }
   if (gpus > kMostGpus) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("world: expected at most {} GPUs, found {}", kMostGpus, gpus));
+    return decline(fmt::format("world: expected at most {} GPUs, found {}", kMostGpus, gpus));
   }
-  if (auto good = check_layout_job(job); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_layout_job(job));
   if (!space.dispatcher.empty() && job.model.experts.experts == 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("dispatcher: expected a model with experts, found {}",
-                            to_string(space.dispatcher.front())));
+    return decline(fmt::format("dispatcher: expected a model with experts, found {}",
+                               to_string(space.dispatcher.front())));
   }
   auto ranking = rank_within(pricer, job, gpus, space, options);
   const bool stays = !ranking || !ranking->best.empty() || !ranking->complete ||

@@ -47,9 +47,7 @@ Result<std::vector<ChunkLayers>> search_stages(const StepQuestion& question,
     for (std::int64_t last = each + 1; last >= std::max<std::int64_t>(0, each - kReach); --last) {
       // Two chunks have no others: the last one takes what is left.
       const std::int64_t at_last = chunks.size() == 2 ? layers - first : last;
-      if (auto good = judge(spread_with(chunks, layers, first, at_last)); !good) {
-        return Unexpected{good.error()};
-      }
+      PERFMODEL_TRY_TO(judge(spread_with(chunks, layers, first, at_last)));
       if (chunks.size() == 2) break;
     }
   }

@@ -29,7 +29,7 @@ Result<void> reprice_pass(std::int64_t tp, CollectiveTimes& collectives, PassCos
 Result<void> reprice_collectives(std::int64_t tp, CollectiveTimes& collectives, ShardCosts& costs) {
   for (PartCosts* part : {&costs.embedding, &costs.layer, &costs.head, &costs.loss}) {
     for (PassCosts* pass : {&part->forward, &part->backward, &part->again}) {
-      if (auto good = reprice_pass(tp, collectives, *pass); !good) return good;
+      PERFMODEL_TRY_TO(reprice_pass(tp, collectives, *pass));
     }
   }
   return {};

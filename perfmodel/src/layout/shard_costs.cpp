@@ -470,8 +470,7 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t tp) {
 
 Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers,
                                    bool compiled) {
-  auto graph = decoder_graph(question, layers);
-  if (!graph) return graph;
+  PERFMODEL_TRY(graph, decoder_graph(question, layers));
   if (question.tp > 1) {
     graph = make_tensor_parallel(
         *graph, {.ranks = question.tp, .sequence_parallel = question.sequence_parallel});
@@ -676,8 +675,7 @@ Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor&
                        form == GraphForm::kCompiled);
     };
     const bool sees_all = kind.attends() && !kind.slides;
-    auto costs = costs_of_kind(question, kind, graph_of, predictor, gpu, options, once);
-    if (!costs) return costs;
+    PERFMODEL_TRY(costs, costs_of_kind(question, kind, graph_of, predictor, gpu, options, once));
     costs->layer.experts = experts_of(question, kind);
     costs->layer.frozen = frozen_of(question, kind);
     if (kind.mixer == LayerKind::Mixer::kStateSpace) {

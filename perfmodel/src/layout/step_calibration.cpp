@@ -178,10 +178,10 @@ std::vector<OpenEffect> open_effects(const PartTimes& times,
 Result<StepCalibration> StepCalibration::fit(std::vector<StepObservation> observations,
                                              double noise) {
   const std::size_t n = observations.size();
-  if (n == 0) return fail(ErrorCode::kImpossible, "expected measured steps, found none");
+  if (n == 0) return decline("expected measured steps, found none");
   if (n > kMostObservations) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} measured steps, found {}", kMostObservations, n));
+    return decline(
+        fmt::format("expected at most {} measured steps, found {}", kMostObservations, n));
   }
   StepCalibration made;
   made.noise_ = noise;

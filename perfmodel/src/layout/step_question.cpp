@@ -79,10 +79,9 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
   spread.front().embeds = true;
   if (!balanced) {
     if (model.layers < chunks) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected at least a layer per chunk of the pipeline, found {} "
-                              "layers for {} chunks",
-                              model.layers, chunks));
+      return decline(fmt::format(
+          "expected at least a layer per chunk of the pipeline, found {} layers for {} chunks",
+          model.layers, chunks));
     }
     for (ChunkLayers& chunk : spread) chunk.layers = model.layers / chunks;
     const std::int64_t left = model.layers % chunks;

@@ -69,8 +69,7 @@ Result<double> read_quantity(const std::string& text, std::span<const Unit> unit
                        read_decimal(std::string_view(text).substr(0, digits), number) &&
                        number > 0 && std::isfinite(number * unit->factor);
   if (is_read) return number * unit->factor;
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected {}, found \"{}\"", flag, wanted, text));
+  return decline(fmt::format("{}: expected {}, found \"{}\"", flag, wanted, text));
 }
 
 Result<double> read_count(const std::string& text, std::string_view flag) {
@@ -81,7 +80,7 @@ Result<double> read_count(const std::string& text, std::string_view flag) {
 Result<double> tokens_of(const TrainingRunAsk& ask, std::int64_t sequence) {
   if (ask.samples.empty()) return read_count(ask.tokens, "--tokens");
   if (!ask.tokens.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --tokens or --samples, found both");
+    return decline("expected --tokens or --samples, found both");
   }
   return read_count(ask.samples, "--samples").map([&](double samples) {
     return samples * ask.epochs.value_or(1) * static_cast<double>(sequence);
@@ -104,8 +103,7 @@ Result<double> gpu_price(const std::string& text, const std::string& gpu) {
   double price = 0;
   if (read_decimal(text, price)) {
     if (price > 0 && std::isfinite(price)) return price;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("--usd-per-gpu-hour: expected a price above 0, found {}", text));
+    return decline(fmt::format("--usd-per-gpu-hour: expected a price above 0, found {}", text));
   }
   return read_json_file(text, "file of prices", [&](const Json& json, std::optional<Error>& error) {
     ObjectReader reader(json, "", error);
@@ -129,16 +127,14 @@ Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, con
                         : ask.storage_gb_per_s          ? "--storage-gb-per-s"
                                                         : nullptr;
     if (!other) return run;
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("{}: expected --tokens or --samples of the run too, found none", other));
   }
   PERFMODEL_TRY(tokens, tokens_of(ask, job.sequence));
   run.tokens = *tokens;
   if (!ask.deadline.empty()) {
-    const auto deadline =
-        read_quantity(ask.deadline, kTimes, "--deadline", "a time like 30d, 12h or 90min");
-    if (!deadline) return Unexpected{deadline.error()};
+    PERFMODEL_TRY(deadline, read_quantity(ask.deadline, kTimes, "--deadline",
+                                          "a time like 30d, 12h or 90min"));
     run.deadline_s = *deadline;
   }
   if (!ask.usd_per_gpu_hour.empty()) {
@@ -146,8 +142,7 @@ Result<TrainingRunQuestion> training_run_question(const TrainingRunAsk& ask, con
     run.usd_per_gpu_hour = *price;
   }
   if (ask.storage_gb_per_s && job.lora_rank > 0) {
-    return fail(ErrorCode::kImpossible,
-                "--storage-gb-per-s: expected a job in which all weights learn, found adapters");
+    return decline("--storage-gb-per-s: expected a job in which all weights learn, found adapters");
   }
   run.storage_bytes_per_s = ask.storage_gb_per_s.value_or(0) * 1e9;
   if (ask.mtbf_hours_per_gpu) run.gpu_failures_per_s = 1 / (*ask.mtbf_hours_per_gpu * kHour);

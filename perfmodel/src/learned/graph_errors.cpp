@@ -74,9 +74,8 @@ Result<std::vector<JudgedGraph>> priced_graphs(const GraphFiles& files,
                                return kernel_models.price(work, device).time + gap;
                              });
     };
-    const auto learned = price(models.models), heuristic = price(KernelModels::heuristic());
-    if (!learned) return Unexpected{learned.error()};
-    if (!heuristic) return Unexpected{heuristic.error()};
+    PERFMODEL_TRY(learned, price(models.models));
+    PERFMODEL_TRY(heuristic, price(KernelModels::heuristic()));
     for (const MeasuredGraph& row : measured.rows) {
       if (row.gpu != static_cast<int>(gpu)) continue;
       const auto at = std::ranges::find(wanted, row.graph, &GraphSpec::graph);
@@ -93,7 +92,7 @@ Result<std::vector<JudgedGraph>> priced_graphs(const GraphFiles& files,
                         (*learned)[i].total.count() / 1000, (*heuristic)[i].total.count() / 1000});
     }
   }
-  if (auto readable = models.check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(models.check());
   return graphs;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/each_name.hpp"
 #include "base/file_name.hpp"
 #include "model_errors.hpp"
 #include "perfmodel/detail/output_file.hpp"
@@ -42,9 +43,7 @@ const ResultFields<LeftOut> kLeftOutFields = {
 };
 
 const ResultFields<TrainReport::Skipped> kSkippedFields = {
-    {"name", &TrainReport::Skipped::name},
-    {"rows", &TrainReport::Skipped::rows},
-    {"reason", &TrainReport::Skipped::reason},
+    PERFMODEL_FIELDS(TrainReport::Skipped, name, rows, reason),
 };
 
 OrderedJson validation_json(const Validation& validation) {
@@ -54,10 +53,7 @@ OrderedJson validation_json(const Validation& validation) {
 }
 
 OrderedJson model_json(const ModelReport& model) {
-  OrderedJson json = {{"name", model.name},
-                      {"rows", model.rows},
-                      {"fitted_rows", model.fitted_rows},
-                      {"gpus", model.gpus}};
+  OrderedJson json = {PERFMODEL_VALUES(model, name, rows, fitted_rows, gpus)};
   if (!model.file.empty()) json["file"] = model.file;
   json["random"] = validation_json(model.random);
   json["grouped"] = validation_json(model.grouped);
@@ -129,8 +125,7 @@ OrderedJson few_shot_json(const std::string& gpu, std::span<const FewShotCurve> 
 
 OrderedJson calibration_json(const Calibration& made, const std::string& output) {
   static const ResultFields<JudgedCalibration> kFields = {
-      {"gpu", &JudgedCalibration::gpu},
-      {"model", &JudgedCalibration::model},
+      PERFMODEL_FIELDS(JudgedCalibration, gpu, model),
       {"rows", &JudgedCalibration::used},
       {"others", &JudgedCalibration::others},
       {"before", &JudgedCalibration::before, Digits::kAll},
@@ -174,8 +169,7 @@ bool is_model_folder(const std::string& output) {
 Result<void> check_model_output(const std::string& output) {
   std::filesystem::path file = output;
   if (is_model_folder(output)) {
-    auto folder_is_there = make_folder(output, "expected a folder to write to, found ");
-    if (!folder_is_there) return folder_is_there;
+    PERFMODEL_TRY_TO(make_folder(output, "expected a folder to write to, found "));
     file /= "model.json";
   }
   PERFMODEL_TRY(writable, OutputFile::create(file));

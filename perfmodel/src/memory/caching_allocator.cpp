@@ -314,11 +314,11 @@ void CachingAllocator::return_to_device(std::int64_t bytes) {
 
 Unexpected CachingAllocator::out_of_memory(std::int64_t bytes) const {
   const auto gib = [](std::int64_t size) { return static_cast<double>(size) / kGib; };
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected room for {:.4g} GiB on the device, found {:.4g} GiB, of which "
-                          "{:.4g} GiB are in use and {:.4g} GiB are free in segments in use",
-                          gib(bytes), gib(options_.device_bytes), gib(current_.active),
-                          gib(current_.reserved - current_.active)));
+  return decline(
+      fmt::format("expected room for {:.4g} GiB on the device, found {:.4g} GiB, of which {:.4g} "
+                  "GiB are in use and {:.4g} GiB are free in segments in use",
+                  gib(bytes), gib(options_.device_bytes), gib(current_.active),
+                  gib(current_.reserved - current_.active)));
 }
 
 // Blocks and the lists of their pools.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/stop_point.hpp"
+#include "bytes_per_sample.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 #include "step_memory.hpp"
@@ -46,16 +47,15 @@ class Search {
 
   Result<LargestBatch> run() {
     PERFMODEL_TRY(given, batch_size(graph_));
-    if (auto done = try_batch(*given); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(try_batch(*given));
     first_ = last_;
-    if (auto done = try_batch(2 * *given); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(try_batch(2 * *given));
     while (lacks_.batch == 0 || lacks_.batch - fits_.batch > 1) {
       stop_point();
       if (fits_.batch >= kMostSamples) {
-        return fail(ErrorCode::kImpossible,
-                    "expected a batch that does not fit, found that 2^30 samples still do");
+        return decline("expected a batch that does not fit, found that 2^30 samples still do");
       }
-      if (auto done = try_batch(next()); !done) return Unexpected{done.error()};
+      PERFMODEL_TRY_TO(try_batch(next()));
     }
     return LargestBatch{
         .batch = fits_.batch, .memory = fits_.memory, .next = lacks_.memory, .rewrites = rewrites_};
@@ -107,13 +107,18 @@ class Search {
 
 }  // namespace
 
-Result<double> bytes_per_sample(const ExecutionGraph& graph, std::int64_t batch) {
-  PERFMODEL_TRY(twice, set_batch_size(graph, {.batch = 2 * batch}));
+double bytes_per_sample(const ExecutionGraph& graph, const ExecutionGraph& twice,
+                        std::int64_t batch) {
   const auto in_use = [](const ExecutionGraph& of) {
     const MemoryPlan plan = memory_plan(of);
     return graph_memory(plan, storage_bytes(plan, of)).peak_allocated_bytes;
   };
-  return (in_use(*twice) - in_use(graph)) / static_cast<double>(batch);
+  return (in_use(twice) - in_use(graph)) / static_cast<double>(batch);
+}
+
+Result<double> bytes_per_sample(const ExecutionGraph& graph, std::int64_t batch) {
+  PERFMODEL_TRY(twice, set_batch_size(graph, {.batch = 2 * batch}));
+  return bytes_per_sample(graph, *twice, batch);
 }
 
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,

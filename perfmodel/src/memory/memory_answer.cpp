@@ -10,11 +10,12 @@
 #include "base/contains.hpp"
 #include "base/file_name.hpp"
 #include "base/model_source.hpp"
+#include "bytes_per_sample.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
-#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predict.hpp"
+#include "rewrite/resize/seeds.hpp"
 #include "rewrites/attention_support.hpp"
 #include "rewrites/rewrite_input.hpp"
 
@@ -120,10 +121,11 @@ Result<MemoryAnswer> answer_memory(const MemoryQuestion& question, const Executi
                                .expandable_segments = question.expandable_segments,
                                .zero = made.zero});
   if (!made.report.without_sizes.empty()) made.warnings.push_back(uncounted_text(made.report));
-  if (const auto batch = batch_size(made.graph)) {
-    made.batch = *batch;
-    const auto bytes = bytes_per_sample(made.graph, *batch);
-    if (bytes) made.bytes_per_sample = *bytes;
+  if (const auto twice = resize::twice_the_batch(made.graph)) {
+    made.batch = twice->batch;
+    if (twice->graph) {
+      made.bytes_per_sample = bytes_per_sample(made.graph, *twice->graph, twice->batch);
+    }
   }
   if (question.max_batch) {
     auto most = largest_batch(made.graph, *made.gpu, question.expandable_segments, made.zero);

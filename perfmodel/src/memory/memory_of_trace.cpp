@@ -81,9 +81,7 @@ Result<MemoryOfTrace> memory_of_trace(const MemoryQuestion& question,
   if (question.max_batch) purposes.emplace_back("--max-batch");
   if (question.over_time) purposes.emplace_back("--timeline");
   for (const std::string& purpose : purposes) {
-    if (auto known = check_tensors_known(program.graph, purpose); !known) {
-      return Unexpected{known.error()};
-    }
+    PERFMODEL_TRY_TO(check_tensors_known(program.graph, purpose));
   }
   return memory_of_trace(*program.trace, std::move(gpu));
 }

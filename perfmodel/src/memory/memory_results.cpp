@@ -28,22 +28,14 @@ void make_null(OrderedJson& json, std::initializer_list<const char*> keys) {
 }  // namespace
 
 const ResultFields<PredictedMemory> kHeldMemoryFields = {
-    {"static_bytes", &PredictedMemory::static_bytes},
-    {"static_fits", &PredictedMemory::static_fits},
+    PERFMODEL_FIELDS(PredictedMemory, static_bytes, static_fits),
     {"by_purpose", held_by_purpose, Digits::kWhole},
 };
 
 const ResultFields<PredictedMemory> kMemoryFields = {
-    {"peak_allocated_bytes", &PredictedMemory::peak_allocated_bytes},
-    {"peak_reserved_bytes", &PredictedMemory::peak_reserved_bytes},
-    {"context_bytes", &PredictedMemory::context_bytes},
-    {"needed_bytes", &PredictedMemory::needed_bytes},
-    {"low_bytes", &PredictedMemory::low_bytes},
-    {"high_bytes", &PredictedMemory::high_bytes},
-    {"device_bytes", &PredictedMemory::device_bytes},
-    {"fits", &PredictedMemory::fits},
-    {"headroom_bytes", &PredictedMemory::headroom_bytes},
-    {"activation_bytes", &PredictedMemory::activation_bytes},
+    PERFMODEL_FIELDS(PredictedMemory, peak_allocated_bytes, peak_reserved_bytes, context_bytes,
+                     needed_bytes, low_bytes, high_bytes, device_bytes, fits, headroom_bytes,
+                     activation_bytes),
 };
 
 const ResultFields<LargeStorage> kLargeStorageFields = {

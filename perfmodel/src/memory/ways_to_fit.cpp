@@ -3,20 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "graph_memory.hpp"
 #include "perfmodel/memory.hpp"
+#include "rewrite/memory/shortened_step.hpp"
 #include "rewrites/attention_support.hpp"
 
 namespace perfmodel {
 namespace {
 
 constexpr std::int64_t kGpusOfNode = 8;
-constexpr double kMargin = 1.25;  // more options cost less memory than this factor and the weights
+constexpr double kCertain = 0.97;  // part of a line's bytes that an allocator needs, too
 
 struct FitOption {
-  std::string_view name, value;
+  std::string_view name;
+  std::string value;
   auto operator<=>(const FitOption&) const = default;
 };
 using FitOptions = std::vector<FitOption>;
@@ -59,7 +66,7 @@ std::vector<FitOptions> options_to_try(const Gpu& gpu) {
 std::optional<Variant> variant_of(const FitOptions& options, const RewriteByName& rewrite_by_name) {
   Variant variant;
   for (const FitOption& option : options) {
-    auto rewrite = rewrite_by_name(std::string(option.name), std::string(option.value));
+    auto rewrite = rewrite_by_name(std::string(option.name), option.value);
     if (!rewrite) return std::nullopt;
     variant.name += (variant.name.empty() ? "" : " ") + rewrite->name;
     variant.rewrites.push_back(std::move(*rewrite));
@@ -76,6 +83,7 @@ double us_per_sample(const WhatIfAnswer& answer) {
 struct Attempt {
   FitOptions options;
   Variant variant;
+  double least_bytes = 0;                             // it needs as many, or more
   std::optional<WhatIfAnswer> answer = std::nullopt;  // none: not asked, or refused
 
   double needed_bytes() const { return answer->memory.needed_bytes(); }
@@ -115,11 +123,6 @@ void ask(std::vector<Attempt*> asked, const ExecutionGraph& graph, const WhatIfT
   }
 }
 
-bool has_more_options(const FitOptions& many, const FitOptions& few) {
-  const auto has = [&](const FitOption& one) { return std::ranges::find(many, one) != many.end(); };
-  return many.size() > few.size() && !few.empty() && std::ranges::all_of(few, has);
-}
-
 /// FSDP and options of the update leave the activations as they are.
 bool keeps_activations(const FitOptions& options) {
   return std::ranges::all_of(options, [](const FitOption& option) {
@@ -127,45 +130,76 @@ bool keeps_activations(const FitOptions& options) {
   });
 }
 
-/// Bytes that an attempt needs at least, by the step as it is and by attempts with more options,
-/// which may hold copies of the weights in another type.
-double least_bytes(const Attempt& attempt, const Attempts& attempts, const PredictedMemory& as_is) {
-  const double weights = at(as_is.by_purpose, MemoryPurpose::kWeights);
-  double least = 0;
-  if (keeps_activations(attempt.options)) {
-    least = at(as_is.by_purpose, MemoryPurpose::kActivations);
+/// Bytes in use at the peaks of the forward pass, the backward pass and the update.
+std::array<double, 3> peaks_of(const ExecutionGraph& graph) {
+  const MemoryPlan plan = memory_plan(graph);
+  const auto curve = memory_curve(plan, storage_bytes(plan, graph));
+  std::array<double, 3> peaks{};
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    const std::int32_t node = plan.events[i].node;
+    const bool is_after = node >= plan.lifetimes.forward_end;
+    double& peak = peaks[is_after + (is_after && node >= plan.lifetimes.optimizer_begin)];
+    peak = std::max(peak, std::accumulate(curve[i].begin(), curve[i].end(), 0.0));
   }
-  for (const Attempt& other : attempts) {
-    const bool does_more = other.answer && has_more_options(other.options, attempt.options);
-    if (does_more) least = std::max(least, other.needed_bytes() / kMargin - weights);
+  return peaks;
+}
+
+/// The peak of a changed step with all its layers: at least on the line through three and four,
+/// for each peak is the largest of several lines. Empty: a rewrite refuses.
+std::optional<double> least_peak(const ShortenedStep& step, const Variant& variant) {
+  const auto three = apply_rewrites(step.with_three, variant.rewrites);
+  if (!three) return std::nullopt;
+  const auto four = apply_rewrites(step.with_four, variant.rewrites);
+  if (!four) return std::nullopt;
+  const auto few = peaks_of(*three), more = peaks_of(*four);
+  double least = 0;
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    const double line = few[i] + (more[i] - few[i]) * static_cast<double>(step.layers - 3);
+    least = std::max(least, line);
   }
   return least;
 }
 
-/// Asks the attempts that may fit, or need the least memory. The strongest go first: they say how
-/// much the others need at least.
+/// Bounds the bytes of each attempt, by the step as it is and by few of its layers. A rewrite that
+/// refuses these may take all (activations of few layers are not worth an offload): no bound.
+void set_least_bytes(Attempts& attempts, const ExecutionGraph& graph,
+                     const PredictedMemory& as_is) {
+  const auto shortened = shortened_step(graph);
+  for (Attempt& attempt : attempts) {
+    const bool fits = !attempt.options.empty() && attempt.options.front().name == "batch";
+    if (keeps_activations(attempt.options)) {
+      attempt.least_bytes = at(as_is.by_purpose, MemoryPurpose::kActivations);
+    } else if (shortened && !fits) {
+      const auto peak = least_peak(*shortened, attempt.variant);
+      if (peak) attempt.least_bytes = kCertain * *peak + as_is.context_bytes;
+    }
+  }
+}
+
+/// Asks the attempts that may fit, or need the least memory. The most hopeful go first.
 void ask_hopeful(Attempts& attempts, const ExecutionGraph& graph, const PredictedMemory& as_is,
                  const WhatIfTarget& here) {
-  std::vector<Attempt*> strongest, others;
-  for (Attempt& attempt : attempts) {
-    const bool is_part = std::ranges::any_of(attempts, [&](const Attempt& other) {
-      return has_more_options(other.options, attempt.options);
-    });
-    (is_part || keeps_activations(attempt.options) ? others : strongest).push_back(&attempt);
+  set_least_bytes(attempts, graph, as_is);
+  std::vector<Attempt*> left;
+  for (Attempt& attempt : std::span(attempts).first(attempts.size() - 1)) left.push_back(&attempt);
+  std::ranges::stable_sort(left, {}, &Attempt::least_bytes);
+  // The bytes of the device, or the least that an answer needs; `otherwise`: there is none yet.
+  const auto enough = [&](double otherwise) {
+    std::optional<double> least;
+    for (const Attempt* attempt : left) {
+      if (!attempt->answer) continue;
+      least = std::min(least.value_or(attempt->needed_bytes()), attempt->needed_bytes());
+    }
+    return std::max(as_is.device_bytes, least.value_or(otherwise));
+  };
+  for (auto begin = left.begin(); begin != left.end();) {
+    const auto end = std::ranges::upper_bound(begin, left.end(), enough((*begin)->least_bytes), {},
+                                              &Attempt::least_bytes);
+    if (begin == end) break;
+    ask({begin, end}, graph, here);
+    begin = end;
   }
-  ask(strongest, graph, here);
-  double least = as_is.needed_bytes();
-  for (const Attempt* attempt : strongest) {
-    if (attempt->answer) least = std::min(least, attempt->needed_bytes());
-  }
-  const double enough = std::max(as_is.device_bytes, least);
-  std::erase_if(others, [&](const Attempt* attempt) {
-    return least_bytes(*attempt, attempts, as_is) > enough;
-  });
-  const bool shards =
-      std::erase_if(others, [](const Attempt* one) { return one->options.empty(); });
-  ask(others, graph, here);
-  if (!shards) return;
+  if (attempts.back().least_bytes > enough(as_is.needed_bytes())) return;
   WhatIfTarget node = here;
   node.options.world_size = kGpusOfNode;
   node.options.scale_out =

@@ -88,10 +88,9 @@ Result<std::vector<std::string>> allowed_families(const Job& job, const Optimize
     }
     const std::string why = known->contradiction(job, options.objective);
     if (!why.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("allow: expected no \"{}\" with objective {} on {} {}: {}", name,
-                              to_string(options.objective), job.world,
-                              job.world == 1 ? "rank" : "ranks", why));
+      return decline(fmt::format("allow: expected no \"{}\" with objective {} on {} {}: {}", name,
+                                 to_string(options.objective), job.world,
+                                 job.world == 1 ? "rank" : "ranks", why));
     }
     allowed.push_back(name);
   }

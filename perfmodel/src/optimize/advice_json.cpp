@@ -4,54 +4,32 @@ namespace perfmodel {
 namespace {
 
 const ResultFields<AdvisedStep> kAdvisedStepFields = {
-    {"rewrite", &AdvisedStep::rewrite},           {"family", &AdvisedStep::family},
-    {"gain_us", &AdvisedStep::gain_us},           {"gain_share", &AdvisedStep::gain_share},
-    {"error_us", &AdvisedStep::error_us},         {"within_error", &AdvisedStep::within_error},
-    {"step_us", &AdvisedStep::step_us},           {"batch", &AdvisedStep::batch},
-    {"memory_bytes", &AdvisedStep::needed_bytes}, {"same_numbers", &AdvisedStep::same_numbers},
-    {"command", &AdvisedStep::command},           {"code", &AdvisedStep::code},
+    PERFMODEL_FIELDS(AdvisedStep, rewrite, family, gain_us, gain_share, error_us, within_error,
+                     step_us, batch),
+    {"memory_bytes", &AdvisedStep::needed_bytes},
+    PERFMODEL_FIELDS(AdvisedStep, same_numbers, command, code),
 };
 
 const ResultFields<CombinedStep> kCombinedStepFields = {
-    {"rewrite", &CombinedStep::rewrite},
-    {"family", &CombinedStep::family},
-    {"adds_us", &CombinedStep::adds_us},
-    {"adds_share", &CombinedStep::adds_share},
-    {"then_us", &CombinedStep::then_us},
-    {"error_us", &CombinedStep::error_us},
-    {"within_error", &CombinedStep::within_error},
-    {"others_need_it", &CombinedStep::others_need_it},
-    {"same_numbers", &CombinedStep::same_numbers},
-    {"code", &CombinedStep::code},
+    PERFMODEL_FIELDS(CombinedStep, rewrite, family, adds_us, adds_share, then_us, error_us,
+                     within_error, others_need_it, same_numbers, code),
 };
 
 const ResultFields<LostMove> kLostMoveFields = {
-    {"rewrite", &LostMove::rewrite}, {"family", &LostMove::family},   {"why", &LostMove::why},
-    {"reason", &LostMove::reason},   {"step_us", &LostMove::step_us},
+    PERFMODEL_FIELDS(LostMove, rewrite, family, why, reason, step_us),
 };
 
 const ResultFields<TablePlanAdvice> kTablePlanFields = {
-    {"plan_us", &TablePlanAdvice::plan_us}, {"replicated_us", &TablePlanAdvice::replicated_us},
-    {"plan", &TablePlanAdvice::plan},       {"command", &TablePlanAdvice::command},
-    {"code", &TablePlanAdvice::code},
+    PERFMODEL_FIELDS(TablePlanAdvice, plan_us, replicated_us, plan, command, code),
 };
 
 const ResultFields<LayoutPlanAdvice> kLayoutPlanFields = {
-    {"step_us", &LayoutPlanAdvice::step_us},
-    {"memory_bytes", &LayoutPlanAdvice::memory_bytes},
-    {"layout", &LayoutPlanAdvice::layout},
-    {"replicated_us", &LayoutPlanAdvice::replicated_us},
-    {"replicated_fits", &LayoutPlanAdvice::replicated_fits},
-    {"software", &LayoutPlanAdvice::software},
-    {"command", &LayoutPlanAdvice::command},
+    PERFMODEL_FIELDS(LayoutPlanAdvice, step_us, memory_bytes, layout, replicated_us,
+                     replicated_fits, software, command),
 };
 
 const ResultFields<CeilingRow> kCeilingRowFields = {
-    {"what", &CeilingRow::what},
-    {"alone_us", &CeilingRow::alone_us},
-    {"after_us", &CeilingRow::after_us},
-    {"gain_us", &CeilingRow::gain_us},
-    {"gain_share", &CeilingRow::gain_share},
+    PERFMODEL_FIELDS(CeilingRow, what, alone_us, after_us, gain_us, gain_share),
 };
 
 template <class Row>
@@ -69,22 +47,14 @@ auto advice_plan(std::optional<Plan> Advice::*member, const ResultFields<Plan>& 
 }
 
 const ResultFields<Advice> kAdviceFields = {
-    {"objective", &Advice::objective},
-    {"baseline_us", &Advice::baseline_us},
-    {"best_us", &Advice::best_us},
-    {"best_step_us", &Advice::best_step_us},
-    {"same_numbers_us", &Advice::same_numbers_us},
-    {"best_error_us", &Advice::best_error_us},
-    {"best_within_error", &Advice::best_within_error},
-    {"baseline_batch", &Advice::baseline_batch},
-    {"best_batch", &Advice::best_batch},
+    PERFMODEL_FIELDS(Advice, objective, baseline_us, best_us, best_step_us, same_numbers_us,
+                     best_error_us, best_within_error, baseline_batch, best_batch),
     {"baseline_gpus", &Advice::baseline_ranks},
     {"best_gpus", &Advice::best_ranks},
     {"memory_limit_bytes", &Advice::memory_limit_bytes},
     {"baseline_memory_bytes", &Advice::baseline_bytes},
     {"best_memory_bytes", &Advice::best_bytes},
-    {"baseline_command", &Advice::baseline_command},
-    {"best_command", &Advice::best_command},
+    PERFMODEL_FIELDS(Advice, baseline_command, best_command),
     {"steps", advice_rows(&Advice::steps, kAdvisedStepFields)},
     {"combination", advice_rows(&Advice::combination, kCombinedStepFields)},
     {"ceiling",
@@ -94,10 +64,7 @@ const ResultFields<Advice> kAdviceFields = {
     {"lost", advice_rows(&Advice::lost, kLostMoveFields)},
     {"table_plan", advice_plan(&Advice::table_plan, kTablePlanFields)},
     {"layout_plan", advice_plan(&Advice::layout_plan, kLayoutPlanFields)},
-    {"evaluations", &Advice::evaluations},
-    {"complete", &Advice::complete},
-    {"seconds", &Advice::seconds},
-    {"warnings", &Advice::warnings},
+    PERFMODEL_FIELDS(Advice, evaluations, complete, seconds, warnings),
 };
 
 }  // namespace

@@ -46,9 +46,7 @@ AdviceSearch::AdviceSearch(const std::vector<Axis>& axes, const Job& job,
 Result<void> AdviceSearch::begin() {
   const State as_it_is(axes_.size(), 0);
   const Candidate* given = find(as_it_is, Detail::kPath);
-  if (!given) {
-    return fail(ErrorCode::kImpossible, known_.at(as_it_is).refusal.reason);
-  }
+  if (!given) return fail(ErrorCode::kImpossible, known_.at(as_it_is).refusal.reason);
   baseline_ = best_ = *given;
   memory_matters_ = limits_.objective != AdviceObjective::kStep || !baseline_.fits;
   return {};

@@ -33,14 +33,14 @@ std::string predict_flags(const OptimizeQuestion& question, double host_scale) {
 void add_layout_advice(const OptimizeQuestion& question, const TargetInputs& inputs,
                        Advice& advice) {
   if (!contains(question.options.allow, "layout")) return;
-  auto plan = inputs.program.trace
-                  ? Result<LayoutPlanAdvice>(fail(
-                        ErrorCode::kImpossible, "a trace does not tell which tensors are the same"))
-                  : layout_advice(inputs.program.graph, {.gpu = question.target.gpu,
-                                                         .topology = question.target.topology,
-                                                         .machine_flags = machine_flags(question),
-                                                         .world = question.options.world,
-                                                         .host_scale = question.target.host_scale});
+  auto plan =
+      inputs.program.trace
+          ? Result<LayoutPlanAdvice>(decline("a trace does not tell which tensors are the same"))
+          : layout_advice(inputs.program.graph, {.gpu = question.target.gpu,
+                                                 .topology = question.target.topology,
+                                                 .machine_flags = machine_flags(question),
+                                                 .world = question.options.world,
+                                                 .host_scale = question.target.host_scale});
   if (plan) {
     advice.layout_plan = std::move(*plan);
     return;
@@ -76,7 +76,7 @@ Result<Advice> answer_optimize(const OptimizeQuestion& question, const TargetInp
   options.machine_flags = machine_flags(question);
   options.topology = question.target.topology;
   PERFMODEL_TRY(advice, optimize(inputs.program.graph, inputs.target(), options));
-  if (auto readable = inputs.chosen.check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(inputs.chosen.check());
   add_layout_advice(question, inputs, *advice);
   // The input's own come first; the prediction that the search begins with repeats some.
   std::vector<std::string> warnings = inputs.warnings;

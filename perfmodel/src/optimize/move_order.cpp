@@ -67,9 +67,8 @@ NamedRewrite batch_per_pass(const Samples& samples) {
   return {.name = fmt::format("--batch {}", batch),
           .apply = [samples, batch](const ExecutionGraph& graph) -> Result<ExecutionGraph> {
             if (samples.step % samples.passes != 0) {
-              return fail(ErrorCode::kImpossible,
-                          fmt::format("{} samples do not divide into {} passes", samples.step,
-                                      samples.passes));
+              return decline(fmt::format("{} samples do not divide into {} passes", samples.step,
+                                         samples.passes));
             }
             return set_batch_size(graph, {.batch = batch});
           }};

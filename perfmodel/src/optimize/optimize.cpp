@@ -51,22 +51,20 @@ Job job_of(const ExecutionGraph& graph, const OptimizeOptions& options) {
 
 Result<void> check_options(const ExecutionGraph& graph, const OptimizeOptions& options) {
   if (options.world < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at least 1 rank, found {}", options.world));
+    return decline(fmt::format("expected at least 1 rank, found {}", options.world));
   }
   if (options.memory_limit_bytes && !(*options.memory_limit_bytes > 0)) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected a limit of memory above 0, found {}",
-                                                    *options.memory_limit_bytes));
+    return decline(
+        fmt::format("expected a limit of memory above 0, found {}", *options.memory_limit_bytes));
   }
   if (!(options.time_budget_s > 0)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
+    return decline(
+        fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
   }
   if (options.objective != AdviceObjective::kStep) {
     if (const auto batch = batch_size(graph); !batch) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("objective {}: expected a graph whose inputs tell the batch: {}",
-                              to_string(options.objective), batch.error().message));
+      return decline(fmt::format("objective {}: expected a graph whose inputs tell the batch: {}",
+                                 to_string(options.objective), batch.error().message));
     }
   }
   return {};
@@ -291,7 +289,7 @@ Result<Ceiling> ceiling_of(const ExecutionGraph& graph, const WhatIfTarget& targ
 Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
                         const OptimizeOptions& options) {
   const Clock::time_point begin = Clock::now();
-  if (auto good = check_options(graph, options); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_options(graph, options));
   const Job job = job_of(graph, options);
   PERFMODEL_TRY(axes, rewrite_axes(target.gpu, job, options));
 
@@ -305,7 +303,7 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
       .cancel = options.cancel,
       .progress = options.progress};
   AdviceSearch search(*axes, job, limits, pricer);
-  if (auto begun = search.begin(); !begun) return Unexpected{begun.error()};
+  PERFMODEL_TRY_TO(search.begin());
   search.try_singles();
   search.combine();
   if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
@@ -318,7 +316,7 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
         fmt::format("expected a sequence that fits into {}, found none: the least needs {} with {}",
                     gibibytes(limits.memory_bytes), gibibytes(search.best().priced.needed_bytes),
                     command_of(rewrites_of(*axes, search.best().state, job), options));
-    if (options.memory_limit_bytes) return fail(ErrorCode::kImpossible, least);
+    if (options.memory_limit_bytes) return decline(least);
     made.warnings.push_back(least);
   } else if (!search.baseline().fits) {
     made.warnings.push_back(fmt::format(

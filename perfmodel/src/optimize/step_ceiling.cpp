@@ -141,7 +141,7 @@ class FreedSchedules {
   Result<double> without_path_us() const {
     RankProgram rank = rank_;
     std::vector<FreeableParts::Place> path;
-    if (auto step = step_of(rank, &path); !step) return step;
+    PERFMODEL_TRY_TO(step_of(rank, &path));
     for (const auto& place : path) FreeableParts::free_one(place, rank.program);
     return step_of(rank, nullptr);
   }
@@ -150,9 +150,7 @@ class FreedSchedules {
   Result<double> step_of(const RankProgram& rank, std::vector<FreeableParts::Place>* path) const {
     JobTasks tasks({&rank, 1}, meetings_);
     std::vector<std::string> unsteady;
-    if (auto done = find_steady_state({&rank, 1}, tasks, unsteady); !done) {
-      return Unexpected{done.error()};
-    }
+    PERFMODEL_TRY_TO(find_steady_state({&rank, 1}, tasks, unsteady));
     if (path) *path = path_of(tasks);
     return pass_us_per_step({&rank, 1}, tasks).front();
   }
@@ -212,10 +210,10 @@ Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
 
 Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& target) {
   constexpr double kLeastGain = 1e-3;  // share of the step that is worth a row
-  if (auto good = check_input(graph, target.options); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_input(graph, target.options));
   if (target.overheads->method == OverheadMethod::kLin) {
-    return fail(ErrorCode::kImpossible,
-                "expected overheads of method context to free terms of a step, found method lin");
+    return decline(
+        "expected overheads of method context to free terms of a step, found method lin");
   }
   PERFMODEL_TRY(
       paced, paced_program({.graph = &graph, .table = target.overheads, .options = target.options},

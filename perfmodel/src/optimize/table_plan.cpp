@@ -31,7 +31,7 @@ Result<BatchModel> model_of(const ExecutionGraph& graph, const WhatIfTarget& tar
                             const OptimizeOptions& options, std::int64_t& batch) {
   PERFMODEL_TRY(found, sharding::tables_in_graph(graph));
   if (!found->batch) {
-    return fail(ErrorCode::kImpossible, "expected lookups of one batch, found several");
+    return decline("expected lookups of one batch, found several");
   }
   batch = *found->batch;
   PERFMODEL_TRY(topology, topology_of(target, options));

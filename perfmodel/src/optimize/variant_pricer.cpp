@@ -65,7 +65,7 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   PERFMODEL_TRY(graph, make(rewrites.first(of_graph), made));
   if (const auto lacking = lacking_attention(**graph, target_.gpu);
       !lacking.empty() && lacking_attention(graph_, target_.gpu).empty()) {
-    return fail(ErrorCode::kImpossible, lacking.front());
+    return decline(lacking.front());
   }
   if (!made->facts) made->facts = make_host_facts(**graph, *target_.overheads, std::nullopt);
   if (!*made->facts) return Unexpected{made->facts->error()};
@@ -78,9 +78,8 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   KernelTimes collectives;
   PERFMODEL_TRY(fitted, fit_kernel_times(graph_, **graph, options, collectives));
   options.prices = &prices_;
-  const auto prediction =
-      predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);
-  if (!prediction) return Unexpected{prediction.error()};
+  PERFMODEL_TRY(prediction,
+                predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options));
   if (!std::exchange(warned_, true)) warnings_ = prediction->warnings;
 
   PricedVariant priced{.e2e_us = prediction->e2e_us,

@@ -54,10 +54,9 @@ Result<ChosenOverheads> OverheadTables::measured(const Gpu& gpu) {
     if (entry.path().extension() == ".json" && name != kReferenceHost) known.push_back(name);
   }
   std::ranges::sort(known);
-  return fail(
-      ErrorCode::kImpossible,
-      fmt::format("expected host overheads recorded with {}, found tables of {}: take "
-                  "the reference host, or a table made from your own trace",
+  return decline(
+      fmt::format("expected host overheads recorded with {}, found tables of {}: take the "
+                  "reference host, or a table made from your own trace",
                   gpu.name, known.empty() ? "none" : fmt::to_string(fmt::join(known, ", "))),
       folder_);
 }
@@ -90,23 +89,16 @@ Result<ChosenOverheads> OverheadTables::own(const Trace& trace, const ExecutionG
                                             bool recorded) {
   const OverheadSource source{.trace = &trace, .graph = &graph};
   PERFMODEL_TRY(table, extract_overheads(std::span(&source, 1), {}));
-  if (!recorded) {
-    if (auto done = take_collector_out(*table, trace, graph); !done) {
-      return Unexpected{done.error()};
-    }
-  }
+  if (!recorded) PERFMODEL_TRY_TO(take_collector_out(*table, trace, graph));
   return ChosenOverheads{.file = std::filesystem::path(trace.source).filename().string(),
                          .table = std::make_shared<const OverheadTable>(std::move(*table))};
 }
 
 Result<OverheadTable> learn_overheads(std::span<const OverheadSource> sources,
                                       const OverheadOptions& options, bool recorded) {
-  auto table = extract_overheads(sources, options);
-  if (!table) return table;
+  PERFMODEL_TRY(table, extract_overheads(sources, options));
   if (options.method == OverheadMethod::kContext && !recorded) {
-    if (auto done = take_out_collector_of(*table, sources.front()); !done) {
-      return Unexpected{done.error()};
-    }
+    PERFMODEL_TRY_TO(take_out_collector_of(*table, sources.front()));
   }
   std::vector<std::string> warnings;
   for (const OverheadSource& source : sources) {

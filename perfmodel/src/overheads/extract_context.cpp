@@ -410,7 +410,7 @@ Result<OverheadTable> extract_context(std::span<const OverheadSource> sources,
   ContextExtractor extractor(options, std::move(table));
   for (const OverheadSource& source : sources) {
     stop_point();
-    if (auto added = extractor.add(source); !added) return Unexpected{added.error()};
+    PERFMODEL_TRY_TO(extractor.add(source));
   }
   return extractor.finish();
 }

@@ -85,9 +85,8 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
     if (options.iterations) {
       const auto [first, last] = *options.iterations;
       if (first >= last || last > steps.size()) {
-        return fail(
-            ErrorCode::kImpossible,
-            "expected iterations within 0:" + std::to_string(steps.size()) + " of " + trace.source);
+        return decline("expected iterations within 0:" + std::to_string(steps.size()) + " of " +
+                       trace.source);
       }
       steps = {steps.begin() + static_cast<std::ptrdiff_t>(first),
                steps.begin() + static_cast<std::ptrdiff_t>(last)};

@@ -121,8 +121,13 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
                   const GraphOccurrence& occurrence, const std::vector<ThreadNodes>& nodes,
                   const std::vector<std::vector<std::int32_t>>& calls, const StepReach& reach,
                   HostChain& chain) {
-  std::unordered_map<std::int32_t, std::size_t> chain_position;
-  for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
+  std::vector<std::int32_t> place(chain.node_end - chain.node_begin, -1);  // ops by their nodes
+  for (std::size_t i = 0; i < chain.ops.size(); ++i) {
+    place[chain.ops[i].node - chain.node_begin] = static_cast<std::int32_t>(i);
+  }
+  const auto is_op = [&](std::int32_t node) {
+    return node >= chain.node_begin && node < chain.node_end && place[node - chain.node_begin] >= 0;
+  };
   const auto start_of = [&](std::int32_t call) { return trace.host[call].start_ns; };
   for (std::size_t thread = 0; thread < calls.size(); ++thread) {
     OpenNodes open(trace, occurrence, nodes[thread]);
@@ -137,10 +142,9 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
       if (made.node < 0 && event.launches) {
         made.node = holder_of_loose_calls(graph, chain, nodes[thread].structural);
       }
-      const std::int32_t top =
-          graph.find_around(made.node, [&](std::int32_t i) { return chain_position.contains(i); });
+      const std::int32_t top = graph.find_around(made.node, is_op);
       if (top >= 0) {
-        chain.ops[chain_position[top]].calls.push_back(made);
+        chain.ops[place[top - chain.node_begin]].calls.push_back(made);
       } else {
         chain.loose_calls.push_back(made);
       }
@@ -170,8 +174,9 @@ std::int32_t phase_of(const ExecutionGraph& graph, const GraphOccurrence& occurr
   for (std::int32_t at = node; at >= 0; at = graph.node(at).parent) {
     const Node& label = graph.node(at);
     const std::int32_t event = occurrence.event_of_node[at];
-    const bool mark = is_profiler_step(graph.name(label)) || is_checkpoint_name(graph.name(label));
-    if (label.is_label && event >= 0 && !mark) phase = event;
+    if (!label.is_label || event < 0) continue;
+    const std::string_view name = graph.name(label);
+    if (!is_profiler_step(name) && !is_checkpoint_name(name)) phase = event;
   }
   return phase;
 }
@@ -180,8 +185,9 @@ std::int32_t phase_of(const Trace& trace, const TraceOps& nesting, std::int32_t 
   std::int32_t phase = -1;
   for (std::int32_t at = op; at >= 0; at = nesting.parent[at]) {
     const HostEvent& event = trace.host[at];
-    const bool mark = is_profiler_step(trace.name(event)) || is_checkpoint_name(trace.name(event));
-    if (event.kind == HostKind::kAnnotation && !mark) phase = at;
+    if (event.kind != HostKind::kAnnotation) continue;
+    const std::string_view name = trace.name(event);
+    if (!is_profiler_step(name) && !is_checkpoint_name(name)) phase = at;
   }
   return phase;
 }
@@ -371,10 +377,9 @@ Result<std::vector<HostChain>> host_chains(
   if (window) {
     const auto [first, last] = *window;
     if (first >= last || last > steps.size()) {
-      return fail(ErrorCode::kImpossible,
-                  "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
-                      trace.source + ", found " + std::to_string(first) + ":" +
-                      std::to_string(last));
+      return decline("expected iterations within 0:" + std::to_string(steps.size()) + " of " +
+                     trace.source + ", found " + std::to_string(first) + ":" +
+                     std::to_string(last));
     }
     const std::int64_t begin = steps[first].begin_ns, end = steps[last - 1].end_ns;
     std::erase_if(chains, [&](const HostChain& chain) {
@@ -383,8 +388,7 @@ Result<std::vector<HostChain>> host_chains(
     });
   }
   if (chains.empty()) {
-    return fail(ErrorCode::kImpossible, "expected at least one iteration with ops, found none",
-                trace.source);
+    return decline("expected at least one iteration with ops, found none", trace.source);
   }
   return chains;
 }

@@ -37,15 +37,14 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   std::set<std::string> gpus;
   for (const OverheadSource& source : sources) {
     if (source.trace->gpu.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  "expected device activity, found " + instead_of_device_work(*source.trace),
-                  source.trace->source);
+      return decline("expected device activity, found " + instead_of_device_work(*source.trace),
+                     source.trace->source);
     }
     if (!is_of_one_recording(*source.trace)) {
-      return fail(ErrorCode::kImpossible,
-                  "expected stamps of one recording, found some years apart", source.trace->source);
+      return decline("expected stamps of one recording, found some years apart",
+                     source.trace->source);
     }
-    if (auto one = check_one_device(*source.trace); !one) return Unexpected{one.error()};
+    PERFMODEL_TRY_TO(check_one_device(*source.trace));
     for (const RecordingFinding& finding : source.trace->recording.findings) {
       table.recording.findings.push_back(finding);
     }
@@ -61,8 +60,8 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                                                                 : extract_context;
   auto extracted = extract(sources, options, std::move(table));
   if (extracted && extracted->ops.empty()) {
-    return fail(ErrorCode::kImpossible, "expected at least one op, found none",
-                sources.empty() ? "" : sources.front().trace->source);
+    return decline("expected at least one op, found none",
+                   sources.empty() ? "" : sources.front().trace->source);
   }
   return extracted;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/each_name.hpp"
 #include "base/schema.hpp"
 #include "files/json_file.hpp"
 #include "files/json_position.hpp"
@@ -57,14 +58,9 @@ OrderedJson term_json(const OverheadTable& table, const HostTerm& host) {
   return json;
 }
 
-constexpr std::pair<const char*, double DeviceConstants::*> kDeviceConstants[] = {
-    {"launch_latency_us", &DeviceConstants::launch_latency_us},
-    {"collective_latency_us", &DeviceConstants::collective_latency_us},
-    {"copy_latency_us", &DeviceConstants::copy_latency_us},
-    {"blocking_read_latency_us", &DeviceConstants::blocking_read_latency_us},
-    {"blocking_write_latency_us", &DeviceConstants::blocking_write_latency_us},
-    {"kernel_gap_us", &DeviceConstants::kernel_gap_us},
-    {"event_gap_us", &DeviceConstants::event_gap_us}};
+constexpr std::pair<const char*, double DeviceConstants::*> kDeviceConstants[] = {PERFMODEL_FIELDS(
+    DeviceConstants, launch_latency_us, collective_latency_us, copy_latency_us,
+    blocking_read_latency_us, blocking_write_latency_us, kernel_gap_us, event_gap_us)};
 
 OrderedJson device_json(const DeviceConstants& device) {
   OrderedJson json;
@@ -90,10 +86,7 @@ OrderedJson contexts_json(const OverheadTerm& term) {
 }
 
 constexpr std::pair<const char*, bool TemplateCall::*> kCallFlags[] = {
-    {"pageable", &TemplateCall::pageable},
-    {"blocking", &TemplateCall::blocking},
-    {"collective", &TemplateCall::collective},
-    {"longest", &TemplateCall::longest}};
+    PERFMODEL_FIELDS(TemplateCall, pageable, blocking, collective, longest)};
 
 OrderedJson call_json(const TemplateCall& call) {
   OrderedJson json = {{"call", call.call}};
@@ -141,7 +134,7 @@ OrderedJson factors_json(const TermFactors& factors) {
 OrderedJson programs_json(const std::vector<OverheadProgram>& programs) {
   OrderedJson list = OrderedJson::array();
   for (const OverheadProgram& program : programs) {
-    OrderedJson json = {{"name", program.name}, {"gpu", program.gpu}, {"sources", program.sources}};
+    OrderedJson json = {PERFMODEL_VALUES(program, name, gpu, sources)};
     json["launch_us"] = four_decimals(program.launch_us);
     if (program.left_out.empty()) {
       json["host_scale"] = four_decimals(program.host_scale);
@@ -202,6 +195,17 @@ using Found = simdjson::simdjson_result<dom::element>;
 bool has(dom::element object, std::string_view key) {
   return object[key].error() == simdjson::SUCCESS;
 }
+
+constexpr std::uint8_t kNoDigit = 0xFF;
+constexpr auto kHexDigits = [] {
+  std::array<std::uint8_t, 256> digits{};
+  digits.fill(kNoDigit);
+  for (std::uint8_t i = 0; i < 16; ++i) {
+    digits[static_cast<unsigned char>("0123456789abcdef"[i])] = i;
+    digits[static_cast<unsigned char>("0123456789ABCDEF"[i])] = i;
+  }
+  return digits;
+}();
 
 /// Reads values of a table and keeps the error of the first bad one.
 class ElementReader {
@@ -290,31 +294,38 @@ class ElementReader {
   }
 
   void stats(const Place& pointer, dom::element value, OverheadStats& out) {
-    if (!value.is_object() || !has(value, "mean_us")) {
-      return expect(pointer, "an object with mean_us, found none");
+    constexpr std::string_view kWanted = "an object with mean_us, found none";
+    dom::object object;
+    bool has_mean = false;
+    if (value.get(object) != simdjson::SUCCESS) return expect(pointer, kWanted);
+    for (const auto& [key, figure] : object) {
+      const Place at = pointer.below(key);
+      if (key == "mean_us") {
+        has_mean = true;
+        out.mean_us = time(at, figure);
+      } else if (key == "median_us") {
+        out.median_us = time(at, figure);
+      } else if (key == "std_us") {
+        out.std_us = time(at, figure);
+      } else if (key == "count") {
+        out.count = static_cast<std::uint64_t>(whole(at, figure));
+      } else if (key == "tensors") {
+        out.tensors = count_of_tensors(at, figure);
+      }
     }
-    out.mean_us = time(pointer + "/mean_us", value["mean_us"]);
-    if (has(value, "median_us")) out.median_us = time(pointer + "/median_us", value["median_us"]);
-    if (has(value, "std_us")) out.std_us = time(pointer + "/std_us", value["std_us"]);
-    if (has(value, "count")) {
-      out.count = static_cast<std::uint64_t>(whole(pointer + "/count", value["count"]));
-    }
-    if (has(value, "tensors")) {
-      out.tensors = count_of_tensors(pointer + "/tensors", value["tensors"]);
-    }
+    if (!has_mean) expect(pointer, kWanted);
   }
 
   // Keys are hashes: 16 hexadecimal digits.
   std::uint64_t key_of(std::string_view text, const Place& pointer) {
     std::uint64_t value = 0;
-    bool good = !text.empty() && text.size() <= 16;
+    unsigned seen = text.empty() || text.size() > 16 ? kNoDigit : 0;
     for (const char c : text) {
-      const unsigned number = static_cast<unsigned char>(c) - '0';
-      const unsigned letter = (static_cast<unsigned char>(c) | 0x20U) - 'a';
-      good &= number < 10 || letter < 6;
-      value = value << 4 | (number < 10 ? number : letter + 10);
+      const unsigned digit = kHexDigits[static_cast<unsigned char>(c)];
+      seen |= digit;
+      value = value << 4 | (digit & 15);
     }
-    if (!good) expect(pointer, "a key of hexadecimal digits, found another");
+    if (seen > 15) expect(pointer, "a key of hexadecimal digits, found another");
     return value;
   }
 
@@ -649,13 +660,8 @@ std::string overheads_json(const OverheadTable& table) {
                       {"minor_version", schemas::kOverheads.minor_version},
                       {"program", {{"version", program_version()}, {"git", git_revision()}}},
                       {"method", to_string(table.method)},
-                      {"gpu", table.gpu},
-                      {"sources", table.sources},
-                      {"command", table.command},
-                      {"profiler_cost_us", table.profiler_cost_us},
-                      {"iterations", table.iterations},
-                      {"unfit_for_pools", table.unfit_for_pools},
-                      {"python_recorded", table.python_recorded},
+                      PERFMODEL_VALUES(table, gpu, sources, command, profiler_cost_us, iterations,
+                                       unfit_for_pools, python_recorded),
                       {"collector", to_string(table.collector)},
                       {"programs", programs_json(table.programs)}};
   if (table.without_collector) json["without_collector"] = factors_json(*table.without_collector);
@@ -683,7 +689,8 @@ std::string overheads_json(const OverheadTable& table) {
     json["gap_splits"] = std::move(splits);
   }
   if (!table.templates.lists.empty()) json["templates"] = templates_json(table.templates);
-  return json.dump(1, '\t', false, OrderedJson::error_handler_t::replace) + "\n";
+  // Without indentation: it would be a fifth of the file, which every prediction reads.
+  return json.dump(0, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file) {

@@ -13,14 +13,6 @@
 namespace perfmodel {
 namespace {
 
-Result<double> host_us(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table) {
-  auto prediction =
-      predict(graph, gpu, table,
-              {.models = &KernelModels::roofline(), .keep_ops = false, .step_range = false});
-  if (!prediction) return Unexpected{prediction.error()};
-  return prediction->cpu_us;
-}
-
 void say_first(OverheadTable& table, std::string sentence) {
   table.warnings.insert(table.warnings.begin(), std::move(sentence));
 }
@@ -46,8 +38,8 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
               "calls of Python were recorded, which lengthens the gaps between ops: these gaps "
               "are the reference host's");
   }
-  PERFMODEL_TRY(by_recording, host_us(graph, gpu, scaled));
-  PERFMODEL_TRY(by_reference, host_us(graph, gpu, reference));
+  PERFMODEL_TRY(by_recording, predict_host_us(graph, gpu, scaled));
+  PERFMODEL_TRY(by_reference, predict_host_us(graph, gpu, reference));
   double rest = 1;
   if (*by_recording > 0 && *by_reference > 0) rest = *by_reference / *by_recording;
   const bool tells_its_speed =

@@ -33,9 +33,8 @@ Result<TermFactors> term_factors(const std::vector<std::string>& texts) {
     factors[term - std::ranges::begin(kHostTerms)] = factor;
   }
   if (std::ranges::count(factors, 0.0) > 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a factor for each of T1, T2, T3, T4, T5 and TX, found {}",
-                            fmt::join(texts, ",")));
+    return decline(fmt::format("expected a factor for each of T1, T2, T3, T4, T5 and TX, found {}",
+                               fmt::join(texts, ",")));
   }
   return factors;
 }
@@ -46,10 +45,9 @@ Result<void> scale_to_profiler(OverheadTable& table, const std::string& name) {
   if (!table.unfit_for_pools.empty()) return {};
   const auto slowdown = slowdown_under(table.collector);
   if (!slowdown) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected tables whose collector's cost was measured, found {} with "
-                            "collector: {}",
-                            name, to_string(table.collector)));
+    return decline(fmt::format(
+        "expected tables whose collector's cost was measured, found {} with collector: {}", name,
+        to_string(table.collector)));
   }
   scale_host(table, *slowdown_under(Collector::kProfiler) / *slowdown);
   return {};
@@ -72,14 +70,11 @@ Result<OverheadTable> pool_overhead_files(const std::vector<std::string>& files,
   for (const std::string& file : files) {
     PERFMODEL_TRY(table, read_overheads(file));
     const std::string name = std::filesystem::path(file).stem().string();
-    if (measured) {
-      if (auto scaled = scale_to_profiler(*table, name); !scaled) return Unexpected{scaled.error()};
-    }
+    if (measured) PERFMODEL_TRY_TO(scale_to_profiler(*table, name));
     tables.push_back(std::move(*table));
     members.push_back({.name = name, .table = &tables.back()});
   }
-  auto pooled = pool_overheads(members, reference);
-  if (!pooled) return pooled;
+  PERFMODEL_TRY(pooled, pool_overheads(members, reference));
   if (!without_collector.empty()) {
     PERFMODEL_TRY(factors, chosen_factors(without_collector, measured));
     scale_terms(*pooled, *factors);

@@ -393,15 +393,13 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
   std::vector<PoolMember> fit;
   for (const PoolMember& member : programs) {
     if (member.table->method != OverheadMethod::kContext) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected tables of method context to pool, found {} of method {}",
-                              member.name, to_string(member.table->method)));
+      return decline(fmt::format("expected tables of method context to pool, found {} of method {}",
+                                 member.name, to_string(member.table->method)));
     }
     if (member.table->without_collector) {
-      return fail(
-          ErrorCode::kImpossible,
-          fmt::format("expected tables as recorded to pool (overheads --as-recorded), found "
-                      "{} without what its collector added",
+      return decline(
+          fmt::format("expected tables as recorded to pool (overheads --as-recorded), found {} "
+                      "without what its collector added",
                       member.name));
     }
     report.push_back({.name = member.name,
@@ -412,8 +410,7 @@ Result<OverheadTable> pool_overheads(std::span<const PoolMember> programs,
     if (member.table->unfit_for_pools.empty()) fit.push_back(member);
   }
   if (fit.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected at least one table that is fit to pool, found none");
+    return decline("expected at least one table that is fit to pool, found none");
   }
   const std::vector<HostFactor> factors = compare_hosts(fit);
   double base = 0;
@@ -463,7 +460,7 @@ Result<void> scale_to_file(OverheadTable& table, const std::filesystem::path& fi
   PERFMODEL_TRY(reference, read_overheads(file));
   const OverheadScaling scaling = scale_to_shared_ops(table, *reference);
   if (scaling.coverage <= 0) {
-    return fail(ErrorCode::kImpossible, "expected ops that the traces have too, found none", file);
+    return decline("expected ops that the traces have too, found none", file);
   }
   table.warnings.push_back(fmt::format(
       "host figures are multiplied by {:.3f} to match {}: the shared ops are {:.0f} % of "

@@ -14,7 +14,7 @@ namespace perfmodel {
 namespace {
 
 Unexpected refuse(const RankProgram& rank, std::string message) {
-  return fail(ErrorCode::kImpossible, "stages: " + std::move(message), rank.graph().source);
+  return decline("stages: " + std::move(message), rank.graph().source);
 }
 
 struct Message {
@@ -222,8 +222,7 @@ Result<CutStep> cut_step(const RankProgram& rank, std::int64_t stages) {
     return refuse(rank, fmt::format("expected one step, found {}", steps));
   }
   PERFMODEL_TRY(neighbours, neighbours_of(rank));
-  auto step = StepCutter(rank, *neighbours).cut();
-  if (!step) return step;
+  PERFMODEL_TRY(step, StepCutter(rank, *neighbours).cut());
   step->stage = stage_of(*step, *neighbours, stages);
   if (step->stage < 0) {
     return refuse(rank, fmt::format("expected the neighbours of one of {} stages, found ranks {} "

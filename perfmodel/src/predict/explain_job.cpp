@@ -179,8 +179,7 @@ Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& task
   const bool asked = std::ranges::any_of(
       programs, [](const RankProgram& rank) { return rank.rank.options.step_range; });
   if (!asked) return {};
-  const auto ranges = step_ranges(steps_us, programs, tasks);
-  if (!ranges) return Unexpected{ranges.error()};
+  PERFMODEL_TRY(ranges, step_ranges(steps_us, programs, tasks));
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].e2e_low_us = (*ranges)[r].low_us;
     ranks[r].e2e_high_us = (*ranges)[r].high_us;
@@ -205,7 +204,7 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r,
                             .started = tasks.started},
                            tasks.graph, tasks.schedule);
   if (!made) return made;
-  if (auto good = check_figures(r, names, *made); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_figures(r, names, *made));
   made->communication = report_communication(rank, r, tasks);
   if (made->communication.collectives > 0) made->parallel = report_parallel(rank);
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
@@ -246,7 +245,7 @@ void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gp
 Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, JobTasks& tasks,
                                   std::vector<std::string> warnings) {
   const JobNames names{programs, tasks};
-  if (auto good = check_tasks(names); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_tasks(names));
   JobPrediction made;
   if (chakra) made.chakra = job_chakra(programs, tasks, warnings);
   const PathPoints points = note_path_points(programs, tasks);
@@ -256,9 +255,7 @@ Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, 
   }
   const double first = std::ranges::min_element(made.ranks, {}, &Prediction::begin_us)->begin_us;
   for (Prediction& rank : made.ranks) rank.begin_us -= first;
-  if (auto done = report_ranges(programs, tasks, made.ranks); !done) {
-    return Unexpected{done.error()};
-  }
+  PERFMODEL_TRY_TO(report_ranges(programs, tasks, made.ranks));
   if (programs.size() == 1) {
     auto& own = made.ranks[0].warnings;
     own.insert(own.begin(), warnings.begin(), warnings.end());

@@ -129,7 +129,7 @@ Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& 
       stop_point();
       tasks.add_pass();
     }
-    if (auto done = run_schedule(tasks.graph, tasks.schedule); !done) return done;
+    PERFMODEL_TRY_TO(run_schedule(tasks.graph, tasks.schedule));
     std::size_t unsteady = 0;
     while (unsteady < programs.size() && is_steady(tasks, unsteady)) ++unsteady;
     tasks.steady = unsteady == programs.size();
@@ -161,7 +161,7 @@ Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,
     const double lag = ignored[r] ? -std::numeric_limits<double>::infinity() : 0;
     for (std::int32_t edge : tasks.arrival_edges[r]) tasks.graph.set_lag_us(edge, lag);
   }
-  if (auto done = run_schedule(tasks.graph, tasks.schedule); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(run_schedule(tasks.graph, tasks.schedule));
   return pass_us_per_step(programs, tasks);
 }
 

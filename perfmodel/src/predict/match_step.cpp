@@ -36,10 +36,10 @@ class Search {
       PERFMODEL_TRY(found, solve(scales_at, longer));
       if (*found) return **found;
     }
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a step that the program can take, found {} us: {} us are "
-                            "predicted, of which collectives and waits stay as they are",
-                            measured_us_, first->e2e_us));
+    return decline(
+        fmt::format("expected a step that the program can take, found {} us: {} us are predicted, "
+                    "of which collectives and waits stay as they are",
+                    measured_us_, first->e2e_us));
   }
 
  private:
@@ -71,8 +71,7 @@ class Search {
 Result<StepScales> match_step(double measured_us,
                               const std::function<Result<Prediction>(const StepScales&)>& predict) {
   if (!(measured_us > 0) || std::isinf(measured_us)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a measured step above 0 us, found {}", measured_us));
+    return decline(fmt::format("expected a measured step above 0 us, found {}", measured_us));
   }
   return Search(measured_us, predict).run();
 }

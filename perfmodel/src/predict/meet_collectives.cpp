@@ -101,9 +101,8 @@ Result<std::int32_t> meet_collectives(std::span<RankProgram> ranks, bool missing
     names.push_back(name.empty() ? fmt::format("rank {}", r) : name);
     collectives.push_back(collectives_of(ranks[r]));
   }
-  const auto matched =
-      match_collectives(collectives, names, {.timed = false, .missing_ranks = missing});
-  if (!matched) return Unexpected{matched.error()};
+  PERFMODEL_TRY(matched,
+                match_collectives(collectives, names, {.timed = false, .missing_ranks = missing}));
   warnings.insert(warnings.end(), matched->warnings.begin(), matched->warnings.end());
   warn_of_absent_ranks(ranks, collectives, warnings);
   std::int32_t meetings = 0;

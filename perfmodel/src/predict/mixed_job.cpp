@@ -97,9 +97,7 @@ class StretchedTasks {
       if (rank_[i] < 0) continue;
       tasks_.graph.set_duration_us(static_cast<TaskId>(i), factors[rank_[i]] * durations_us_[i]);
     }
-    if (auto done = run_schedule(tasks_.graph, tasks_.schedule); !done) {
-      return Unexpected{done.error()};
-    }
+    PERFMODEL_TRY_TO(run_schedule(tasks_.graph, tasks_.schedule));
     return std::ranges::max(pass_us_per_step(programs_, tasks_));
   }
 
@@ -153,7 +151,7 @@ Result<DrawnSteps> drawn_steps(const StragglerDraws& draws, std::span<const Rank
     steps.push_back(*step);
   }
   const std::vector<double> as_it_is(programs.size(), 1);
-  if (auto done = stretched.step_us(as_it_is); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(stretched.step_us(as_it_is));
   return summary_of(std::move(steps));
 }
 
@@ -190,7 +188,7 @@ Result<MixedPrediction> predict_mixed_job(std::span<const PlacedRank> ranks,
                                           const std::optional<StragglerDraws>& draws) {
   for (const PlacedRank& placed : ranks) {
     const RankInput& rank = placed.rank;
-    if (auto good = check_input(*rank.graph, rank.options); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(check_input(*rank.graph, rank.options));
     if (rank.table->method == OverheadMethod::kLin) {
       return impossible("overheads of method context for ranks that wait for each other",
                         "method lin");

@@ -34,38 +34,34 @@ bool has_layers_of_stages(const JobOptions& options) {
 Result<void> check_question(std::span<const PlacedRank> ranks, const JobOptions& options) {
   const std::vector<double>& starts = options.rank_start_us;
   if (ranks.empty()) {
-    return fail(ErrorCode::kImpossible, "expected at least one graph, found none");
+    return decline("expected at least one graph, found none");
   }
   if (!has_layers_of_stages(options)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("stage_layers: expected {} counts of layers of 1 or more, found {}",
-                            options.stages, fmt::join(options.stage_layers, ",")));
+    return decline(fmt::format("stage_layers: expected {} counts of layers of 1 or more, found {}",
+                               options.stages, fmt::join(options.stage_layers, ",")));
   }
   if (!starts.empty() && starts.size() != ranks.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected one start per rank ({}), found {}",
-                                                    ranks.size(), starts.size()));
+    return decline(
+        fmt::format("expected one start per rank ({}), found {}", ranks.size(), starts.size()));
   }
   for (const PlacedRank& rank : ranks) {
     const double scale = rank.rank.options.host_scale;
     if (!(scale > 0 && scale <= kMostHostScale)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected a scale of the host above 0, at most {}, found {}",
-                              kMostHostScale, scale));
+      return decline(fmt::format("expected a scale of the host above 0, at most {}, found {}",
+                                 kMostHostScale, scale));
     }
     const double device = rank.rank.options.device_scale;
     if (!(device > 0 && device <= kMostHostScale)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected a scale of the device above 0, at most {}, found {}",
-                              kMostHostScale, device));
+      return decline(fmt::format("expected a scale of the device above 0, at most {}, found {}",
+                                 kMostHostScale, device));
     }
     if (!(rank.slowdown > 0 && rank.slowdown <= kMostHostScale)) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected a slowdown above 0, at most {}, found {}", kMostHostScale,
-                              rank.slowdown));
+      return decline(fmt::format("expected a slowdown above 0, at most {}, found {}",
+                                 kMostHostScale, rank.slowdown));
     }
   }
   if (!std::ranges::all_of(starts, [](double start) { return std::isfinite(start); })) {
-    return fail(ErrorCode::kImpossible, "expected finite starts of the ranks, found another");
+    return decline("expected finite starts of the ranks, found another");
   }
   return {};
 }
@@ -81,11 +77,10 @@ Result<void> check_world(std::span<const RankProgram> programs) {
     return std::ranges::any_of(rank.program.instructions, collective_of);
   };
   if (world == 1 || std::ranges::any_of(programs, communicates)) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected collectives for {} ranks, found none: --strategy ddp or fsdp "
-                          "runs the graph of one rank on several",
-                          world),
-              programs.front().graph().source);
+  return decline(fmt::format("expected collectives for {} ranks, found none: --strategy ddp or "
+                             "fsdp runs the graph of one rank on several",
+                             world),
+                 programs.front().graph().source);
 }
 
 // Schedules the steady state at the pace that concurrent collectives and the boards' power limits
@@ -124,9 +119,8 @@ Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks
                                                std::vector<std::string>& warnings) {
   std::vector<RankProgram> programs;
   if (facts && options.stages == 1 && last.programs.size() == 1) {
-    const auto done =
-        repeat_rank_program(ranks[0].rank, *ranks[0].gpu, *facts, last.reshaped, last.programs[0]);
-    if (!done) return Unexpected{done.error()};
+    PERFMODEL_TRY(done, repeat_rank_program(ranks[0].rank, *ranks[0].gpu, *facts, last.reshaped,
+                                            last.programs[0]));
     if (*done) programs.push_back(std::exchange(last.programs[0], {}));
   }
   for (const PlacedRank& placed : ranks.subspan(programs.size())) {
@@ -138,7 +132,7 @@ Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks
     programs.push_back(std::move(*program));
   }
   programs.front().reshaped = last.reshaped;
-  if (auto good = check_world(programs); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_world(programs));
   if (options.stages == 1) return programs;
   return make_stage_programs(programs.front(), options.stages, options.stage_layers, warnings);
 }
@@ -154,13 +148,6 @@ Result<std::unique_ptr<JobTasks>> schedule_from_starts(std::span<RankProgram> pr
   if (!tasks || options.rank_start_us.empty()) return tasks;
   PERFMODEL_TRY(started, start_together(options.rank_start_us, **tasks));
   return tasks;
-}
-
-Result<std::unique_ptr<JobTasks>> schedule_programs(std::span<RankProgram> programs,
-                                                    const JobOptions& options,
-                                                    std::vector<std::string>& warnings) {
-  PERFMODEL_TRY(meetings, meet_collectives(programs, options.missing_collectives, warnings));
-  return schedule_from_starts(programs, *meetings, options, warnings);
 }
 
 /// Puts the programs of a question into `job`. The answer: tasks of its last question that are
@@ -179,21 +166,26 @@ std::unique_ptr<JobTasks> take_over(std::vector<RankProgram> programs, JobMemory
   return tasks->retime() ? std::move(tasks) : nullptr;
 }
 
-// Steps on other hosts: the same programs with other host work.
-Result<void> add_other_hosts(const std::vector<RankProgram>& programs, const JobOptions& options,
-                             JobPrediction& job) {
+/// The length of each rank's step, without an explanation or warnings.
+Result<std::vector<double>> steps_of(std::span<RankProgram> programs, const JobOptions& options) {
+  std::vector<std::string> told_already;
+  PERFMODEL_TRY(meetings, meet_collectives(programs, options.missing_collectives, told_already));
+  PERFMODEL_TRY(tasks, schedule_from_starts(programs, *meetings, options, told_already));
+  return pass_us_per_step(programs, **tasks);
+}
+
+// Steps on other hosts, by host and rank: the same programs with other host work. Tasks are not
+// taken over from host to host, since JobTasks::retime sets times of the device alone.
+Result<std::vector<std::vector<double>>> steps_on_other_hosts(
+    const std::vector<RankProgram>& programs, const JobOptions& options) {
+  std::vector<std::vector<double>> on_hosts;
   for (const double scale : kOtherHosts) {
     std::vector<RankProgram> others = programs;
     for (RankProgram& rank : others) scale_host(rank.program, scale);
-    std::vector<std::string> told_already;
-    PERFMODEL_TRY(tasks, schedule_programs(others, options, told_already));
-    const std::vector<double> steps = pass_us_per_step(others, **tasks);
-    for (std::size_t r = 0; r < programs.size(); ++r) {
-      if (!programs[r].rank.options.host_sensitivity) continue;
-      job.ranks[r].host_sensitivity.push_back({scale, steps[r]});
-    }
+    PERFMODEL_TRY(steps, steps_of(others, options));
+    on_hosts.push_back(std::move(*steps));
   }
-  return {};
+  return on_hosts;
 }
 
 double recorded_wait_us(const HostProgram& program) {
@@ -222,13 +214,11 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
       lengthen(kernel.price, -kernel.recorded_wait_us);
     }
   }
-  std::vector<std::string> told_already;
-  PERFMODEL_TRY(tasks, schedule_programs(programs, options, told_already));
-  const std::vector<double> steps = pass_us_per_step(programs, **tasks);
+  PERFMODEL_TRY(steps, steps_of(programs, options));
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if (!holds_recorded_waits(programs[r])) continue;
     Prediction& made = job.ranks[r];
-    made.recorded_waits = {recorded_wait_us(programs[r].program), steps[r]};
+    made.recorded_waits = {recorded_wait_us(programs[r].program), (*steps)[r]};
     made.warnings.insert(made.warnings.begin(), waiting_text(made, programs[r].rank.options));
   }
   return {};
@@ -239,7 +229,7 @@ Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const Jo
 Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
                                      const HostFacts* facts, std::optional<double> added_bytes,
                                      bool memory, const LookAtSchedule& look, JobMemory& last) {
-  if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_question(ranks, options));
   std::vector<std::string> warnings;
   PERFMODEL_TRY(made, make_programs(ranks, options, facts, added_bytes, last, warnings));
   for (RankProgram& rank : *made) {
@@ -249,21 +239,26 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
       ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
   const bool waits = std::ranges::any_of(*made, holds_recorded_waits);
   std::vector<RankProgram> as_made;
-  if (other_hosts || waits) as_made = *made;
+  if (waits) as_made = *made;
+  std::vector<std::vector<double>> on_hosts;
+  if (other_hosts) {
+    PERFMODEL_TRY(steps, steps_on_other_hosts(*made, options));
+    on_hosts = std::move(*steps);
+  }
 
   PERFMODEL_TRY(meetings, meet_collectives(*made, options.missing_collectives, warnings));
   std::unique_ptr<JobTasks> known = take_over(std::move(*made), last);
   const std::span<RankProgram> programs = last.programs;
   PERFMODEL_TRY(tasks,
                 schedule_from_starts(programs, *meetings, options, warnings, std::move(known)));
-  if (look) {
-    if (auto done = look(programs, **tasks); !done) return Unexpected{done.error()};
-  }
-  auto job = explain_job(programs, options.keep_chakra, **tasks, std::move(warnings));
-  if (!job) return job;
+  if (look) PERFMODEL_TRY_TO(look(programs, **tasks));
+  PERFMODEL_TRY(job, explain_job(programs, options.keep_chakra, **tasks, std::move(warnings)));
   last.tasks = std::move(*tasks);
-  if (other_hosts) {
-    if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    if (!programs[r].rank.options.host_sensitivity) continue;
+    for (std::size_t host = 0; host < on_hosts.size(); ++host) {
+      job->ranks[r].host_sensitivity.push_back({kOtherHosts[host], on_hosts[host][r]});
+    }
   }
   if (!waits) return job;
   PERFMODEL_TRY(added, add_steps_without_waits(std::move(as_made), options, *job));
@@ -293,12 +288,11 @@ Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
 
 Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_questions) {
   const PlacedRank placed{.rank = rank, .gpu = &gpu};
-  if (auto good = check_question({&placed, 1}, {}); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_question({&placed, 1}, {}));
   std::vector<std::string> told_by_predict;
   std::vector<RankProgram> programs;
-  auto made =
-      make_rank_program(rank, gpu, nullptr, {}, keep_questions, told_by_predict, keep_questions);
-  if (!made) return Unexpected{made.error()};
+  PERFMODEL_TRY(made, make_rank_program(rank, gpu, nullptr, {}, keep_questions, told_by_predict,
+                                        keep_questions));
   programs.push_back(std::move(*made));
   PERFMODEL_TRY(meetings, meet_collectives(programs, false, told_by_predict));
   PERFMODEL_TRY(tasks, schedule_job(programs, *meetings, told_by_predict));

@@ -175,10 +175,9 @@ Result<std::vector<ChakraTrace>> traces_of_all_ranks(const std::vector<ChakraTra
       ChakraTrace& rank = made.emplace_back(stages[stage]);
       for (ChakraNode& node : rank.nodes) {
         if (node.comm_type && !node.pg_name.empty()) {
-          return fail(ErrorCode::kImpossible,
-                      "expected collectives among all ranks of a stage for --chakra, found the "
-                      "group " +
-                          node.pg_name);
+          return decline(
+              "expected collectives among all ranks of a stage for --chakra, found the group " +
+              node.pg_name);
         }
         if (node.comm_type) node.pg_name = name;
         for (auto* end : {&node.comm_src, &node.comm_dst}) {

@@ -5,6 +5,8 @@
 
 #include "pipeline.hpp"
 #include "predict_with.hpp"
+#include "program/host_program.hpp"
+#include "program/lower_program.hpp"
 
 namespace perfmodel {
 namespace {
@@ -26,16 +28,25 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
                                   const JobOptions& options) {
   for (const RankInput& rank : ranks) {
-    if (auto good = check_input(*rank.graph, rank.options); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(check_input(*rank.graph, rank.options));
     if (rank.table->method == OverheadMethod::kLin && ranks.size() > 1) {
-      return fail(ErrorCode::kImpossible,
-                  "expected overheads of method context for ranks that wait for each other, found "
-                  "method lin");
+      return decline(
+          "expected overheads of method context for ranks that wait for each other, found method "
+          "lin");
     }
   }
   auto job = predict_ranks(ranks, gpu, options);
   if (job) tell_first(stand_ins(gpu), ranks.size() == 1 ? job->ranks[0].warnings : job->warnings);
   return job;
+}
+
+Result<double> predict_host_us(const ExecutionGraph& graph, const Gpu& gpu,
+                               const OverheadTable& table) {
+  PERFMODEL_TRY_TO(check_input(graph, {}));
+  PERFMODEL_TRY(facts, make_host_times(graph, table, std::nullopt));
+  PERFMODEL_TRY(lowered, lower_program(graph, gpu, table, *facts, {}, false));
+  PERFMODEL_TRY_TO(check_times(lowered->program, graph));
+  return host_us_per_step(lowered->program);
 }
 
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,

@@ -12,9 +12,7 @@ namespace {
 using StepCoverage = Prediction::Coverage;
 
 const ResultFields<Prediction::Unmodelled> kUnmodelledFields = {
-    {"op", &Prediction::Unmodelled::op},
-    {"count", &Prediction::Unmodelled::count},
-    {"host_us", &Prediction::Unmodelled::host_us},
+    PERFMODEL_FIELDS(Prediction::Unmodelled, op, count, host_us),
 };
 
 // The figures of the levels by their names.
@@ -36,44 +34,33 @@ const ResultFields<StepCoverage> kCoverageFields = {
     {"modelled_time_fraction", &StepCoverage::modelled_time_fraction, Digits::kThreeDecimals},
     {"unmodelled_ops",
      [](const StepCoverage& of) { return json_list(of.unmodelled_ops, kUnmodelledFields); }},
-    {"inferred_kernels", &StepCoverage::inferred_kernels},
-    {"inferred_kernel_us", &StepCoverage::inferred_kernel_us},
-    {"traced_kernels", &StepCoverage::traced_kernels},
+    PERFMODEL_FIELDS(StepCoverage, inferred_kernels, inferred_kernel_us, traced_kernels),
     {"nodes_by_template_level",
      figures_by_level<TemplateLevel>(&StepCoverage::nodes_by_template_level)},
-    {"nodes_by_rule", &StepCoverage::nodes_by_rule},
-    {"own_launches", &StepCoverage::own_launches},
+    PERFMODEL_FIELDS(StepCoverage, nodes_by_rule, own_launches),
     {"template_rule_disagreements", &StepCoverage::disagreements},
     {"host_us_by_key_level", figures_by_level<KeyLevel>(&StepCoverage::host_us_by_key_level)},
     {"kernel_us_by_knowledge", figures_by_level<Knowledge>(&StepCoverage::kernel_us_by_knowledge)},
 };
 
 const ResultFields<FamilyTotal> kFamilyFields = {
-    {"family", &FamilyTotal::family},   {"count", &FamilyTotal::count, Digits::kThreeDecimals},
-    {"time_us", &FamilyTotal::time_us}, {"low_us", &FamilyTotal::low_us},
-    {"high_us", &FamilyTotal::high_us}, {"bound", &FamilyTotal::bound},
-    {"model", &FamilyTotal::model},
+    {"family", &FamilyTotal::family},
+    {"count", &FamilyTotal::count, Digits::kThreeDecimals},
+    PERFMODEL_FIELDS(FamilyTotal, time_us, low_us, high_us, bound, model),
 };
 
 const ResultFields<ScaledOut> kScaledOutFields = {
-    {"strategy", &ScaledOut::strategy},
-    {"world", &ScaledOut::world},
-    {"network", &ScaledOut::network},
-    {"nodes", &ScaledOut::nodes},
-    {"collectives", &ScaledOut::collectives},
+    PERFMODEL_FIELDS(ScaledOut, strategy, world, network, nodes, collectives),
     {"parameter_bytes", &ScaledOut::parameter_bytes, Digits::kAll},
     {"own_collectives", &ScaledOut::own_collectives},
 };
 
 const ResultFields<sync::DrawnSteps> kDrawnFields = {
-    {"draws", &sync::DrawnSteps::draws},         {"mean_us", &sync::DrawnSteps::mean_us},
-    {"median_us", &sync::DrawnSteps::median_us}, {"p95_us", &sync::DrawnSteps::p95_us},
-    {"most_us", &sync::DrawnSteps::most_us},
+    PERFMODEL_FIELDS(sync::DrawnSteps, draws, mean_us, median_us, p95_us, most_us),
 };
 
 const ResultFields<Prediction::RecordedWaits> kRecordedWaitFields = {
-    {"waiting_us", &Prediction::RecordedWaits::waiting_us},
-    {"step_without_us", &Prediction::RecordedWaits::step_without_us},
+    PERFMODEL_FIELDS(Prediction::RecordedWaits, waiting_us, step_without_us),
 };
 
 const ResultFields<PredictionReport> kWorkFields = {
@@ -105,13 +92,9 @@ const ResultFields<RankPrediction> kKindFields = {
 
 OrderedJson predicted_ops_json(const Prediction& prediction) {
   const ResultFields<PredictedOp> fields = {
-      {"id", &PredictedOp::id},
-      {"name", &PredictedOp::name},
-      {"thread", &PredictedOp::thread},
+      PERFMODEL_FIELDS(PredictedOp, id, name, thread),
       {"phase", [&](const PredictedOp& op) { return prediction.phases[op.phase].label; }},
-      {"start_us", &PredictedOp::start_us},
-      {"host_us", &PredictedOp::host_us},
-      {"wait_us", &PredictedOp::wait_us},
+      PERFMODEL_FIELDS(PredictedOp, start_us, host_us, wait_us),
       {"key_levels",
        [](const PredictedOp& op) -> OrderedJson {
          return {{"gap", to_string(op.gap_level)}, {"op", to_string(op.op_level)}};

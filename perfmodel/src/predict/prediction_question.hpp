@@ -55,6 +55,7 @@ struct PredictionQuestion {
   TimedStep measured;
   UnlikeRanks unlike;
   bool missing_collectives = false, sustained = true, as_recorded = false;
+  std::size_t what_if_steps = 10;                ///< see PredictOptions
   bool keep_calls = false, keep_chakra = false;  ///< see PredictOptions and JobOptions
   Anonymizer* anonymizer = nullptr;              ///< changes names in warnings
 

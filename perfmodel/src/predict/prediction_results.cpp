@@ -1,4 +1,5 @@
 #include "prediction_results.hpp"
+#include "base/each_name.hpp"
 #include "perfmodel/detail/overhead_table.hpp"
 
 namespace perfmodel {
@@ -24,14 +25,10 @@ auto price_us(Microseconds Price::*time) {
 }
 
 const ResultFields<Prediction::Phase> kPhaseFields = {
-    {"label", &Prediction::Phase::label},
-    {"host_us", &Prediction::Phase::host_us},
-    {"wait_us", &Prediction::Phase::wait_us},
+    PERFMODEL_FIELDS(Prediction::Phase, label, host_us, wait_us),
 };
 const ResultFields<Prediction::Iteration> kIterationFields = {
-    {"name", &Prediction::Iteration::name},
-    {"e2e_us", &Prediction::Iteration::e2e_us},
-    {"gpu_active_us", &Prediction::Iteration::gpu_active_us},
+    PERFMODEL_FIELDS(Prediction::Iteration, name, e2e_us, gpu_active_us),
 };
 const ResultFields<Prediction::OnHost> kOnHostFields = {
     {"scale", &Prediction::OnHost::scale, Digits::kAll},
@@ -41,20 +38,12 @@ const ResultFields<Prediction::OnHost> kOnHostFields = {
 }  // namespace
 
 const ResultFields<Prediction> kStepFields = {
-    {"e2e_us", &Prediction::e2e_us},
-    {"e2e_low_us", &Prediction::e2e_low_us},
-    {"e2e_high_us", &Prediction::e2e_high_us},
-    {"energy_j", &Prediction::energy_j},
+    PERFMODEL_FIELDS(Prediction, e2e_us, e2e_low_us, e2e_high_us, energy_j),
     {"power_w", power_w, Digits::kThreeDecimals},
     {"limited_us", &Prediction::limited_us},
     {"iterations", [](const auto& made) { return json_list(made.iterations, kIterationFields); }},
-    {"gpu_active_us", &Prediction::gpu_active_us},
-    {"gpu_idle_us", &Prediction::gpu_idle_us},
-    {"cpu_us", &Prediction::cpu_us},
-    {"wait_us", &Prediction::wait_us},
-    {"kernel_sum_us", &Prediction::kernel_sum_us},
-    {"compute_kernel_us", &Prediction::compute_kernel_us},
-    {"comm_kernel_us", &Prediction::comm_kernel_us},
+    PERFMODEL_FIELDS(Prediction, gpu_active_us, gpu_idle_us, cpu_us, wait_us, kernel_sum_us,
+                     compute_kernel_us, comm_kernel_us),
     {"overheads_us", overheads_us},
     {"host_sensitivity",
      [](const auto& made) { return json_list(made.host_sensitivity, kOnHostFields); }},
@@ -62,27 +51,20 @@ const ResultFields<Prediction> kStepFields = {
 };
 
 const ResultFields<PredictedKernel> kPredictedKernelFields = {
-    {"name", &PredictedKernel::name},
-    {"family", &PredictedKernel::family},
-    {"stream", &PredictedKernel::stream},
-    {"start_us", &PredictedKernel::start_us},
+    PERFMODEL_FIELDS(PredictedKernel, name, family, stream, start_us),
     {"time_us", price_us(&Price::time)},
     {"waiting_us", &PredictedKernel::waiting_us},
     {"model", of_price(&Price::model)},
     {"bound", of_price(&Price::bound)},
     {"in_range", of_price(&Price::in_range)},
-    {"inferred", &PredictedKernel::inferred},
-    {"limited_us", &PredictedKernel::limited_us},
-    {"beside_us", &PredictedKernel::beside_us},
+    PERFMODEL_FIELDS(PredictedKernel, inferred, limited_us, beside_us),
     {"energy_j", [](const PredictedKernel& kernel) { return kernel.energy.sum_j(); }},
     {"low_us", price_us(&Price::low)},
     {"high_us", price_us(&Price::high)},
 };
 
 const ResultFields<Prediction::ParallelCosts> kParallelCostsFields = {
-    {"copies_us", &Prediction::ParallelCosts::copies_us},
-    {"beside_us", &Prediction::ParallelCosts::beside_us},
-    {"slowest_us", &Prediction::ParallelCosts::slowest_us},
+    PERFMODEL_FIELDS(Prediction::ParallelCosts, copies_us, beside_us, slowest_us),
 };
 
 const ResultFields<Prediction> kJobFields = {

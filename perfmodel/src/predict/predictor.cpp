@@ -47,7 +47,7 @@ std::invoke_result_t<Work> guarded(Work&& work) {
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kOutOfMemory, "out of memory");
   } catch (const std::system_error& error) {  // threads
-    return fail(ErrorCode::kImpossible, error.what());
+    return decline(error.what());
   }
 }
 
@@ -189,8 +189,7 @@ struct PreparedGraph::State {
       const std::lock_guard lock(lending_);
       if (const auto known = built_.find(wanted); known != built_.end()) return known->second;
     }
-    auto made = make();
-    if (!made) return made;
+    PERFMODEL_TRY(made, make());
     const std::lock_guard lock(lending_);
     if ((built_.size() + 1) * graph.nodes.size() > kMostNodes) built_.clear();
     built_.insert_or_assign(wanted, *made);
@@ -249,9 +248,7 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   }
   PERFMODEL_TRY(models, choose_kernel_models(config.models, data));
   chosen = std::move(*models);
-  if (chosen.owner && config.read_models) {
-    if (auto read = chosen.owner->read_all(); !read) return read;
-  }
+  if (chosen.owner && config.read_models) PERFMODEL_TRY_TO(chosen.owner->read_all());
   cached_prices = config.cached_prices;
   overheads_named = !config.overheads.empty();
   for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
@@ -260,13 +257,11 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   OverheadTables read(data);
   if (config.gpus.empty()) {
     PERFMODEL_TRY(gpus, read_gpus(data / "gpus"));
-    for (Gpu& gpu : *gpus) {
-      if (auto added = add_target(std::move(gpu), {}, config, read); !added) return added;
-    }
+    for (Gpu& gpu : *gpus) PERFMODEL_TRY_TO(add_target(std::move(gpu), {}, config, read));
   }
   for (const std::string& name : config.gpus) {
     PERFMODEL_TRY(gpu, find_gpu(name, data / "gpus"));
-    if (auto added = add_target(std::move(*gpu), name, config, read); !added) return added;
+    PERFMODEL_TRY_TO(add_target(std::move(*gpu), name, config, read));
   }
   std::ranges::sort(
       targets, {}, [](const auto& target) -> const auto& { return target->gpu.name; });
@@ -309,8 +304,7 @@ Result<const Target*> Predictor::State::target(std::string_view name) const {
 Result<const Topology*> Predictor::State::topology(const Target& target, const AskOptions& options,
                                                    std::vector<std::string>& warnings) const {
   if (options.topology.empty()) return &target.topology;
-  const auto found = TopologyCatalog::builtin().named(options.topology);
-  if (!found) return found;
+  PERFMODEL_TRY(found, TopologyCatalog::builtin().named(options.topology));
   if (std::ranges::find((*found)->gpus, target.gpu.name) == (*found)->gpus.end()) {
     warnings.push_back("topology " + (*found)->name + " is not built with " + target.gpu.name +
                        ": only its links are used");
@@ -336,13 +330,11 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   PERFMODEL_TRY(links, topology(on, options, warnings));
 
   if (!(options.interference >= 1) || std::isinf(options.interference)) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("expected an interference of at least 1, found {}", options.interference));
   }
   if (options.world < 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at least 0 ranks, found {}", options.world));
+    return decline(fmt::format("expected at least 0 ranks, found {}", options.world));
   }
 
   // Without a topology by name, the models find the one that the GPU usually sits in.
@@ -385,10 +377,10 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
       if ((*times)->sentence) warnings.push_back(*(*times)->sentence);
     }
   } else if (lacks_sizes(graph)) {
-    return fail(ErrorCode::kImpossible,
-                "expected a prepared graph, found one of a trace without "
-                "shapes: to prepare the trace gives it kernel times",
-                graph.source);
+    return decline(
+        "expected a prepared graph, found one of a trace without shapes: to prepare the trace "
+        "gives it kernel times",
+        graph.source);
   }
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
   std::optional<PreparedGraph::State::Lease> lease;
@@ -399,7 +391,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt, options.stages,
                                  !options.times_only, last);
-  if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(chosen.check());
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
                                 std::make_move_iterator(warnings.begin()),
@@ -443,7 +435,7 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
   }
   if (auto problem = problem_of_ranks(options.world, options.stages, options.strategy,
                                       options.delay_allreduce)) {
-    return fail(ErrorCode::kImpossible, fmt::format("{}: {}", problem->field, problem->message));
+    return decline(fmt::format("{}: {}", problem->field, problem->message));
   }
   auto prediction = predict_resized(graph, prepared, gpu, options);
   if (!prediction || options.stages > 1) return prediction;  // stages share their samples
@@ -550,7 +542,7 @@ Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::retargeted
     const ExecutionGraph& graph, std::string_view gpu) const {
   PERFMODEL_TRY(found, target(gpu));
   ExecutionGraph made = graph;
-  if (auto done = retarget_for((*found)->gpu, made); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(retarget_for((*found)->gpu, made));
   return prepare(std::move(made));
 }
 
@@ -566,7 +558,7 @@ Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(stat
 Result<Predictor> Predictor::load(const PredictorConfig& config) {
   return guarded([&]() -> Result<Predictor> {
     auto state = std::make_shared<State>();
-    if (auto loaded = state->load(config); !loaded) return Unexpected{loaded.error()};
+    PERFMODEL_TRY_TO(state->load(config));
     return Predictor(std::move(state));
   });
 }
@@ -574,7 +566,7 @@ Result<Predictor> Predictor::load(const PredictorConfig& config) {
 Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
   return guarded([&]() -> Result<PreparedGraph> {
     if (top_level_ops(graph).empty()) {
-      return fail(ErrorCode::kImpossible, "expected at least one op, found none", graph.source);
+      return decline("expected at least one op, found none", graph.source);
     }
     auto state = state_->prepare(std::move(graph));
     state->predictor = state_;
@@ -607,8 +599,7 @@ Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_vi
                                       const AskOptions& options) const {
   return guarded([&]() -> Result<Prediction> {
     if (graph.state_->predictor != state_) {
-      return fail(ErrorCode::kImpossible,
-                  "expected a graph that this predictor prepared, found another's");
+      return decline("expected a graph that this predictor prepared, found another's");
     }
     return state_->predict_batch(graph.state_->graph, graph.state_.get(), gpu, options);
   });
@@ -629,16 +620,15 @@ Result<std::vector<Result<Prediction>>> Predictor::predict_many(
     std::span<const Question> questions, const AskManyOptions& options) const {
   return guarded([&]() -> Result<std::vector<Result<Prediction>>> {
     if (questions.empty()) {
-      return fail(ErrorCode::kImpossible, "expected at least one question, found none");
+      return decline("expected at least one question, found none");
     }
     std::vector<Result<Prediction>> answers(
         questions.size(), Result<Prediction>(fail(ErrorCode::kCancelled, "cancelled")));
     const auto answer = [&](const Question& question) -> Result<Prediction> {
       if ((question.graph != nullptr) == (question.prepared != nullptr)) {
         return guarded([&]() -> Result<Prediction> {
-          return fail(ErrorCode::kImpossible,
-                      fmt::format("expected one graph in a question, found {}",
-                                  question.graph ? "two" : "none"));
+          return decline(fmt::format("expected one graph in a question, found {}",
+                                     question.graph ? "two" : "none"));
         });
       }
       return question.graph ? predict(*question.graph, question.gpu, question.options)
@@ -658,8 +648,7 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
                                    const OptimizeOptions& options, const AskOptions& ask) const {
   return guarded([&]() -> Result<Advice> {
     if (graph.state_->predictor != state_) {
-      return fail(ErrorCode::kImpossible,
-                  "expected a graph that this predictor prepared, found another's");
+      return decline("expected a graph that this predictor prepared, found another's");
     }
     std::shared_ptr<const PreparedGraph::State> retargeted;
     if (graph.state_->is_to_retarget) {
@@ -689,7 +678,7 @@ Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view 
     OptimizeOptions asked = options;
     asked.cancel = ask.cancel;
     auto advice = perfmodel::optimize(prepared.graph, target, asked);
-    if (auto readable = state_->chosen.check(); !readable) return Unexpected{readable.error()};
+    PERFMODEL_TRY_TO(state_->chosen.check());
     if (advice) {
       advice->warnings.insert(advice->warnings.begin(), warnings.begin(), warnings.end());
     }

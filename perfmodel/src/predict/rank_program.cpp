@@ -137,7 +137,7 @@ Result<LoweredProgram> write_program(const RankInput& rank, const Gpu& gpu, cons
   warn_of_regions(launch_by_regions(*table, options.launching, lowered->program), options.launching,
                   warnings);
   warn_of_kernels_without_op(rank, lowered->program, warnings);
-  if (auto good = set_times(rank, gpu, *lowered); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(set_times(rank, gpu, *lowered));
   return lowered;
 }
 
@@ -164,7 +164,7 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
   }
   const auto& how = rank.options.scale_out;
   if (how && asks_for_data_parallel(*how, known->reduces_gradients)) {
-    if (auto done = make_data_parallel(made); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(make_data_parallel(made));
     added_bytes = made.made->gradient_bytes;
     own = facts_of(made.rank);
     if (!own) return Unexpected{own.error()};
@@ -194,7 +194,7 @@ Result<bool> repeat_rank_program(const RankInput& rank, const Gpu& gpu, const Ho
                                    reshaped == last.reshaped ? reshaped : nullptr, program);
   last.facts = nullptr;  // until all is done
   if (repeats) {
-    if (auto good = set_times(rank, gpu, program); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(set_times(rank, gpu, program));
     last.rank = rank;
     last.memory = facts.memory;
     last.facts = &facts;

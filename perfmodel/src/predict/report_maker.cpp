@@ -17,7 +17,7 @@ Result<void> ReportMaker::choose_models(std::int64_t ranks, const Gpu* gpu) {
   if (question_.topology.empty()) return {};
   PERFMODEL_TRY(found, TopologyCatalog::builtin().find(question_.topology));
   topology_ = std::move(*found);
-  if (auto good = check_fits(*topology_, ranks); !good) return good;
+  PERFMODEL_TRY_TO(check_fits(*topology_, ranks));
   if (gpu && std::ranges::find(topology_->gpus, gpu->name) == topology_->gpus.end()) {
     warn("topology " + topology_->name + " is not built with " + gpu->name +
          ": only its links are used");

@@ -17,8 +17,6 @@ namespace perfmodel {
 /// Begins and ends the report of a question, whatever kind of ranks its job has.
 class ReportMaker {
  protected:
-  static constexpr std::size_t kWhatIfSteps = 10;  // longest ones of the critical path
-
   explicit ReportMaker(const PredictionQuestion& question) : question_(question) {
     report_.rewrites = rewrite_names(question.rewrites);
   }

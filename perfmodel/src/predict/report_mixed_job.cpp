@@ -25,13 +25,11 @@ Result<double> value_of_rank(const std::vector<double>& values, const char* flag
 
 // One name per rank; one GPU is on all ranks that the question has.
 Result<std::vector<std::string>> gpus_of(const PredictionQuestion& question) {
-  auto gpus = sync::gpus_of_ranks(question.gpu);
-  if (!gpus) return gpus;
+  PERFMODEL_TRY(gpus, sync::gpus_of_ranks(question.gpu));
   const auto world = static_cast<std::size_t>(question.world);
   if (world > 0 && gpus->size() > 1 && world != gpus->size()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected as many GPUs as --world says ({}), found {}", question.world,
-                            gpus->size()));
+    return decline(fmt::format("expected as many GPUs as --world says ({}), found {}",
+                               question.world, gpus->size()));
   }
   const UnlikeRanks& unlike = question.unlike;
   const std::size_t lists = std::max({unlike.host_scales.size(), unlike.slowdowns.size(),
@@ -44,8 +42,7 @@ Result<std::vector<std::string>> gpus_of(const PredictionQuestion& question) {
 
 // Neighbours and others that are alike are one kind, in the order of their first ranks.
 Result<std::vector<KindOfRanks>> kinds_of(const PredictionQuestion& question) {
-  const auto gpus = gpus_of(question);
-  if (!gpus) return Unexpected{gpus.error()};
+  PERFMODEL_TRY(gpus, gpus_of(question));
   const UnlikeRanks& unlike = question.unlike;
   const std::size_t ranks = gpus->size();
   if (question.graphs.size() > 1 && question.graphs.size() != ranks) {
@@ -89,17 +86,13 @@ class MixedRanks : ReportMaker {
     kinds_ = std::move(*kinds);
     for (const KindOfRanks& kind : kinds_) ranks_ += kind.count;
     PERFMODEL_TRY(data, find_data_folder());
-    if (auto chosen = choose_models(ranks_); !chosen) return Unexpected{chosen.error()};
-    if (auto done = read_graphs(); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(choose_models(ranks_));
+    PERFMODEL_TRY_TO(read_graphs());
     OverheadTables tables(*data);
-    for (const KindOfRanks& kind : kinds_) {
-      if (auto done = set_up(kind, *data / "gpus", tables); !done) {
-        return Unexpected{done.error()};
-      }
-    }
-    if (auto done = predict(); !done) return Unexpected{done.error()};
+    for (const KindOfRanks& kind : kinds_) PERFMODEL_TRY_TO(set_up(kind, *data / "gpus", tables));
+    PERFMODEL_TRY_TO(predict());
     add_ranks();
-    if (auto finished = finish(); !finished) return Unexpected{finished.error()};
+    PERFMODEL_TRY_TO(finish());
     add_warnings();
     report_.mixed_graphs = std::move(graphs_);
     return std::move(report_);
@@ -120,12 +113,12 @@ class MixedRanks : ReportMaker {
       if (input.trace) {
         return impossible("graphs of ranks that differ", "a trace, which knows its own machine");
       }
-      if (auto done = retarget_program(input.graph); !done) return done;
+      PERFMODEL_TRY_TO(retarget_program(input.graph));
       if (!question_.rewrites.empty()) {
         PERFMODEL_TRY(rewritten, rewrite_input(input.graph, question_.rewrites));
         input.graph = std::move(*rewritten);
       }
-      if (auto added = add_graph(std::move(input.graph)); !added) return added;
+      PERFMODEL_TRY_TO(add_graph(std::move(input.graph)));
     }
     return {};
   }
@@ -183,9 +176,9 @@ class MixedRanks : ReportMaker {
           sync::make_linked_collectives(*machine.collectives, {kind.link_gb_per_s * 1e9});
       machine.models.set(KernelFamily::kCollective, machine.linked.get());
     }
-    auto chosen =
-        tables.choose(question_.overheads.empty() ? "" : question_.overheads.front(), machine.gpu);
-    if (!chosen) return Unexpected{chosen.error()};
+    PERFMODEL_TRY(
+        chosen,
+        tables.choose(question_.overheads.empty() ? "" : question_.overheads.front(), machine.gpu));
     warn(chosen->warning);
     machine.overheads = std::move(*chosen);
     return {};
@@ -207,7 +200,7 @@ class MixedRanks : ReportMaker {
       options.host_scale = kinds_[i].host_scale;
       options.sustained = question_.sustained;
       options.launching = question_.launching;
-      options.what_if_steps = kWhatIfSteps;
+      options.what_if_steps = question_.what_if_steps;
       options.keep_calls = question_.keep_calls;
       options.host_sensitivity = true;
       ranks.push_back(std::move(rank));

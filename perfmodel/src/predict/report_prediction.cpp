@@ -66,25 +66,19 @@ class AlikeRanks : ReportMaker {
     report_.gpu = std::move(*gpu);
     for (std::string& sentence : stand_ins(report_.gpu)) warn(std::move(sentence));
     report_.use = question_.use;
-    if (auto chosen = choose_models(question_.world, &report_.gpu); !chosen) {
-      return Unexpected{chosen.error()};
-    }
+    PERFMODEL_TRY_TO(choose_models(question_.world, &report_.gpu));
     set_collectives();
     PERFMODEL_TRY(inputs, read_.programs(question_.graphs));
     for (RecordedProgram& input : *inputs) {
       PERFMODEL_TRY(done, retarget_for(report_.gpu, input.graph, question_.rewrites));
     }
-    if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
-    if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
-    if (auto matched = match(*inputs); !matched) return Unexpected{matched.error()};
-    if (auto rewritten = rewrite_ranks(); !rewritten) return Unexpected{rewritten.error()};
-    if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
-    if (auto finished = finish(iterations_of_graphs()); !finished) {
-      return Unexpected{finished.error()};
-    }
-    if (auto compared = compare_with_traces(*data / "gpus"); !compared) {
-      return Unexpected{compared.error()};
-    }
+    PERFMODEL_TRY_TO(read_tables(*data, *inputs));
+    PERFMODEL_TRY_TO(read_ranks(*inputs));
+    PERFMODEL_TRY_TO(match(*inputs));
+    PERFMODEL_TRY_TO(rewrite_ranks());
+    PERFMODEL_TRY_TO(predict_ranks());
+    PERFMODEL_TRY_TO(finish(iterations_of_graphs()));
+    PERFMODEL_TRY_TO(compare_with_traces(*data / "gpus"));
     collect_warnings();
     return std::move(report_);
   }
@@ -145,8 +139,8 @@ class AlikeRanks : ReportMaker {
       if (inputs[i].trace && question_.rewrites.empty()) {
         rank.recorded_us = recorded_step_us(*inputs[i].trace, question_.iterations);
       }
-      if (auto read = read_kernel_times(i); !read) return read;
-      if (auto read = own_kernel_times(i, inputs[i]); !read) return read;
+      PERFMODEL_TRY_TO(read_kernel_times(i));
+      PERFMODEL_TRY_TO(own_kernel_times(i, inputs[i]));
     }
     return {};
   }
@@ -169,13 +163,11 @@ class AlikeRanks : ReportMaker {
     RankPrediction& rank = report_.ranks[index];
     const std::string& file = files[files.size() == 1 ? 0 : index];
     PERFMODEL_TRY(recorded, trace(file));
-    auto times =
-        kernel_times(rank.graph, **recorded,
-                     window_is_of_trace() ? question_.iterations : question_.kernel_iterations);
-    if (!times) return Unexpected{times.error()};
+    PERFMODEL_TRY(times, kernel_times(rank.graph, **recorded,
+                                      window_is_of_trace() ? question_.iterations
+                                                           : question_.kernel_iterations));
     if (times->size() == 0) {
-      return fail(ErrorCode::kImpossible, "expected device work of the graph's ops, found none",
-                  file);
+      return decline("expected device work of the graph's ops, found none", file);
     }
     kernel_times_[index] = std::move(*times);
     rank.kernel_times_file = file_name(file);
@@ -222,7 +214,7 @@ class AlikeRanks : ReportMaker {
       if (question_.unit_mb) options.scale_out->fsdp_unit_bytes = *question_.unit_mb * 1e6;
     }
     options.use = own_use_.value_or(report_.use);
-    options.what_if_steps = kWhatIfSteps;
+    options.what_if_steps = question_.what_if_steps;
     options.host_scale = scales_ ? scales_->host : question_.host_scale;
     options.device_scale = scales_ ? scales_->device : 1;
     options.sustained = question_.sustained;
@@ -266,7 +258,7 @@ class AlikeRanks : ReportMaker {
       if (!options.kernel_times) kernel_times_[i].reset();
       if (collectives.size() > 0) kernel_times_[i] = std::move(collectives);
       graph = std::move(*rewritten);
-      if (auto read = read_kernel_times(i); !read) return read;
+      PERFMODEL_TRY_TO(read_kernel_times(i));
     }
     return {};
   }
@@ -289,9 +281,7 @@ class AlikeRanks : ReportMaker {
                                     .stages = question_.stages,
                                     .stage_layers = question_.stage_layers}));
     report_.chakra = std::move(job->chakra);
-    if (question_.stages > 1) {
-      if (auto done = copy_to_stages(); !done) return done;
-    }
+    if (question_.stages > 1) PERFMODEL_TRY_TO(copy_to_stages());
     for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
       report_.ranks[i].prediction = std::move(job->ranks[i]);
     }
@@ -316,14 +306,11 @@ class AlikeRanks : ReportMaker {
   // The baseline of method lin knows no other ranks.
   Result<void> predict_apart(const std::vector<RankInput>& inputs) {
     if (question_.stages > 1) {
-      return fail(ErrorCode::kImpossible,
-                  "expected overheads of method context for --stages, found method lin");
+      return decline("expected overheads of method context for --stages, found method lin");
     }
     if (!question_.rank_start_us.empty() || question_.keep_chakra) {
-      return fail(
-          ErrorCode::kImpossible,
-          "expected overheads of method context for --rank-start and --chakra, found method "
-          "lin");
+      return decline(
+          "expected overheads of method context for --rank-start and --chakra, found method lin");
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       PERFMODEL_TRY(prediction,

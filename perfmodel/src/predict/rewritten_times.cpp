@@ -7,9 +7,9 @@ Result<std::string> fit_kernel_times(const ExecutionGraph& from, const Execution
   const bool same_ops = from.nodes.size() == to.nodes.size();
   if (!options.kernel_times || same_ops) return "";
   if (options.use != KernelTimes::Use::kUnpriced) {
-    return fail(ErrorCode::kImpossible,
-                "expected a variant with the same ops, found other ones: times of kernels as "
-                "traced belong to the ops of the graph");
+    return decline(
+        "expected a variant with the same ops, found other ones: times of kernels as traced belong "
+        "to the ops of the graph");
   }
   if (options.keeps_recorded_waits()) {
     collectives = collective_times(*options.kernel_times, from, to);

@@ -74,8 +74,7 @@ class Variants {
       tasks_.graph.set_duration_us(task, pace * durations_us_[task]);
     }
     stop_point();
-    auto done = run_schedule(tasks_.graph, tasks_.schedule);
-    if (!done) return done;
+    PERFMODEL_TRY_TO(run_schedule(tasks_.graph, tasks_.schedule));
     const auto steps = pass_us_per_step(programs_, tasks_);
     for (std::size_t r = 0; r < steps.size(); ++r) {
       squares_[r] += (steps[r] - steps_us_[r]) * (steps[r] - steps_us_[r]);

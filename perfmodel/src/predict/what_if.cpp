@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/each_name.hpp"
 #include "memory/step_memory.hpp"
 #include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -24,14 +25,8 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, Launchi
     answer.error = prediction.error();
     return;
   }
-  answer.e2e_us = prediction->e2e_us;
-  answer.e2e_low_us = prediction->e2e_low_us;
-  answer.e2e_high_us = prediction->e2e_high_us;
-  answer.energy_j = prediction->energy_j;
-  answer.ranks = prediction->ranks;
-  answer.memory = prediction->memory;
-  answer.gpu_active_us = prediction->gpu_active_us;
-  answer.cpu_us = prediction->cpu_us;
+  PERFMODEL_COPY(answer, (*prediction), e2e_us, e2e_low_us, e2e_high_us, energy_j, ranks, memory,
+                 gpu_active_us, cpu_us);
   answer.exposed_communication_us = prediction->communication.exposed_us;
   answer.modelled_time_fraction = prediction->coverage.modelled_time_fraction;
   for (const auto& op : prediction->coverage.unmodelled_ops) {
@@ -84,8 +79,8 @@ class VariantGraphs {
   /// The graph that the rewrites of a variant make; until the next call.
   Result<const ExecutionGraph*> of(std::size_t variant) {
     const std::span<const NamedRewrite> rewrites = variants_[variant].rewrites;
-    if (auto good = check_rewrites(graph_, rewrites); !good) return Unexpected{good.error()};
-    if (auto begun = begin_with(asked_batch(rewrites)); !begun) return Unexpected{begun.error()};
+    PERFMODEL_TRY_TO(check_rewrites(graph_, rewrites));
+    PERFMODEL_TRY_TO(begin_with(asked_batch(rewrites)));
     std::size_t done = shared_with_last(variant);
     while (done > 0 && !made_[done - 1]) --done;
     made_.resize(done);

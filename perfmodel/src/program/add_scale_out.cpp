@@ -19,16 +19,14 @@ namespace {
 
 Result<void> check(const ScaleOut& how) {
   if (how.world < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at least 1 rank, found {}", how.world));
+    return decline(fmt::format("expected at least 1 rank, found {}", how.world));
   }
   if (how.world > kMostJobRanks) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} ranks, found {}", kMostJobRanks, how.world));
+    return decline(fmt::format("expected at most {} ranks, found {}", kMostJobRanks, how.world));
   }
   if (!(how.interference >= 1 && how.interference < std::numeric_limits<double>::infinity())) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected an interference of at least 1, found {}", how.interference));
+    return decline(
+        fmt::format("expected an interference of at least 1, found {}", how.interference));
   }
   return {};
 }
@@ -60,17 +58,15 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
 Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                       const ScaleOut& how, LoweredProgram& lowered, ScaledOut& made) {
   if (const std::int64_t passes = accumulated_passes(graph); passes > 1) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("fsdp: expected one backward pass per step, found gradients of {}", passes));
   }
   const std::size_t steps = lowered.program.steps.size();
   AddedOps ops(gpu, table, lowered);
   for (const auto& gradients : step_gradients(graph, lowered.program)) {
     if (gradients.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected gradients to reduce (ops \"{}\"), found none in {}",
-                              kAccumulate, graph.source));
+      return decline(fmt::format("expected gradients to reduce (ops \"{}\"), found none in {}",
+                                 kAccumulate, graph.source));
     }
     for (const StepGradient& gradient : gradients) made.parameter_bytes += gradient.bytes;
     PERFMODEL_TRY(units, fsdp_units(gradients, how.fsdp_unit_bytes, graph.source));
@@ -93,18 +89,17 @@ std::string_view to_string(ParallelStrategy strategy) {
 
 Result<void> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const ScaleOut& how, bool reduces_gradients, LoweredProgram& lowered) {
-  if (auto good = check(how); !good) return good;
+  PERFMODEL_TRY_TO(check(how));
   Topology topology = how.topology ? *how.topology : topology_for(gpu);
-  if (auto good = check_fits(topology, how.world); !good) return good;
+  PERFMODEL_TRY_TO(check_fits(topology, how.world));
   ScaledOut made{.strategy = how.strategy, .world = how.world, .network = topology.title};
   made.nodes = static_cast<int>((how.world + topology.gpus_per_node - 1) / topology.gpus_per_node);
   lowered.job_collectives =
       make_collective_model(std::move(topology), {.interference = how.interference});
   const bool fsdp = how.strategy == ParallelStrategy::kFsdp;
   if (reduces_gradients && fsdp) {
-    return fail(
-        ErrorCode::kImpossible,
-        "expected a graph without collectives for strategy fsdp, found some in " + graph.source);
+    return decline("expected a graph without collectives for strategy fsdp, found some in " +
+                   graph.source);
   }
   if (reduces_gradients) {
     widen_collectives(graph, how.world, lowered, made);

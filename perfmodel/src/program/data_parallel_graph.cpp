@@ -61,15 +61,14 @@ bool reduces_gradients(const ExecutionGraph& graph, const LoweringFacts& facts) 
 Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
                                                    const ScaleOut& how) {
   DataParallelGraph made;
-  auto rewritten =
-      rewrite_data_parallel(graph,
-                            {.world_size = how.world,
-                             .first_bucket_bytes = whole_bytes(how.ddp.first_bucket_bytes),
-                             .bucket_cap_bytes = whole_bytes(how.ddp.bucket_cap_bytes),
-                             .gradient_as_bucket_view = !how.ddp_copies_gradients,
-                             .delayed = how.ddp.delayed},
-                            &made.copies);
-  if (!rewritten) return Unexpected{rewritten.error()};
+  PERFMODEL_TRY(rewritten, rewrite_data_parallel(
+                               graph,
+                               {.world_size = how.world,
+                                .first_bucket_bytes = whole_bytes(how.ddp.first_bucket_bytes),
+                                .bucket_cap_bytes = whole_bytes(how.ddp.bucket_cap_bytes),
+                                .gradient_as_bucket_view = !how.ddp_copies_gradients,
+                                .delayed = how.ddp.delayed},
+                               &made.copies));
   made.graph = std::move(*rewritten);
   const auto steps = static_cast<double>(std::max<std::size_t>(1, iterations(made.graph).size()));
   made.gradient_bytes = reduced_bytes(made.graph) / steps;

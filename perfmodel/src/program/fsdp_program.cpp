@@ -106,10 +106,10 @@ std::vector<std::int64_t> add_backward(std::vector<FsdpUnit>& units, const Scale
 Result<std::vector<FsdpUnit>> fsdp_units(std::vector<StepGradient> gradients, double unit_bytes,
                                          std::string_view source) {
   if (std::ranges::any_of(gradients, [](const auto& gradient) { return gradient.forward < 0; })) {
-    return fail(ErrorCode::kImpossible,
-                "expected the forward op of every gradient for strategy fsdp, found none for one "
-                "(sequence numbers are missing) in " +
-                    std::string(source));
+    return decline(
+        "expected the forward op of every gradient for strategy fsdp, found none for one (sequence "
+        "numbers are missing) in " +
+        std::string(source));
   }
   std::ranges::stable_sort(gradients, {}, &StepGradient::forward);
   std::vector<FsdpUnit> units;

@@ -12,6 +12,7 @@
 #include "overheads/host_chain.hpp"
 #include "overheads/host_kind.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "silent_collectives.hpp"
 #include "step/tree_walk.hpp"
 
@@ -30,9 +31,8 @@ class FactsWriter {
     if (window) {
       const auto [first, last] = *window;
       if (first >= last || last > made_.steps.size()) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("expected iterations within 0:{} of {}, found {}:{}",
-                                made_.steps.size(), graph_.source, first, last));
+        return decline(fmt::format("expected iterations within 0:{} of {}, found {}:{}",
+                                   made_.steps.size(), graph_.source, first, last));
       }
       made_.steps = {made_.steps.begin() + static_cast<std::ptrdiff_t>(first),
                      made_.steps.begin() + static_cast<std::ptrdiff_t>(last)};
@@ -40,15 +40,7 @@ class FactsWriter {
     if (made_.steps.empty()) return no_op();
     made_.lowering = LoweringFacts::of(graph_, &table_.templates);
     made_.compiled = find_compiled_names(graph_, table_);
-    made_.awaited = awaited_collectives(graph_);
-    made_.reduces_gradients = reduces_gradients(graph_, made_.lowering);
-    made_.fused_updates = fused_updates(graph_);
-    made_.silent_collectives = silent_collectives(graph_);
-    made_.has_given_times = std::ranges::any_of(graph_.nodes, [](const Node& node) {
-      return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
-    });
     made_.own_program = knows_program();
-    made_.memory = std::make_shared<const MemoryPlan>(memory_plan(graph_));
     collect_items();
     if (made_.items.empty()) return no_op();  // all are in ops outside the steps
     name_phases();
@@ -58,7 +50,7 @@ class FactsWriter {
 
  private:
   Unexpected no_op() const {
-    return fail(ErrorCode::kImpossible, "expected at least one op, found none", graph_.source);
+    return decline("expected at least one op, found none", graph_.source);
   }
 
   // Asked before the items are collected, since calls of labels belong to one program.
@@ -151,9 +143,9 @@ class FactsWriter {
     std::string_view label;
     for (std::int32_t i = node; i >= 0; i = graph_.node(i).parent) {
       const Node& at = graph_.node(i);
+      if (!at.is_label || at.is_structural) continue;
       const std::string_view name = graph_.name(at);
-      const bool mark = name.starts_with("ProfilerStep") || is_checkpoint_name(name);
-      if (at.is_label && !at.is_structural && !mark) label = name;
+      if (!name.starts_with("ProfilerStep") && !is_checkpoint_name(name)) label = name;
     }
     return label;
   }
@@ -279,10 +271,28 @@ class FactsWriter {
 
 }  // namespace
 
-Result<HostFacts> make_host_facts(
+Result<HostFacts> make_host_times(
     const ExecutionGraph& graph, const OverheadTable& table,
     const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   return FactsWriter(graph, table).write(window);
+}
+
+Result<HostFacts> make_host_facts(
+    const ExecutionGraph& graph, const OverheadTable& table,
+    const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+  auto made = make_host_times(graph, table, window);
+  if (!made) return made;
+  made->awaited = awaited_collectives(graph);
+  made->reduces_gradients = reduces_gradients(graph, made->lowering);
+  made->fused_updates = fused_updates(graph);
+  made->silent_collectives = silent_collectives(graph);
+  made->has_given_times = std::ranges::any_of(graph.nodes, [](const Node& node) {
+    return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
+  });
+  // A trace says too little of its storages to report their memory.
+  made->memory =
+      std::make_shared<const MemoryPlan>(is_from_trace(graph) ? MemoryPlan{} : memory_plan(graph));
+  return made;
 }
 
 }  // namespace perfmodel

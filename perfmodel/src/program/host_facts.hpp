@@ -51,14 +51,19 @@ struct HostFacts {
   std::size_t fused_updates = 0;
   std::size_t silent_collectives = 0;  ///< see silent_collectives()
   std::int32_t rest_phase = 0;
-  bool has_given_times = false;  ///< some node holds the time of its kernels
-  std::shared_ptr<const MemoryPlan> memory;
+  bool has_given_times = false;              ///< some node holds the time of its kernels
+  std::shared_ptr<const MemoryPlan> memory;  ///< empty for a graph from a trace
   CompiledNames compiled;
 };
 
 /// `window`: iterations [first, last) of the graph to use. The facts point into the table.
 /// Errors: no ops, iterations out of range.
 Result<HostFacts> make_host_facts(const ExecutionGraph& graph, const OverheadTable& table,
+                                  const std::optional<std::pair<std::size_t, std::size_t>>& window);
+
+/// The part that gives the host's own time: items and their prices, without facts about
+/// collectives, updates and memory. Errors: the same.
+Result<HostFacts> make_host_times(const ExecutionGraph& graph, const OverheadTable& table,
                                   const std::optional<std::pair<std::size_t, std::size_t>>& window);
 
 }  // namespace perfmodel

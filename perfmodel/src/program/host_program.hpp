@@ -76,6 +76,9 @@ struct LoweredProgram {
   std::optional<LoweringNotes> notes;            ///< see lower_again; none: it cannot be
 };
 
+/// The host's own work in a step, microseconds.
+double host_us_per_step(const HostProgram& program);
+
 /// Multiplies all work of the host itself; its waits, and latencies on the device's side, stay.
 void scale_host(HostProgram& program, double factor);
 

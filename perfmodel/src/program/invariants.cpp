@@ -56,7 +56,7 @@ class Readers {
       if (!rank_.tasks->on_device(placed.task)) continue;
       const Launch& made = std::get<Launch>(rank_.program->instructions[placed.instruction].what);
       if (made.node < 0) continue;  // no node stands for it
-      if (auto good = read(placed, made); !good) return good;
+      PERFMODEL_TRY_TO(read(placed, made));
       write(placed, made);
     }
     return {};
@@ -154,15 +154,13 @@ bool is_time(double us) { return us >= 0 && std::isfinite(us); }
 }  // namespace
 
 Unexpected bug(std::string_view what) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("bug: {} (this is a defect of perfmodel, not of its input: please report "
-                          "it)",
-                          what));
+  return decline(fmt::format(
+      "bug: {} (this is a defect of perfmodel, not of its input: please report it)", what));
 }
 
 Result<void> check_schedule(const TaskGraph& graph, const Schedule& schedule, const TaskName& name,
                             const CheckedTasks& tasks) {
-  if (auto good = check_lanes(graph, schedule, name, tasks); !good) return good;
+  PERFMODEL_TRY_TO(check_lanes(graph, schedule, name, tasks));
   std::size_t broken = 0;
   for (const TaskGraph::Edge& edge : graph.edge_list().subspan(tasks.first_edge)) {
     const double allowed = time_of(schedule.end_us, edge.from) + edge.lag_us;
@@ -289,7 +287,7 @@ Result<void> check_sums(const Prediction& p, double latest_us, std::string_view 
                                    {{"the host's busy time", p.cpu_us}, {"T1 to TX are", host}},
                                    {{"the sum of kernels", p.kernel_sum_us},
                                     {"kernels, copies, sets and collectives are", device}}}) {
-    if (auto good = check_equal(sum, parts, tolerance, who); !good) return good;
+    PERFMODEL_TRY_TO(check_equal(sum, parts, tolerance, who));
   }
   return {};
 }

@@ -69,11 +69,10 @@ class SilentRecords {
       const std::int64_t peer =
           peer_of_message(made_, static_cast<std::int32_t>(&node - &made_.nodes[0]));
       if (peer < 0) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("expected sends and receives that name their peer, found {} "
-                                "(node {})",
-                                made_.name(node), node.id),
-                    made_.source);
+        return decline(
+            fmt::format("expected sends and receives that name their peer, found {} (node {})",
+                        made_.name(node), node.id),
+            made_.source);
       }
       record.process_group = group_of_two(peer).name;
       record.group_size = 2;
@@ -105,11 +104,10 @@ class SilentRecords {
       only = only ? only : &group;
     }
     if (one_size) return only;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected ops that name their process group, or groups of one size, "
-                            "found {} (node {}) among {} groups",
-                            made_.name(node), node.id, made_.process_groups.size()),
-                made_.source);
+    return decline(fmt::format("expected ops that name their process group, or groups of one size, "
+                               "found {} (node {}) among {} groups",
+                               made_.name(node), node.id, made_.process_groups.size()),
+                   made_.source);
   }
 
   bool names(const Node& node, const ProcessGroup& group) const {

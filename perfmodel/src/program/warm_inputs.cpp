@@ -98,6 +98,10 @@ void take_warm_inputs(const ExecutionGraph& graph, std::span<const KernelQuestio
       const double read = question.work.bytes_read.value * question.tasks;
       shorten(kernels[i].price, share * std::min(held, read) / bytes, gpu);
     }
+    // The next kernel of a node touches the same tensors: only the last one counts.
+    const bool is_last = i + 1 == questions.size() || questions[i + 1].node != question.node ||
+                         saved_share(questions[i + 1], *warm) > 0;
+    if (!is_last) continue;
     const auto note = [&](const Tensor& tensor) { touched.note(tensor); };
     visit_stored(graph, inputs, note);
     visit_stored(graph, graph.outputs(question.node), note);

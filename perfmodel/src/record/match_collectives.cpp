@@ -66,10 +66,10 @@ Result<Groups> groups_by_number(Ranks ranks, std::span<const std::string> names)
       const std::string& kind = ranks[r][members[r]].kind;
       const std::string& expected = ranks[first][members[first]].kind;
       if (kind != expected) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("expected one kind for collective {} of process group \"{}\", "
-                                "found {} in {} and {} in {}",
-                                key.second, key.first, expected, names[first], kind, names[r]));
+        return decline(
+            fmt::format("expected one kind for collective {} of process group \"{}\", found {} in "
+                        "{} and {} in {}",
+                        key.second, key.first, expected, names[first], kind, names[r]));
       }
     }
     groups.push_back(std::move(members));
@@ -265,10 +265,10 @@ Result<void> check_share(Ranks ranks, std::span<const std::string> names, const 
     }
     const bool enough = static_cast<double>(met[r]) >= kEnoughMatched * static_cast<double>(most);
     if (enough || met[r] == 0) continue;  // nothing at all in common is reported later
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected ranks of one job, found that of {} collectives of {} only {} "
-                            "end together with those of another rank",
-                            ranks[r].size(), names[r], met[r]));
+    return decline(
+        fmt::format("expected ranks of one job, found that of {} collectives of {} only {} end "
+                    "together with those of another rank",
+                    ranks[r].size(), names[r], met[r]));
   }
   return {};
 }
@@ -293,10 +293,9 @@ Result<void> check_sizes(Ranks ranks, std::span<const std::string> names,
     const RankCollective& other = ranks[r][members[r]];
     if (other.in_elements < 0 || first.in_elements < 0) continue;
     if (other.in_elements == first.in_elements) continue;
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("expected one size for {} {}, found {} elements in {} and {} in {}", first.kind,
-                    label(first), first.in_elements, names[here], other.in_elements, names[r]));
+    return decline(fmt::format("expected one size for {} {}, found {} elements in {} and {} in {}",
+                               first.kind, label(first), first.in_elements, names[here],
+                               other.in_elements, names[r]));
   }
   return {};
 }
@@ -310,7 +309,7 @@ class MatchCheck {
 
   Result<void> check() {
     if (match_.by_end_time && !options_.missing_ranks && count() > 1) {
-      if (auto enough = check_share(ranks_, names_, match_.groups); !enough) return enough;
+      PERFMODEL_TRY_TO(check_share(ranks_, names_, match_.groups));
     }
     std::vector<bool> met(count(), false);
     for (const auto& members : match_.groups) {
@@ -318,8 +317,8 @@ class MatchCheck {
           std::count_if(members.begin(), members.end(), [](std::int32_t m) { return m >= 0; }));
       if (present == 1) ++match_.unmatched;
       for (std::size_t r = 0; r < count() && present > 1; ++r) met[r] = met[r] || members[r] >= 0;
-      if (auto same = check_sizes(ranks_, names_, members); !same) return same;
-      if (auto whole = lacks(members); !whole) return whole;
+      PERFMODEL_TRY_TO(check_sizes(ranks_, names_, members));
+      PERFMODEL_TRY_TO(lacks(members));
     }
     if (missing_ > kMissingTold) {
       match_.warnings.push_back(
@@ -341,10 +340,9 @@ class MatchCheck {
     if (!any) match_.warnings.push_back("no rank has collectives: they do not wait for each other");
     const auto alone = std::find(met.begin(), met.end(), false);
     if (!any || count() == 1 || alone == met.end()) return {};
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected ranks of one job, found no collective in common between {} "
-                            "and the others",
-                            names_[alone - met.begin()]));
+    return decline(fmt::format(
+        "expected ranks of one job, found no collective in common between {} and the others",
+        names_[alone - met.begin()]));
   }
 
  private:
@@ -360,8 +358,7 @@ class MatchCheck {
       const std::string what = fmt::format("{} lacks {} {} of {}", names_[r], collective.kind,
                                            label(collective), names_[here]);
       if (!options_.missing_ranks) {
-        return fail(ErrorCode::kImpossible,
-                    "expected every collective on every rank, found that " + what);
+        return decline("expected every collective on every rank, found that " + what);
       }
       if (missing_++ < kMissingTold) match_.warnings.push_back(what);
     }
@@ -430,9 +427,7 @@ Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollec
     match.groups = groups_by_order(ranks);
   }
   if (options.timed) align(ranks, names, match);
-  if (auto checked = MatchCheck(ranks, names, options, match).check(); !checked) {
-    return Unexpected{checked.error()};
-  }
+  PERFMODEL_TRY_TO(MatchCheck(ranks, names, options, match).check());
   return match;
 }
 

@@ -65,10 +65,9 @@ Result<std::size_t> note_collectives(const ExecutionGraph& graph, Trace& trace) 
   const std::vector<Known> known = collectives_of(graph);
   const std::vector<std::size_t> kernels = kernels_of(trace);
   const auto mismatch = [&](std::string found) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected the collectives of {}, found {}",
-                            std::filesystem::path(graph.source).filename().string(), found),
-                trace.source);
+    return decline(fmt::format("expected the collectives of {}, found {}",
+                               std::filesystem::path(graph.source).filename().string(), found),
+                   trace.source);
   };
   if (known.empty() ? !kernels.empty() : kernels.size() % known.size() != 0) {
     return mismatch(

@@ -42,17 +42,15 @@ struct Marks {
 };
 
 Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected durations of at least 0 us, found {} "
-                          "for \"{}\"",
-                          us(ns), name),
-              trace.source);
+  return decline(
+      fmt::format("expected durations of at least 0 us, found {} for \"{}\"", us(ns), name),
+      trace.source);
 }
 
 Result<void> check_traces(std::span<const Trace> traces) {
   for (const Trace& trace : traces) {
     if (trace.host.empty()) {
-      return fail(ErrorCode::kImpossible, "expected host events, found none", trace.source);
+      return decline("expected host events, found none", trace.source);
     }
     for (const GpuEvent& event : trace.gpu) {
       if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
@@ -65,10 +63,9 @@ Result<void> check_traces(std::span<const Trace> traces) {
 }
 
 Unexpected out_of_range(const Trace& trace, std::size_t count, const ReplayOptions& options) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected iterations within 0:{}, found {}:{}", count,
-                          options.iterations->first, options.iterations->second),
-              trace.source);
+  return decline(fmt::format("expected iterations within 0:{}, found {}:{}", count,
+                             options.iterations->first, options.iterations->second),
+                 trace.source);
 }
 
 // The whole trace as one iteration.
@@ -87,8 +84,7 @@ Result<Marks> whole_trace(const Trace& trace, const ReplayTasks& tasks) {
     }
   }
   if (whole.end < 0) {
-    return fail(ErrorCode::kImpossible, "expected ops, annotations or launches, found none",
-                trace.source);
+    return decline("expected ops, annotations or launches, found none", trace.source);
   }
   return whole;
 }
@@ -257,14 +253,14 @@ class JobBuilder {
     for (const Trace& trace : traces_) {
       job_.names.push_back(std::filesystem::path(trace.source).filename().string());
     }
-    if (auto checked = check_traces(traces_); !checked) return Unexpected{checked.error()};
+    PERFMODEL_TRY_TO(check_traces(traces_));
     const std::int64_t world = traces_[0].world_size;
     if (traces_.size() > 1 && world > static_cast<std::int64_t>(traces_.size())) {
       replay_.warnings.push_back(fmt::format(
           "{} of {} ranks are given; the others are taken to arrive no later than these",
           traces_.size(), world));
     }
-    if (auto matched = match(); !matched) return Unexpected{matched.error()};
+    PERFMODEL_TRY_TO(match());
     add_tasks();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       stop_point();
@@ -280,9 +276,8 @@ class JobBuilder {
       job_.collectives.push_back(collectives_of(traces_[r], base_us(traces_, r)));
     }
     if (traces_.size() == 1) return {};
-    auto matched =
-        match_collectives(job_.collectives, job_.names, {.missing_ranks = options_.missing_ranks});
-    if (!matched) return Unexpected{matched.error()};
+    PERFMODEL_TRY(matched, match_collectives(job_.collectives, job_.names,
+                                             {.missing_ranks = options_.missing_ranks}));
     job_.match = std::move(*matched);
     for (const std::string& warning : job_.match.warnings) replay_.warnings.push_back(warning);
     return {};
@@ -403,7 +398,7 @@ class ReplayReport {
       : job_(job), schedule_(schedule), options_(options), replay_(replay) {}
 
   Result<void> write() {
-    if (auto good = check(); !good) return good;
+    PERFMODEL_TRY_TO(check());
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       Replay::Rank rank{.source = traces_[r].source, .rank = traces_[r].rank};
       if (!match_.clock_offset_us.empty()) rank.clock_offset_us = match_.clock_offset_us[r];
@@ -412,10 +407,8 @@ class ReplayReport {
       warn(r, rank);
       replay_.ranks.push_back(std::move(rank));
     }
-    if (auto done = report_paths(); !done) return done;
-    if (traces_.size() > 1) {
-      if (auto done = report_job(); !done) return done;
-    }
+    PERFMODEL_TRY_TO(report_paths());
+    if (traces_.size() > 1) PERFMODEL_TRY_TO(report_job());
     return export_schedule();
   }
 
@@ -659,26 +652,23 @@ Result<Replay> replay_job(std::span<const Trace> traces, const ReplayOptions& op
   PERFMODEL_TRY(job, JobBuilder(traces, options, replay).build());
   stop_point();
   PERFMODEL_TRY(schedule, run_schedule(job->graph));
-  if (auto written = ReplayReport(*job, *schedule, options, replay).write(); !written)
-    return Unexpected{written.error()};
+  PERFMODEL_TRY_TO(ReplayReport(*job, *schedule, options, replay).write());
   return replay;
 }
 
 }  // namespace
 
 Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options) {
-  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  if (ranks.empty()) return decline("expected at least one trace, found none");
   std::vector<Trace> noted;
   if (!options.graphs.empty()) {
     if (options.graphs.size() != ranks.size()) {
-      return fail(ErrorCode::kImpossible, fmt::format("expected a graph per trace, found {} for {}",
-                                                      options.graphs.size(), ranks.size()));
+      return decline(fmt::format("expected a graph per trace, found {} for {}",
+                                 options.graphs.size(), ranks.size()));
     }
     noted.assign(ranks.begin(), ranks.end());
     for (std::size_t r = 0; r < noted.size(); ++r) {
-      if (auto done = note_collectives(options.graphs[r], noted[r]); !done) {
-        return Unexpected{done.error()};
-      }
+      PERFMODEL_TRY_TO(note_collectives(options.graphs[r], noted[r]));
     }
     ranks = noted;
   }

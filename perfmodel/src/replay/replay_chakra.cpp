@@ -152,11 +152,10 @@ Result<void> check_durations(std::span<const ChakraTrace> traces,
     }
   }
   if (nodes.untimed == nodes.all) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected durations (duration_micros), found none in {} "
-                            "nodes: FLOP and bytes are for a simulator to time",
-                            nodes.all),
-                sources[0]);
+    return decline(fmt::format("expected durations (duration_micros), found none in {} nodes: FLOP "
+                               "and bytes are for a simulator to time",
+                               nodes.all),
+                   sources[0]);
   }
   if (collectives.untimed > 0) warnings.push_back(collectives.text("collectives"));
   if (compute.untimed > 0) warnings.push_back(compute.text("compute nodes with work"));
@@ -222,13 +221,13 @@ class ChakraJobBuilder {
   Result<ChakraJob> build() {
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_[r].nodes.empty()) {
-        return fail(ErrorCode::kImpossible, "expected nodes, found none", sources_[r]);
+        return decline("expected nodes, found none", sources_[r]);
       }
       add_rank(r);
     }
     PERFMODEL_TRY(timed, check_durations(traces_, sources_, replay_.warnings));
     check_kernels(job_, replay_.warnings);
-    if (auto met = meet(); !met) return Unexpected{met.error()};
+    PERFMODEL_TRY_TO(meet());
     return std::move(job_);
   }
 
@@ -287,9 +286,7 @@ class ChakraJobBuilder {
         }
       }
     }
-    for (const auto& [name, group] : groups) {
-      if (auto done = meet_group(name, group); !done) return done;
-    }
+    for (const auto& [name, group] : groups) PERFMODEL_TRY_TO(meet_group(name, group));
     for (std::size_t r = 0; r < traces_.size(); ++r) receive(r, sends);
     if (replay_.collectives_unmatched > 0) {
       replay_.warnings.push_back(
@@ -315,19 +312,19 @@ class ChakraJobBuilder {
       for (std::size_t r = 0; r < group.size(); ++r) {
         if (group[r].empty()) continue;  // not in the group
         if (k >= group[r].size() && !options_.missing_ranks) {
-          return fail(ErrorCode::kImpossible,
-                      fmt::format("expected every collective on every rank, found that {} lacks "
-                                  "\"{}\", number {} of process group \"{}\"",
-                                  sources_[r], first.name, k, name));
+          return decline(
+              fmt::format("expected every collective on every rank, found that {} lacks \"{}\", "
+                          "number {} of process group \"{}\"",
+                          sources_[r], first.name, k, name));
         }
         if (k >= group[r].size()) continue;
         const std::size_t i = group[r][k];
         const ChakraNode& node = traces_[r].nodes[i];
         if (node.comm_type != first.comm_type) {
-          return fail(ErrorCode::kImpossible,
-                      fmt::format("expected one kind for number {} of process group \"{}\", found "
-                                  "\"{}\" in {} and \"{}\" in {}",
-                                  k, name, first.name, sources_[longest], node.name, sources_[r]));
+          return decline(
+              fmt::format("expected one kind for number {} of process group \"{}\", found \"{}\" "
+                          "in {} and \"{}\" in {}",
+                          k, name, first.name, sources_[longest], node.name, sources_[r]));
         }
         job_.meetings.back().push_back({r, job_.begins[r][i]});
         job_.arrival_edges[r].push_back(job_.graph.add_edge(job_.begins[r][i], hub));
@@ -377,10 +374,8 @@ class ChakraReport {
   Result<void> write() {
     for (std::size_t r = 0; r < traces_.size(); ++r) report(r);
     report_arrivals();
-    if (auto done = report_paths(); !done) return done;
-    if (traces_.size() > 1) {
-      if (auto done = report_job(); !done) return done;
-    }
+    PERFMODEL_TRY_TO(report_paths());
+    if (traces_.size() > 1) PERFMODEL_TRY_TO(report_job());
     finish();
     return {};
   }
@@ -504,16 +499,13 @@ class ChakraReport {
 Result<Replay> replay_job(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
                           const ReplayOptions& options) {
   if (options.iterations && *options.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
-                            options.iterations->first, options.iterations->second));
+    return decline(fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
+                               options.iterations->first, options.iterations->second));
   }
   Replay replay;
   PERFMODEL_TRY(job, ChakraJobBuilder(traces, sources, options, replay).build());
   PERFMODEL_TRY(schedule, run_schedule(job->graph));
-  if (auto written = ChakraReport(*job, *schedule, sources, replay).write(); !written) {
-    return Unexpected{written.error()};
-  }
+  PERFMODEL_TRY_TO(ChakraReport(*job, *schedule, sources, replay).write());
   return replay;
 }
 
@@ -526,7 +518,7 @@ bool is_chakra_file(const std::string& file) {
 Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::string> sources,
                       const ReplayOptions& options) {
   PERFMODEL_CHECK(ranks.size() == sources.size());
-  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  if (ranks.empty()) return decline("expected at least one trace, found none");
   return replay_scaled(options,
                        [&](const ReplayOptions& at) { return replay_job(ranks, sources, at); });
 }
@@ -535,8 +527,7 @@ Result<bool> are_chakra_files(std::span<const std::string> files) {
   const auto chakra = std::ranges::find_if(files, is_chakra_file);
   const auto other = std::ranges::find_if_not(files, is_chakra_file);
   if (chakra != files.end() && other != files.end()) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         "expected all Kineto traces or all Chakra traces, found " + file_name(*chakra) + " with it",
         *other);
   }

@@ -154,12 +154,11 @@ Result<void> check_sizes(const ScheduledReplay& replay,
     const auto unknown = std::ranges::count_if(
         collectives[r], [](const RankCollective& at) { return at.largest_bytes() == 0; });
     if (unknown == 0) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected the sizes of all collectives for a Chakra trace, found "
-                            "none of {} out of {}; --graph gives the execution graph that "
-                            "knows them",
-                            unknown, collectives[r].size()),
-                replay.traces[r].source);
+    return decline(
+        fmt::format("expected the sizes of all collectives for a Chakra trace, found none of {} "
+                    "out of {}; --graph gives the execution graph that knows them",
+                    unknown, collectives[r].size()),
+        replay.traces[r].source);
   }
   return {};
 }
@@ -168,7 +167,7 @@ Result<void> check_sizes(const ScheduledReplay& replay,
 
 Result<std::vector<ChakraTrace>> replay_chakra(
     const ScheduledReplay& replay, std::span<const std::vector<RankCollective>> collectives) {
-  if (auto good = check_sizes(replay, collectives); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_sizes(replay, collectives));
   std::unordered_map<TaskId, const RankCollective*> by_task;
   for (std::size_t r = 0; r < collectives.size(); ++r) {
     for (const RankCollective& collective : collectives[r]) {

@@ -18,33 +18,27 @@ auto if_measured(auto member) {
 const ResultFields<Replayed> kReplayedFields = {
     {"name", &Replayed::name},
     {"measured_us", if_measured(&Replayed::measured_us)},
-    {"unscaled_us", &Replayed::unscaled_us},
-    {"replayed_us", &Replayed::replayed_us},
+    PERFMODEL_FIELDS(Replayed, unscaled_us, replayed_us),
     {"error",
      [](const Replayed& at) {
        return at.measured_us > 0 ? std::optional(at.error()) : std::nullopt;
      },
      Digits::kAll},
     {"change", &Replayed::change, Digits::kAll},
-    {"data_loading_us", &Replayed::data_loading_us},
-    {"unrecorded_device_us", &Replayed::unrecorded_device_us},
-    {"queue_filling", &Replayed::queue_filling},
+    PERFMODEL_FIELDS(Replayed, data_loading_us, unrecorded_device_us, queue_filling),
 };
 
 const ResultFields<Replayed> kReplayedPeriodFields = {
-    {"measured_device_period_us", &Replayed::measured_device_period_us},
-    {"unscaled_device_period_us", &Replayed::unscaled_device_period_us},
-    {"replayed_device_period_us", &Replayed::replayed_device_period_us},
+    PERFMODEL_FIELDS(Replayed, measured_device_period_us, unscaled_device_period_us,
+                     replayed_device_period_us),
 };
 
 const ResultFields<Replay::Medians> kReplayMedianFields = {
     {"measured_us", if_measured(&Replay::Medians::measured_us)},
-    {"unscaled_us", &Replay::Medians::unscaled_us},
-    {"replayed_us", &Replay::Medians::replayed_us},
+    PERFMODEL_FIELDS(Replay::Medians, unscaled_us, replayed_us),
     {"measured_device_period_us", if_measured(&Replay::Medians::measured_device_period_us)},
     {"replayed_device_period_us", if_measured(&Replay::Medians::replayed_device_period_us)},
-    {"iterations", &Replay::Medians::iterations},
-    {"left_out", &Replay::Medians::left_out},
+    PERFMODEL_FIELDS(Replay::Medians, iterations, left_out),
 };
 
 const ResultFields<Replay::Rank> kReplayedRankFields = {

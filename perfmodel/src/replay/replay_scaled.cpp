@@ -78,11 +78,10 @@ Result<Replay> replay_scaled(const ReplayOptions& options,
                              const std::function<Result<Replay>(const ReplayOptions&)>& run) {
   for (double scale : {options.scale_kernels, options.scale_host, options.scale_unrecorded}) {
     if (scale >= 0 && scale <= kMostKernelTimeScale) continue;
-    return fail(ErrorCode::kImpossible, fmt::format("expected a scale from 0 to {}, found {}",
-                                                    kMostKernelTimeScale, scale));
+    return decline(
+        fmt::format("expected a scale from 0 to {}, found {}", kMostKernelTimeScale, scale));
   }
-  auto made = run(options);
-  if (!made) return made;
+  PERFMODEL_TRY(made, run(options));
   if (options.scale_kernels == 1 && options.scale_host == 1 && options.scale_unrecorded == 1) {
     compare(*made, *made);
     made->median = medians(*made);
@@ -95,10 +94,9 @@ Result<Replay> replay_scaled(const ReplayOptions& options,
   compare(*made, *unscaled);
   made->median = medians(*made);
   if (made->mean_abs_error > kMostError && !options.force) {
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("expected a replay within {:.0f} % of what was measured to ask what-ifs "
-                    "of, found {:.1f} % (--force asks all the same)",
+    return decline(
+        fmt::format("expected a replay within {:.0f} % of what was measured to ask what-ifs of, "
+                    "found {:.1f} % (--force asks all the same)",
                     100 * kMostError, 100 * made->mean_abs_error));
   }
   return made;

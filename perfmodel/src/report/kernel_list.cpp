@@ -27,8 +27,7 @@ Result<Json> read_inflated_json(const std::filesystem::path& file, const char* w
 
 // The steps' times on the device, which ran freely.
 Result<double> median_step_us(const std::filesystem::path& file) {
-  const auto json = read_inflated_json(file, "times of steps");
-  if (!json) return Unexpected{json.error()};
+  PERFMODEL_TRY(json, read_inflated_json(file, "times of steps"));
   std::vector<double> times;
   const Json none;
   const Json& list = json->is_object() && json->contains("free") ? (*json)["free"] : none;
@@ -80,10 +79,9 @@ Result<StepAccount> account_of_kernel_list(const std::filesystem::path& file) {
     made.rows.push_back(std::move(*row));
   }
   if (rest < 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected kernels of at most the step's {:.0f} us, found {:.0f} us",
-                            *step_us, *step_us - rest),
-                file);
+    return decline(fmt::format("expected kernels of at most the step's {:.0f} us, found {:.0f} us",
+                               *step_us, *step_us - rest),
+                   file);
   }
   made.rows.push_back({.part = std::string(kStepParts[kIdlePart]), .us = rest});
   return made;

@@ -11,6 +11,7 @@
 #include "analyze/trace_step.hpp"
 #include "base/file_name.hpp"
 #include "perfmodel/version.hpp"
+#include "predict/prediction_results.hpp"
 #include "rewrites/rewrite_input.hpp"
 
 namespace perfmodel::report_page {
@@ -61,6 +62,8 @@ Result<Run> predicted_run(const AnalyzedInputs& set, const AnalyzeQuestion& ques
   run.more_facts.emplace_back(
       "of the time has a model",
       fmt::format("{:.1f} %", 100 * prediction.coverage.modelled_time_fraction));
+  each_titled_figure(prediction,
+                     [&](auto title, auto text) { run.more_facts.emplace_back(title, text); });
   if (!set.ranks[i]->program.trace) {
     run.memory = memory_report(*ranks[i].graph, &*set.gpu, {.curve = true});
   }

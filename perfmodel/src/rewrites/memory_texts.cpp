@@ -138,9 +138,7 @@ Result<HashedWeightOptions> read_hashed_weights(const std::string& whole) {
       options.pattern = text;
       return options;
     }
-    if (auto good = read_hash_detail(key, text.substr(equals + 1), options); !good) {
-      return Unexpected{good.error()};
-    }
+    PERFMODEL_TRY_TO(read_hash_detail(key, text.substr(equals + 1), options));
     text = text.substr(0, colon);
   }
 }

@@ -32,7 +32,7 @@ Result<ExecutionGraph> rewrite_model(const ExecutionGraph& graph,
 
 Result<ExecutionGraph> rewrite_input(const ExecutionGraph& graph,
                                      std::span<const NamedRewrite> rewrites) {
-  if (auto good = check_rewrites(graph, rewrites); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_rewrites(graph, rewrites));
   auto built = model_with_batch(graph, asked_batch(rewrites));
   if (built && !*built) return *built;
   ExecutionGraph made = built ? std::move(**built) : graph;

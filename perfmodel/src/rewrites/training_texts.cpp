@@ -119,10 +119,10 @@ Result<DataParallelRewrite> read_data_parallel(const std::string& text) {
               : read_data_parallel_part(part, rewrite)) {
       continue;
     }
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a number of GPUs, then cap=MIB, first=MIB, split=MIB, "
-                            "views or delayed, as in 8,cap=50,views, found \"{}\"",
-                            text));
+    return decline(
+        fmt::format("expected a number of GPUs, then cap=MIB, first=MIB, split=MIB, views or "
+                    "delayed, as in 8,cap=50,views, found \"{}\"",
+                    text));
   }
   return rewrite;
 }
@@ -136,10 +136,9 @@ Result<TensorParallelOptions> read_tensor_parallel(const std::string& text) {
     number.remove_suffix(kSequence.size());
   }
   if (read_decimal(number, options.ranks) && options.ranks >= 1) return options;
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected a number of GPUs, then ,sequence or nothing, as in 8,sequence, "
-                          "found \"{}\"",
-                          text));
+  return decline(fmt::format(
+      "expected a number of GPUs, then ,sequence or nothing, as in 8,sequence, found \"{}\"",
+      text));
 }
 
 Result<RetargetOptions> read_retarget(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/each_name.hpp"
 #include "base/secrets.hpp"
 #include "layout/layout_results.hpp"
 #include "memory/memory_results.hpp"
@@ -15,12 +16,7 @@ Json ops_json(const Prediction& prediction) {
       kPredictedKernelFields, {"name", "family", "stream", "start_us", "time_us", "in_range"});
   Json list = Json::array();
   for (const PredictedOp& op : prediction.ops) {
-    list.push_back({{"id", op.id},
-                    {"name", op.name},
-                    {"thread", op.thread},
-                    {"start_us", op.start_us},
-                    {"host_us", op.host_us},
-                    {"wait_us", op.wait_us},
+    list.push_back({PERFMODEL_VALUES(op, id, name, thread, start_us, host_us, wait_us),
                     {"kernels", json_list(op.kernels, kFields, true)}});
   }
   return list;
@@ -38,7 +34,7 @@ Json knowledge_json(const Prediction::Coverage& coverage) {
 Json parts_json(const std::vector<Explanation::Part>& parts) {
   Json list = Json::array();
   for (const auto& part : parts) {
-    list.push_back({{"name", part.name}, {"us", part.us}, {"share", part.share}});
+    list.push_back({PERFMODEL_VALUES(part, name, us, share)});
   }
   return list;
 }
@@ -63,10 +59,7 @@ Json prediction_json(const Prediction& prediction) {
 }
 
 Json explanation_json(const Explanation& explanation) {
-  return {{"text", explanation.text},
-          {"bound", explanation.bound},
-          {"bound_share", explanation.bound_share},
-          {"gpu_utilization", explanation.gpu_utilization},
+  return {PERFMODEL_VALUES(explanation, text, bound, bound_share, gpu_utilization),
           {"path", parts_json(explanation.path)},
           {"host", parts_json(explanation.host)},
           {"kernels", parts_json(explanation.kernels)}};
@@ -81,9 +74,7 @@ Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& n
 
 Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes) {
   Json json = {{"layouts", json_list(ranking.best, kRankedLayoutFields, true)},
-               {"considered", ranking.considered},
-               {"priced", ranking.priced},
-               {"fitting", ranking.fitting},
+               PERFMODEL_VALUES(ranking, considered, priced, fitting),
                {"warnings", notes}};
   if (!ranking.unfit.empty()) json["warnings"].push_back(ranking.unfit);
   for (const std::string& warning : ranking.best.front().prediction.warnings) {

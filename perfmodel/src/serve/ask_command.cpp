@@ -41,13 +41,12 @@ Result<Json> parsed(std::string_view key, std::string_view text, Json empty) {
   constexpr int kMostNesting = 128;
   if (text.empty()) return empty;
   if (nests_beyond(text, kMostNesting)) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("/{}: expected at most {} brackets within brackets", key, kMostNesting));
   }
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
-    return fail(ErrorCode::kImpossible, fmt::format("/{}: expected JSON, found none", key));
+    return decline(fmt::format("/{}: expected JSON, found none", key));
   }
   return json;
 }
@@ -84,10 +83,10 @@ Result<void> check_word(const std::string& word, const Caller& caller) {
     const auto [end, ignored] = std::ranges::mismatch(folder, file);
     if (!failure && end == folder.end()) return {};
   }
-  return fail(ErrorCode::kImpossible,
-              "expected names of graphs, of \"files\" of the request or of files below the allowed "
-              "folder, found \"" +
-                  shown_text(word, 40) + '"');
+  return decline(
+      "expected names of graphs, of \"files\" of the request or of files below the allowed folder, "
+      "found \"" +
+      shown_text(word, 40) + '"');
 }
 
 Result<void> add_files(std::string_view text, CommandFolder& folder) {
@@ -107,7 +106,7 @@ Result<void> add_graphs(const std::vector<std::string>& words, const FindGraph& 
       if (!is_file_name(name) || folder.has(name)) continue;
       const auto graph = find_graph(name);
       if (!graph) continue;
-      if (auto added = folder.add(name, graph->graph()); !added) return added;
+      PERFMODEL_TRY_TO(folder.add(name, graph->graph()));
     }
   }
   return {};
@@ -122,17 +121,15 @@ Result<PreparedCommand> prepare_command(const Request& request, const Caller& ca
   std::vector<std::string> words;
   add_words(*arguments, words);
   add_words(*options, words);
-  for (const std::string& word : words) {
-    if (auto good = check_word(word, caller); !good) return Unexpected{good.error()};
-  }
+  for (const std::string& word : words) PERFMODEL_TRY_TO(check_word(word, caller));
   PERFMODEL_TRY(folder, CommandFolder::make());
-  if (auto added = add_files(request.files, *folder); !added) return Unexpected{added.error()};
-  if (auto added = add_graphs(words, find_graph, *folder); !added) return Unexpected{added.error()};
+  PERFMODEL_TRY_TO(add_files(request.files, *folder));
+  PERFMODEL_TRY_TO(add_graphs(words, find_graph, *folder));
   if (!request.name.empty()) {
     if (!is_file_name(request.name) || folder->has(request.name)) {
-      return fail(ErrorCode::kImpossible,
-                  "/name: expected the name of a graph to write, without a folder, that is none of "
-                  "the inputs'");
+      return decline(
+          "/name: expected the name of a graph to write, without a folder, that is none of the "
+          "inputs'");
     }
     (*options)["output"] = request.name;
   }
@@ -169,9 +166,8 @@ Result<Json> read_output(const std::string& name, const CommandFolder& folder) {
   const fs::path file = folder.path() / name;
   std::error_code failure;
   if (!is_file_name(name) || !folder.has(name) || fs::file_size(file, failure) > kMost || failure) {
-    return fail(ErrorCode::kImpossible,
-                "/outputs: expected a file of at most 64 MiB that the command writes, found \"" +
-                    shown_text(name, 40) + '"');
+    return decline("/outputs: expected a file of at most 64 MiB that the command writes, found \"" +
+                   shown_text(name, 40) + '"');
   }
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -186,9 +182,8 @@ Result<Json> read_outputs(std::string_view names, const CommandFolder& folder) {
   PERFMODEL_TRY(list, parsed("outputs", names, Json::array()));
   Json outputs;
   for (const Json& name : *list) {
-    if (!name.is_string()) return fail(ErrorCode::kImpossible, "/outputs: expected names of files");
-    auto text = read_output(name.get<std::string>(), folder);
-    if (!text) return text;
+    if (!name.is_string()) return decline("/outputs: expected names of files");
+    PERFMODEL_TRY(text, read_output(name.get<std::string>(), folder));
     outputs[name.get<std::string>()] = std::move(*text);
   }
   return outputs;

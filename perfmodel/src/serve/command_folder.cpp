@@ -43,9 +43,8 @@ bool CommandFolder::has(const std::string& name) const {
 
 Result<void> CommandFolder::add(const std::string& name, std::string_view text) {
   if (!is_file_name(name)) {
-    return fail(ErrorCode::kImpossible,
-                "files: expected the name of a file, without a folder, found \"" +
-                    shown_text(name, 40) + '"');
+    return decline("files: expected the name of a file, without a folder, found \"" +
+                   shown_text(name, 40) + '"');
   }
   std::ofstream out(path_ / name, std::ios::binary);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));

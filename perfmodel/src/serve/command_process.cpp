@@ -86,7 +86,7 @@ Result<CommandAnswer> parse_answer(std::string text) {
   const Json head =
       end == std::string::npos ? Json() : Json::parse(text.substr(0, end), nullptr, false);
   if (!head.is_object()) {
-    return fail(ErrorCode::kImpossible, "expected an answer of the command, found none");
+    return decline("expected an answer of the command, found none");
   }
   CommandAnswer answer{.messages = head["messages"]};
   if (head.contains("error")) {
@@ -210,17 +210,15 @@ Result<CommandAnswer> run_in_process(const CommandQuestion& question, const Comm
   }
   lseek(in.number(), 0, SEEK_SET);
   const auto process = start_process(question, in.number(), out.number());
-  if (!process)
-    return fail(ErrorCode::kImpossible, "expected one more process, found none to have");
+  if (!process) return decline("expected one more process, found none to have");
   const std::optional<int> status = wait_for(*process, question.cancel);
   if (question.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
   if (status && WIFSIGNALED(*status)) {
-    return fail(ErrorCode::kImpossible,
-                "expected a command that ends by itself, found one that a signal ended (" +
-                    std::to_string(WTERMSIG(*status)) + "), as where memory lacks");
+    return decline("expected a command that ends by itself, found one that a signal ended (" +
+                   std::to_string(WTERMSIG(*status)) + "), as where memory lacks");
   }
   if (status != 0) {  // it could not write all of its answer
-    return fail(ErrorCode::kImpossible, "expected the whole answer of the command, found less");
+    return decline("expected the whole answer of the command, found less");
   }
   return parse_answer(read_all(out.number()));
 }
@@ -228,7 +226,7 @@ Result<CommandAnswer> run_in_process(const CommandQuestion& question, const Comm
 Result<void> answer_in_process(decltype(run_request)& run) {
   const Json question = Json::parse(read_all(STDIN_FILENO), nullptr, false);
   if (!question.is_object()) {
-    return fail(ErrorCode::kImpossible, "expected a question of a server on standard input");
+    return decline("expected a question of a server on standard input");
   }
   const std::string text = answer_text(answer_question(question, run));
   // Neither sanitizers nor destructors have anything to do that is worth files or time.

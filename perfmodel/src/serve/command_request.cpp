@@ -101,8 +101,7 @@ Result<std::vector<std::string>> command_name_words(const Json& request) {
 }
 
 Result<std::vector<std::string>> argument_words(const Json& request) {
-  auto words = words_of_list(request.value("arguments", Json::array()), "/arguments");
-  if (!words) return words;
+  PERFMODEL_TRY(words, words_of_list(request.value("arguments", Json::array()), "/arguments"));
   for (std::string& word : *words) {
     if (word.starts_with('-')) word = "./" + word;
   }
@@ -118,9 +117,8 @@ Result<std::vector<std::string>> option_words(const std::string& key, const Json
     if (value.get<bool>()) return Words{flag};
     return form.has_no_form ? Words{"--no-" + flag.substr(2)} : Words{};
   }
-  auto words =
-      words_of_list(value.is_array() ? value : Json::array({value}), pointer_to_option(key));
-  if (!words) return words;
+  PERFMODEL_TRY(words, words_of_list(value.is_array() ? value : Json::array({value}),
+                                     pointer_to_option(key)));
   if (form.delimiter != '\0' && !words->empty()) {
     *words = {fmt::format("{}", fmt::join(*words, std::string(1, form.delimiter)))};
   }

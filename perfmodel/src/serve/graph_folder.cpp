@@ -43,11 +43,11 @@ fs::path GraphFolder::file_of(const std::string& name) const {
 Result<void> GraphFolder::put(const std::string& name, const ExecutionGraph& graph) const {
   constexpr std::size_t kLongest = 80;
   if (name.size() > kLongest) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected a name of at most {} bytes, found {}",
-                                                    kLongest, name.size()));
+    return decline(
+        fmt::format("expected a name of at most {} bytes, found {}", kLongest, name.size()));
   }
   if (is_from_trace(graph)) {
-    return fail(ErrorCode::kImpossible, "expected a graph that was no trace, found one of a trace");
+    return decline("expected a graph that was no trace, found one of a trace");
   }
   return write_execution_graph(graph, file_of(name));
 }

@@ -25,15 +25,13 @@ Result<void> GraphStore::put(const std::string& name, PreparedGraph graph) {
   const auto known = graphs_.find(name);
   const std::size_t freed = known == graphs_.end() ? 0 : known->second.bytes;
   if (known == graphs_.end() && graphs_.size() >= max_graphs_) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("expected at most {} graphs, found one more: unload some", max_graphs_));
   }
   if (bytes_ - freed + bytes > max_bytes_) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected graphs of at most {} MiB in all, found {} MiB with this one: "
-                            "unload some",
-                            max_bytes_ >> 20, (bytes_ - freed + bytes) >> 20));
+    return decline(fmt::format(
+        "expected graphs of at most {} MiB in all, found {} MiB with this one: unload some",
+        max_bytes_ >> 20, (bytes_ - freed + bytes) >> 20));
   }
   std::swap(graphs_[name], made);  // its last user frees the old one after the lock
   bytes_ += bytes - freed;

@@ -38,10 +38,9 @@ bool allow(int rules, const std::filesystem::path& folder, std::uint64_t rights)
 }
 
 Unexpected no_landlock() {
-  return fail(
-      ErrorCode::kImpossible,
-      "expected a system with Landlock, which keeps the commands of clients from its files, "
-      "found none");
+  return decline(
+      "expected a system with Landlock, which keeps the commands of clients from its files, found "
+      "none");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ Result<Listener> Listener::open(const std::filesystem::path& path) {
                               std::to_string(sizeof address.sun_path - 1) + " bytes for a socket");
   }
   std::memcpy(address.sun_path, name.data(), name.size());
-  if (auto room = make_room(path, address); !room) return Unexpected{room.error()};
+  PERFMODEL_TRY_TO(make_room(path, address));
 
   Listener made;
   made.descriptor_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -106,10 +106,9 @@ Result<Listener> Listener::open_tcp(const std::string& address) {
   addrinfo* found = nullptr;
   if (!is_port(port) || host.empty() ||
       getaddrinfo(host.c_str(), port.c_str(), &wanted, &found) != 0) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         "--listen: expected PORT or ADDRESS:PORT in numbers, a port from 1 to 65535, found " +
-            address);
+        address);
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   Listener made;

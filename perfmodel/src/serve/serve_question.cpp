@@ -86,8 +86,8 @@ Result<std::string> read_token(const std::string& file) {
   std::getline(in, token);
   if (token.ends_with('\r')) token.pop_back();
   if (token.size() >= kFewest) return token;
-  return fail(ErrorCode::kImpossible,
-              "--listen: expected --token-file with a first line of at least 16 characters", file);
+  return decline("--listen: expected --token-file with a first line of at least 16 characters",
+                 file);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ Result<void> with_service(ServeQuestion& question,
   question.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(question.timeout_ms));
   PERFMODEL_TRY(predictor, Predictor::load(question.predictor));
   Service service(std::move(*predictor), question);
-  if (auto opened = service.open(); !opened) return opened;
+  PERFMODEL_TRY_TO(service.open());
   return use(service);
 }
 

@@ -464,7 +464,7 @@ Result<void> Server::run() {
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kOutOfMemory, "out of memory");
   } catch (const std::system_error& error) {
-    return fail(ErrorCode::kImpossible, error.what());
+    return decline(error.what());
   }
 }
 

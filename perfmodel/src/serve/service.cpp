@@ -71,8 +71,7 @@ bool is_below(const fs::path& file, const fs::path& folder) {
 Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
                               std::uintmax_t max_bytes) {
   if (!caller.any_file && caller.folder.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected the graph itself: this server opens no files for its clients");
+    return decline("expected the graph itself: this server opens no files for its clients");
   }
   std::error_code failure;
   fs::path file = name;
@@ -88,8 +87,7 @@ Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
   }
   const std::uintmax_t bytes = fs::file_size(file, failure);
   if (failure || bytes > max_bytes) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("expected a file of at most {} MiB, found a larger one", max_bytes >> 20));
   }
   return file;
@@ -151,9 +149,8 @@ Result<JobDurationQuestion> job_duration_question(const Request& request, std::s
   PERFMODEL_TRY(gpus, list_of<std::string>(request.gpus, "gpus", "names of GPUs"));
   PERFMODEL_TRY(worlds, list_of<std::int64_t>(request.worlds, "worlds", "whole numbers"));
   if (gpus->size() * worlds->size() > kMostRows) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at most {} rows of gpus and worlds, found {}", kMostRows,
-                            gpus->size() * worlds->size()));
+    return decline(fmt::format("expected at most {} rows of gpus and worlds, found {}", kMostRows,
+                               gpus->size() * worlds->size()));
   }
   JobDurationQuestion made{.gpus = std::move(*gpus),
                            .samples = request.samples,
@@ -255,7 +252,7 @@ Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgra
   if (is_from_trace(prepared->graph())) {
     result["recording"] = recording_json<Json>(prepared->graph().recording);
   }
-  if (auto put = graphs.put(name, std::move(*prepared)); !put) return Unexpected{put.error()};
+  PERFMODEL_TRY_TO(graphs.put(name, std::move(*prepared)));
   if (!options.state.empty()) {
     const StopScope to_its_end(nullptr);
     const auto graph = graphs.find(name);
@@ -310,8 +307,7 @@ void Service::State::remember_refusal(const Request& request,
 Result<PreparedGraph> Service::State::rewritten(const PreparedGraph& graph,
                                                 const Request& request) const {
   if (is_from_trace(graph.graph())) {
-    return fail(ErrorCode::kImpossible,
-                "/rewrites: expected a graph that was no trace, found the graph of a trace");
+    return decline("/rewrites: expected a graph that was no trace, found the graph of a trace");
   }
   std::vector<NamedRewrite> rewrites = request.rewrites;
   for (const auto& [name, size] :
@@ -369,10 +365,9 @@ Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
   const std::lock_guard lock(layouts);
   const auto known = layout_pricers.find(key);
   if (known != layout_pricers.end()) return known->second;
-  auto pricer = LayoutPricer::make(
-      predictor,
-      {.gpu = request.gpu, .topology = request.topology, .host_scale = request.host_scale});
-  if (!pricer) return pricer;
+  PERFMODEL_TRY(pricer, LayoutPricer::make(predictor, {.gpu = request.gpu,
+                                                       .topology = request.topology,
+                                                       .host_scale = request.host_scale}));
   if (layout_pricers.size() >= kMostMachines) layout_pricers.clear();
   return layout_pricers.emplace(key, std::move(*pricer)).first->second;
 }
@@ -389,13 +384,12 @@ Result<Json> Service::State::layout_rank(const Request& request, std::stop_token
   PERFMODEL_TRY(question, layout_question(request.layout));
   PERFMODEL_TRY(space, layout_space(request.layout));
   PERFMODEL_TRY(pricer, layout_pricer(request));
-  const auto ranking =
-      rank_layouts(*pricer, question->job, request.world, *space,
-                   {.keep = static_cast<std::size_t>(request.top), .cancel = std::move(cancel)});
-  if (!ranking) return Unexpected{ranking.error()};
+  PERFMODEL_TRY(ranking, rank_layouts(*pricer, question->job, request.world, *space,
+                                      {.keep = static_cast<std::size_t>(request.top),
+                                       .cancel = std::move(cancel)}));
   if (!ranking->complete) return fail(ErrorCode::kCancelled, "cancelled");
   if (ranking->best.empty()) {
-    return fail(ErrorCode::kImpossible, nothing_fits(*ranking, request.world));
+    return decline(nothing_fits(*ranking, request.world));
   }
   return ranking_answer(*ranking, question->notes);
 }
@@ -446,7 +440,7 @@ Result<std::vector<JobDuration>> Service::State::find_durations(
     const JobDurationQuestion& asked, const std::string& question,
     const std::shared_ptr<const PreparedGraph>& graph) {
   constexpr std::size_t kMostDurations = 16'384;
-  if (auto good = check_question(asked); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_question(asked));
   std::vector<std::string> keys;
   for (const std::string& gpu : asked.gpus) {
     for (const std::int64_t world : asked.worlds) {
@@ -454,8 +448,7 @@ Result<std::vector<JobDuration>> Service::State::find_durations(
     }
   }
   if (auto rows = known_durations(keys, graph); !rows.empty()) return rows;
-  auto rows = job_durations(predictor, *graph, asked);
-  if (!rows) return rows;
+  PERFMODEL_TRY(rows, job_durations(predictor, *graph, asked));
   const std::lock_guard lock(durations_mutex);
   if (durations.size() + keys.size() > kMostDurations) durations.clear();
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -478,7 +471,7 @@ Result<Json> Service::State::duration(const Request& request, std::stop_token ca
 Result<std::string> Service::State::ask(const Request& request, const Caller& caller,
                                         std::stop_token cancel, bool& bad_request) {
   if (!options.run_command) {
-    return fail(ErrorCode::kImpossible, "expected a server with commands, found one without");
+    return decline("expected a server with commands, found one without");
   }
   PERFMODEL_TRY(
       prepared,
@@ -492,8 +485,7 @@ Result<std::string> Service::State::ask(const Request& request, const Caller& ca
   Json kept;
   if (!request.name.empty()) {
     if (!prepared->folder.has(request.name)) {
-      return fail(ErrorCode::kImpossible,
-                  "/name: expected a command that writes a graph, found one that wrote none");
+      return decline("/name: expected a command that writes a graph, found one that wrote none");
     }
     const Caller own{.folder = prepared->folder.path()};
     PERFMODEL_TRY(file, allowed_file(request.name, own, options.max_file_bytes));
@@ -555,7 +547,7 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
     case Op::kDuration: return duration(request, std::move(cancel));
     case Op::kAsk: break;  // answers with text
   }
-  return fail(ErrorCode::kImpossible, "expected an operation");
+  return decline("expected an operation");
 }
 
 bool Service::State::is_costly(const Request& request) const {
@@ -638,9 +630,7 @@ Service::Service(Predictor predictor, const ServiceOptions& options)
 Service::~Service() = default;
 
 Result<void> Service::open() {
-  if (!state_->options.log.empty()) {
-    if (auto opened = state_->log.open(state_->options.log); !opened) return opened;
-  }
+  if (!state_->options.log.empty()) PERFMODEL_TRY_TO(state_->log.open(state_->options.log));
   if (state_->options.state.empty()) return {};
   PERFMODEL_TRY(kept, GraphFolder(state_->options.state).all());
   for (const auto& [name, file] : *kept) {
@@ -649,7 +639,7 @@ Result<void> Service::open() {
       return state_->predictor.prepare(std::move(*program));
     }();
     if (!prepared) return Unexpected{prepared.error()};
-    if (auto put = state_->graphs.put(name, std::move(*prepared)); !put) return put;
+    PERFMODEL_TRY_TO(state_->graphs.put(name, std::move(*prepared)));
   }
   return {};
 }

@@ -370,9 +370,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
       }
       return found;
     };
-    if (auto good = fill_table_space(study_.tables, options, made); !good) {
-      return Unexpected{good.error()};
-    }
+    PERFMODEL_TRY_TO(fill_table_space(study_.tables, options, made));
     PERFMODEL_TRY(flat, search::flatten(made.space));
     for (search::Option& option : flat->options) {
       option.least_objective = 0;
@@ -434,8 +432,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
   double bound = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (i > 0 && (large || paths[i].first < kMuchShorter * paths.front().first)) break;
-    const auto us = bound_of(paths[i].second);
-    if (!us) return us;
+    PERFMODEL_TRY(us, bound_of(paths[i].second));
     bound = std::max(bound, *us);
   }
   constexpr double kOneBagUs = 1e-3, kRounding = 1e-9;  // bags are counted in whole ones

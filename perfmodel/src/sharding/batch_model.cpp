@@ -79,10 +79,10 @@ Result<void> check_dot_products(const ShardingStudy& study) {
   if (!study.dense->bottom_mlp.empty()) width = study.dense->bottom_mlp.back();
   for (const ShardedTable& table : study.tables) {
     if (table.dim == width) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected {} columns, as dot products take vectors of one "
-                            "width (--interaction cat or dcn take any), found {}",
-                            table.name, width, table.dim));
+    return decline(
+        fmt::format("table {}: expected {} columns, as dot products take vectors of one width "
+                    "(--interaction cat or dcn take any), found {}",
+                    table.name, width, table.dim));
   }
   return {};
 }
@@ -116,7 +116,7 @@ Result<double> microseconds(const Result<CollectiveTime>& time) {
 Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                                     const Topology& topology, const BatchOptions& options) {
   if (!study.world || !study.batch_per_rank || *study.world < 1 || *study.batch_per_rank < 1) {
-    return fail(ErrorCode::kImpossible, "expected a world and a batch of at least 1, found none");
+    return decline("expected a world and a batch of at least 1, found none");
   }
   BatchModel model;
   model.study_ = study;
@@ -126,33 +126,30 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   model.local_world_ = host_size(study, topology);
   if (model.local_world_ < 1 || model.local_world_ > topology.gpus_per_node ||
       *study.world % model.local_world_ != 0) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("expected full hosts of up to {} GPUs ({}), found {} ranks, {} per host",
                     topology.gpus_per_node, topology.name, *study.world, model.local_world_));
   }
   if (model.nodes() > 1 && !topology.nic) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a topology with a network between hosts for {} ranks, found "
-                            "{} ({} GPUs)",
-                            *study.world, topology.name, topology.gpus_per_node));
+    return decline(fmt::format(
+        "expected a topology with a network between hosts for {} ranks, found {} ({} GPUs)",
+        *study.world, topology.name, topology.gpus_per_node));
   }
   if (study.hashed && !(study.hashed->elements >= 1 && study.hashed->chunk >= 1)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("hashed array: expected at least one element and column per chunk, "
-                            "found {} and {}",
-                            study.hashed->elements, study.hashed->chunk));
+    return decline(fmt::format(
+        "hashed array: expected at least one element and column per chunk, found {} and {}",
+        study.hashed->elements, study.hashed->chunk));
   }
   // Factors and spreads were fitted to HugeCTR's systems; a step of PyTorch has the price of its
   // graph.
   if (!options.step) model.calibration_ = calibration_of(gpu, options.software);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
-  if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_dot_products(study));
   std::int64_t vectors = 0, columns = 0;
   std::size_t features = 0;
   std::map<std::string, std::uint32_t> keys;
   for (const ShardedTable& table : study.tables) {
-    if (auto good = check_table(table, *study.world); !good) return Unexpected{good.error()};
+    PERFMODEL_TRY_TO(check_table(table, *study.world));
     features += table.features.size();
     for (const TableFeature& feature : table.features) {
       const auto bags = static_cast<std::int64_t>(std::llround(feature.poolings));
@@ -230,7 +227,7 @@ Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlaceme
                                            std::int64_t rank) const {
   JobLoad job;
   job.ranks.resize(world());
-  if (auto good = add(table, placement, job); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(add(table, placement, job));
   return job.ranks[rank];
 }
 
@@ -263,11 +260,9 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
   std::optional<ShardedTable> changed;
   if (settings.any()) changed = settled(study_.tables[index], settings);
   const ShardedTable& table = changed ? *changed : study_.tables[index];
-  if (auto good = check_kernel(table, placement); !good) return good;
-  const auto cut = sizes(index, placement);
-  if (!cut) return Unexpected{cut.error()};
-  const auto ranks = shard_ranks(table, placement, cut->size(), world(), local_world_);
-  if (!ranks) return Unexpected{ranks.error()};
+  PERFMODEL_TRY_TO(check_kernel(table, placement));
+  PERFMODEL_TRY(cut, sizes(index, placement));
+  PERFMODEL_TRY(ranks, shard_ranks(table, placement, cut->size(), world(), local_world_));
   ShardLoad shard;
   for (std::size_t i = 0; i < cut->size(); ++i) {
     if ((*cut)[i].rows == 0) continue;
@@ -318,8 +313,7 @@ Result<double> BatchModel::hierarchical_us(const JobLoad& job, Load of_rank) con
                                                .bytes = {most_of_rank},
                                                .ranks = static_cast<int>(local_world_)}));
   if (!inside) return inside;
-  const auto between = between_hosts_us(most_of_host / static_cast<double>(local_world_));
-  if (!between) return between;
+  PERFMODEL_TRY(between, between_hosts_us(most_of_host / static_cast<double>(local_world_)));
   return *inside + *between;
 }
 
@@ -351,8 +345,7 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
   if (reversed) std::swap(out, in);
   auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));
   if (us && study_.network.hierarchical && nodes() > 1 && local_world_ > 1) {
-    const auto two_steps = hierarchical_us(job, of_rank);
-    if (!two_steps) return two_steps;
+    PERFMODEL_TRY(two_steps, hierarchical_us(job, of_rank));
     *us = std::min(*us, *two_steps);
   }
   if (us && of_rank != Load::kIdBytes) {
@@ -407,8 +400,7 @@ Result<double> BatchModel::host_sum_us(const JobLoad& job, Load of_rank, bool fo
     us += *inside;
   }
   if (nodes() > 1) {
-    const auto between = between_hosts_us(most / static_cast<double>(local_world_));
-    if (!between) return between;
+    PERFMODEL_TRY(between, between_hosts_us(most / static_cast<double>(local_world_)));
     us += *between;
   }
   return us;
@@ -464,13 +456,10 @@ RankMemory BatchModel::memory(const ShardLoad& load) const {
 }
 
 Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) const {
-  if (auto good = check_placements(study_.tables, placements); !good)
-    return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_placements(study_.tables, placements));
   JobLoad job;
   job.ranks.resize(world());
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    if (auto good = add(i, placements[i], job); !good) return Unexpected{good.error()};
-  }
+  for (std::size_t i = 0; i < placements.size(); ++i) PERFMODEL_TRY_TO(add(i, placements[i], job));
   add_hashed_array(job);
   for (ShardLoad& rank : job.ranks) rank += job.at_home;
   BatchTime batch;
@@ -485,7 +474,7 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
     }
     set_lookups(rank.load, rank.parts);
   }
-  if (auto good = set_exchanges(job, batch); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(set_exchanges(job, batch));
   const std::vector<double> others_us = other_launches_us(batch, placements);
   batch.step = step_work(options_.step, placements);
   if (batch.step) {
@@ -510,8 +499,7 @@ void BatchModel::set_lookups(const ShardLoad& load, PartTimes& parts) const {
 }
 
 Result<void> BatchModel::set_exchanges(const JobLoad& job, BatchTime& batch) const {
-  const auto network = exchanges(job);
-  if (!network) return Unexpected{network.error()};
+  PERFMODEL_TRY(network, exchanges(job));
   using enum BatchPart;
   for (BatchRank& rank : batch.ranks) {
     for (const BatchPart part : {kIdExchange, kVectorExchange, kGradientExchange, kAllReduce,

@@ -150,8 +150,7 @@ void BatchModel::add_shared(const ShardedTable& of, ShardingType type, const Slo
 Result<PlacementOption> BatchModel::option_of(
     std::size_t table, const TablePlacement& placement,
     const std::function<ShardDemand(const ShardLoad&)>& demand_of) const {
-  const auto cut = sizes(table, placement);
-  if (!cut) return Unexpected{cut.error()};
+  PERFMODEL_TRY(cut, sizes(table, placement));
   PlacementOption option{.type = placement.type,
                          .kernel = placement.kernel,
                          .least_columns = placement.least_columns,
@@ -297,10 +296,9 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
     made.push_back(std::move(*option));
   }
   if (made.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected a type and a kernel that go together on this "
-                            "machine, found none",
-                            study_.tables[table].name));
+    return decline(fmt::format(
+        "table {}: expected a type and a kernel that go together on this machine, found none",
+        study_.tables[table].name));
   }
   return made;
 }
@@ -365,9 +363,7 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   const auto of_table = [&](std::uint32_t table, bool together) {
     return options_of(table, together, s, options);
   };
-  if (auto good = fill_table_space(study_.tables, of_table, made); !good) {
-    return Unexpected{good.error()};
-  }
+  PERFMODEL_TRY_TO(fill_table_space(study_.tables, of_table, made));
   return made;
 }
 

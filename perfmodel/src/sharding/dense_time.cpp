@@ -31,8 +31,7 @@ OptimizerKind optimizer_kind(TableOptimizer optimizer) {
 }
 
 Unexpected refuse_dense(std::string_view expected, auto found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("dense part: expected {}, found {}", expected, found));
+  return decline(fmt::format("dense part: expected {}, found {}", expected, found));
 }
 
 constexpr double kGradientBytes = 4;  // autocast keeps parameters and gradients in fp32
@@ -191,7 +190,7 @@ void count_memory(DenseTime& time, Precision precision, TableOptimizer optimizer
 Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::int64_t vectors,
                              std::int64_t columns, TableOptimizer optimizer, bool fused,
                              const Gpu& gpu, const KernelModels& models) {
-  if (auto good = check(dense, samples); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check(dense, samples));
   const auto precision = precision_of(dense.dtype);
   if (!precision) return refuse_dense("float32, tf32, float16 or bfloat16", dense.dtype);
   DenseTime time;

@@ -98,17 +98,16 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
                         std::max(table.dim, table.least_columns));
   }
   if (world < 1 || local_world < 1 || world % local_world != 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected ranks that are a multiple of those of a host, found {} of {}",
-                            world, local_world));
+    return decline(
+        fmt::format("expected ranks that are a multiple of those of a host, found {} of {}", world,
+                    local_world));
   }
   std::vector<ShardSize> shards;
   const std::int64_t width = piece_of_columns(table);
   if (table.dim / width > kMostShards || world > kMostShards / (table.dim / width)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected at most {} shards, found {} pieces of columns for "
-                            "{} ranks",
-                            table.name, kMostShards, table.dim / width, world));
+    return decline(
+        fmt::format("table {}: expected at most {} shards, found {} pieces of columns for {} ranks",
+                    table.name, kMostShards, table.dim / width, world));
   }
   switch (type) {
     case ShardingType::kDataParallel: shards.assign(world, {table.rows, table.dim}); break;
@@ -128,9 +127,8 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
       break;
     case ShardingType::kRowSplit:
     case ShardingType::kHostRowSplit:
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected a way of TorchRec's to cut it, found {}",
-                              table.name, to_string(type)));
+      return decline(fmt::format("table {}: expected a way of TorchRec's to cut it, found {}",
+                                 table.name, to_string(type)));
   }
   return shards;
 }

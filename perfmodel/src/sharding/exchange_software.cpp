@@ -44,11 +44,11 @@ constexpr Word kWords[] = {{"hierarchical", &ExchangeSoftware::hierarchical, tru
                            {"p2p", &ExchangeSoftware::peer_to_peer, true}};
 
 Unexpected refuse_word(std::string_view found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected plain, torchrec or hugectr, with any of hierarchical, flat, "
-                          "one-shot, rings, overlap, in-order, p2p, no-p2p, peer-us=US, "
-                          "straggler-us=US, nics=N behind commas, found \"{}\"",
-                          found));
+  return decline(
+      fmt::format("expected plain, torchrec or hugectr, with any of hierarchical, flat, one-shot, "
+                  "rings, overlap, in-order, p2p, no-p2p, peer-us=US, straggler-us=US, nics=N "
+                  "behind commas, found \"{}\"",
+                  found));
 }
 
 Result<void> set_number(std::string_view word, ExchangeSoftware& software) {

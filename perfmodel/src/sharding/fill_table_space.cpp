@@ -117,8 +117,7 @@ class Filling {
                         table.rules.keep_with),
             "it missing");
       }
-      auto choices = choices_of(t, true);
-      if (!choices) return choices;
+      PERFMODEL_TRY(choices, choices_of(t, true));
       if (t == unit.front()) {
         sum = std::move(*choices);
       } else {
@@ -126,10 +125,9 @@ class Filling {
       }
     }
     if (sum.options.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("tables kept together ({}): expected a kernel that all of them may "
-                              "have, found none",
-                              tables_[unit.front()].rules.keep_with));
+      return decline(fmt::format(
+          "tables kept together ({}): expected a kernel that all of them may have, found none",
+          tables_[unit.front()].rules.keep_with));
     }
     return sum;
   }

@@ -146,16 +146,14 @@ Result<HugectrBucket> bucket_kind(const HugectrPlan& plan, std::int64_t world,
   const auto buckets = static_cast<std::int64_t>(plan.buckets.size());
   if (buckets == world) return HugectrBucket::kGpu;
   if (local_world > 0 && buckets * local_world == world) return HugectrBucket::kNode;
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected lists of tables for {} GPUs or {} nodes, found {}", world,
-                          local_world > 0 ? world / local_world : 0, buckets));
+  return decline(fmt::format("expected lists of tables for {} GPUs or {} nodes, found {}", world,
+                             local_world > 0 ? world / local_world : 0, buckets));
 }
 
 Result<void> check_job(std::int64_t world, std::int64_t local_world) {
   if (world >= 1 && local_world >= 1 && world % local_world == 0) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected ranks that are a multiple of those of a host, found {} of {}",
-                          world, local_world));
+  return decline(fmt::format(
+      "expected ranks that are a multiple of those of a host, found {} of {}", world, local_world));
 }
 
 /// Buckets of each table, by the name or number in the plan.
@@ -254,7 +252,7 @@ Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
                                                        std::span<const ShardedTable> tables,
                                                        std::int64_t world,
                                                        std::int64_t local_world) {
-  if (auto good = check_job(world, local_world); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_job(world, local_world));
   PERFMODEL_TRY(kind, bucket_kind(plan, world, local_world));
   const auto buckets = buckets_of_tables(plan);
   const std::set<std::string> replicated(plan.data_parallel.begin(), plan.data_parallel.end());
@@ -276,9 +274,8 @@ Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
     }
   }
   if (!left.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a plan for {} tables, found another table in it, {}",
-                            tables.size(), *left.begin()));
+    return decline(fmt::format("expected a plan for {} tables, found another table in it, {}",
+                               tables.size(), *left.begin()));
   }
   return placements;
 }
@@ -286,8 +283,8 @@ Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
 Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
                                  std::span<const TablePlacement> placements, std::int64_t world,
                                  std::int64_t local_world, HugectrBucket bucket, bool by_number) {
-  if (auto good = check_job(world, local_world); !good) return Unexpected{good.error()};
-  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_job(world, local_world));
+  PERFMODEL_TRY_TO(check_placements(tables, placements));
   HugectrPlan plan{.by_number = by_number};
   const std::int64_t buckets = bucket == HugectrBucket::kGpu ? world : world / local_world;
   plan.buckets.resize(buckets);

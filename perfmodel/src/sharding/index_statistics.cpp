@@ -224,9 +224,7 @@ Result<std::vector<AccessHistogram>> read_access_histograms(const std::filesyste
   }
   if (csv->error()) return Unexpected{*csv->error()};
   if (histograms.empty()) return refuse_indices(file, "a row per range of reads", "a header only");
-  for (const AccessHistogram& histogram : histograms) {
-    if (auto good = check_sums(*csv, histogram); !good) return Unexpected{good.error()};
-  }
+  for (const AccessHistogram& histogram : histograms) PERFMODEL_TRY_TO(check_sums(*csv, histogram));
   return histograms;
 }
 
@@ -269,15 +267,13 @@ Result<double> mean_pooling(std::span<const double> bags) {
   double all = 0, ids = 0;
   for (std::size_t n = 0; n < bags.size(); ++n) {
     if (!(bags[n] >= 0) || !std::isfinite(bags[n])) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected counts of at least 0, found {}", bags[n]));
+      return decline(fmt::format("expected counts of at least 0, found {}", bags[n]));
     }
     all += bags[n];
     ids += static_cast<double>(n) * bags[n];
   }
   if (all <= 0 || ids <= 0) {
-    return fail(ErrorCode::kImpossible,
-                "expected counts of bags of which some have ids, found none");
+    return decline("expected counts of bags of which some have ids, found none");
   }
   return ids / all;
 }

@@ -47,10 +47,8 @@ Result<std::vector<ShardSize>> placed_sizes(const ShardedTable& given,
 Result<std::vector<PlacedShard>> placed_shards(const ShardedTable& table,
                                                const TablePlacement& placement, std::int64_t world,
                                                std::int64_t local_world) {
-  const auto sizes = placed_sizes(table, placement, world, local_world);
-  if (!sizes) return Unexpected{sizes.error()};
-  const auto ranks = shard_ranks(table, placement, sizes->size(), world, local_world);
-  if (!ranks) return Unexpected{ranks.error()};
+  PERFMODEL_TRY(sizes, placed_sizes(table, placement, world, local_world));
+  PERFMODEL_TRY(ranks, shard_ranks(table, placement, sizes->size(), world, local_world));
   const bool whole = is_row_split(placement.type) || placement.type == ShardingType::kDataParallel;
   const std::vector<ShardSize> offsets =
       whole ? std::vector<ShardSize>(sizes->size()) : shard_offsets(*sizes, table.rows);

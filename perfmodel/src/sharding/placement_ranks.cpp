@@ -71,11 +71,7 @@ Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
                         fmt::format("{} ranks for {} shards", different, ranks.size()));
   }
   const std::size_t blocks = blocks_on_a_host(placement.type, local_world);
-  if (blocks > 1) {
-    if (auto good = check_host_blocks(table, ranks, local_world, blocks); !good) {
-      return Unexpected{good.error()};
-    }
-  }
+  if (blocks > 1) PERFMODEL_TRY_TO(check_host_blocks(table, ranks, local_world, blocks));
   return ranks;
 }
 

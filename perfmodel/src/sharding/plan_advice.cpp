@@ -153,8 +153,8 @@ Result<void> find_table(const BatchModel& model, std::span<const TablePlacement>
   const double all = time.ranks[advice.rank].load[load];
   if (all <= 0) return {};
   for (std::size_t t = 0; t < placements.size(); ++t) {
-    const auto part = model.load_on_rank(t, placements[t], static_cast<std::int64_t>(advice.rank));
-    if (!part) return Unexpected{part.error()};
+    PERFMODEL_TRY(part,
+                  model.load_on_rank(t, placements[t], static_cast<std::int64_t>(advice.rank)));
     const double share = (*part)[load] / all;
     if (share > advice.table_share) {
       advice.table_share = share;
@@ -187,9 +187,7 @@ Result<PlanAdvice> advise(const BatchModel& model, std::span<const TablePlacemen
     if (here > most) advice.rank = r;
   }
   if (is_of_tables(advice.bottleneck)) {
-    if (auto good = find_table(model, placements, time, advice); !good) {
-      return Unexpected{good.error()};
-    }
+    PERFMODEL_TRY_TO(find_table(model, placements, time, advice));
   }
   Fixes fixes(model, placements, time.predicted_us, advice);
   if (advice.table) fixes.other_cuts(*advice.table, time);

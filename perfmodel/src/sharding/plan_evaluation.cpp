@@ -28,8 +28,7 @@ const TableChoices& choices_of(const PlanSpace& space, std::size_t table) {
 }
 
 Unexpected refuse_choice(std::size_t table, std::string_view expected, auto found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("table {}: expected {}, found {}", table, expected, found));
+  return decline(fmt::format("table {}: expected {}, found {}", table, expected, found));
 }
 
 class Evaluation {
@@ -39,20 +38,15 @@ class Evaluation {
 
   Result<double> of() {
     if (plan_.size() != space_.choices_of_table.size()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected places of {} tables, found {}",
-                              space_.choices_of_table.size(), plan_.size()));
+      return decline(fmt::format("expected places of {} tables, found {}",
+                                 space_.choices_of_table.size(), plan_.size()));
     }
-    for (std::size_t t = 0; t < plan_.size(); ++t) {
-      if (auto good = add(t); !good) return Unexpected{good.error()};
-    }
+    for (std::size_t t = 0; t < plan_.size(); ++t) PERFMODEL_TRY_TO(add(t));
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (ranks_[r].hbm_bytes > space_.hbm_cap || ranks_[r].ddr_bytes > space_.ddr_cap) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("rank {}: expected at most {} bytes of HBM and {} of host memory, "
-                                "found {} and {}",
-                                r, space_.hbm_cap, space_.ddr_cap, ranks_[r].hbm_bytes,
-                                ranks_[r].ddr_bytes));
+        return decline(fmt::format(
+            "rank {}: expected at most {} bytes of HBM and {} of host memory, found {} and {}", r,
+            space_.hbm_cap, space_.ddr_cap, ranks_[r].hbm_bytes, ranks_[r].ddr_bytes));
       }
     }
     double objective = 0;
@@ -74,7 +68,7 @@ class Evaluation {
     }
     const PlacementOption& option = choices.options[placed.option];
     const auto demands = demands_of(option);
-    if (auto good = check_ranks(table, option, demands.size()); !good) return good;
+    PERFMODEL_TRY_TO(check_ranks(table, option, demands.size()));
     for (std::size_t shard = 0; shard < demands.size(); ++shard) {
       ShardDemand& rank = ranks_[rank_of(placed, shard)];
       for (std::size_t p = 0; p < space_.phases; ++p) rank.loads[p] += demands[shard]->loads[p];
@@ -135,7 +129,7 @@ class Evaluation {
 }  // namespace
 
 Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan) {
-  if (auto good = search::check_space(space); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(search::check_space(space));
   return Evaluation(space, plan).of();
 }
 

@@ -10,7 +10,7 @@ namespace perfmodel::sharding {
 Result<std::string> plan_csv(std::span<const ShardedTable> tables,
                              std::span<const TablePlacement> placements, std::int64_t world,
                              std::int64_t local_world) {
-  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_placements(tables, placements));
   std::string text = "table,type,kernel,rank,rows,columns,row_offset,column_offset\n";
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const TablePlacement& placement = placements[t];

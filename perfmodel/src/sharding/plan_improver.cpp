@@ -15,129 +15,8 @@ namespace perfmodel::sharding {
 
 /// A plan whose tables change one by one, priced as time() prices it. Loads of ranks are kept as
 /// sums; a change costs the lookups of the ranks that it touches, the exchanges and the schedule.
-class BatchModel::Improver {
- public:
-  Improver(const BatchModel& model, std::span<const TablePlacement> placements,
-           const ImproveOptions& options)
-      : model_(model),
-        plan_(placements.begin(), placements.end()),
-        random_(options.seed),
-        options_(options) {
-    const auto ranks = static_cast<std::size_t>(model.world());
-    job_.ranks.resize(ranks);
-    batch_.ranks.resize(ranks);
-    on_rank_.resize(ranks);
-  }
-
-  Result<std::vector<TablePlacement>> run() {
-    if (auto good = price_anew(); !good) return Unexpected{good.error()};
-    const std::uint64_t tables = plan_.size();
-    // Large plans differ little by any one table, and each try costs as much as a rank has tables.
-    const std::uint64_t most = std::min<std::uint64_t>(8000, 400 + 40 * tables);
-    const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
-    if (may_choose() && goes_on()) {
-      if (auto good = choose_together(); !good) return Unexpected{good.error()};
-    }
-    constexpr std::uint64_t kTriesPerLook = 1000;
-    constexpr double kWorthwhile = 2e-4;
-    std::uint64_t failed = 0;
-    double least_us = search::kInfinite;  // if it is still slower then, tries end
-    for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
-      if (i % kTriesPerLook == 0) {
-        if (now_.us > least_us) break;
-        least_us = now_.fits ? now_.us * (1 - kWorthwhile) : search::kInfinite;
-      }
-      if (i % 16 == 0 && !goes_on()) break;
-      PERFMODEL_TRY(better, attempt());
-      failed = *better ? 0 : failed + 1;
-    }
-    if (may_choose()) {
-      if (auto good = leave_as_tables_say(); !good) return Unexpected{good.error()};
-    }
-    return plan_;
-  }
-
- private:
-  bool goes_on() const { return !options_.go_on || options_.go_on(); }
-  bool may_choose() const { return model_.study().searched.any(); }
-
-  // ---- settings of tables ----------------------------------------------------------------------
-
-  using Wanted = std::function<void(TableSettings&)>;
-
-  // The same shards with other settings; none: the search may not choose those.
-  std::optional<TablePlacement> with_settings(std::size_t table, const TablePlacement& from,
-                                              const Wanted& change) const {
-    TablePlacement to = from;
-    change(to.settings);
-    if (to == from || !is_free(table)) return std::nullopt;
-    TablePlacement plain = to;
-    plain.settings = {.cache_share = to.settings.cache_share};
-    for (const TablePlacement& variant : model_.variants(table, plain, model_.study().searched)) {
-      if (variant == to) return to;
-    }
-    return std::nullopt;
-  }
-
-  Result<bool> change_all(const Wanted& change, bool if_no_worse) {
-    std::vector<Change> changes;
-    for (std::size_t t = 0; t < plan_.size(); ++t) {
-      if (auto to = with_settings(t, plan_[t], change)) changes.push_back({t, std::move(*to)});
-    }
-    if (changes.empty()) return false;
-    return try_changes(changes, if_no_worse);
-  }
-
-  // Exchanges wait for their slowest rank: a change of one table may gain nothing although a change
-  // of all does.
-  Result<void> choose_together() {
-    std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes = 2; },
-                                  [](TableSettings& s) { s.deduplicated = true; },
-                                  [](TableSettings& s) { s.deduplicated.reset(); },
-                                  [](TableSettings& s) { s.wire_bytes.reset(); }};
-    for (std::int64_t rows = 100; rows <= 10'000'000 && model_.study().searched.hot_rows;
-         rows *= 10) {
-      wanted.push_back([rows](TableSettings& s) { s.hot_rows = rows; });
-    }
-    for (const Wanted& change : wanted) {
-      if (auto better = change_all(change, false); !better) return Unexpected{better.error()};
-    }
-    return {};
-  }
-
-  // Drops settings that gain nothing.
-  Result<void> leave_as_tables_say() {
-    const std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes.reset(); },
-                                        [](TableSettings& s) { s.deduplicated.reset(); },
-                                        [](TableSettings& s) { s.hot_rows.reset(); }};
-    constexpr std::size_t kMostRanks = 3200;
-    const std::size_t most_tables = std::max<std::size_t>(16, kMostRanks / batch_.ranks.size());
-    for (const Wanted& change : wanted) {
-      PERFMODEL_TRY(left, change_all(change, true));
-      if (*left) continue;
-      std::size_t tried = 0;
-      for (std::size_t t = 0; t < plan_.size() && tried < most_tables && goes_on(); ++t) {
-        auto to = with_settings(t, plan_[t], change);
-        if (!to) continue;
-        ++tried;
-        if (auto better = try_changes({{t, std::move(*to)}}, true); !better) {
-          return Unexpected{better.error()};
-        }
-      }
-    }
-    return {};
-  }
-
-  // Other settings of one table.
-  Result<bool> other_settings(std::size_t table) {
-    TablePlacement plain = plan_[table];
-    plain.settings = {.cache_share = plain.settings.cache_share};
-    std::vector<TablePlacement> variants = model_.variants(table, plain, model_.study().searched);
-    TablePlacement& to = variants[random_.below(variants.size())];
-    if (to == plan_[table]) return false;
-    return try_changes({{table, std::move(to)}});
-  }
-
+class BatchModel::ChangedPlan {
+ protected:
   struct Score {
     double us = 0, soft = 0, fullest = 0;
     bool fits = true;
@@ -147,10 +26,71 @@ class BatchModel::Improver {
     TablePlacement to;
   };
 
+  ChangedPlan(const BatchModel& model, std::span<const TablePlacement> placements)
+      : model_(model), plan_(placements.begin(), placements.end()) {
+    const auto ranks = static_cast<std::size_t>(model.world());
+    job_.ranks.resize(ranks);
+    batch_.ranks.resize(ranks);
+    on_rank_.resize(ranks);
+  }
+
+  // From scratch: nothing that rounding has left stays.
+  Result<void> price_anew() {
+    job_ = {};
+    job_.ranks.resize(batch_.ranks.size());
+    dirty_.assign(batch_.ranks.size(), 1);
+    for (std::size_t t = 0; t < plan_.size(); ++t) PERFMODEL_TRY_TO(apply(t, plan_[t], 1));
+    PERFMODEL_TRY(score, priced());
+    now_ = *score;
+    list_tables();
+    return {};
+  }
+
+  Result<bool> try_changes(const std::vector<Change>& changes, bool if_no_worse = false) {
+    const JobLoad job_before = job_;
+    std::vector<TablePlacement> before;
+    for (const Change& change : changes) {
+      before.push_back(plan_[change.table]);
+      PERFMODEL_TRY_TO(apply(change.table, plan_[change.table], -1));
+      plan_[change.table] = change.to;
+      PERFMODEL_TRY_TO(apply(change.table, change.to, 1));
+    }
+    // The load at home is the same on all ranks.
+    if (differ(job_.at_home, job_before.at_home)) {
+      std::fill(dirty_.begin(), dirty_.end(), char{1});
+    }
+    std::vector<std::pair<std::size_t, PartTimes>> parts_before;
+    for (std::size_t r = 0; r < dirty_.size(); ++r) {
+      if (dirty_[r] != 0) parts_before.emplace_back(r, batch_.ranks[r].parts);
+    }
+    PERFMODEL_TRY(next, priced());
+    if (is_better(*next) || (if_no_worse && is_no_worse(*next))) {
+      now_ = *next;
+      list_tables();
+      // Sums of floating-point numbers that were added and taken away again drift.
+      if (++kept_ % kKeptBetweenSums == 0) PERFMODEL_TRY_TO(price_anew());
+      return true;
+    }
+    for (std::size_t i = changes.size(); i-- > 0;) plan_[changes[i].table] = before[i];
+    job_ = job_before;
+    for (const auto& [rank, parts] : parts_before) batch_.ranks[rank].parts = parts;
+    return false;
+  }
+
+  bool is_free(std::size_t t) const { return model_.study().tables[t].rules.keep_with.empty(); }
+
+  const BatchModel& model_;
+  std::vector<TablePlacement> plan_;
+  JobLoad job_;
+  BatchTime batch_;
+  std::vector<std::vector<std::size_t>> on_rank_;  // tables that may move
+  Score now_;
+
+ private:
   static bool touches_all(const TablePlacement& placement) { return placement.ranks.empty(); }
 
   Result<void> apply(std::size_t table, const TablePlacement& placement, double sign) {
-    if (auto good = model_.add(table, placement, job_, sign); !good) return good;
+    PERFMODEL_TRY_TO(model_.add(table, placement, job_, sign));
     if (touches_all(placement)) {
       std::fill(dirty_.begin(), dirty_.end(), char{1});
     } else {
@@ -173,20 +113,6 @@ class BatchModel::Improver {
     }
   }
 
-  // From scratch: nothing that rounding has left stays.
-  Result<void> price_anew() {
-    job_ = {};
-    job_.ranks.resize(batch_.ranks.size());
-    dirty_.assign(batch_.ranks.size(), 1);
-    for (std::size_t t = 0; t < plan_.size(); ++t) {
-      if (auto good = apply(t, plan_[t], 1); !good) return good;
-    }
-    PERFMODEL_TRY(score, priced());
-    now_ = *score;
-    list_tables();
-    return {};
-  }
-
   void list_tables() {
     for (auto& tables : on_rank_) tables.clear();
     for (std::size_t t = 0; t < plan_.size(); ++t) {
@@ -197,13 +123,9 @@ class BatchModel::Improver {
     }
   }
 
-  bool is_free(std::size_t t) const { return model_.study().tables[t].rules.keep_with.empty(); }
-
   // `us`, and how uneven the ranks are: a plan that is as fast but more even is nearer to a faster.
   Result<Score> priced() {
-    if (auto good = model_.set_exchanges(total_job(), batch_); !good) {
-      return Unexpected{good.error()};
-    }
+    PERFMODEL_TRY_TO(model_.set_exchanges(total_job(), batch_));
     Score score;
     std::size_t same = 0;  // a rank with the same loads
     for (std::size_t r = 0; r < batch_.ranks.size(); ++r) {
@@ -266,41 +188,6 @@ class BatchModel::Improver {
     return next.soft <= now_.soft * (1 + kSame) && next.fullest < now_.fullest * (1 - kSame);
   }
 
-  Result<bool> try_changes(const std::vector<Change>& changes, bool if_no_worse = false) {
-    const JobLoad job_before = job_;
-    std::vector<TablePlacement> before;
-    for (const Change& change : changes) {
-      before.push_back(plan_[change.table]);
-      if (auto good = apply(change.table, plan_[change.table], -1); !good) {
-        return Unexpected{good.error()};
-      }
-      plan_[change.table] = change.to;
-      if (auto good = apply(change.table, change.to, 1); !good) return Unexpected{good.error()};
-    }
-    // The load at home is the same on all ranks.
-    if (differ(job_.at_home, job_before.at_home)) {
-      std::fill(dirty_.begin(), dirty_.end(), char{1});
-    }
-    std::vector<std::pair<std::size_t, PartTimes>> parts_before;
-    for (std::size_t r = 0; r < dirty_.size(); ++r) {
-      if (dirty_[r] != 0) parts_before.emplace_back(r, batch_.ranks[r].parts);
-    }
-    PERFMODEL_TRY(next, priced());
-    if (is_better(*next) || (if_no_worse && is_no_worse(*next))) {
-      now_ = *next;
-      list_tables();
-      // Sums of floating-point numbers that were added and taken away again drift.
-      if (++kept_ % kKeptBetweenSums == 0) {
-        if (auto good = price_anew(); !good) return Unexpected{good.error()};
-      }
-      return true;
-    }
-    for (std::size_t i = changes.size(); i-- > 0;) plan_[changes[i].table] = before[i];
-    job_ = job_before;
-    for (const auto& [rank, parts] : parts_before) batch_.ranks[rank].parts = parts;
-    return false;
-  }
-
   static bool differ(const ShardLoad& a, const ShardLoad& b) {
     constexpr double kRounding = 1e-9;
     for (std::size_t i = 0; i < static_cast<std::size_t>(Load::kCount); ++i) {
@@ -313,6 +200,124 @@ class BatchModel::Improver {
   bool is_no_worse(const Score& next) const {
     constexpr double kSame = 1e-9;
     return (next.fits || !now_.fits) && next.us <= now_.us * (1 + kSame);
+  }
+
+  static constexpr double kEvenness = 0.02;
+  static constexpr std::uint64_t kKeptBetweenSums = 32;
+
+  JobLoad total_;
+  ShardLoad array_;
+  std::vector<char> dirty_;
+  std::uint64_t kept_ = 0;
+};
+
+/// Tries changes of a plan, most of them on the ranks that the others wait for, and keeps the
+/// better.
+class BatchModel::Improver : ChangedPlan {
+ public:
+  Improver(const BatchModel& model, std::span<const TablePlacement> placements,
+           const ImproveOptions& options)
+      : ChangedPlan(model, placements), random_(options.seed), options_(options) {}
+
+  Result<std::vector<TablePlacement>> run() {
+    PERFMODEL_TRY_TO(price_anew());
+    const std::uint64_t tables = plan_.size();
+    // Large plans differ little by any one table, and each try costs as much as a rank has tables.
+    const std::uint64_t most = std::min<std::uint64_t>(8000, 400 + 40 * tables);
+    const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
+    if (may_choose() && goes_on()) PERFMODEL_TRY_TO(choose_together());
+    constexpr std::uint64_t kTriesPerLook = 1000;
+    constexpr double kWorthwhile = 2e-4;
+    std::uint64_t failed = 0;
+    double least_us = search::kInfinite;  // if it is still slower then, tries end
+    for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
+      if (i % kTriesPerLook == 0) {
+        if (now_.us > least_us) break;
+        least_us = now_.fits ? now_.us * (1 - kWorthwhile) : search::kInfinite;
+      }
+      if (i % 16 == 0 && !goes_on()) break;
+      PERFMODEL_TRY(better, attempt());
+      failed = *better ? 0 : failed + 1;
+    }
+    if (may_choose()) PERFMODEL_TRY_TO(leave_as_tables_say());
+    return plan_;
+  }
+
+ private:
+  bool goes_on() const { return !options_.go_on || options_.go_on(); }
+  bool may_choose() const { return model_.study().searched.any(); }
+
+  // ---- settings of tables ----------------------------------------------------------------------
+
+  using Wanted = std::function<void(TableSettings&)>;
+
+  // The same shards with other settings; none: the search may not choose those.
+  std::optional<TablePlacement> with_settings(std::size_t table, const TablePlacement& from,
+                                              const Wanted& change) const {
+    TablePlacement to = from;
+    change(to.settings);
+    if (to == from || !is_free(table)) return std::nullopt;
+    TablePlacement plain = to;
+    plain.settings = {.cache_share = to.settings.cache_share};
+    for (const TablePlacement& variant : model_.variants(table, plain, model_.study().searched)) {
+      if (variant == to) return to;
+    }
+    return std::nullopt;
+  }
+
+  Result<bool> change_all(const Wanted& change, bool if_no_worse) {
+    std::vector<Change> changes;
+    for (std::size_t t = 0; t < plan_.size(); ++t) {
+      if (auto to = with_settings(t, plan_[t], change)) changes.push_back({t, std::move(*to)});
+    }
+    if (changes.empty()) return false;
+    return try_changes(changes, if_no_worse);
+  }
+
+  // Exchanges wait for their slowest rank: a change of one table may gain nothing although a change
+  // of all does.
+  Result<void> choose_together() {
+    std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes = 2; },
+                                  [](TableSettings& s) { s.deduplicated = true; },
+                                  [](TableSettings& s) { s.deduplicated.reset(); },
+                                  [](TableSettings& s) { s.wire_bytes.reset(); }};
+    for (std::int64_t rows = 100; rows <= 10'000'000 && model_.study().searched.hot_rows;
+         rows *= 10) {
+      wanted.push_back([rows](TableSettings& s) { s.hot_rows = rows; });
+    }
+    for (const Wanted& change : wanted) PERFMODEL_TRY_TO(change_all(change, false));
+    return {};
+  }
+
+  // Drops settings that gain nothing.
+  Result<void> leave_as_tables_say() {
+    const std::vector<Wanted> wanted = {[](TableSettings& s) { s.wire_bytes.reset(); },
+                                        [](TableSettings& s) { s.deduplicated.reset(); },
+                                        [](TableSettings& s) { s.hot_rows.reset(); }};
+    constexpr std::size_t kMostRanks = 3200;
+    const std::size_t most_tables = std::max<std::size_t>(16, kMostRanks / batch_.ranks.size());
+    for (const Wanted& change : wanted) {
+      PERFMODEL_TRY(left, change_all(change, true));
+      if (*left) continue;
+      std::size_t tried = 0;
+      for (std::size_t t = 0; t < plan_.size() && tried < most_tables && goes_on(); ++t) {
+        auto to = with_settings(t, plan_[t], change);
+        if (!to) continue;
+        ++tried;
+        PERFMODEL_TRY_TO(try_changes({{t, std::move(*to)}}, true));
+      }
+    }
+    return {};
+  }
+
+  // Other settings of one table.
+  Result<bool> other_settings(std::size_t table) {
+    TablePlacement plain = plan_[table];
+    plain.settings = {.cache_share = plain.settings.cache_share};
+    std::vector<TablePlacement> variants = model_.variants(table, plain, model_.study().searched);
+    TablePlacement& to = variants[random_.below(variants.size())];
+    if (to == plan_[table]) return false;
+    return try_changes({{table, std::move(to)}});
   }
 
   double load_us(std::size_t rank) const {
@@ -493,26 +498,13 @@ class BatchModel::Improver {
     return random_.below(placement.ranks.size());
   }
 
-  static constexpr double kEvenness = 0.02;
-  static constexpr std::uint64_t kKeptBetweenSums = 32;
-
-  const BatchModel& model_;
-  std::vector<TablePlacement> plan_;
   search::Random random_;
   const ImproveOptions& options_;
-  JobLoad job_, total_;
-  ShardLoad array_;
-  BatchTime batch_;
-  std::vector<char> dirty_;
-  std::vector<std::vector<std::size_t>> on_rank_;
-  Score now_;
-  std::uint64_t kept_ = 0;
 };
 
 Result<std::vector<TablePlacement>> BatchModel::improved(std::span<const TablePlacement> placements,
                                                          const ImproveOptions& options) const {
-  if (auto good = check_placements(study_.tables, placements); !good)
-    return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_placements(study_.tables, placements));
   return Improver(*this, placements, options).run();
 }
 

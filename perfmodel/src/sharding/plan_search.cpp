@@ -155,10 +155,9 @@ class Search {
     const Shortfall lack = find_shortfall(space_);
     const bool in_all =
         lack.least_hbm_bytes > lack.hbm_bytes || lack.least_ddr_bytes > lack.ddr_bytes;
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("expected tables that fit, found {}: they take at least {} bytes of {} "
-                    "of HBM and {} of {} of host memory",
+    return decline(
+        fmt::format("expected tables that fit, found {}: they take at least {} bytes of {} of HBM "
+                    "and {} of {} of host memory",
                     in_all ? "more than all ranks hold" : "no plan in which they do",
                     lack.least_hbm_bytes, lack.hbm_bytes, lack.least_ddr_bytes, lack.ddr_bytes));
   }
@@ -271,8 +270,8 @@ class Search {
 
 Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options) {
   if (!(options.time_budget_s > 0)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
+    return decline(
+        fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
   }
   PERFMODEL_TRY(flat, search::flatten(space));
   return Search(space, *flat, options).run();

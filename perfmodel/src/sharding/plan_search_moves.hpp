@@ -8,6 +8,17 @@
 
 namespace perfmodel::sharding::search {
 
+/// A piece that goes to another rank or host.
+struct Shift {
+  std::uint32_t place;
+  std::int32_t to;
+};
+/// A table that is cut in another way.
+struct Retyped {
+  std::uint32_t table, option;
+  std::uint32_t places = 0;  ///< the first of its new places
+};
+
 /// A plan that is changed move by move: the place of every piece, and the pieces at each place.
 template <std::size_t kPhases>
 class Moves {
@@ -78,16 +89,7 @@ class Moves {
   Ranks<kPhases> ranks;
 
  private:
-  struct Shift {
-    std::uint32_t place;
-    std::int32_t to;
-  };
-  struct Retyped {
-    std::uint32_t table, option;
-    std::uint32_t places = 0;  // into new_where_
-  };
   static std::uint32_t at(std::int32_t i) { return static_cast<std::uint32_t>(i); }
-
   const Option& option_of(std::uint32_t table) const { return space_.options[now_.option[table]]; }
   const Choice& choice_of(std::uint32_t table) const {
     return space_.choices[space_.choice_of[table]];
@@ -140,10 +142,7 @@ class Moves {
     }
   }
   void add_table(const Option& option, const std::int32_t* places, int sign) {
-    if (option.spread == Spread::kEverywhere) {
-      ranks.add_everywhere(option, sign);
-      return;
-    }
+    if (option.spread == Spread::kEverywhere) return ranks.add_everywhere(option, sign);
     for (std::int32_t k = 0; k < option.pieces; ++k) add_piece(option, k, places[k], sign);
   }
   void shift(std::uint32_t place, std::int32_t to) {
@@ -155,19 +154,16 @@ class Moves {
 
   // ---- what to move
 
-  std::int32_t any_rank() {
-    return static_cast<std::int32_t>(random_->below(static_cast<std::size_t>(space_.world)));
-  }
-  std::int32_t any_host() {
-    return static_cast<std::int32_t>(random_->below(static_cast<std::size_t>(space_.hosts)));
+  std::int32_t any(std::int64_t count) {
+    return static_cast<std::int32_t>(random_->below(static_cast<std::size_t>(count)));
   }
   std::int32_t slow_rank() {
     const std::size_t phase = kPhases == 1 ? 0 : random_->below(kPhases);
     if (random_->chance(0.4)) return ranks.slowest(phase);
-    std::int32_t slow = any_rank();
+    std::int32_t slow = any(space_.world);
     if (random_->chance(0.3)) return slow;
     for (int i = 0; i < 3; ++i) {
-      const std::int32_t other = any_rank();
+      const std::int32_t other = any(space_.world);
       if (ranks.load(phase, other) > ranks.load(phase, slow)) slow = other;
     }
     return slow;
@@ -189,13 +185,20 @@ class Moves {
     }
   }
 
-  std::int32_t light_rank(int samples) {
-    std::int32_t light = any_rank();
+  int some_samples() { return 1 + static_cast<int>(random_->below(6)); }
+  // The lightest of a few ranks or hosts.
+  template <class Load>
+  std::int32_t light_one(std::int64_t count, Load load) {
+    const int samples = some_samples();
+    std::int32_t light = any(count);
     for (int i = 1; i < samples; ++i) {
-      const std::int32_t other = any_rank();
-      if (ranks.load(other) < ranks.load(light)) light = other;
+      const std::int32_t other = any(count);
+      if (load(other) < load(light)) light = other;
     }
     return light;
+  }
+  std::int32_t light_rank() {
+    return light_one(space_.world, [&](std::int32_t rank) { return ranks.load(rank); });
   }
   double host_load(std::int32_t host) const {
     double most = 0;
@@ -204,25 +207,20 @@ class Moves {
     }
     return most;
   }
-  std::int32_t light_host(int samples) {
-    std::int32_t light = any_host();
-    for (int i = 1; i < samples; ++i) {
-      const std::int32_t other = any_host();
-      if (host_load(other) < host_load(light)) light = other;
-    }
-    return light;
+  std::int32_t light_host() {
+    return light_one(space_.hosts, [&](std::int32_t host) { return host_load(host); });
   }
-  int some_samples() { return 1 + static_cast<int>(random_->below(6)); }
+
+  bool may_use(const Choice& choice, Spread spread, std::int32_t there) const {
+    return spread == Spread::kHostBlocks ? space_.may_use_host(choice, there)
+                                         : space_.may_use(choice, there);
+  }
 
   // May this piece be placed there if its table's other pieces stay?
   bool may_lie(std::uint32_t place, std::int32_t there) const {
     const std::uint32_t table = table_of_place_[place];
     const Option& option = option_of(table);
-    const bool block = option.spread == Spread::kHostBlocks;
-    if (!(block ? space_.may_use_host(choice_of(table), there)
-                : space_.may_use(choice_of(table), there))) {
-      return false;
-    }
+    if (!may_use(choice_of(table), option.spread, there)) return false;
     if (option.spread == Spread::kOneHost &&
         there / space_.local_world != now_.where[place] / space_.local_world) {
       return false;
@@ -241,12 +239,11 @@ class Moves {
     }
     std::int32_t to = 0;
     if (option.spread == Spread::kHostBlocks) {
-      to = light_host(some_samples());
+      to = light_host();
     } else if (option.spread == Spread::kOneHost) {
-      to = now_.where[place] / space_.local_world * space_.local_world +
-           static_cast<std::int32_t>(random_->below(at(space_.local_world)));
+      to = now_.where[place] / space_.local_world * space_.local_world + any(space_.local_world);
     } else {
-      to = light_rank(some_samples());
+      to = light_rank();
     }
     if (!may_lie(place, to)) return false;
     shift(place, to);
@@ -255,7 +252,7 @@ class Moves {
 
   bool propose_other_host(std::uint32_t table) {
     const Option& option = option_of(table);
-    const std::int32_t host = light_host(some_samples());
+    const std::int32_t host = light_host();
     if (host == where(table)[0] / space_.local_world) return false;
     if (!spread_on(option, choice_of(table), host * space_.local_world, space_.local_world)) {
       return false;
@@ -270,7 +267,7 @@ class Moves {
     const std::uint32_t table = table_of_place_[place];
     const bool block = option_of(table).spread == Spread::kHostBlocks;
     const std::int32_t here = now_.where[place];
-    const std::int32_t there = block ? light_host(some_samples()) : light_rank(some_samples());
+    const std::int32_t there = block ? light_host() : light_rank();
     const auto& list = at_[at(there + (block ? space_.world : 0))];
     if (there == here || list.empty()) return false;
     const std::uint32_t other = list[random_->below(list.size())];
@@ -351,11 +348,7 @@ class Moves {
     if (choice.mask < 0) return true;
     const Option& option = option_of(from);
     for (std::int32_t k = 0; k < option.pieces; ++k) {
-      const std::int32_t there = where(from)[k];
-      if (!(option.spread == Spread::kHostBlocks ? space_.may_use_host(choice, there)
-                                                 : space_.may_use(choice, there))) {
-        return false;
-      }
+      if (!may_use(choice, option.spread, where(from)[k])) return false;
     }
     return true;
   }
@@ -364,12 +357,11 @@ class Moves {
     if (option.spread == Spread::kEverywhere) return true;
     if (option.spread == Spread::kFree) return spread_on(option, choice, 0, space_.world);
     if (option.spread == Spread::kOneHost) {
-      return spread_on(option, choice, light_host(some_samples()) * space_.local_world,
-                       space_.local_world);
+      return spread_on(option, choice, light_host() * space_.local_world, space_.local_world);
     }
     ++now_used_;
     for (std::int32_t k = 0; k < option.pieces; ++k) {
-      const std::int32_t start = light_host(some_samples());
+      const std::int32_t start = light_host();
       std::int32_t host = start;
       while (used_[at(host)] == now_used_ || !space_.may_use_host(choice, host)) {
         host = host + 1 == space_.hosts ? 0 : host + 1;
@@ -393,14 +385,14 @@ class Moves {
         return used_[at(rank)] != now_used_ && space_.may_use(choice, rank);
       };
       for (int i = 0; i < samples; ++i) {
-        const std::int32_t rank = first + static_cast<std::int32_t>(random_->below(at(count)));
+        const std::int32_t rank = first + any(count);
         if (!good(rank)) continue;
         double load = ranks.load(rank);
         if (!ranks.has_room(rank, run.demand)) load += kFull;
         if (best < 0 || load < least) best = rank, least = load;
       }
       if (best < 0) {  // the first good one from anywhere
-        const std::int32_t start = static_cast<std::int32_t>(random_->below(at(count)));
+        const std::int32_t start = any(count);
         for (std::int32_t i = 0; i < count && best < 0; ++i) {
           const std::int32_t rank = first + (start + i) % count;
           if (good(rank)) best = rank;

@@ -74,21 +74,19 @@ class Flattening {
   Unexpected fits_nowhere(std::size_t table) const {
     const TableChoices& choices = space_.choices[space_.choices_of_table[table]];
     if (choices.options.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected ways to place it, found none", table));
+      return decline(fmt::format("table {}: expected ways to place it, found none", table));
     }
     for (const Shortfall::Table& short_of : find_shortfall(space_).tables) {
       if (short_of.table != table) continue;
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected shards of at most {} bytes of HBM and {} of host "
-                              "memory, found at least {} and {}",
-                              table, space_.hbm_cap, space_.ddr_cap, short_of.shard_hbm_bytes,
-                              short_of.shard_ddr_bytes));
+      return decline(
+          fmt::format("table {}: expected shards of at most {} bytes of HBM and {} of host memory, "
+                      "found at least {} and {}",
+                      table, space_.hbm_cap, space_.ddr_cap, short_of.shard_hbm_bytes,
+                      short_of.shard_ddr_bytes));
     }
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected a way to place it on {} ranks without {} forbidden "
-                            "ones, found none",
-                            table, space_.world, choices.forbidden_ranks.size()));
+    return decline(fmt::format(
+        "table {}: expected a way to place it on {} ranks without {} forbidden ones, found none",
+        table, space_.world, choices.forbidden_ranks.size()));
   }
 
   double most_bytes_of(const Choice& choice) const {
@@ -263,7 +261,7 @@ Result<void> check_space(const PlanSpace& space) {
       }
     }
     for (const PlacementOption& option : choices.options) {
-      if (auto good = check_shards(space, option); !good) return good;
+      PERFMODEL_TRY_TO(check_shards(space, option));
     }
   }
   for (std::uint32_t choices : space.choices_of_table) {
@@ -275,7 +273,7 @@ Result<void> check_space(const PlanSpace& space) {
 }
 
 Result<FlatSpace> flatten(const PlanSpace& space) {
-  if (auto good = check_space(space); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_space(space));
   return Flattening(space).of();
 }
 

@@ -14,7 +14,7 @@ namespace {
 Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
   const std::string shortfall = describe_shortfall(model.study().tables, space);
   if (shortfall.empty()) return Unexpected{error};
-  return fail(ErrorCode::kImpossible, shortfall);
+  return decline(shortfall);
 }
 
 using SpaceOptions = BatchModel::SpaceOptions;
@@ -133,7 +133,7 @@ class Ranking {
     for (const RankedPlan& plan : best) {
       PERFMODEL_TRY(better,
                     model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on}));
-      if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
+      PERFMODEL_TRY_TO(add(*better, plan.objective_us));
     }
     all.seconds += seconds();
     all.stopped = all.stopped || asked_to_stop || left_s_ <= 0;
@@ -243,17 +243,15 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     for (std::size_t i = 0; i < spaces_again; ++i) {
       SpaceOptions part = looked[i].second;
       part.settings = settings;
-      if (const auto us = look(part, glance, kGlances / 4); !us) return Unexpected{us.error()};
+      PERFMODEL_TRY_TO(look(part, glance, kGlances / 4));
     }
     sort();
   }
   const std::vector<std::pair<double, SpaceOptions>> best(
       looked.begin(), looked.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                            ranking.is_large() ? 1 : 2, looked.size())));
-  for (const auto& [us, part] : best) {
-    if (const auto found = look(part, 1, 0.4); !found) return Unexpected{found.error()};
-  }
-  if (auto good = ranking.improve(); !good) return Unexpected{good.error()};
+  for (const auto& [us, part] : best) PERFMODEL_TRY_TO(look(part, 1, 0.4));
+  PERFMODEL_TRY_TO(ranking.improve());
   RankedPlans all = std::move(ranking.all);
   PERFMODEL_TRY(bound, model.lower_bound_us(all.plans.front().placements));
   const double best_us = all.plans.front().time.predicted_us;

@@ -11,15 +11,14 @@ namespace perfmodel::sharding {
 
 /// "table NAME: expected X, found Y", for impossible values of a ShardedTable.
 Unexpected refuse_table(const auto& table, std::string_view expected, const auto& found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("table {}: expected {}, found {}", table.name, expected, found));
+  return decline(fmt::format("table {}: expected {}, found {}", table.name, expected, found));
 }
 
 /// A placement for each table, else kImpossible.
 Result<void> check_placements(const auto& tables, const auto& placements) {
   if (placements.size() == tables.size()) return {};
-  return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
-                                                  tables.size(), placements.size()));
+  return decline(
+      fmt::format("expected placements of {} tables, found {}", tables.size(), placements.size()));
 }
 
 }  // namespace perfmodel::sharding

@@ -56,7 +56,7 @@ Result<void> check_table(const ShardedTable& table, const TablePlacement& placem
 
 Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& placement,
                            std::int64_t world, std::int64_t local_world) {
-  if (auto good = check_table(table, placement); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_table(table, placement));
   PERFMODEL_TRY(kind, kind_of(table, placement.type));
   PlacedTable result;
   result.num_rows = table.rows;
@@ -84,13 +84,13 @@ Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& plac
 Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
                                         std::span<const TablePlacement> placements) {
   if (!study.world || !study.batch_per_rank) {
-    return fail(ErrorCode::kImpossible, "expected a world and a batch for graphs, found none");
+    return decline("expected a world and a batch for graphs, found none");
   }
   if (!study.dense || study.dense->bottom_mlp.empty() || study.dense->top_mlp.empty() ||
       study.dense->interaction != DensePart::Interaction::kDot) {
-    return fail(ErrorCode::kImpossible,
-                "expected a dense part with a bottom MLP, dot products and a top MLP for graphs, "
-                "found another");
+    return decline(
+        "expected a dense part with a bottom MLP, dot products and a top MLP for graphs, found "
+        "another");
   }
   TorchrecDlrmConfig config;
   if (!study.name.empty()) config.name = study.name;
@@ -100,9 +100,8 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
   config.world_size = *study.world;
   config.local_world_size = study.local_world.value_or(*study.world);
   if (placements.size() != study.tables.size() || study.tables.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected placements of {} tables for graphs, found {}",
-                            study.tables.size(), placements.size()));
+    return decline(fmt::format("expected placements of {} tables for graphs, found {}",
+                               study.tables.size(), placements.size()));
   }
   PERFMODEL_TRY(optimizer, optimizer_of(study.tables.front()));
   config.table_optimizer = *optimizer;
@@ -125,8 +124,7 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
 
 Result<ExecutionGraph> graph_of_rank(const TorchrecDlrmConfig& config, const ShardingStudy& study) {
   using Gemms = PrecisionOptions::Precision;
-  auto graph = build_torchrec_dlrm(config);
-  if (!graph) return graph;
+  PERFMODEL_TRY(graph, build_torchrec_dlrm(config));
   const double exponent = study.tables.front().skew.exponent;
   if (exponent > 0) graph = set_index_skew(*graph, exponent);
   const std::string& dtype = study.dense->dtype;

@@ -66,11 +66,9 @@ class TableFinder {
   Result<GraphTables> find() {
     const GraphIteration window = first_step(graph_);
     find_step_optimizers(window);
-    for (std::int32_t i = window.begin; i < window.end; ++i) {
-      if (auto good = read(graph_.node(i)); !good) return Unexpected{good.error()};
-    }
+    for (std::int32_t i = window.begin; i < window.end; ++i) PERFMODEL_TRY_TO(read(graph_.node(i)));
     if (found_.tables.empty()) {
-      return fail(ErrorCode::kImpossible, "expected lookups in embedding tables, found none");
+      return decline("expected lookups in embedding tables, found none");
     }
     settle_batch();
     find_layers();
@@ -113,9 +111,8 @@ class TableFinder {
   }
 
   Unexpected refuse(const Node& op) const {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected the arguments of {}, found others (node {})", graph_.name(op),
-                            op.id));
+    return decline(fmt::format("expected the arguments of {}, found others (node {})",
+                               graph_.name(op), op.id));
   }
 
   Result<void> read_batched(const OpView& op) {

@@ -323,9 +323,7 @@ Result<std::vector<TorchrecShardCost>> torchrec_costs(const ShardedTable& table,
                                                       ComputeKernel kernel,
                                                       const TorchrecTopology& topology,
                                                       const TorchrecSettings& settings) {
-  if (auto good = check(table, type, kernel, topology, settings); !good) {
-    return Unexpected{good.error()};
-  }
+  PERFMODEL_TRY_TO(check(table, type, kernel, topology, settings));
   PERFMODEL_TRY(sizes, shard_sizes(table, type, topology.world, topology.local_world));
   const Estimate estimate(table, type, kernel, topology, settings);
   std::vector<TorchrecShardCost> costs;

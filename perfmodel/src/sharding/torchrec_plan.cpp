@@ -36,18 +36,17 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
                                  std::span<const TablePlacement> placements,
                                  const TorchrecTopology& topology,
                                  const TorchrecSettings& settings) {
-  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_placements(tables, placements));
   TorchrecRating rating;
   rating.ranks.resize(std::max<std::int64_t>(0, topology.world));
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const TablePlacement& placement = placements[t];
     ShardedTable table = tables[t];
     if (placement.least_columns > 0) table.least_columns = placement.least_columns;
-    const auto costs = torchrec_costs(table, placement.type, placement.kernel, topology, settings);
-    if (!costs) return Unexpected{costs.error()};
-    const auto ranks =
-        shard_ranks(table, placement, costs->size(), topology.world, topology.local_world);
-    if (!ranks) return Unexpected{ranks.error()};
+    PERFMODEL_TRY(costs,
+                  torchrec_costs(table, placement.type, placement.kernel, topology, settings));
+    PERFMODEL_TRY(
+        ranks, shard_ranks(table, placement, costs->size(), topology.world, topology.local_world));
     for (std::size_t i = 0; i < costs->size(); ++i) {
       rating.ranks[(*ranks)[i]] += (*costs)[i];
     }
@@ -70,11 +69,11 @@ Result<std::int64_t> usable_hbm(std::span<const ShardedTable> tables,
   const auto batch_bytes = static_cast<std::int64_t>(std::ceil(kIdBytes * ids));
   const std::int64_t left = share - kDenseCopies * dense_bytes - kBatches * batch_bytes;
   if (left <= 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected memory for tables, found none: {} bytes of HBM, {} of them "
-                            "free, {} for dense parameters, {} for ids",
-                            topology.hbm_cap, topology.hbm_cap - share, kDenseCopies * dense_bytes,
-                            kBatches * batch_bytes));
+    return decline(
+        fmt::format("expected memory for tables, found none: {} bytes of HBM, {} of them free, {} "
+                    "for dense parameters, {} for ids",
+                    topology.hbm_cap, topology.hbm_cap - share, kDenseCopies * dense_bytes,
+                    kBatches * batch_bytes));
   }
   return left;
 }

@@ -51,8 +51,7 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
   if (placement.kernel == ComputeKernel::kHashed) {
     return refuse_table(table, "a kernel of TorchRec's", "hashed");
   }
-  const auto shards = placed_shards(table, placement, world, local_world);
-  if (!shards) return Unexpected{shards.error()};
+  PERFMODEL_TRY(shards, placed_shards(table, placement, world, local_world));
   std::vector<std::int64_t> ranks;
   for (const PlacedShard& shard : *shards) ranks.push_back(shard.rank);
   std::string text = fmt::format(
@@ -83,8 +82,7 @@ Result<void> check_names(std::span<const ShardedTable> tables) {
   std::set<std::string_view> names;
   for (const ShardedTable& table : tables) {
     if (!names.insert(table.name).second) {
-      return fail(
-          ErrorCode::kImpossible,
+      return decline(
           fmt::format("expected tables of different names, found \"{}\" twice", table.name));
     }
   }
@@ -392,12 +390,12 @@ Result<std::string> torchrec_plan_text(std::span<const ShardedTable> tables,
                                        std::span<const TablePlacement> placements,
                                        std::int64_t world, std::int64_t local_world,
                                        std::span<const std::string> modules) {
-  if (auto good = check_placements(tables, placements); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_placements(tables, placements));
   if (modules.size() > 1 && modules.size() != tables.size()) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected modules of {} tables, found {}",
-                                                    tables.size(), modules.size()));
+    return decline(
+        fmt::format("expected modules of {} tables, found {}", tables.size(), modules.size()));
   }
-  if (auto good = check_names(tables); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_names(tables));
   std::vector<std::pair<std::string, std::string>> texts;  // module, its tables
   std::map<std::string, std::size_t> places;
   for (std::size_t t = 0; t < tables.size(); ++t) {
@@ -443,9 +441,8 @@ Result<std::vector<TablePlacement>> match_plan(std::span<const ShardedTable> tab
     if (!surplus.empty()) {
       problem += fmt::format("{}some for {}", problem.empty() ? "" : " and ", listed(surplus));
     }
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected placements of the {} tables of the study, found {}",
-                            tables.size(), problem));
+    return decline(fmt::format("expected placements of the {} tables of the study, found {}",
+                               tables.size(), problem));
   }
   std::vector<TablePlacement> placements;
   for (const ShardedTable& table : tables) {
@@ -458,9 +455,7 @@ Result<std::vector<TablePlacement>> match_plan(std::span<const ShardedTable> tab
     }
     placements.push_back(planned.placement);
     drop_own_settings(table, placements.back());
-    if (auto good = drop_own_width(table, placements.back()); !good) {
-      return Unexpected{good.error()};
-    }
+    PERFMODEL_TRY_TO(drop_own_width(table, placements.back()));
   }
   return placements;
 }

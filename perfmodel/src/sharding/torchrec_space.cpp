@@ -40,20 +40,18 @@ class Options {
     for (ShardingType type : types) {
       for (ComputeKernel kernel : kernels_of(table)) {
         if ((type == ShardingType::kDataParallel) != (kernel == ComputeKernel::kDense)) continue;
-        if (auto good = add(table, type, kernel, 0, made); !good) return Unexpected{good.error()};
+        PERFMODEL_TRY_TO(add(table, type, kernel, 0, made));
         if (!cuts_columns(type)) continue;
         for (std::int64_t columns : options_.least_columns) {
-          if (auto good = add(table, type, kernel, columns, made); !good) {
-            return Unexpected{good.error()};
-          }
+          PERFMODEL_TRY_TO(add(table, type, kernel, columns, made));
         }
       }
     }
     if (made.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected types and kernels that go together (dense: "
-                              "data_parallel, others: all other types), found none",
-                              table.name));
+      return decline(
+          fmt::format("table {}: expected types and kernels that go together (dense: "
+                      "data_parallel, others: all other types), found none",
+                      table.name));
     }
     return made;
   }
@@ -63,8 +61,7 @@ class Options {
                    std::int64_t least_columns, std::vector<PlacementOption>& made) const {
     ShardedTable cut = table;
     if (least_columns > 0) cut.least_columns = least_columns;
-    const auto costs = torchrec_costs(cut, type, kernel, topology_, settings_);
-    if (!costs) return Unexpected{costs.error()};
+    PERFMODEL_TRY(costs, torchrec_costs(cut, type, kernel, topology_, settings_));
     PlacementOption option{type, kernel, least_columns, {}};
     for (std::size_t i = 0; i < costs->size(); ++i) {
       const bool same = i > 0 && (*costs)[i].size == (*costs)[i - 1].size;
@@ -91,8 +88,7 @@ Result<TableSpace> make_torchrec_space(std::span<const ShardedTable> tables,
                                        const TorchrecSettings& settings,
                                        const TorchrecSpaceOptions& options) {
   if (options.hbm_cap < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected memory for tables, found {} bytes", options.hbm_cap));
+    return decline(fmt::format("expected memory for tables, found {} bytes", options.hbm_cap));
   }
   TableSpace made;
   made.space.world = topology.world;
@@ -103,9 +99,7 @@ Result<TableSpace> make_torchrec_space(std::span<const ShardedTable> tables,
   const auto options_of = [&](std::uint32_t table, bool together) {
     return all.of(table, together);
   };
-  if (auto good = fill_table_space(tables, options_of, made); !good) {
-    return Unexpected{good.error()};
-  }
+  PERFMODEL_TRY_TO(fill_table_space(tables, options_of, made));
   return made;
 }
 

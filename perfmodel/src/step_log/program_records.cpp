@@ -298,9 +298,7 @@ Result<LogRecords> records_of_programs(std::string_view text, const std::filesys
   for (const LogFormat& format : kLogFormats) {
     LogRecords made{.program = std::string(format.program), .are_rates = format.unit_us == 0};
     RecordReader reader(format, file);
-    for (const LogLine& line : lines) {
-      if (auto read = reader.read(line, made.records); !read) return Unexpected{read.error()};
-    }
+    for (const LogLine& line : lines) PERFMODEL_TRY_TO(reader.read(line, made.records));
     if (made.records.empty()) continue;
     for (const LogLine& line : lines) {  // "train_batch_size ............. 256" of DeepSpeed
       const auto dots = after_key(line.text, " train_batch_size ");

@@ -180,10 +180,7 @@ double StepLog::median_us() const {
 Result<StepLog> read_step_log_text(const std::string& text, const std::filesystem::path& file,
                                    const StepLogOptions& options) {
   PERFMODEL_TRY(records, records_of(text, file, options.unit));
-  if (records->are_rates) {
-    if (auto made = turn_into_times(*records, options, file); !made)
-      return Unexpected{made.error()};
-  }
+  if (records->are_rates) PERFMODEL_TRY_TO(turn_into_times(*records, options, file));
   if (const auto at = std::ranges::find_if(records->records, is_impossible);
       at != records->records.end()) {
     return fail(ErrorCode::kFormat,

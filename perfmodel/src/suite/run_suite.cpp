@@ -6,16 +6,82 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/contains.hpp"
-#include "graph_memory.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/model_size.hpp"
+#include "perfmodel/memory.hpp"
 #include "perfmodel/predictor.hpp"
-#include "pipe_work.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/suite/detail/memory_purpose.hpp"
 #include "study/answer_rows.hpp"
 
 namespace perfmodel::suite {
 namespace {
+
+/// GPU memory of a step of `graph`, each purpose at its own peak, in the order of `perfpredict
+/// memory`.
+struct MemoryOfGraph {
+  std::vector<MemoryPurpose> purposes;
+  double needed_bytes = 0;  ///< at the common peak
+};
+
+MemoryOfGraph graph_memory(const ExecutionGraph& graph, const Gpu& gpu) {
+  const MemoryReport report = memory_report(graph, &gpu, {.largest = 0});
+  MemoryOfGraph made{.purposes = {}, .needed_bytes = report.memory.needed_bytes()};
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    made.purposes.push_back({to_string(static_cast<perfmodel::MemoryPurpose>(i)),
+                             std::max(report.each_peak[i], report.memory.by_purpose[i])});
+  }
+  return made;
+}
+
+// Adds a graph that takes turns with others in one program: all read the same weights, so the
+// largest counts; gradients and optimizer state belong to the part that learns in each, so they
+// add up.
+void add_graph(std::vector<MemoryPurpose>& memory, const std::vector<MemoryPurpose>& graph) {
+  for (const MemoryPurpose& purpose : graph) {
+    const auto known = std::ranges::find(memory, purpose.name, &MemoryPurpose::name);
+    if (known == memory.end()) {
+      memory.push_back(purpose);
+    } else if (purpose.name == "gradients" || purpose.name == "optimizer") {
+      known->bytes += purpose.bytes;
+    } else {
+      known->bytes = std::max(known->bytes, purpose.bytes);
+    }
+  }
+}
+
+/// Load of a graph's kernels on the GPU's pipes: seconds at peak rate, multiply-add as 2 FLOP.
+/// Convolutions count as if computed directly, whatever algorithm runs.
+struct PipeWork {
+  double fp32_s = 0;    ///< kernels that compute in fp32 without matrix units
+  double matrix_s = 0;  ///< kernels on matrix units, each at the peak of its type
+};
+
+PipeWork pipe_work(const ExecutionGraph& graph, const Gpu& gpu) {
+  PipeWork sum;
+  Lowering lowering(graph, gpu, nullptr);
+  LoweredOp op;
+  for (std::int32_t node : top_level_ops(graph)) {
+    lowering.lower(node, op);
+    for (const LoweredCall& call : op.calls) {
+      if (call.work < 0) continue;
+      const KernelWork& work = op.work[call.work];
+      const double peak = gpu.peak(work.dtype, work.matrix_units).value;
+      if (peak <= 0) continue;
+      if (work.matrix_units) {
+        sum.matrix_s += work.flop.value / peak;
+      } else if (work.dtype == DType::kFloat32) {
+        sum.fp32_s += work.flop.value / peak;
+      }
+    }
+  }
+  return sum;
+}
 
 using BuildGraph = std::function<Result<ExecutionGraph>(const sweep::GraphSource&)>;
 
@@ -41,11 +107,7 @@ class RowBuilder {
   Result<MadeRow> make(const SuiteModel& model, std::int64_t batch) const {
     MadeRow made{.row = {.batch = batch}};
     Sums sums;
-    for (const SuiteGraph& graph : model.graphs) {
-      if (auto added = add(graph, made, sums); !added) {
-        return Unexpected{added.error()};
-      }
-    }
+    for (const SuiteGraph& graph : model.graphs) PERFMODEL_TRY_TO(add(graph, made, sums));
     finish(model, sums, made.row);
     return made;
   }
@@ -215,7 +277,7 @@ Result<SuiteReport> run_suite(const Suite& suite, const BuildGraph& build,
                      .warnings = {}};
   report.fp32_peak_flop_per_s = report.gpu.peak(DType::kFloat32, false).value;
   const RowBuilder builder(suite, build, *predictor, report.gpu, options.host_scale);
-  if (auto done = make_rows(builder, options, report); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(make_rows(builder, options, report));
   share_warnings(report);
   return report;
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "files/json_file.hpp"
 #include "perfmodel/suite/detail/suite.hpp"
 #include "sweep/builder_options.hpp"
@@ -22,8 +23,7 @@ class SuiteParser {
     ObjectReader root(document, "", error_);
     root.expect_schema(schemas::kSuite);
     suite.name = root.plain_name("name");
-    suite.title = root.string("title");
-    suite.gpu = root.string("gpu");
+    PERFMODEL_READ(suite, root.string, title, gpu);
     suite.sources = root.strings("sources");
     each(root, "models", [&](const Json& json, const std::string& pointer) {
       suite.models.push_back(model(json, pointer));
@@ -48,10 +48,7 @@ class SuiteParser {
     ObjectReader reader(json, pointer, error_);
     SuiteModel made;
     made.name = reader.plain_name("name");
-    made.title = reader.string("title");
-    made.domain = reader.string("domain");
-    made.unit = reader.string("unit");
-    made.batch_unit = reader.string("batch_unit");
+    PERFMODEL_READ(made, reader.string, title, domain, unit, batch_unit);
     if (reader.has("units_per_sample")) made.units_per_sample = reader.positive("units_per_sample");
     made.batches = reader.whole_numbers("batches", 1);
     check_batches(reader, made.batches);

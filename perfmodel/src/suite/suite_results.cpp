@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/each_name.hpp"
 #include "json/csv_file.hpp"
 
 namespace perfmodel::suite {
@@ -19,23 +20,13 @@ OrderedJson memory_json(const SuiteRow& row) {
 }
 
 const ResultFields<SuiteRow> kSuiteRowFields = {
-    {"batch", &SuiteRow::batch},
-    {"step_us", &SuiteRow::step_us},
+    PERFMODEL_FIELDS(SuiteRow, batch, step_us),
     {"step_low_us", &SuiteRow::low_us},
     {"step_high_us", &SuiteRow::high_us},
-    {"throughput", &SuiteRow::throughput},
-    {"throughput_low", &SuiteRow::throughput_low},
-    {"throughput_high", &SuiteRow::throughput_high},
-    {"gpu_active_us", &SuiteRow::gpu_active_us},
-    {"cpu_us", &SuiteRow::cpu_us},
-    {"gpu_utilization", &SuiteRow::gpu_utilization},
-    {"fp32_utilization", &SuiteRow::fp32_utilization},
-    {"matrix_utilization", &SuiteRow::matrix_utilization},
-    {"cpu_utilization", &SuiteRow::cpu_utilization},
+    PERFMODEL_FIELDS(SuiteRow, throughput, throughput_low, throughput_high, gpu_active_us, cpu_us,
+                     gpu_utilization, fp32_utilization, matrix_utilization, cpu_utilization),
     {"memory", memory_json},
-    {"modelled_time_fraction", &SuiteRow::modelled_time_fraction},
-    {"kernels_out_of_range", &SuiteRow::kernels_out_of_range},
-    {"warnings", &SuiteRow::warnings},
+    PERFMODEL_FIELDS(SuiteRow, modelled_time_fraction, kernels_out_of_range, warnings),
 };
 
 // Shares have four decimals in tables.
@@ -85,9 +76,7 @@ OrderedJson suite_json(const SuiteOutput& output) {
                       {"title", report.suite.title},
                       {"gpu", report.gpu.name},
                       {"fp32_peak_tflop_per_s", six_digits(report.fp32_peak_flop_per_s / 1e12)},
-                      {"kernel_models", output.kernel_models},
-                      {"host", output.host},
-                      {"host_scale", output.host_scale},
+                      PERFMODEL_VALUES(output, kernel_models, host, host_scale),
                       {"cpu_cores", 1},
                       {"models", OrderedJson::array()},
                       {"unmodelled_ops", report.unmodelled_ops},
@@ -103,10 +92,7 @@ OrderedJson suites_json(const std::vector<Suite>& suites) {
   OrderedJson json;
   json["suites"] = OrderedJson::array();
   for (const Suite& suite : suites) {
-    json["suites"].push_back({{"name", suite.name},
-                              {"title", suite.title},
-                              {"gpu", suite.gpu},
-                              {"sources", suite.sources},
+    json["suites"].push_back({PERFMODEL_VALUES(suite, name, title, gpu, sources),
                               {"models", json_list(suite.models, fields)}});
   }
   return json;

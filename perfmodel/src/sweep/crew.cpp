@@ -147,7 +147,7 @@ Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMake
   }
   if (rows.empty()) return outcome;
   const std::lock_guard lock(writing_);
-  if (auto written = writer_->append(rows); !written) return written;
+  PERFMODEL_TRY_TO(writer_->append(rows));
   predicted_ += predicted;
   refused_ += refused;
   too_large_ += too_large;

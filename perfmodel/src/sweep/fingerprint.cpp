@@ -55,7 +55,7 @@ Result<void> Fingerprint::add_folder(const fs::path& folder) {
   std::ranges::sort(files);
   for (const fs::path& file : files) {
     add(file.lexically_relative(folder).generic_string());
-    if (auto added = add_file(file); !added) return added;
+    PERFMODEL_TRY_TO(add_file(file));
   }
   return {};
 }

@@ -59,9 +59,7 @@ Result<PartSize> read_part(
     PERFMODEL_TRY(
         seen, first ? check_head(**member, file, fingerprint) : visit(**member, reader->begin()));
   }
-  if (reader->end() == 0) {
-    if (auto torn = check_torn_head(file, fingerprint); !torn) return Unexpected{torn.error()};
-  }
+  if (reader->end() == 0) PERFMODEL_TRY_TO(check_torn_head(file, fingerprint));
   // A process at work may have written on since the file was opened.
   const std::uint64_t size = std::max(reader->size(), reader->end());
   return PartSize{.complete = reader->end(), .torn = size - reader->end()};
@@ -81,11 +79,7 @@ Result<PartWriter> PartWriter::open(const fs::path& file, std::string_view finge
   if (::ftruncate(writer.descriptor_, static_cast<off_t>(writer.end_)) != 0) {
     return problem(file, fmt::format("cannot cut off a torn end: {}", std::strerror(errno)));
   }
-  if (writer.end_ == 0) {
-    if (auto written = writer.write_member(head(fingerprint)); !written) {
-      return Unexpected{written.error()};
-    }
-  }
+  if (writer.end_ == 0) PERFMODEL_TRY_TO(writer.write_member(head(fingerprint)));
   return writer;
 }
 

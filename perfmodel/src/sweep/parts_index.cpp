@@ -153,7 +153,7 @@ Result<void> merge_parts(const PartsIndex& index, const SweepPoints& points,
   out->write(fmt::format("{},{}\n", points.columns(), kResultColumns));
   Window window(index, points);
   for (std::uint64_t first = 0; first < points.count(); first += kWindow) {
-    if (auto loaded = window.load(first); !loaded) return loaded;
+    PERFMODEL_TRY_TO(window.load(first));
     std::uint64_t row = first;
     for (const std::string& cells : window.cells()) {
       out->write(points.cells(row++));

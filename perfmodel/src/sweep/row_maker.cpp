@@ -57,7 +57,7 @@ Result<ExecutionGraph> RowMaker::rewritten(const std::string& gpu,
   PERFMODEL_TRY(known, predictor_.gpu(gpu));
   vendor_ = known->vendor;
   ExecutionGraph graph = graph_->graph;
-  if (auto done = retarget_for(*known, graph, rewrites); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(retarget_for(*known, graph, rewrites));
   return apply_rewrites(graph, rewrites);
 }
 
@@ -75,7 +75,7 @@ Result<void> RowMaker::load(std::size_t number) {
   graph_.reset();
   PERFMODEL_TRY(graph, graphs_.get(number));
   graph_ = std::move(*graph);
-  if (auto matched = match_step(points_.spec().graphs[number]); !matched) return matched;
+  PERFMODEL_TRY_TO(match_step(points_.spec().graphs[number]));
   graph_number_ = number;
   return {};
 }
@@ -130,7 +130,7 @@ Result<RowMaker::Row> RowMaker::answer(const Result<Prediction>& prediction) con
 Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   const SweepSpec& spec = points_.spec();
   const SweepPoints::Point point = points_.at(index);
-  if (auto loaded = load(point.graph); !loaded) return Unexpected{loaded.error()};
+  PERFMODEL_TRY_TO(load(point.graph));
   const StrategyChoice& choice = spec.strategies[point.strategy];
   const std::string& gpu = spec.gpus[point.gpu].name;
   AskOptions ask{.world = choice.world,
@@ -148,9 +148,7 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
     if (prediction) return answer(prediction);
     ask.batch = 0;  // the rewrite says better what is wrong
   }
-  if (auto ready = rewrite(index / points_.per_group(), point); !ready) {
-    return Unexpected{ready.error()};
-  }
+  PERFMODEL_TRY_TO(rewrite(index / points_.per_group(), point));
   if (!prepared_) return Row{.cells = refusal_cells(prepared_.error()), .refused = true};
   ask.launching = launching_;
   return answer(predictor_.predict(*prepared_, gpu, ask));

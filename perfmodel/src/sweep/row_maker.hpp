@@ -65,7 +65,7 @@ class RowMaker {
   Launching launching_ = Launching::kEager;     // launching of the last rewritten form
   std::optional<std::uint64_t> group_;
   std::optional<std::string> vendor_;  // vendor of the libraries in a captured graph
-  Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");
+  Result<PreparedGraph> prepared_ = decline("nothing is prepared");
 };
 
 }  // namespace perfmodel::sweep

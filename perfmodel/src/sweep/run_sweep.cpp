@@ -54,13 +54,11 @@ Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptio
     made.add(name.string());
     return {};
   };
-  if (auto added = add(spec.models); !added) return Unexpected{added.error()};
+  PERFMODEL_TRY_TO(add(spec.models));
   made.add(std::to_string(spec.host_scale));
-  if (auto added = add(spec.overheads); !added) return Unexpected{added.error()};
+  PERFMODEL_TRY_TO(add(spec.overheads));
   for (const char* folder : {"architectures", "gpus", "models", "overheads"}) {
-    if (auto added = made.add_folder(options.data / folder); !added) {
-      return Unexpected{added.error()};
-    }
+    PERFMODEL_TRY_TO(made.add_folder(options.data / folder));
   }
   return made.text();
 }
@@ -85,13 +83,11 @@ class Run {
       if (ready && leads()) note_missing();
       return ready ? Result<SweepReport>(report_) : Unexpected{ready.error()};
     }
-    if (auto agreed = agree(ready); !agreed) return Unexpected{agreed.error()};
-    if (auto worked = work(); !worked) return Unexpected{worked.error()};
+    PERFMODEL_TRY_TO(agree(ready));
+    PERFMODEL_TRY_TO(work());
     const bool last = leads();
     options_.team.reset();  // waits for the others, which are done
-    if (last) {
-      if (auto finished = finish(); !finished) return Unexpected{finished.error()};
-    }
+    if (last) PERFMODEL_TRY_TO(finish());
     return report_;
   }
 
@@ -105,19 +101,15 @@ class Run {
     }
     PERFMODEL_TRY(fingerprint, settings_fingerprint(points_.spec(), options_));
     fingerprint_ = std::move(*fingerprint);
-    if (!options_.dry_run) {
-      if (auto loaded = load(); !loaded) return loaded;
-    }
+    if (!options_.dry_run) PERFMODEL_TRY_TO(load());
     if (!leads()) return {};
     if (!options_.dry_run) {
       PERFMODEL_TRY(lock, FolderLock::share(folder_));
       lock_ = std::move(*lock);
       // Before, not after all is predicted.
-      if (auto writable = OutputFile::create(options_.output); !writable) {
-        return Unexpected{writable.error()};
-      }
+      PERFMODEL_TRY_TO(OutputFile::create(options_.output));
     }
-    if (auto counted = count_parts(); !counted) return counted;
+    PERFMODEL_TRY_TO(count_parts());
     report_.finished_before = index_.rows;
     report_.torn_bytes = index_.torn_bytes;
     return {};
@@ -157,10 +149,8 @@ class Run {
       if (all[rank] == all[0]) continue;
       if (!leads()) return quiet;
       if (all[rank] == 0) return fail(ErrorCode::kCancelled, "another rank has failed");
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected the same spec, graphs and data for all ranks, found others "
-                              "on rank {}",
-                              rank));
+      return decline(fmt::format(
+          "expected the same spec, graphs and data for all ranks, found others on rank {}", rank));
     }
     return all[0] == 0 ? Result<void>(quiet) : Result<void>();
   }
@@ -180,10 +170,9 @@ class Run {
     report_.stopped = done.stopped;
     if (done.error) return Unexpected{*done.error};
     if (done.failed_ranks > 0) {
-      return fail(
-          ErrorCode::kImpossible,
-          fmt::format("expected all ranks to finish, found {} that failed; what is finished "
-                      "is kept, and the same command goes on",
+      return decline(
+          fmt::format("expected all ranks to finish, found {} that failed; what is finished is "
+                      "kept, and the same command goes on",
                       done.failed_ranks));
     }
     return {};
@@ -197,7 +186,7 @@ class Run {
   }
 
   Result<void> finish() {
-    if (auto counted = count_parts(); !counted) return counted;
+    PERFMODEL_TRY_TO(count_parts());
     note_missing();
     if (report_.missing > 0) return {};
     switch (lock_->take_alone()) {
@@ -205,7 +194,7 @@ class Run {
       case FolderLock::Alone::kGone: report_.merged = true; return {};
       case FolderLock::Alone::kYes: break;
     }
-    if (auto merged = merge_parts(index_, points_, options_.output); !merged) return merged;
+    PERFMODEL_TRY_TO(merge_parts(index_, points_, options_.output));
     report_.merged = true;
     if (options_.keep_parts) return {};
     for (const fs::path& part : index_.parts) {
@@ -233,11 +222,11 @@ class Run {
 Result<SweepReport> run_sweep(const SweepSpec& spec, const GraphToolbox& toolbox,
                               SweepOptions options) {
   if (SweepPoints(spec).count() == 0) {
-    return fail(ErrorCode::kImpossible, "expected at least one row, found none");
+    return decline("expected at least one row, found none");
   }
   if (options.shard >= options.shards) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected one of {} shards, found number {}",
-                                                    options.shards, options.shard + 1));
+    return decline(fmt::format("expected one of {} shards, found number {}", options.shards,
+                               options.shard + 1));
   }
   try {
     return Run(spec, toolbox, std::move(options)).run();

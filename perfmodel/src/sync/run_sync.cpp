@@ -139,9 +139,9 @@ void summarise_intervals(const SyncState& state, SyncRun& run) {
 
 Result<SyncRun> run_sync(const SyncJob& job, const SchemeSettings& settings,
                          const SyncTarget& target, const LossModel& loss) {
-  if (auto checked = check_workers(job); !checked) return Unexpected{checked.error()};
-  if (auto checked = check_settings(job, settings); !checked) return Unexpected{checked.error()};
-  if (auto checked = check_target(settings, target); !checked) return Unexpected{checked.error()};
+  PERFMODEL_TRY_TO(check_workers(job));
+  PERFMODEL_TRY_TO(check_settings(job, settings));
+  PERFMODEL_TRY_TO(check_target(settings, target));
   const std::size_t count = job.workers.size();
   SyncState state{.job = job,
                   .settings = settings,

@@ -84,9 +84,7 @@ const ResultFields<SchemeSettings> kSettingsFields = {
 };
 
 const ResultFields<SyncRun> kRunFields = {
-    {"time_us", &SyncRun::time_us},
-    {"steps", &SyncRun::steps},
-    {"commits", &SyncRun::commits},
+    PERFMODEL_FIELDS(SyncRun, time_us, steps, commits),
     {"time_per_commit_us", time_per_commit_us},
     {"updates_per_s", updates_per_s, "updates/s", four_digits},
     {"steps_per_s", &SyncRun::steps_per_s, "steps/s", four_digits},
@@ -111,13 +109,8 @@ const ResultFields<Worker> kGivenFields = {
 };
 
 const ResultFields<LossModel> kLossFields = {
-    {"steps_to_target", &LossModel::steps_to_target},
-    {"tau_cost", &LossModel::tau_cost},
-    {"staleness_cost", &LossModel::staleness_cost},
-    {"first_loss", &LossModel::first_loss},
-    {"target_loss", &LossModel::target_loss},
-    {"limit_loss", &LossModel::limit_loss},
-    {"source", &LossModel::source},
+    PERFMODEL_FIELDS(LossModel, steps_to_target, tau_cost, staleness_cost, first_loss, target_loss,
+                     limit_loss, source),
 };
 
 template <class Value>

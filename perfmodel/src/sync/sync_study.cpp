@@ -205,12 +205,11 @@ Result<std::vector<SchemeReport>> run_schemes(const SyncQuestion& question, cons
 std::span<const SyncField> sync_fields() { return kFields; }
 
 Result<SyncPlan> plan_of(const SyncQuestion& question) {
-  auto plan = read_plan(question);
-  if (!plan) return plan;
+  PERFMODEL_TRY(plan, read_plan(question));
   if (question.host_scale.size() > 1 || question.link_gb_per_s.size() > 1) {
     one_group_per_rank(*plan);
   }
-  if (auto set = set_groups(question, *plan); !set) return Unexpected{set.error()};
+  PERFMODEL_TRY_TO(set_groups(question, *plan));
   if (!question.exchange.empty()) {
     PERFMODEL_TRY(exchange, exchange_of(question.exchange));
     plan->exchange = *exchange;

@@ -102,7 +102,7 @@ double shared_share(const ComparedStep& before, const ComparedStep& after) {
 }
 
 Unexpected impossible_comparison(const ComparedStep& step, std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message), step.source);
+  return decline(std::move(message), step.source);
 }
 
 // Common part of both kinds of comparison; they fill `tables` themselves.
@@ -146,9 +146,8 @@ Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace
   const bool by_shape =
       !before.analysis.ops_by_shape.empty() && !after.analysis.ops_by_shape.empty();
   ChangeTables tables;
-  auto made =
-      compare_steps(step_of(before, by_shape), step_of(after, by_shape), "two traces", tables);
-  if (!made) return made;
+  PERFMODEL_TRY(made, compare_steps(step_of(before, by_shape), step_of(after, by_shape),
+                                    "two traces", tables));
   if (before.report.gpu != after.report.gpu) {
     made->warnings.push_back(
         fmt::format("the traces are of different GPUs: {} and {}",
@@ -164,14 +163,14 @@ Result<TraceComparison> compare(
     const Trace& measured, const Prediction& predicted,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
   if (predicted.ops.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected a prediction with its ops to compare, found none: overheads of method "
-                "lin keep no account of them");
+    return decline(
+        "expected a prediction with its ops to compare, found none: overheads of method lin keep "
+        "no account of them");
   }
   PERFMODEL_TRY(before, measured_step(measured, iterations, families_of(predicted)));
   ChangeTables tables;
-  auto made = compare_steps(*before, predicted_step(predicted), "a trace and a prediction", tables);
-  if (!made) return made;
+  PERFMODEL_TRY(
+      made, compare_steps(*before, predicted_step(predicted), "a trace and a prediction", tables));
   made->ops = values_of(tables.ops);
   made->kernels = values_of(tables.kernels);
   made->families = values_of(tables.families);

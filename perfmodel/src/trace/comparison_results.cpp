@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/each_name.hpp"
 #include "explain/op_title.hpp"
 
 namespace perfmodel {
@@ -69,17 +70,11 @@ OrderedJson op_errors_json(const TraceComparison& of) {
 }
 
 const ResultFields<TraceComparison::Step> kStepChangeFields = {
-    {"before", &TraceComparison::Step::before},
-    {"after", &TraceComparison::Step::after},
-    {"before_us", &TraceComparison::Step::before_us},
-    {"after_us", &TraceComparison::Step::after_us},
+    PERFMODEL_FIELDS(TraceComparison::Step, before, after, before_us, after_us),
 };
 
 const ResultFields<TraceComparison> kComparisonFields = {
-    {"steps_before", &TraceComparison::steps_before},
-    {"steps_after", &TraceComparison::steps_after},
-    {"step_before_us", &TraceComparison::step_before_us},
-    {"step_after_us", &TraceComparison::step_after_us},
+    PERFMODEL_FIELDS(TraceComparison, steps_before, steps_after, step_before_us, step_after_us),
     {"change_us", step_change_us},
     {"terms", [](const TraceComparison& of) { return json_list(of.terms, kTermChangeFields); }},
     {"steps", [](const TraceComparison& of) { return json_list(of.steps, kStepChangeFields); }},
@@ -126,8 +121,7 @@ const ResultFields<ComparedChange> kOpChangeFields = {
     {"before_us", &ComparedChange::before_us, "GPU ms"},
     {"after_us", &ComparedChange::after_us, "then"},
     {"change_us", &ComparedChange::change_us, "change ms", signed_milliseconds},
-    {"host_before_us", &ComparedChange::host_before_us},
-    {"host_after_us", &ComparedChange::host_after_us},
+    PERFMODEL_FIELDS(ComparedChange, host_before_us, host_after_us),
 };
 const ResultFields<ComparedChange> kKernelChangeFields = joined_fields<ComparedChange>(
     {named_fields(kOpChangeFields, {"op", "shapes"}),

@@ -267,7 +267,7 @@ Result<ComparedStep> measured_step(
     const Trace& trace, const std::optional<std::pair<std::size_t, std::size_t>>& iterations,
     const FamiliesOfKernels& known) {
   const TraceSelection chosen = select_events(trace, iterations);
-  if (auto good = check_window(trace, chosen, iterations); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_window(trace, chosen, iterations));
   PERFMODEL_TRY(sequence, host_sequence(trace));
   return StepMeasurement(trace, chosen, known, std::move(*sequence)).run();
 }

@@ -126,10 +126,10 @@ Result<MovedKernelTimes> kernel_times_on(
   const std::optional<Gpu> from = traced_gpu(name, gpu, *data / "gpus");
   const bool without_shapes = lacks_sizes(graph), captured = launches_graphs(trace);
   if (!from && (without_shapes || captured)) {
-    return fail(ErrorCode::kImpossible,
-                "expected shapes (record_shapes=True) and no captured graphs, or "
-                "the name of a known GPU in the trace, found neither",
-                trace.source);
+    return decline(
+        "expected shapes (record_shapes=True) and no captured graphs, or the name of a known GPU "
+        "in the trace, found neither",
+        trace.source);
   }
   const bool same = from && from->name == gpu.name;
   PERFMODEL_TRY(times, same || !from ? kernel_times(graph, trace, iterations)

@@ -152,7 +152,7 @@ Result<void> check_ranks_of_job(std::span<const Trace> traces) {
   std::set<std::int64_t> seen;
   for (const Trace& trace : traces) {
     const auto refuse = [&](std::string message) {
-      return fail(ErrorCode::kImpossible, std::move(message), trace.source);
+      return decline(std::move(message), trace.source);
     };
     if (trace.world_size >= 0) {
       if (!first) first = &trace;
@@ -173,7 +173,7 @@ Result<void> check_ranks_of_job(std::span<const Trace> traces) {
 
 Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window) {
-  if (auto good = check_ranks_of_job(traces); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_ranks_of_job(traces));
   return RankTables(traces).run(window);
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "base/file_name.hpp"
 #include "explain/measured_memory_results.hpp"
 #include "perfmodel/data_files.hpp"
@@ -37,9 +38,7 @@ OrderedJson json_of_shapes(const Traced::Op& op) {
 }
 
 const ResultFields<Traced::OpKernel> kOpKernelFields = {
-    {"name", &Traced::OpKernel::name},
-    {"count", &Traced::OpKernel::count},
-    {"total_us", &Traced::OpKernel::total_us},
+    PERFMODEL_FIELDS(Traced::OpKernel, name, count, total_us),
 };
 
 const ResultFields<Traced::Op> kOpFigures = {
@@ -49,10 +48,7 @@ const ResultFields<Traced::Op> kOpFigures = {
     {"host_total_us", &Traced::Op::host_total_us},
     {"device_self_us", &Traced::Op::device_self_us, "GPU ms"},
     {"device_total_us", &Traced::Op::device_total_us, "with ops inside"},
-    {"recomputed_us", &Traced::Op::recomputed_us},
-    {"flop", &Traced::Op::flop},
-    {"bytes", &Traced::Op::bytes},
-    {"worked_us", &Traced::Op::worked_us},
+    PERFMODEL_FIELDS(Traced::Op, recomputed_us, flop, bytes, worked_us),
     {"tflop_per_s", rate_of_op(&Traced::Op::flop, 1e6), "TFLOP/s", rate_text},
     {"gb_per_s", rate_of_op(&Traced::Op::bytes, 1e3), "GB/s", rate_text},
     {"roofline_share", rate_of_op(&Traced::Op::roofline_us, 1), "roofline", whole_percent},
@@ -62,15 +58,8 @@ const ResultFields<Traced::Op> kOpFigures = {
 }  // namespace
 
 const ResultFields<Traced::Breakdown> kBreakdownFields = {
-    {"compute_us", &Traced::Breakdown::compute_us},
-    {"comm_us", &Traced::Breakdown::comm_us},
-    {"exposed_comm_us", &Traced::Breakdown::exposed_comm_us},
-    {"memcpy_us", &Traced::Breakdown::memcpy_us},
-    {"exposed_memcpy_us", &Traced::Breakdown::exposed_memcpy_us},
-    {"busy_us", &Traced::Breakdown::busy_us},
-    {"idle_us", &Traced::Breakdown::idle_us},
-    {"span_us", &Traced::Breakdown::span_us},
-    {"compute_kernel_us", &Traced::Breakdown::compute_kernel_us},
+    PERFMODEL_FIELDS(Traced::Breakdown, compute_us, comm_us, exposed_comm_us, memcpy_us,
+                     exposed_memcpy_us, busy_us, idle_us, span_us, compute_kernel_us),
 };
 
 const ResultFields<Traced::Op> kOpFields =
@@ -163,20 +152,11 @@ const ResultFields<TraceReport> kTraceSourceFields = {
 };
 
 const ResultFields<TraceReport> kTraceReportFields = {
-    {"events", &TraceReport::events},
-    {"host_ops", &TraceReport::host_ops},
-    {"calls", &TraceReport::calls},
-    {"annotations", &TraceReport::annotations},
-    {"threads", &TraceReport::threads},
-    {"kernels_total", &TraceReport::kernels_total},
-    {"memcpy_total", &TraceReport::memcpy_total},
-    {"memset_total", &TraceReport::memset_total},
+    PERFMODEL_FIELDS(TraceReport, events, host_ops, calls, annotations, threads, kernels_total,
+                     memcpy_total, memset_total),
     {"gpu_without_launch", &TraceReport::without_launch},
-    {"gpu_busy_us", &TraceReport::gpu_busy_us},
-    {"compute_kernel_us", &TraceReport::compute_kernel_us},
-    {"comm_kernel_us", &TraceReport::comm_kernel_us},
-    {"memcpy_us", &TraceReport::memcpy_us},
-    {"memset_us", &TraceReport::memset_us},
+    PERFMODEL_FIELDS(TraceReport, gpu_busy_us, compute_kernel_us, comm_kernel_us, memcpy_us,
+                     memset_us),
     {"streams", [](const TraceReport& report) { return report.streams.size(); }},
     {"stream_list", list_of(&TraceReport::streams, kStreamFields)},
     {"memory", [](const TraceReport& report) { return measured_memory_json(report.memory); }},
@@ -184,16 +164,10 @@ const ResultFields<TraceReport> kTraceReportFields = {
 };
 
 const ResultFields<Traced::Idle> kIdleFields = {
-    {"device", &Traced::Idle::device},
-    {"stream", &Traced::Idle::stream},
-    {"host_wait_us", &Traced::Idle::host_wait_us},
-    {"kernel_wait_us", &Traced::Idle::kernel_wait_us},
-    {"other_us", &Traced::Idle::other_us},
+    PERFMODEL_FIELDS(Traced::Idle, device, stream, host_wait_us, kernel_wait_us, other_us),
 };
 const ResultFields<Traced::Queue> kQueueFields = {
-    {"device", &Traced::Queue::device},   {"stream", &Traced::Queue::stream},
-    {"changes", &Traced::Queue::changes}, {"mean", &Traced::Queue::mean},
-    {"max", &Traced::Queue::max},         {"at_limit_us", &Traced::Queue::at_limit_us},
+    PERFMODEL_FIELDS(Traced::Queue, device, stream, changes, mean, max, at_limit_us),
 };
 const ResultFields<Traced::Launches> kLaunchFields = {
     {"count", &Traced::Launches::count},
@@ -203,20 +177,13 @@ const ResultFields<Traced::Launches> kLaunchFields = {
     {"shorter_than_launch", &Traced::Launches::shorter_than_launch},
 };
 const ResultFields<Traced::BandwidthPoint> kBandwidthFields = {
-    {"kind", &Traced::BandwidthPoint::kind},
-    {"time_us", &Traced::BandwidthPoint::time_us},
-    {"gb_per_s", &Traced::BandwidthPoint::gb_per_s},
+    PERFMODEL_FIELDS(Traced::BandwidthPoint, kind, time_us, gb_per_s),
 };
 const ResultFields<Traced> kOccupancyFields = {
-    {"occupancy_percent", &Traced::occupancy_percent},
-    {"blocks_per_sm", &Traced::blocks_per_sm},
-    {"sm_efficiency_percent", &Traced::sm_efficiency_percent},
+    PERFMODEL_FIELDS(Traced, occupancy_percent, blocks_per_sm, sm_efficiency_percent),
 };
 const ResultFields<Traced::Phases> kTracePhaseFields = {
-    {"forward_us", &Traced::Phases::forward_us},
-    {"backward_us", &Traced::Phases::backward_us},
-    {"recompute_us", &Traced::Phases::recompute_us},
-    {"optimizer_us", &Traced::Phases::optimizer_us},
+    PERFMODEL_FIELDS(Traced::Phases, forward_us, backward_us, recompute_us, optimizer_us),
 };
 
 const ResultFields<Traced> kTraceAnalysisFields = {
@@ -239,14 +206,10 @@ const ResultFields<Traced> kTraceAnalysisFields = {
 };
 
 const ResultFields<TraceRanks::Rank> kTraceRankFields = {
-    {"last_arrivals", &TraceRanks::Rank::last_arrivals},
-    {"waiting_us", &TraceRanks::Rank::waiting_us},
-    {"caused_us", &TraceRanks::Rank::caused_us},
-    {"clock_offset_us", &TraceRanks::Rank::clock_offset_us},
+    PERFMODEL_FIELDS(TraceRanks::Rank, last_arrivals, waiting_us, caused_us, clock_offset_us),
 };
 const ResultFields<TraceRanks> kTraceJobFields = {
-    {"straggler", &TraceRanks::straggler},
-    {"compute_imbalance", &TraceRanks::compute_imbalance},
+    PERFMODEL_FIELDS(TraceRanks, straggler, compute_imbalance),
     {"collectives_matched", &TraceRanks::matched},
     {"collectives_unmatched", &TraceRanks::unmatched},
     {"collectives", list_of(&TraceRanks::collectives, kCollectiveFields)},

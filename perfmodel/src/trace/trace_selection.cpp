@@ -36,10 +36,9 @@ Result<void> check_window(const Trace& trace, const TraceSelection& selection,
                           const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   const std::size_t steps = selection.steps.size();
   if (!window || (window->first < window->second && window->second <= steps)) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected iterations within 0:{}, found {}:{}", steps, window->first,
-                          window->second),
-              trace.source);
+  return decline(fmt::format("expected iterations within 0:{}, found {}:{}", steps, window->first,
+                             window->second),
+                 trace.source);
 }
 
 }  // namespace perfmodel

@@ -12,7 +12,7 @@ namespace {
 
 Result<void> check_amount(const std::optional<double>& amount, const char* name) {
   if (!amount || (std::isfinite(*amount) && *amount > 0)) return {};
-  return fail(ErrorCode::kImpossible, std::string(name) + ": expected a number above 0");
+  return decline(std::string(name) + ": expected a number above 0");
 }
 
 Question question_of(const JobDurationQuestion& asked, const PreparedGraph& graph,
@@ -45,13 +45,13 @@ JobDuration duration_of(const JobDurationQuestion& question, const Prediction& p
 
 Result<void> check_question(const JobDurationQuestion& question) {
   if (question.worlds.empty() || std::ranges::min(question.worlds) < 1) {
-    return fail(ErrorCode::kImpossible, "worlds: expected numbers of GPUs of at least 1");
+    return decline("worlds: expected numbers of GPUs of at least 1");
   }
   if (question.samples && question.tokens) {
-    return fail(ErrorCode::kImpossible, "expected samples or tokens, found both");
+    return decline("expected samples or tokens, found both");
   }
   if (question.tokens && question.ask.sequence < 1) {
-    return fail(ErrorCode::kImpossible, "sequence: expected the tokens of a sample with tokens");
+    return decline("sequence: expected the tokens of a sample with tokens");
   }
   auto good = check_amount(question.samples, "samples");
   return good ? check_amount(question.tokens, "tokens") : good;
@@ -76,7 +76,7 @@ std::optional<double> JobDuration::seconds(double share) const {
 Result<std::vector<JobDuration>> job_durations(const Predictor& predictor,
                                                const PreparedGraph& graph,
                                                const JobDurationQuestion& question) {
-  if (auto good = check_question(question); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_question(question));
   const auto gpus = question.gpus.empty() ? predictor.gpus() : question.gpus;
   std::vector<Question> questions;
   std::vector<JobDuration> rows;
@@ -87,16 +87,15 @@ Result<std::vector<JobDuration>> job_durations(const Predictor& predictor,
       rows.push_back({.gpu = known->name, .world = world});
     }
   }
-  const auto answers = predictor.predict_many(
-      questions, {.threads = question.threads, .cancel = question.ask.cancel});
-  if (!answers) return Unexpected{answers.error()};
+  PERFMODEL_TRY(answers, predictor.predict_many(questions, {.threads = question.threads,
+                                                            .cancel = question.ask.cancel}));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& answer = (*answers)[i];
     if (!answer && answer.error().code == ErrorCode::kCancelled) return Unexpected{answer.error()};
     if (!answer) {
       rows[i].error = answer.error();
     } else if (!answer->samples_per_s()) {
-      return fail(ErrorCode::kImpossible, "expected a graph whose batch is known");
+      return decline("expected a graph whose batch is known");
     } else {
       rows[i] = duration_of(question, *answer, std::move(rows[i]));
     }

@@ -89,9 +89,8 @@ Result<void> rewrite_program(const TargetQuestion& question, TargetInputs& input
   if (question.rewrites.empty()) return {};
   PERFMODEL_TRY(rewritten, rewrite_input(inputs.program.graph, question.rewrites));
   LoadedTarget& loaded = inputs.loaded.front();
-  const auto left_out =
-      fit_kernel_times(inputs.program.graph, *rewritten, loaded.target.options, loaded.kept_times);
-  if (!left_out) return Unexpected{left_out.error()};
+  PERFMODEL_TRY(left_out, fit_kernel_times(inputs.program.graph, *rewritten, loaded.target.options,
+                                           loaded.kept_times));
   if (!left_out->empty()) warn(*left_out);
   inputs.program.graph = std::move(*rewritten);
   return {};
@@ -134,7 +133,7 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   inputs.chosen = std::move(*models);
   PERFMODEL_TRY(data, find_data_folder());
   PERFMODEL_TRY(gpu, find_gpu(question.gpu, *data / "gpus"));
-  if (auto done = retarget_for(*gpu, inputs.program.graph, question.rewrites); !done) return done;
+  PERFMODEL_TRY_TO(retarget_for(*gpu, inputs.program.graph, question.rewrites));
   warn_of(stand_ins(*gpu), warn);
   warn(inputs.chosen.warning);
   OverheadTables tables(*data);
@@ -142,11 +141,11 @@ Result<void> load_target(const TargetQuestion& question, TargetInputs& inputs) {
   if (brings_its_host(question, inputs)) warn_of(host->table->warnings, warn);
   add_target(question, std::move(*gpu), std::move(*host), inputs);
   LoadedTarget& loaded = inputs.loaded.back();
-  if (auto used = use_kernel_times(inputs.program, loaded, warn); !used) return used;
+  PERFMODEL_TRY_TO(use_kernel_times(inputs.program, loaded, warn));
   warn(loaded.overheads.warning);
-  if (auto connected = connect(question.topology, loaded, warn); !connected) return connected;
-  if (auto used = use_measured_step(question.measured, inputs, warn); !used) return used;
-  if (auto rewritten = rewrite_program(question, inputs, warn); !rewritten) return rewritten;
+  PERFMODEL_TRY_TO(connect(question.topology, loaded, warn));
+  PERFMODEL_TRY_TO(use_measured_step(question.measured, inputs, warn));
+  PERFMODEL_TRY_TO(rewrite_program(question, inputs, warn));
   warn_of(inputs.program.graph.warnings, warn);
   put_captured_first(inputs.warnings);
   return {};
@@ -165,7 +164,7 @@ Result<void> load_targets(const TargetQuestion& question, TargetInputs& inputs) 
     PERFMODEL_TRY(gpu, find_gpu(name, *data / "gpus"));
     const auto is_known = [&](const LoadedTarget& one) { return one.target.gpu.name == gpu->name; };
     if (std::ranges::any_of(inputs.loaded, is_known)) continue;
-    if (auto done = retarget_for(*gpu, inputs.program.graph); !done) return done;
+    PERFMODEL_TRY_TO(retarget_for(*gpu, inputs.program.graph));
     std::ranges::move(stand_ins(*gpu), std::back_inserter(of_gpus));
     PERFMODEL_TRY(host, host_of(question, *gpu, tables, inputs));
     if (brings_its_host(question, inputs)) warn_of(host->table->warnings, warn);
@@ -177,9 +176,9 @@ Result<void> load_targets(const TargetQuestion& question, TargetInputs& inputs) 
   warn(warning_of_hosts(inputs));
   inputs.warnings.insert(inputs.warnings.begin(), of_gpus.begin(), of_gpus.end());
   for (LoadedTarget& loaded : inputs.loaded) {
-    if (auto used = use_kernel_times(inputs.program, loaded, warn); !used) return used;
+    PERFMODEL_TRY_TO(use_kernel_times(inputs.program, loaded, warn));
   }
-  if (auto used = use_measured_step(question.measured, inputs, warn); !used) return used;
+  PERFMODEL_TRY_TO(use_measured_step(question.measured, inputs, warn));
   warn_of(inputs.program.graph.warnings, warn);
   warn(warning_of_vendors(inputs));
   put_captured_first(inputs.warnings);

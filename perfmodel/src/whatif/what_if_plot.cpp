@@ -92,7 +92,7 @@ BarPlot bars_of(const WhatIfReport& report) {
 }  // namespace
 
 Result<std::string> what_if_svg(const WhatIfReport& report) {
-  Result<SvgPanel> panel = fail(ErrorCode::kImpossible, "");
+  Result<SvgPanel> panel = decline("");
   const auto axis = numeric_axis(report);
   LinePlot lines;
   if (axis) lines = lines_over(report, *axis);

@@ -53,8 +53,7 @@ Result<void> cross_axes(WhatIfReport& report) {
   for (const sweep::RewriteAxis& axis : report.axes) {
     count *= axis.values.size();
     if (count > kMostVariants) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected at most {} variants, found more", kMostVariants));
+      return decline(fmt::format("expected at most {} variants, found more", kMostVariants));
     }
   }
   add_variant({}, report);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "choice.hpp"
 #include "core/edit_distance.hpp"
 #include "files/json_file.hpp"
@@ -129,8 +130,7 @@ MatrixGemm matrix_gemm_of(ObjectReader& set, MaybeError& error) {
   made.dram_share = share_in(set, "dram_share");
   made.picojoule_per_flop = rate_in(set, "picojoule_per_flop");
   made.reuse_distance = number_or_none_in(set, "reuse_distance");
-  made.splits_k = set.boolean("splits_k");
-  made.always_hot = set.boolean("always_hot");
+  PERFMODEL_READ(made, set.boolean, splits_k, always_hot);
   return made;
 }
 
@@ -207,8 +207,7 @@ ExpertsKernel experts_kernel(ObjectReader& reader, MaybeError& error) {
   made.l2_bytes_per_clock_per_sm = figure_in(reader, "l2_bytes_per_clock_per_sm");
   made.vector_share = share_in(reader, "vector_share");
   made.reuse_distance = number_or_none_in(reader, "reuse_distance");
-  made.permutes = reader.boolean("permutes");
-  made.tile_by_tokens = reader.boolean("tile_by_tokens");
+  PERFMODEL_READ(made, reader.boolean, permutes, tile_by_tokens);
   made.tiles = tiles_in(reader, "tiles", error, library_tile);
   return made;
 }
@@ -575,8 +574,7 @@ Result<Architecture> ArchitectureFiles::read(const std::string& name) {
   if (known == read_.end()) {
     const fs::path file = file_of(name);
     PERFMODEL_TRY(own, parsed(name));
-    auto architecture = complete(**own, file, *this);
-    if (!architecture) return architecture;
+    PERFMODEL_TRY(architecture, complete(**own, file, *this));
     if (architecture->name != name) {
       return fail(
           ErrorCode::kFormat,

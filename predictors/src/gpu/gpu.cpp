@@ -6,6 +6,7 @@
 #include <map>
 
 #include "architecture_files.hpp"
+#include "base/each_name.hpp"
 #include "choice.hpp"
 #include "files/json_file.hpp"
 #include "files/lower_case.hpp"
@@ -41,8 +42,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
   ObjectReader root(document, "", error);
   root.expect_schema(schemas::kGpu);
   gpu.name = root.plain_name("name");
-  gpu.title = root.string("title");
-  gpu.vendor = root.string("vendor");
+  PERFMODEL_READ(gpu, root.string, title, vendor);
   if (!error && gpu.vendor != "nvidia" && gpu.vendor != "amd") {
     root.reject("vendor", "\"nvidia\" or \"amd\"");
   }
@@ -75,8 +75,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
   gpu.l2_size = {root.positive("l2_mib") * kMib};
   gpu.last_level_cache_size = {root.positive("last_level_cache_mib", true) * kMib};
   gpu.shared_memory_per_sm = {root.positive("shared_memory_per_sm_kib") * 1024};
-  gpu.max_threads_per_sm = root.positive_integer("max_threads_per_sm");
-  gpu.warp_size = root.positive_integer("warp_size");
+  PERFMODEL_READ(gpu, root.positive_integer, max_threads_per_sm, warp_size);
   if (const Json* pcie = root.object("pcie")) {
     ObjectReader reader(*pcie, "/pcie", error);
     gpu.pcie_generation = reader.positive_integer("generation");

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/each_name.hpp"
 #include "builtin_topologies.hpp"
 #include "choice.hpp"
 #include "core/edit_distance.hpp"
@@ -45,8 +46,7 @@ std::vector<Topology::RingChannels> parse_rings(ObjectReader& intra, std::option
   for (std::size_t i = 0; list && i < list->size(); ++i) {
     ObjectReader reader((*list)[i], "/intra/ring_channels_by_ranks/" + std::to_string(i), error);
     Topology::RingChannels entry;
-    entry.ranks = reader.positive_integer("ranks");
-    entry.channels = reader.positive_integer("channels");
+    PERFMODEL_READ(entry, reader.positive_integer, ranks, channels);
     if (!rings.empty() && entry.ranks <= rings.back().ranks) {
       reader.reject("ranks", "more ranks than the entry before");
     }
@@ -246,8 +246,7 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
   root.expect_schema(schemas::kTopology);
   topology.name = root.plain_name("name");
   topology.title = root.string("title");
-  topology.gpus = root.strings("gpus");
-  topology.default_for = root.strings("default_for");
+  PERFMODEL_READ(topology, root.strings, gpus, default_for);
   for (const std::string& gpu : topology.default_for) {
     if (std::ranges::find(topology.gpus, gpu) == topology.gpus.end()) {
       root.reject("default_for", "names out of gpus");
@@ -332,9 +331,8 @@ Result<void> check_fits(const Topology& topology, std::int64_t gpus) {
   const std::int64_t most =
       std::int64_t{topology.network->levels.back().nodes} * topology.gpus_per_node;
   if (gpus <= most) return {};
-  return fail(ErrorCode::kImpossible, "expected at most the " + std::to_string(most) +
-                                          " GPUs of topology " + topology.name + ", found " +
-                                          std::to_string(gpus));
+  return decline("expected at most the " + std::to_string(most) + " GPUs of topology " +
+                 topology.name + ", found " + std::to_string(gpus));
 }
 
 std::vector<std::string> stand_ins(const Topology& topology) {

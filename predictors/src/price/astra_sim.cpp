@@ -7,6 +7,7 @@
 #include <queue>
 #include <tuple>
 
+#include "base/each_name.hpp"
 #include "base/impossible.hpp"
 #include "files/json_file.hpp"
 #include "gpu/choice.hpp"
@@ -222,8 +223,7 @@ AstraSimNetwork parse_astra_network(const Json& document, std::optional<Error>& 
     }
     reader.finish();
   }
-  made.splits = root.positive_integer("splits");
-  made.active_chunks = root.positive_integer("active_chunks");
+  PERFMODEL_READ(made, root.positive_integer, splits, active_chunks);
   made.endpoint_delay_ns = root.number_below("endpoint_delay_ns", 1e12, "ns of at least 0");
   made.local_memory_gb_per_s = root.positive("local_memory_gb_per_s");
   made.congestion_aware = root.boolean("congestion_aware");
@@ -235,7 +235,7 @@ AstraSimNetwork parse_astra_network(const Json& document, std::optional<Error>& 
 }  // namespace
 
 Result<Microseconds> astra_sim_time(const AstraSimNetwork& network, const CollectiveQuery& query) {
-  if (auto good = check_astra_query(network, query); !good) return Unexpected{good.error()};
+  PERFMODEL_TRY_TO(check_astra_query(network, query));
   if (query.kind == CollectiveKind::kSend || query.kind == CollectiveKind::kRecv) {
     const auto& dimension = query.nodes > 1 ? *network.between : network.inside;
     return Microseconds{1e-3 *

@@ -38,8 +38,8 @@ double power_sum(double n, double s, double shift, int exact_rows) {
 
 Result<ZipfLaw> check_zipf_law(const ZipfLaw& law) {
   const auto bad = [](const char* name, const char* range, double value) {
-    return fail(ErrorCode::kImpossible, std::string("Zipf law: expected ") + name + " " + range +
-                                            ", found " + std::to_string(value));
+    return decline(std::string("Zipf law: expected ") + name + " " + range + ", found " +
+                   std::to_string(value));
   };
   if (!(law.rows >= 1) || !std::isfinite(law.rows)) return bad("rows", ">= 1", law.rows);
   if (!(law.exponent >= 0) || !std::isfinite(law.exponent)) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/each_name.hpp"
 #include "json/csv_file.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
@@ -210,12 +211,8 @@ Result<std::vector<GraphSpec>> read_graph_specs(const std::filesystem::path& fil
   const auto read = [&](const CsvFile& csv, Row& row, std::optional<Error>& error) {
     GraphSpec& spec = specs.emplace_back();
     spec.line = csv.line();
-    spec.graph = row.text("graph");
-    spec.model = row.text("model");
-    spec.phase = row.text("phase");
-    spec.option = row.text("option");
-    spec.seq = row.count("seq");
-    spec.batch = row.count("batch");
+    PERFMODEL_READ(spec, row.text, graph, model, phase, option);
+    PERFMODEL_READ(spec, row.count, seq, batch);
     spec.num_layers = row.count("n_layer");
     spec.training = is_training(spec.phase, row);
     const std::string_view aggregate = row.text("aggregate");
@@ -240,7 +237,7 @@ Result<std::vector<GraphSpec>> read_graph_specs(const std::filesystem::path& fil
       row.reject("aggregate", "sum, sum_fused, overlap_dp or pipeline");
     }
   };
-  if (auto done = for_each_row(file, read); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(for_each_row(file, read));
   return specs;
 }
 
@@ -252,18 +249,12 @@ Result<MeasuredGraphs> read_measured_graphs(const std::filesystem::path& file,
     MeasuredGraph& graph = result.rows.emplace_back();
     graph.line = csv.line();
     const std::string device(row.text("device"));
-    graph.graph = row.text("graph");
-    graph.model = row.text("model");
-    graph.phase = row.text("phase");
-    graph.option = row.text("option");
+    PERFMODEL_READ(graph, row.text, graph, model, phase, option);
     is_training(graph.phase, row);
     graph.unseen_model = row.flag("ood_model");
     graph.suspect_label = row.flag("suspect_label");
     graph.measured_ms = row.positive("measured_ms");
-    graph.neusight_ms = row.positive_or_nan("neusight_ms");
-    graph.habitat_ms = row.positive_or_nan("habitat_ms");
-    graph.roofline_ms = row.positive_or_nan("roofline_ms");
-    graph.li_ms = row.positive_or_nan("li_ms");
+    PERFMODEL_READ(graph, row.positive_or_nan, neusight_ms, habitat_ms, roofline_ms, li_ms);
     if (error) return;
     const auto [known, is_new] = gpus.emplace(device, static_cast<int>(result.gpus.size()));
     if (is_new) {
@@ -280,7 +271,7 @@ Result<MeasuredGraphs> read_measured_graphs(const std::filesystem::path& file,
     }
     graph.gpu = known->second;
   };
-  if (auto done = for_each_row(file, read); !done) return Unexpected{done.error()};
+  PERFMODEL_TRY_TO(for_each_row(file, read));
   return result;
 }
 
@@ -296,13 +287,12 @@ Result<std::vector<GraphLatency>> graph_latencies(const KernelTable& opgraphs,
   for (const GraphSpec& spec : graphs) {
     const auto found = std::ranges::find(opgraphs.graphs, spec.graph);
     if (found == opgraphs.graphs.end()) {
-      return fail(ErrorCode::kImpossible, "expected rows of graph " + spec.graph + ", found none",
-                  opgraphs.file);
+      return decline("expected rows of graph " + spec.graph + ", found none", opgraphs.file);
     }
     const Graph graph(opgraphs, rows[found - opgraphs.graphs.begin()], spec, gpu, price);
     if (graph.transfers() && !(gpu.link_bandwidth.value > 0)) {
-      return fail(ErrorCode::kImpossible, "expected a GPU with links for graph " + spec.graph +
-                                              ", which communicates, found " + gpu.name);
+      return decline("expected a GPU with links for graph " + spec.graph +
+                     ", which communicates, found " + gpu.name);
     }
     result.push_back(graph.latency());
   }

@@ -1,5 +1,7 @@
 #include "kernel_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -41,9 +43,11 @@ bool says_no_launch_cost(std::string_view comment) {
 template <class Meaning>
 class Words {
  public:
-  const Meaning* find(std::string_view word) const {
+  const Meaning* find(std::string_view word) {
+    if (last_ && last_->first == word) return &last_->second;
     const auto found = meanings_.find(word);
-    return found == meanings_.end() ? nullptr : &found->second;
+    last_ = found == meanings_.end() ? nullptr : &*found;
+    return last_ ? &last_->second : nullptr;
   }
   void add(std::string_view word, Meaning meaning) { meanings_.emplace(word, meaning); }
 
@@ -55,6 +59,7 @@ class Words {
     }
   };
   std::unordered_map<std::string, Meaning, Hash, std::equal_to<>> meanings_;
+  const std::pair<const std::string, Meaning>* last_ = nullptr;  // most rows repeat it
 };
 
 class TableReader {
@@ -67,7 +72,7 @@ class TableReader {
     table_.file = csv().path();
     table_.has_launch_cost = std::ranges::none_of(csv().head(), says_no_launch_cost);
     is_graph_table_ = has(kGraph) && has(kNodeIndex) && has(kStage) && has(kRepeat);
-    if (auto known = resolve_options(); !known) return Unexpected{known.error()};
+    PERFMODEL_TRY_TO(resolve_options());
     if (options_.needs_time && !has(kTime) && !has(kTimeMs)) {
       return Unexpected{csv().missing_column("time_us", " with measured times")};
     }
@@ -96,7 +101,7 @@ class TableReader {
   }
 
   Result<KernelTable> read() {
-    if (auto begun = begin(); !begun) return Unexpected{begun.error()};
+    PERFMODEL_TRY_TO(begin());
     if (auto error = read_rows()) return Unexpected{std::move(*error)};
     if (table_.rows.empty()) {
       return fail(ErrorCode::kFormat, "expected rows, found only a header", csv().path());
@@ -155,7 +160,8 @@ class TableReader {
       row.id = text(kId);
       if (!is_plain(row.id)) cells_.reject(kId, "one line of plain text");
     } else {
-      row.id = std::to_string(number);
+      const fmt::format_int digits(number);
+      row.id.assign(digits.data(), digits.size());
     }
     find_op(row);
     if (cells_.error()) return;
@@ -167,11 +173,13 @@ class TableReader {
     row.paper_train = text(kPaperTrain) == "1";
     row.is_l2_warm = cells_.flag(kWarm);
     if (is_graph_table_) read_node(row);
-    row.work = row_work(cells_, {.op = *op_spec_,
-                                 .type = *type_,
-                                 .gpu = row.gpu < 0 ? nullptr : &table_.gpus[row.gpu],
-                                 .is_graph_table = is_graph_table_,
-                                 .stage = row.stage});
+    read_row_work(cells_,
+                  {.op = *op_spec_,
+                   .type = *type_,
+                   .gpu = row.gpu < 0 ? nullptr : &table_.gpus[row.gpu],
+                   .is_graph_table = is_graph_table_,
+                   .stage = row.stage},
+                  row.work);
     if (row.work.family == KernelFamily::kCollective) {
       row.transfer_bytes = row.work.bytes_read.value;
       if (given(kNodes) || given(kNics) || given(kNicRate) || given(kNetwork)) {
@@ -386,8 +394,7 @@ Result<void> add_tables_of(const std::filesystem::path& folder,
     if (!is_table || name.substr(0, name.find('.')) == "peaks") continue;
     if (found.contains(name + ".gz") ||
         (name.ends_with(".gz") && found.contains(name.substr(0, name.size() - 3)))) {
-      return fail(ErrorCode::kImpossible, "expected each table once, found .csv and .csv.gz",
-                  it->path());
+      return decline("expected each table once, found .csv and .csv.gz", it->path());
     }
     found.insert(name);
   }
@@ -466,7 +473,7 @@ Result<bool> KernelTableBlocks::next(CsvBlock& block) {
 Result<KernelTableBlocks::Reader> KernelTableBlocks::reader() const {
   PERFMODEL_TRY(header, blocks_.header());
   auto state = std::make_unique<Reader::State>(table::TableReader(std::move(*header), options_));
-  if (auto begun = state->reader.begin(); !begun) return Unexpected{begun.error()};
+  PERFMODEL_TRY_TO(state->reader.begin());
   return Reader(std::move(state));
 }
 

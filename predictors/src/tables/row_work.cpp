@@ -497,91 +497,89 @@ NetworkFacts row_network(RowCells& cells) {
   return facts;
 }
 
-KernelWork row_work(RowCells& cells, const TableRow& row) {
+void read_row_work(RowCells& cells, const TableRow& row, KernelWork& work) {
   const DType dtype = row.type.storage;
-  KernelWork result;
   switch (row.op.kind) {
     case OpKind::kGemm:
-    case OpKind::kLinear: result = gemm(cells, row); break;
-    case OpKind::kConvolution: result = convolution(cells, row); break;
+    case OpKind::kLinear: work = gemm(cells, row); break;
+    case OpKind::kConvolution: work = convolution(cells, row); break;
     case OpKind::kElementwise:
-      result = elementwise_work(
+      work = elementwise_work(
           cells.elements(),
           cells.given(kInputs) ? static_cast<double>(cells.count(kInputs)) : row.op.inputs,
           row.op.flop, dtype);
-      result.layout = layout(cells);
-      if (says(cells, "aten::masked_fill") && !says(cells, "masked_fill_")) fill_copy(result);
+      work.layout = layout(cells);
+      if (says(cells, "aten::masked_fill") && !says(cells, "masked_fill_")) fill_copy(work);
       break;
     case OpKind::kReduction:
-      result = reduction_work(cells.count(kRows), cells.count(kCols), dtype, cells.flag(kStrided));
+      work = reduction_work(cells.count(kRows), cells.count(kCols), dtype, cells.flag(kStrided));
       break;
     case OpKind::kSoftmax:
-      result = softmax_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
-      std::get<RowShape>(result.shape).is_log = says(cells, "log_softmax");
+      work = softmax_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
+      std::get<RowShape>(work.shape).is_log = says(cells, "log_softmax");
       break;
     case OpKind::kLayerNorm:
     case OpKind::kRmsNorm:
-      result = layer_norm_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
-      std::get<RowShape>(result.shape).is_rms =
+      work = layer_norm_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
+      std::get<RowShape>(work.shape).is_rms =
           row.op.kind == OpKind::kRmsNorm || says(cells, "rms_norm");
       break;
     case OpKind::kBatchNorm:
-      result = batch_norm_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
-      std::get<RowShape>(result.shape).is_cudnn = by_cudnn(cells);
-      std::get<RowShape>(result.shape).is_channels_last = channels_last(cells);
-      std::get<RowShape>(result.shape).batch = cells.count_or(kN, 1);
+      work = batch_norm_work(cells.count(kRows), cells.count(kCols), row_pass(cells, row), dtype);
+      std::get<RowShape>(work.shape).is_cudnn = by_cudnn(cells);
+      std::get<RowShape>(work.shape).is_channels_last = channels_last(cells);
+      std::get<RowShape>(work.shape).batch = cells.count_or(kN, 1);
       break;
     case OpKind::kDropout:
-      result = dropout_work(cells.elements(), row_pass(cells, row), dtype);
+      work = dropout_work(cells.elements(), row_pass(cells, row), dtype);
       break;
     case OpKind::kTranspose:
-      result = transpose_work(cells.count_or(kB, 1), cells.count(kRows), cells.count(kCols), dtype);
+      work = transpose_work(cells.count_or(kB, 1), cells.count(kRows), cells.count(kCols), dtype);
       break;
-    case OpKind::kConcat: result = concat_work(cells.elements(), dtype); break;
+    case OpKind::kConcat: work = concat_work(cells.elements(), dtype); break;
     case OpKind::kGather:
-      result =
+      work =
           gather_work(cells.count(kRows), cells.count(kCols), dtype, cells.count_or(kTableRows, 0));
       break;
     case OpKind::kScatterAdd:
-      result = scatter_add_work(cells.count(kRows), cells.count(kCols), dtype,
-                                cells.count_or(kTableRows, 0));
+      work = scatter_add_work(cells.count(kRows), cells.count(kCols), dtype,
+                              cells.count_or(kTableRows, 0));
       break;
     case OpKind::kTril:
-      result = tril_interaction_work(cells.count(kBatch), cells.count(kFeatures), false,
-                                     row_pass(cells, row), dtype);
-      break;
-    case OpKind::kMove: result = movement(cells, row); break;
-    case OpKind::kCopy: result = copy(cells); break;
-    case OpKind::kStridedCopy:
-      result = strided_copy_work(cells.positive(kBytes), cells.count(kRowBytes));
-      break;
-    case OpKind::kSet: result = memset_work(cells.positive(kBytes)); break;
-    case OpKind::kEmbeddingForward:
-    case OpKind::kEmbeddingBackward: result = embedding(cells, row); break;
-    case OpKind::kAttention: result = attention(cells, row); break;
-    case OpKind::kGroupedGemm: result = grouped_gemm(cells, row); break;
-    case OpKind::kExperts: result = experts(cells, row); break;
-    case OpKind::kLinearAttention: result = linear_attention(cells, row); break;
-    case OpKind::kRecurrent: result = recurrent(cells, row); break;
-    case OpKind::kRecurrentCell:
-      result = recurrent_cell_work(cell(cells, row), cells.count(kBatch), cells.count(kHidden),
+      work = tril_interaction_work(cells.count(kBatch), cells.count(kFeatures), false,
                                    row_pass(cells, row), dtype);
       break;
-    case OpKind::kOptimizer:
-      result = optimizer_work(cells.elements(), optimizer_kind(cells, row), dtype);
+    case OpKind::kMove: work = movement(cells, row); break;
+    case OpKind::kCopy: work = copy(cells); break;
+    case OpKind::kStridedCopy:
+      work = strided_copy_work(cells.positive(kBytes), cells.count(kRowBytes));
       break;
-    case OpKind::kHashedProduct: result = hashed_product(cells, row); break;
+    case OpKind::kSet: work = memset_work(cells.positive(kBytes)); break;
+    case OpKind::kEmbeddingForward:
+    case OpKind::kEmbeddingBackward: work = embedding(cells, row); break;
+    case OpKind::kAttention: work = attention(cells, row); break;
+    case OpKind::kGroupedGemm: work = grouped_gemm(cells, row); break;
+    case OpKind::kExperts: work = experts(cells, row); break;
+    case OpKind::kLinearAttention: work = linear_attention(cells, row); break;
+    case OpKind::kRecurrent: work = recurrent(cells, row); break;
+    case OpKind::kRecurrentCell:
+      work = recurrent_cell_work(cell(cells, row), cells.count(kBatch), cells.count(kHidden),
+                                 row_pass(cells, row), dtype);
+      break;
+    case OpKind::kOptimizer:
+      work = optimizer_work(cells.elements(), optimizer_kind(cells, row), dtype);
+      break;
+    case OpKind::kHashedProduct: work = hashed_product(cells, row); break;
     case OpKind::kQuantize:
       if (!is_scaled(row)) cells.reject(kType, "fp8 or fp4, which numbers are quantised to");
-      result = quantize_work(cells.count(kRows), cells.count(kCols), dtype, scaling(cells, row));
+      work = quantize_work(cells.count(kRows), cells.count(kCols), dtype, scaling(cells, row));
       break;
-    case OpKind::kCollective: return collective(cells, row);
+    case OpKind::kCollective: work = collective(cells, row); return;
   }
-  if (row.type.storage != row.type.arithmetic && result.dtype == row.type.storage) {
-    result.dtype = row.type.arithmetic;  // bytes were counted in the narrow type
+  if (row.type.storage != row.type.arithmetic && work.dtype == row.type.storage) {
+    work.dtype = row.type.arithmetic;  // bytes were counted in the narrow type
   }
-  if (row.is_graph_table && !cells.error()) count_node_bytes(cells, row, result);
-  return result;
+  if (row.is_graph_table && !cells.error()) count_node_bytes(cells, row, work);
 }
 
 }  // namespace perfmodel::table

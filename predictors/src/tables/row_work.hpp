@@ -19,8 +19,8 @@ struct TableRow {
   std::string_view stage = {};  ///< the node's: fw, bw, acc
 };
 
-/// The kernel that the row's cells describe. Where `cells.error()` is set, it means nothing.
-KernelWork row_work(RowCells& cells, const TableRow& row);
+/// Sets the kernel that the row's cells describe. Where `cells.error()` is set, it means nothing.
+void read_row_work(RowCells& cells, const TableRow& row, KernelWork& work);
 
 /// Reads the facts of the machine that a collective's row gives.
 NetworkFacts row_network(RowCells& cells);

@@ -52,13 +52,12 @@ Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::pat
   }
   if (report.rows.measured_us.empty()) {
     if (report.unknown_rows == 0) {
-      return fail(ErrorCode::kImpossible,
-                  "expected measured rows of the shapes and times that are asked for, found none");
+      return decline(
+          "expected measured rows of the shapes and times that are asked for, found none");
     }
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected measured rows of a family that the model file knows, found "
-                            "{} rows of others",
-                            report.unknown_rows));
+    return decline(fmt::format(
+        "expected measured rows of a family that the model file knows, found {} rows of others",
+        report.unknown_rows));
   }
   return report;
 }

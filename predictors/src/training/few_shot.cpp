@@ -105,10 +105,9 @@ Result<void> correct(LearnedModel& model, const std::string& gpu, const Samples&
     judged.model.launch_costs = model.launch_costs;
     judge_by(samples, judged);
     if (judged.rows.size() <= points) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected more than {} rows of GPU {} above the launch floor for {}, "
-                              "found {}",
-                              points, gpu, model.name, judged.rows.size()));
+      return decline(fmt::format(
+          "expected more than {} rows of GPU {} above the launch floor for {}, found {}", points,
+          gpu, model.name, judged.rows.size()));
     }
     PERFMODEL_TRY(chosen, kmeans_sample(judged.features, points, 1));
     const std::set<std::size_t> used(chosen->begin(), chosen->end());
@@ -170,18 +169,13 @@ Result<Calibration> calibrate(const KernelTable& few, const std::filesystem::pat
     }
     has_rows |= !by_gpu.empty();
     for (const auto& [gpu, samples] : by_gpu) {
-      if (auto done = correct(model, gpu, samples, points, made); !done) {
-        return Unexpected{done.error()};
-      }
+      PERFMODEL_TRY_TO(correct(model, gpu, samples, points, made));
     }
   }
   if (!has_rows) {
-    return fail(ErrorCode::kImpossible,
-                "expected measured rows of a family that the model file knows, found none");
+    return decline("expected measured rows of a family that the model file knows, found none");
   }
-  if (auto written = learned::write_model_file(file, *models); !written) {
-    return Unexpected{written.error()};
-  }
+  PERFMODEL_TRY_TO(learned::write_model_file(file, *models));
   return made;
 }
 
@@ -213,10 +207,9 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
     curves.push_back(std::move(curve));
   }
   if (!curves.front().points.empty()) return curves;
-  return fail(ErrorCode::kImpossible,
-              fmt::format("expected more than {} rows of GPU {} above the launch floor, and rows "
-                          "of other GPUs",
-                          std::ranges::min(counts), gpu));
+  return decline(fmt::format(
+      "expected more than {} rows of GPU {} above the launch floor, and rows of other GPUs",
+      std::ranges::min(counts), gpu));
 }
 
 }  // namespace perfmodel::training

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/each_name.hpp"
 #include "base/statistics.hpp"
 #include "booster.hpp"
 #include "price/learned/learned_model.hpp"
@@ -292,7 +293,7 @@ Recipe recipe_of(KernelFamily family) {
 Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                          std::span<const Sample> launches) {
   if (samples.empty()) {
-    return fail(ErrorCode::kImpossible, "no rows to fit");
+    return decline("no rows to fit");
   }
   LearnedModel model;
   model.family = samples[0].row->work.family;
@@ -304,8 +305,8 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                                        ? learned::monotone_set(model.family, model.dtype)
                                        : learned::feature_set(model.family, model.dtype);
   if (!set) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("no learned model for kernels of family {}", to_string(model.family)));
+    return decline(
+        fmt::format("no learned model for kernels of family {}", to_string(model.family)));
   }
   std::vector<int> monotone;
   for (const learned::FeatureSpec& spec : set->specs) {
@@ -337,7 +338,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
     targets.push_back(target);
   }
   if (targets.empty()) {
-    return fail(ErrorCode::kImpossible, "no row has the shape that it needs");
+    return decline("no row has the shape that it needs");
   }
   balance_gpus(targets, model.gpus.size());
   model.common_cells = find_cells(*set, targets, [](const Target& t) { return !t.is_other_unit; });
@@ -350,15 +351,9 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
     for (auto& cells : model.chip_cells) fill_gaps(*set, cells);
   }
 
-  BoosterOptions options{.rounds = recipe.rounds,
-                         .depth = recipe.depth,
-                         .eta = recipe.eta,
-                         .subsample = recipe.subsample,
-                         .columns = recipe.columns,
-                         .min_child_weight = recipe.min_child_weight,
-                         .lambda = recipe.lambda,
-                         .seed = recipe.seed,
-                         .monotone = monotone};
+  BoosterOptions options{.monotone = monotone};
+  PERFMODEL_COPY(options, recipe, rounds, depth, eta, subsample, columns, min_child_weight, lambda,
+                 seed);
   PERFMODEL_TRY(common, boost(booster_data(targets, set->specs, false), options));
   model.common = std::move(*common);
   if (recipe.has_chip_trees) {

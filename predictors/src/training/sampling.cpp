@@ -109,8 +109,7 @@ Result<std::vector<std::size_t>> kmeans_sample(const Eigen::Ref<const FeatureRow
                                                std::size_t k, std::uint64_t seed) {
   for (Index row = 0; row < features.rows(); ++row) {
     if (features.row(row).allFinite()) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("row {}: expected finite features, found one that is not", row));
+    return decline(fmt::format("row {}: expected finite features, found one that is not", row));
   }
   const auto n = static_cast<std::size_t>(features.rows());
   std::vector<std::size_t> chosen;

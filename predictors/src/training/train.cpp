@@ -74,10 +74,9 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
                           const std::filesystem::path& file) {
   const std::vector<Group> groups = group_rows(tables, options);
   if (groups.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected rows with a time and of a family that can be learned ({}), "
-                            "found none",
-                            fmt::join(learned_families(), ", ")));
+    return decline(fmt::format(
+        "expected rows with a time and of a family that can be learned ({}), found none",
+        fmt::join(learned_families(), ", ")));
   }
   TrainReport report = count_left_out_rows(tables);
   std::vector<LearnedModel> models;
@@ -104,9 +103,7 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
       PERFMODEL_TRY(written, learned::write_model_file(partial_files.back(), {models.back()}));
     }
   }
-  if (auto written = learned::write_model_file(file, models); !written) {
-    return Unexpected{written.error()};
-  }
+  PERFMODEL_TRY_TO(learned::write_model_file(file, models));
   for (const auto& partial : partial_files) {
     std::error_code ignored;
     std::filesystem::remove(partial, ignored);
@@ -135,10 +132,9 @@ Result<TrainReport> train_folder(std::span<const KernelTable> tables, const Trai
     report.models.back().file = name_of(group) + ".json";
   }
   if (models.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected at least {} rows with a time of one family that can be "
-                            "learned ({}), found none",
-                            kFewest, fmt::join(learned_families(), ", ")));
+    return decline(fmt::format(
+        "expected at least {} rows with a time of one family that can be learned ({}), found none",
+        kFewest, fmt::join(learned_families(), ", ")));
   }
   for (std::size_t i = 0; i < models.size(); ++i) {
     PERFMODEL_TRY(written, learned::write_model_file(folder / report.models[i].file, {models[i]}));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/each_name.hpp"
 #include "left_out.hpp"
 
 namespace perfmodel::training {
@@ -22,15 +23,10 @@ std::string card_of(const ModelReport& report, const TrainOptions& options) {
   const auto round = [](double x) { return std::round(x * 1e4) / 1e4; };
   const auto& recipe = report.recipe;
   card["rows"] = {{"read", report.rows}, {"fitted", report.fitted_rows}};
-  card["recipe"] = {{"rounds", recipe.rounds},
-                    {"chip_rounds", recipe.has_chip_trees ? recipe.chip_rounds : 0},
-                    {"depth", recipe.depth},
-                    {"eta", recipe.eta},
-                    {"subsample", recipe.subsample},
-                    {"columns", recipe.columns},
-                    {"min_child_weight", recipe.min_child_weight},
-                    {"lambda", recipe.lambda},
-                    {"seed", recipe.seed}};
+  card["recipe"] = {
+      {"rounds", recipe.rounds},
+      {"chip_rounds", recipe.has_chip_trees ? recipe.chip_rounds : 0},
+      PERFMODEL_VALUES(recipe, depth, eta, subsample, columns, min_child_weight, lambda, seed)};
   if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
   if (recipe.monotone) card["recipe"]["heuristic_power"] = recipe.heuristic_power;
   if (std::isfinite(recipe.most_log_ratio)) {
@@ -75,8 +71,7 @@ class Trainer {
       if (auto error = choose_recipe()) return Unexpected{*error};
     }
     if (report_.recipe.monotone && !options_.recipe) choose_monotone_recipe();
-    auto model = fit_rows(group_.fitted, "fitting");
-    if (!model) return model;
+    PERFMODEL_TRY(model, fit_rows(group_.fitted, "fitting"));
     report_.name = model->name;
     report_.rows = group_.launches.size();
     report_.fitted_rows = group_.fitted.size();

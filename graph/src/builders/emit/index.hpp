@@ -11,11 +11,6 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
 /// over all picks. An index that does not exist is a `:`.
 void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices);
 
-/// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
-inline TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index) {
-  return emit(tape, "aten::gather", {x, dim, index, false});
-}
-
 /// Sorts a list on a CPU; returns the original places of its values.
 TensorRef sorted_order(GraphBuilder& graph, TensorRef x, int dim);
 

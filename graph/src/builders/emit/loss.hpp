@@ -14,13 +14,4 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
 TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
                                         TensorRef prediction, TensorRef target);
 
-/// The same of sigmoid(logits), in one op.
-TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target);
-
-/// nn.CrossEntropyLoss, mean over the batch: scores [N, C], and for every sample its class [N]
-/// (whole numbers) or the probabilities of all classes [N, C]. With `label_smoothing` e, only for
-/// classes: (1 - e) of the right class's loss, and e of the mean over all classes.
-TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target,
-                        double label_smoothing = 0);
-
 }  // namespace perfmodel

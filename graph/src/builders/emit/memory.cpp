@@ -182,14 +182,22 @@ TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype) {
   return graph.end_with(made);
 }
 
+namespace {
+std::vector<Value> arguments_of_new(GraphBuilder& graph, TensorRef like_tensor,
+                                    const Shape& shape) {
+  return {like_tensor,          shape, scalar_type_code(graph.dtype(like_tensor)), 0,
+          graph.device_value(), kNone};
+}
+}  // namespace
+
+TensorRef new_empty(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
+  graph.begin_op("aten::new_empty", arguments_of_new(graph, like_tensor, shape));
+  return graph.end_with(empty(graph, graph.dtype(like_tensor), std::move(shape)));
+}
+
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
-  const DType dtype = graph.dtype(like_tensor);
-  const std::vector<Value> arguments = {like_tensor,          shape, scalar_type_code(dtype), 0,
-                                        graph.device_value(), kNone};
-  graph.begin_op("aten::new_zeros", arguments);
-  graph.begin_op("aten::new_empty", arguments);
-  const TensorRef made = empty(graph, dtype, std::move(shape));
-  graph.end_op({made});
+  graph.begin_op("aten::new_zeros", arguments_of_new(graph, like_tensor, shape));
+  const TensorRef made = new_empty(graph, like_tensor, std::move(shape));
   zero(graph, made);
   return graph.end_with(made);
 }

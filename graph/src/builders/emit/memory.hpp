@@ -50,6 +50,7 @@ TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
 void zeros(GraphBuilder& graph, TensorRef made, const TensorOptions& options);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
+TensorRef new_empty(GraphBuilder& graph, TensorRef like, Shape shape);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
 /// The gradient from which a backward pass starts.
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss);

@@ -80,25 +80,4 @@ TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRe
   return out;
 }
 
-TensorRef fused_rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps) {
-  GraphBuilder& graph = tape.graph();
-  const Shape width = graph.shape(weight);
-  graph.begin_op("aten::rms_norm", {x, width, weight, eps}, tape.sequence());
-  Shape statistics = graph.shape(x);
-  statistics.back() = 1;
-  const TensorRef out = like(graph, x);
-  const TensorRef root = graph.new_tensor(DType::kFloat32, statistics);
-  graph.leaf_op("aten::_fused_rms_norm", {x, width, weight, eps}, {out, root}, tape.sequence());
-  graph.end_op({out});
-  tape.record("FusedRmsNormBackward0", {x, weight}, out,
-              [&graph, x, weight, width, root](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef x_gradient = like(graph, x), weight_gradient = like(graph, weight);
-                graph.leaf_op("aten::_fused_rms_norm_backward",
-                              {gradient, x, width, root, weight, Value::List{true, true}},
-                              {x_gradient, weight_gradient});
-                return {x_gradient, weight_gradient};
-              });
-  return out;
-}
-
 }  // namespace perfmodel

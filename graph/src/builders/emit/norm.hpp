@@ -25,7 +25,4 @@ std::vector<TensorRef> native_layer_norm_backward(GraphBuilder& graph, const Lay
 /// Over the last axis; weight and bias have its size.
 TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias, double eps);
 
-/// The same in one kernel, `aten::_fused_rms_norm`, which keeps the reciprocal of the root per row.
-TensorRef fused_rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps);
-
 }  // namespace perfmodel

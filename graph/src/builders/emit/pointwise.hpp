@@ -67,32 +67,11 @@ inline TensorRef add(AutogradTape& tape, TensorRef x, Number number) {
 inline void add_in_place(AutogradTape& tape, TensorRef a, TensorRef b) {
   emit(tape, "aten::add_.Tensor", {a, b, 1});
 }
-inline TensorRef sub(AutogradTape& tape, TensorRef a, TensorRef b) {
-  return emit(tape, "aten::sub.Tensor", {a, b, 1});
-}
-/// `number - x`.
-inline TensorRef subtract_from(AutogradTape& tape, Number number, TensorRef x) {
-  return emit(tape, "aten::rsub.Scalar", {x, number.argument(), 1});
-}
 inline TensorRef mul(AutogradTape& tape, TensorRef a, TensorRef b) {
   return emit(tape, "aten::mul.Tensor", {a, b});
 }
 inline TensorRef mul(AutogradTape& tape, TensorRef x, Number number) {
   return emit(tape, "aten::mul.Tensor", {x, number.argument()});
-}
-inline TensorRef div(AutogradTape& tape, TensorRef x, TensorRef divisor) {
-  return emit(tape, "aten::div.Tensor", {x, divisor});
-}
-inline TensorRef div(AutogradTape& tape, TensorRef x, Number number) {
-  return emit(tape, "aten::div.Tensor", {x, number.argument()});
-}
-inline TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent) {
-  return emit(tape, "aten::pow.Tensor_Scalar", {x, exponent.argument()});
-}
-inline TensorRef neg(AutogradTape& tape, TensorRef x) { return emit(tape, "aten::neg", {x}); }
-/// `other` has no gradient.
-inline TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other) {
-  return emit(tape, "aten::where.self", {mask, x, other});
 }
 
 }  // namespace perfmodel

@@ -10,15 +10,11 @@ namespace perfmodel {
 inline TensorRef sum(AutogradTape& tape, TensorRef x) {
   return emit(tape, "aten::sum", {x, kNone});
 }
-inline TensorRef sum(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes) {
-  return emit(tape, "aten::sum.dim_IntList", {x, axes, keep_axes, kNone});
-}
 inline TensorRef mean(AutogradTape& tape, TensorRef x) {
   return emit(tape, "aten::mean", {x, kNone});
 }
 inline TensorRef mean(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes) {
   return emit(tape, "aten::mean.dim", {x, axes, keep_axes, kNone});
 }
-TensorRef divide(AutogradTape& tape, TensorRef x, std::int64_t count);
 
 }  // namespace perfmodel

@@ -50,20 +50,4 @@ TensorRef contiguous(AutogradTape& tape, TensorRef x) {
   return graph.end_with(made);
 }
 
-std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
-                                        int dim) {
-  GraphBuilder& graph = tape.graph();
-  const std::vector<TensorRef> pieces = split_with_sizes(graph, x, sizes, dim, tape.sequence());
-  tape.record("SplitWithSizesBackward0", {x}, pieces,
-              [&graph, dim, pieces](std::vector<TensorRef> gradients) -> std::vector<TensorRef> {
-                // Gradients of unused pieces are zero.
-                for (std::size_t i = 0; i < gradients.size(); ++i) {
-                  if (gradients[i].exists()) continue;
-                  gradients[i] = zeros(graph, graph.dtype(pieces[i]), graph.shape(pieces[i]));
-                }
-                return {cat(graph, gradients, dim)};
-              });
-  return pieces;
-}
-
 }  // namespace perfmodel

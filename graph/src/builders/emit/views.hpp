@@ -22,9 +22,6 @@ TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
 inline TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1) {
   return emit(tape, "aten::transpose.int", {x, dim0, dim1});
 }
-inline TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes) {
-  return emit(tape, "aten::permute", {x, axes});
-}
 inline TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
   return emit(tape, "aten::unsqueeze", {x, dim});
 }
@@ -38,13 +35,7 @@ inline TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t st
                        std::int64_t end) {
   return emit(tape, "aten::slice.Tensor", {x, dim, start, end, 1});
 }
-inline TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index) {
-  return emit(tape, "aten::select.int", {x, dim, index});
-}
 /// A copy in row-major order; `x` itself, without an op, if it is in that order.
 TensorRef contiguous(AutogradTape& tape, TensorRef x);
-
-std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
-                                        int dim);
 
 }  // namespace perfmodel

@@ -55,15 +55,16 @@ Item leaf(const ModuleCall& c) {
   return c.graph.leaf(c.text(0), c.arguments(1), c.tensor(2), c.tape.sequence());
 }
 
-// record(backward function, inputs, outputs, text, saved): `text` is called with the gradient of
-// each output and what was saved, and gives the gradients of the inputs. Returns the outputs.
+// record(backward function, inputs, outputs, text, saved, listed): `text` is called with the
+// gradient of each output, or a list of them, and what was saved, and gives the gradients of the
+// inputs. Returns the outputs.
 Item recorded(const ModuleCall& c) {
   const bool single = c.given[2].get<TensorRef>() != nullptr;
   const auto outputs = single ? std::vector<TensorRef>{c.tensor(2)} : c.tensors(2);
   c.tape.record(c.text(0), c.tensors(1), outputs,
-                [&run = c.run, text = c.text(3),
-                 saved = c.given[4]](const std::vector<TensorRef>& gradients) {
-                  return run.call_backward(text, gradients, saved.list());
+                [&run = c.run, text = c.text(3), saved = c.given[4],
+                 listed = c.flag(5)](const std::vector<TensorRef>& gradients) {
+                  return run.call_backward(text, gradients, saved.list(), listed);
                 });
   return c.given[2];
 }
@@ -72,12 +73,6 @@ Item recorded(const ModuleCall& c) {
 Item end_op(const ModuleCall& c) {
   c.graph.end_op(c.given[0].get<TensorRef>() ? std::vector<Value>{c.tensor(0)} : c.arguments(0));
   return c.given[0];
-}
-
-// `x.to(dtype)` with the ops inside; of "like" the type of another tensor.
-Item converted_in_steps(const ModuleCall& c) {
-  const DType dtype = c.text(1) == "like" ? c.graph.dtype(c.tensor(2)) : c.dtype(1);
-  return to_dtype(c.graph, c.tensor(0), dtype, c.tape.sequence());
 }
 
 // A tensor of one number, like x.
@@ -111,19 +106,6 @@ Item convolution(const ModuleCall& c) {
   return conv2d(c.tape, c.tensor(0), c.tensor(1), c.tensor(2), conv);
 }
 
-Item normed_by_batch(const ModuleCall& c) {
-  const auto part = [&](std::string_view name) { return *c.member(1, name).get<TensorRef>(); };
-  const BatchNorm norm = {.weight = part("weight"),
-                          .bias = part("bias"),
-                          .mean = part("mean"),
-                          .variance = part("variance"),
-                          .batches = part("batches"),
-                          .epsilon = c.member(1, "epsilon").real()};
-  return batch_norm(c.tape, c.tensor(0), norm);
-}
-
-Pool2d window(const ModuleCall& c) { return {c.integer(1), c.integer(2), c.integer(3)}; }
-
 // `torch.zeros(shape)`; the caller may name the type.
 Item python_zeros(const ModuleCall& c) {
   const TensorRef made = c.graph.new_tensor(DType::kFloat32, c.shape(0));
@@ -138,7 +120,7 @@ Item parameter_part(const ModuleCall& c) {
       c.graph.new_view(c.tensor(0), shape, contiguous_strides(shape), c.integer(1)));
 }
 
-// (optimizer, learning rate, rows, dims, batch, indices, offsets) of FBGEMM's tables.
+// (optimizer, learning rate, rows, dims, batch, indices, offsets, placeholder) of FBGEMM's tables.
 Item lookup_in_batched_tables(const ModuleCall& c) {
   using Optimizer = TableBatch::Optimizer;
   static const std::map<std::string_view, Optimizer> kOptimizers = {
@@ -149,7 +131,8 @@ Item lookup_in_batched_tables(const ModuleCall& c) {
   const TableBatch tables = {.optimizer = kOptimizers.at(c.text(0)),
                              .rows = c.shape(2),
                              .dims = c.shape(3),
-                             .learning_rate = c.real(1)};
+                             .learning_rate = c.real(1),
+                             .placeholder = c.tensor(7)};
   return table_batched_lookup(c.tape, tables, c.integer(4), c.tensor(5), c.tensor(6));
 }
 
@@ -172,11 +155,10 @@ Item check_of_optimizer(const ModuleCall& c) {
 }  // namespace
 
 DType ModuleCall::dtype(std::size_t i) const {
-  static const std::map<std::string_view, DType> kNames = {{"float32", DType::kFloat32},
-                                                           {"int64", DType::kInt64},
-                                                           {"int32", DType::kInt32},
-                                                           {"uint8", DType::kUInt8},
-                                                           {"bool", DType::kBool}};
+  if (const auto* of = given[i].get<TensorRef>()) return graph.dtype(*of);
+  static const std::map<std::string_view, DType> kNames = {
+      {"float32", DType::kFloat32}, {"float64", DType::kFloat64}, {"int64", DType::kInt64},
+      {"int32", DType::kInt32},     {"uint8", DType::kUInt8},     {"bool", DType::kBool}};
   return kNames.at(text(i));
 }
 
@@ -201,9 +183,9 @@ std::vector<Value> ModuleCall::arguments(std::size_t i) const {
 // Texts cannot say these: tensors without ops, ops that differ between devices and versions,
 // derivatives in C++.
 // clang-format off
-const std::map<std::string_view, ModuleFunction>& module_functions() {
+static ModuleFunctions step_functions() {
   using C = const ModuleCall&;
-  static const std::map<std::string_view, ModuleFunction> kFunctions = {
+  return {
     // Numbers
     {"max", [](C c) -> Item { return extreme(c, true); }},
     {"min", [](C c) -> Item { return extreme(c, false); }},
@@ -255,84 +237,73 @@ const std::map<std::string_view, ModuleFunction>& module_functions() {
     {"fill", [](C c) -> Item { fill(c.graph, c.tensor(0), c.integer(1), c.tape.sequence()); return {}; }},
     {"same_dtype", [](C c) -> Item { to_same_dtype(c.graph, c.tensor(0), c.tape.sequence()); return {}; }},
     {"converted", [](C c) -> Item { return to_dtype_alone(c.graph, c.tensor(0), c.dtype(1), c.tape.sequence()); }},
-    {"converted_in_steps", converted_in_steps},
+    {"converted_in_steps", [](C c) -> Item { return to_dtype(c.graph, c.tensor(0), c.dtype(1), c.tape.sequence()); }},
 
     // Ops
     {"cast", [](C c) -> Item { return cast(c.tape, c.tensor(0), c.dtype(1)); }},
     {"contiguous", [](C c) -> Item { return contiguous(c.tape, c.tensor(0)); }},
     {"reshape", [](C c) -> Item { return reshape(c.tape, c.tensor(0), c.shape(1)); }},
+    {"pieces_of_sizes", [](C c) -> Item { return split_with_sizes(c.graph, c.tensor(0), c.shape(1), c.dim(2), c.tape.sequence()); }},
+    {"stacked", [](C c) -> Item { return stack(c.graph, c.tensors(0), c.dim(1), c.tape.sequence()); }},
     {"cat", [](C c) -> Item { return cat(c.tape, c.tensors(0), c.dim(1)); }},
-    {"split_with_sizes", [](C c) -> Item { return split_with_sizes(c.tape, c.tensor(0), c.shape(1), c.dim(2)); }},
-    {"split", [](C c) -> Item { return split(c.tape, c.tensor(0), c.integer(1), c.dim(2)); }},
-    {"chunk", [](C c) -> Item { return chunk(c.tape, c.tensor(0), c.dim(1), c.dim(2)); }},
     {"matmul", [](C c) -> Item { return matmul(c.tape, c.tensor(0), c.tensor(1)); }},
     {"product", [](C c) -> Item { return linear(c.tape, c.tensor(0), c.tensor(1), c.tensor(2)); }},
     {"normed", [](C c) -> Item { return layer_norm(c.tape, c.tensor(0), c.tensor(1), c.tensor(2), c.real(3)); }},
-    {"fused_rms_norm", [](C c) -> Item { return fused_rms_norm(c.tape, c.tensor(0), c.tensor(1), c.real(2)); }},
     {"softmax", [](C c) -> Item { return softmax(c.tape, c.tensor(0), c.dim(1), c.flag(2)); }},
     {"dropout", [](C c) -> Item { return dropout(c.tape, c.tensor(0), c.real(1)); }},
     {"embedding", [](C c) -> Item { return embedding_lookup(c.tape, c.tensor(0), c.tensor(1), c.has(2) ? c.integer(2) : -1); }},
     {"fused_attention", attention_in_one_op},
-    {"cross_entropy", [](C c) -> Item { return cross_entropy(c.tape, c.tensor(0), c.tensor(1), c.has(2) ? c.real(2) : 0); }},
 
     {"begin", [](C c) -> Item { c.graph.begin_op(c.text(0), c.arguments(1), c.tape.sequence()); return {}; }},
     {"end", end_op},
     {"undefined", [](C c) -> Item { return c.graph.undefined(); }},
     {"requires_grad", [](C c) -> Item { return c.step.tape().requires_grad(c.tensor(0)); }},
     {"empty", [](C c) -> Item { return empty(c.graph, c.dtype(0), c.shape(1)); }},
-    {"empty_of", [](C c) -> Item { return empty(c.graph, c.graph.dtype(c.tensor(0)), c.shape(1)); }},
     {"empty_like", [](C c) -> Item { return empty_like(c.graph, c.tensor(0), c.tape.sequence()); }},
+    {"empty_like_in_order", [](C c) -> Item { return empty_like_in_order(c.graph, c.tensor(0)); }},
     {"empty_like_contiguous", [](C c) -> Item { return empty_like_contiguous(c.graph, c.tensor(0), c.tape.sequence()); }},
     {"zero_", [](C c) -> Item { zero(c.graph, c.tensor(0), c.tape.sequence()); return {}; }},
     {"detach", [](C c) -> Item { return detach(c.graph, c.tensor(0), c.tape.sequence()); }},
     {"to_host", to_host},
     {"flatten", [](C c) -> Item { return flatten(c.tape, c.tensor(0), c.dim(1)); }},
-    {"unbind", [](C c) -> Item { return unbind(c.tape, c.tensor(0), c.dim(1)); }},
-    {"stack", [](C c) -> Item { return stack(c.tape, c.tensors(0), c.dim(1)); }},
-    {"log_softmax", [](C c) -> Item { return log_softmax(c.tape, c.tensor(0), c.dim(1)); }},
+    {"log_softmax", [](C c) -> Item { return log_softmax(c.tape, c.tensor(0), c.dim(1), c.flag(2)); }},
     {"learning_parameters", [](C c) -> Item { return c.step.parameters(); }},
 
     // Images
     {"conv2d", convolution},
-    {"batch_norm", normed_by_batch},
-    {"max_pool2d", [](C c) -> Item { return max_pool2d(c.tape, c.tensor(0), window(c)); }},
-    {"avg_pool2d", [](C c) -> Item { return avg_pool2d(c.tape, c.tensor(0), window(c)); }},
-    {"adaptive_avg_pool2d", [](C c) -> Item { return adaptive_avg_pool2d(c.tape, c.tensor(0), c.shape(1)); }},
-    {"upsample_nearest2d", [](C c) -> Item { return upsample_nearest2d(c.tape, c.tensor(0), c.shape(1)); }},
+    {"windows_of_any_size", [](C c) -> Item { return windows_of_any_size(c.graph, c.tensor(0), c.shape(1), c.tape.sequence()); }},
+    {"windows_of_any_size_backward", [](C c) -> Item { return windows_of_any_size_backward(c.graph, c.tensor(0), c.tensor(1)); }},
     {"index_put_accumulate", [](C c) -> Item { index_put_accumulate(c.graph, c.tensor(0), c.tensors(1), c.tensor(2)); return {}; }},
     {"allocate", [](C c) -> Item { allocate(c.graph, c.tensor(0), {.layout = false, .order = true}); return {}; }},
-    {"as_strided", [](C c) -> Item { return as_strided(c.graph, c.tensor(0), c.shape(1), c.shape(2)); }},
+    {"as_strided", [](C c) -> Item { return as_strided(c.graph, c.tensor(0), c.shape(1), c.shape(2), c.has(3) ? c.integer(3) : 0, c.has(3)); }},
+    {"divide", [](C c) -> Item { return divide(c.graph, c.tensor(0), c.integer(1), c.tape.sequence()); }},
+    {"is_row_major", [](C c) -> Item { return c.graph.is_contiguous(c.tensor(0)); }},
     {"divide_in_place", [](C c) -> Item { divide_in_place(c.graph, c.tensor(0), c.integer(1)); return {}; }},
-    {"non_maximum_suppression", [](C c) -> Item { return non_maximum_suppression(c.graph, c.tensor(0), c.tensor(1), c.real(2), c.integer(3)); }},
 
     // Recurrent layers
     {"parameter_part", parameter_part},
     {"python_zeros", python_zeros},
     {"view_at", [](C c) -> Item { const Shape shape = c.shape(1); return c.graph.new_view(c.tensor(0), shape, contiguous_strides(shape), c.integer(2)); }},
-    {"unsafe_chunk", [](C c) -> Item { return unsafe_chunk(c.tape, c.tensor(0), c.dim(1), c.dim(2)); }},
     {"mul_in_place", [](C c) -> Item { mul_in_place(c.tape, c.tensor(0), c.tensor(1)); return {}; }},
     {"hardtanh_", [](C c) -> Item { hardtanh_in_place(c.tape, c.tensor(0), c.dim(1), c.dim(2)); return {}; }},
-    {"ctc_loss", [](C c) -> Item { return ctc_loss(c.tape, c.tensor(0), c.tensor(1), c.tensor(2), c.tensor(3)); }},
 
     // Tables
     {"embedding_bag", [](C c) -> Item { return embedding_bag(c.tape, c.tensor(0), c.tensor(1), c.tensor(2), c.flag(3)); }},
     {"table_batched_lookup", lookup_in_batched_tables},
     {"index_matrix", [](C c) -> Item { return index_matrix(c.tape, c.tensor(0), c.tensor(1), c.tensor(2)); }},
     {"binary_cross_entropy", [](C c) -> Item { return binary_cross_entropy(c.tape, c.tensor(0), c.tensor(1)); }},
-    {"binary_cross_entropy_with_logits", [](C c) -> Item { return binary_cross_entropy_with_logits(c.tape, c.tensor(0), c.tensor(1)); }},
 
-    // Experts
-    {"grouped_linear", [](C c) -> Item { return grouped_linear(c.tape, c.tensor(0), c.tensor(1), c.tensor(2)); }},
-    {"top_k_of_last", [](C c) -> Item { return top_k_of_last(c.tape, c.tensor(0), c.integer(1)); }},
-    {"sorted_places", [](C c) -> Item { return sorted_places(c.tape, c.tensor(0)); }},
-    {"add_rows", [](C c) -> Item { return add_rows(c.tape, c.tensor(0), c.tensor(1), c.tensor(2)); }},
-    {"one_hot", [](C c) -> Item { return one_hot(c.tape, c.tensor(0), c.integer(1)); }},
-    {"max_of_last", [](C c) -> Item { return max_of_last(c.tape, c.tensor(0)); }},
-    {"pick_rows_of_mask", [](C c) -> Item { return pick_rows_of_mask(c.tape, c.tensor(0), c.tensor(1), c.integer(2)); }},
-    {"put_rows", [](C c) -> Item { put_rows(c.tape, c.tensor(0), c.tensor(1), c.tensor(2)); return {}; }},
   };
-  return kFunctions;
 }
 // clang-format on
+
+const ModuleFunctions& module_functions() {
+  static const ModuleFunctions kFunctions = [] {
+    ModuleFunctions all = step_functions();
+    all.merge(job_functions());
+    return all;
+  }();
+  return kFunctions;
+}
 
 }  // namespace perfmodel

@@ -95,9 +95,10 @@ Value Item::argument() const {
     Value operator()(std::int64_t number) const { return number; }
     Value operator()(double number) const { return number; }
     Value operator()(bool flag) const { return flag; }
-    // The observer shows objects as "<Storage>".
+    // The observer shows objects as "<Storage>", devices as "cpu" and "cuda:0".
     Value operator()(const std::string& text) const {
-      return text.starts_with('<') ? Value(Value::Opaque{text}) : Value(text.c_str());
+      const bool shown = text.starts_with('<') || text == "cpu" || text.starts_with("cuda:");
+      return shown ? Value(Value::Opaque{text}) : Value(text.c_str());
     }
     Value operator()(const std::shared_ptr<const List>& list) const {
       Value::List made;
@@ -148,11 +149,12 @@ Item ModuleRun::call(std::string_view function, std::vector<Item> given, int lin
 
 std::vector<TensorRef> ModuleRun::call_backward(std::string_view function,
                                                 const std::vector<TensorRef>& gradients,
-                                                const Item::List& saved) {
+                                                const Item::List& saved, bool listed) {
   Item::List given;
   for (const TensorRef gradient : gradients) {
     given.push_back(gradient.exists() ? Item(gradient) : Item());
   }
+  if (listed) given = {Item(std::move(given))};
   given.insert(given.end(), saved.begin(), saved.end());
   const bool outside = std::exchange(without_gradient_, true);
   const Item made = call(function, std::move(given));

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -83,18 +84,18 @@ struct ModuleCall {
   /// False if it is missing.
   bool flag(std::size_t i) const { return has(i) && *given[i].get<bool>(); }
   const std::string& text(std::size_t i) const { return *given[i].get<std::string>(); }
+  /// By its name, or the type of a tensor.
   DType dtype(std::size_t i) const;
   Shape shape(std::size_t i) const;
   std::vector<TensorRef> tensors(std::size_t i) const;
   std::vector<Value> arguments(std::size_t i) const;
-  /// A member of a record.
-  const Item& member(std::size_t i, std::string_view name) const {
-    return given[i].record()->at(name);
-  }
 };
 using ModuleFunction = Item (*)(const ModuleCall&);
+using ModuleFunctions = std::map<std::string_view, ModuleFunction>;
 /// By names.
-const std::map<std::string_view, ModuleFunction>& module_functions();
+const ModuleFunctions& module_functions();
+/// The part for models of jobs of several ranks.
+ModuleFunctions job_functions();
 
 /// A model while its text is followed.
 class ModuleRun {
@@ -106,6 +107,10 @@ class ModuleRun {
 
   TrainingStep& step() { return step_; }
   const Item::Record& names() const { return model_; }
+  /// Gives a value to a name that all functions see; the name is kept.
+  void set(const std::string& name, Item value) {
+    model_[*set_names_.insert(name).first] = std::move(value);
+  }
 
   /// Follows a function without parameters; all functions see the names that it sets.
   Item follow(std::string_view function);
@@ -114,10 +119,11 @@ class ModuleRun {
   ExecutionGraph step_of(std::string_view model);
 
   Item call(std::string_view function, std::vector<Item> given, int line = 0);
-  /// A function of a backward pass, whose ops have no number; a gradient may not exist.
+  /// A function of a backward pass, whose ops have no number; a gradient may not exist. `listed`:
+  /// the function takes all gradients as one list.
   std::vector<TensorRef> call_backward(std::string_view function,
                                        const std::vector<TensorRef>& gradients,
-                                       const Item::List& saved);
+                                       const Item::List& saved, bool listed = false);
 
  private:
   Item evaluate(const Syntax& node, Item::Record& scope);
@@ -132,6 +138,7 @@ class ModuleRun {
   bool execute(const Syntax& node, Item::Record& scope, Item& result);
   AutogradTape& tape() { return without_gradient_ ? no_tape_ : step_.tape(); }
 
+  std::set<std::string> set_names_;
   Item::Record model_;
   TrainingStep step_;
   AutogradTape no_tape_{step_.graph(), -1};

@@ -16,6 +16,8 @@ namespace {
 using Kind = Syntax::Kind;
 
 constexpr std::string_view kModuleTexts[] = {
+#include "ops.txt"
+    ,
 #include "layers.txt"
     ,
 #include "decoder.txt"
@@ -27,6 +29,8 @@ constexpr std::string_view kModuleTexts[] = {
 #include "recurrent.txt"
     ,
 #include "recommenders.txt"
+    ,
+#include "torchrec.txt"
 };
 
 constexpr std::string_view kWord =
@@ -247,10 +251,10 @@ int open_brackets(std::string_view text) {
 }
 
 // Lines that have something to say; one whose brackets are open goes on in the next.
-std::vector<TextLine> lines_of(std::string_view text, std::deque<std::string>& joined) {
+std::vector<TextLine> lines_of(std::string_view text, int number, std::deque<std::string>& joined) {
   std::vector<TextLine> lines;
   bool continues = false;
-  for (int number = 1; !text.empty(); ++number) {
+  for (; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     line = line.substr(0, line.find(" #"));
@@ -265,9 +269,7 @@ std::vector<TextLine> lines_of(std::string_view text, std::deque<std::string>& j
     }
     continues = open_brackets(joined.back()) > 0;
   }
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    lines[i].text = joined[joined.size() - lines.size() + i];
-  }
+  for (std::size_t i = 0; i < lines.size(); ++i) lines[i].text = joined[i];
   return lines;
 }
 
@@ -350,36 +352,36 @@ class BlockReader {
   std::size_t next_ = 0;
 };
 
-std::string_view name_of(const TextLine& head) {
-  LineReader line(head.text, head.number);
-  line.expect("def");
-  return line.word(".-");
-}
-
 }  // namespace
 
 struct Definitions::Unread {
-  explicit Unread(std::vector<TextLine> all) : lines(std::move(all)) {}
-  std::vector<TextLine> lines;
+  Unread(std::string_view source, int first_line) : text(source), number(first_line) {}
+
+  std::string_view text;
+  int number;  // the first line is this one
   std::once_flag once;
+  std::deque<std::string> joined;  // the syntax points into them
   Definition read;
 };
 
 namespace {
 
 Definitions split_definitions() {
-  // Syntax points into them.
-  static std::deque<std::string> joined;
+  constexpr std::string_view kHead = "\ndef ";
   Definitions made;
   for (const std::string_view text : kModuleTexts) {
-    const std::vector<TextLine> lines = lines_of(text, joined);
-    for (auto head = lines.begin(); head != lines.end();) {
-      const auto end = std::find_if(head + 1, lines.end(),
-                                    [](const TextLine& line) { return line.indent == 0; });
-      made.names.push_back(name_of(*head));
-      const auto unread = std::make_shared<Definitions::Unread>(std::vector(head, end));
+    int number = 1;
+    std::size_t last = 0;
+    for (std::size_t at = text.find(kHead); at != text.npos;) {
+      number += static_cast<int>(std::count(text.begin() + last, text.begin() + at + 1, '\n'));
+      last = at + 1;
+      at = text.find(kHead, last);
+      const std::string_view function = text.substr(last, at - last);
+      LineReader head(function.substr(0, function.find('\n')), number);
+      head.expect("def");
+      made.names.push_back(head.word(".-"));
+      const auto unread = std::make_shared<Definitions::Unread>(function, number);
       PERFMODEL_CHECK(made.by_name.emplace(made.names.back(), unread).second);  // defined twice
-      head = end;
     }
   }
   return made;
@@ -391,7 +393,9 @@ const Definition* Definitions::find(std::string_view name) const {
   const auto at = by_name.find(name);
   if (at == by_name.end()) return nullptr;
   Unread& function = *at->second;
-  std::call_once(function.once, [&] { function.read = BlockReader(function.lines).read(); });
+  std::call_once(function.once, [&] {
+    function.read = BlockReader(lines_of(function.text, function.number, function.joined)).read();
+  });
   return &function.read;
 }
 

@@ -12,6 +12,21 @@ static Item item_of(const std::vector<EmbeddingTable>& tables) {
   }
   return all;
 }
+// And in such a job [rows, dim, pooling, rank, kind, shards], a shard [row offset, rows, column
+// offset, columns, rank].
+static Item item_of(const std::vector<PlacedTable>& tables) {
+  Item::List all;
+  for (const PlacedTable& table : tables) {
+    Item::List shards;
+    for (const TableShard& shard : table.shards) {
+      shards.emplace_back(
+          Shape{shard.row_offset, shard.rows, shard.column_offset, shard.columns, shard.rank});
+    }
+    all.emplace_back(Item::List{table.num_rows, table.dim, table.pooling_factor, table.rank,
+                                std::string(to_string(table.kind())), std::move(shards)});
+  }
+  return all;
+}
 template <class Table>
 static void take_tables(const Item& item, std::vector<Table>& tables) {
   for (const Item& one : item.list()) {
@@ -61,6 +76,12 @@ void visit_settings(TorchrecDlrmConfig& config, Visit visit) {
   visit("top_mlp", config.top_mlp);
   visit("tables", config.tables);
   visit("batch_per_rank", config.batch_per_rank);
+  visit("table_optimizer", config.table_optimizer,
+        Words{"sgd", "rowwise_adagrad", "adagrad", "adam"});
+  visit("world_size", config.world_size);
+  visit("local_world_size", config.local_world_size);
+  visit("rank", config.rank);
+  visit("first_collective", config.first_collective);
 }
 
 namespace {
@@ -97,7 +118,27 @@ std::optional<TrainingOptions::Optimizer> sparse_optimizer(const DlrmConfig& con
   return config.optimizer == DlrmConfig::Optimizer::kSgd ? Optimizer::kSgd : Optimizer::kAdagrad;
 }
 
+// The device is the rank's place on its host; an impossible one is refused later.
+TrainingOptions training_options(const TorchrecDlrmConfig& config) {
+  const std::int64_t local =
+      config.local_world_size > 0 ? config.local_world_size : config.world_size;
+  TrainingOptions options;
+  options.pytorch = {.major = 2, .minor = 0};
+  options.pytorch.device.index =
+      static_cast<std::int16_t>(config.rank % std::max<std::int64_t>(local, 1));
+  options.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
+  options.step_label.clear();
+  return options;
+}
+
 }  // namespace
+
+std::string_view to_string(TableSharding sharding) {
+  static constexpr std::string_view kNames[] = {"data_parallel",     "table_wise", "column_wise",
+                                                "table_column_wise", "row_wise",   "table_row_wise",
+                                                "grid_shard"};
+  return kNames[static_cast<std::size_t>(sharding)];
+}
 
 Result<DlrmConfig> dlrm_preset(std::string_view name) {
   const bool by_version = name == "mlperf-v3";  // another name of it
@@ -118,6 +159,10 @@ std::int64_t interaction_width(const DlrmConfig& config) {
 
 Result<ExecutionGraph> build_dlrm(const DlrmConfig& config) {
   return build_module("dlrm", config, training_options(config), sparse_optimizer(config));
+}
+
+Result<ExecutionGraph> build_torchrec_dlrm(const TorchrecDlrmConfig& config) {
+  return build_module("torchrec", config, training_options(config));
 }
 
 Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name) {

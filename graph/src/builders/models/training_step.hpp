@@ -32,8 +32,6 @@ class TrainingStep {
   void freeze(bool frozen) { frozen_ = frozen; }
   /// Makes a parameter of a tensor that is there: a part of a larger allocation.
   TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
-  /// A float32 tensor that is kept between steps without gradient (running mean, ...).
-  TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   /// Parameters that `sparse_optimizer` does not update.
   const std::vector<TensorRef>& parameters() const { return parameters_; }
 

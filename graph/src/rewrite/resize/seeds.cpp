@@ -186,48 +186,71 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   return seeds;
 }
 
-Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
-  if (symbol == Symbol::kBatch && is_from_trace(graph)) return traced_batch_size(graph);
+/// A first walk over a graph finds this; a second one changes the sizes from it.
+struct Scouted {
+  Seeds seeds;
+  std::vector<External> externals;
+};
+
+static Result<Scouted> scout(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
+                             std::span<const BatchInput> inputs = {}) {
   if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
     return Unexpected{known.error()};
   }
-  Tracker scout(graph, rules_of(graph), {});
-  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  return find_seeds(graph, scout.externals(), symbol, 0).map(&Seeds::was);
+  Tracker tracker(graph, rules_of(graph), {});
+  if (auto seen = tracker.run(); !seen) return Unexpected{seen.error()};
+  PERFMODEL_TRY(seeds, inputs.empty() ? find_seeds(graph, tracker.externals(), symbol, given)
+                                      : named_seeds(graph, tracker.externals(), given, inputs));
+  return Scouted{std::move(*seeds), tracker.externals()};
 }
 
-Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
-                               std::int64_t wanted, std::span<const BatchInput> inputs) {
+static Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, Scouted scouted,
+                                      std::int64_t wanted) {
   if (wanted < 1 || wanted > kLargestSize) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
   }
-  if (symbol == Symbol::kBatch && is_from_trace(graph) && inputs.empty()) {
-    return set_traced_batch_size(graph, given, wanted);
-  }
-  if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
-    return Unexpected{known.error()};
-  }
-  Tracker scout(graph, rules_of(graph), {});
-  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  PERFMODEL_TRY(seeds, inputs.empty() ? find_seeds(graph, scout.externals(), symbol, given)
-                                      : named_seeds(graph, scout.externals(), given, inputs));
-  seeds->now = wanted;
-  const std::int64_t was = seeds->was;
+  scouted.seeds.now = wanted;
+  const std::int64_t was = scouted.seeds.was;
   if (was < 1) {
     return fail(
         ErrorCode::kImpossible,
         fmt::format("expected a {} of at least 1 in the graph, found {}", word(symbol), was));
   }
-  if (seeds->was == seeds->now) return graph;
-  Tracker tracker(graph, rules_of(graph), std::move(*seeds), scout.externals());
+  if (was == wanted) return graph;
+  Tracker tracker(graph, rules_of(graph), std::move(scouted.seeds), scouted.externals);
   if (auto tracked = tracker.run(); !tracked) {
     const bool ambiguous = symbol == Symbol::kBatch && tracker.contradicts();
     if (!ambiguous) return Unexpected{tracked.error()};
-    return Unexpected{with_way_out(tracked.error(), graph, scout.externals(), was, wanted)};
+    return Unexpected{with_way_out(tracked.error(), graph, scouted.externals, was, wanted)};
   }
   PERFMODEL_TRY(edits, tracker.edits());
   return edited(graph, *edits);
+}
+
+Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
+  if (symbol == Symbol::kBatch && is_from_trace(graph)) return traced_batch_size(graph);
+  return scout(graph, symbol, 0).map([](const Scouted& found) { return found.seeds.was; });
+}
+
+Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
+                               std::int64_t wanted, std::span<const BatchInput> inputs) {
+  const bool possible = wanted >= 1 && wanted <= kLargestSize;
+  if (symbol == Symbol::kBatch && is_from_trace(graph) && inputs.empty() && possible) {
+    return set_traced_batch_size(graph, given, wanted);
+  }
+  PERFMODEL_TRY(scouted, possible ? scout(graph, symbol, given, inputs) : Scouted{});
+  return resized(graph, symbol, std::move(*scouted), wanted);
+}
+
+Result<TwiceTheBatch> twice_the_batch(const ExecutionGraph& graph) {
+  if (is_from_trace(graph)) {
+    PERFMODEL_TRY(batch, traced_batch_size(graph));
+    return TwiceTheBatch{*batch, resized(graph, Symbol::kBatch, 0, 2 * *batch)};
+  }
+  PERFMODEL_TRY(scouted, scout(graph, Symbol::kBatch, 0));
+  const std::int64_t batch = scouted->seeds.was;
+  return TwiceTheBatch{batch, resized(graph, Symbol::kBatch, std::move(*scouted), 2 * batch)};
 }
 
 }  // namespace perfmodel::resize

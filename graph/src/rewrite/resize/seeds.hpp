@@ -35,4 +35,11 @@ Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<Externa
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
                                std::int64_t wanted, std::span<const BatchInput> inputs = {});
 
+struct TwiceTheBatch {
+  std::int64_t batch = 0;  ///< as it is
+  Result<ExecutionGraph> graph;
+};
+/// The same as `current_size` and `resized` to twice as much, in one walk less.
+Result<TwiceTheBatch> twice_the_batch(const ExecutionGraph& graph);
+
 }  // namespace perfmodel::resize

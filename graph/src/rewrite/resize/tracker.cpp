@@ -336,7 +336,7 @@ void Tracker::enter(std::int32_t index) {
   });
   entered_[index] = clock_;
   if (node.is_label) return;
-  if (seeds_.none()) note_state(node);
+  if (seeds_.none() && reads_external) note_state(node);
   if (node.inputs_count == 0 && node.outputs_count == 0) return;
   // Views of an external are the same external, and ops above others promise their results.
   std::vector<std::optional<Layout>> given;

@@ -31,9 +31,9 @@ Result<void> fit_histograms(const std::string& file, LoadedStudy& loaded) {
     fits_any = true;
   }
   if (fits_any) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("--access: expected histograms of tables of the study, found those of {}",
-                          histograms->front().table));
+  return decline(
+      fmt::format("--access: expected histograms of tables of the study, found those of {}",
+                  histograms->front().table));
 }
 
 // "TABLE=FILE"
@@ -42,15 +42,14 @@ Result<void> fit_indices(const std::string& text, LoadedStudy& loaded) {
   auto& tables = loaded.study.tables;
   const auto table = std::ranges::find(tables, text.substr(0, equal), &ShardedTable::name);
   if (equal == std::string::npos || table == tables.end()) {
-    return fail(
-        ErrorCode::kImpossible,
+    return decline(
         fmt::format("--indices: expected TABLE=FILE with a table of the study, found {}", text));
   }
   PERFMODEL_TRY(sample, read_index_sample(text.substr(equal + 1)));
   if (sample->largest >= table->rows) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("--indices: expected indices below the {} rows of table {}, found {}",
-                            table->rows, table->name, sample->largest));
+    return decline(
+        fmt::format("--indices: expected indices below the {} rows of table {}, found {}",
+                    table->rows, table->name, sample->largest));
   }
   table->skew = fitted_skew(sample->histogram, static_cast<double>(table->rows),
                             static_cast<double>(sample->touched_rows));

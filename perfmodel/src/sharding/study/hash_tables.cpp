@@ -23,11 +23,11 @@ struct HashSpec {
 };
 
 Unexpected unexpected_spec(std::string_view found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("--compress: expected robe:m=ELEMENTS or robe:ratio=FACTOR "
-                          "[,Z=COLUMNS][,iterations=FACTOR][,kernel=reference|chunked]"
-                          "[,tables=NAME+NAME|best] (hashednet: Z=1), found {}",
-                          found));
+  return decline(
+      fmt::format("--compress: expected robe:m=ELEMENTS or robe:ratio=FACTOR "
+                  "[,Z=COLUMNS][,iterations=FACTOR][,kernel=reference|chunked][,tables=NAME+NAME|"
+                  "best] (hashednet: Z=1), found {}",
+                  found));
 }
 
 bool set_number(HashSpec& spec, std::string_view key, std::string_view value) {
@@ -89,8 +89,7 @@ Result<void> hash_tables(const ShardQuestion& question, LoadedStudy& loaded) {
   std::vector<ShardedTable>& tables = loaded.study.tables;
   for (const std::string& name : spec->names) {
     if (std::ranges::find(tables, name, &ShardedTable::name) == tables.end()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("--compress: expected names of tables, found {}", name));
+      return decline(fmt::format("--compress: expected names of tables, found {}", name));
     }
   }
   double hashed_elements = 0;

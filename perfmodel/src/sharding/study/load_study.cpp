@@ -65,9 +65,8 @@ Result<ShardingStudy> read_tables(const std::string& file) {
 Result<std::vector<TablePlacement>> matched(const NamedPlan& plan, const std::string& file,
                                             const ShardingStudy& study) {
   if (plan.world && *plan.world != *study.world) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected a plan for {} GPUs, found one for {}", file_name(file),
-                            *study.world, *plan.world));
+    return decline(fmt::format("{}: expected a plan for {} GPUs, found one for {}", file_name(file),
+                               *study.world, *plan.world));
   }
   return match_plan(study.tables, plan);
 }
@@ -89,7 +88,7 @@ Result<LoadedStudy> load_study(const ShardQuestion& question) {
   loaded.warnings = loaded.study.warnings;
   for (const auto step : {set_job, fit_accesses, change_tables, change_dense_part, choose_machine,
                           hash_tables, choose_models, choose_host}) {
-    if (auto done = step(question, loaded); !done) return Unexpected{done.error()};
+    PERFMODEL_TRY_TO(step(question, loaded));
   }
   if (!loaded.is_torchrec && !calibration_of(loaded.gpu, loaded.options.software).known) {
     loaded.warnings.push_back(

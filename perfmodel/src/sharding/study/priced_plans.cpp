@@ -57,7 +57,7 @@ Result<ShardReport> search_ratings(const LoadedStudy& loaded, std::size_t keep,
   if (!found) {
     const std::string shortfall = describe_shortfall(loaded.study.tables, space->space);
     if (shortfall.empty()) return Unexpected{found.error()};
-    return fail(ErrorCode::kImpossible, shortfall);
+    return decline(shortfall);
   }
   std::vector<NamedPlacements> plans;
   for (const FoundPlan& plan : found->plans) {
@@ -73,7 +73,7 @@ Result<ShardReport> search_ratings(const LoadedStudy& loaded, std::size_t keep,
 // Advised plans of one model.
 Result<ShardReport> time_report(const LoadedStudy& loaded, const BatchModel& model,
                                 std::vector<PricedPlan> plans) {
-  if (auto readable = loaded.models->check(); !readable) return Unexpected{readable.error()};
+  PERFMODEL_TRY_TO(loaded.models->check());
   ShardReport report{
       .loaded = &loaded, .plans = std::move(plans), .memory_cap = model.memory_cap()};
   if (!model.dense().in_range) {

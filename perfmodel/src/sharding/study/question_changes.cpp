@@ -149,8 +149,7 @@ Result<Gpu> gpu_of(const ShardQuestion& question, const LoadedStudy& loaded,
                    const std::filesystem::path& folder) {
   if (!question.gpu.empty()) return find_gpu(question.gpu, folder);
   if (loaded.study.gpu.empty() && loaded.topology.default_for.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected a GPU (--gpu) or a topology (--topology), found neither");
+    return decline("expected a GPU (--gpu) or a topology (--topology), found neither");
   }
   return read_gpus(folder).and_then(
       [&](std::vector<Gpu> gpus) { return known_gpu(question, loaded, std::move(gpus)); });
@@ -205,16 +204,16 @@ Result<void> set_job(const ShardQuestion& question, LoadedStudy& loaded) {
   if (!question.network.empty()) {
     auto network = ExchangeSoftware::parse(question.network);
     if (!network) {
-      return fail(ErrorCode::kImpossible, "--network: " + network.error().message);
+      return decline("--network: " + network.error().message);
     }
     study.network = std::move(*network);
   }
   if (!question.launch.empty()) study.launch = value_in(kLaunchNames, question.launch);
   if (!study.world) {
-    return fail(ErrorCode::kImpossible, "expected a number of GPUs (--world), found none");
+    return decline("expected a number of GPUs (--world), found none");
   }
   if (!study.batch_per_rank) {
-    return fail(ErrorCode::kImpossible, "expected a batch (--batch-per-gpu), found none");
+    return decline("expected a batch (--batch-per-gpu), found none");
   }
   return {};
 }

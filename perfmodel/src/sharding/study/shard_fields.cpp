@@ -177,7 +177,7 @@ Result<void> check_words(const ShardQuestion& question) {
     for (const std::string& word : words) {
       const std::string problem = refused(field, word);
       if (problem.empty()) continue;
-      return fail(ErrorCode::kImpossible, flag_of(field.name) + ": " + problem);
+      return decline(flag_of(field.name) + ": " + problem);
     }
   }
   return {};

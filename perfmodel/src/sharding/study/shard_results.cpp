@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/each_name.hpp"
 #include "json/csv_file.hpp"
 #include "plan_words.hpp"
 
@@ -59,8 +60,7 @@ const ResultFields<TorchrecCost> kRatedRankFields = {
     {"backward_compute_ms", &TorchrecCost::backward_compute_ms, Digits::kAll},
     {"backward_comms_ms", &TorchrecCost::backward_comms_ms, Digits::kAll},
     {"prefetch_ms", &TorchrecCost::prefetch_ms, Digits::kAll},
-    {"hbm_bytes", &TorchrecCost::hbm_bytes},
-    {"ddr_bytes", &TorchrecCost::ddr_bytes},
+    PERFMODEL_FIELDS(TorchrecCost, hbm_bytes, ddr_bytes),
 };
 
 template <class Rank>
@@ -217,9 +217,7 @@ const ResultFields<LoadedStudy> kStudyFields = {
 
 OrderedJson search_json(const ShardReport::Search& search, bool is_torchrec) {
   return {{is_torchrec ? "lower_bound_ms" : "lower_bound_us", search.lower_bound},
-          {"proved_best", search.proved_best},
-          {"stopped", search.stopped},
-          {"moves", search.moves},
+          PERFMODEL_VALUES(search, proved_best, stopped, moves),
           {"seconds", rounded(search.seconds)}};
 }
 

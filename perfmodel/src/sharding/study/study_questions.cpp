@@ -100,9 +100,8 @@ Result<ShardQuestion> base_question(const StudyQuestion& asked) {
   constexpr double kSearches = 12, kLeastSeconds = 0.2;
   ShardQuestion base = asked.base;
   if (base.costs == "torchrec") {
-    return fail(
-        ErrorCode::kImpossible,
-        "shard study: expected --costs calibrated, as ratings are no times, found " + base.costs);
+    return decline("shard study: expected --costs calibrated, as ratings are no times, found " +
+                   base.costs);
   }
   base.time_budget_s = std::max(kLeastSeconds, base.time_budget_s / kSearches);
   return share_global_batch(asked, base).map([&] { return base; });

@@ -16,8 +16,7 @@ Result<ShardQuestion> question_at(const SweepQuestion& asked, const std::string&
   const auto axis = std::ranges::find(sweep_axes(), asked.axis, &ShardField::name);
   ShardQuestion question = asked.base;
   if (axis != sweep_axes().end() && set_field(question, *axis, value)) return question;
-  return fail(ErrorCode::kImpossible,
-              fmt::format("--values: expected values of {}, found {}", asked.axis, value));
+  return decline(fmt::format("--values: expected values of {}, found {}", asked.axis, value));
 }
 
 Result<ShardReport> report_at(const LoadedStudy& loaded, const std::string& plan,
@@ -45,7 +44,7 @@ Result<std::vector<SweepRow>> sweep_study(const SweepQuestion& asked, const Sear
   }
   const auto has_report = [](const SweepRow& row) { return row.report.has_value(); };
   if (!rows.empty() && std::ranges::none_of(rows, has_report)) {
-    return fail(ErrorCode::kImpossible, rows.front().error);
+    return decline(rows.front().error);
   }
   return rows;
 }

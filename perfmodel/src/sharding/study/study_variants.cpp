@@ -42,13 +42,11 @@ std::vector<std::int64_t> numbers_of_gpus(const StudyQuestion& asked, const Shar
 Result<void> share_global_batch(const StudyQuestion& asked, ShardQuestion& question) {
   if (!asked.global_batch) return {};
   if (!question.world) {
-    return fail(ErrorCode::kImpossible,
-                "--global-batch: expected a number of GPUs (--world) beside it, found none");
+    return decline("--global-batch: expected a number of GPUs (--world) beside it, found none");
   }
   if (*asked.global_batch % *question.world != 0) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("--global-batch: expected a multiple of {} GPUs, found {}",
-                            *question.world, *asked.global_batch));
+    return decline(fmt::format("--global-batch: expected a multiple of {} GPUs, found {}",
+                               *question.world, *asked.global_batch));
   }
   question.batch = *asked.global_batch / *question.world;
   return {};

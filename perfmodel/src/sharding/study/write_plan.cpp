@@ -24,7 +24,7 @@ Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlac
   PERFMODEL_TRY(config, sharded_dlrm(loaded.study, placements));
   // The first graph is built before a folder is made, as it may be impossible.
   PERFMODEL_TRY(graph, graph_of_rank(*config, loaded.study));
-  if (auto folder_is_there = make_folder(folder); !folder_is_there) return folder_is_there;
+  PERFMODEL_TRY_TO(make_folder(folder));
   std::vector<OutputFile> files;  // named once all are written
   ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
   for (std::int64_t rank = 0; rank < config->world_size; ++rank) {
@@ -36,9 +36,7 @@ Result<void> write_graphs(const LoadedStudy& loaded, const std::vector<TablePlac
     files.push_back(std::move(*file));
     bar.advance();
   }
-  for (OutputFile& file : files) {
-    if (auto named = file.commit(); !named) return named;
-  }
+  for (OutputFile& file : files) PERFMODEL_TRY_TO(file.commit());
   return {};
 }
 

@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <optional>
 #include <vector>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace perfmodel::learned {
 namespace {
@@ -43,27 +46,45 @@ std::string to_base64(const std::vector<std::uint8_t>& bytes) {
   return text;
 }
 
-std::uint32_t base64_value(char digit) { return kBase64Values[static_cast<unsigned char>(digit)]; }
+#if defined(__x86_64__)
+/// Decodes 16 digits at a time and stops at the last ones, or in front of other characters (Mula
+/// and Lemire, Faster Base64 Encoding and Decoding Using AVX2 Instructions, 2018, section 4). Half
+/// of the time of a model's file was this. `to`: 16 bytes may be written for 12.
+[[gnu::target("sse4.1")]] void decode_blocks(std::string_view& text, std::uint8_t*& to) {
+  const __m128i faults_high =
+      _mm_setr_epi8(16, 16, 1, 2, 4, 8, 4, 8, 16, 16, 16, 16, 16, 16, 16, 16);
+  const __m128i faults_low =
+      _mm_setr_epi8(21, 17, 17, 17, 17, 17, 17, 17, 17, 17, 19, 26, 27, 27, 27, 26);
+  const __m128i shifts = _mm_setr_epi8(0, 16, 19, 4, -65, -65, -71, -71, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m128i order = _mm_setr_epi8(2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12, -1, -1, -1, -1);
+  const __m128i slash = _mm_set1_epi8('/');
+  for (; text.size() >= 24; text.remove_prefix(16), to += 12) {
+    const __m128i digits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data()));
+    const __m128i high = _mm_and_si128(_mm_srli_epi32(digits, 4), slash);
+    const __m128i faults =
+        _mm_and_si128(_mm_shuffle_epi8(faults_high, high),
+                      _mm_shuffle_epi8(faults_low, _mm_and_si128(digits, slash)));
+    if (!_mm_testz_si128(faults, faults)) return;
+    const __m128i row = _mm_add_epi8(_mm_cmpeq_epi8(digits, slash), high);
+    const __m128i values = _mm_add_epi8(digits, _mm_shuffle_epi8(shifts, row));
+    const __m128i pairs = _mm_maddubs_epi16(values, _mm_set1_epi32(0x01400140));
+    const __m128i bytes = _mm_madd_epi16(pairs, _mm_set1_epi32(0x00011000));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(bytes, order));
+  }
+}
+#endif
 
 std::optional<std::vector<std::uint8_t>> from_base64(std::string_view text) {
   if (text.size() % 4 == 1) return std::nullopt;  // a digit that completes no byte
   std::vector<std::uint8_t> bytes(text.size() * 3 / 4);
   std::uint8_t* to = bytes.data();
-  std::uint32_t seen = 0;  // no digit has its highest bit set
-  std::size_t i = 0;
-  for (; i + 4 <= text.size(); i += 4) {
-    const std::uint32_t a = base64_value(text[i]), b = base64_value(text[i + 1]),
-                        c = base64_value(text[i + 2]), d = base64_value(text[i + 3]);
-    seen |= a | b | c | d;
-    const std::uint32_t bits = a << 18 | b << 12 | c << 6 | d;
-    *to++ = static_cast<std::uint8_t>(bits >> 16);
-    *to++ = static_cast<std::uint8_t>(bits >> 8);
-    *to++ = static_cast<std::uint8_t>(bits);
-  }
-  std::uint32_t bits = 0;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.1")) decode_blocks(text, to);
+#endif
+  std::uint32_t seen = 0, bits = 0;  // no digit has its highest bit set
   int held = 0;
-  for (; i < text.size(); ++i) {
-    const std::uint32_t value = base64_value(text[i]);
+  for (const char digit : text) {
+    const std::uint32_t value = kBase64Values[static_cast<unsigned char>(digit)];
     seen |= value;
     bits = bits << 6 | value;
     held += 6;

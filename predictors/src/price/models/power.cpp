@@ -44,18 +44,25 @@ KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds 
           .measured = products_of(work, gpu) != nullptr};
 }
 
-Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu) {
-  if (gpu.tdp_w <= 0 || burst.bound == Bound::kMeasured || burst.time.count() <= 0) return burst;
-  const double watt = work_power_w(gpu);
-  if (watt <= 0) return burst;
-  const KernelEnergy energy = kernel_energy(work, gpu, burst.time);
-  const double least_us = energy.sum_j() / watt * 1e6;
-  Price made = burst;
+namespace {
+
+/// Time that the work takes at the power that the board has for it, or the burst's where that is
+/// more. Only products whose energy was measured are held back.
+double least_us(const Price& burst, const KernelWork& work, const Gpu& gpu) {
+  const double us = burst.time.count();
   // FlashAttention-4 was measured at 1.2 times the power that a product of its FLOP would take.
-  const bool is_product = energy.measured && work.family != KernelFamily::kAttention;
-  if (!is_product || least_us <= burst.time.count()) return made;
-  made.high *= least_us / burst.time.count();
-  made.time = Microseconds{least_us};
+  if (work.family == KernelFamily::kAttention || !products_of(work, gpu)) return us;
+  const double watt = work_power_w(gpu);
+  if (gpu.tdp_w <= 0 || burst.bound == Bound::kMeasured || us <= 0 || watt <= 0) return us;
+  return std::max(us, kernel_energy(work, gpu, burst.time).sum_j() / watt * 1e6);
+}
+
+}  // namespace
+
+Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu) {
+  Price made = burst;
+  made.time = Microseconds{least_us(burst, work, gpu)};
+  if (made.time > burst.time) made.high *= made.time / burst.time;
   return made;
 }
 

@@ -160,6 +160,7 @@ class BatchModel {
   bool saves_ids(std::size_t table) const;
   Result<void> check_kernel(const ShardedTable& table, const TablePlacement& placement) const;
   void add_hashed_array(JobLoad& job) const;
+  class ChangedPlan;
   class Improver;
   Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job,
                    double sign = 1) const;
