@@ -36,9 +36,9 @@ std::string_view wire_name(std::uint32_t wire) {
 }
 
 // Walks the fields of one message. After a failure everything returns false.
-class Fields {
+class WireFields {
  public:
-  Fields(std::string_view message, Failure& failure)
+  WireFields(std::string_view message, Failure& failure)
       : at_(message.data()), end_(message.data() + message.size()), failure_(failure) {}
 
   // The next field's number and wire type; false at the end and after a failure.
@@ -113,7 +113,7 @@ class Fields {
     }
     std::string_view packed;
     if (!raw_bytes(packed, what)) return false;
-    Fields inner(packed, failure_);
+    WireFields inner(packed, failure_);
     while (inner.at_ != inner.end_) {
       if (!inner.raw_varint(value, what)) return false;
       add(value);
@@ -131,7 +131,7 @@ class Fields {
     }
     std::string_view packed;
     if (!raw_bytes(packed, what)) return false;
-    Fields inner(packed, failure_);
+    WireFields inner(packed, failure_);
     while (inner.at_ != inner.end_) {
       if (!inner.raw_fixed(value, what)) return false;
       add(value);
@@ -232,7 +232,7 @@ std::int64_t from_zigzag(std::uint64_t value) {
 // Reads field `fields` of the given layout; calls `add` with each std::int64_t, std::uint64_t,
 // double or std::string in it. A single value and one element of a list look the same.
 template <class Add>
-bool read_values(Fields& fields, ChakraValueType type, std::string_view what, Add&& add) {
+bool read_values(WireFields& fields, ChakraValueType type, std::string_view what, Add&& add) {
   switch (chakra::layout_of(type)) {
     case FieldLayout::kSigned:
       return fields.varints(what, [&](std::uint64_t value) { add(to_signed(value, type)); });
@@ -304,7 +304,7 @@ void empty_list(ChakraAttribute& attribute) {
   }
 }
 
-bool read_value(Fields& fields, ChakraAttribute& attribute, Failure& failure) {
+bool read_value(WireFields& fields, ChakraAttribute& attribute, Failure& failure) {
   constexpr std::string_view kWhat = "an attribute's value";
   const auto type = static_cast<ChakraValueType>(fields.number());
   attribute.type = type;
@@ -319,7 +319,7 @@ bool read_value(Fields& fields, ChakraAttribute& attribute, Failure& failure) {
   std::string_view message;
   if (!fields.bytes(message, "an attribute's list")) return false;
   empty_list(attribute);
-  Fields list(message, failure);
+  WireFields list(message, failure);
   while (list.next()) {
     if (list.number() != 1) {
       return list.fail(
@@ -335,7 +335,7 @@ bool read_value(Fields& fields, ChakraAttribute& attribute, Failure& failure) {
 }
 
 bool read_attribute(std::string_view message, ChakraAttribute& attribute, Failure& failure) {
-  Fields fields(message, failure);
+  WireFields fields(message, failure);
   while (fields.next()) {
     switch (fields.number()) {
       case chakra::attribute_field::kName:
@@ -358,7 +358,7 @@ bool read_attribute(std::string_view message, ChakraAttribute& attribute, Failur
 // Takes an attribute with a member of its own out of its general form.
 class KnownAttribute {
  public:
-  KnownAttribute(const ChakraAttribute& attribute, Fields& fields)
+  KnownAttribute(const ChakraAttribute& attribute, WireFields& fields)
       : attribute_(attribute), fields_(fields) {}
 
   bool place(Known which, ChakraNode& node) {
@@ -427,14 +427,14 @@ class KnownAttribute {
   }
 
   const ChakraAttribute& attribute_;
-  Fields& fields_;
+  WireFields& fields_;
 };
 
 // ---- messages ----------------------------------------------------------------------------------
 
 bool read_metadata(std::string_view message, ChakraTrace& trace, Failure& failure) {
   trace.version.clear();
-  Fields fields(message, failure);
+  WireFields fields(message, failure);
   while (fields.next()) {
     switch (fields.number()) {
       case chakra::metadata_field::kVersion: fields.text(trace.version, "the version"); break;
@@ -452,7 +452,7 @@ bool read_metadata(std::string_view message, ChakraTrace& trace, Failure& failur
 }
 
 bool read_io(std::string_view message, ChakraIo& io, Failure& failure) {
-  Fields fields(message, failure);
+  WireFields fields(message, failure);
   while (fields.next()) {
     switch (fields.number()) {
       case chakra::io_field::kValues: fields.text(io.values, "values"); break;
@@ -464,7 +464,7 @@ bool read_io(std::string_view message, ChakraIo& io, Failure& failure) {
   return !fields.failed();
 }
 
-bool read_time(Fields& fields, double& us, std::string_view what) {
+bool read_time(WireFields& fields, double& us, std::string_view what) {
   std::uint64_t value = 0;
   if (!fields.varint(value, what)) return false;
   if (value > chakra::kMaxMicroseconds) {
@@ -486,7 +486,7 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
   lists.ctrl_deps.clear();
   lists.data_deps.clear();
   lists.attributes.clear();
-  Fields fields(message, failure);
+  WireFields fields(message, failure);
   std::uint64_t number = 0, type = 0;
   std::string_view bytes;
   unsigned known_seen = 0;

@@ -12,7 +12,7 @@ namespace perfmodel {
 namespace {
 
 constexpr std::size_t kMostRank = 64;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+constexpr std::int64_t kMostRecordedElements = std::int64_t{1} << 48;
 
 std::vector<std::int64_t> extents_of(simdjson::dom::array dims, bool& odd) {
   std::vector<std::int64_t> shape;
@@ -20,7 +20,7 @@ std::vector<std::int64_t> extents_of(simdjson::dom::array dims, bool& odd) {
   for (simdjson::dom::element part : dims) {
     std::int64_t extent = 0;
     if (part.get(extent) != simdjson::SUCCESS || extent < 0 || shape.size() == kMostRank ||
-        (extent > 0 && elements > kMostElements / extent)) {
+        (extent > 0 && elements > kMostRecordedElements / extent)) {
       odd = true;
       return {};
     }

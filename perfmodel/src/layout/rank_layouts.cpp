@@ -271,20 +271,20 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
 }
 
 /// One that has a price, or not yet.
-struct Candidate {
+struct LayoutCandidate {
   ParallelLayout layout;
   LeastCost least;
   std::int64_t number = 0;  ///< in the order of the search
 };
 
 /// Keeps the layouts of one shard; layouts that share their layers' prices stay together.
-void keep_shard(const LayoutSearchOptions& options, std::vector<Candidate>& candidates) {
+void keep_shard(const LayoutSearchOptions& options, std::vector<LayoutCandidate>& candidates) {
   if (options.shards < 2) return;
   std::map<
       std::tuple<std::int64_t, std::int64_t, LayoutRecompute, bool, std::int64_t, std::int64_t>,
       std::size_t>
       groups;
-  std::erase_if(candidates, [&](const Candidate& one) {
+  std::erase_if(candidates, [&](const LayoutCandidate& one) {
     const auto& layout = one.layout;
     const auto key = std::tuple(layout.tp, layout.micro_batch, layout.recompute,
                                 layout.sequence_parallel, layout.cp, layout.ep);
@@ -345,11 +345,11 @@ class LayoutSearch {
         options_(options),
         found_(std::max<std::size_t>(1, options.keep)) {}
 
-  Result<LayoutRanking> run(std::vector<Candidate>& candidates) {
+  Result<LayoutRanking> run(std::vector<LayoutCandidate>& candidates) {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());
     const bool shares = varies_experts(candidates);
-    std::vector<const Candidate*> too_large;
-    for (Candidate& candidate : candidates) {
+    std::vector<const LayoutCandidate*> too_large;
+    for (LayoutCandidate& candidate : candidates) {
       stop_point();
       if (options_.cancel.stop_requested()) {
         ranking_.complete = false;
@@ -374,25 +374,25 @@ class LayoutSearch {
   }
 
  private:
-  bool is_too_large(const Candidate& candidate) const {
+  bool is_too_large(const LayoutCandidate& candidate) const {
     return device_bytes_ > 0 && candidate.least.bytes > device_bytes_;
   }
 
   // The layers that bounds rest on pay off if many layouts share them.
-  static bool varies_experts(const std::vector<Candidate>& candidates) {
+  static bool varies_experts(const std::vector<LayoutCandidate>& candidates) {
     std::set<std::int64_t> ranks;
-    for (const Candidate& one : candidates) ranks.insert(one.layout.ep);
+    for (const LayoutCandidate& one : candidates) ranks.insert(one.layout.ep);
     return ranks.size() > 2;
   }
 
-  bool bound_rules_out(Candidate& candidate) const {
+  bool bound_rules_out(LayoutCandidate& candidate) const {
     const auto least = pricer_.at_least(job_, candidate.layout);
     if (!least) return false;
     candidate.least.bytes = std::max(candidate.least.bytes, least->reserved_bytes);
     return found_.rules_out(least->step_ms, least->reserved_bytes);
   }
 
-  void price(const Candidate& candidate) {
+  void price(const LayoutCandidate& candidate) {
     const LayoutPrediction* known = options_.known ? options_.known(candidate.number) : nullptr;
     auto prediction =
         known ? Result<LayoutPrediction>(*known) : pricer_.predict(job_, candidate.layout);
@@ -431,9 +431,10 @@ class LayoutSearch {
   }
 
   // Where nothing fits: the smallest of those that were passed over.
-  void find_smallest(std::vector<const Candidate*>& too_large) {
-    std::ranges::stable_sort(too_large, {}, [](const Candidate* one) { return one->least.bytes; });
-    for (const Candidate* candidate : too_large) {
+  void find_smallest(std::vector<const LayoutCandidate*>& too_large) {
+    std::ranges::stable_sort(too_large, {},
+                             [](const LayoutCandidate* one) { return one->least.bytes; });
+    for (const LayoutCandidate* candidate : too_large) {
       if (options_.cancel.stop_requested()) return;
       if (ranking_.priced > 0 &&
           candidate->least.bytes > ranking_.smallest.prediction.reserved_bytes) {
@@ -465,7 +466,7 @@ std::vector<LayoutOffload> every_offload() {
 Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& job,
                                   std::int64_t gpus, const LayoutSpace& space,
                                   const LayoutSearchOptions& options) {
-  std::vector<Candidate> candidates;
+  std::vector<LayoutCandidate> candidates;
   each_layout(job, gpus, space, [&](const ParallelLayout& layout) {
     candidates.push_back({layout, least_cost(job, layout)});
     return true;
@@ -477,7 +478,8 @@ Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& j
                     gpus, job.global_batch, job.model.heads, job.model.layers));
   }
   // Layouts that can be fastest come first, so that the rest is ruled out early.
-  std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.least.flop; });
+  std::ranges::stable_sort(candidates, {},
+                           [](const LayoutCandidate& one) { return one.least.flop; });
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].number = static_cast<std::int64_t>(i);
   }

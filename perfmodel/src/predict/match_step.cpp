@@ -16,11 +16,11 @@ namespace {
 
 constexpr double kMostScale = 30, kTolerance = 1e-4;
 
-class Search {
+class StepSearch {
  public:
   using Predict = std::function<Result<Prediction>(const StepScales&)>;
 
-  Search(double measured_us, const Predict& predict)
+  StepSearch(double measured_us, const Predict& predict)
       : measured_us_(measured_us), predict_(predict) {}
 
   Result<StepScales> run() {
@@ -73,7 +73,7 @@ Result<StepScales> match_step(double measured_us,
   if (!(measured_us > 0) || std::isinf(measured_us)) {
     return decline(fmt::format("expected a measured step above 0 us, found {}", measured_us));
   }
-  return Search(measured_us, predict).run();
+  return StepSearch(measured_us, predict).run();
 }
 
 Result<StepScales> match_measured(const TimedStep& measured, const RecordedProgram& program,
