@@ -271,20 +271,20 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
 }
 
 /// One that has a price, or not yet.
-struct LayoutCandidate {
+struct Contender {
   ParallelLayout layout;
   LeastCost least;
   std::int64_t number = 0;  ///< in the order of the search
 };
 
 /// Keeps the layouts of one shard; layouts that share their layers' prices stay together.
-void keep_shard(const LayoutSearchOptions& options, std::vector<LayoutCandidate>& candidates) {
+void keep_shard(const LayoutSearchOptions& options, std::vector<Contender>& candidates) {
   if (options.shards < 2) return;
   std::map<
       std::tuple<std::int64_t, std::int64_t, LayoutRecompute, bool, std::int64_t, std::int64_t>,
       std::size_t>
       groups;
-  std::erase_if(candidates, [&](const LayoutCandidate& one) {
+  std::erase_if(candidates, [&](const Contender& one) {
     const auto& layout = one.layout;
     const auto key = std::tuple(layout.tp, layout.micro_batch, layout.recompute,
                                 layout.sequence_parallel, layout.cp, layout.ep);
@@ -345,11 +345,11 @@ class LayoutSearch {
         options_(options),
         found_(std::max<std::size_t>(1, options.keep)) {}
 
-  Result<LayoutRanking> run(std::vector<LayoutCandidate>& candidates) {
+  Result<LayoutRanking> run(std::vector<Contender>& candidates) {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());
     const bool shares = varies_experts(candidates);
-    std::vector<const LayoutCandidate*> too_large;
-    for (LayoutCandidate& candidate : candidates) {
+    std::vector<const Contender*> too_large;
+    for (Contender& candidate : candidates) {
       stop_point();
       if (options_.cancel.stop_requested()) {
         ranking_.complete = false;
@@ -374,25 +374,25 @@ class LayoutSearch {
   }
 
  private:
-  bool is_too_large(const LayoutCandidate& candidate) const {
+  bool is_too_large(const Contender& candidate) const {
     return device_bytes_ > 0 && candidate.least.bytes > device_bytes_;
   }
 
   // The layers that bounds rest on pay off if many layouts share them.
-  static bool varies_experts(const std::vector<LayoutCandidate>& candidates) {
+  static bool varies_experts(const std::vector<Contender>& candidates) {
     std::set<std::int64_t> ranks;
-    for (const LayoutCandidate& one : candidates) ranks.insert(one.layout.ep);
+    for (const Contender& one : candidates) ranks.insert(one.layout.ep);
     return ranks.size() > 2;
   }
 
-  bool bound_rules_out(LayoutCandidate& candidate) const {
+  bool bound_rules_out(Contender& candidate) const {
     const auto least = pricer_.at_least(job_, candidate.layout);
     if (!least) return false;
     candidate.least.bytes = std::max(candidate.least.bytes, least->reserved_bytes);
     return found_.rules_out(least->step_ms, least->reserved_bytes);
   }
 
-  void price(const LayoutCandidate& candidate) {
+  void price(const Contender& candidate) {
     const LayoutPrediction* known = options_.known ? options_.known(candidate.number) : nullptr;
     auto prediction =
         known ? Result<LayoutPrediction>(*known) : pricer_.predict(job_, candidate.layout);
@@ -431,10 +431,9 @@ class LayoutSearch {
   }
 
   // Where nothing fits: the smallest of those that were passed over.
-  void find_smallest(std::vector<const LayoutCandidate*>& too_large) {
-    std::ranges::stable_sort(too_large, {},
-                             [](const LayoutCandidate* one) { return one->least.bytes; });
-    for (const LayoutCandidate* candidate : too_large) {
+  void find_smallest(std::vector<const Contender*>& too_large) {
+    std::ranges::stable_sort(too_large, {}, [](const Contender* one) { return one->least.bytes; });
+    for (const Contender* candidate : too_large) {
       if (options_.cancel.stop_requested()) return;
       if (ranking_.priced > 0 &&
           candidate->least.bytes > ranking_.smallest.prediction.reserved_bytes) {
@@ -466,7 +465,7 @@ std::vector<LayoutOffload> every_offload() {
 Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& job,
                                   std::int64_t gpus, const LayoutSpace& space,
                                   const LayoutSearchOptions& options) {
-  std::vector<LayoutCandidate> candidates;
+  std::vector<Contender> candidates;
   each_layout(job, gpus, space, [&](const ParallelLayout& layout) {
     candidates.push_back({layout, least_cost(job, layout)});
     return true;
@@ -478,8 +477,7 @@ Result<LayoutRanking> rank_within(const LayoutPricer& pricer, const LayoutJob& j
                     gpus, job.global_batch, job.model.heads, job.model.layers));
   }
   // Layouts that can be fastest come first, so that the rest is ruled out early.
-  std::ranges::stable_sort(candidates, {},
-                           [](const LayoutCandidate& one) { return one.least.flop; });
+  std::ranges::stable_sort(candidates, {}, [](const Contender& one) { return one.least.flop; });
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].number = static_cast<std::int64_t>(i);
   }
