@@ -13,7 +13,7 @@
 namespace perfmodel::cli {
 namespace {
 
-// "@" stands for the program.
+// Each @ becomes the name of the program.
 constexpr std::string_view kWalk = R"bash(
 _@() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 try:
     import perfmodel
+    import perfmodel._library
+    perfmodel._library.library()
 except (ImportError, OSError):  # a sanitizer's library
     perfmodel = None
 

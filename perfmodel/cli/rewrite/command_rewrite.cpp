@@ -48,8 +48,8 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
       arguments.graph);
 }
 
-// Applies the rewrites one by one and records the effect of each. If --batch is among them, a known
-// model is first built again with that batch; the first rewrite is credited with this change.
+// Applies the rewrites in turn and records what each changed. With --batch, a known model is built
+// anew at that batch before the first rewrite, whose step then includes the difference.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   PERFMODEL_TRY_TO(check_captured(graph, arguments));
