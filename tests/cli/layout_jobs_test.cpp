@@ -324,6 +324,28 @@ TEST(LayoutJobs, LeaveOutOverlapWhereNothingIsThereToHide) {
                1, "async_tp: expected tp above 1");
 }
 
+TEST(LayoutJobs, OwnSettingsHideThoseOfMergedMaps) {
+  const std::string own =
+      "base_model: NousResearch/Meta-Llama-3-8B\nbf16: true\nmicro_batch_size: 2\n";
+  const Json plain =
+      layout_of_job("plain.yaml", own + "sequence_len: 4096\ngradient_accumulation_steps: 4\n");
+  const std::string maps =
+      "late: &late\n  sequence_len: 512\n  gradient_accumulation_steps: 4\n"
+      "early: &early\n  micro_batch_size: 1\n  sequence_len: 4_096\n";
+  EXPECT_EQ(layout_of_job("merged.yaml", maps + own + "<<: [*early, *late]\n"), plain);
+  EXPECT_EQ(layout_of_job("first.yaml", maps + "<<: [*early, *late]\n" + own), plain);
+  EXPECT_EQ(layout_of_job("nested.yaml", maps + "both: &both\n  <<: *late\n  sequence_len: 4096\n" +
+                                             "<<: *both\n" + own),
+            plain);
+  expect_refused("number.yaml", own + "<<: 3\n", "settings with plain keys");
+  std::string map = "map: &map\n", aliases;
+  for (int i = 0; i < 2000; ++i) {
+    map += "  setting" + std::to_string(i) + ": 1\n";
+    aliases += "*map, ";
+  }
+  expect_refused("often.yaml", map + own + "<<: [" + aliases + "]\n", "settings with plain keys");
+}
+
 TEST(LayoutJobs, RefuseWhatContradictsItself) {
   expect_refused("tp.toml", kTitan + "[parallelism]\ntensor_parallel_degree = 3\n",
                  "world: expected GPUs that tp 3 x pp 1 x cp 1 divide, found 8");
@@ -350,6 +372,7 @@ TEST(LayoutJobs, RefuseWhatIsNoJob) {
   expect_refused("empty.toml", "", "expected the settings of a training job, found an empty file");
   expect_refused("bad.toml", "[training\nseq_len = 1\n", "bad.toml:1");
   expect_refused("bad.yaml", "base_model: [a\n", "bad.yaml:");
+  expect_refused("array.toml", kTitan + "[ =]\n", "expected bare key starting character");
   expect_refused("list.yaml", "- a\n- b\n", "expected YAML: keys with values");
   expect_refused("other.yaml", "image: debian\nscript: make\n",
                  "found none of their settings but image, script");

@@ -35,11 +35,11 @@ TEST(ModuleText, LoopsListsAndSumsFollowPython) {
 
 TEST(ModuleText, ParametersHaveDefaultsAndRecordsMembers) {
   const Item padded = value_of("filter", {std::int64_t{8}, std::int64_t{5}, std::int64_t{3}});
-  EXPECT_EQ(whole(padded.record()->at("padding").list()[0]), 2);
+  EXPECT_EQ(whole(padded.member("padding")->list()[0]), 2);
   const Item cut = value_of(
       "filter", {std::int64_t{8}, std::int64_t{5}, std::int64_t{3}, std::int64_t{2}, false});
-  EXPECT_EQ(whole(cut.record()->at("padding").list()[0]), 0);
-  EXPECT_EQ(whole(cut.record()->at("stride").list()[1]), 2);
+  EXPECT_EQ(whole(cut.member("padding")->list()[0]), 0);
+  EXPECT_EQ(whole(cut.member("stride")->list()[1]), 2);
 }
 
 TEST(ModuleText, ChoicesCompareWords) {
@@ -72,6 +72,45 @@ TEST(ModuleText, AListThatGrowsLeavesItsCopiesAlone) {
   copy = {};
   EXPECT_TRUE(list.append(Shape{2}));
   EXPECT_EQ(list.list().size(), 2);
+}
+
+TEST(ModuleText, NamesThatAllFunctionsSeeHaveAValueOrNone) {
+  ModuleRun run({{"positions", std::int64_t{512}}}, {});
+  EXPECT_EQ(whole(*run.get("positions")), 512);
+  EXPECT_EQ(run.get("no_such_name"), nullptr);
+  const Item* before = run.get("positions");
+  for (int i = 0; i < 100; ++i)
+    run.set(std::string_view("name_" + std::to_string(i)), Item(i > 50));
+  EXPECT_EQ(run.get("positions"), before);  // texts hold on to values while others come
+  EXPECT_TRUE(*run.get("name_99")->get<bool>());
+  run.set("positions", std::int64_t{1});
+  EXPECT_EQ(whole(*run.get("positions")), 1);
+}
+
+TEST(ModuleText, MembersAreFoundByName) {
+  const Item record(Item::Record{{"rows", std::int64_t{5}}, {"columns", std::int64_t{7}}});
+  EXPECT_EQ(whole(*record.member("columns")), 7);
+  EXPECT_EQ(record.member("rank"), nullptr);
+  EXPECT_EQ(Item(std::int64_t{5}).member("rows"), nullptr);
+}
+
+TEST(ModuleText, ACallNamesATextAFunctionOrAnOp) {
+  EXPECT_NE(callee_of("split_heads").text, nullptr);
+  EXPECT_NE(callee_of("range").written, nullptr);
+  const Callee op = callee_of("aten::relu");
+  EXPECT_TRUE(op.text == nullptr && op.written == nullptr);
+}
+
+// "[... for name in list]" has a variable of its own; other variables come one after the other.
+TEST(ModuleText, VariablesHaveSlots) {
+  const Definition& owners = *module_definitions().find("torchrec.by_owner");
+  EXPECT_TRUE(owners.has_variables);
+  EXPECT_EQ(owners.num_slots, 6);  // pieces, owners, all, at, owner, mine
+  const Definition& ranks = *module_definitions().find("torchrec.by_column_and_rank");
+  EXPECT_EQ(ranks.num_slots, 3);  // shards, i, shard
+  const Definition& parameters = *module_definitions().find("torchrec.parameters");
+  EXPECT_FALSE(parameters.has_variables);
+  EXPECT_EQ(parameters.num_slots, 2);  // table and group in brackets; all functions see the rest
 }
 
 TEST(ModuleText, ALoopBeyondTheLimitOfNodesIsRefused) {

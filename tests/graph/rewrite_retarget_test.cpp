@@ -24,6 +24,7 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {
@@ -319,6 +320,27 @@ TEST_P(RetargetOfRecording, LeavesNothingOfACpu) {
 INSTANTIATE_TEST_SUITE_P(Models, RetargetOfRecording,
                          testing::Values("dlrm_sparse_sgd", "dlrm_dense_sgd", "bert_layer_adamw",
                                          "resblock_sgdm"));
+
+using RetargetOfAutocast = RetargetOfRecording;
+
+TEST_P(RetargetOfAutocast, SaysWhichOpsAutocastOfACpuLeftInHalfPrecision) {
+  const auto recorded = read_execution_graph(file_);
+  ASSERT_TRUE(recorded) << to_string(recorded.error());
+  const PrecisionOptions bf16 = {.precision = PrecisionOptions::Precision::kBf16};
+  const auto of_cpu = rewrite_precision(*recorded, bf16);
+  ASSERT_TRUE(of_cpu) << of_cpu.error().message;
+  const auto late = retarget(*of_cpu, {}), early = retarget(*recorded, {});
+  ASSERT_TRUE(late && early);
+  const auto first = rewrite_precision(*early, bf16);
+  ASSERT_TRUE(first) << first.error().message;
+  const auto says_so = HasSubstr("as autocast on a CPU lets");
+  EXPECT_THAT(late->warnings, testing::Contains(says_so));
+  // Sums of gradients are narrow on both, and its layer norms take fp32 sums of residuals.
+  EXPECT_THAT(late->warnings, testing::Contains(HasSubstr("aten::softmax computes")));
+  EXPECT_THAT(first->warnings, testing::Not(testing::Contains(says_so)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bert, RetargetOfAutocast, testing::Values("bert_layer_adamw"));
 
 // The models of traces_cpu/record_et.py built for a GPU. Their inputs are made before the
 // recording.

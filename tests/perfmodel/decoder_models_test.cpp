@@ -40,7 +40,8 @@ TEST(DecoderNames, AreFoundWithoutTheirPunctuationUnlessItMakesAnotherSize) {
   for (const char* name : {"Qwen3_30B_a3B", "llama31_405b", "Llama38B", "opt_1.3b"}) {
     EXPECT_TRUE(find_decoder(name)) << name;
   }
-  for (const char* name : {"opt-13b", "OPT 13B", "qwen2-57b", "llama-27b", "./llama2-7b"}) {
+  for (const char* name :
+       {"opt-13b", "opt13b", "OPT 13B", "qwen2-57b", "llama-27b", "./llama2-7b"}) {
     EXPECT_FALSE(find_decoder(name)) << name;
   }
 }

@@ -61,6 +61,24 @@ TEST(KernelTimes, BelongToTheNodeThatMakesTheCall) {
   EXPECT_DOUBLE_EQ(times.find(2, 1)->us, 3);
 }
 
+TEST(KernelTimes, KernelsOfAStreamWhoseStampsOverlapHaveNoGap) {
+  TinyRun run;
+  run.op("a", [&] {
+    run.launch(4, 30);
+    run.launch(4, 30);
+    run.sync(1);
+  });
+  Trace& trace = run.trace();
+  for (HostEvent& event : trace.host) {  // only then gaps are kept
+    if (trace.name(event).ends_with("StreamSynchronize"))
+      event.name = trace.names.intern("cudaStreamWaitEvent");
+  }
+  const auto gap_us = [&] { return times_of(run.graph(), trace).find(1, 1)->gap_us; };
+  EXPECT_NEAR(gap_us().value(), TinyRun::kKernelGap, 1e-9);
+  trace.gpu[1].start_ns -= 1500;
+  EXPECT_EQ(gap_us(), 0);
+}
+
 TEST(KernelTimes, RepetitionsOfAStepAreAveraged) {
   TinyRun step, repeated;
   step.op("a", [&] { step.launch(4, 1); });

@@ -11,6 +11,7 @@
 #include "memory/memory_results.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 namespace perfmodel {
 namespace memory_answer_test {
@@ -73,6 +74,35 @@ TEST(MemoryAnswer, RewritesOnlyForWaysThatMayFit) {
     EXPECT_GT(way.slowdown, 0);
   }
   EXPECT_THAT(answer->ways->fitting, SizeIs(7));
+}
+
+// Few layers bound what a way needs. One that refuses them may take the whole step: activations of
+// few layers are not worth an offload.
+TEST(MemoryAnswer, AsksAWayThatFewLayersRefuse) {
+  GptConfig config = gpt_preset("gpt2").value();
+  config.batch = 128;
+  config.sequence = 256;
+  const ExecutionGraph whole = build_gpt(config).value();
+  std::atomic<int> refused = 0, taken = 0;
+  const auto rewrite = [&](const std::string& name, const std::string& value) {
+    const auto change = [&, name](const ExecutionGraph& graph) -> Result<ExecutionGraph> {
+      if (name != "offload-activations") return graph;
+      if (graph.nodes.size() == whole.nodes.size()) {
+        ++taken;
+        return mlp_of(64);
+      }
+      ++refused;
+      return fail(ErrorCode::kImpossible, "expected more layers");
+    };
+    return Result<NamedRewrite>(NamedRewrite{"--" + name + " " + value, change});
+  };
+  const Gpu t4 = find_gpu("t4", find_data_folder().value() / "gpus").value();
+  const auto answer = answer_memory({.graph = "gpt.json"}, whole, t4, rewrite);
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  ASSERT_TRUE(answer->ways);
+  EXPECT_EQ(refused, 2) << "alone and after autocast, by three layers";
+  EXPECT_EQ(taken, 2) << "the same";
+  EXPECT_THAT(answer->ways->fitting, SizeIs(2));
 }
 
 TEST(MemoryOfTrace, KnowsNothingWithoutRecords) {

@@ -34,6 +34,7 @@ using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
 
 const std::filesystem::path kData = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+constexpr double kWholeSearch = 1e6;  // [s], however slow the machine
 
 const OverheadTable& reference() {
   static const OverheadTable table = read_overheads(kData / "overheads" / "reference.json").value();
@@ -233,7 +234,7 @@ TEST(Optimize, FindsWhatAllSequencesFind) {
     SCOPED_TRACE(one.name);
     OptimizeOptions options;
     options.allow = one.allow;
-    options.time_budget_s = 1e6;
+    options.time_budget_s = kWholeSearch;
     AllSequences all{one.target, rewrites_in(one)};
     ASSERT_LE(all.rewrites.size(), 8U);
     ASSERT_GE(all.rewrites.size(), 4U);
@@ -462,7 +463,8 @@ class Answers : public ::testing::Test {
 };
 
 TEST_F(Answers, AreTheSameInEveryRun) {
-  const Advice a = search({.world = 4}), b = search({.world = 4});
+  const OptimizeOptions whole = {.world = 4, .time_budget_s = kWholeSearch};
+  const Advice a = search(whole), b = search(whole);
   EXPECT_EQ(a.best_us, b.best_us);
   EXPECT_EQ(a.best_command, b.best_command);
   EXPECT_EQ(a.evaluations, b.evaluations);
@@ -474,7 +476,7 @@ TEST_F(Answers, AreTheSameInEveryRun) {
 }
 
 TEST_F(Answers, SinglesAreRankedAndTheBestIsNoWorse) {
-  const Advice advice = search({});
+  const Advice advice = search({.time_budget_s = kWholeSearch});
   ASSERT_FALSE(advice.steps.empty());
   for (std::size_t i = 0; i < advice.steps.size(); ++i) {
     const AdvisedStep& step = advice.steps[i];

@@ -5,12 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "sharding/plan_search_ranks.hpp"
+#include "sharding/plan_search_seeds.hpp"
 
 namespace perfmodel::sharding {
 namespace sharding_plan_search_test {
@@ -295,6 +300,83 @@ TEST(PlanSearch, IsTheSameForTheSameSeed) {
   }
   EXPECT_GE(a.plans.front().objective, a.lower_bound);
   EXPECT_LE(a.plans.front().objective, 1.1 * a.lower_bound);
+}
+
+// The ranks of each piece if one looks at all ranks for the lightest that has room.
+std::vector<std::int32_t> packed_slowly(const search::FlatSpace& space,
+                                        const std::vector<std::uint32_t>& order) {
+  std::vector<double> loads(space.world);
+  std::vector<std::int64_t> bytes(space.world);
+  std::vector<std::int32_t> where(space.places);
+  for (const std::uint32_t table : order) {
+    const search::Choice& choice = space.choices[space.choice_of[table]];
+    const search::Option& option = space.options[choice.first_option];
+    std::vector<char> used(space.world, 0);
+    for (std::int32_t piece = 0; piece < option.pieces; ++piece) {
+      const search::Run& run = space.run_of(option, piece);
+      std::int32_t best = -1;
+      for (std::int32_t rank = 0; rank < space.world; ++rank) {
+        const bool room = bytes[rank] + run.demand.hbm_bytes <= space.hbm_cap;
+        if (used[rank] != 0 || !room || !space.may_use(choice, rank)) continue;
+        if (best < 0 || loads[rank] < loads[best]) best = rank;
+      }
+      loads[best] += run.load;
+      bytes[best] += run.demand.hbm_bytes;
+      used[best] = 1;
+      where[space.first_place[table] + static_cast<std::uint32_t>(piece)] = best;
+    }
+  }
+  return where;
+}
+
+TEST(PlanSearch, PacksOnTheLightestOfManyRanks) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    PlanSpace space;
+    space.world = 33 + seed;
+    space.hbm_cap = 70;
+    for (std::uint32_t t = 0; t < 200; ++t) {
+      const auto pieces = static_cast<std::int64_t>(random() % 4) + 1;
+      const double load = static_cast<double>(random() % 7);  // some are alike
+      const auto type = pieces == 1 ? Type::kTableWise : Type::kColumnWise;
+      TableChoices choices{{option(type, pieces, load, static_cast<std::int64_t>(random() % 8))},
+                           {}};
+      if (t % 3 == 0) choices.forbidden_ranks = {static_cast<std::int64_t>(random() % 33), 5};
+      space.choices.push_back(choices);
+      space.choices_of_table.push_back(t);
+    }
+    const search::FlatSpace flat = search::flatten(space).value();
+    search::Layout layout;
+    std::vector<std::uint32_t> order(200);
+    std::iota(order.begin(), order.end(), 0U);
+    for (const std::uint32_t t : order) layout.option.push_back(flat.choices[t].first_option);
+    ASSERT_TRUE(search::Packing(flat).pack(layout, search::Packing::Order::kLongestFirst));
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::uint32_t t) {
+      return flat.options[layout.option[t]].largest;
+    });
+    EXPECT_EQ(layout.where, packed_slowly(flat, order));
+  }
+}
+
+TEST(PlanSearch, PowersAndRootsOfLoadsAreThoseOfEach) {
+  const std::array<double, 3> ratios = {0.97, 1, 1.2};
+  const auto powers = search::powers_of(ratios, 7);
+  const auto roots = search::roots_of(powers, 7);
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    EXPECT_NEAR(powers[i], std::pow(ratios[i], 128), 1e-12 * powers[i]);
+    EXPECT_NEAR(roots[i], ratios[i], 1e-12);
+  }
+  EXPECT_EQ(search::powers_of(std::array{1e3}, 1)[0], 64);  // at most 8
+}
+
+TEST(PlanSearch, TablesMayTradeTheirOptionsInAMix) {
+  search::Layout a, b, c;
+  a.option = {4, 9, 9};
+  b.option = {9, 4, 9};
+  c.option = {4, 4, 9};
+  EXPECT_EQ(search::mix_of(a), search::mix_of(b));
+  EXPECT_NE(search::mix_of(a), search::mix_of(c));
 }
 
 // Loads of each rank, phase by phase.

@@ -177,7 +177,7 @@ TEST(TreeWalker, EqualsTheWalkOfOneRowToTheBit) {
       const auto ensemble = made_trees(trees, depth, kColumns, random());
       const learned::TreeWalker walker(ensemble);
       EXPECT_EQ(walker.empty(), trees == 0);
-      for (const std::size_t rows : {0U, 1U, 15U, 16U, 17U, 63U, 64U, 65U, 100U}) {
+      for (const std::size_t rows : {0U, 1U, 4U, 12U, 16U, 17U, 25U, 40U, 63U, 64U, 65U, 100U}) {
         std::vector<float> results(rows);
         walker.predict(features, kStride, results);
         for (std::size_t row = 0; row < rows; ++row) {

@@ -738,6 +738,40 @@ TEST(Schedule, TheOrderOfTheEdgesDoesNotMatter) {
   }
 }
 
+TEST(ScheduleVariants, EachEqualsItsOwnRunToTheBit) {
+  RandomGraphs random(5);
+  for (int round = 0; round < 200; ++round) {
+    const int count = 2 + random.below(60);
+    Listed listed = random.forward(count, 2 * count);
+    const bool in_order = round % 2 == 0;
+    if (in_order) {
+      std::stable_sort(listed.edges.begin(), listed.edges.end(),
+                       [](const auto& a, const auto& b) { return a.to < b.to; });
+    }
+    const TaskGraph graph = listed.graph();
+    std::uniform_real_distribution<double> factor(0, 3);
+    ScheduleVariants variants;
+    for (int lane = 0; lane < graph.lanes(); ++lane) {
+      for (double& of_lane : variants.factors.emplace_back()) of_lane = factor(random.engine());
+    }
+    for (TaskId task = 0; task < count; task += 3) variants.start_us[task] = {};
+    ASSERT_TRUE(run_schedule(graph, variants).has_value());
+    for (std::size_t v = 0; v < ScheduleVariants::kCount; ++v) {
+      Listed paced = listed;
+      for (Listed::Task& task : paced.tasks) {
+        if (task.lane >= 0) task.duration *= variants.factors[task.lane][v];
+      }
+      const Schedule alone = run(paced.graph());
+      for (TaskId i = 0; i < count; ++i) {
+        ASSERT_EQ(variants.end_us[i][v], alone.end_us[i]) << round << " " << v << " " << i;
+        if (i % 3 > 0) continue;
+        ASSERT_EQ(variants.start_us.at(i)[v], alone.start_us[i]) << round << " " << v << " " << i;
+      }
+    }
+    EXPECT_EQ(variants.start_us.size(), static_cast<std::size_t>(count + 2) / 3);
+  }
+}
+
 TEST(Schedule, ALagOfMinusInfinityIsAnAbsentEdge) {
   RandomGraphs random(5);
   int moved = 0;
@@ -848,6 +882,7 @@ TEST(Union, IsTheLengthCoveredByAnyInterval) {
   EXPECT_EQ(union_us({{-5, -2}, {-3, 1}}), 6);          // before zero
   EXPECT_EQ(union_us({{7, 7}, {1, 2}, {1, 2}}), 1);     // empty, and twice the same
   EXPECT_EQ(union_us({{5, 3}, {0, 1}}), 1);             // ends before it begins
+  EXPECT_EQ(union_us({{4, 6}, {8, 9}, {0, 1}, {5, 7}, {8, 8.5}}), 5);  // two sorted lists
 }
 
 }  // namespace

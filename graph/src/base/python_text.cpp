@@ -8,7 +8,7 @@
 namespace perfmodel {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::string_view json_of_word(std::string_view word) {
   if (word == "True") return "true";
@@ -56,9 +56,9 @@ std::string json_of_python(std::string_view literal) {
       at = add_string(literal, at, json);
       continue;
     }
-    if (is_word(c)) {
+    if (is_of_word(c)) {
       std::size_t end = at;
-      while (end < literal.size() && is_word(literal[end])) ++end;
+      while (end < literal.size() && is_of_word(literal[end])) ++end;
       json += json_of_word(literal.substr(at, end - at));
       at = end;
       continue;

@@ -18,7 +18,7 @@ namespace {
 
 // Ops that keep less for the backward pass count as the ops that they replace: layers that only
 // differ in that are equal.
-std::string_view plain_name(std::string_view name) {
+std::string_view name_of_replaced(std::string_view name) {
   if (name == "tempo::gelu") return "aten::gelu";
   if (name == "tempo::layer_norm") return "aten::native_layer_norm";
   return name;
@@ -206,7 +206,7 @@ class LayerCutter {
 OpSignature op_signature(const ExecutionGraph& graph, std::int32_t op) {
   const Node& node = graph.node(op);
   // Names of regions tell their number: "layer 3".
-  const std::string_view name = plain_name(graph.name(node));
+  const std::string_view name = name_of_replaced(graph.name(node));
   OpSignature signature{
       .hash = node.is_label ? 1 : std::hash<std::string_view>{}(name),
       .multiplies = is_matrix_product(name) || name == "aten::convolution",

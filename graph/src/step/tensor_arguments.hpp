@@ -26,6 +26,14 @@ inline const Tensor* output_at(const ExecutionGraph& graph, std::int32_t node,
   return tensor_at(graph, graph.outputs(node), position);
 }
 
+/// Whether a node reads a tensor, alone or in a list.
+inline bool takes(const ExecutionGraph& graph, std::int32_t node, const Tensor& tensor) {
+  bool found = false;
+  for_each_tensor(graph, graph.inputs(node),
+                  [&](const Tensor& taken) { found |= taken.id == tensor.id; });
+  return found;
+}
+
 /// The value of a number; none: the argument is none.
 inline std::optional<double> number_of(const Argument& argument) {
   if (argument.kind == Argument::Kind::kDouble) return argument.real;

@@ -17,12 +17,69 @@ struct Start {
   double us = 0;
   TaskId bound_by = -1;
 
-  void wait_for(TaskId task, double ready_us) {
+  void wait_for(TaskId task, const double* ends_us, double lag_us) {
+    const double ready_us = ends_us[task] + lag_us;
     if (ready_us < us || (ready_us == us && bound_by >= 0)) return;
     us = ready_us;
     bound_by = task;
   }
 };
+
+struct VariantStarts {
+  ScheduleVariants::Times us{};
+
+  void wait_for(TaskId task, const ScheduleVariants::Times* ends_us, double lag_us) {
+    const ScheduleVariants::Times ends = ends_us[task];
+    for (std::size_t v = 0; v < us.size(); ++v) us[v] = std::max(us[v], ends[v] + lag_us);
+  }
+};
+
+// Places each task after what it waits for: `place(task, start)` sets its end. Returns the number
+// of dropped edges.
+template <class Start, class Ends, class Place>
+Result<std::size_t> place_tasks(const TaskGraph& graph, const TaskOrder* order, const Ends* ends_us,
+                                Place&& place) {
+  PERFMODEL_TRY_TO(graph.check_times());
+  const std::size_t count = graph.size();
+  const double* const gap = graph.lane_gaps_us().data();
+  const TaskId* const lane_previous = graph.lane_previous().data();
+  const auto from_lane = [&](std::size_t i) {
+    Start start;
+    if (const TaskId previous = lane_previous[i]; previous >= 0) {
+      start.wait_for(previous, ends_us, gap[i]);
+    }
+    return start;
+  };
+
+  if (graph.forward_only() && graph.sorted_by_target()) {
+    // Edges lie in the order of their targets: everything is read once, front to back.
+    const auto* edge = graph.edge_list().data();
+    const auto* const end = edge + graph.edges();
+    for (std::size_t i = 0; i < count; ++i) {
+      Start start = from_lane(i);
+      for (; edge != end && edge->to == static_cast<TaskId>(i); ++edge) {
+        start.wait_for(edge->from, ends_us, edge->lag_us);
+      }
+      place(i, start);
+    }
+    return 0;
+  }
+  std::optional<TaskOrder> own;
+  if (order == nullptr) {
+    PERFMODEL_TRY(found, TaskOrder::find(graph));
+    order = &own.emplace(std::move(*found));
+  }
+  const auto edges = graph.edge_list();
+  for (std::size_t position = 0; position < count; ++position) {
+    const std::size_t i = order->task(position);
+    Start start = from_lane(i);
+    for (const auto& edge : order->incoming(i)) {
+      start.wait_for(edge.from, ends_us, edges[edge.edge].lag_us);
+    }
+    place(i, start);
+  }
+  return order->dropped();
+}
 
 }  // namespace
 
@@ -33,58 +90,38 @@ Result<Schedule> run_schedule(const TaskGraph& graph, const TaskOrder* order) {
 }
 
 Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule, const TaskOrder* order) {
-  PERFMODEL_TRY_TO(graph.check_times());
   const std::size_t count = graph.size();
   schedule.start_us.resize(count);
   schedule.end_us.resize(count);
   schedule.bound_by.resize(count);
-  schedule.dropped_edges = 0;
-  const double* const gap = graph.lane_gaps_us().data();
-  const double* const duration = graph.durations_us().data();
-  const TaskId* const lane_previous = graph.lane_previous().data();
+  double* const starts = schedule.start_us.data();
   double* const ends = schedule.end_us.data();
+  TaskId* const bound_by = schedule.bound_by.data();
+  const double* const duration = graph.durations_us().data();
+  PERFMODEL_TRY(dropped,
+                place_tasks<Start>(graph, order, ends, [=](std::size_t i, const Start& start) {
+                  starts[i] = start.us;
+                  ends[i] = start.us + duration[i];
+                  bound_by[i] = start.bound_by;
+                }));
+  schedule.dropped_edges = *dropped;
+  return {};
+}
 
-  const auto from_lane = [&](std::size_t i) {
-    Start start;
-    if (const TaskId previous = lane_previous[i]; previous >= 0) {
-      start.wait_for(previous, ends[previous] + gap[i]);
+Result<void> run_schedule(const TaskGraph& graph, ScheduleVariants& variants) {
+  PERFMODEL_CHECK(std::ssize(variants.factors) >= graph.lanes());
+  variants.end_us.resize(graph.size());
+  const auto place = [&](std::size_t i, const VariantStarts& start) {
+    const auto task = static_cast<TaskId>(i);
+    const std::int32_t lane = graph.lane(task);
+    for (std::size_t v = 0; v < start.us.size(); ++v) {
+      const double factor = lane < 0 ? 1 : variants.factors[lane][v];
+      variants.end_us[i][v] = start.us[v] + factor * graph.duration_us(task);
     }
-    return start;
+    const auto wanted = variants.start_us.find(task);
+    if (wanted != variants.start_us.end()) wanted->second = start.us;
   };
-  const auto place = [&](std::size_t i, const Start& start) {
-    schedule.start_us[i] = start.us;
-    ends[i] = start.us + duration[i];
-    schedule.bound_by[i] = start.bound_by;
-  };
-
-  if (graph.forward_only() && graph.sorted_by_target()) {
-    // Edges lie in the order of their targets: everything is read once, front to back.
-    const auto* edge = graph.edge_list().data();
-    const auto* const end = edge + graph.edges();
-    for (std::size_t i = 0; i < count; ++i) {
-      Start start = from_lane(i);
-      for (; edge != end && edge->to == static_cast<TaskId>(i); ++edge) {
-        start.wait_for(edge->from, ends[edge->from] + edge->lag_us);
-      }
-      place(i, start);
-    }
-  } else {
-    std::optional<TaskOrder> own;
-    if (order == nullptr) {
-      PERFMODEL_TRY(found, TaskOrder::find(graph));
-      order = &own.emplace(std::move(*found));
-    }
-    const auto edges = graph.edge_list();
-    schedule.dropped_edges = order->dropped();
-    for (std::size_t position = 0; position < count; ++position) {
-      const std::size_t i = order->task(position);
-      Start start = from_lane(i);
-      for (const auto& edge : order->incoming(i)) {
-        start.wait_for(edge.from, ends[edge.from] + edges[edge.edge].lag_us);
-      }
-      place(i, start);
-    }
-  }
+  PERFMODEL_TRY_TO(place_tasks<VariantStarts>(graph, nullptr, variants.end_us.data(), place));
   return {};
 }
 
@@ -126,7 +163,11 @@ double Schedule::makespan_us() const {
 }
 
 double union_us(std::vector<std::pair<double, double>> intervals) {
-  if (!std::is_sorted(intervals.begin(), intervals.end())) {
+  // Work that was folded into a period is two sorted lists, one after the other.
+  const auto second = std::is_sorted_until(intervals.begin(), intervals.end());
+  if (std::is_sorted(second, intervals.end())) {
+    std::inplace_merge(intervals.begin(), second, intervals.end());
+  } else {
     std::sort(intervals.begin(), intervals.end());
   }
   double length = 0, covered_to = -std::numeric_limits<double>::infinity();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr FieldRange kAboveZero = {1e-9, 1e15}, kFromZero = {0, 1e15}, kPercent = {1e-3, 100};
 
-constexpr DiagnosisField kFields[] = {
+constexpr DiagnosisField kDiagnosisFields[] = {
     {"measured", &DiagnosisAsk::measured,
      "Throughput of all GPUs: 6100tokens/s or 12.3samples/s, of one GPU as 760tokens/s/gpu; "
      "@batch=B,world=N,tp=T,pp=P,micro-batch=M for another run of the same machine, in what it "
@@ -165,7 +165,7 @@ double product_us(const TraceAnalysis& found) {
 
 }  // namespace
 
-std::span<const DiagnosisField> diagnosis_fields() { return kFields; }
+std::span<const DiagnosisField> diagnosis_fields() { return kDiagnosisFields; }
 
 Result<AskedFigures> asked_figures(const DiagnosisAsk& ask, const RunModel& model) {
   AskedFigures made;

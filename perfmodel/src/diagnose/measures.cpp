@@ -23,7 +23,7 @@ double power(const Outlook& of, const Model& model) {
   return model.idle_w + (model.power_w - model.idle_w) * works;
 }
 
-const MeasureKind kKinds[] = {
+const MeasureKind kMeasureKinds[] = {
     {RunMeasure::kStep, "step", "ms", "time a step of this size",
      [](const Outlook& of, const Model&) { return of.step_us; }, true, fixed<30>, true},
     {RunMeasure::kClock, "clock", "MHz",
@@ -67,10 +67,10 @@ const MeasureKind kKinds[] = {
 
 std::string_view to_string(RunMeasure what) { return kind_of(what).name; }
 
-std::span<const MeasureKind> measure_kinds() { return kKinds; }
+std::span<const MeasureKind> measure_kinds() { return kMeasureKinds; }
 
 const MeasureKind& kind_of(RunMeasure what) {
-  return *std::ranges::find(kKinds, what, &MeasureKind::what);
+  return *std::ranges::find(kMeasureKinds, what, &MeasureKind::what);
 }
 
 std::string measured_words(RunMeasure what, double value) {

@@ -20,8 +20,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostText = std::size_t{1} << 30;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // sums of blocks stay in 64 bits
-constexpr std::int64_t kRounding = 512;                     // PyTorch's kMinBlockSize
+constexpr std::int64_t kMostBlockBytes = std::int64_t{1} << 50;  // sums of blocks stay in 64 bits
+constexpr std::int64_t kBlockRounding = 512;                     // PyTorch's kMinBlockSize
 constexpr std::size_t kMostLargest = 10;
 constexpr std::size_t kMostNesting = 64;
 
@@ -73,7 +73,7 @@ class Value {
     if (value < least || value > most) expected(range);
     return value;
   }
-  std::int64_t bytes() const { return integer(0, kMostBytes); }
+  std::int64_t bytes() const { return integer(0, kMostBlockBytes); }
   std::uint64_t address() const {
     if (!json_->is_number_unsigned()) expected("an address");
     return json_->get<std::uint64_t>();
@@ -200,7 +200,7 @@ Change change_of(const Value& entry) {
     const std::int64_t size = entry.needed("size").bytes();
     change.address = entry.needed("addr").address();
     // Entries of blocks have the bytes asked for, segments and their blocks the rounded ones.
-    change.allocated = allocated * ((size + kRounding - 1) / kRounding * kRounding);
+    change.allocated = allocated * ((size + kBlockRounding - 1) / kBlockRounding * kBlockRounding);
     change.reserved = reserved * size;
   }
   return change;

@@ -14,7 +14,7 @@ double end_of(const Schedule& schedule, TaskId task) {
   return task < 0 ? 0 : schedule.end_us[task];
 }
 
-struct Group {
+struct PathGroup {
   CriticalPath::Step step;
   TaskId example = -1;
   std::vector<std::int32_t> terms;  // terms of its tasks
@@ -29,7 +29,7 @@ class FreedTasks {
         key_(over_ranks_ ? names.op_key : names.key) {}
 
   /// Adds the group of the next step: 0, 1, ...
-  void add(const Group& group) {
+  void add(const PathGroup& group) {
     wanted_.emplace(key_(group.example), Wanted{group.terms, tasks_.size()});
     tasks_.emplace_back();
   }
@@ -75,8 +75,8 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   path.step_us = end - begin;
   PERFMODEL_TRY(slack, slack_us(graph, schedule, last));
 
-  std::unordered_map<std::uint64_t, Group> groups;
-  const auto group_of = [&](TaskId task) -> Group& {
+  std::unordered_map<std::uint64_t, PathGroup> groups;
+  const auto group_of = [&](TaskId task) -> PathGroup& {
     const auto [at, added] = groups.try_emplace(names.key(task));
     if (added) {
       at->second.example = task;
@@ -111,7 +111,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
   }
 
   std::map<std::string, double> shares;
-  std::vector<std::pair<std::uint64_t, const Group*>> on_path, beside;
+  std::vector<std::pair<std::uint64_t, const PathGroup*>> on_path, beside;
   for (auto& [key, group] : groups) {
     group.step.op = names.op(group.example);
     group.step.category = names.category(group.example);

@@ -67,7 +67,7 @@ std::string markdown_table(const std::vector<Result>& rows, const ResultFields<R
   return text;
 }
 
-const ResultFields<StepChange> kStepChangeFields = {
+const ResultFields<StepChange> kGatedStepFields = {
     PERFMODEL_FIELDS(StepChange, steps_before, steps_after, before_us, after_us, change, low, high),
     {"outliers_before", &StepChange::beyond_before},
     {"outliers_after", &StepChange::beyond_after},
@@ -125,17 +125,17 @@ std::string sum_sentence(const GateOnGpu& one) {
 }
 
 OrderedJson gate_json(const GateReport& report) {
-  return {{"kind", report.kind},
-          {"verdict", to_string(report.verdict)},
-          {"exit_status", exit_status(report.verdict)},
-          {"threshold", report.limits.threshold},
-          {"confidence", report.limits.confidence},
-          {"before", side_json(report.before)},
-          {"after", side_json(report.after)},
-          {"steps",
-           report.steps ? json_object(*report.steps, kStepChangeFields) : OrderedJson(nullptr)},
-          {"gpus", json_list(report.gpus, kGateOnGpuFields)},
-          {"warnings", report.warnings}};
+  return {
+      {"kind", report.kind},
+      {"verdict", to_string(report.verdict)},
+      {"exit_status", exit_status(report.verdict)},
+      {"threshold", report.limits.threshold},
+      {"confidence", report.limits.confidence},
+      {"before", side_json(report.before)},
+      {"after", side_json(report.after)},
+      {"steps", report.steps ? json_object(*report.steps, kGatedStepFields) : OrderedJson(nullptr)},
+      {"gpus", json_list(report.gpus, kGateOnGpuFields)},
+      {"warnings", report.warnings}};
 }
 
 std::string gate_markdown(const GateReport& report) {

@@ -20,7 +20,7 @@ using findings::StepFacts;
 constexpr std::string_view kWaits = "waits for the GPU", kCasts = "casts", kAttention = "attention",
                            kCollectives = "collectives", kUploads = "copies to the GPU";
 constexpr std::size_t kMostReasons = 8;
-constexpr double kLeastShare = 5e-4;  // share of the step
+constexpr double kLeastStepShare = 5e-4;  // share of the step
 
 // Names of ops, as a part of them.
 constexpr std::string_view kReadingOps[] = {"aten::item", "_local_scalar_dense", "aten::is_nonzero",
@@ -233,7 +233,7 @@ Result<StepCost> step_cost(const ScheduledStep& before, const ScheduledStep& aft
   Groups to = groups_of_step(after.facts, attention_changed);
   StepCost made{.sums = compared_sums(before.facts, after.facts),
                 .rest_us = after.step_us - before.step_us};
-  const double least_us = kLeastShare * before.step_us;
+  const double least_us = kLeastStepShare * before.step_us;
   for (GateReason& reason : changed_groups(from, to)) {
     if (size_of(reason) < least_us) continue;
     PERFMODEL_TRY(cost, cost_of(reason, from, to, before, after));

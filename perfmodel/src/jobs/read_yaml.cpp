@@ -3,21 +3,27 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "job_text.hpp"
 
 namespace perfmodel {
 namespace {
 
-// YAML 1.1 has more words for true and false than others; words in quotes stay what they are.
+// YAML 1.1 has more words for true and false than others, and whole numbers with underscores;
+// words in quotes stay what they are.
 std::string text_of(const YAML::Node& node) {
-  const std::string& text = node.Scalar();
+  std::string text = node.Scalar();
   constexpr std::string_view kTrue[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On"};
   constexpr std::string_view kFalse[] = {"false", "False", "FALSE", "no", "No", "NO", "off", "Off"};
   if (node.Tag() == "!") return text;
   if (std::ranges::find(kTrue, text) != std::end(kTrue)) return "true";
   if (std::ranges::find(kFalse, text) != std::end(kFalse)) return "false";
+  const bool is_whole = text.find_first_not_of("0123456789_") == text.npos;
+  if (is_whole && !text.starts_with('_')) std::erase(text, '_');
   return text;
 }
 
@@ -26,7 +32,8 @@ class YamlReader {
   // False: more settings or deeper ones than a job has.
   bool flatten(const YAML::Node& node, const std::string& key, int depth) {
     if (depth > kDeepestJob || entries.size() >= kMostJobEntries) return false;
-    if (node.IsMap()) return flatten_map(node, key, depth);
+    std::set<std::string> names;
+    if (node.IsMap()) return flatten_map(node, key, depth, names);
     JobEntry entry = {
         .key = key, .is_list = node.IsSequence(), .line = std::max(0, node.Mark().line + 1)};
     if (node.IsScalar()) entry.values = {text_of(node)};
@@ -43,15 +50,33 @@ class YamlReader {
   JobEntries entries;
 
  private:
-  // "<<: *defaults" puts the settings of another map in the place of its own.
-  bool flatten_map(const YAML::Node& map, const std::string& key, int depth) {
+  // "<<: *defaults" and "<<: [*one, *other]" add settings of other maps. Settings of the map itself
+  // and then of earlier maps, whose `names` are kept, hide the later ones.
+  bool flatten_map(const YAML::Node& map, const std::string& key, int depth,
+                   std::set<std::string>& names) {
+    if (depth > kDeepestJob || (looked_at_ += 1 + map.size()) > 10 * kMostJobEntries) return false;
+    std::vector<std::string> own;
+    std::vector<YAML::Node> others;
     for (const auto& one : map) {
       if (!one.first.IsScalar()) return false;
       const std::string& name = one.first.Scalar();
-      if (!flatten(one.second, name == "<<" ? key : joined_key(key, name), depth + 1)) return false;
+      if (name == "<<") {
+        others.push_back(one.second);
+      } else if (!names.contains(name)) {
+        own.push_back(name);
+        if (!flatten(one.second, joined_key(key, name), depth + 1)) return false;
+      }
     }
-    return true;
+    names.insert(own.begin(), own.end());
+    const auto add = [&](const YAML::Node& other) {
+      return other.IsMap() && flatten_map(other, key, depth + 1, names);
+    };
+    return std::ranges::all_of(others, [&](const YAML::Node& other) {
+      return other.IsSequence() ? std::all_of(other.begin(), other.end(), add) : add(other);
+    });
   }
+
+  std::size_t looked_at_ = 0;  // settings and maps; aliases can ask for one map very often
 };
 
 Unexpected bad_yaml(const std::string& message, const std::filesystem::path& file,

@@ -157,7 +157,7 @@ namespace {
 
 using Row = CollectiveAnswer;
 
-auto of_price(auto member) {
+auto of_collective_price(auto member) {
   return [member](const Row& row) { return row.price.*member; };
 }
 auto us_of(auto member) {
@@ -183,11 +183,11 @@ const ResultFields<Row> kCollectiveSizeFields = {
      gb_text},
     {"latency_us", us_of(&CollectiveTime::latency), "latency us", us_text},
     {"wire_us", us_of(&CollectiveTime::wire), "wire us", us_text},
-    {"algorithm", of_price(&CollectiveTime::algorithm), "<algorithm"},
-    {"protocol", of_price(&CollectiveTime::protocol), "<protocol"},
-    {"bound", of_price(&CollectiveTime::bound), "<bound"},
+    {"algorithm", of_collective_price(&CollectiveTime::algorithm), "<algorithm"},
+    {"protocol", of_collective_price(&CollectiveTime::protocol), "<protocol"},
+    {"bound", of_collective_price(&CollectiveTime::bound), "<bound"},
     {"wire_bytes", [](const Row& row) { return row.price.wire_bytes.value; }},
-    {"in_range", of_price(&CollectiveTime::in_range), "<measured", yes_or_no},
+    {"in_range", of_collective_price(&CollectiveTime::in_range), "<measured", yes_or_no},
 };
 
 OrderedJson collective_json(const CollectiveTable& table) {

@@ -67,8 +67,9 @@ std::vector<std::string_view> decoder_names() {
 
 bool is_name_of(std::string_view given, std::string_view known) {
   if (letters_of(given) != letters_of(known)) return false;
-  const bool has_marks = given.find_first_of("-_. ") != given.npos;
-  return !has_marks || last_number(given) == last_number(known);
+  const bool is_plain = given.find_first_of("-_. ") == given.npos;
+  const std::string_view size = last_number(known);
+  return is_plain ? size.find('.') == size.npos : last_number(given) == size;
 }
 
 Result<NamedDecoder> find_decoder(std::string_view name) {

@@ -31,7 +31,7 @@ struct NumberField {
   double Framework::*member;
   FrameworkRange range = FrameworkRange::kNumber;
 };
-constexpr NumberField kNumbers[] = {
+constexpr NumberField kNumberFields[] = {
     PERFMODEL_FIELDS(Framework, host_scale, collective_host_us, recompute_host_us,
                      microbatch_host_us, layer_factor),
     {"tensor_overlap", &Framework::tensor_overlap, FrameworkRange::kShare},
@@ -125,7 +125,7 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
   root.expect_schema(schemas::kFramework);
   made.name = root.plain_name("name");
   made.title = root.string("title");
-  for (const NumberField& field : kNumbers) {
+  for (const NumberField& field : kNumberFields) {
     made.*field.member = number_of(root, field);
   }
   for (const NumberField& field : kLaterNumbers) {

@@ -48,7 +48,7 @@ constexpr LayoutField names(std::string_view name, FieldMember<Ask> member,
   return {{name, member, help, takes}, list, true};
 }
 
-constexpr LayoutField kFields[] = {
+constexpr LayoutField kLayoutFields[] = {
 #define LAYOUT_FIELD(type, name, kind, ...) kind(#name, &Ask::name, __VA_ARGS__),
 #define LAYOUT_LIST(type, name, kind, ...) kind(#name, &Ask::name, &LayoutLists::name, __VA_ARGS__),
 #include "layout_fields.def"
@@ -58,11 +58,11 @@ constexpr LayoutField kFields[] = {
 
 }  // namespace
 
-std::span<const LayoutField> layout_fields() { return kFields; }
+std::span<const LayoutField> layout_fields() { return kLayoutFields; }
 
 const LayoutField* find_layout_field(std::string_view name) {
-  const auto found = std::ranges::find(kFields, name, &LayoutField::name);
-  return found == std::end(kFields) ? nullptr : &*found;
+  const auto found = std::ranges::find(kLayoutFields, name, &LayoutField::name);
+  return found == std::end(kLayoutFields) ? nullptr : &*found;
 }
 
 }  // namespace perfmodel

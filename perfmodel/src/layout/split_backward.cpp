@@ -144,15 +144,15 @@ std::vector<SplitOp> dual_pipe_order(std::int64_t p, std::int64_t m, std::int64_
   return list.take();
 }
 
-constexpr double kNotYet = -1;
+constexpr double kNotPlaced = -1;
 
 /// The lists of all stages at work.
 class SplitRun {
  public:
   SplitRun(const SplitTimes& times, std::int64_t microbatches)
       : times_(times), m_(microbatches), p_(times.stages), depth_(p_ * chunks_of(times.schedule)) {
-    forward_.assign(depth_ * m_, kNotYet);
-    input_.assign(depth_ * m_, kNotYet);
+    forward_.assign(depth_ * m_, kNotPlaced);
+    input_.assign(depth_ * m_, kNotPlaced);
   }
 
   SplitEnds run() {

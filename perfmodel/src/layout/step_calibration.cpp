@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::uint32_t bit(StepPart part) { return 1U << static_cast<unsigned>(part); }
 constexpr std::uint32_t kLayerParts = bit(StepPart::kLayers);
-constexpr std::uint32_t kHostParts = bit(StepPart::kHost);
+constexpr std::uint32_t kHostPart = bit(StepPart::kHost);
 constexpr std::uint32_t kTensorParts = bit(StepPart::kTensor);
-constexpr std::uint32_t kPassParts = kLayerParts | kHostParts | kTensorParts;
+constexpr std::uint32_t kPassParts = kLayerParts | kHostPart | kTensorParts;
 constexpr std::uint32_t kAllParts = (1U << kStepParts) - 1;
 
 // How far kernels, hosts and networks of machines lie from their predictions (logarithms). Of the
@@ -146,8 +146,8 @@ std::vector<StepEffect> effects_of(const LayoutJob& job, const ParallelLayout& l
       {fmt::format("tp {} and {}", layout.tp, rows), kPassParts, kPair},
       {fmt::format("layers ({}) with tp {}, {} and pp {}", layer, layout.tp, rows, layout.pp),
        kAllParts, kStages},
-      {"the host", kHostParts, kHost},
-      {fmt::format("the host with tp {}", layout.tp), kHostParts, kGroup}};
+      {"the host", kHostPart, kHost},
+      {fmt::format("the host with tp {}", layout.tp), kHostPart, kGroup}};
   if (layout.tp > 1) {
     effects.push_back({"tensor parallelism", kTensorParts, kNetwork});
     effects.push_back(

@@ -11,8 +11,6 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-double real_of(std::int64_t number) { return static_cast<double>(number); }
-
 TaskId add_stretch(LayoutStep& step, std::size_t stage, const Stretch& one, double us,
                    const Tasks& after) {
   if (!one.collective) return step.tasks.add_kernels(stage, one.name, us, after);
@@ -89,19 +87,18 @@ void append_part(LayoutStep& step, std::vector<Stretch>& to, const PassWork& pas
   const double exposed = whole > 0 ? pass.comm_us / whole : 0;
   std::vector<std::pair<double, Stretch>> collectives;  // by place
   for (const auto& [sum, kind] : kinds) {
-    const auto count = std::llround(sum->count);
-    for (std::int64_t i = 0; i < count; ++i) {
-      collectives.emplace_back((real_of(i) + 0.5) / real_of(count),
-                               Stretch{.us = std::max(0.0, sum->us) / real_of(count) * exposed,
+    const double count = std::round(sum->count);
+    for (double i = 0; i < count; ++i) {
+      collectives.emplace_back((i + 0.5) / count,
+                               Stretch{.us = std::max(0.0, sum->us) / count * exposed,
                                        .name = step.tasks.name(fmt::format(
                                            "{} of {} {}", to_string(kind), part, direction)),
                                        .collective = kind,
-                                       .bytes = sum->bytes / real_of(count)});
+                                       .bytes = sum->bytes / count});
     }
   }
   std::ranges::stable_sort(collectives, {}, [](const auto& one) { return one.first; });
-  const double piece =
-      std::max(0.0, pass.kernel_us) / real_of(static_cast<std::int64_t>(collectives.size()) + 1);
+  const double piece = std::max(0.0, pass.kernel_us) / static_cast<double>(collectives.size() + 1);
   const std::uint32_t kernels = step.tasks.name(fmt::format("{} {}", part, direction));
   for (auto& [place, collective] : collectives) {
     if (piece > 0) to.push_back({.us = piece, .name = kernels});

@@ -13,7 +13,7 @@ namespace perfmodel {
 namespace {
 
 constexpr double kHour = 3600, kDay = 24 * kHour;
-constexpr FieldRange kAboveZero = {1e-9, 1e15};
+constexpr FieldRange kPositive = {1e-9, 1e15};
 
 constexpr TrainingRunField kRunFields[] = {
     {"tokens", &TrainingRunAsk::tokens, "Tokens of the whole run: its days, GPU hours, energy",
@@ -24,7 +24,7 @@ constexpr TrainingRunField kRunFields[] = {
      &TrainingRunAsk::epochs,
      "Passes over --samples (1)",
      "X",
-     kAboveZero,
+     kPositive,
      {},
      {},
      "samples"},
@@ -33,12 +33,12 @@ constexpr TrainingRunField kRunFields[] = {
     {"usd_per_gpu_hour", &TrainingRunAsk::usd_per_gpu_hour,
      "What a GPU costs, or a JSON file of prices by GPU: {\"H100\": 2.5}", "X|FILE"},
     {"storage_gb_per_s", &TrainingRunAsk::storage_gb_per_s,
-     "Checkpoints go to storage of this rate, all ranks together", "X", kAboveZero},
+     "Checkpoints go to storage of this rate, all ranks together", "X", kPositive},
     {"mtbf_hours_per_gpu",
      &TrainingRunAsk::mtbf_hours_per_gpu,
      "Mean time between failures of one GPU and what belongs to it",
      "X",
-     kAboveZero,
+     kPositive,
      {},
      {},
      "storage_gb_per_s"},

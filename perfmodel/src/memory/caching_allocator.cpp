@@ -19,8 +19,6 @@ constexpr std::int64_t kMinLargeAlloc = 10 << 20;  // requests below this one
 constexpr std::int64_t kRoundLarge = 2 << 20;      // segments of larger requests
 constexpr std::int64_t kTooMany = std::int64_t{1} << 60;
 
-constexpr double kGib = 1 << 30;
-
 std::int64_t round_up(std::int64_t bytes, std::int64_t step) {
   return (bytes + step - 1) / step * step;
 }
@@ -313,7 +311,7 @@ void CachingAllocator::return_to_device(std::int64_t bytes) {
 }
 
 Unexpected CachingAllocator::out_of_memory(std::int64_t bytes) const {
-  const auto gib = [](std::int64_t size) { return static_cast<double>(size) / kGib; };
+  const auto gib = [](std::int64_t size) { return static_cast<double>(size) / (1 << 30); };
   return decline(
       fmt::format("expected room for {:.4g} GiB on the device, found {:.4g} GiB, of which {:.4g} "
                   "GiB are in use and {:.4g} GiB are free in segments in use",

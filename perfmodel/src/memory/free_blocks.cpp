@@ -31,7 +31,7 @@ std::optional<FreeBlocks::Position> FreeBlocks::find(std::int64_t bytes,
   const Entry key{.bytes = bytes, .address = address};
   const std::size_t index = chunk_for(key);
   const auto& chunk = chunks_[index];
-  const auto found = std::ranges::lower_bound(chunk, key);
+  const auto found = std::lower_bound(chunk.begin(), chunk.end(), key);
   if (found == chunk.end()) return std::nullopt;  // all chunks end before the key
   return Position{index, static_cast<std::size_t>(found - chunk.begin())};
 }
@@ -71,7 +71,7 @@ void FreeBlocks::add(const Entry& entry) {
     index = chunk_for(entry);
   }
   auto& chunk = chunks_[index];
-  chunk.insert(std::ranges::upper_bound(chunk, entry), entry);
+  chunk.insert(std::upper_bound(chunk.begin(), chunk.end(), entry), entry);
 }
 
 void FreeBlocks::remove(Position position) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,7 +18,9 @@ class FreeBlocks {
     std::int64_t bytes = 0, address = 0;
     std::uint32_t block = 0;
 
-    friend auto operator<=>(const Entry&, const Entry&) = default;  ///< addresses differ
+    friend bool operator<(const Entry& a, const Entry& b) {  ///< addresses differ
+      return a.bytes != b.bytes ? a.bytes < b.bytes : a.address < b.address;
+    }
   };
   /// Place of an entry, valid until something is added or removed.
   struct Position {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/catalogue.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -43,6 +45,14 @@ std::vector<bool> captured_nodes(const ExecutionGraph& graph) {
   return inside;
 }
 
+bool has_convolutions(const ExecutionGraph& graph) {
+  for (NameId name = 0; name < graph.names.size(); ++name) {
+    const Op* op = find_op(graph.names.text(name));
+    if (op != nullptr && op->kind == OpKind::kConvolution) return true;
+  }
+  return false;
+}
+
 double sum(const MemoryByPurpose& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), 0.0);
 }
@@ -50,7 +60,10 @@ double sum(const MemoryByPurpose& bytes) {
 }  // namespace
 
 MemoryPlan memory_plan(const ExecutionGraph& graph) {
-  MemoryPlan plan{.lifetimes = storage_lifetimes(graph), .events = {}, .in_graph_pool = {}};
+  MemoryPlan plan{.lifetimes = storage_lifetimes(graph),
+                  .events = {},
+                  .in_graph_pool = {},
+                  .has_convolutions = has_convolutions(graph)};
   const auto& storages = plan.lifetimes.storages;
   const std::vector<bool> captured = captured_nodes(graph);
   for (const StorageLifetime& storage : storages) {

@@ -24,6 +24,7 @@ struct MemoryPlan {
   /// By storage, whether a replayed CUDA graph makes it, in the graphs' own pool. PyTorch counts
   /// that pool as reserved, not as allocated.
   std::vector<bool> in_graph_pool;
+  bool has_convolutions = false;  ///< their libraries need a workspace
 };
 MemoryPlan memory_plan(const ExecutionGraph& graph);
 

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "allocator_use.hpp"
-#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -50,20 +49,13 @@ double largest_bucket(const MemoryPlan& plan, const ExecutionGraph& graph,
   return std::min(all, limit);
 }
 
-bool has_convolutions(const ExecutionGraph& graph) {
-  for (NameId name = 0; name < graph.names.size(); ++name) {
-    const Op* op = find_op(graph.names.text(name));
-    if (op != nullptr && op->kind == OpKind::kConvolution) return true;
-  }
-  return false;
-}
-
 /// Memory of libraries that the graph does not show.
-double library_bytes(const ExecutionGraph& graph, const RankShare& share, const Gpu& gpu) {
+double library_bytes(const MemoryPlan& plan, const ExecutionGraph& graph, const RankShare& share,
+                     const Gpu& gpu) {
   const bool communicates = share.zero.world > 1 || !graph.comm_records.empty();
   double bytes = 0;
   if (communicates) bytes += static_cast<double>(gpu.architecture.collective_buffer_bytes);
-  if (has_convolutions(graph)) {
+  if (plan.has_convolutions) {
     bytes += static_cast<double>(gpu.architecture.convolution_workspace_bytes);
   }
   return bytes;
@@ -199,7 +191,7 @@ PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
   if (gpu) {
     memory.context_bytes = static_cast<double>(gpu->architecture.context_bytes);
     memory.device_bytes = gpu->usable_memory().value;
-    memory.unsure_bytes += library_bytes(graph, share, *gpu);
+    memory.unsure_bytes += library_bytes(plan, graph, share, *gpu);
     at(memory.by_purpose, MemoryPurpose::kWorkspace) +=
         blas_handles(plan) * static_cast<double>(gpu->architecture.blas_workspace_bytes);
   }

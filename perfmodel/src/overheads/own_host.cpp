@@ -28,7 +28,8 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
               "all that a profiler added to them");
     return {};
   }
-  OverheadTable scaled = table;
+  auto ops = table.ops;
+  OverheadTable scaled = std::move(table);
   const OverheadTable profiled = as_recorded(reference);
   const OverheadScaling speed = scale_to_shared_ops(scaled, profiled);
   scale_terms(scaled, *reference.without_collector);
@@ -43,11 +44,11 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
   double rest = 1;
   if (*by_recording > 0 && *by_reference > 0) rest = *by_reference / *by_recording;
   const bool tells_its_speed =
-      speed.coverage > 0 && table.collector != Collector::kProfilerAndObserver;
+      speed.coverage > 0 && scaled.collector != Collector::kProfilerAndObserver;
   if (tells_its_speed) {
     rest = std::sqrt(rest);
   } else {
-    say_first(scaled, table.collector == Collector::kProfilerAndObserver
+    say_first(scaled, scaled.collector == Collector::kProfilerAndObserver
                           ? "an execution trace observer ran with the profiler: how fast the "
                             "host is comes from the reference host alone"
                           : "the recording shares no op with the reference host, which alone says "
@@ -56,7 +57,7 @@ Result<void> take_collector_out(OverheadTable& table, const OverheadTable& refer
   scale_host(scaled, rest);
   TermFactors& factors = scaled.without_collector.emplace(*reference.without_collector);
   for (double& factor : factors) factor *= speed.factor * rest;
-  scaled.ops = std::move(table.ops);
+  scaled.ops = std::move(ops);
   table = std::move(scaled);
   return {};
 }

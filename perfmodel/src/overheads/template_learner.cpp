@@ -1,6 +1,7 @@
 #include "template_learner.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace perfmodel {
 namespace {
@@ -131,20 +132,20 @@ std::uint32_t TemplateLearner::list_index(const RecordedCalls& recorded) {
 }
 
 void TemplateLearner::count(std::size_t level, std::uint64_t key, std::uint32_t list) {
-  ++counts_[level][key][list];
+  const auto [first, added] = first_.by_key[level].try_emplace(key);
+  if (added) first->second.list = list;
+  ++(first->second.list == list ? first->second.count : others_[level][key][list]);
 }
 
 void TemplateLearner::observe(const TemplateKeys& keys, const RecordedCalls& recorded) {
   const std::uint32_t list = list_index(recorded);
-  for (std::size_t level = 0; level < kTemplateLevels; ++level)
-    count(level, keys[static_cast<std::size_t>(level)], list);
+  for (std::size_t level = 0; level < kTemplateLevels; ++level) count(level, keys[level], list);
 }
 
 void TemplateLearner::observe_names(const TemplateKeys& keys, const RecordedCalls& recorded) {
   const std::uint32_t list = list_index(recorded);
-  for (TemplateLevel level : {TemplateLevel::kChildren, TemplateLevel::kName}) {
+  for (const TemplateLevel level : {TemplateLevel::kChildren, TemplateLevel::kName})
     count(static_cast<std::size_t>(level), keys[static_cast<std::size_t>(level)], list);
-  }
 }
 
 namespace {
@@ -159,8 +160,8 @@ void mark_longest(LaunchTemplate& calls, const std::vector<std::int64_t>& work_n
 
 }  // namespace
 
-LaunchTemplates TemplateLearner::finish() const {
-  LaunchTemplates templates;
+LaunchTemplates TemplateLearner::finish() {
+  LaunchTemplates templates = std::move(first_);
   std::vector<std::uint64_t> structures;
   for (const RecordedCalls& list : lists_) {
     templates.lists.push_back(list.calls);
@@ -168,20 +169,18 @@ LaunchTemplates TemplateLearner::finish() const {
     structures.push_back(structure_of(list.calls));
   }
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
-    for (const auto& [key, seen] : counts_[level]) {
+    for (auto& [key, seen] : others_[level]) {
+      LaunchTemplates::Entry& best = templates.by_key[level][key];
+      seen[best.list] = std::exchange(best.count, 0);
       // First the most common structure, then its most common kernel names.
       std::map<std::uint64_t, std::uint32_t> votes;
       for (const auto& [list, count] : seen) votes[structures[list]] += count;
-      const auto winner =
-          std::max_element(votes.begin(), votes.end(),
-                           [](const auto& a, const auto& b) { return a.second < b.second; });
-      LaunchTemplates::Entry best;
+      const auto winner = std::ranges::max_element(votes, {}, [](auto& at) { return at.second; });
       for (const auto& [list, count] : seen) {
         if (structures[list] == winner->first && count > best.count) {
           best = {.list = list, .count = count};
         }
       }
-      templates.by_key[level][key] = best;
     }
   }
   return templates;
@@ -191,8 +190,7 @@ namespace {
 
 std::int64_t work_ns_of(const Trace& trace, const CallWork& work, std::int32_t call) {
   std::int64_t sum = 0;
-  const auto at = static_cast<std::size_t>(call);
-  for (std::uint32_t i = work.first[at]; i < work.first[at + 1]; ++i) {
+  for (std::uint32_t i = work.first[call]; i < work.first[call + 1]; ++i) {
     sum += trace.gpu[work.work[i]].duration_ns;
   }
   return sum;
@@ -205,6 +203,7 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
                      const CallWork& work, const StreamRoles& streams, TemplateLearner& learner) {
   std::vector<TemplateKeys> keys(graph.nodes.size());
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = template_keys(graph, graph.nodes[i]);
+  learner.reserve(keys.size());
   for (const GraphOccurrence& occurrence : link.occurrences) {
     std::vector<RecordedCalls> own(graph.nodes.size());
     std::vector<bool> covered(graph.nodes.size(), false);
@@ -218,11 +217,10 @@ void learn_templates(const Trace& trace, const ExecutionGraph& graph, const Grap
       used = true;
       const auto add = [&](const ChainCall& made) {
         if (made.node < 0) return;
-        const auto node = made.node;
         TemplateCall call = describe_call(trace, made.event, waits, work, streams);
         call.after_children = children_before(trace.host[made.event].start_ns,
-                                              graph.children(graph.nodes[node]), start_of);
-        own[node].add(std::move(call), work_ns_of(trace, work, made.event));
+                                              graph.children(graph.nodes[made.node]), start_of);
+        own[made.node].add(std::move(call), work_ns_of(trace, work, made.event));
       };
       for (const ChainOp& op : chain.ops) {
         for (const ChainCall& call : op.calls) add(call);

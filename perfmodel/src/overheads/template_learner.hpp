@@ -36,10 +36,11 @@ struct RecordedCalls {
 /// Counts per key how often each list of calls was seen; the most common one wins.
 class TemplateLearner {
  public:
+  void reserve(std::size_t nodes) { first_.by_key.front().reserve(nodes); }
   void observe(const TemplateKeys& keys, const RecordedCalls& recorded);
   /// Only the keys that need no devices (for traces without a graph).
   void observe_names(const TemplateKeys& keys, const RecordedCalls& recorded);
-  LaunchTemplates finish() const;
+  LaunchTemplates finish();
 
  private:
   std::uint32_t list_index(const RecordedCalls& recorded);
@@ -47,9 +48,9 @@ class TemplateLearner {
 
   std::vector<RecordedCalls> lists_;  // with sums of the times
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_hash_;
-  std::array<std::unordered_map<std::uint64_t, std::map<std::uint32_t, std::uint32_t>>,
-             kTemplateLevels>
-      counts_;
+  LaunchTemplates first_;  // the list that each key was first seen with; few keys have others, too:
+  std::unordered_map<std::uint64_t, std::map<std::uint32_t, std::uint32_t>>
+      others_[kTemplateLevels];
 };
 
 /// Learns from every node of the linked chains: the calls whose innermost node it is.

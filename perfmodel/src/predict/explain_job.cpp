@@ -84,6 +84,7 @@ void report_arrivals(std::size_t r, double steps, const JobTasks& tasks, RankRep
 
 RankReport report_communication(const RankProgram& rank, std::size_t r, const JobTasks& tasks) {
   RankReport made;
+  if (std::ranges::none_of(rank.program.instructions, collective_of)) return made;
   const auto steps = static_cast<double>(rank.program.steps.size());
   std::vector<std::pair<double, double>> other, all;
   for (const auto& placed : tasks.ranks[r]->last_pass()) {

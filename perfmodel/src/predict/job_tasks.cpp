@@ -33,10 +33,15 @@ bool is_steady(const JobTasks& tasks, std::size_t rank) {
   return std::abs(last - tasks.period(rank, 1)) <= kSteadyTolerance * last;
 }
 
-double device_period(const JobTasks& tasks, std::size_t rank) {
-  const auto& ends = tasks.ranks[rank]->pass_device_ends();
+// Time between the last two of these tasks; 0 if a pass has none.
+double last_period(const std::vector<TaskId>& ends, auto end) {
   const TaskId last = ends.back(), before = ends[ends.size() - 2];
-  return last < 0 || before < 0 ? 0 : tasks.end(last) - tasks.end(before);
+  return last < 0 || before < 0 ? 0 : end(last) - end(before);
+}
+
+double pass_us(const JobTasks& tasks, const ProgramTasks& rank, auto start, auto end) {
+  if (tasks.started) return end(rank.pass_ends().back()) - start(rank.pass_begins().back());
+  return std::max(last_period(rank.pass_ends(), end), last_period(rank.pass_device_ends(), end));
 }
 
 }  // namespace
@@ -174,11 +179,16 @@ bool has_same_tasks(const RankProgram& a, const RankProgram& b) {
 }
 
 double pass_us(const JobTasks& tasks, std::size_t r) {
-  const ProgramTasks& rank = *tasks.ranks[r];
-  if (tasks.started) {
-    return tasks.end(rank.pass_ends().back()) - tasks.start(rank.pass_begins().back());
-  }
-  return std::max(tasks.period(r), device_period(tasks, r));
+  return pass_us(
+      tasks, *tasks.ranks[r], [&](TaskId task) { return tasks.start(task); },
+      [&](TaskId task) { return tasks.end(task); });
+}
+
+double pass_us(const JobTasks& tasks, std::size_t r, const ScheduleVariants& variants,
+               std::size_t variant) {
+  return pass_us(
+      tasks, *tasks.ranks[r], [&](TaskId task) { return variants.start_us.at(task)[variant]; },
+      [&](TaskId task) { return variants.end_us[task][variant]; });
 }
 
 std::vector<double> pass_us_per_step(std::span<const RankProgram> programs, const JobTasks& tasks) {

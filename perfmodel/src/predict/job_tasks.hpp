@@ -68,6 +68,8 @@ bool has_same_tasks(const RankProgram& a, const RankProgram& b);
 
 /// Length of a rank's last pass on the host, or on the device if the host runs ahead.
 double pass_us(const JobTasks& tasks, std::size_t rank);
+double pass_us(const JobTasks& tasks, std::size_t rank, const ScheduleVariants& variants,
+               std::size_t variant);
 /// The same of all ranks, per step.
 std::vector<double> pass_us_per_step(std::span<const RankProgram> programs, const JobTasks& tasks);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -174,18 +175,22 @@ Result<std::vector<double>> steps_of(std::span<RankProgram> programs, const JobO
   return pass_us_per_step(programs, **tasks);
 }
 
-// Steps on other hosts, by host and rank: the same programs with other host work. Tasks are not
-// taken over from host to host, since JobTasks::retime sets times of the device alone.
-Result<std::vector<std::vector<double>>> steps_on_other_hosts(
-    const std::vector<RankProgram>& programs, const JobOptions& options) {
-  std::vector<std::vector<double>> on_hosts;
-  for (const double scale : kOtherHosts) {
-    std::vector<RankProgram> others = programs;
-    for (RankProgram& rank : others) scale_host(rank.program, scale);
+using ChangeOfTimes = std::function<void(HostProgram&)>;
+
+// Steps of the same programs in other times, by change and rank. Tasks are not taken over from one
+// to the next, since JobTasks::retime sets times of the device alone.
+Result<std::vector<std::vector<double>>> steps_with(const std::vector<ChangeOfTimes>& changes,
+                                                    const std::vector<RankProgram>& programs,
+                                                    const JobOptions& options) {
+  std::vector<std::vector<double>> made;
+  std::vector<RankProgram> others;  // each in the memory of the one before
+  for (const ChangeOfTimes& change : changes) {
+    others = programs;
+    for (RankProgram& rank : others) change(rank.program);
     PERFMODEL_TRY(steps, steps_of(others, options));
-    on_hosts.push_back(std::move(*steps));
+    made.push_back(std::move(*steps));
   }
-  return on_hosts;
+  return made;
 }
 
 double recorded_wait_us(const HostProgram& program) {
@@ -206,22 +211,19 @@ std::string waiting_text(const Prediction& made, const PredictOptions& options) 
       made.e2e_us / 1e3, made.recorded_waits->step_without_us / 1e3);
 }
 
-// The same programs without their waits for ranks that are not given.
-Result<void> add_steps_without_waits(std::vector<RankProgram> programs, const JobOptions& options,
-                                     JobPrediction& job) {
-  for (RankProgram& rank : programs) {
-    for (PredictedKernel& kernel : rank.program.kernels) {
-      lengthen(kernel.price, -kernel.recorded_wait_us);
-    }
-  }
-  PERFMODEL_TRY(steps, steps_of(programs, options));
+void take_out_recorded_waits(HostProgram& program) {
+  for (PredictedKernel& kernel : program.kernels) lengthen(kernel.price, -kernel.recorded_wait_us);
+}
+
+// `steps_us`: of the ranks without their waits for ranks that are not given.
+void say_recorded_waits(std::span<const RankProgram> programs, const std::vector<double>& steps_us,
+                        JobPrediction& job) {
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if (!holds_recorded_waits(programs[r])) continue;
     Prediction& made = job.ranks[r];
-    made.recorded_waits = {recorded_wait_us(programs[r].program), (*steps)[r]};
+    made.recorded_waits = {recorded_wait_us(programs[r].program), steps_us[r]};
     made.warnings.insert(made.warnings.begin(), waiting_text(made, programs[r].rank.options));
   }
-  return {};
 }
 
 // The stages of a prediction. make_rank_program lists the stages of one rank (facts, lowered,
@@ -238,13 +240,12 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
   const bool other_hosts = std::ranges::any_of(
       ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
   const bool waits = std::ranges::any_of(*made, holds_recorded_waits);
-  std::vector<RankProgram> as_made;
-  if (waits) as_made = *made;
-  std::vector<std::vector<double>> on_hosts;
-  if (other_hosts) {
-    PERFMODEL_TRY(steps, steps_on_other_hosts(*made, options));
-    on_hosts = std::move(*steps);
+  std::vector<ChangeOfTimes> changes;
+  for (const double scale : kOtherHosts) {
+    if (other_hosts) changes.push_back([=](HostProgram& program) { scale_host(program, scale); });
   }
+  if (waits) changes.push_back(take_out_recorded_waits);
+  PERFMODEL_TRY(steps, steps_with(changes, *made, options));
 
   PERFMODEL_TRY(meetings, meet_collectives(*made, options.missing_collectives, warnings));
   std::unique_ptr<JobTasks> known = take_over(std::move(*made), last);
@@ -256,12 +257,11 @@ Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const Jo
   last.tasks = std::move(*tasks);
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if (!programs[r].rank.options.host_sensitivity) continue;
-    for (std::size_t host = 0; host < on_hosts.size(); ++host) {
-      job->ranks[r].host_sensitivity.push_back({kOtherHosts[host], on_hosts[host][r]});
+    for (std::size_t host = 0; host < kOtherHosts.size(); ++host) {
+      job->ranks[r].host_sensitivity.push_back({kOtherHosts[host], (*steps)[host][r]});
     }
   }
-  if (!waits) return job;
-  PERFMODEL_TRY(added, add_steps_without_waits(std::move(as_made), options, *job));
+  if (waits) say_recorded_waits(programs, steps->back(), *job);
   return job;
 }
 

@@ -1,7 +1,8 @@
 #include "step_range.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -13,120 +14,65 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-/// Factors on the durations of a rank's tasks.
-struct Pace {
-  double device = 1, host = 1;
+using Times = ScheduleVariants::Times;
+
+constexpr Times kAsPredicted = {1, 1, 1, 1};
+
+/// Factors on the durations of a rank's tasks with short kernels, a fast host, long kernels, a slow
+/// host.
+struct Paces {
+  Times device = kAsPredicted, host = kAsPredicted;
 };
 
-/// The paces of a rank's short and long kernels.
-std::array<Pace, 2> paces_of_kernels(const HostProgram& program) {
+Result<Paces> paces_of(const HostProgram& program) {
+  Paces paces;
+  const auto& hosts = program.coverage.own_pace ? kSameHosts : kOtherHosts;
+  paces.host = {1, hosts.front(), 1, hosts.back()};
   SummedRange sum;
   for (const PredictedKernel& kernel : program.kernels) {
     sum.add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
   }
   const auto [time, least, most] = sum.range();
-  if (time.count() <= 0) return {};
-  return {Pace{.device = least / time}, Pace{.device = most / time}};
+  if (time.count() <= 0) return paces;
+  paces.device = {least / time, 1, most / time, 1};
+  const auto is_factor = [](double x) { return x >= 0 && std::isfinite(x); };
+  if (std::ranges::all_of(paces.device, is_factor)) return paces;
+  return decline(fmt::format("expected kernels of finite times of at least 0 us, found {} to {}",
+                             least.count(), most.count()));
 }
 
-std::array<Pace, 2> paces_of_host(const HostProgram& program) {
-  const auto& scales = program.coverage.own_pace ? kSameHosts : kOtherHosts;
-  return {Pace{.host = scales.front()}, Pace{.host = scales.back()}};
-}
-
-/// A task whose duration follows the pace of its rank.
-struct PacedTask {
-  TaskId task = -1;
-  std::size_t rank = 0;
-  bool on_device = false;
-};
-
-std::vector<PacedTask> paced_tasks(const JobTasks& tasks) {
-  std::vector<PacedTask> made;
-  std::vector<std::size_t> rank_of_lane;
-  for (std::size_t r = 0; r < tasks.ranks.size(); ++r) {
-    rank_of_lane.resize(tasks.ranks[r]->end_lane(), r);
-  }
-  for (std::size_t i = 0; i < tasks.graph.size(); ++i) {
-    const auto task = static_cast<TaskId>(i);
-    const std::int32_t lane = tasks.graph.lane(task);
-    if (lane < 0 || tasks.graph.duration_us(task) == 0) continue;
-    const std::size_t rank = rank_of_lane[lane];
-    made.push_back({task, rank, tasks.ranks[rank]->on_device(task)});
+Result<std::vector<Times>> paces_by_lane(std::span<const RankProgram> programs,
+                                         const JobTasks& tasks) {
+  std::vector<Times> made;
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    PERFMODEL_TRY(paces, paces_of(programs[r].program));
+    made.resize(made.size() + ProgramTasks::kStreamLanes, paces->device);
+    made.resize(tasks.ranks[r]->end_lane(), paces->host);
   }
   return made;
 }
 
-class Variants {
- public:
-  Variants(std::span<const double> steps_us, std::span<const RankProgram> programs, JobTasks& tasks)
-      : steps_us_(steps_us),
-        programs_(programs),
-        tasks_(tasks),
-        paced_(paced_tasks(tasks)),
-        durations_us_(tasks.graph.durations_us().begin(), tasks.graph.durations_us().end()),
-        squares_(programs.size(), 0) {}
-
-  /// Adds the squared distance of each rank's step from the prediction.
-  Result<void> add(const std::vector<std::array<Pace, 2>>& paces, bool high) {
-    for (const auto& [task, rank, on_device] : paced_) {
-      const double pace = on_device ? paces[rank][high].device : paces[rank][high].host;
-      tasks_.graph.set_duration_us(task, pace * durations_us_[task]);
-    }
-    stop_point();
-    PERFMODEL_TRY_TO(run_schedule(tasks_.graph, tasks_.schedule));
-    const auto steps = pass_us_per_step(programs_, tasks_);
-    for (std::size_t r = 0; r < steps.size(); ++r) {
-      squares_[r] += (steps[r] - steps_us_[r]) * (steps[r] - steps_us_[r]);
-    }
-    return {};
-  }
-
-  /// Root of the summed squares since the last call, per rank.
-  std::vector<double> distances_us() {
-    std::vector<double> made;
-    for (double& square : squares_) made.push_back(std::sqrt(std::exchange(square, 0)));
-    return made;
-  }
-
-  ~Variants() {
-    for (std::size_t i = 0; i < durations_us_.size(); ++i) {
-      tasks_.graph.set_duration_us(static_cast<TaskId>(i), durations_us_[i]);
-    }
-  }
-  Variants(const Variants&) = delete;
-  Variants& operator=(const Variants&) = delete;
-
- private:
-  std::span<const double> steps_us_;
-  std::span<const RankProgram> programs_;
-  JobTasks& tasks_;
-  const std::vector<PacedTask> paced_;
-  const std::vector<double> durations_us_;
-  std::vector<double> squares_;
-};
-
 }  // namespace
 
 Result<std::vector<StepRange>> step_ranges(std::span<const double> steps_us,
-                                           std::span<const RankProgram> programs, JobTasks& tasks) {
-  std::vector<std::array<Pace, 2>> kernels, hosts;
-  for (const RankProgram& rank : programs) {
-    kernels.push_back(paces_of_kernels(rank.program));
-    hosts.push_back(paces_of_host(rank.program));
+                                           std::span<const RankProgram> programs,
+                                           const JobTasks& tasks) {
+  stop_point();
+  PERFMODEL_TRY(paces, paces_by_lane(programs, tasks));
+  ScheduleVariants variants{.factors = std::move(*paces), .end_us = {}, .start_us = {}};
+  for (const auto& rank : tasks.ranks) {
+    if (tasks.started) variants.start_us[rank->pass_begins().back()] = {};
   }
-  Variants variants(steps_us, programs, tasks);
-  std::vector<double> distances_us[2];
-  for (const bool high : {false, true}) {
-    auto done = variants.add(kernels, high);
-    if (done) done = variants.add(hosts, high);
-    if (!done) return Unexpected{done.error()};
-    distances_us[high] = variants.distances_us();
-  }
+  PERFMODEL_TRY_TO(run_schedule(tasks.graph, variants));
   std::vector<StepRange> ranges;
   for (std::size_t r = 0; r < steps_us.size(); ++r) {
-    ranges.push_back({.low_us = std::max(0.0, steps_us[r] - distances_us[false][r]),
-                      .high_us = steps_us[r] + distances_us[true][r]});
+    const auto squared = [&](std::size_t variant) {
+      const double step_us = pass_us(tasks, r, variants, variant) /
+                             static_cast<double>(programs[r].program.steps.size());
+      return (step_us - steps_us[r]) * (step_us - steps_us[r]);
+    };
+    ranges.push_back({.low_us = std::max(0.0, steps_us[r] - std::sqrt(squared(0) + squared(1))),
+                      .high_us = steps_us[r] + std::sqrt(squared(2) + squared(3))});
   }
   return ranges;
 }

@@ -19,8 +19,9 @@ struct StepRange {
 ///
 ///   high = t + sqrt((t_long_kernels - t)^2 + (t_slow_host - t)^2)
 ///
-/// `steps_us` are the steps as predicted. Changes the schedule, leaves the tasks as they were.
+/// `steps_us` are the steps as predicted.
 Result<std::vector<StepRange>> step_ranges(std::span<const double> steps_us,
-                                           std::span<const RankProgram> programs, JobTasks& tasks);
+                                           std::span<const RankProgram> programs,
+                                           const JobTasks& tasks);
 
 }  // namespace perfmodel

@@ -49,7 +49,8 @@ class StreamWaits {
   }
 
   void give(KernelTimes& times) const {
-    for (const auto& [call, gap] : gaps_) times.set_gap(call, gap.mean());
+    // Rounded stamps overlap, kernels of a stream do not.
+    for (const auto& [call, gap] : gaps_) times.set_gap(call, std::max(0.0, gap.mean()));
     for (const auto& [calls, sum] : waits_) {
       const auto& [call, awaited] = calls;
       const KernelTimes::Time* time = times.find(call.node, call.ordinal);

@@ -20,7 +20,7 @@ struct Known {
 };
 
 // Collectives of the graph, in the order of their start.
-std::vector<Known> collectives_of(const ExecutionGraph& graph) {
+std::vector<Known> collectives_in_order(const ExecutionGraph& graph) {
   const Gpu any;  // a collective moves the same bytes on every GPU
   Lowering lowering(graph, any, nullptr);
   std::vector<Known> found;
@@ -62,7 +62,7 @@ std::vector<std::size_t> kernels_of(const Trace& trace) {
 }  // namespace
 
 Result<std::size_t> note_collectives(const ExecutionGraph& graph, Trace& trace) {
-  const std::vector<Known> known = collectives_of(graph);
+  const std::vector<Known> known = collectives_in_order(graph);
   const std::vector<std::size_t> kernels = kernels_of(trace);
   const auto mismatch = [&](std::string found) {
     return decline(fmt::format("expected the collectives of {}, found {}",

@@ -52,7 +52,6 @@ ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array
 }
 
 ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer) {
-  constexpr double kStateBytes = 4;
   const double weights = array.elements * array.element_bytes;
   const double state = array.elements * kStateBytes * state_numbers(optimizer, 1);
   ShardLoad load;

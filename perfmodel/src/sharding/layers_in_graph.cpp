@@ -19,7 +19,7 @@ struct Linear {
   DType dtype = DType::kFloat32;
 };
 
-struct Layers {
+struct GraphLayers {
   std::vector<Linear> linears;
   bool has_products = false;  ///< batched products of vectors
 };
@@ -30,8 +30,8 @@ bool is_backward(const ExecutionGraph& graph, const Node& op) {
   }) >= 0;
 }
 
-Layers find_layers(const ExecutionGraph& graph) {
-  Layers found;
+GraphLayers find_layers(const ExecutionGraph& graph) {
+  GraphLayers found;
   const GraphIteration window = first_step(graph);
   for (std::int32_t i = window.begin; i < window.end; ++i) {
     const Node& op = graph.node(i);
@@ -95,7 +95,7 @@ std::string refuse_products(const DensePart& dense, const std::vector<ShardedTab
 std::optional<DensePart> layers_in_graph(const ExecutionGraph& graph,
                                          const std::vector<ShardedTable>& tables,
                                          std::string& why) {
-  const Layers layers = find_layers(graph);
+  const GraphLayers layers = find_layers(graph);
   const std::vector<Linear>& linears = layers.linears;
   if (linears.empty()) return std::nullopt;
   DensePart dense{.bottom_mlp = {}, .top_mlp = {}};

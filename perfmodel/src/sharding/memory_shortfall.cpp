@@ -13,7 +13,6 @@ namespace perfmodel::sharding {
 namespace {
 
 constexpr std::size_t kFixes = 3;
-constexpr double kStateBytes = 4;
 
 std::string size_text(double bytes) {
   constexpr double kGB = 1e9, kMB = 1e6;

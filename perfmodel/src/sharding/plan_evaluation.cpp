@@ -128,9 +128,13 @@ class Evaluation {
 
 }  // namespace
 
+Result<double> search::objective_of(const PlanSpace& space, std::span<const PlacedChoice> plan) {
+  return Evaluation(space, plan).of();
+}
+
 Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan) {
   PERFMODEL_TRY_TO(search::check_space(space));
-  return Evaluation(space, plan).of();
+  return search::objective_of(space, plan);
 }
 
 }  // namespace perfmodel::sharding

@@ -27,46 +27,36 @@ class PlanPool {
  public:
   explicit PlanPool(std::size_t keep) : keep_(keep) {}
 
-  void add(const Layout& layout) {
-    const std::uint64_t options = mix_of(layout);
-    const auto same = std::find_if(plans_.begin(), plans_.end(),
-                                   [&](const auto& plan) { return plan.options == options; });
-    if (same != plans_.end()) {
-      if (same->layout.objective <= layout.objective) return;
-      plans_.erase(same);
+  // A plan takes the storage of the one that it replaces.
+  void add(const Layout& layout, double objective) {
+    auto changed = std::ranges::find(plans_, layout.mix, &Layout::mix);
+    if (changed == plans_.end() && plans_.size() < keep_) {
+      changed = plans_.insert(changed, Layout{.objective = kInfinite});
+    } else if (changed == plans_.end()) {
+      --changed;
     }
-    const auto place = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) {
-      return plan.layout.objective > layout.objective;
-    });
-    plans_.insert(place, {layout, options});
-    if (plans_.size() > keep_) plans_.pop_back();
-    worth_ = plans_.size() < keep_ ? kInfinite : plans_.back().layout.objective;
+    if (changed->objective <= objective) return;
+    *changed = layout;
+    changed->objective = objective;
+    const auto place = std::find_if(plans_.begin(), changed,
+                                    [&](const Layout& plan) { return plan.objective > objective; });
+    std::rotate(place, changed, changed + 1);
+    worth_ = plans_.size() < keep_ ? kInfinite : plans_.back().objective;
+  }
+  void add(Layout layout) {
+    layout.mix = search::mix_of(layout);
+    add(layout, layout.objective);
   }
 
   bool empty() const { return plans_.empty(); }
-  const Layout& best() const { return plans_.front().layout; }
+  const Layout& best() const { return plans_.front(); }
   double best_objective() const { return plans_.empty() ? kInfinite : best().objective; }
   const double& worth() const { return worth_; }  // a new plan has to beat it
-  std::vector<Layout> layouts() const {
-    std::vector<Layout> layouts;
-    for (const Plan& plan : plans_) layouts.push_back(plan.layout);
-    return layouts;
-  }
+  const std::vector<Layout>& layouts() const { return plans_; }
 
  private:
-  struct Plan {
-    Layout layout;
-    std::uint64_t options;
-  };
-  // Tables that are alike may trade their options.
-  std::uint64_t mix_of(const Layout& layout) const {
-    std::uint64_t sum = 0;
-    for (std::uint32_t option : layout.option) sum += search::Random(option + 1).next();
-    return sum;
-  }
-
   const std::size_t keep_;
-  std::vector<Plan> plans_;
+  std::vector<Layout> plans_;
   double worth_ = kInfinite;
 };
 
@@ -83,7 +73,7 @@ class Search {
                     ? options.move_budget
                     : static_cast<std::uint64_t>(options.effort *
                                                  static_cast<double>(default_moves(flat)))) {
-    hooks_.found = [this](const Layout& layout) { pool_.add(layout); };
+    hooks_.found = [this](const Layout& plan, double objective) { pool_.add(plan, objective); };
     hooks_.go_on = [this](std::uint64_t moves) { return go_on(moves); };
   }
 
@@ -246,7 +236,7 @@ class Search {
       }
       plan.tables.push_back(std::move(placed));
     }
-    const auto objective = evaluate_plan(space_, plan.tables);
+    const auto objective = search::objective_of(space_, plan.tables);
     PERFMODEL_CHECK(objective.has_value());
     plan.objective = *objective;
     return plan;

@@ -40,12 +40,7 @@ class Annealer final : public LocalSearch {
           heat *= cooling;
         }
         if (!moves_.propose()) continue;
-        if (!moves_.ranks.settle()) {
-          moves_.take_back();
-          continue;
-        }
-        if (moves_.ranks.costs_more(cost) &&
-            moves_.ranks.costs_more(cost * (1 - heat * std::log1p(-random.uniform())))) {
+        if (!moves_.ranks.settle() || is_refused(cost, heat, random)) {
           moves_.take_back();
           continue;
         }
@@ -54,9 +49,7 @@ class Annealer final : public LocalSearch {
         objective_ = moves_.ranks.objective();
         if (moves_.ranks.overflow() > 0) continue;
         if (objective_ < worth * (1 - 1e-12)) {
-          found_ = moves_.layout();
-          found_.objective = objective_;
-          hooks.found(found_);
+          hooks.found(moves_.layout(), objective_);
         }
         if (annealing.repair) return tried + 1;
       }
@@ -65,10 +58,19 @@ class Annealer final : public LocalSearch {
   }
 
  private:
+  // The worse, the less likely it passes. Most are far worse: none of the numbers that may be drawn
+  // lets them pass.
+  bool is_refused(double cost, double heat, Random& random) const {
+    constexpr double kMostDrawn = 37;  // -log(2^-53) = 36.7
+    const bool far_worse = moves_.ranks.costs_more(cost * (1 + heat * kMostDrawn));
+    if (!far_worse && !moves_.ranks.costs_more(cost)) return false;
+    const double drawn = random.uniform();
+    return far_worse || moves_.ranks.costs_more(cost * (1 - heat * std::log1p(-drawn)));
+  }
+
   Random random_;
   Moves<kPhases> moves_;
   double objective_ = 0;
-  Layout found_;
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ struct Annealing {
 
 /// Callbacks of a running search.
 struct SearchHooks {
-  std::function<void(const Layout&)> found;        ///< a plan that is better or of other options
+  /// A plan that is better or of other options; the layout holds an older objective.
+  std::function<void(const Layout&, double objective)> found;
   std::function<bool(std::uint64_t moves)> go_on;  ///< now and then; false: stop
 };
 

@@ -45,6 +45,7 @@ class Moves {
 
   void load(const Layout& layout) {
     now_ = layout;
+    now_.mix = mix_of(layout);
     for (auto& places : at_) places.clear();
     located_ = 0;
     ranks.clear();
@@ -76,6 +77,7 @@ class Moves {
     for (const Retyped& change : retyped_) leave_table(change.table);
     for (const Retyped& change : retyped_) {
       const std::uint32_t first = space_.first_place[change.table];
+      now_.mix += mix_of(change.option) - mix_of(now_.option[change.table]);
       now_.option[change.table] = change.option;
       for (std::int32_t k = 0; k < space_.options[change.option].pieces; ++k) {
         now_.where[first + at(k)] = new_where_[change.places + at(k)];

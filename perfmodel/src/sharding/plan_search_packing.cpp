@@ -15,8 +15,9 @@ Packing::Packing(const FlatSpace& space)
       ddr_(space.world),
       used_(space.world),
       order_(space.choice_of.size()),
+      keys_(order_.size()),
       leaves_(std::bit_ceil(static_cast<std::size_t>(space.world))),
-      lightest_(2 * leaves_, -1) {}
+      lightest_(2 * leaves_) {}
 
 void Packing::clear() {
   std::fill(load_.begin(), load_.end(), 0.0);
@@ -28,26 +29,28 @@ void Packing::clear() {
   is_sorted_ = false;
 }
 
-// The lighter of two ranks, the first one if they are alike; -1: none.
-std::int32_t Packing::lighter(std::int32_t a, std::int32_t b) const {
-  if (a < 0 || b < 0) return std::max(a, b);
-  return load_[b] < load_[a] ? b : a;
+// The lighter child of a node, the first one if they are alike.
+const Packing::RankLoad& Packing::lighter_below(std::size_t node) const {
+  const RankLoad &a = lightest_[2 * node], &b = lightest_[2 * node + 1];
+  return b.load < a.load ? b : a;
 }
 
 void Packing::seed_tree() {
-  for (std::int32_t rank = 0; rank < space_.world; ++rank) lightest_[leaves_ + rank] = rank;
-  for (std::size_t node = leaves_ - 1; node > 0; --node) {
-    lightest_[node] = lighter(lightest_[2 * node], lightest_[2 * node + 1]);
+  for (std::int32_t rank = 0; rank < space_.world; ++rank) {
+    lightest_[leaves_ + rank] = {load_[rank], rank};
   }
+  for (std::size_t node = leaves_ - 1; node > 0; --node) lightest_[node] = lighter_below(node);
   is_sorted_ = true;
 }
 
 // Puts a rank into the tree, or takes it out.
 void Packing::set_leaf(std::int32_t rank, bool is_in) {
   std::size_t node = leaves_ + static_cast<std::size_t>(rank);
-  lightest_[node] = is_in ? rank : -1;
+  lightest_[node] = is_in ? RankLoad{load_[rank], rank} : RankLoad{};
   for (node /= 2; node > 0; node /= 2) {
-    lightest_[node] = lighter(lightest_[2 * node], lightest_[2 * node + 1]);
+    const RankLoad& next = lighter_below(node);
+    if (next.rank == lightest_[node].rank && next.rank != rank) return;  // as all nodes above it
+    lightest_[node] = next;
   }
 }
 
@@ -59,9 +62,9 @@ bool Packing::place_on_lightest(const Option& option, const Choice& choice, std:
   for (; piece < option.pieces; ++piece) {
     const Run& run = space_.run_of(option, piece);
     refused_.clear();
-    std::int32_t rank = lightest_[1];
+    std::int32_t rank = lightest_[1].rank;
     const auto has_room = [&] { return space_.may_use(choice, rank) && fits(rank, run.demand); };
-    for (; rank >= 0 && !has_room() && refused_.size() < kMostRefused; rank = lightest_[1]) {
+    for (; rank >= 0 && !has_room() && refused_.size() < kMostRefused; rank = lightest_[1].rank) {
       refused_.push_back(rank);
       set_leaf(rank, false);
     }
@@ -70,7 +73,7 @@ bool Packing::place_on_lightest(const Option& option, const Choice& choice, std:
     if (rank < 0) break;
     where[piece] = rank;
     used_[rank] = now_;
-    set_leaf(rank, false);
+    if (piece + 1 < option.pieces) set_leaf(rank, false);
     add(rank, run, 1);
   }
   for (std::int32_t k = 0; k < piece; ++k) set_leaf(where[k], true);
@@ -80,13 +83,14 @@ bool Packing::place_on_lightest(const Option& option, const Choice& choice, std:
 bool Packing::pack(Layout& layout, Order order, bool may_overflow) {
   clear();
   std::iota(order_.begin(), order_.end(), 0U);
-  const auto key = [&](std::uint32_t table) {
+  for (std::size_t table = 0; table < keys_.size(); ++table) {
     const Option& option = space_.options[layout.option[table]];
-    if (option.spread == Spread::kEverywhere) return std::numeric_limits<double>::max();
-    return order == Order::kLongestFirst ? option.largest : static_cast<double>(option.hbm_max);
-  };
+    keys_[table] = option.spread == Spread::kEverywhere ? std::numeric_limits<double>::max()
+                   : order == Order::kLongestFirst      ? option.largest
+                                                        : static_cast<double>(option.hbm_max);
+  }
   std::stable_sort(order_.begin(), order_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
+                   [&](std::uint32_t a, std::uint32_t b) { return keys_[a] > keys_[b]; });
   layout.where.resize(space_.places);
   for (std::uint32_t table : order_) {
     if (!place(layout, table, layout.where.data() + space_.first_place[table], may_overflow)) {
@@ -116,10 +120,15 @@ bool Packing::place_everywhere(const Option& option, bool may_overflow) {
   is_sorted_ = false;
   for (std::uint32_t i = 0; i < option.runs; ++i) {
     const Run& run = space_.runs[option.first_run + i];
-    for (std::int32_t rank = run.begin; rank < run.end; ++rank) {
-      good = good && fits(rank, run.demand);
-      add(rank, run, 1);
-    }
+    const std::int32_t begin = run.begin, end = run.end;
+    for (std::int32_t rank = begin; rank < end; ++rank) good = good && fits(rank, run.demand);
+    const auto add_to = [&](auto& values, auto more) {
+      for (std::int32_t rank = begin; rank < end; ++rank) values[rank] += more;
+    };
+    add_to(load_, run.load);
+    for (std::size_t p = 0; p < by_phase_.size(); ++p) add_to(by_phase_[p], run.demand.loads[p]);
+    add_to(hbm_, run.demand.hbm_bytes);
+    add_to(ddr_, run.demand.ddr_bytes);
   }
   return good || may_overflow;
 }

@@ -16,16 +16,23 @@ inline std::int64_t excess(std::int64_t bytes, std::int64_t cap) {
   return bytes > cap ? bytes - cap : 0;
 }
 
-/// The 2^doublings-th power of a load.
-inline double power_of(double ratio, int doublings) {
-  double power = std::min(ratio, kLargestRatio);
-  for (int i = 0; i < doublings; ++i) power *= power;
-  return power;
+/// The 2^doublings-th powers of loads: each multiplication waits for the one before it, so all
+/// loads take turns.
+template <std::size_t kLoads>
+std::array<double, kLoads> powers_of(std::array<double, kLoads> ratios, int doublings) {
+  for (double& ratio : ratios) ratio = std::min(ratio, kLargestRatio);
+  for (int i = 0; i < doublings; ++i) {
+    for (double& ratio : ratios) ratio *= ratio;
+  }
+  return ratios;
 }
 
-inline double root_of(double sum, int doublings) {
-  for (int i = 0; i < doublings; ++i) sum = std::sqrt(sum);
-  return sum;
+template <std::size_t kSums>
+std::array<double, kSums> roots_of(std::array<double, kSums> sums, int doublings) {
+  for (int i = 0; i < doublings; ++i) {
+    for (double& sum : sums) sum = std::sqrt(sum);
+  }
+  return sums;
 }
 
 /// Merges all values, in lanes: the compiler may not reorder a plain sum of doubles into vectors.
@@ -75,11 +82,11 @@ class Ranks {
 
   void add_everywhere(const Option& option, int sign) {
     if (!all_touched_) {
-      undo_touched();  // undoes this change; it is done again below
+      undo_touched();  // until the loads before are noted
       before_.loads = now_.loads;
       before_.hbm = now_.hbm;
       before_.ddr = now_.ddr;
-      redo_touched();
+      undo_touched();
       all_touched_ = true;
     }
     for (std::uint32_t i = 0; i < option.runs; ++i) {
@@ -112,10 +119,12 @@ class Ranks {
     }
     if (over_ > 0 && !may_overflow_) return false;
     for (const Old& old : old_) {
+      std::array<double, kPhases> powers = per_target_;
+      for (std::size_t p = 0; p < kPhases; ++p) powers[p] *= now_.loads[p][old.rank];
+      powers = powers_of(powers, doublings_);
       for (std::size_t p = 0; p < kPhases; ++p) {
-        const double power = power_of(now_.loads[p][old.rank] * per_target_[p], doublings_);
-        sums_[p] += power - old.powers[p];
-        now_.powers[p][old.rank] = power;
+        sums_[p] += powers[p] - old.powers[p];
+        now_.powers[p][old.rank] = powers[p];
       }
     }
     return true;
@@ -147,14 +156,15 @@ class Ranks {
   /// Keeps the current state; its maxima become the targets, q = 2^doublings.
   void set_norm(int doublings) {
     doublings_ = doublings;
+    one_by_q_ = std::ldexp(1.0, -doublings);
     all_touched_ = true;
     find_largest();
     for (std::size_t p = 0; p < kPhases; ++p) {
-      const double target = std::max(space_.floors[p], largest_[p]);
-      target_[p] = target;
-      per_target_[p] = target > 0 ? 1 / target : 0;
-      floor_power_[p] = power_of(space_.floors[p] * per_target_[p], doublings_);
+      target_[p] = std::max(space_.floors[p], largest_[p]);
+      per_target_[p] = target_[p] > 0 ? 1 / target_[p] : 0;
+      floor_power_[p] = space_.floors[p] * per_target_[p];
     }
+    floor_power_ = powers_of(floor_power_, doublings_);
     over_ = 0;
     for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
     sum_powers(now_.powers);
@@ -168,7 +178,8 @@ class Ranks {
 
   double cost() const {
     double cost = 0;
-    for (std::size_t p = 0; p < kPhases; ++p) cost += target_[p] * root_of(sums_[p], doublings_);
+    const auto roots = roots_of(sums_, doublings_);
+    for (std::size_t p = 0; p < kPhases; ++p) cost += target_[p] * roots[p];
     return with_overflow(cost);
   }
   double kept_cost() const { return with_overflow(kept_cost_); }
@@ -278,10 +289,11 @@ class Ranks {
 
   void note_cost() {
     kept_cost_ = 0;
+    const auto roots = roots_of(sums_, doublings_);
     for (std::size_t p = 0; p < kPhases; ++p) {
-      const double cost = target_[p] * root_of(sums_[p], doublings_);
+      const double cost = target_[p] * roots[p];
       kept_cost_ += cost;
-      slopes_[p] = std::ldexp(cost / sums_[p], -doublings_);
+      slopes_[p] = cost / sums_[p] * one_by_q_;
     }
   }
 
@@ -322,7 +334,6 @@ class Ranks {
       std::swap(now_.ddr[old.rank], old.ddr);
     }
   }
-  void redo_touched() { undo_touched(); }
 
   void forget() {
     old_.clear();
@@ -337,7 +348,7 @@ class Ranks {
   Numbers now_, before_;
   std::array<double, kPhases> target_{}, per_target_{}, floor_power_{}, sums_{}, old_sums_{};
   std::array<double, kPhases> largest_{}, slopes_{};
-  double kept_cost_ = 0;
+  double kept_cost_ = 0, one_by_q_ = 0;
   std::array<std::int32_t, kPhases> slowest_{};
   std::int64_t over_ = 0, old_over_ = 0;
   int doublings_ = 5;

@@ -19,6 +19,11 @@ class Packing {
   bool pack(Layout& layout, Order order, bool may_overflow = false);
 
  private:
+  struct RankLoad {
+    double load = kInfinite;
+    std::int32_t rank = -1;  ///< -1: none
+  };
+
   void clear();
   bool place(const Layout& layout, std::uint32_t table, std::int32_t* where, bool may_overflow);
   bool place_everywhere(const Option& option, bool may_overflow);
@@ -30,7 +35,7 @@ class Packing {
                          bool may_overflow) const;
   std::int32_t best_rank(const Choice& choice, std::int32_t begin, std::int32_t end, const Run& run,
                          bool may_overflow) const;
-  std::int32_t lighter(std::int32_t a, std::int32_t b) const;
+  const RankLoad& lighter_below(std::size_t node) const;
   void seed_tree();
   void set_leaf(std::int32_t rank, bool is_in);
   bool place_on_lightest(const Option& option, const Choice& choice, std::int32_t* where);
@@ -45,8 +50,9 @@ class Packing {
   std::vector<std::uint32_t> used_;  // by the table that is placed: its number
   std::uint32_t now_ = 0;
   std::vector<std::uint32_t> order_;
-  const std::size_t leaves_;            // a power of two
-  std::vector<std::int32_t> lightest_;  // below each node of a tree over the ranks; [1]: of all
+  std::vector<double> keys_;        // per table: large ones come first
+  const std::size_t leaves_;        // a power of two
+  std::vector<RankLoad> lightest_;  // below each node of a tree over the ranks; [1]: of all
   std::vector<std::int32_t> refused_;
   bool is_sorted_ = false;  // the tree agrees with `load_`
 };

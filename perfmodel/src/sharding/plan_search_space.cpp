@@ -272,6 +272,12 @@ Result<void> check_space(const PlanSpace& space) {
   return {};
 }
 
+std::uint64_t mix_of(const Layout& layout) {
+  std::uint64_t sum = 0;
+  for (const std::uint32_t option : layout.option) sum += mix_of(option);
+  return sum;
+}
+
 Result<FlatSpace> flatten(const PlanSpace& space) {
   PERFMODEL_TRY_TO(check_space(space));
   return Flattening(space).of();

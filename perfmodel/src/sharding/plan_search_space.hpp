@@ -2,10 +2,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/plan_space.hpp"
+
+namespace perfmodel::sharding {
+struct PlacedChoice;
+}
 
 /// A plan space as the search reads it: checked, flat, without options that no plan can use.
 namespace perfmodel::sharding::search {
@@ -96,7 +101,12 @@ struct Layout {
   std::vector<std::uint32_t> option;
   std::vector<std::int32_t> where;
   double objective = 0;
+  std::uint64_t mix = 0;  ///< mix_of() it, in plans that are found
 };
+/// Equal if two plans choose the same options, for whichever tables: tables that are alike may
+/// trade theirs. The sum of a random number per option.
+inline std::uint64_t mix_of(std::uint32_t option) { return Random(option + 1).next(); }
+std::uint64_t mix_of(const Layout& layout);
 
 /// Errors (kImpossible): counts, loads or bytes that make no sense; a table that fits nowhere.
 Result<FlatSpace> flatten(const PlanSpace& space);
@@ -108,6 +118,9 @@ Result<FlatSpace> flatten(const PlanSpace& space);
 /// plan of objective T has no shard larger than T, so the tables may only take options without
 /// larger ones: the bound is the least T that is no smaller than the bound under that limit.
 double lower_bound(const FlatSpace& space);
+
+/// evaluate_plan() for a space that was checked.
+Result<double> objective_of(const PlanSpace& space, std::span<const PlacedChoice> plan);
 
 /// Checks that do not ask whether anything fits.
 Result<void> check_space(const PlanSpace& space);

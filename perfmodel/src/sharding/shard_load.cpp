@@ -13,7 +13,6 @@ namespace perfmodel::sharding {
 namespace {
 
 constexpr double kIdBytes = 8, kWeightOfIdBytes = 4;
-constexpr double kStateBytes = 4;  // optimizer state is fp32
 
 ZipfLaw law_of(const ShardedTable& table) {
   return {.rows = static_cast<double>(table.rows),

@@ -18,7 +18,7 @@ using Question = SyncQuestion;
 
 constexpr FieldRange kFromZero = {.low = 0}, kAboveZero = {.low = 1e-9}, kCommits = {1, 1e9};
 
-constexpr SyncField kFields[] = {
+constexpr SyncField kSyncFields[] = {
     {"workers", &Question::workers,
      "Workers: a file (docs/sync.md), or name:count[:step_us[:commit_us]],...; a name without a "
      "step is a GPU that runs --graph",
@@ -202,7 +202,7 @@ Result<std::vector<SchemeReport>> run_schemes(const SyncQuestion& question, cons
 
 }  // namespace
 
-std::span<const SyncField> sync_fields() { return kFields; }
+std::span<const SyncField> sync_fields() { return kSyncFields; }
 
 Result<SyncPlan> plan_of(const SyncQuestion& question) {
   PERFMODEL_TRY(plan, read_plan(question));

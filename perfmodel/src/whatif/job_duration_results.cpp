@@ -10,8 +10,6 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kGib = 1 << 30;
-
 OrderedJson duration_json(const JobDuration& row) {
   if (!row.steps || row.error) return nullptr;
   OrderedJson json;
@@ -33,8 +31,8 @@ std::string hours(const std::optional<double>& seconds) {
 
 std::string memory_cell(const JobDuration& row) {
   if (row.error || row.device_bytes == 0) return "";
-  return fmt::format("{:.1f} of {:.1f}{}", row.needed_bytes / kGib, row.device_bytes / kGib,
-                     row.fits ? "" : ", too much");
+  return fmt::format("{:.1f} of {:.1f}{}", row.needed_bytes / (1 << 30),
+                     row.device_bytes / (1 << 30), row.fits ? "" : ", too much");
 }
 
 std::string time_range(const JobDuration& row) {

@@ -9,6 +9,7 @@
 
 #include "lower/fused_anchor.hpp"
 #include "lower/ops/families.hpp"
+#include "lower/ops/rule_support.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {
@@ -319,8 +320,8 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
     if (facts.rule) {
       const auto [schema, added] = made.schemas.try_emplace(node.op_schema);
       if (added) schema->second = parameter_names(graph.names.text(node.op_schema));
-      facts.parameters = &schema->second;  // stays where it is, whatever comes
       facts.launches_nothing = facts.rule->launches_nothing({graph, node});
+      facts.has_odd_type = !facts.launches_nothing && ops::has_odd_type({graph, node});
     }
     auto& known = known_by_name[node.name];
     if (!known) known = rules.find(graph.name(node)) || find_op(graph.name(node));
@@ -420,7 +421,7 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   }
   const Node& node = fused ? trimmed : whole;
   const OpView view{graph_, node, facts.partner >= 0 ? &graph_.node(facts.partner) : nullptr,
-                    facts.parameters};
+                    &facts_.schemas, fused ? std::nullopt : std::optional(facts.has_odd_type)};
   const bool spoke = facts.launches_nothing || facts.rule->add_kernels(view, gpu_, kernels_);
   if (!spoke) kernels_.clear();
   if (fused) add_fused_ops(graph_, whole, *fused, kernels_);

@@ -13,14 +13,14 @@ TensorRef empty_offsets(GraphBuilder& graph, TensorRef lengths, std::int64_t seq
   return offsets;
 }
 
-constexpr std::int64_t kAlignment = 256, kPaddingTiles = 32;
+constexpr std::int64_t kRowAlignment = 256, kPaddingTiles = 32;
 
 std::int64_t tiles(std::int64_t count, std::int64_t tile) { return (count + tile - 1) / tile; }
 
 // CUB aligns its memory and adds the bytes that may be lost at the start.
 void empty_bytes_for_cub(GraphBuilder& graph, std::int64_t needed) {
-  const std::int64_t aligned = (needed + kAlignment - 1) / kAlignment * kAlignment;
-  empty(graph, DType::kUInt8, {aligned + kAlignment - 1});
+  const std::int64_t aligned = (needed + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  empty(graph, DType::kUInt8, {aligned + kRowAlignment - 1});
 }
 
 }  // namespace

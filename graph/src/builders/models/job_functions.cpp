@@ -66,7 +66,7 @@ Item index_of(const ModuleCall& c) {
 }
 
 Item put(const ModuleCall& c) {
-  c.run.set(c.text(0), c.given[1]);
+  c.run.kept()[c.text(0)] = c.given[1];
   return c.given[1];
 }
 
@@ -92,9 +92,7 @@ RankGroup group_of(const Shape& numbers) {
 
 // The ranks of a group [number, first rank, distance, size], [] for all.
 Communicator ranks_of(const ModuleCall& c, const Shape& group) {
-  const auto setting = [&](std::string_view name) {
-    return *c.run.names().at(name).get<std::int64_t>();
-  };
+  const auto setting = [&](std::string_view name) { return *c.run.get(name)->get<std::int64_t>(); };
   const Communicator all(c.graph, setting("rank"), setting("world_size"),
                          setting("next_collective"));
   return group.empty() ? all : all.subgroup(group_of(group));
@@ -195,7 +193,7 @@ ModuleFunctions job_functions() {
     {"shared_out", shared_out},
     {"index_of", index_of},
     {"put", put},
-    {"got", [](C c) -> Item { return c.run.names().at(c.text(0)); }},
+    {"got", [](C c) -> Item { return c.run.kept().at(c.text(0)); }},
     {"row_major", [](C c) -> Item { return contiguous_strides(c.shape(0)); }},
     {"device_of", [](C c) -> Item { return std::get<Value::Opaque>(GraphBuilder::device_value(c.graph.device(c.tensor(0))).variant()).text; }},
     {"type_of", [](C c) -> Item { return std::int64_t{scalar_type_code(c.graph.dtype(c.tensor(0)))}; }},

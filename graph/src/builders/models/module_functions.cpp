@@ -88,7 +88,7 @@ Item full_like(const ModuleCall& c) {
 // (query, key, value, dropout, causal, mask, kernel); without a kernel the setting's.
 Item attention_in_one_op(const ModuleCall& c) {
   FusedAttention options{.dropout = c.real(3), .causal = c.flag(4)};
-  const Item kernel = c.has(6) ? c.given[6] : c.run.names().at("attention");
+  const Item kernel = c.has(6) ? c.given[6] : *c.run.get("attention");
   if (*kernel.get<std::string>() == "flash") {
     options.kernel = FusedAttention::Kernel::kFlash;
   } else {

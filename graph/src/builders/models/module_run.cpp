@@ -34,18 +34,21 @@ bool is_whole(const Item& item) { return item.get<std::int64_t>() != nullptr; }
 // Sizes may be absurd until they are checked: they wrap round.
 std::int64_t whole_operation(std::string_view sign, std::int64_t left, std::int64_t right) {
   const auto a = static_cast<std::uint64_t>(left), b = static_cast<std::uint64_t>(right);
-  if (sign == "+") return static_cast<std::int64_t>(a + b);
-  if (sign == "-") return static_cast<std::int64_t>(a - b);
-  if (sign == "*") return static_cast<std::int64_t>(a * b);
-  PERFMODEL_CHECK(right != 0);
-  return sign == "%" ? left % right : left / right;
+  switch (sign.front()) {
+    case '+': return static_cast<std::int64_t>(a + b);
+    case '-': return static_cast<std::int64_t>(a - b);
+    case '*': return static_cast<std::int64_t>(a * b);
+    default: PERFMODEL_CHECK(right != 0); return sign == "%" ? left % right : left / right;
+  }
 }
 
 double real_operation(std::string_view sign, double left, double right) {
-  if (sign == "+") return left + right;
-  if (sign == "-") return left - right;
-  PERFMODEL_CHECK(sign == "*" || sign == "/");
-  return sign == "*" ? left * right : left / right;
+  switch (sign.front()) {
+    case '+': return left + right;
+    case '-': return left - right;
+    case '*': return left * right;
+    default: PERFMODEL_CHECK(sign == "/"); return left / right;
+  }
 }
 
 bool are_equal(const Item& left, const Item& right) {
@@ -110,6 +113,14 @@ Value Item::argument() const {
   return std::visit(Convert{}, value);
 }
 
+const Item* Item::member(Name name) const {
+  const auto* record = std::get_if<std::shared_ptr<const Record>>(&value);
+  if (!record) return nullptr;
+  const auto named = [&](const auto& member) { return member.first.number == name.number; };
+  const auto at = std::ranges::find_if(**record, named);
+  return at == (*record)->end() ? nullptr : &at->second;
+}
+
 bool Item::append(const Item& more) {
   auto* held = std::get_if<std::shared_ptr<const List>>(&value);
   if (!held || held->use_count() != 1) return false;
@@ -126,24 +137,20 @@ Item ModuleRun::emitted(std::string_view op, const std::vector<Item>& given) {
   return emit(step_.graph(), op, std::move(values), tape().sequence());
 }
 
-Item ModuleRun::call(std::string_view function, std::vector<Item> given, int line) {
-  const Definition* text = module_definitions().find(function);
-  if (!text) {
-    if (function.find("::") != std::string_view::npos) return emitted(function, given);
-    const auto known = module_functions().find(function);
-    if (known == module_functions().end()) defect(line, "no function", function);
-    return known->second({*this, std::move(given), step_, tape()});
-  }
-  if (given.size() > text->parameters.size()) defect(line, "too many arguments of", function);
-  Item::Record scope;
-  for (std::size_t i = 0; i < text->parameters.size(); ++i) {
-    const Syntax& parameter = text->parameters[i];
+Item ModuleRun::call(Callee callee, std::string_view name, std::vector<Item> given, int line) {
+  if (callee.written) return callee.written({*this, std::move(given), step_, tape()});
+  if (!callee.text) return emitted(name, given);
+  const Definition& text = definition_of(*callee.text);
+  if (given.size() > text.parameters.size()) defect(line, "too many arguments of", name);
+  Values scope(text.num_slots);
+  for (std::size_t i = 0; i < text.parameters.size(); ++i) {
+    const Syntax& parameter = text.parameters[i];
     const bool missing = i >= given.size();
-    if (missing && parameter.kind == Kind::kName) defect(line, "too few arguments of", function);
-    scope[parameter.text] = missing ? evaluate(parameter.parts[0], scope) : std::move(given[i]);
+    if (missing && parameter.kind == Kind::kName) defect(line, "too few arguments of", name);
+    scope[i] = missing ? evaluate(parameter.parts[0], scope) : std::move(given[i]);
   }
   Item result;
-  execute(text->body, scope, result);
+  execute(text.body, scope, result);
   return result;
 }
 
@@ -169,8 +176,9 @@ std::vector<TensorRef> ModuleRun::call_backward(std::string_view function,
 Item ModuleRun::follow(std::string_view function) {
   const Definition* text = module_definitions().find(function);
   if (!text) defect(0, "no function", function);
+  Values scope(text->num_slots);
   Item result;
-  execute(text->body, model_, result);
+  execute(text->body, scope, result);
   return result;
 }
 
@@ -190,14 +198,18 @@ ExecutionGraph ModuleRun::step_of(std::string_view model) {
   return step_.run(parts);
 }
 
-Item ModuleRun::find(const Syntax& node, const Item::Record& scope) const {
-  if (const auto at = scope.find(node.text); at != scope.end()) return at->second;
-  if (const auto at = model_.find(node.text); at != model_.end()) return at->second;
-  defect(node.line, "no name", node.text);
+const Item* ModuleRun::get(Name name) const {
+  return name.number < model_.size() && model_[name.number] ? &*model_[name.number] : nullptr;
+}
+
+const Item& ModuleRun::find(const Syntax& name, const Values& scope) const {
+  if (name.slot >= 0 && scope[name.slot]) return *scope[name.slot];
+  if (const Item* value = get(name.name)) return *value;
+  defect(name.line, "no name", name.text);
 }
 
 Item ModuleRun::combined(std::string_view sign, const Item& left, const Item& right) {
-  if (sign.find_first_of("=<>!") != std::string_view::npos) return compare(sign, left, right);
+  if (std::string_view("=<>!").find(sign.front()) != sign.npos) return compare(sign, left, right);
   if (is_tensor(left) || is_tensor(right)) {
     if (sign == "*") return emitted("aten::mul.Tensor", {left, right});
     if (sign == "/") return emitted("aten::div.Tensor", {left, right});
@@ -212,9 +224,10 @@ Item ModuleRun::combined(std::string_view sign, const Item& left, const Item& ri
   return real_operation(sign, left.real(), right.real());
 }
 
-Item ModuleRun::operation(const Syntax& node, Item::Record& scope) {
+Item ModuleRun::operation(const Syntax& node, Values& scope) {
   const std::string_view sign = node.text;
-  const Item left = evaluate(node.parts[0], scope);
+  Item made[2];
+  const Item& left = look_up(node.parts[0], scope, made[0]);
   if (sign == "not") return !is_true(left);
   if (node.parts.size() == 1) {
     if (is_tensor(left)) return emitted("aten::neg", {left});
@@ -223,24 +236,51 @@ Item ModuleRun::operation(const Syntax& node, Item::Record& scope) {
   }
   if (sign == "and" && !is_true(left)) return false;
   if (sign == "or" && is_true(left)) return true;
-  const Item right = evaluate(node.parts[1], scope);
+  const Item& right = look_up(node.parts[1], scope, made[1]);
   if (sign == "and" || sign == "or") return is_true(right);
   return combined(sign, left, right);
 }
 
-Item ModuleRun::each(const Syntax& node, Item::Record& scope) {
-  Item::Record inner = scope;
-  Item::List made;
+Item ModuleRun::each(const Syntax& node, Values& scope) {
   const Item all = evaluate(node.parts[1], scope);
+  Item::List made;
+  made.reserve(all.list().size());
   for (const Item& item : all.list()) {
-    inner[node.text] = item;
-    made.push_back(evaluate(node.parts[0], inner));
+    place_of(node.parts[2], scope) = item;
+    made.push_back(evaluate(node.parts[0], scope));
   }
   return made;
 }
 
-Item ModuleRun::evaluate(const Syntax& node, Item::Record& scope) {
+std::vector<Item> ModuleRun::evaluate_all(const std::vector<Syntax>& nodes, Values& scope) {
   std::vector<Item> values;
+  values.reserve(nodes.size());
+  for (const Syntax& node : nodes) values.push_back(evaluate(node, scope));
+  return values;
+}
+
+const Item& ModuleRun::look_up(const Syntax& node, Values& scope, Item& made) {
+  switch (node.kind) {
+    case Kind::kName: return find(node, scope);
+    case Kind::kMember: {
+      const Item& of = look_up(node.parts[0], scope, made);
+      if (is_tensor(of) && node.text == "shape") {
+        return made = step_.graph().shape(*of.get<TensorRef>());
+      }
+      const Item* member = of.member(node.name);
+      if (!member) defect(node.line, "no member", node.text);
+      return *member;
+    }
+    case Kind::kIndex: {
+      const std::int64_t at = *evaluate(node.parts[1], scope).get<std::int64_t>();
+      const Item::List& list = look_up(node.parts[0], scope, made).list();
+      return list.at(at < 0 ? at + std::ssize(list) : at);
+    }
+    default: return made = evaluate(node, scope);
+  }
+}
+
+Item ModuleRun::evaluate(const Syntax& node, Values& scope) {
   switch (node.kind) {
     case Kind::kConstant:
       if (const auto* whole = std::get_if<std::int64_t>(&node.constant)) return *whole;
@@ -249,27 +289,21 @@ Item ModuleRun::evaluate(const Syntax& node, Item::Record& scope) {
       return {};
     case Kind::kText: return std::string(node.text);
     case Kind::kName: return find(node, scope);
-    case Kind::kMember: {
-      const Item of = evaluate(node.parts[0], scope);
-      if (is_tensor(of) && node.text == "shape") return step_.graph().shape(*of.get<TensorRef>());
-      const Item::Record* record = of.record();
-      if (!record || !record->contains(node.text)) defect(node.line, "no member", node.text);
-      return record->at(node.text);
-    }
+    case Kind::kMember:
     case Kind::kIndex: {
-      const Item of = evaluate(node.parts[0], scope), at = evaluate(node.parts[1], scope);
-      const std::int64_t place = *at.get<std::int64_t>();
-      return of.list().at(place < 0 ? place + std::ssize(of.list()) : place);
+      Item made;
+      return look_up(node, scope, made);
     }
-    case Kind::kList:
+    case Kind::kList: return evaluate_all(node.parts, scope);
     case Kind::kCall:
-      for (const Syntax& part : node.parts) values.push_back(evaluate(part, scope));
-      return node.kind == Kind::kList ? Item(std::move(values))
-                                      : call(node.text, std::move(values), node.line);
+      return call(node.callee, node.text, evaluate_all(node.parts, scope), node.line);
     case Kind::kEach: return each(node, scope);
     case Kind::kRecord: {
       Item::Record made;
-      for (const Syntax& part : node.parts) made[part.text] = evaluate(part.parts[0], scope);
+      made.reserve(node.parts.size());
+      for (const Syntax& part : node.parts) {
+        made.emplace_back(part.name, evaluate(part.parts[0], scope));
+      }
       return made;
     }
     case Kind::kOperator: return operation(node, scope);
@@ -279,35 +313,31 @@ Item ModuleRun::evaluate(const Syntax& node, Item::Record& scope) {
   }
 }
 
-void ModuleRun::assign(const Syntax& node, Item::Record& scope) {
-  const Item value = evaluate(node.parts[0], scope);
-  std::string_view targets = node.text;
-  while (targets.ends_with(' ')) targets.remove_suffix(1);
-  if (targets.find(',') == std::string_view::npos) {
-    scope[targets] = value;
+void ModuleRun::assign(const Syntax& node, Values& scope) {
+  Item value = evaluate(node.parts[0], scope);
+  if (node.parts.size() == 2) {
+    place_of(node.parts[1], scope) = std::move(value);
     return;
   }
-  for (const Item& item : value.list()) {
-    const std::string_view target = targets.substr(0, targets.find(','));
-    scope[target] = item;
-    targets.remove_prefix(std::min(target.size() + 2, targets.size()));
+  for (std::size_t i = 1; i < node.parts.size(); ++i) {
+    place_of(node.parts[i], scope) = value.list().at(i - 1);
   }
 }
 
-void ModuleRun::add_to(const Syntax& node, Item::Record& scope) {
-  const std::string_view target = node.text.substr(0, node.text.find(' '));
+void ModuleRun::add_to(const Syntax& node, Values& scope) {
+  const Syntax& target = node.parts[1];
   const Item right = evaluate(node.parts[0], scope);
-  const auto at = scope.find(target);
-  if (at != scope.end() && at->second.append(right)) return;
-  const Item left = find({.text = target, .line = node.line}, scope);
+  std::optional<Item>& place = place_of(target, scope);
+  if (place && place->append(right)) return;
+  const Item left = find(target, scope);
   if (is_tensor(left)) {
     emitted("aten::add_.Tensor", {left, right, std::int64_t{1}});
   } else {
-    scope[target] = combined("+", left, right);
+    place = combined("+", left, right);
   }
 }
 
-bool ModuleRun::execute(const Syntax& node, Item::Record& scope, Item& result) {
+bool ModuleRun::execute(const Syntax& node, Values& scope, Item& result) {
   switch (node.kind) {
     case Kind::kBlock:
       for (const Syntax& statement : node.parts) {
@@ -329,7 +359,7 @@ bool ModuleRun::execute(const Syntax& node, Item::Record& scope, Item& result) {
     case Kind::kFor: {
       const Item all = evaluate(node.parts[0], scope);
       for (const Item& item : all.list()) {
-        scope[node.text] = item;
+        place_of(node.parts[2], scope) = item;
         if (execute(node.parts[1], scope, result)) return true;
       }
       return false;

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace perfmodel {
 /// A value of a text: a number, a flag, a word, a tensor, a list or a record.
 struct Item {
   using List = std::vector<Item>;
-  using Record = std::map<std::string_view, Item>;
+  using Record = std::vector<std::pair<Name, Item>>;
   struct None {
     friend bool operator==(None, None) { return true; }
   };
@@ -40,10 +41,8 @@ struct Item {
   }
   bool exists() const { return !get<None>(); }
   const List& list() const { return **std::get_if<std::shared_ptr<const List>>(&value); }
-  const Record* record() const {
-    const auto* held = std::get_if<std::shared_ptr<const Record>>(&value);
-    return held ? held->get() : nullptr;
-  }
+  /// Null if it is no record or has none of that name.
+  const Item* member(Name name) const;
   /// A whole number counts as a real one.
   double real() const;
   /// As an argument of an op.
@@ -90,27 +89,22 @@ struct ModuleCall {
   std::vector<TensorRef> tensors(std::size_t i) const;
   std::vector<Value> arguments(std::size_t i) const;
 };
-using ModuleFunction = Item (*)(const ModuleCall&);
-using ModuleFunctions = std::map<std::string_view, ModuleFunction>;
-/// By names.
-const ModuleFunctions& module_functions();
-/// The part for models of jobs of several ranks.
-ModuleFunctions job_functions();
-
 /// A model while its text is followed.
 class ModuleRun {
  public:
   /// `settings` are names that all functions see.
   ModuleRun(Item::Record settings, const TrainingOptions& options,
             std::optional<TrainingOptions::Optimizer> sparse_optimizer = {})
-      : model_(std::move(settings)), step_(options, sparse_optimizer) {}
+      : step_(options, sparse_optimizer) {
+    for (auto& [name, value] : settings) set(name, std::move(value));
+  }
 
   TrainingStep& step() { return step_; }
-  const Item::Record& names() const { return model_; }
-  /// Gives a value to a name that all functions see; the name is kept.
-  void set(const std::string& name, Item value) {
-    model_[*set_names_.insert(name).first] = std::move(value);
-  }
+  /// The value of a name that all functions see; null: it has none.
+  const Item* get(Name name) const;
+  void set(Name name, Item value) { seen_by_all(name) = std::move(value); }
+  /// Values by texts that a model makes as it runs.
+  std::map<std::string, Item>& kept() { return kept_; }
 
   /// Follows a function without parameters; all functions see the names that it sets.
   Item follow(std::string_view function);
@@ -118,7 +112,9 @@ class ModuleRun {
   /// which only forward is needed.
   ExecutionGraph step_of(std::string_view model);
 
-  Item call(std::string_view function, std::vector<Item> given, int line = 0);
+  Item call(std::string_view function, std::vector<Item> given) {
+    return call(callee_of(function), function, std::move(given));
+  }
   /// A function of a backward pass, whose ops have no number; a gradient may not exist. `listed`:
   /// the function takes all gradients as one list.
   std::vector<TensorRef> call_backward(std::string_view function,
@@ -126,20 +122,34 @@ class ModuleRun {
                                        const Item::List& saved, bool listed = false);
 
  private:
-  Item evaluate(const Syntax& node, Item::Record& scope);
-  Item find(const Syntax& node, const Item::Record& scope) const;
-  Item operation(const Syntax& node, Item::Record& scope);
+  /// By slots; empty until they are set.
+  using Values = std::vector<std::optional<Item>>;
+
+  Item call(Callee callee, std::string_view name, std::vector<Item> given, int line = 0);
+  Item evaluate(const Syntax& node, Values& scope);
+  /// The same without a copy of what has a name; `made` holds what has none.
+  const Item& look_up(const Syntax& node, Values& scope, Item& made);
+  std::vector<Item> evaluate_all(const std::vector<Syntax>& nodes, Values& scope);
+  const Item& find(const Syntax& name, const Values& scope) const;
+  std::optional<Item>& place_of(const Syntax& name, Values& scope) {
+    return name.slot >= 0 ? scope[name.slot] : seen_by_all(name.name);
+  }
+  std::optional<Item>& seen_by_all(Name name) {
+    if (name.number >= model_.size()) model_.resize(name.number + 1);
+    return model_[name.number];
+  }
+  Item operation(const Syntax& node, Values& scope);
   Item combined(std::string_view sign, const Item& left, const Item& right);
-  Item each(const Syntax& node, Item::Record& scope);
+  Item each(const Syntax& node, Values& scope);
   Item emitted(std::string_view op, const std::vector<Item>& given);
-  void assign(const Syntax& node, Item::Record& scope);
-  void add_to(const Syntax& node, Item::Record& scope);
+  void assign(const Syntax& node, Values& scope);
+  void add_to(const Syntax& node, Values& scope);
   /// Whether a return ended it; its value is in `result`.
-  bool execute(const Syntax& node, Item::Record& scope, Item& result);
+  bool execute(const Syntax& node, Values& scope, Item& result);
   AutogradTape& tape() { return without_gradient_ ? no_tape_ : step_.tape(); }
 
-  std::set<std::string> set_names_;
-  Item::Record model_;
+  std::deque<std::optional<Item>> model_;  ///< by names; each stays where it is as more come
+  std::map<std::string, Item> kept_;
   TrainingStep step_;
   AutogradTape no_tape_{step_.graph(), -1};
   bool without_gradient_ = false;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -87,17 +88,25 @@ class LineReader {
   Syntax simple_statement() {
     if (take("return")) return node(Kind::kReturn, "", {at_end() ? Syntax{} : expression()});
     const std::string_view start = rest_;
-    const std::string_view targets = word(", ");
+    std::vector<Syntax> parts(1);
+    do {
+      parts.push_back(name());
+    } while (take(","));
     for (const auto& [sign, kind] : {std::pair("+=", Kind::kAdd), std::pair("=", Kind::kAssign)}) {
-      if (!rest_.starts_with("==") && take(sign)) return node(kind, targets, {expression()});
+      if (rest_.starts_with("==") || !take(sign)) continue;
+      parts[0] = expression();
+      return node(kind, "", std::move(parts));
     }
     rest_ = start;
     return expression();
   }
 
+  Syntax name() { return node(Kind::kName, word()); }
+
   Syntax parameter() {
-    const std::string_view name = word();
-    return take("=") ? node(Kind::kAssign, name, {expression()}) : node(Kind::kName, name);
+    Syntax made = name();
+    if (!take("=")) return made;
+    return node(Kind::kAssign, "", {expression(), std::move(made)});
   }
 
   Syntax node(Kind kind, std::string_view text = "", std::vector<Syntax> parts = {}) const {
@@ -171,9 +180,9 @@ class LineReader {
     if (take("]")) return node(Kind::kList);
     Syntax first = expression();
     if (take("for")) {
-      const std::string_view each = word();
+      Syntax each = name();
       expect("in");
-      Syntax made = node(Kind::kEach, each, {std::move(first), expression()});
+      Syntax made = node(Kind::kEach, "", {std::move(first), expression(), std::move(each)});
       expect("]");
       return made;
     }
@@ -190,9 +199,9 @@ class LineReader {
   Syntax record() {
     Syntax made = node(Kind::kRecord);
     while (!take("}")) {
-      const std::string_view name = word();
+      const std::string_view member = word();
       expect(":");
-      made.parts.push_back(node(Kind::kAssign, name, {expression()}));
+      made.parts.push_back(node(Kind::kMember, member, {expression()}));
       if (!take(",")) {
         expect("}");
         break;
@@ -224,10 +233,11 @@ class LineReader {
     const std::string_view function = word(".:");
     if (take("(")) return node(Kind::kCall, function, until(")"));
     rest_ = start;
-    const std::string_view name = word();
-    if (name == "none") return node(Kind::kConstant);
-    Syntax made = node(name == "true" || name == "false" ? Kind::kConstant : Kind::kName, name);
-    if (made.kind == Kind::kConstant) made.constant = name == "true";
+    Syntax made = name();
+    if (made.text == "none") return node(Kind::kConstant);
+    if (made.text != "true" && made.text != "false") return made;
+    made.kind = Kind::kConstant;
+    made.constant = made.text == "true";
     return made;
   }
 
@@ -273,6 +283,54 @@ std::vector<TextLine> lines_of(std::string_view text, int number, std::deque<std
   return lines;
 }
 
+/// Gives the variables of a function their slots, and finds what it calls.
+class NameResolver {
+ public:
+  explicit NameResolver(Definition& function) : count_(function.num_slots) {
+    for (Syntax& parameter : function.parameters) {
+      add(parameter.kind == Kind::kName ? parameter : parameter.parts[1]);
+    }
+    if (function.has_variables) add_assigned(function.body);
+    for (Syntax& parameter : function.parameters) resolve(parameter);
+    resolve(function.body);
+  }
+
+ private:
+  void add(const Syntax& name) {
+    if (slots_.emplace(name.text, count_).second) ++count_;
+  }
+
+  void add_assigned(const Syntax& node) {
+    if (node.kind == Kind::kFor) add(node.parts[2]);
+    if (node.kind == Kind::kAssign || node.kind == Kind::kAdd) {
+      std::for_each(node.parts.begin() + 1, node.parts.end(), [&](const auto& name) { add(name); });
+    }
+    for (const Syntax& part : node.parts) add_assigned(part);
+  }
+
+  void resolve(Syntax& node) {
+    if (node.kind == Kind::kCall) node.callee = callee_of(node.text);
+    if (node.kind == Kind::kName || node.kind == Kind::kMember) node.name = node.text;
+    if (node.kind == Kind::kEach) return resolve_each(node);
+    for (Syntax& part : node.parts) resolve(part);
+    const auto variable = slots_.find(node.text);
+    if (node.kind == Kind::kName && variable != slots_.end()) node.slot = variable->second;
+  }
+
+  // The name is a variable between the brackets only.
+  void resolve_each(Syntax& node) {
+    resolve(node.parts[1]);
+    std::map<std::string_view, std::int32_t> outside = slots_;
+    slots_[node.parts[2].text] = count_++;
+    resolve(node.parts[2]);
+    resolve(node.parts[0]);
+    slots_ = std::move(outside);
+  }
+
+  std::map<std::string_view, std::int32_t> slots_;
+  std::int32_t& count_;
+};
+
 /// The blocks of one function.
 class BlockReader {
  public:
@@ -283,6 +341,7 @@ class BlockReader {
     line.expect("def");
     Definition made{.name = line.word(".-"), .parameters = {}, .body = {}};
     if (line.take("(")) {
+      made.has_variables = true;
       while (!line.take(")")) {
         made.parameters.push_back(line.parameter());
         line.take(",");
@@ -320,10 +379,11 @@ class BlockReader {
       return made;
     }
     if (line.take("for")) {
-      const std::string_view each = line.word();
+      Syntax each = line.name();
       line.expect("in");
-      Syntax made = line.node(Kind::kFor, each, {line.expression()});
+      Syntax made = line.node(Kind::kFor, "", {line.expression()});
       made.parts.push_back(block_after(line, indent));
+      made.parts.push_back(std::move(each));
       return made;
     }
     if (line.take("without_gradient")) {
@@ -354,8 +414,8 @@ class BlockReader {
 
 }  // namespace
 
-struct Definitions::Unread {
-  Unread(std::string_view source, int first_line) : text(source), number(first_line) {}
+struct ModuleText {
+  ModuleText(std::string_view source, int first_line) : text(source), number(first_line) {}
 
   std::string_view text;
   int number;  // the first line is this one
@@ -380,7 +440,7 @@ Definitions split_definitions() {
       LineReader head(function.substr(0, function.find('\n')), number);
       head.expect("def");
       made.names.push_back(head.word(".-"));
-      const auto unread = std::make_shared<Definitions::Unread>(function, number);
+      const auto unread = std::make_shared<ModuleText>(function, number);
       PERFMODEL_CHECK(made.by_name.emplace(made.names.back(), unread).second);  // defined twice
     }
   }
@@ -389,14 +449,34 @@ Definitions split_definitions() {
 
 }  // namespace
 
+Name::Name(std::string_view text) {
+  static std::mutex mutex;
+  static StringPool names;
+  const std::lock_guard lock(mutex);
+  number = names.intern(text);
+}
+
+Callee callee_of(std::string_view name) {
+  const Definitions& texts = module_definitions();
+  const auto text = texts.by_name.find(name);
+  if (text != texts.by_name.end()) return {.text = text->second.get()};
+  const auto written = module_functions().find(name);
+  if (written != module_functions().end()) return {.written = written->second};
+  PERFMODEL_CHECK(name.find("::") != name.npos);  // there is no such function
+  return {};
+}
+
+const Definition& definition_of(ModuleText& text) {
+  std::call_once(text.once, [&] {
+    text.read = BlockReader(lines_of(text.text, text.number, text.joined)).read();
+    NameResolver{text.read};
+  });
+  return text.read;
+}
+
 const Definition* Definitions::find(std::string_view name) const {
   const auto at = by_name.find(name);
-  if (at == by_name.end()) return nullptr;
-  Unread& function = *at->second;
-  std::call_once(function.once, [&] {
-    function.read = BlockReader(lines_of(function.text, function.number, function.joined)).read();
-  });
-  return &function.read;
+  return at == by_name.end() ? nullptr : &definition_of(*at->second);
 }
 
 std::vector<std::string_view> Definitions::with_prefix(std::string_view prefix) const {

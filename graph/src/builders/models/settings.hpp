@@ -38,24 +38,24 @@ Item::Record settings_of(Config config) {
   Item::Record names;
   visit_settings(config, [&](std::string_view name, const auto& member, const Words& words = {}) {
     if constexpr (std::is_enum_v<std::decay_t<decltype(member)>>) {
-      names[name] = std::string(words.at(static_cast<std::size_t>(member)));
+      names.emplace_back(name, std::string(words.at(static_cast<std::size_t>(member))));
     } else {
-      names[name] = item_of(member);
+      names.emplace_back(name, item_of(member));
     }
   });
   return names;
 }
 
 template <class Config>
-void take_settings(Config& config, const Item::Record& names) {
+void take_settings(Config& config, const ModuleRun& run) {
   visit_settings(config, [&](std::string_view name, auto& member, const Words& words = {}) {
-    const auto at = names.find(name);
-    if (at == names.end()) return;
+    const Item* value = run.get(name);
+    if (!value) return;
     if constexpr (std::is_enum_v<std::decay_t<decltype(member)>>) {
-      const auto word = std::ranges::find(words, *at->second.get<std::string>());
+      const auto word = std::ranges::find(words, *value->get<std::string>());
       member = static_cast<std::decay_t<decltype(member)>>(word - words.begin());
     } else {
-      take_item(at->second, member);
+      take_item(*value, member);
     }
   });
 }
@@ -72,7 +72,7 @@ Result<Config> preset_of(std::string_view model, std::string_view expected, std:
   }
   ModuleRun run({}, {});
   run.follow(function);
-  take_settings(defaults, run.names());
+  take_settings(defaults, run);
   defaults.name = name;
   return defaults;
 }

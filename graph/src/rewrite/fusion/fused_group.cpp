@@ -17,13 +17,6 @@ std::string named(const ExecutionGraph& graph, std::int32_t node) {
   return fmt::format("{} (node {})", graph.name(node), graph.node(node).id);
 }
 
-bool takes(const ExecutionGraph& graph, std::int32_t op, const Tensor& tensor) {
-  bool found = false;
-  for_each_tensor(graph, graph.inputs(op),
-                  [&](const Tensor& taken) { found |= taken.id == tensor.id; });
-  return found;
-}
-
 // Nodes of the groups, forward and backward: the number of the group, -1: none.
 class GroupOfNode {
  public:

@@ -18,7 +18,9 @@ constexpr std::int64_t kAlignment = 8;  // elements of 16 bits; pad_mm.py, get_a
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // no memory holds such operands
 
-std::int64_t padded(std::int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t whole_multiple(std::int64_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // pad_mm.py, is_mm_compute_bound(), on an H100: others would run at the speed of memory anyway.
 bool is_bound_by_sums(const Product& p) {
@@ -76,7 +78,8 @@ class Padder {
   // A loop copies the operand into a new one of whole multiples.
   void pad_operand(std::int32_t product, std::size_t operand, std::int64_t rows,
                    std::int64_t columns, std::vector<std::int32_t>& placed) {
-    const std::int64_t new_rows = rows == 1 ? 1 : padded(rows), new_columns = padded(columns);
+    const std::int64_t new_rows = rows == 1 ? 1 : whole_multiple(rows),
+                       new_columns = whole_multiple(columns);
     if (new_rows == rows && new_columns == columns) return;
     const LoopOp& op = graph_.ops[product];
     const LoopRead from = {op.reads[operand].value, rows * columns, true};

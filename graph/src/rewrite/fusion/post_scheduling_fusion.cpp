@@ -75,8 +75,8 @@ void add_roots(const ExecutionGraph& graph, std::int32_t region, std::vector<std
   }
 }
 
-// How an op uses a storage.
-struct StorageUse {
+// How an outermost op uses a storage.
+struct RootUse {
   std::int32_t root = -1;  // the op, or a node that is inside of none
   bool reads = false, writes = false;
 };
@@ -115,14 +115,14 @@ class GroupFinder {
       const std::int32_t parent = graph_.node(i).parent;
       if (root_of[i] < 0 && parent >= 0) root_of[i] = root_of[parent];
       const std::int32_t user = root_of[i] >= 0 ? root_of[i] : i;
-      const auto use_of = [&](const Tensor& used) -> StorageUse& {
+      const auto use_of = [&](const Tensor& used) -> RootUse& {
         auto& uses = uses_[used];
-        const auto at = std::ranges::lower_bound(uses, user, {}, &StorageUse::root);
+        const auto at = std::ranges::lower_bound(uses, user, {}, &RootUse::root);
         return at != uses.end() && at->root == user ? *at : *uses.insert(at, {.root = user});
       };
       // An op that makes a storage does not use what was there.
       for_each_tensor(graph_, graph_.inputs(i), [&](const Tensor& read) {
-        StorageUse& use = use_of(read);
+        RootUse& use = use_of(read);
         use.reads |= !use.writes;
       });
       for_each_tensor(graph_, graph_.outputs(i),
@@ -146,15 +146,15 @@ class GroupFinder {
   }
 
   // Finds the next op after `root` that reads the storage, unless one writes it before.
-  const StorageUse* next_read(const Tensor& used, std::int32_t root) const {
+  const RootUse* next_read(const Tensor& used, std::int32_t root) const {
     const auto& uses = uses_[used];
-    const auto at = std::ranges::upper_bound(uses, root, {}, &StorageUse::root);
+    const auto at = std::ranges::upper_bound(uses, root, {}, &RootUse::root);
     return at == uses.end() || !at->reads ? nullptr : &*at;
   }
 
   // Whether an op from `first` on and before `last` writes the storage.
   bool is_written_between(const Tensor& used, std::int32_t first, std::int32_t last) const {
-    return std::ranges::any_of(uses_[used], [&](const StorageUse& use) {
+    return std::ranges::any_of(uses_[used], [&](const RootUse& use) {
       return use.root >= first && use.root < last && use.writes;
     });
   }
@@ -167,7 +167,7 @@ class GroupFinder {
   // The pointwise op that reads `made` next can run in the kernel that makes it.
   std::optional<PointwiseUnit> consumer_of(const AnchorGroup& group, const Tensor& made,
                                            std::int32_t last) const {
-    const StorageUse* use = next_read(made, last);
+    const RootUse* use = next_read(made, last);
     auto unit = use ? free_unit(group, use->root) : std::nullopt;
     if (!unit) return std::nullopt;
     const Tensor& output = tensor(unit->outputs.front());
@@ -202,7 +202,7 @@ class GroupFinder {
   // The pointwise op that made an operand, if nothing else reads it.
   std::optional<PointwiseUnit> producer_of(const AnchorGroup& group, const Tensor& operand) const {
     const auto& uses = uses_[operand];
-    auto use = std::ranges::lower_bound(uses, group.root, {}, &StorageUse::root);
+    auto use = std::ranges::lower_bound(uses, group.root, {}, &RootUse::root);
     if (use == uses.begin() || use == uses.end() || use->root != group.root) return std::nullopt;
     --use;
     if (!use->writes || use->reads || next_read(operand, group.root)) return std::nullopt;
@@ -236,8 +236,8 @@ class GroupFinder {
 
   const ExecutionGraph& graph_;
   std::vector<std::int32_t> roots_;
-  std::vector<bool> is_grouped_;                 // by node: a pointwise op that is part of a group
-  FactsOfValues<std::vector<StorageUse>> uses_;  // by storage, in order
+  std::vector<bool> is_grouped_;              // by node: a pointwise op that is part of a group
+  FactsOfValues<std::vector<RootUse>> uses_;  // by storage, in order
 };
 
 class GroupEdit {

@@ -11,6 +11,7 @@
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "rerun_ops.hpp"
+#include "step/tensor_arguments.hpp"
 #include "step/tree_walk.hpp"
 
 namespace perfmodel {
@@ -112,13 +113,6 @@ Result<ExecutionGraph> checkpoint_attention(const StepView& step,
   PERFMODEL_TRY(segments, checkpoint_segments(step, parts));
   if (segments->empty()) return refuse_no_attention(step.graph());
   return write_checkpoints(step, *segments, {});
-}
-
-bool takes(const ExecutionGraph& graph, std::int32_t node, const Tensor& output) {
-  bool taken = false;
-  for_each_tensor(graph, graph.inputs(node),
-                  [&](const Tensor& input) { taken |= input.id == output.id; });
-  return taken;
 }
 
 // Calls `visit` for the nodes of the forward pass that read results of `op`, except nodes inside of

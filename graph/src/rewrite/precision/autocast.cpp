@@ -139,23 +139,6 @@ class AutocastWriter {
 
 }  // namespace
 
-std::vector<bool> autocast_region(const ExecutionGraph& graph, const BackwardPass& pass,
-                                  bool on_gpu) {
-  std::vector<bool> region(graph.nodes.size());
-  for (const GraphIteration& step : iterations(graph)) {
-    for (std::int32_t i = step.begin; i < step.end; ++i) {
-      const Node& node = graph.nodes[i];
-      if (pass.in_backward[i]) break;  // the optimizer follows
-      bool here = false;
-      for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
-        here |= on_gpu ? tensor.on_gpu() : tensor.on_cpu();
-      });
-      region[i] = here && !node.is_label && !is_under_optimizer(graph, i);
-    }
-  }
-  return region;
-}
-
 ExecutionGraph autocast_graph(const StepView& step, const std::vector<bool>& region,
                               const AutocastOptions& options) {
   return AutocastWriter(step, plan_autocast(step, region, options), options).write();

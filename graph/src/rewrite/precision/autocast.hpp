@@ -6,10 +6,6 @@
 
 namespace perfmodel {
 
-/// Per node: autocast watches it, since it is part of a forward pass and computes on the device.
-std::vector<bool> autocast_region(const ExecutionGraph& graph, const BackwardPass& pass,
-                                  bool on_gpu);
-
 /// `region`: see autocast_region()
 AutocastPlan plan_autocast(const StepView& step, const std::vector<bool>& region,
                            const AutocastOptions& options);

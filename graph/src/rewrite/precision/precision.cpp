@@ -13,6 +13,7 @@
 #include "narrow_products.hpp"
 #include "native_batch_norms.hpp"
 #include "ops/catalogue.hpp"
+#include "recorded_precision.hpp"
 #include "step/nesting.hpp"
 #include "step/offload_ops.hpp"
 #include "step/step_view.hpp"
@@ -31,32 +32,6 @@ Unexpected refuse_precision(std::string message) {
 bool has_gpu_tensors(const ExecutionGraph& graph) {
   return std::any_of(graph.tensors.begin(), graph.tensors.end(),
                      [](const Tensor& tensor) { return tensor.on_gpu(); });
-}
-
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
-DType half_of(const ExecutionGraph& graph, const Node& product) {
-  DType found = DType::kUnknown;
-  for_each_tensor(graph, graph.inputs(product), [&](const Tensor& tensor) {
-    if (is_half(tensor.dtype)) found = tensor.dtype;
-  });
-  return found;
-}
-
-bool has_half_products(const ExecutionGraph& graph) {
-  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return autocast_policy(graph.name(node), true) == AutocastPolicy::kLower &&
-           half_of(graph, node) != DType::kUnknown;
-  });
-}
-
-// As `model.to(half)` makes them: an optimizer changes weights of that type.
-bool has_half_weights(const StepView& step, DType half) {
-  const auto& steps = step.optimizers();
-  return steps && std::ranges::any_of(updates_of(*steps), [&](const ReadUpdate& update) {
-           const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
-           return step.graph().tensors[weight].dtype == half;
-         });
 }
 
 // Autocast rewrites fp32 programs as users write them, not programs that another rewrite has

@@ -15,6 +15,7 @@
 #include "retarget_placement.hpp"
 #include "retarget_rules.hpp"
 #include "rewrite/name_pattern.hpp"
+#include "rewrite/precision/recorded_precision.hpp"
 #include "step/dialect.hpp"
 #include "step/step_view.hpp"
 #include "step/unique_ids.hpp"
@@ -172,6 +173,15 @@ void name_gloo_collectives(ExecutionGraph& graph) {
   }
 }
 
+void warn_of_cpu_autocast(const StepView& step, std::vector<std::string>& warnings) {
+  const std::set<std::string_view> ops = ops_that_cpus_keep_narrow(step);
+  if (ops.empty()) return;
+  warnings.push_back(fmt::format(
+      "{} compute{} in half precision, as autocast on a CPU lets {}, and would in fp32 on a GPU: "
+      "--retarget an fp32 graph, then --precision",
+      fmt::join(ops, ", "), ops.size() == 1 ? "s" : "", ops.size() == 1 ? "it" : "them"));
+}
+
 }  // namespace
 
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options) {
@@ -185,6 +195,7 @@ Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptio
   if (placement.is_captured()) name_threads(*made);
   move_backward(*made);
   name_gloo_collectives(*made);
+  warn_of_cpu_autocast(step, made->warnings);
   if (auto good = check_no_cpu_ops(*made); !good) return Unexpected{good.error()};
   return made;
 }

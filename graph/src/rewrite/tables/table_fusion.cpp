@@ -22,10 +22,10 @@ namespace {
 
 constexpr double kAdagradLearningRate = 0.01;
 
-class FusionWriter {
+class TableFusionWriter {
  public:
-  FusionWriter(const ExecutionGraph& graph, const TableFusionRewrite& rewrite,
-               const std::vector<TableFusion>& fusions)
+  TableFusionWriter(const ExecutionGraph& graph, const TableFusionRewrite& rewrite,
+                    const std::vector<TableFusion>& fusions)
       : source_(graph),
         rewrite_(rewrite),
         edit_(graph, dialect_of(graph)),
@@ -205,7 +205,7 @@ Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& source,
     return refuse_table_fusion(
         fmt::format("expected at least two aten::embedding_bag in a step, found {}", most));
   }
-  return FusionWriter(graph, rewrite, fusions).write();
+  return TableFusionWriter(graph, rewrite, fusions).write();
 }
 
 }  // namespace perfmodel

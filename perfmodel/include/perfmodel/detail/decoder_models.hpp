@@ -22,8 +22,8 @@ struct NamedDecoder {
 /// The rows of data/decoders.csv that `layout` knows.
 std::vector<std::string_view> decoder_names();
 
-/// Whether two names are the same apart from case and punctuation. The last number of a name with
-/// punctuation is compared whole: "Llama_3_8B" is llama3-8b, "opt-13b" is not opt-1.3b.
+/// Whether two names are the same apart from case and punctuation. The last number keeps its point,
+/// and in a name with punctuation all of it: "Llama_3_8B" is llama3-8b, "opt13b" is not opt-1.3b.
 bool is_name_of(std::string_view given, std::string_view known);
 
 /// Errors: an unknown name (names the nearest).

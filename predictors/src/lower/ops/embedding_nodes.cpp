@@ -10,10 +10,11 @@ bool is_batched_lookup(std::string_view name) {
 // Positions by schema; without one, the order of the first released versions: dense has
 // dev_weights first, the others a placeholder and three weight tensors.
 std::optional<BatchedLookup> read_batched_lookup(const OpView& node) {
-  // Dozens of parameters: taken apart once.
-  std::vector<std::string_view> names;
-  if (!node.parameters) names = parameter_names(node.graph.names.text(node.node.op_schema));
-  const OpView op{node.graph, node.node, node.forward, node.parameters ? node.parameters : &names};
+  ParsedSchemas own;  // dozens of parameters: taken apart once
+  if (!node.schemas) {
+    own.emplace(node.node.op_schema, parameter_names(node.graph.names.text(node.node.op_schema)));
+  }
+  const OpView op{node.graph, node.node, node.forward, node.schemas ? node.schemas : &own};
   constexpr std::int64_t kUnpooled = 2;
   const bool is_dense = op.name().find("dense_embedding") != std::string_view::npos;
   const auto number = [&op](std::string_view parameter, std::size_t fallback) {

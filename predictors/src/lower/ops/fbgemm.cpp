@@ -96,7 +96,7 @@ const Node* find_lookup(const OpView& op) {
 bool lower_fbgemm_lookup_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Node* node = find_lookup(op);
   if (!node) return false;
-  const OpView forward{op.graph, *node};
+  const OpView forward{op.graph, *node, nullptr, op.schemas};
   auto lookup = read_batched_lookup(forward);
   if (!lookup) return false;
   EmbeddingShape& s = lookup->shape;

@@ -42,22 +42,6 @@ Priced priced_types(KernelFamily family) {
 
 bool is_complex(DType dtype) { return dtype == DType::kComplex64 || dtype == DType::kComplex128; }
 
-/// Lists are cut off in recordings, and the types of their tails with them: there only the types
-/// that are known count.
-bool has_odd_type(const OpView& op) {
-  bool odd = false;
-  for (const auto arguments : {op.inputs(), op.outputs()}) {
-    for_each_gpu_tensor(op, arguments,
-                        [&odd](const Tensor& tensor) { odd |= is_complex(tensor.dtype); });
-    for (const Argument& argument : arguments) {
-      if (argument.kind != Argument::Kind::kTensor) continue;
-      const Tensor& tensor = op.graph.tensors[argument.index];
-      odd |= tensor.on_gpu() && tensor.dtype == DType::kUnknown;
-    }
-  }
-  return odd;
-}
-
 bool types_are_priced(const OpView& op, std::span<const KernelWork> kernels) {
   bool computes = false;
   for (const KernelWork& work : kernels) {
@@ -67,7 +51,7 @@ bool types_are_priced(const OpView& op, std::span<const KernelWork> kernels) {
     if (!product && priced != Priced::kFloats) continue;
     if (!is_floating_point(work.dtype) && !(product && work.dtype == DType::kInt8)) return false;
   }
-  return !computes || !has_odd_type(op);
+  return !computes || !(op.has_odd_type ? *op.has_odd_type : has_odd_type(op));
 }
 
 std::vector<std::string_view> words(std::string_view text) {
@@ -130,6 +114,20 @@ const Argument* input_at(const OpView& op, std::size_t i) {
 
 }  // namespace
 
+bool has_odd_type(const OpView& op) {
+  bool odd = false;
+  for (const auto arguments : {op.inputs(), op.outputs()}) {
+    for_each_gpu_tensor(op, arguments,
+                        [&odd](const Tensor& tensor) { odd |= is_complex(tensor.dtype); });
+    for (const Argument& argument : arguments) {
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      const Tensor& tensor = op.graph.tensors[argument.index];
+      odd |= tensor.on_gpu() && tensor.dtype == DType::kUnknown;
+    }
+  }
+  return odd;
+}
+
 std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls) {
   return std::make_unique<FunctionRule>(lower, calls);
 }
@@ -149,7 +147,10 @@ int parameter_index(const OpView& op, std::string_view parameter) {
     const auto at = std::ranges::find(names, parameter);
     return at == names.end() ? -1 : static_cast<int>(at - names.begin());
   };
-  if (op.parameters) return index_in(*op.parameters);
+  if (op.schemas) {
+    const auto known = op.schemas->find(op.node.op_schema);
+    if (known != op.schemas->end()) return index_in(known->second);
+  }
   return index_in(parameter_names(op.graph.names.text(op.node.op_schema)));
 }
 

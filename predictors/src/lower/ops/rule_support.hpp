@@ -23,6 +23,10 @@ using Lower = bool (*)(const OpView& op, const Gpu& gpu, std::vector<KernelWork>
 /// long as the rule.
 std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls = {});
 
+/// Whether one of the node's tensors on a GPU is complex or of unknown type. Lists are cut off in
+/// recordings, and the types of their tails with them: there only the types that are known count.
+bool has_odd_type(const OpView& op);
+
 /// Name without trailing "_": "aten::add_" -> "aten::add".
 std::string_view base_name(std::string_view op_name);
 

@@ -12,7 +12,7 @@ namespace {
 
 /// Backward products of H100's lstm-1024x4-b128, lstm-512x2-b128 and lstm-256x1-b32
 /// (data/measurements/h100-sxm-80gb, all `train`) have 4, 7 and 5 parts of 1024, 293 and 205.
-constexpr double kShortestPart = 200, kMostParts = 7;
+constexpr double kShortestPart = 200, kMostStepParts = 7;
 /// Share of pointwise kernels and adding up in a step's time outside its product: 2.3 of 6.3 us
 /// forward, 4.4 of 9.6 backward.
 constexpr double kKernelShare = 0.42;
@@ -31,7 +31,7 @@ double walk_us(double m, double n, double k, bool splits, double depth_us, doubl
   for (const double edge : {32.0, 64.0, 128.0}) {
     const double tiles = std::ceil(m / edge) * std::ceil(n / edge);
     // Not whole, so that a larger product never takes less time.
-    const double most = std::min({kMostParts, sms / tiles, k / kShortestPart});
+    const double most = std::min({kMostStepParts, sms / tiles, k / kShortestPart});
     const double parts = splits ? std::max(1.0, most) : 1;
     const double waves = parts > 1 ? 1 : std::ceil(tiles / sms);
     const double sums_us = 2 * edge * edge / (flop_per_us / sms);

@@ -22,12 +22,13 @@ std::uint32_t step(const TreeWalker::Node& node, const float* x) {
 #if defined(__x86_64__)
 using Node = TreeWalker::Node;
 
-constexpr std::size_t kWidth = 8, kVectors = kBlock / kWidth;
+constexpr std::size_t kWidth = 8;
 
-/// The values at which a block's rows arrive from a node after so many steps. All paths are
-/// compared and the values selected from the leaves upwards: three gathers per step take more than
-/// twice as long. `columns`: the rows' values of a feature, `kBlock` apart from the next feature's.
-template <int kSteps>
+/// The values at which `kVectors` times `kWidth` rows arrive from a node after so many steps. All
+/// paths are compared and the values selected from the leaves upwards: three gathers per step take
+/// more than twice as long. `columns`: the rows' values of a feature, `kBlock` apart from the next
+/// feature's.
+template <int kSteps, std::size_t kVectors>
 [[gnu::target("avx2"), gnu::always_inline]] inline void select_leaves(const Node* nodes,
                                                                       const float* leaf_values,
                                                                       std::uint32_t place,
@@ -49,7 +50,7 @@ template <int kSteps>
   }
 }
 
-template <int kSteps>
+template <int kSteps, std::size_t kVectors>
 [[gnu::target("avx2")]] void add_leaves(const Node* nodes, const float* leaf_values,
                                         const float* columns, float* sums) {
   __m256 values[kVectors];
@@ -60,21 +61,35 @@ template <int kSteps>
   }
 }
 
-/// Adds a tree's leaves to the sums of `kBlock` rows. Steps beyond its depth stay on a leaf.
-void add_leaves(const Node* nodes, const float* leaf_values, std::uint32_t depth,
-                const float* columns, float* sums) {
-  if (depth <= 3) return add_leaves<3>(nodes, leaf_values, columns, sums);
-  if (depth <= 4) return add_leaves<4>(nodes, leaf_values, columns, sums);
-  add_leaves<6>(nodes, leaf_values, columns, sums);
+template <int kSteps>
+void add_leaves(const Node* nodes, const float* leaf_values, std::size_t rows, const float* columns,
+                float* sums) {
+  if (rows <= kWidth) return add_leaves<kSteps, 1>(nodes, leaf_values, columns, sums);
+  if (rows <= 2 * kWidth) return add_leaves<kSteps, 2>(nodes, leaf_values, columns, sums);
+  if (rows <= 3 * kWidth) return add_leaves<kSteps, 3>(nodes, leaf_values, columns, sums);
+  if (rows <= 4 * kWidth) return add_leaves<kSteps, 4>(nodes, leaf_values, columns, sums);
+  if (rows <= 6 * kWidth) return add_leaves<kSteps, 6>(nodes, leaf_values, columns, sums);
+  add_leaves<kSteps, kBlock / kWidth>(nodes, leaf_values, columns, sums);
 }
 
-bool selects_leaves(std::uint32_t depth) {
+/// Adds a tree's leaves to the sums of some rows, and to further ones up to a whole block. Steps
+/// beyond its depth stay on a leaf.
+void add_leaves(const Node* nodes, const float* leaf_values, std::uint32_t depth, std::size_t rows,
+                const float* columns, float* sums) {
+  if (depth <= 3) return add_leaves<3>(nodes, leaf_values, rows, columns, sums);
+  if (depth <= 4) return add_leaves<4>(nodes, leaf_values, rows, columns, sums);
+  add_leaves<6>(nodes, leaf_values, rows, columns, sums);
+}
+
+/// Whether that is faster than walking through trees of up to this depth.
+bool selects_leaves(std::uint32_t depth, std::size_t rows) {
   static const bool has_vectors = __builtin_cpu_supports("avx2");
-  return has_vectors && depth <= 6;
+  return has_vectors && (depth <= 4 ? rows >= 4 : depth <= 6 && rows >= 12);
 }
 #else
-void add_leaves(const TreeWalker::Node*, const float*, std::uint32_t, const float*, float*) {}
-bool selects_leaves(std::uint32_t) { return false; }
+void add_leaves(const TreeWalker::Node*, const float*, std::uint32_t, std::size_t, const float*,
+                float*) {}
+bool selects_leaves(std::uint32_t, std::size_t) { return false; }
 #endif
 
 /// From rows of `stride` values to columns of `kBlock`.
@@ -165,6 +180,7 @@ void TreeWalker::add_tree(std::span<const TreeEnsemble::Node> source,
     order[known++] = at + 1;
     order[known++] = at + node.right;
   }
+  depth_ = std::max(depth_, tree.depth);
   trees_.push_back(tree);
 }
 
@@ -202,34 +218,48 @@ void TreeWalker::predict(std::span<const float> features, std::size_t stride,
   std::vector<float> columns;
   for (std::size_t begin = 0; begin < results.size(); begin += kBlock) {
     const std::span<float> block = results.subspan(begin, std::min(kBlock, results.size() - begin));
-    const std::size_t whole = block.size() / kLanes * kLanes;
-    if (block.size() == kBlock) {
-      transpose(features.subspan(begin * stride, kBlock * stride), stride, columns);
+    const auto rows = features.subspan(begin * stride, block.size() * stride);
+    if (selects_leaves(depth_, block.size())) {
+      transpose(rows, stride, columns);
+      select(columns, block);
+    } else {
+      walk(rows, stride, block);
     }
-    std::fill(block.begin(), block.end(), base_);
-    for (const Tree& tree : trees_) {  // several rows through one tree
-      const Node* nodes = nodes_.data() + tree.root;
-      const float* leaf_values = leaf_values_.data() + tree.root;
-      if (block.size() == kBlock && selects_leaves(tree.depth)) {
-        add_leaves(nodes, leaf_values, tree.depth, columns.data(), block.data());
-        continue;
-      }
-      for (std::size_t row = 0; row < whole; row += kLanes) {
-        const float* x = features.data() + (begin + row) * stride;
-        std::array<std::uint32_t, kLanes> at{};
-        for (std::uint32_t depth = tree.depth; depth > 0; --depth) {
-          for (std::size_t lane = 0; lane < kLanes; ++lane) {
-            at[lane] = step(nodes[at[lane]], x + lane * stride);
-          }
-        }
+  }
+}
+
+void TreeWalker::select(std::span<const float> columns, std::span<float> results) const {
+  std::array<float, kBlock> sums;
+  sums.fill(base_);
+  for (const Tree& tree : trees_) {
+    add_leaves(nodes_.data() + tree.root, leaf_values_.data() + tree.root, tree.depth,
+               results.size(), columns.data(), sums.data());
+  }
+  std::copy_n(sums.begin(), results.size(), results.begin());
+}
+
+void TreeWalker::walk(std::span<const float> features, std::size_t stride,
+                      std::span<float> results) const {
+  const std::size_t whole = results.size() / kLanes * kLanes;
+  std::fill(results.begin(), results.end(), base_);
+  for (const Tree& tree : trees_) {  // several rows through one tree
+    const Node* nodes = nodes_.data() + tree.root;
+    const float* leaf_values = leaf_values_.data() + tree.root;
+    for (std::size_t row = 0; row < whole; row += kLanes) {
+      const float* x = features.data() + row * stride;
+      std::array<std::uint32_t, kLanes> at{};
+      for (std::uint32_t depth = tree.depth; depth > 0; --depth) {
         for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          block[row + lane] += leaf_values[at[lane]];
+          at[lane] = step(nodes[at[lane]], x + lane * stride);
         }
       }
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        results[row + lane] += leaf_values[at[lane]];
+      }
     }
-    for (std::size_t row = whole; row < block.size(); ++row) {
-      block[row] = predict(features.subspan((begin + row) * stride, stride));
-    }
+  }
+  for (std::size_t row = whole; row < results.size(); ++row) {
+    results[row] = predict(features.subspan(row * stride, stride));
   }
 }
 

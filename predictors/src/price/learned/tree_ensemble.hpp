@@ -62,8 +62,13 @@ class TreeWalker {
   };
   /// `order`: memory of the call.
   void add_tree(std::span<const TreeEnsemble::Node> source, std::vector<std::uint32_t>& order);
+  /// The answers of up to a block of rows, by vectors; `depth_` must allow it.
+  void select(std::span<const float> columns, std::span<float> results) const;
+  /// The same for trees of any depth.
+  void walk(std::span<const float> features, std::size_t stride, std::span<float> results) const;
 
   float base_;
+  std::uint32_t depth_ = 0;         ///< the deepest tree's
   std::vector<Node> nodes_;         ///< level by level, tree by tree
   std::vector<float> leaf_values_;  ///< by place of the leaf
   std::vector<Tree> trees_;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,19 @@ Result<Schedule> run_schedule(const TaskGraph& graph, const TaskOrder* order = n
 /// The same into an existing schedule, whose memory is used again.
 Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule,
                           const TaskOrder* order = nullptr);
+
+/// Times of the same tasks, their durations multiplied by several factors each. A graph may have
+/// millions of tasks: nothing but the ends is kept of each.
+struct ScheduleVariants {
+  static constexpr std::size_t kCount = 4;
+  using Times = std::array<double, kCount>;  ///< by variant
+  std::vector<Times> factors;                ///< by lane: finite, at least 0; 1 without a lane
+  std::vector<Times> end_us;                 ///< by task
+  std::unordered_map<TaskGraph::TaskId, Times> start_us;  ///< only tasks that are keys here
+};
+
+/// Sets starts and ends as run_schedule does for each variant's durations, all in one pass.
+Result<void> run_schedule(const TaskGraph& graph, ScheduleVariants& variants);
 
 /// Per task: how much longer it could take without `target` ending later; infinite for tasks that
 /// `target` does not depend on. The inferred edges dropped by the run are ignored here too.

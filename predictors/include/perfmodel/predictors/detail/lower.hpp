@@ -58,16 +58,13 @@ struct LoweringFacts {
     bool reaches_gpu = false;       ///< it or a node below it touches GPU memory
     bool is_known = false;          ///< has a rule, a row of the op catalogue, or is a label
     bool launches_nothing = false;  ///< see OpRule
+    bool has_odd_type = false;      ///< see has_odd_type; only for nodes with a rule
     std::uint64_t devices_key = 0;  ///< key of TemplateLevel::kDevices
     LaunchTemplates::Found found;   ///< on the levels without shapes
-    const std::vector<std::string_view>* parameters = nullptr;  ///< only for nodes with a rule
   };
-  LoweringFacts() = default;
-  LoweringFacts(LoweringFacts&&) = default;  // nodes point into `schemas`
-  LoweringFacts& operator=(LoweringFacts&&) = default;
 
   std::vector<Node> nodes;
-  std::unordered_map<NameId, std::vector<std::string_view>> schemas;  ///< by op_schema
+  ParsedSchemas schemas;  ///< only nodes with a rule have theirs here
 
   /// `templates` may be nullptr; it, the graph and the rules must outlive the facts.
   static LoweringFacts of(const ExecutionGraph& graph, const LaunchTemplates* templates,

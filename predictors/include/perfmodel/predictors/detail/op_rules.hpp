@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,13 +13,17 @@
 
 namespace perfmodel {
 
+/// Names of parameters by the node's `op_schema`.
+using ParsedSchemas = std::unordered_map<NameId, std::vector<std::string_view>>;
+
 /// One node of a graph as a rule sees it.
 struct OpView {
   const ExecutionGraph& graph;
   const Node& node;
   const Node* forward = nullptr;  ///< the forward op of a backward node's sequence number, if any
-  /// Parameter names of the node's schema, if already parsed; see parameter_names.
-  const std::vector<std::string_view>* parameters = nullptr;
+  /// Parameter names of schemas that are already parsed; null: none. See parameter_names.
+  const ParsedSchemas* schemas = nullptr;
+  std::optional<bool> has_odd_type = {};  ///< see has_odd_type, if already known
 
   std::string_view name() const { return graph.name(node); }
   std::span<const Argument> inputs() const { return graph.inputs(node); }
