@@ -69,6 +69,12 @@ BENCHMARK_CAPTURE(ask, totals, AskOptions{})
     ->Threads(1)
     ->Threads(2)
     ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(ask, times, AskOptions{.times_only = true})
+    ->Name("predictor/mlperf/times_only")
+    ->UseRealTime()
+    ->Threads(1)
+    ->Threads(2)
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(ask, ops, AskOptions{.keep_ops = true})
     ->Name("predictor/mlperf/ops_and_path")
     ->UseRealTime()
