@@ -280,7 +280,8 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
   if (family.type.starts_with("glm4")) model.biases = false;
   if (reader.has("head_dim") && !is_null(config, "head_dim")) {
     const std::int64_t width = reader.whole_number("head_dim", 1);
-    if (width * model.heads != model.hidden && !family.latent) model.head_width = width;
+    const bool is_usual = model.hidden % model.heads == 0 && width == model.hidden / model.heads;
+    if (!is_usual && !family.latent) model.head_width = width;
   }
   if (family.type == "gpt_oss") {
     // Every second layer looks back a window alone.
