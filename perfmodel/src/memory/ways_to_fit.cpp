@@ -19,7 +19,7 @@ namespace perfmodel {
 namespace {
 
 constexpr std::int64_t kGpusOfNode = 8;
-constexpr double kCertain = 0.97;  // times the line; gpt, bert, opt of 8 to 48 layers: 1 to 1.05
+constexpr double kCertain = 0.97;  // times the line; gpt and bert of 8 to 48 layers: 1 to 1.05
 
 struct FitOption {
   std::string_view name;
