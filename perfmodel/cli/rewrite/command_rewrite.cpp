@@ -48,8 +48,8 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
       arguments.graph);
 }
 
-// Applies the rewrites in turn and records what each changed. With --batch, a known model is built
-// anew at that batch before the first rewrite, whose step then includes the difference.
+// Applies the rewrites one after another and notes the changes of each. A known model is first
+// built again if --batch asks for another batch; the changes of the first rewrite include that.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   PERFMODEL_TRY_TO(check_captured(graph, arguments));

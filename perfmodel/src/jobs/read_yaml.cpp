@@ -13,8 +13,8 @@
 namespace perfmodel {
 namespace {
 
-// YAML 1.1 has more words for true and false than others, and whole numbers with underscores;
-// words in quotes stay what they are.
+// YAML 1.1 also says yes and on for true, no and off for false, and allows underscores in whole
+// numbers. Quoted text is left alone.
 std::string text_of(const YAML::Node& node) {
   std::string text = node.Scalar();
   constexpr std::string_view kTrue[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On"};
