@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostChanges = 64;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // strides of more would overflow
 
 std::optional<std::int64_t> integer(const Json& document, const char* key) {
   const auto at = document.find(key);
@@ -39,10 +40,10 @@ void change_tensors(ExecutionGraph& graph, const Node& node, const Json& change)
     if (const auto storage = integer(change, "storage")) tensor.storage_id = *storage;
     const auto size = integer(change, "size");
     if (!size || tensor.rank == 0) return;
-    graph.shape_pool[tensor.shape_begin] = *size;
+    graph.shape_pool[tensor.shape_begin] = std::clamp(*size, -kMostElements, kMostElements);
     tensor.numel = 1;
     for (std::int64_t n : graph.shape(tensor)) {
-      if (n < 0 || (n > 0 && tensor.numel > (std::int64_t{1} << 40) / n)) return;
+      if (n < 0 || (n > 0 && tensor.numel > kMostElements / n)) return;
       tensor.numel *= n;
     }
   };

@@ -68,6 +68,18 @@ TEST_F(CsvInBlocks, QuotesMayHoldLineBreaks) {
   EXPECT_EQ(in_blocks(100), rows);
 }
 
+TEST_F(CsvInBlocks, AZeroEndsNoCell) {
+  using namespace std::string_literals;
+  write("a,b\n1\0,\0 2\n\0\n\"q\"\0,1\n"s);
+  EXPECT_EQ(in_blocks(1), whole());
+  EXPECT_EQ(whole(), "2|1\0|\0 2\nerror 3:1 expected 2 cells, found 1"s);
+  write("a,b\n\"q\"\0,1\n"s);
+  EXPECT_EQ(whole(), "error 2:4 expected a comma after a quoted cell, found more text");
+  write("a,b\n3,4\0"s);  // and no line break
+  EXPECT_EQ(in_blocks(1), "2|3|4\0\n"s);
+  EXPECT_EQ(whole(), "2|3|4\0\n"s);
+}
+
 TEST_F(CsvInBlocks, ErrorsAreThoseOfTheWholeFile) {
   for (const char* text : {"", "# only a comment\n", "a,a\n", "a,\n1,2\n", "a,b\n1,2\n1\n3,4\n",
                            "a,b\n1,2\n\"x\"y,2\n", "a,b\n1,2\n1,\"open\n3,4\n"}) {

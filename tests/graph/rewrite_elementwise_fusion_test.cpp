@@ -253,6 +253,21 @@ TEST(ElementwiseFusion, JoinsOpsThatReadTheSame) {
   EXPECT_EQ(traffic(after).written, kBytes);
 }
 
+// As in a file that was cut: the parents of its first ops are missing.
+TEST(ElementwiseFusion, FusesOpsWithoutParent) {
+  ExecutionGraph cut =
+      make([](GraphBuilder& graph, TensorRef x, TensorRef y) { tanh(graph, mul(graph, x, y)); });
+  for (Node& node : cut.nodes) {
+    if (cut.name(node).starts_with("aten::")) node.parent_id = 1'000'000;
+  }
+  index_graph(cut);
+  EXPECT_THAT(kernel_names(fused(cut)), ElementsAre(Pair("triton_poi_fused_mul_tanh_0", 1)));
+  for (Node& node : cut.nodes) {
+    if (cut.name(node) == "aten::tanh") node.thread = 2;
+  }
+  EXPECT_EQ(to_string(graph_difference(cut, fused(cut))), "nothing changed");
+}
+
 struct Unfusible {
   const char* name;
   Ops ops;

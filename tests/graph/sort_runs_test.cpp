@@ -40,12 +40,14 @@ TEST(SortRuns, MergesRunsAndKeepsEqualItemsInTheirOrder) {
 TEST(SortRuns, SortsAsStableSort) {
   for (int count : {0, 1, 2, 3, 7, 64, 1000}) {
     std::vector<Item> expected = random_items(count, 10, 7);
-    std::vector<Item> items = expected, large = expected;
+    std::vector<Item> items = expected, large = expected, grouped = expected;
     std::ranges::stable_sort(expected, earlier);
     sort_runs(items, earlier);
-    sort_large_runs(large, earlier);
+    sort_large_runs(large, earlier, [](const Item&) { return 0; });
+    sort_large_runs(grouped, earlier, [](const Item& item) { return item.key / 3; });
     EXPECT_EQ(items, expected) << count;
     EXPECT_EQ(large, expected) << count;
+    EXPECT_EQ(grouped, expected) << count;
   }
 }
 

@@ -130,7 +130,7 @@ class CheckedProgram : public ::testing::Test {
     const std::int32_t node = add_node("record_param_comms", true, true);
     Launch& made = launch(node, 1, 50, Term::kCollective);
     made.record = node;
-    made.collective.emplace();
+    made.collective = program_.add(CollectiveLaunch{});
   }
   void await(std::int32_t record) {
     program_.instructions.push_back({.item = record, .what = DeviceWait{.record = record}});
@@ -178,6 +178,21 @@ TEST_F(CheckedProgram, ReadersOfACollectiveStartAfterIt) {
   add_collective();
   add_reader();
   EXPECT_THAT(readers(), AllOf(is_bug_of("aten::add starts"), HasSubstr("record_param_comms")));
+}
+
+TEST_F(CheckedProgram, ACollectiveReadsWhatItsRecordSays) {
+  add_copy();
+  const std::int32_t record = add_node("record_param_comms", true, true);
+  Launch& made = launch(add_node("nccl:all_reduce", false, false), 2, 5, Term::kCollective);
+  made.record = record;
+  made.collective = program_.add({.waits_for_caller = false});
+  EXPECT_THAT(readers(), AllOf(is_bug_of("nccl:all_reduce starts"), HasSubstr("aten::copy_")));
+}
+
+TEST_F(CheckedProgram, KernelsThatOthersWaitForReadTheirOwnInputs) {
+  add_copy();
+  launch(add_node("aten::add", true, false), 0, 5, Term::kKernel).record = 1 << 30;  // no node
+  EXPECT_THAT(readers(), AllOf(is_bug_of("aten::add starts"), HasSubstr("aten::copy_")));
 }
 
 TEST_F(CheckedProgram, ReadersThatWaitAreSound) {

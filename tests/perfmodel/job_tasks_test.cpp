@@ -35,7 +35,8 @@ class Loop : public ::testing::Test {
     rank.program.instructions.push_back({.what = Synchronisation{.host_us = 1}});
   }
   static void make_collective(RankProgram& rank) {
-    std::get<Launch>(rank.program.instructions[1].what).collective = CollectiveLaunch{.meeting = 0};
+    std::get<Launch>(rank.program.instructions[1].what).collective =
+        rank.program.add({.meeting = 0});
   }
 
   ExecutionGraph graph_;
@@ -80,6 +81,14 @@ TEST_F(Loop, OfTwoRanksWaitsForTheLaterOne) {
   const auto alone = steps_without({false, true}, ranks, tasks);
   ASSERT_TRUE(alone);
   EXPECT_DOUBLE_EQ(alone->at(0), 3 + 2 + 10 + 1);
+}
+
+TEST_F(Loop, HasOtherTasksIfItsCollectivesDiffer) {
+  std::vector<RankProgram> ranks = {rank(10), rank(20)};
+  for (RankProgram& one : ranks) make_collective(one);
+  EXPECT_TRUE(has_same_tasks(ranks[0], ranks[1]));
+  ranks[1].program.collectives[0].waits_for_caller = false;
+  EXPECT_FALSE(has_same_tasks(ranks[0], ranks[1]));
 }
 
 TEST_F(Loop, MayBeginAtGivenTimes) {

@@ -45,7 +45,7 @@ RankProgram rank_with(const ExecutionGraph& graph,
   for (const auto& [sequence, us] : all_reduces) {
     Launch launch{.term = Term::kCollective,
                   .kernel = static_cast<std::int32_t>(made.program.kernels.size()),
-                  .collective = CollectiveLaunch{.sequence = sequence}};
+                  .collective = made.program.add({.sequence = sequence})};
     made.program.kernels.push_back({.name = "nccl:all_reduce", .price = price_of(us)});
     made.program.instructions.push_back({.what = std::move(launch)});
   }
@@ -53,7 +53,7 @@ RankProgram rank_with(const ExecutionGraph& graph,
 }
 
 std::int32_t meeting(const RankProgram& rank, std::size_t instruction) {
-  return launch_of(rank.program.instructions[instruction])->collective->meeting;
+  return rank.program.collective(*launch_of(rank.program.instructions[instruction])).meeting;
 }
 
 class MeetingRanks : public ::testing::Test {

@@ -584,8 +584,10 @@ TEST_F(OverheadFile, ComesBackAsItWasWritten) {
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     ASSERT_EQ(read->templates.by_key[level].size(), table.templates.by_key[level].size());
     for (const auto& [key, entry] : table.templates.by_key[level]) {
-      EXPECT_EQ(read->templates.by_key[level].at(key).list, entry.list);
-      EXPECT_EQ(read->templates.by_key[level].at(key).count, entry.count);
+      const LaunchTemplates::Entry* same = read->templates.by_key[level].find(key);
+      ASSERT_TRUE(same);
+      EXPECT_EQ(same->list, entry.list);
+      EXPECT_EQ(same->count, entry.count);
     }
   }
   ASSERT_EQ(read->gap_splits.size(), table.gap_splits.size());

@@ -32,7 +32,7 @@ class RecordedCollective : public ::testing::Test {
     program.items.push_back({.node = 0, .subject = 0, .kernels = 1});
     program.kernels.push_back({.family = KernelFamily::kCollective});
     program.comm_works.push_back(work);
-    program.instructions.push_back({.what = Launch{.collective = CollectiveLaunch{.work = 0}}});
+    program.instructions.push_back({.what = Launch{.collective = program.add({.work = 0})}});
     lowered_.questions.push_back({.work = work, .node = 0});
   }
 

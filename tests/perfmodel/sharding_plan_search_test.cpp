@@ -302,9 +302,13 @@ TEST(PlanSearch, IsTheSameForTheSameSeed) {
   EXPECT_LE(a.plans.front().objective, 1.1 * a.lower_bound);
 }
 
+struct PackedSlowly {
+  std::vector<std::int32_t> where;
+  double largest = 0;  // load
+};
 // The ranks of each piece if one looks at all ranks for the lightest that has room.
-std::vector<std::int32_t> packed_slowly(const search::FlatSpace& space,
-                                        const std::vector<std::uint32_t>& order) {
+PackedSlowly packed_slowly(const search::FlatSpace& space,
+                           const std::vector<std::uint32_t>& order) {
   std::vector<double> loads(space.world);
   std::vector<std::int64_t> bytes(space.world);
   std::vector<std::int32_t> where(space.places);
@@ -312,6 +316,9 @@ std::vector<std::int32_t> packed_slowly(const search::FlatSpace& space,
     const search::Choice& choice = space.choices[space.choice_of[table]];
     const search::Option& option = space.options[choice.first_option];
     std::vector<char> used(space.world, 0);
+    for (std::int32_t rank = 0; option.pieces == 0 && rank < space.world; ++rank) {
+      loads[rank] += space.run_of(option, rank).load;
+    }
     for (std::int32_t piece = 0; piece < option.pieces; ++piece) {
       const search::Run& run = space.run_of(option, piece);
       std::int32_t best = -1;
@@ -326,7 +333,7 @@ std::vector<std::int32_t> packed_slowly(const search::FlatSpace& space,
       where[space.first_place[table] + static_cast<std::uint32_t>(piece)] = best;
     }
   }
-  return where;
+  return {std::move(where), *std::ranges::max_element(loads)};
 }
 
 TEST(PlanSearch, PacksOnTheLightestOfManyRanks) {
@@ -343,6 +350,14 @@ TEST(PlanSearch, PacksOnTheLightestOfManyRanks) {
       TableChoices choices{{option(type, pieces, load, static_cast<std::int64_t>(random() % 8))},
                            {}};
       if (t % 3 == 0) choices.forbidden_ranks = {static_cast<std::int64_t>(random() % 33), 5};
+      if (t % 25 == 7) {  // on every rank; some of them with other loads on the last ranks
+        choices = {{option(Type::kDataParallel, space.world, 0.1 * load)}, {}};
+        auto& runs = choices.options.front().shards;
+        if (seed % 2 == 0 && t % 50 == 32) {
+          runs.front().count -= 9;
+          runs.push_back(option(Type::kDataParallel, 9, 0.3 * load).shards.front());
+        }
+      }
       space.choices.push_back(choices);
       space.choices_of_table.push_back(t);
     }
@@ -353,21 +368,24 @@ TEST(PlanSearch, PacksOnTheLightestOfManyRanks) {
     for (const std::uint32_t t : order) layout.option.push_back(flat.choices[t].first_option);
     ASSERT_TRUE(search::Packing(flat).pack(layout, search::Packing::Order::kLongestFirst));
     std::ranges::stable_sort(order, std::greater<>(), [&](std::uint32_t t) {
-      return flat.options[layout.option[t]].largest;
+      const search::Option& option = flat.options[layout.option[t]];
+      return option.pieces == 0 ? std::numeric_limits<double>::max() : option.largest;
     });
-    EXPECT_EQ(layout.where, packed_slowly(flat, order));
+    const PackedSlowly slowly = packed_slowly(flat, order);
+    EXPECT_EQ(layout.where, slowly.where);
+    EXPECT_EQ(layout.objective, slowly.largest);
   }
 }
 
 TEST(PlanSearch, PowersAndRootsOfLoadsAreThoseOfEach) {
   const std::array<double, 3> ratios = {0.97, 1, 1.2};
-  const auto powers = search::powers_of(ratios, 7);
-  const auto roots = search::roots_of(powers, 7);
+  const auto powers = search::powers_of(search::ByPhase<3>::of(ratios), 7);
+  const auto roots = search::roots_of(std::array{powers[0], powers[1], powers[2]}, 7);
   for (std::size_t i = 0; i < ratios.size(); ++i) {
     EXPECT_NEAR(powers[i], std::pow(ratios[i], 128), 1e-12 * powers[i]);
     EXPECT_NEAR(roots[i], ratios[i], 1e-12);
   }
-  EXPECT_EQ(search::powers_of(std::array{1e3}, 1)[0], 64);  // at most 8
+  EXPECT_EQ(search::powers_of(search::ByPhase<1>::of(std::array{1e3}), 1)[0], 64);  // at most 8
 }
 
 TEST(PlanSearch, TablesMayTradeTheirOptionsInAMix) {

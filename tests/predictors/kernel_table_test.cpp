@@ -159,6 +159,20 @@ TEST_F(KernelTables, ReadsVectorKernels) {
   EXPECT_EQ(shape_of<RowShape>(read.rows[3]).cols, 272);
 }
 
+TEST_F(KernelTables, RowsMayTakeTurnsBetweenNames) {
+  std::string text = "device,op,dtype,rows,cols\n";
+  for (int i = 0; i < 9; ++i) {
+    text += (i % 2 ? "T4,gelu,fp32,8,16\n" : "A100-PCIE-40GB,relu,fp32,8,16\n");
+  }
+  const KernelTable read = table(text + "L4,tanh,fp32,8,16\n");
+  ASSERT_EQ(read.rows.size(), 10u);
+  for (std::size_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(read.rows[i].op, static_cast<int>(i % 2)) << i;
+    EXPECT_EQ(read.gpus[read.rows[i].gpu].name, i % 2 ? "t4" : "a100-pcie-40gb");
+  }
+  EXPECT_EQ(read.gpus[read.rows[9].gpu].name, "l4");
+}
+
 TEST_F(KernelTables, ReadsConvolutionsOfBothKinds) {
   const auto square = shape_of<ConvolutionShape>(
       row("device,op,dtype,batch,c_in,c_out,ksize,hw,stride,pad,time_us\n"

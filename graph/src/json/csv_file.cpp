@@ -19,6 +19,19 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 bool is_cell_blank(char c) { return c <= ' ' && (c == ' ' || c == '\t' || c == '\r'); }
 bool ends_cell(char c) { return c <= ',' && (c == ',' || c == '\n'); }
 
+// A text ends in a 0, which neither is a blank nor ends a cell, so that the text's end is looked
+// for only there.
+const char* after_blanks(const char* at) {
+  while (is_cell_blank(*at)) ++at;
+  return at;
+}
+const char* end_of_cell(const char* at, const char* end) {
+  while (*at > ',' || (!ends_cell(*at) && at != end)) ++at;
+  return at;
+}
+
+std::size_t bytes_between(const char* from, const char* to) { return to - from; }
+
 Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
                             std::string message) {
   return fail(code, std::move(message), file);
@@ -306,7 +319,7 @@ bool CsvFile::next() {
 }
 
 bool CsvFile::split_line() {
-  const std::string_view text = *text_;
+  const std::string& text = *text_;
   cells_.clear();
   if (!unescaped_.empty()) unescaped_.clear();
   for (;;) {  // to a line that holds something
@@ -317,62 +330,71 @@ bool CsvFile::split_line() {
     if (next_ >= text.size()) return false;
     if (text[next_] != '#') break;
     const std::size_t end = std::min(text.find('\n', next_), text.size());
-    if (names_.empty()) head_.push_back(text.substr(next_, end - next_));
+    if (names_.empty()) head_.push_back(std::string_view(text).substr(next_, end - next_));
     next_ = end;
   }
   // Blanks in front of the first cell belong to the line.
   line_begin_ = next_;
   while (line_begin_ > 0 && is_cell_blank(text[line_begin_ - 1])) --line_begin_;
   line_ = next_line_;
-  std::size_t i = next_;
+  const char* const data = text.data();
+  const char* at = data + next_;
   for (;;) {
-    while (i < text.size() && is_cell_blank(text[i])) ++i;
-    if (i < text.size() && text[i] == '"') {
-      const std::size_t begin = ++i;
-      bool doubled = false;
-      for (;; ++i) {
-        if (i >= text.size()) {
-          error_ = at(begin - 1, "expected the end of a quoted cell, found the end of the file");
-          return false;
-        }
-        if (text[i] == '\n') ++next_line_;
-        if (text[i] != '"') continue;
-        if (i + 1 >= text.size() || text[i + 1] != '"') break;
-        doubled = true;
-        ++i;
-      }
-      std::string_view cell(text.data() + begin, i - begin);
-      if (doubled) {
-        std::string& copy = unescaped_.emplace_back();
-        for (std::size_t j = 0; j < cell.size(); ++j) {
-          copy += cell[j];
-          if (cell[j] == '"') ++j;
-        }
-        cell = copy;
-      }
-      cells_.push_back({cell, begin - 1});
-      ++i;
-      while (i < text.size() && is_cell_blank(text[i])) ++i;
-      if (i < text.size() && !ends_cell(text[i])) {
-        error_ = at(i, "expected a comma after a quoted cell, found more text");
-        return false;
-      }
+    at = after_blanks(at);
+    if (*at == '"') {
+      if (!(at = quoted_cell(at))) return false;
     } else {
-      const std::size_t begin = i;
-      while (i < text.size() && !ends_cell(text[i])) ++i;
-      std::size_t end = i;
-      while (end > begin && is_cell_blank(text[end - 1])) --end;
-      cells_.push_back({std::string_view(text.data() + begin, end - begin), begin});
+      const char* const end = end_of_cell(at, data + text.size());
+      const char* last = end;
+      while (last > at && is_cell_blank(last[-1])) --last;
+      cells_.push_back({{at, bytes_between(at, last)}, bytes_between(data, at)});
+      at = end;
     }
-    if (i >= text.size() || text[i] == '\n') break;
-    ++i;  // the comma
+    if (*at != ',') break;
+    ++at;
   }
-  if (i < text.size()) {
-    ++i;
+  next_ = bytes_between(data, at);
+  if (next_ < text.size()) {
+    ++next_;
     ++next_line_;
   }
-  next_ = i;
   return true;
+}
+
+const char* CsvFile::quoted_cell(const char* quote) {
+  const char* const data = text_->data();
+  const char* const end = data + text_->size();
+  const char* const begin = quote + 1;
+  const char* i = begin;
+  bool doubled = false;
+  for (;; ++i) {
+    if (i == end) {
+      error_ = at(bytes_between(data, quote),
+                  "expected the end of a quoted cell, found the end of the file");
+      return nullptr;
+    }
+    if (*i == '\n') ++next_line_;
+    if (*i != '"') continue;
+    if (i[1] != '"') break;
+    doubled = true;
+    ++i;
+  }
+  std::string_view cell(begin, bytes_between(begin, i));
+  if (doubled) {
+    std::string& copy = unescaped_.emplace_back();
+    for (std::size_t j = 0; j < cell.size(); ++j) {
+      copy += cell[j];
+      if (cell[j] == '"') ++j;
+    }
+    cell = copy;
+  }
+  cells_.push_back({cell, bytes_between(data, quote)});
+  i = after_blanks(i + 1);
+  if (i != end && !ends_cell(*i)) {
+    error_ = at(bytes_between(data, i), "expected a comma after a quoted cell, found more text");
+    return nullptr;
+  }
+  return i;
 }
 
 Error CsvFile::at(std::size_t offset, std::string message) const {

@@ -71,6 +71,8 @@ class CsvFile {
   };
 
   bool split_line();
+  /// Adds the cell that begins with this quote. Returns the cell's end, nothing after an error.
+  const char* quoted_cell(const char* quote);
   Error at(std::size_t offset, std::string message) const;
 
   std::filesystem::path file_;

@@ -14,7 +14,9 @@ std::uint64_t count_lines(const char* begin, const char* end) {
   constexpr int kWidth = 16, kMostRounds = 255;  // a counter of 8 bits for each place
   while (end - begin >= kWidth) {
     __m128i counters = zero;
-    for (int round = 0; round < kMostRounds && end - begin >= kWidth; ++round, begin += kWidth) {
+    const char* const until =
+        begin + kWidth * std::min<std::ptrdiff_t>(kMostRounds, (end - begin) / kWidth);
+    for (; begin != until; begin += kWidth) {
       const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(begin));
       counters = _mm_sub_epi8(counters, _mm_cmpeq_epi8(text, line_break));
     }

@@ -139,6 +139,7 @@ struct Catalogue {
   std::vector<const Op*> prefixes;
 
   Catalogue() {
+    ops.reserve(op_rows().size());
     for (const OpRow& row : op_rows()) {
       if (!row.facts.empty()) ops.push_back(op_of_row(row));
     }
@@ -155,7 +156,7 @@ struct Catalogue {
 };
 
 const Catalogue& catalogue() {
-  static const Catalogue made;
+  static const Catalogue& made = *new Catalogue;  // never destroyed: a process ends sooner
   return made;
 }
 

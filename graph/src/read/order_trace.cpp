@@ -21,17 +21,23 @@ void sort_trace_events(Trace& trace) {
     if (a_call != b_call) return b_call;
     return a.file_order < b.file_order;
   };
-  sort_large_runs(trace.host, earlier);
-  sort_large_runs(trace.modules, earlier);
-  sort_large_runs(trace.frames, earlier);
-  sort_large_runs(trace.gpu, [](const GpuEvent& a, const GpuEvent& b) {
-    if (a.device != b.device) return a.device < b.device;
-    if (a.stream != b.stream) return a.stream < b.stream;
-    return a.start_ns < b.start_ns;
-  });
-  sort_large_runs(trace.memory, [](const MemoryRecord& a, const MemoryRecord& b) {
-    return a.time_ns < b.time_ns;
-  });
+  const auto thread_of = [](const HostEvent& event) { return event.thread + 1; };
+  sort_large_runs(trace.host, earlier, thread_of);
+  sort_large_runs(trace.modules, earlier, thread_of);
+  sort_large_runs(trace.frames, earlier, thread_of);
+  const auto one_group = [](const auto&) { return 0; };
+  sort_large_runs(
+      trace.gpu,
+      [](const GpuEvent& a, const GpuEvent& b) {
+        if (a.device != b.device) return a.device < b.device;
+        if (a.stream != b.stream) return a.stream < b.stream;
+        return a.start_ns < b.start_ns;
+      },
+      one_group);
+  sort_large_runs(
+      trace.memory,
+      [](const MemoryRecord& a, const MemoryRecord& b) { return a.time_ns < b.time_ns; },
+      one_group);
 }
 
 // A kernel without a note of its own takes the note of the op that launched it.

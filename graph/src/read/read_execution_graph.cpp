@@ -16,6 +16,7 @@
 #include "base/secrets.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
+#include "json/json_tree.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "read_captured.hpp"
@@ -50,7 +51,7 @@ simdjson::error_code checked(simdjson::error_code code) {
   return code;
 }
 
-std::string_view kind_of(dom::element element) {
+std::string_view kind_of(JsonValue element) {
   switch (element.type()) {
     case dom::element_type::ARRAY: return "an array";
     case dom::element_type::OBJECT: return "an object";
@@ -147,17 +148,13 @@ class ExecutionGraphReader {
   }
 
   Result<void> piece(JsonStream& stream) {
-    dom::element root;
-    const std::string_view text = stream.elements();
-    // The stream keeps its padding readable, so no copy is needed.
-    if (auto error = checked(parser_.parse(text.data(), text.size(), false).get(root))) {
+    if (auto error = checked(tree_.parse(stream.elements()))) {
       if (!salvage_) return Unexpected{stream.syntax_error(simdjson::error_message(error))};
       if (!stream.rescan_piece()) stream.drop_element(0, "", simdjson::error_message(error));
       return {};
     }
     std::size_t i = 0;
-    const dom::array elements = root;
-    for (dom::element element : elements) {
+    for (JsonValue element : tree_.root()) {
       const Mark before = mark();
       if (auto problem = node(element)) {
         if (!salvage_) {
@@ -247,12 +244,12 @@ class ExecutionGraphReader {
     return {};
   }
 
-  static FieldError expected(std::string_view what, dom::element found, std::string_view tail) {
+  static FieldError expected(std::string_view what, JsonValue found, std::string_view tail) {
     return {std::string(tail), fmt::format("expected {}, found {}", what, kind_of(found))};
   }
 
-  template <class Integer>
-  static bool to_integer(dom::element value, Integer& out) {
+  template <class Value, class Integer>
+  static bool to_integer(Value value, Integer& out) {
     std::int64_t number = 0;
     if (value.get(number) == simdjson::SUCCESS) {
       out = static_cast<Integer>(number);
@@ -266,8 +263,8 @@ class ExecutionGraphReader {
     return false;
   }
 
-  Problem node(dom::element element) {
-    dom::object object;
+  Problem node(JsonValue element) {
+    JsonObject object;
     if (element.get(object) != simdjson::SUCCESS) {
       return FieldError{"", fmt::format("expected an object, found {}", kind_of(element))};
     }
@@ -322,10 +319,10 @@ class ExecutionGraphReader {
   }
 
   // "inputs" is the list of values in the flat layout and an object of lists in the nested one.
-  Problem argument_block(std::string_view key, dom::element value) {
+  Problem argument_block(std::string_view key, JsonValue value) {
     Block& block = values_[equals(key, "outputs")];
     if (value.is_array()) return take(block.values, value, key);
-    dom::object object;
+    JsonObject object;
     if (value.get(object) != simdjson::SUCCESS) {
       return expected("an array or object", value, fmt::format("/{}", key));
     }
@@ -343,8 +340,8 @@ class ExecutionGraphReader {
     return {};
   }
 
-  static Problem take(std::optional<dom::array>& slot, dom::element value, std::string_view key) {
-    dom::array array;
+  static Problem take(std::optional<JsonArray>& slot, JsonValue value, std::string_view key) {
+    JsonArray array;
     if (value.get(array) != simdjson::SUCCESS) {
       return expected("an array", value, fmt::format("/{}", key));
     }
@@ -352,13 +349,13 @@ class ExecutionGraphReader {
     return {};
   }
 
-  Problem attributes(dom::element value, Node& node) {
-    dom::array list;
+  Problem attributes(JsonValue value, Node& node) {
+    JsonArray list;
     if (value.get(list) != simdjson::SUCCESS) return expected("an array", value, "/attrs");
     AttributePlace place{.in_attrs = 0};
-    for (dom::element attr : list) {
-      std::optional<dom::element> name, content;
-      dom::object members;
+    for (JsonValue attr : list) {
+      std::optional<JsonValue> name, content;
+      JsonObject members;
       if (attr.get(members) == simdjson::SUCCESS) {
         for (const auto [key, member] : members) {
           if (equals(key, "name") && !name) name = member;
@@ -376,7 +373,7 @@ class ExecutionGraphReader {
     return {};
   }
 
-  Problem attribute(std::string_view key, dom::element value, Node& node,
+  Problem attribute(std::string_view key, JsonValue value, Node& node,
                     const AttributePlace& place) {
     const auto integer = [&](auto& out) -> Problem {
       if (to_integer(value, out)) return {};
@@ -421,7 +418,7 @@ class ExecutionGraphReader {
   }
 
   // Reads the keys that rewrites add to a node.
-  Problem rewritten(std::string_view key, Node& node, dom::element value,
+  Problem rewritten(std::string_view key, Node& node, JsonValue value,
                     const AttributePlace& place) {
     struct Bounded {
       double& number;
@@ -439,7 +436,7 @@ class ExecutionGraphReader {
 
   // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to
   // fail.
-  Problem comm_attribute(std::string_view key, dom::element value) {
+  Problem comm_attribute(std::string_view key, JsonValue value) {
     std::string_view string;
     if (equals(key, "collective_name") && value.get(string) == simdjson::SUCCESS) {
       comm_.collective = string;
@@ -453,7 +450,7 @@ class ExecutionGraphReader {
   }
 
   struct Block {
-    std::optional<dom::array> values, shapes, types, strides;
+    std::optional<JsonArray> values, shapes, types, strides;
   };
 
   // A run of values with its cursor through the leaf types.
@@ -472,6 +469,28 @@ class ExecutionGraphReader {
     return known->second;
   }
 
+  // Gives the elements of a list one by one, and nothing once they end or if there is no list.
+  class Elements {
+   public:
+    explicit Elements(const std::optional<JsonArray>& list)
+        : at_(list.value_or(JsonArray()).begin()), end_(list.value_or(JsonArray()).end()) {}
+    explicit Elements(const std::optional<JsonValue>& list) : Elements(array_of(list)) {}
+    std::optional<JsonValue> next() {
+      if (!(at_ != end_)) return {};
+      const JsonValue value = *at_;
+      ++at_;
+      return value;
+    }
+
+   private:
+    static std::optional<JsonArray> array_of(const std::optional<JsonValue>& value) {
+      JsonArray array;
+      if (!value || value->get(array) != simdjson::SUCCESS) return {};
+      return array;
+    }
+    JsonArray::Iterator at_, end_;
+  };
+
   Problem arguments(const Block& block, std::string_view side, std::uint32_t& begin,
                     std::uint32_t& count) {
     if (!block.values) return {};
@@ -479,23 +498,19 @@ class ExecutionGraphReader {
     begin = static_cast<std::uint32_t>(graph_.arguments.size());
     count = static_cast<std::uint32_t>(size);
     graph_.arguments.resize(graph_.arguments.size() + size);
-    auto& [shapes, types, strides] = lists_;
-    collect(block.shapes, shapes);
-    collect(block.strides, strides);
-    collect(block.types, types);
+    Elements shapes(block.shapes), types(block.types), strides(block.strides);
     std::size_t i = 0;
-    for (dom::element value : *block.values) {
+    for (JsonValue value : *block.values) {
       std::string_view type;
-      if (i < types.size() && types[i].get(type) != simdjson::SUCCESS) {
-        return expected("a string", types[i], fmt::format("/{}/types/{}", side, i));
+      const auto type_text = types.next();
+      if (type_text && type_text->get(type) != simdjson::SUCCESS) {
+        return expected("a string", *type_text, fmt::format("/{}/types/{}", side, i));
       }
-      if (i < shapes.size() && !shapes[i].is_array()) {
-        return expected("an array", shapes[i], fmt::format("/{}/shapes/{}", side, i));
+      const Extents extents = {shapes.next(), strides.next()};
+      if (extents.shape && !extents.shape->is_array()) {
+        return expected("an array", *extents.shape, fmt::format("/{}/shapes/{}", side, i));
       }
       Leaves leaves{.types = &types_of(type)};
-      Extents extents;
-      if (i < shapes.size()) extents.shape = shapes[i];
-      if (i < strides.size()) extents.strides = strides[i];
       const bool list = type.find('[') != std::string_view::npos;
       argument(value, extents, leaves, list, begin + static_cast<std::uint32_t>(i));
       ++i;
@@ -503,28 +518,15 @@ class ExecutionGraphReader {
     return {};
   }
 
-  static void collect(const std::optional<dom::array>& array, std::vector<dom::element>& out) {
-    out.clear();
-    if (!array) return;
-    for (dom::element element : *array) out.push_back(element);
-  }
-
   // Extents of a tensor, or lists with the extents of a list's elements.
   struct Extents {
-    std::optional<dom::element> shape, strides;
+    std::optional<JsonValue> shape, strides;
   };
 
-  static std::vector<dom::element> elements_of(const std::optional<dom::element>& list) {
-    std::vector<dom::element> elements;
-    dom::array array;
-    if (list && list->get(array) == simdjson::SUCCESS) collect(array, elements);
-    return elements;
-  }
-
-  void argument(dom::element value, const Extents& extents, Leaves& leaves, bool list,
+  void argument(JsonValue value, const Extents& extents, Leaves& leaves, bool list,
                 std::uint32_t slot) {
     Argument made;
-    dom::array array;
+    JsonArray array;
     std::string_view text;
     if (value.get(array) == simdjson::SUCCESS) {
       if (is_tensor(array, leaves)) {
@@ -566,27 +568,27 @@ class ExecutionGraphReader {
 
   // A tensor is [id, storage, offset, numel, itemsize(, device)]; only its type tells it from a
   // list of five integers.
-  static bool is_tensor(dom::array array, const Leaves& leaves) {
+  static bool is_tensor(JsonArray array, const Leaves& leaves) {
     if (leaves.next >= leaves.types->size()) return false;
     if (!(*leaves.types)[leaves.next].type.starts_with("Tensor")) return false;
     if (array.size() < 5) return false;
     return array.begin() != array.end() && !(*array.begin()).is_array();
   }
 
-  bool reads_channels_last(const Tensor& tensor,
-                           const std::optional<dom::element>& recorded) const {
+  bool reads_channels_last(const Tensor& tensor, const std::optional<JsonValue>& recorded) const {
     if (tensor.rank < 4) return false;
     std::vector<std::int64_t> strides;
-    for (dom::element part : elements_of(recorded)) {
-      if (!to_integer(part, strides.emplace_back())) return false;
+    Elements parts(recorded);
+    while (const auto part = parts.next()) {
+      if (!to_integer(*part, strides.emplace_back())) return false;
     }
     return lie_channels_last(graph_.shape(tensor), strides);
   }
 
-  std::uint32_t tensor(dom::array array, const Extents& extents, DType dtype) {
+  std::uint32_t tensor(JsonArray array, const Extents& extents, DType dtype) {
     Tensor made{.dtype = dtype};
     std::size_t field = 0;
-    for (dom::element part : array) {
+    for (JsonValue part : array) {
       switch (field++) {
         case 0: to_integer(part, made.id); break;
         case 1: to_integer(part, made.storage_id); break;
@@ -605,10 +607,10 @@ class ExecutionGraphReader {
                made.offset > kMostTensorElements - made.numel || made.item_size < 0 ||
                made.item_size > kMostItemBytes;
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
-    dom::array sizes;
+    JsonArray sizes;
     std::int64_t elements = 1;  // were none of the sizes 0
     if (extents.shape && extents.shape->get(sizes) == simdjson::SUCCESS) {
-      for (dom::element size : sizes) {
+      for (JsonValue size : sizes) {
         std::int64_t extent = 0;
         if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
         graph_.shape_pool.push_back(extent);
@@ -627,19 +629,16 @@ class ExecutionGraphReader {
     return static_cast<std::uint32_t>(graph_.tensors.size() - 1);
   }
 
-  Argument list_argument(dom::array array, const Extents& extents, Leaves& leaves) {
+  Argument list_argument(JsonArray array, const Extents& extents, Leaves& leaves) {
     Argument list{.kind = Argument::Kind::kList};
     const std::size_t size = array.size();
     list.index = static_cast<std::uint32_t>(graph_.arguments.size());
     list.count = static_cast<std::uint32_t>(size);
     graph_.arguments.resize(graph_.arguments.size() + size);
-    const std::vector<dom::element> shapes = elements_of(extents.shape),
-                                    strides = elements_of(extents.strides);
+    Elements shapes(extents.shape), strides(extents.strides);
     std::size_t i = 0;
-    for (dom::element value : array) {
-      Extents inner;
-      if (i < shapes.size()) inner.shape = shapes[i];
-      if (i < strides.size()) inner.strides = strides[i];
+    for (JsonValue value : array) {
+      const Extents inner = {shapes.next(), strides.next()};
       argument(value, inner, leaves, true, list.index + static_cast<std::uint32_t>(i));
       ++i;
     }
@@ -732,9 +731,9 @@ class ExecutionGraphReader {
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;
   std::size_t odd_sizes_ = 0;
-  dom::parser parser_;
+  dom::parser parser_;  // reads the head
+  JsonTree tree_;
   Block values_[2];
-  std::vector<dom::element> lists_[3];  // a block's shapes, types and strides
   CommRecord comm_;
   bool has_comm_ = false;
   JsonKind kind_;

@@ -45,8 +45,9 @@ void GraphCopy::write(std::int32_t index) {
 }
 
 std::int64_t GraphCopy::id_of_copy(std::int64_t id) {
+  if (id == 0) return 0;
   const auto at = std::ranges::lower_bound(source_.nodes, id, {}, &Node::id);
-  if (id == 0 || at == source_.nodes.end() || at->id != id) return 0;
+  if (at == source_.nodes.end() || at->id != id) return 0;
   const std::int32_t copy = copied(static_cast<std::int32_t>(at - source_.nodes.begin()));
   return copy < 0 ? 0 : builder_.graph_being_made().node(copy).id;
 }

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "step/nesting.hpp"
@@ -26,59 +26,68 @@ Name memory_of(const Tensor& tensor) { return static_cast<std::uint64_t>(tensor.
 // PyTorch wraps a number on the way into an op: no op makes it.
 bool is_wrapped_number(const Tensor& tensor) { return tensor.rank == 0 && !tensor.on_gpu(); }
 
-/// A set of at most `most` names, none of which is removed.
-class NameSet {
+/// Knows, for each name that a graph mentions, the first node that reads it, if nothing makes it
+/// before.
+class FirstReaders {
  public:
-  explicit NameSet(std::size_t most) : slots_(std::bit_ceil(2 * most + 1)) {}
-
-  /// Whether the name is new.
-  bool insert(Name name) {
-    const std::size_t mask = slots_.size() - 1;
-    const Name kept = name + 1;  // 0: a free slot
-    const std::size_t first = name + (name >> 32) * 0x9E3779B1;
-    for (std::size_t at = first & mask;; at = (at + 1) & mask) {
-      if (slots_[at] == kept) return false;
-      if (slots_[at] == 0) return slots_[at] = kept, true;
+  FirstReaders(const ExecutionGraph& graph, Name (*name)(const Tensor&))
+      : names_(std::bit_ceil(2 * graph.tensors.size() + 1)), readers_(names_.size(), kNone) {
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      const auto node = static_cast<std::int32_t>(i);
+      for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+        insert(name(tensor), is_wrapped_number(tensor) ? kNone : node);
+      });
+      for_each_tensor(graph, graph.outputs(node),
+                      [&](const Tensor& tensor) { insert(name(tensor), kNone); });
     }
   }
 
- private:
-  std::vector<Name> slots_;
-};
-
-// Names that nothing makes before they are read, with the first node that reads each.
-std::unordered_map<Name, const Node*> read_first(const ExecutionGraph& graph,
-                                                 Name (*name)(const Tensor&)) {
-  NameSet mentioned(graph.tensors.size());
-  std::unordered_map<Name, const Node*> found;
-  for (const Node& node : graph.nodes) {
-    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
-      const bool is_first = mentioned.insert(name(tensor));
-      if (is_first && !is_wrapped_number(tensor)) found.emplace(name(tensor), &node);
-    });
-    for_each_tensor(graph, graph.outputs(node),
-                    [&](const Tensor& tensor) { mentioned.insert(name(tensor)); });
+  bool empty() const { return size_ == 0; }
+  /// Forgets the first node that reads a name and returns it, or kNone.
+  std::int32_t take(Name name) {
+    const std::size_t at = place(name);
+    if (names_[at] == 0 || readers_[at] == kNone) return kNone;
+    --size_;
+    return std::exchange(readers_[at], kNone);
   }
-  return found;
-}
+  static constexpr std::int32_t kNone = -1;
+
+ private:
+  // Where the name is, or the free place (0) where it would be.
+  std::size_t place(Name name) const {
+    const std::size_t mask = names_.size() - 1;
+    std::size_t at = (name + (name >> 32) * 0x9E3779B1) & mask;
+    while (names_[at] != name + 1 && names_[at] != 0) at = (at + 1) & mask;
+    return at;
+  }
+  void insert(Name name, std::int32_t reader) {
+    const std::size_t at = place(name);
+    if (names_[at] != 0 || name + 1 == 0) return;
+    names_[at] = name + 1;
+    readers_[at] = reader;
+    size_ += reader != kNone;
+  }
+
+  std::vector<Name> names_;  // plus 1; 0: free
+  std::vector<std::int32_t> readers_;
+  std::size_t size_ = 0;  // readers that are not kNone
+};
 
 // A node that reads a tensor that `source` makes and `made` does not; null: none.
 const Node* reader_of_lost(const ExecutionGraph& source, const ExecutionGraph& made,
                            Name (*name)(const Tensor&)) {
-  auto open = read_first(made, name);
-  const Node* reader = nullptr;
+  FirstReaders open(made, name);
+  std::int32_t reader = FirstReaders::kNone;
   for (const Node& node : source.nodes) {
     for_each_tensor(source, source.inputs(node),
-                    [&](const Tensor& tensor) { open.erase(name(tensor)); });
+                    [&](const Tensor& tensor) { open.take(name(tensor)); });
     for_each_tensor(source, source.outputs(node), [&](const Tensor& tensor) {
-      const auto lost = open.find(name(tensor));
-      if (lost == open.end()) return;
-      if (!reader && tensor.storage_id != 0) reader = lost->second;
-      open.erase(lost);
+      const std::int32_t lost = open.take(name(tensor));
+      if (reader < 0 && tensor.storage_id != 0) reader = lost;
     });
-    if (reader || open.empty()) break;
+    if (reader >= 0 || open.empty()) break;
   }
-  return reader;
+  return reader < 0 ? nullptr : &made.node(reader);
 }
 
 // Ids in recordings of a CPU are addresses, which tensors that autograd unpacks may share with

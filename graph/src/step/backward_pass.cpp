@@ -1,9 +1,11 @@
 #include "backward_pass.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <string_view>
 #include <unordered_map>
 
+#include "by_id.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {
@@ -13,8 +15,10 @@ constexpr std::string_view kEngineCall = "autograd::engine::evaluate_function";
 
 class Analysis {
  public:
-  explicit Analysis(const ExecutionGraph& graph) : graph_(graph) {
+  explicit Analysis(const ExecutionGraph& graph)
+      : graph_(graph), gradient_of_(graph.tensors.size(), -1) {
     const std::size_t count = graph.nodes.size();
+    recorded_.resize(count, -1);
     pass_.in_backward.resize(count);
     pass_.input_producers.resize(count);
   }
@@ -67,29 +71,44 @@ class Analysis {
   // Tensors of ops that autograd did not record have no producer, views inside an op that it did
   // are the op's.
   void find_producers() {
-    std::unordered_map<std::int64_t, std::int64_t> producer;  // tensor id -> sequence
+    ById<std::int64_t> producer(graph_.tensors.size(), -1);  // tensor id -> sequence
     std::vector<bool> inside(graph_.nodes.size());
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (pass_.in_backward[i] || n.is_label) continue;
-      std::vector<std::int64_t> ids;
-      for_each_tensor(graph_, graph_.inputs(n), [&](const Tensor& tensor) {
-        const auto at = producer.find(tensor.id);
-        pass_.input_producers[i].push_back(at == producer.end() ? -1 : at->second);
-        ids.push_back(tensor.id);
-      });
-      const auto recorded = recorded_.find(static_cast<std::int32_t>(i));
+      std::vector<std::int64_t>& producers = pass_.input_producers[i];
+      producers.reserve(n.inputs_count);
+      for_each_tensor(graph_, graph_.inputs(n),
+                      [&](const Tensor& tensor) { producers.push_back(producer[tensor.id]); });
+      const std::int64_t recorded = recorded_[i];
       const bool parent_inside = n.parent >= 0 && inside[n.parent];
-      inside[i] = parent_inside || recorded != recorded_.end();
+      inside[i] = parent_inside || recorded >= 0;
+      const bool may_lose = !parent_inside && recorded < 0;
+      if (may_lose) note_inputs(n);
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
         if (is_undefined(tensor)) return;  // flash attention leaves parts unfilled
-        if (recorded != recorded_.end()) {
-          producer[tensor.id] = recorded->second;
-        } else if (!parent_inside && std::find(ids.begin(), ids.end(), tensor.id) == ids.end()) {
-          producer.erase(tensor.id);
-        }
+        if (recorded >= 0 || (may_lose && !is_noted(tensor))) producer[tensor.id] = recorded;
       });
     }
+  }
+
+  void note_inputs(const Node& node) {
+    noted_.clear();
+    for_each_tensor(graph_, graph_.inputs(node),
+                    [&](const Tensor& tensor) { noted_.push_back(tensor.id); });
+  }
+  bool is_noted(const Tensor& tensor) const {
+    return std::find(noted_.begin(), noted_.end(), tensor.id) != noted_.end();
+  }
+
+  // Known gradients do not move, whichever are found later.
+  Gradient& gradient(std::int64_t id) {
+    std::int32_t& at = gradient_of_[id];
+    if (at < 0) {
+      at = static_cast<std::int32_t>(gradients_.size());
+      gradients_.emplace_back();
+    }
+    return gradients_[at];
   }
 
   void follow(std::int32_t index) {
@@ -106,20 +125,15 @@ class Analysis {
 
   // Function `to` takes gradient `taken`.
   void take(std::int32_t to, const Tensor& taken) {
-    const std::int64_t id = taken.id;
-    const auto at = gradients_.find(id);
-    if (at != gradients_.end()) {
-      const Gradient& gradient = at->second;
-      if (gradient.addends.empty()) {
-        connect({.from = holder(gradient.holders, to), .to = to, .tensor = entry(taken)});
-      }
-      for (GradientEdge edge : gradient.addends) {
-        if (edge.from < 0) edge.from = holder(first_holders_[edge.tensor], to);
-        edge.to = to;
-        connect(edge);
-      }
+    Gradient& passed = gradient(taken.id);  // it may be handed on as it is
+    if (passed.addends.empty()) {
+      connect({.from = holder(passed.holders, to), .to = to, .tensor = entry(taken)});
     }
-    Gradient& passed = gradients_[id];  // it may be handed on as it is
+    for (GradientEdge edge : passed.addends) {
+      if (edge.from < 0) edge.from = holder(first_holders_[edge.tensor], to);
+      edge.to = to;
+      connect(edge);
+    }
     if (!passed.addends.empty()) passed = {};
     passed.holders.push_back(to);
   }
@@ -148,14 +162,14 @@ class Analysis {
   void produce(std::int32_t index, std::int32_t tree) {
     const Node& n = graph_.node(tree);
     if (tree != pass_.functions[index].function) {
-      std::vector<std::int64_t> taken;
-      for_each_tensor(graph_, graph_.inputs(n),
-                      [&](const Tensor& tensor) { taken.push_back(tensor.id); });
+      if (n.outputs_count > 0) note_inputs(n);
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
+        Gradient& made = gradient(tensor.id);
         // A tensor that is handed through (resolve_conj) keeps its other holders.
-        const bool is_new = std::find(taken.begin(), taken.end(), tensor.id) == taken.end();
-        Gradient& made = gradients_[tensor.id];
-        if (is_new) made = {};
+        if (!is_noted(tensor)) {
+          made.holders.clear();
+          made.addends.clear();
+        }
         if (made.addends.empty()) made.holders.push_back(index);
       });
     }
@@ -174,20 +188,22 @@ class Analysis {
     const std::int64_t before = graph_.tensors[inputs[0].index].id;
     const std::int64_t sum = graph_.tensors[outputs[0].index].id;
     Gradient made;
-    made.addends = gradients_[before].addends;
+    made.addends = gradient(before).addends;
     if (made.addends.empty()) {
-      first_holders_[inputs[0].index] = gradients_[before].holders;
+      first_holders_[inputs[0].index] = gradient(before).holders;
       made.addends.push_back({.from = -1, .to = -1, .tensor = inputs[0].index});
     }
     made.addends.push_back({.from = index, .to = -1, .tensor = inputs[1].index, .sum = child});
-    gradients_[sum] = std::move(made);
+    gradient(sum) = std::move(made);
     return true;
   }
 
   const ExecutionGraph& graph_;
   BackwardPass pass_;
-  std::unordered_map<std::int32_t, std::int64_t> recorded_;  // forward node -> sequence
-  std::unordered_map<std::int64_t, Gradient> gradients_;     // by tensor id
+  std::vector<std::int64_t> recorded_;  // sequence by forward node; -1: none
+  std::deque<Gradient> gradients_;
+  ById<std::int32_t> gradient_of_;   // by tensor id; -1: none
+  std::vector<std::int64_t> noted_;  // ids of the tensors that a node takes
   std::unordered_map<std::uint32_t, std::vector<std::int32_t>> first_holders_;  // by tensor entry
 };
 

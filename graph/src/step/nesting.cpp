@@ -29,10 +29,13 @@ Unexpected not_nested(std::string_view expected, std::string found) {
 
 Result<void> check_nesting(const ExecutionGraph& graph) {
   std::unordered_map<std::int32_t, std::vector<std::int32_t>> open_by_thread;
+  std::vector<std::int32_t>* of_thread = nullptr;  // where the last node was added
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const auto index = static_cast<std::int32_t>(i);
-    std::vector<std::int32_t>& open = open_by_thread[node.thread];
+    if (i == 0 || graph.nodes[i - 1].thread != node.thread)
+      of_thread = &open_by_thread[node.thread];
+    std::vector<std::int32_t>& open = *of_thread;
     const Node* parent = around(graph, node);
     if (parent && node.parent >= index) {
       return not_nested(

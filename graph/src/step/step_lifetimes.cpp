@@ -49,6 +49,28 @@ bool is_lookup(std::string_view name) {
          name.starts_with(kBatchedLookup);
 }
 
+/// The role that the name of a node gives it.
+enum class NameRole : std::uint8_t {
+  kUnknown,
+  kOptimizerStep,
+  kZeroGrad,
+  kEngineCall,
+  kCollective,
+  kLookup,
+  kOther
+};
+
+NameRole role_of(const ExecutionGraph& graph, const Node& node) {
+  const std::string_view name = graph.name(node);
+  if (name.starts_with("Optimizer.step#")) return NameRole::kOptimizerStep;
+  if (name.starts_with("Optimizer.zero_grad#")) return NameRole::kZeroGrad;
+  if (is_evaluate_function(graph, node)) return NameRole::kEngineCall;
+  if (name == "record_param_comms" || name.starts_with("c10d::") || name.starts_with("nccl:")) {
+    return NameRole::kCollective;
+  }
+  return is_lookup(name) ? NameRole::kLookup : NameRole::kOther;
+}
+
 /// One node, by its role in the step.
 struct StepNode {
   std::int32_t function = -1;  ///< innermost autograd function around it, itself included
@@ -63,11 +85,11 @@ class StepNodes {
       : step(std::move(window)),
         ending(graph, step.begin, step.end),
         graph_(graph),
-        nodes_(step.end - step.begin) {
+        nodes_(step.end - step.begin),
+        roles_(graph.names.size()) {
     forward_end = optimizer_begin = step.end;
     for (std::int32_t i = step.begin; i < step.end; ++i) {
       const Node& node = graph_.node(i);
-      const std::string_view name = graph_.name(node);
       StepNode& here = at(i);
       if (const std::int32_t parent = parent_of(i); parent >= 0) {
         const StepNode& above = at(parent);
@@ -77,8 +99,10 @@ class StepNodes {
         here.phase = above.phase;
       }
       // Compiled code frees tensors after their last use.
-      if (node.scope == Scope::kBackward && name != "CompiledFunctionBackward") here.function = i;
-      find_phase(node, name, here, i);
+      if (node.scope == Scope::kBackward && graph_.name(node) != "CompiledFunctionBackward") {
+        here.function = i;
+      }
+      find_phase(node, here, i);
     }
   }
 
@@ -99,27 +123,28 @@ class StepNodes {
  private:
   StepNode& at(std::int32_t node) { return nodes_[node - step.begin]; }
 
-  void find_phase(const Node& node, std::string_view name, StepNode& here, std::int32_t index) {
-    if (name.starts_with("Optimizer.step#")) {
+  void find_phase(const Node& node, StepNode& here, std::int32_t index) {
+    NameRole& role = roles_[node.name];
+    if (role == NameRole::kUnknown) role = role_of(graph_, node);
+    if (role == NameRole::kOptimizerStep) {
       here.phase = Phase::kOptimizer;
       optimizer_begin = std::min(optimizer_begin, index);
-    } else if (name.starts_with("Optimizer.zero_grad#")) {
+    } else if (role == NameRole::kZeroGrad) {
       here.phase = Phase::kZeroGrad;
       zero_grad = index;
-    } else if (node.scope == Scope::kBackward || is_evaluate_function(graph_, node)) {
+    } else if (node.scope == Scope::kBackward || role == NameRole::kEngineCall) {
       here.phase = Phase::kBackward;
       if (!has_backward) forward_end = index;
       has_backward = true;
-    } else if (name == "record_param_comms" || name.starts_with("c10d::") ||
-               name.starts_with("nccl:")) {
-      here.in_collective = true;
-    } else if (is_lookup(name)) {
-      here.in_lookup = true;
+    } else {
+      here.in_collective |= role == NameRole::kCollective;
+      here.in_lookup |= role == NameRole::kLookup;
     }
   }
 
   const ExecutionGraph& graph_;
   std::vector<StepNode> nodes_;
+  std::vector<NameRole> roles_;  // by name
 };
 
 /// The optimizer reads gradients in their bucket if they are views of it.

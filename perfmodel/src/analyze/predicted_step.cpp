@@ -176,9 +176,9 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
         kernel.pageable = copy->pageable;
       }
     }
-    if (launch.collective) {
+    if (launch.is_collective()) {
       kernel.kind = DeviceKind::kCollective;
-      kernel.copied_bytes = std::max(0.0, launch.collective->bytes);
+      kernel.copied_bytes = std::max(0.0, rank.program.collective(launch).bytes);
     } else if (launch.term == Term::kCopy) {
       kernel.kind = DeviceKind::kCopy;
     } else if (launch.term == Term::kSet) {

@@ -326,7 +326,8 @@ class RankExplanation {
       kernel.waiting_us = start(placed.task) - end(placed.arrival);
     }
     prediction_.terms_us[static_cast<std::size_t>(launch.term)] += to - from;
-    (launch.collective ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) += to - from;
+    (launch.is_collective() ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) +=
+        to - from;
   }
 
   // A waiting call begins when the host reached it.

@@ -124,13 +124,21 @@ struct BlockFacts {
                                          // their first rows
 };
 
+/// Adds the number unless it is there. Bit n of `known` says that n < 64 is.
+void add_number_once(std::vector<int>& numbers, std::uint64_t& known, int number) {
+  const bool is_small = number >= 0 && number < 64;
+  if (is_small && (known >> number & 1)) return;
+  if (is_small) known |= std::uint64_t{1} << number;
+  add_once(numbers, number);
+}
+
 BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
   BlockFacts facts{.rows = table.rows.size()};
+  std::uint64_t known_gpus = 0, known_ops = 0;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     if (!prices[i].in_range) ++facts.outside;
-    const KernelRow& row = table.rows[i];
-    if (facts.gpus.empty() || facts.gpus.back() != row.gpu) add_once(facts.gpus, row.gpu);
-    if (facts.ops.empty() || facts.ops.back() != row.op) add_once(facts.ops, row.op);
+    add_number_once(facts.gpus, known_gpus, table.rows[i].gpu);
+    add_number_once(facts.ops, known_ops, table.rows[i].op);
   }
   return facts;
 }

@@ -93,13 +93,14 @@ std::string_view knowledge_of(const KernelRow& row, const Price& price) {
 
 void append_prices(const KernelTable& table, std::span<const Price> prices, std::string& text) {
   constexpr std::size_t kMostOfTimes = 1024;  // three times and the words of enumerations
+  constexpr std::size_t kRoom = std::size_t{1} << 16;
   std::size_t size = text.size();
   for (std::size_t i = 0; i < prices.size(); ++i) {
     const KernelRow& row = table.rows[i];
     const Price& price = prices[i];
     const std::string_view model = model_of(row, price);
     const std::size_t most = size + 2 * row.id.size() + model.size() + kMostOfTimes;
-    if (text.size() < most) text.resize(2 * most);
+    if (text.size() < most) text.resize(most + kRoom);
     char* to = put_quoted(text.data() + size, row.id);
     *to++ = ',';
     to = put_time(to, price.time);

@@ -29,8 +29,8 @@ std::string host_part(Term term) {
 }
 
 std::string device_part(const HostProgram& program, const Launch& launch) {
-  if (!launch.collective) return std::string(to_string(program.kernel(launch).family));
-  const std::int32_t work = launch.collective->work;
+  if (!launch.is_collective()) return std::string(to_string(program.kernel(launch).family));
+  const std::int32_t work = program.collective(launch).work;
   if (work >= 0) {
     const KernelWork& asked = program.comm_works[work];
     if (const auto* shape = std::get_if<CollectiveShape>(&asked.shape)) return shape->kind;

@@ -385,8 +385,7 @@ TemplateCall read_call(ElementReader& json, dom::element item, const Place& at) 
 }
 
 void read_template_keys(ElementReader& json, std::size_t num_lists, const Place& pointer,
-                        Found keys,
-                        std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
+                        Found keys, KeyTable<LaunchTemplates::Entry>& out) {
   constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
   json.each(pointer, keys, [&](std::string_view hash, dom::element value, const Place& at) {
     dom::array pair;

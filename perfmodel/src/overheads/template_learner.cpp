@@ -132,9 +132,9 @@ std::uint32_t TemplateLearner::list_index(const RecordedCalls& recorded) {
 }
 
 void TemplateLearner::count(std::size_t level, std::uint64_t key, std::uint32_t list) {
-  const auto [first, added] = first_.by_key[level].try_emplace(key);
-  if (added) first->second.list = list;
-  ++(first->second.list == list ? first->second.count : others_[level][key][list]);
+  LaunchTemplates::Entry& first = first_.by_key[level][key];
+  if (first.count == 0) first.list = list;
+  ++(first.list == list ? first.count : others_[level][key][list]);
 }
 
 void TemplateLearner::observe(const TemplateKeys& keys, const RecordedCalls& recorded) {

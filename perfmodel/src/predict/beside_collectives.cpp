@@ -58,7 +58,7 @@ class Rank {
     for (const auto& placed : placed_) {
       if (!own_.on_device(placed.task)) continue;
       const Launch* launch = launch_of(rank_.program.instructions[placed.instruction]);
-      if (!launch || launch->collective) continue;
+      if (!launch || launch->is_collective()) continue;
       changed |= lengthen(rank_.program.kernel(*launch), tasks_.start(placed.task),
                           tasks_.end(placed.task));
     }
@@ -70,7 +70,7 @@ class Rank {
     for (const auto& placed : placed_) {
       if (!own_.on_device(placed.task)) continue;
       const Launch* launch = collective_of(rank_.program.instructions[placed.instruction]);
-      if (launch && launch->collective->work >= 0) add(*launch, placed.task);
+      if (launch && rank_.program.collective(*launch).work >= 0) add(*launch, placed.task);
     }
     busy_ = one_after_the_other(busy_);
   }
@@ -86,7 +86,7 @@ class Rank {
   }
 
   void add(const Launch& launch, TaskGraph::TaskId task) {
-    const KernelWork& work = rank_.program.comm_works[launch.collective->work];
+    const KernelWork& work = rank_.program.comm_works[rank_.program.collective(launch).work];
     const auto* shape = std::get_if<CollectiveShape>(&work.shape);
     const double us = tasks_.end(task) - tasks_.start(task);
     const bool is_message = !shape || shape->kind == "send" || shape->kind == "recv";

@@ -24,8 +24,9 @@ struct Message {
 
 std::optional<Message> message_of(const RankProgram& rank, const Instruction& at) {
   const Launch* launch = collective_of(at);
-  if (!launch || launch->collective->comm < 0) return {};
-  const CommRecord& record = rank.graph().comm_records[launch->collective->comm];
+  const std::int32_t comm = launch ? rank.program.collective(*launch).comm : -1;
+  if (comm < 0) return {};
+  const CommRecord& record = rank.graph().comm_records[comm];
   const std::string_view kind = collective_in_name(record.collective);
   if (kind != "send" && kind != "recv") return {};
   return Message{.receives = kind == "recv", .peer = peer_of_message(rank.graph(), launch->node)};

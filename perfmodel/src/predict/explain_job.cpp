@@ -120,7 +120,7 @@ Prediction::ParallelCosts report_parallel(const RankProgram& rank) {
   Prediction::ParallelCosts made{.slowest_us = rank.program.slowest_board_us};
   for (const Instruction& at : rank.program.instructions) {
     const Launch* launch = launch_of(at);
-    if (!launch || launch->collective) continue;
+    if (!launch || launch->is_collective()) continue;
     made.beside_us += rank.program.kernel(*launch).beside_us;
     if (launch->node >= 0 && copies_for_collectives(rank.graph(), launch->node)) {
       made.copies_us += rank.program.device_us(*launch);

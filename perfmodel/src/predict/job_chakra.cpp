@@ -42,8 +42,9 @@ bool has_several_groups(const RankProgram& rank) {
   std::set<std::string_view> groups;
   for (const Instruction& at : rank.program.instructions) {
     const Launch* launch = collective_of(at);
-    if (!launch || launch->collective->from >= 0) continue;
-    if (launch->collective->comm >= 0) groups.insert(group_of(rank, *launch->collective));
+    if (!launch) continue;
+    const CollectiveLaunch& own = rank.program.collective(*launch);
+    if (own.from < 0 && own.comm >= 0) groups.insert(group_of(rank, own));
   }
   return groups.size() > 1;
 }
@@ -53,9 +54,10 @@ std::map<std::int32_t, double> bytes_of_meetings(std::span<const RankProgram> pr
   for (const RankProgram& rank : programs) {
     for (const Instruction& at : rank.program.instructions) {
       const Launch* launch = collective_of(at);
-      if (!launch || launch->collective->meeting < 0) continue;
-      double& most = bytes[launch->collective->meeting];
-      most = std::max(most, bytes_of(rank.program, *launch->collective));
+      if (!launch || rank.program.collective(*launch).meeting < 0) continue;
+      const CollectiveLaunch& own = rank.program.collective(*launch);
+      double& most = bytes[own.meeting];
+      most = std::max(most, bytes_of(rank.program, own));
     }
   }
   return bytes;
@@ -85,7 +87,7 @@ void describe_message(const RankProgram& rank, const CollectiveLaunch& own, Chak
 // A single group contains all ranks, whatever its name.
 void describe_collective(const RankProgram& rank, const Launch& launch, bool several_groups,
                          const std::map<std::int32_t, double>& meetings, ChakraTask& made) {
-  const CollectiveLaunch& own = *launch.collective;
+  const CollectiveLaunch& own = rank.program.collective(launch);
   std::string kind = canonical_collective(made.name);
   if (const KernelWork* work = work_of(rank.program, own)) {
     if (const auto* shape = std::get_if<CollectiveShape>(&work->shape)) {
@@ -106,7 +108,7 @@ std::size_t unknown_kinds(std::span<const RankProgram> programs) {
   for (const RankProgram& rank : programs) {
     for (const Instruction& at : rank.program.instructions) {
       const Launch* launch = collective_of(at);
-      if (!launch || launch->collective->work >= 0) continue;
+      if (!launch || rank.program.collective(*launch).work >= 0) continue;
       unknown += !chakra_collective(canonical_collective(rank.program.kernel(*launch).name));
     }
   }
@@ -138,7 +140,7 @@ std::vector<ChakraTrace> job_chakra(std::span<const RankProgram> programs, const
       return made;
     }
     made.name = program.kernel(*launch).name;
-    if (launch->collective) {
+    if (launch->is_collective()) {
       describe_collective(programs[r], *launch, several_groups[r], meetings, made);
     }
     return made;

@@ -172,6 +172,7 @@ Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,
 
 bool has_same_tasks(const RankProgram& a, const RankProgram& b) {
   return a.rank.table == b.rank.table && a.program.instructions == b.program.instructions &&
+         a.program.collectives == b.program.collectives &&
          std::ranges::equal(a.program.items, b.program.items, {}, &ProgramItem::iteration,
                             &ProgramItem::iteration) &&
          std::ranges::equal(a.program.kernels, b.program.kernels, {}, &PredictedKernel::family,

@@ -28,7 +28,7 @@ std::vector<RankCollective> collectives_of(const RankProgram& rank) {
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Launch* launch = collective_of(program.instructions[i]);
     if (!launch) continue;
-    const CollectiveLaunch& own = *launch->collective;
+    const CollectiveLaunch& own = program.collective(*launch);
     RankCollective& one =
         made.emplace_back(RankCollective{.kind = canonical_collective(program.kernel(*launch).name),
                                          .sequence = own.sequence,
@@ -48,9 +48,8 @@ std::vector<RankCollective> collectives_of(const RankProgram& rank) {
 std::int32_t known_meetings(std::span<const RankProgram> ranks) {
   std::int32_t meetings = 0;
   for (const RankProgram& rank : ranks) {
-    for (const Instruction& at : rank.program.instructions) {
-      const Launch* launch = collective_of(at);
-      if (launch) meetings = std::max(meetings, launch->collective->meeting + 1);
+    for (const CollectiveLaunch& own : rank.program.collectives) {
+      meetings = std::max(meetings, own.meeting + 1);
     }
   }
   return meetings;
@@ -115,7 +114,7 @@ Result<std::int32_t> meet_collectives(std::span<RankProgram> ranks, bool missing
       HostProgram& program = ranks[r].program;
       const auto event = collectives[r][members[r]].event;
       auto& launch = std::get<Launch>(program.instructions[event].what);
-      launch.collective->meeting = meetings;
+      program.collective(launch).meeting = meetings;
       prices.push_back(&program.kernel(launch).price);
     }
     agree_on_time(prices);

@@ -41,6 +41,7 @@ class StageWriter {
     made_.program.items.clear();
     made_.program.kernels.clear();
     made_.program.instructions.clear();
+    made_.program.collectives.clear();
     made_.questions.clear();
     made_.notes.reset();
     made_.count = std::max<std::int64_t>(1, rank.rank.options.world_size);
@@ -92,7 +93,10 @@ class StageWriter {
     for (std::size_t i = begin_[item]; i < begin_[item + 1]; ++i) {
       Instruction at = from.instructions[i];
       at.item = static_cast<std::int32_t>(to.items.size());
-      if (Launch* launch = launch_of(at)) launch->kernel += moved;
+      if (Launch* launch = launch_of(at)) {
+        launch->kernel += moved;
+        if (launch->is_collective()) launch->collective = to.add(from.collective(*launch));
+      }
       to.instructions.push_back(std::move(at));
     }
     to.items.push_back(made);
@@ -112,8 +116,8 @@ class StageWriter {
         2 * (std::min(place, other) * order.microbatches + batch) + (backward ? 1 : 0);
     for (std::size_t i = first; i < to.instructions.size(); ++i) {
       Launch* launch = launch_of(to.instructions[i]);
-      if (!launch || !launch->collective) continue;
-      CollectiveLaunch& own = *launch->collective;
+      if (!launch || !launch->is_collective()) continue;
+      CollectiveLaunch& own = to.collective(*launch);
       own.meeting = static_cast<std::int32_t>(number);
       own.sequence = kFirstNumber + number;
       own.group = kMessages;

@@ -41,9 +41,10 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
     if (!launch) continue;
     ++made.collectives;
     KernelQuestion& question = lowered.questions[launch->kernel];
-    if (question.traced || launch->collective->work < 0) continue;
+    const std::int32_t own_work = program.collective(*launch).work;
+    if (question.traced || own_work < 0) continue;
     if (lowered.nodes_say_times && giver_of_time(graph, question.node) >= 0) continue;
-    KernelWork& work = program.comm_works[launch->collective->work];
+    KernelWork& work = program.comm_works[own_work];
     if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
       shape->world_size = world;
       shape->ranks.clear();

@@ -103,7 +103,7 @@ std::int64_t AddedOps::add_collective(std::int32_t like, std::string_view title,
   add_launching_op(like, title, "record_param_comms",
                    {.term = Term::kCollective,
                     .latency_us = table_.device.collective_latency_us,
-                    .collective = how},
+                    .collective = program.add(how)},
                    std::move(kernel), {.work = std::move(work), .of_job = true}, place);
   return how.sequence;
 }

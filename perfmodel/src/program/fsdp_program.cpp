@@ -147,7 +147,7 @@ void shard_optimizer(std::int32_t last_gradient, std::int64_t world, LoweredProg
   const std::int32_t step = program.item(last_gradient).iteration;
   for (const Instruction& at : program.instructions) {
     const Launch* launch = launch_of(at);
-    if (!launch || launch->collective || at.item <= last_gradient) continue;
+    if (!launch || launch->is_collective() || at.item <= last_gradient) continue;
     const ProgramItem& item = program.item(at.item);
     const std::string& phase = program.phases[item.phase].label;
     if (item.iteration != step || phase.find("ptimizer") == std::string::npos) continue;

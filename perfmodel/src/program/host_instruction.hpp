@@ -18,7 +18,7 @@ struct HostWork {
   bool operator==(const HostWork&) const = default;
 };
 
-/// Members that only the launch of a collective has.
+/// The part of a launch that only collectives have.
 struct CollectiveLaunch {
   std::int64_t sequence = -1;    ///< within its group; -1: not known
   std::int32_t group = -1;       ///< process group, by order; -1: not known
@@ -48,10 +48,11 @@ struct Launch {
   std::int32_t node = -1;   ///< node of the call; -1: none
   /// Collectives, and copies on other streams than the main one: their record's or own node, or -1.
   std::int32_t record = -1;
+  std::int32_t collective = -1;  ///< into HostProgram::collectives; -1: it starts none
   /// Gap after the previous work on its stream; none: the table's gap.
   std::optional<double> gap_us = {};
-  std::optional<CollectiveLaunch> collective = {};
 
+  bool is_collective() const { return collective >= 0; }
   bool operator==(const Launch&) const = default;
 };
 
@@ -97,7 +98,7 @@ inline Launch* launch_of(Instruction& at) { return std::get_if<Launch>(&at.what)
 /// The launch of a collective; null: it is something else.
 inline const Launch* collective_of(const Instruction& at) {
   const Launch* launch = launch_of(at);
-  return launch && launch->collective ? launch : nullptr;
+  return launch && launch->is_collective() ? launch : nullptr;
 }
 
 }  // namespace perfmodel

@@ -37,7 +37,8 @@ struct HostProgram {
   std::vector<ProgramItem> items;
   std::vector<PredictedKernel> kernels;  ///< item by item
   std::vector<Instruction> instructions;
-  std::vector<Prediction::Phase> phases;  ///< labels
+  std::vector<CollectiveLaunch> collectives;  ///< see Launch::collective
+  std::vector<Prediction::Phase> phases;      ///< labels
   std::int32_t rest_phase = 0;
   std::vector<KernelWork> comm_works;
   std::optional<ScaledOut> scaled_out;
@@ -48,6 +49,15 @@ struct HostProgram {
   const ProgramItem& item(std::int32_t index) const { return items[index]; }
   const PredictedKernel& kernel(const Launch& launch) const { return kernels[launch.kernel]; }
   PredictedKernel& kernel(const Launch& launch) { return kernels[launch.kernel]; }
+  const CollectiveLaunch& collective(const Launch& launch) const {
+    return collectives[launch.collective];
+  }
+  CollectiveLaunch& collective(const Launch& launch) { return collectives[launch.collective]; }
+  /// Appends to `collectives`; returns the place there, for Launch::collective.
+  std::int32_t add(const CollectiveLaunch& collective) {
+    collectives.push_back(collective);
+    return static_cast<std::int32_t>(collectives.size()) - 1;
+  }
   double device_us(const Launch& launch) const { return kernel(launch).price.time.count(); }
   /// The kernel's position within its item.
   std::int32_t position(const Launch& launch, std::int32_t item_index) const {

@@ -70,7 +70,7 @@ class Readers {
 
   Result<void> read(const ProgramTasks::Placed& placed, const Launch& made) {
     if (written_.empty()) return {};
-    const std::int32_t reader = made.collective && made.record >= 0 ? made.record : made.node;
+    const std::int32_t reader = made.is_collective() && made.record >= 0 ? made.record : made.node;
     TaskId broken = -1;
     for_each_tensor(graph_, graph_.inputs(reader), [&](const Tensor& tensor) {
       if (!may_be_written(tensor)) return;
@@ -90,7 +90,7 @@ class Readers {
   }
 
   void write(const ProgramTasks::Placed& placed, const Launch& made) {
-    if (made.collective) {
+    if (made.is_collective()) {
       if (made.record < 0) return;
       const std::int32_t parent = graph_.node(made.record).parent;
       const bool called = parent >= 0 && graph_.name(parent).starts_with("c10d::");

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 
 #include "core/call_waits.hpp"
 #include "overheads/host_chain.hpp"
@@ -115,8 +116,7 @@ class StreamWaits {
 }  // namespace
 
 const KernelTimes::Time* KernelTimes::find(std::int32_t node, std::uint32_t ordinal) const {
-  const auto at = times_.find(key_of(node, ordinal));
-  return at == times_.end() ? nullptr : &at->second;
+  return times_.find(key_of(node, ordinal));
 }
 
 void KernelTimes::add(std::int32_t node, std::uint32_t ordinal, double us, bool collective,
@@ -129,15 +129,14 @@ void KernelTimes::add(std::int32_t node, std::uint32_t ordinal, double us, bool 
 }
 
 void KernelTimes::add_wait(const Call& call, const Wait& wait) {
-  const auto at = times_.find(key_of(call.node, call.ordinal));
-  if (at == times_.end()) return;
-  at->second.waits.push_back(wait);
+  Time* time = times_.find(key_of(call.node, call.ordinal));
+  if (!time) return;
+  time->waits.push_back(wait);
   has_waits_ = true;
 }
 
 void KernelTimes::set_gap(const Call& call, double us) {
-  const auto at = times_.find(key_of(call.node, call.ordinal));
-  if (at != times_.end()) at->second.gap_us = us;
+  if (Time* time = times_.find(key_of(call.node, call.ordinal))) time->gap_us = us;
 }
 
 KernelTimes collective_times(const KernelTimes& times, const ExecutionGraph& from,

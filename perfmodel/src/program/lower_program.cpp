@@ -247,7 +247,7 @@ void add_launch(Writing& to, const LoweredCall& lowered, const OverheadTerm::Fou
   made.term = device_term(call, collective);
   if (collective) {
     made.record = comm_node(to.graph, lowered.node);
-    made.collective = collective_launch(to, made.record);
+    made.collective = to.made.program.add(collective_launch(to, made.record));
   }
   made.aside = is_aside(to.made.questions.back().work);
   const bool noted =

@@ -60,9 +60,11 @@ std::map<std::int32_t, std::int64_t> ProgramTasks::sequences_per_pass() const {
   std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> spans;  // lowest, highest
   for (const Instruction& at : program_.instructions) {
     const Launch* launch = collective_of(at);
-    if (!launch || launch->collective->sequence < 0) continue;
-    const std::int64_t sequence = launch->collective->sequence;
-    for (std::int32_t group : {launch->collective->group, -1}) {
+    if (!launch) continue;
+    const CollectiveLaunch& own = program_.collective(*launch);
+    const std::int64_t sequence = own.sequence;
+    if (sequence < 0) continue;
+    for (std::int32_t group : {own.group, -1}) {
       auto& span = spans.try_emplace(group, sequence, sequence).first->second;
       span = {std::min(span.first, sequence), std::max(span.second, sequence)};
     }
@@ -211,8 +213,9 @@ std::int32_t ProgramTasks::device_tag(const Launch& launch) const {
 void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, TaskId begin) {
   const double gap = table_.device.event_gap_us;
   std::int32_t& caller = last_stream(thread);
-  const bool follows = launch.collective ? launch.collective->waits_for_caller : launch.aside;
-  if (!launch.collective && !launch.aside) {
+  const auto* own = launch.is_collective() ? &program_.collective(launch) : nullptr;
+  const bool follows = own ? own->waits_for_caller : launch.aside;
+  if (!own && !launch.aside) {
     caller = stream_lane(launch.stream);
     for (const Awaited& awaited : awaited_) {
       graph_.add_edge(awaited.task, begin, awaited.lag_us);
@@ -221,8 +224,7 @@ void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, Task
   } else if (follows) {
     const auto source = graph_.last_on_lane(caller);
     if (source >= 0 && source != begin) graph_.add_edge(source, begin, gap);
-  } else if (const auto marked = marks_.find(launch.collective->after_mark);
-             marked != marks_.end()) {
+  } else if (const auto marked = marks_.find(own->after_mark); marked != marks_.end()) {
     graph_.add_edge(marked->second, begin, gap);
   }
 }
@@ -232,16 +234,16 @@ TaskId ProgramTasks::add_device(const Placing& from, const Launch& launch) {
   const TaskId call = last_host_;
   const std::int32_t tag = device_tag(launch);
   const double us = program_.device_us(launch);
-  const bool meets = launch.collective && launch.collective->meeting >= 0;
+  const auto* own = launch.is_collective() ? &program_.collective(launch) : nullptr;
+  const bool meets = own && own->meeting >= 0;
   const auto begin = graph_.add_task(
       lane, meets ? 0 : us, launch.gap_us.value_or(table_.device.kernel_gap_us), item, tag);
   graph_.add_edge(call, begin, launch.latency_us);
   await_streams(launch, from.at.thread, begin);
   const auto task = meets ? graph_.add_task(lane, us, 0, item, tag) : begin;
-  if (meets) arrivals_.push_back({launch.collective->meeting, begin, task});
-  if (launch.collective && launch.collective->sequence >= 0) {
-    const std::int64_t sequence = launch.collective->sequence;
-    collectives_[{launch.collective->group, sequence}] = collectives_[{-1, sequence}] = task;
+  if (meets) arrivals_.push_back({own->meeting, begin, task});
+  if (own && own->sequence >= 0) {
+    collectives_[{own->group, own->sequence}] = collectives_[{-1, own->sequence}] = task;
   }
   if (launch.record >= 0) of_records_[launch.record] = task;
   if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;

@@ -62,10 +62,11 @@ class Annealer final : public LocalSearch {
   // lets them pass.
   bool is_refused(double cost, double heat, Random& random) const {
     constexpr double kMostDrawn = 37;  // -log(2^-53) = 36.7
-    const bool far_worse = moves_.ranks.costs_more(cost * (1 + heat * kMostDrawn));
-    if (!far_worse && !moves_.ranks.costs_more(cost)) return false;
+    const auto range = moves_.ranks.cost_range();
+    const bool far_worse = moves_.ranks.costs_more(cost * (1 + heat * kMostDrawn), range);
+    if (!far_worse && !moves_.ranks.costs_more(cost, range)) return false;
     const double drawn = random.uniform();
-    return far_worse || moves_.ranks.costs_more(cost * (1 - heat * std::log1p(-drawn)));
+    return far_worse || moves_.ranks.costs_more(cost * (1 - heat * std::log1p(-drawn)), range);
   }
 
   Random random_;

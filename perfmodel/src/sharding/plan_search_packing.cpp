@@ -10,9 +10,7 @@ namespace perfmodel::sharding::search {
 Packing::Packing(const FlatSpace& space)
     : space_(space),
       load_(space.world),
-      by_phase_(space.phases, std::vector<double>(space.world)),
-      hbm_(space.world),
-      ddr_(space.world),
+      demand_(space.world),
       used_(space.world),
       order_(space.choice_of.size()),
       keys_(order_.size()),
@@ -21,12 +19,19 @@ Packing::Packing(const FlatSpace& space)
 
 void Packing::clear() {
   std::fill(load_.begin(), load_.end(), 0.0);
-  for (auto& loads : by_phase_) std::fill(loads.begin(), loads.end(), 0.0);
-  std::fill(hbm_.begin(), hbm_.end(), 0);
-  std::fill(ddr_.begin(), ddr_.end(), 0);
+  std::fill(demand_.begin(), demand_.end(), ShardDemand{});
   std::fill(used_.begin(), used_.end(), 0U);
   now_ = 0;
   is_sorted_ = false;
+  is_alike_ = true;
+}
+
+// Tables on every rank come first: as long as there are no others, the first rank counts for all.
+void Packing::tell_ranks_apart() {
+  if (!is_alike_) return;
+  is_alike_ = false;
+  std::fill(load_.begin() + 1, load_.end(), load_.front());
+  std::fill(demand_.begin() + 1, demand_.end(), demand_.front());
 }
 
 // The lighter child of a node, the first one if they are alike.
@@ -46,11 +51,17 @@ void Packing::seed_tree() {
 // Puts a rank into the tree, or takes it out.
 void Packing::set_leaf(std::int32_t rank, bool is_in) {
   std::size_t node = leaves_ + static_cast<std::size_t>(rank);
-  lightest_[node] = is_in ? RankLoad{load_[rank], rank} : RankLoad{};
-  for (node /= 2; node > 0; node /= 2) {
-    const RankLoad& next = lighter_below(node);
-    if (next.rank == lightest_[node].rank && next.rank != rank) return;  // as all nodes above it
-    lightest_[node] = next;
+  RankLoad next = is_in ? RankLoad{load_[rank], rank} : RankLoad{};
+  lightest_[node] = next;
+  for (; node > 1; node /= 2) {
+    const RankLoad& sibling = lightest_[node ^ 1];
+    const bool is_second = node % 2 == 1;
+    const bool is_lighter =
+        is_second ? next.load < sibling.load : !(sibling.load < next.load);  // first if alike
+    if (!is_lighter) next = sibling;
+    RankLoad& above = lightest_[node / 2];
+    if (next.rank == above.rank && next.rank != rank) return;  // as all nodes above it
+    above = next;
   }
 }
 
@@ -97,6 +108,7 @@ bool Packing::pack(Layout& layout, Order order, bool may_overflow) {
       return false;
     }
   }
+  tell_ranks_apart();
   layout.objective = objective();
   return true;
 }
@@ -106,8 +118,10 @@ bool Packing::place(const Layout& layout, std::uint32_t table, std::int32_t* whe
   const Option& option = space_.options[layout.option[table]];
   const Choice& choice = space_.choices[space_.choice_of[table]];
   ++now_;
+  if (option.spread == Spread::kEverywhere) return place_everywhere(option, may_overflow);
+  tell_ranks_apart();
   switch (option.spread) {
-    case Spread::kEverywhere: return place_everywhere(option, may_overflow);
+    case Spread::kEverywhere: break;
     case Spread::kHostBlocks: return place_blocks(option, choice, where, may_overflow);
     case Spread::kFree:
     case Spread::kOneHost: return place_shards(option, choice, where, may_overflow);
@@ -118,17 +132,20 @@ bool Packing::place(const Layout& layout, std::uint32_t table, std::int32_t* whe
 bool Packing::place_everywhere(const Option& option, bool may_overflow) {
   bool good = true;
   is_sorted_ = false;
+  const Run& first = space_.runs[option.first_run];
+  const bool is_same_on_all = first.begin == 0 && first.end == space_.world;
+  if (is_alike_ && is_same_on_all) {
+    good = fits(0, first.demand);
+    add(0, first, 1);
+    return good || may_overflow;
+  }
+  tell_ranks_apart();
   for (std::uint32_t i = 0; i < option.runs; ++i) {
-    const Run& run = space_.runs[option.first_run + i];
-    const std::int32_t begin = run.begin, end = run.end;
-    for (std::int32_t rank = begin; rank < end; ++rank) good = good && fits(rank, run.demand);
-    const auto add_to = [&](auto& values, auto more) {
-      for (std::int32_t rank = begin; rank < end; ++rank) values[rank] += more;
-    };
-    add_to(load_, run.load);
-    for (std::size_t p = 0; p < by_phase_.size(); ++p) add_to(by_phase_[p], run.demand.loads[p]);
-    add_to(hbm_, run.demand.hbm_bytes);
-    add_to(ddr_, run.demand.ddr_bytes);
+    const Run run = space_.runs[option.first_run + i];
+    for (std::int32_t rank = run.begin; rank < run.end; ++rank) {
+      good = good && fits(rank, run.demand);
+      add(rank, run, 1);
+    }
   }
   return good || may_overflow;
 }
@@ -137,12 +154,16 @@ bool Packing::place_blocks(const Option& option, const Choice& choice, std::int3
                            bool may_overflow) {
   is_sorted_ = false;
   for (std::int32_t piece = 0; piece < option.pieces; ++piece) {
-    const std::int32_t host = best_host(option, choice, piece, may_overflow);
+    block_.clear();
+    for (std::int32_t i = 0; i < space_.local_world; ++i) {
+      block_.push_back(&space_.run_of(option, piece * space_.local_world + i));
+    }
+    const std::int32_t host = best_host(choice, may_overflow);
     if (host < 0) return false;
     where[piece] = host;
     for (std::int32_t i = 0; i < space_.local_world; ++i) {
       const std::int32_t rank = host * space_.local_world + i;
-      add(rank, space_.run_of(option, piece * space_.local_world + i), 1);
+      add(rank, *block_[i], 1);
       used_[rank] = now_;
     }
   }
@@ -150,8 +171,7 @@ bool Packing::place_blocks(const Option& option, const Choice& choice, std::int3
 }
 
 // Lightest at its slowest rank; if nothing fits, fullest ranks last.
-std::int32_t Packing::best_host(const Option& option, const Choice& choice, std::int32_t piece,
-                                bool may_overflow) const {
+std::int32_t Packing::best_host(const Choice& choice, bool may_overflow) const {
   std::int32_t best = -1, emptiest = -1;
   double least = std::numeric_limits<double>::max(), fewest = least;
   for (std::int32_t host = 0; host < space_.hosts; ++host) {
@@ -160,9 +180,9 @@ std::int32_t Packing::best_host(const Option& option, const Choice& choice, std:
     bool room = true;
     double slowest = 0, bytes = 0;
     for (std::int32_t i = 0; i < space_.local_world; ++i) {
-      const Run& run = space_.run_of(option, piece * space_.local_world + i);
+      const Run& run = *block_[i];
       slowest = std::max(slowest, load_[first + i] + run.load);
-      bytes = std::max(bytes, static_cast<double>(hbm_[first + i]));
+      bytes = std::max(bytes, static_cast<double>(demand_[first + i].hbm_bytes));
       room = room && fits(first + i, run.demand);
     }
     if (room && slowest < least) least = slowest, best = host;
@@ -228,29 +248,32 @@ std::int32_t Packing::best_rank(const Choice& choice, std::int32_t begin, std::i
   }
   if (best >= 0 || !may_overflow) return best;
   for (std::int32_t rank = begin; rank < end; ++rank) {
-    if (is_free(rank) && (emptiest < 0 || hbm_[rank] < hbm_[emptiest])) emptiest = rank;
+    const auto is_emptier = [&] { return demand_[rank].hbm_bytes < demand_[emptiest].hbm_bytes; };
+    if (is_free(rank) && (emptiest < 0 || is_emptier())) emptiest = rank;
   }
   return emptiest;
 }
 
 bool Packing::fits(std::int32_t rank, const ShardDemand& demand) const {
-  return hbm_[rank] + demand.hbm_bytes <= space_.hbm_cap &&
-         ddr_[rank] + demand.ddr_bytes <= space_.ddr_cap;
+  return demand_[rank].hbm_bytes + demand.hbm_bytes <= space_.hbm_cap &&
+         demand_[rank].ddr_bytes + demand.ddr_bytes <= space_.ddr_cap;
 }
 
 void Packing::add(std::int32_t rank, const Run& run, int sign) {
   load_[rank] += sign * run.load;
-  for (std::size_t p = 0; p < by_phase_.size(); ++p) {
-    by_phase_[p][rank] += sign * run.demand.loads[p];
-  }
-  hbm_[rank] += sign * run.demand.hbm_bytes;
-  ddr_[rank] += sign * run.demand.ddr_bytes;
+  const ShardDemand more = run.demand;
+  ShardDemand& on = demand_[rank];
+  for (std::size_t p = 0; p < kMostPhases; ++p) on.loads[p] += sign * more.loads[p];
+  on.hbm_bytes += sign * more.hbm_bytes;
+  on.ddr_bytes += sign * more.ddr_bytes;
 }
 
 double Packing::objective() const {
   double sum = 0;
-  for (std::size_t p = 0; p < by_phase_.size(); ++p) {
-    sum += std::max(space_.floors[p], *std::max_element(by_phase_[p].begin(), by_phase_[p].end()));
+  for (std::size_t p = 0; p < space_.phases; ++p) {
+    double largest = demand_.front().loads[p];
+    for (const ShardDemand& on : demand_) largest = std::max(largest, on.loads[p]);
+    sum += std::max(space_.floors[p], largest);
   }
   return sum;
 }

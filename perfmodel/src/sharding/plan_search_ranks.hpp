@@ -16,14 +16,44 @@ inline std::int64_t excess(std::int64_t bytes, std::int64_t cap) {
   return bytes > cap ? bytes - cap : 0;
 }
 
+/// A number per phase, two of which are added or multiplied at once: compilers make no pairs of
+/// numbers that they hold in registers.
+template <std::size_t kPhases>
+struct ByPhase {
+  using Pair [[gnu::vector_size(2 * sizeof(double))]] = double;
+  static constexpr std::size_t kPairs = (kPhases + 1) / 2;
+  Pair pairs[kPairs] = {};
+
+  /// Takes the first numbers of an array, with a 0 after them if phases are odd.
+  template <std::size_t kNumbers>
+  static ByPhase of(const std::array<double, kNumbers>& numbers) {
+    ByPhase made;
+    for (std::size_t p = 0; p < kPhases; ++p) made.pairs[p / 2][p % 2] = numbers[p];
+    return made;
+  }
+  double operator[](std::size_t phase) const { return pairs[phase / 2][phase % 2]; }
+  ByPhase& operator+=(const ByPhase& more) {
+    for (std::size_t i = 0; i < kPairs; ++i) pairs[i] += more.pairs[i];
+    return *this;
+  }
+  friend ByPhase operator*(ByPhase a, const ByPhase& b) {
+    for (std::size_t i = 0; i < kPairs; ++i) a.pairs[i] *= b.pairs[i];
+    return a;
+  }
+  void raise_to(const ByPhase& other) {
+    for (std::size_t i = 0; i < kPairs; ++i) {
+      pairs[i] = pairs[i] > other.pairs[i] ? pairs[i] : other.pairs[i];
+    }
+  }
+};
+
 /// The 2^doublings-th powers of loads: each multiplication waits for the one before it, so all
 /// loads take turns.
-template <std::size_t kLoads>
-std::array<double, kLoads> powers_of(std::array<double, kLoads> ratios, int doublings) {
-  for (double& ratio : ratios) ratio = std::min(ratio, kLargestRatio);
-  for (int i = 0; i < doublings; ++i) {
-    for (double& ratio : ratios) ratio *= ratio;
-  }
+template <std::size_t kPhases>
+ByPhase<kPhases> powers_of(ByPhase<kPhases> ratios, int doublings) {
+  constexpr typename ByPhase<kPhases>::Pair kLargest = {kLargestRatio, kLargestRatio};
+  for (auto& pair : ratios.pairs) pair = pair < kLargest ? pair : kLargest;
+  for (int i = 0; i < doublings; ++i) ratios = ratios * ratios;
   return ratios;
 }
 
@@ -35,22 +65,6 @@ std::array<double, kSums> roots_of(std::array<double, kSums> sums, int doublings
   return sums;
 }
 
-/// Merges all values, in lanes: the compiler may not reorder a plain sum of doubles into vectors.
-template <class Merge>
-double over_ranks(const std::vector<double>& values, const Merge& merge) {
-  constexpr std::size_t kLanes = 8;
-  std::array<double, kLanes> lanes{};
-  const double* value = values.data();
-  std::size_t r = 0;
-  for (; r + kLanes <= values.size(); r += kLanes) {
-    for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = merge(lanes[i], value[r + i]);
-  }
-  for (; r < values.size(); ++r) lanes[0] = merge(lanes[0], value[r]);
-  double all = 0;
-  for (double lane : lanes) all = merge(all, lane);
-  return all;
-}
-
 /// Loads and memory of all ranks, and what a change of some of them costs.
 ///
 /// The objective, a sum of maxima, says nothing about ranks that are not the slowest. A search goes
@@ -60,47 +74,31 @@ template <std::size_t kPhases>
 class Ranks {
  public:
   explicit Ranks(const FlatSpace& space)
-      : space_(space), world_(static_cast<std::size_t>(space.world)), seen_(world_, 0) {
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      now_.loads[p].assign(world_, 0);
-      now_.powers[p].assign(world_, 0);
-      before_.powers[p].assign(world_, 0);
-    }
-    now_.hbm.assign(world_, 0);
-    now_.ddr.assign(world_, 0);
-  }
+      : space_(space),
+        world_(static_cast<std::size_t>(space.world)),
+        now_(world_),
+        powers_(world_),
+        next_powers_(world_),
+        seen_(world_, 0) {}
 
   // ---- changes: any number of add()s, then settle(), then keep() or take_back()
 
   void add(std::int32_t rank, const ShardDemand& demand, int sign) {
     const auto r = static_cast<std::size_t>(rank);
     touch(r);
-    for (std::size_t p = 0; p < kPhases; ++p) now_.loads[p][r] += sign * demand.loads[p];
-    now_.hbm[r] += sign * demand.hbm_bytes;
-    now_.ddr[r] += sign * demand.ddr_bytes;
+    now_[r] += Rank::of(demand, sign);
   }
 
   void add_everywhere(const Option& option, int sign) {
     if (!all_touched_) {
-      undo_touched();  // until the loads before are noted
-      before_.loads = now_.loads;
-      before_.hbm = now_.hbm;
-      before_.ddr = now_.ddr;
-      undo_touched();
+      before_ = now_;
+      for (const Old& old : old_) before_[old.rank] = old.now;
       all_touched_ = true;
     }
     for (std::uint32_t i = 0; i < option.runs; ++i) {
       const Run& run = space_.runs[option.first_run + i];
-      const auto begin = static_cast<std::size_t>(run.begin);
-      const auto end = static_cast<std::size_t>(run.end);
-      for (std::size_t p = 0; p < kPhases; ++p) {
-        const double load = sign * run.demand.loads[p];
-        double* loads = now_.loads[p].data();
-        for (std::size_t r = begin; r < end; ++r) loads[r] += load;
-      }
-      const std::int64_t hbm = sign * run.demand.hbm_bytes, ddr = sign * run.demand.ddr_bytes;
-      for (std::size_t r = begin; r < end; ++r) now_.hbm[r] += hbm;
-      for (std::size_t r = begin; r < end && ddr != 0; ++r) now_.ddr[r] += ddr;
+      const Rank more = Rank::of(run.demand, sign);
+      for (std::int32_t r = run.begin; r < run.end; ++r) now_[r] += more;
     }
   }
 
@@ -108,24 +106,17 @@ class Ranks {
   bool settle() {
     if (all_touched_) {
       over_ = 0;
-      for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
+      for (const Rank& rank : now_) over_ += overflow(rank);
       if (over_ > 0 && !may_overflow_) return false;
-      sum_powers(before_.powers);
+      sum_powers(next_powers_);
       return true;
     }
-    for (const Old& old : old_) {
-      over_ +=
-          overflow(old.rank) - (excess(old.hbm, space_.hbm_cap) + excess(old.ddr, space_.ddr_cap));
-    }
+    for (const Old& old : old_) over_ += overflow(now_[old.rank]) - overflow(old.now);
     if (over_ > 0 && !may_overflow_) return false;
     for (const Old& old : old_) {
-      std::array<double, kPhases> powers = per_target_;
-      for (std::size_t p = 0; p < kPhases; ++p) powers[p] *= now_.loads[p][old.rank];
-      powers = powers_of(powers, doublings_);
-      for (std::size_t p = 0; p < kPhases; ++p) {
-        sums_[p] += powers[p] - old.powers[p];
-        now_.powers[p][old.rank] = powers[p];
-      }
+      const Numbers powers = powers_of(now_[old.rank].loads * per_target_, doublings_);
+      for (std::size_t p = 0; p < kPhases; ++p) sums_[p] += powers[p] - old.powers[p];
+      powers_[old.rank] = powers;
     }
     return true;
   }
@@ -133,8 +124,8 @@ class Ranks {
   void keep() {
     bool fell = false;  // far enough for the rest of the old sum to be rounding
     for (std::size_t p = 0; p < kPhases; ++p) fell = fell || sums_[p] < 1e-3 * old_sums_[p];
-    if (all_touched_) std::swap(now_.powers, before_.powers);
-    if (fell) sum_powers(now_.powers);
+    if (all_touched_) powers_.swap(next_powers_);
+    if (fell) sum_powers(powers_);
     find_largest();
     forget();
     note_cost();
@@ -142,11 +133,12 @@ class Ranks {
 
   void take_back() {
     if (all_touched_) {
-      std::swap(now_.loads, before_.loads);
-      std::swap(now_.hbm, before_.hbm);
-      std::swap(now_.ddr, before_.ddr);
+      now_.swap(before_);
     } else {
-      undo_touched();
+      for (const Old& old : old_) {
+        now_[old.rank] = old.now;
+        powers_[old.rank] = old.powers;
+      }
     }
     sums_ = old_sums_;
     over_ = old_over_;
@@ -159,15 +151,16 @@ class Ranks {
     one_by_q_ = std::ldexp(1.0, -doublings);
     all_touched_ = true;
     find_largest();
+    std::array<double, kPhases> per_target{};
     for (std::size_t p = 0; p < kPhases; ++p) {
       target_[p] = std::max(space_.floors[p], largest_[p]);
-      per_target_[p] = target_[p] > 0 ? 1 / target_[p] : 0;
-      floor_power_[p] = space_.floors[p] * per_target_[p];
+      per_target[p] = target_[p] > 0 ? 1 / target_[p] : 0;
     }
-    floor_power_ = powers_of(floor_power_, doublings_);
+    per_target_ = Numbers::of(per_target);
+    floor_power_ = powers_of(Numbers::of(space_.floors) * per_target_, doublings_);
     over_ = 0;
-    for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
-    sum_powers(now_.powers);
+    for (const Rank& rank : now_) over_ += overflow(rank);
+    sum_powers(powers_);
     forget();
     note_cost();
   }
@@ -184,20 +177,27 @@ class Ranks {
   }
   double kept_cost() const { return with_overflow(kept_cost_); }
 
-  /// Whether cost() > `limit`. Roots are slow, so bounds on them decide if they can: from s to s'
-  /// the q-th root grows by at most (s' - s) / q of root / s, and by at least s / s' of that.
-  bool costs_more(double limit) const {
-    constexpr double kMargin = 1e-11;
-    double least = kept_cost_, most = kept_cost_;
+  struct CostRange {
+    double least = -kInfinite, most = kInfinite;
+  };
+  /// Bounds on cost(), whose roots are slow: from s to s' the q-th root grows by at most
+  /// (s' - s) / q of root / s, and by at least s / s' of that.
+  CostRange cost_range() const {
+    CostRange range{kept_cost_, kept_cost_};
     for (std::size_t p = 0; p < kPhases; ++p) {
       if (sums_[p] == old_sums_[p]) continue;
-      if (!(sums_[p] > 0) || !(old_sums_[p] > 0)) return cost() > limit;
+      if (!(sums_[p] > 0) || !(old_sums_[p] > 0)) return {};
       const double growth = slopes_[p] * (sums_[p] - old_sums_[p]);
-      most += growth;
-      least += growth * old_sums_[p] / sums_[p];
+      range.most += growth;
+      range.least += growth * old_sums_[p] / sums_[p];
     }
-    if (over_ == 0 && least > limit * (1 + kMargin)) return true;
-    if (over_ == 0 && most < limit * (1 - kMargin)) return false;
+    return over_ == 0 ? range : CostRange{};
+  }
+  /// Whether cost() > `limit`. The bounds decide if they can.
+  bool costs_more(double limit, const CostRange& range) const {
+    constexpr double kMargin = 1e-11;
+    if (range.least > limit * (1 + kMargin)) return true;
+    if (range.most < limit * (1 - kMargin)) return false;
     return cost() > limit;
   }
 
@@ -211,74 +211,91 @@ class Ranks {
   /// In the state that was kept last.
   std::int32_t slowest(std::size_t phase) {
     if (slowest_[phase] < 0) {
-      const auto& loads = now_.loads[phase];
-      const auto at = std::find(loads.begin(), loads.end(), largest_[phase]);
-      slowest_[phase] = at == loads.end() ? 0 : static_cast<std::int32_t>(at - loads.begin());
+      const auto at = std::ranges::find(now_, largest_[phase],
+                                        [&](const Rank& rank) { return rank.loads[phase]; });
+      slowest_[phase] = at == now_.end() ? 0 : static_cast<std::int32_t>(at - now_.begin());
     }
     return slowest_[phase];
   }
 
   double load(std::int32_t rank) const {  ///< over all phases
     double sum = 0;
-    for (std::size_t p = 0; p < kPhases; ++p) sum += now_.loads[p][rank];
+    for (std::size_t p = 0; p < kPhases; ++p) sum += now_[rank].loads[p];
     return sum;
   }
-  double load(std::size_t phase, std::int32_t rank) const { return now_.loads[phase][rank]; }
+  double load(std::size_t phase, std::int32_t rank) const { return now_[rank].loads[phase]; }
   bool has_room(std::int32_t rank, const ShardDemand& demand) const {
-    return now_.hbm[rank] + demand.hbm_bytes <= space_.hbm_cap &&
-           now_.ddr[rank] + demand.ddr_bytes <= space_.ddr_cap;
+    return now_[rank].hbm + demand.hbm_bytes <= space_.hbm_cap &&
+           now_[rank].ddr + demand.ddr_bytes <= space_.ddr_cap;
   }
   std::int64_t overflow() const { return over_; }
 
+  /// Loads that are added next cannot be taken back until `set_norm` keeps them.
   void clear() {
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      std::fill(now_.loads[p].begin(), now_.loads[p].end(), 0.0);
-    }
-    std::fill(now_.hbm.begin(), now_.hbm.end(), 0);
-    std::fill(now_.ddr.begin(), now_.ddr.end(), 0);
+    std::ranges::fill(now_, Rank{});
     forget();
+    all_touched_ = true;
   }
 
  private:
   // A rank that lacks all its memory makes a plan this many times as costly.
   static constexpr double kOverflowPrice = 10;
 
-  using ByPhase = std::array<std::vector<double>, kPhases>;
-  struct Numbers {
-    ByPhase loads, powers;
-    std::vector<std::int64_t> hbm, ddr;
+  using Numbers = ByPhase<kPhases>;
+  struct Rank {
+    Numbers loads;
+    std::int64_t hbm = 0, ddr = 0;
+
+    static Rank of(const ShardDemand& demand, int sign) {
+      Rank made{Numbers::of(demand.loads), sign * demand.hbm_bytes, sign * demand.ddr_bytes};
+      for (auto& pair : made.loads.pairs) pair *= static_cast<double>(sign);
+      return made;
+    }
+    void operator+=(const Rank& more) {
+      loads += more.loads;
+      hbm += more.hbm;
+      ddr += more.ddr;
+    }
   };
   struct Old {
     std::size_t rank = 0;
-    std::array<double, kPhases> loads{}, powers{};
-    std::int64_t hbm = 0, ddr = 0;
+    Rank now;
+    Numbers powers;
   };
 
   double caps() const {
     return std::max(
         1.0, std::min(static_cast<double>(space_.hbm_cap), static_cast<double>(space_.ddr_cap)));
   }
-  std::int64_t overflow(std::size_t r) const {
-    return excess(now_.hbm[r], space_.hbm_cap) + excess(now_.ddr[r], space_.ddr_cap);
+  std::int64_t overflow(const Rank& rank) const {
+    return excess(rank.hbm, space_.hbm_cap) + excess(rank.ddr, space_.ddr_cap);
   }
-  double largest(std::size_t phase) const {
-    return over_ranks(now_.loads[phase], [](double a, double b) { return a > b ? a : b; });
+  Numbers largest() const {
+    Numbers largest;
+    for (const Rank& rank : now_) largest.raise_to(rank.loads);
+    return largest;
   }
 
-  // Asks the ranks that changed, as no others can make the largest load another one.
+  // Only ranks that changed can raise the largest load. All ranks are asked if the one that had it
+  // changed.
   void find_largest() {
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      const double before = largest_[p];
-      bool look_at_all = all_touched_;
-      for (const Old& old : old_) {
-        const double load = now_.loads[p][old.rank];
-        look_at_all = look_at_all || old.loads[p] == before;
-        if (load < before) continue;
+    std::array<bool, kPhases> look_at_all{};
+    look_at_all.fill(all_touched_);
+    const std::array<double, kPhases> before = largest_;
+    for (const Old& old : old_) {
+      for (std::size_t p = 0; p < kPhases; ++p) {
+        const double load = now_[old.rank].loads[p];
+        look_at_all[p] = look_at_all[p] || old.now.loads[p] == before[p];
+        if (load < before[p]) continue;
         largest_[p] = std::max(largest_[p], load);
         slowest_[p] = -1;
       }
-      if (!look_at_all) continue;
-      largest_[p] = largest(p);
+    }
+    if (std::ranges::find(look_at_all, true) == look_at_all.end()) return;
+    const Numbers all = largest();
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      if (!look_at_all[p]) continue;
+      largest_[p] = all[p];
       slowest_[p] = -1;
     }
   }
@@ -297,42 +314,23 @@ class Ranks {
     }
   }
 
-  void sum_powers(ByPhase& to) {
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      double* powers = to[p].data();
-      const double* loads = now_.loads[p].data();
-      for (std::size_t r = 0; r < world_; ++r) {
-        const double ratio = loads[r] * per_target_[p];
-        powers[r] = ratio < kLargestRatio ? ratio : kLargestRatio;
-      }
-      for (int i = 0; i < doublings_; ++i) {
-        for (std::size_t r = 0; r < world_; ++r) powers[r] *= powers[r];
-      }
-      sums_[p] = floor_power_[p] + over_ranks(to[p], [](double a, double b) { return a + b; });
+  void sum_powers(std::vector<Numbers>& to) {
+    constexpr std::size_t kLanes = 8;  // sums that need not wait for each other
+    std::array<Numbers, kLanes> lanes;
+    const std::size_t whole = world_ - world_ % kLanes;
+    for (std::size_t r = 0; r < world_; ++r) {
+      to[r] = powers_of(now_[r].loads * per_target_, doublings_);
+      lanes[r < whole ? r % kLanes : 0] += to[r];
     }
+    Numbers all;
+    for (const Numbers& lane : lanes) all += lane;
+    for (std::size_t p = 0; p < kPhases; ++p) sums_[p] = floor_power_[p] + all[p];
   }
 
   void touch(std::size_t r) {
     if (all_touched_ || seen_[r] == epoch_) return;
     seen_[r] = epoch_;
-    Old old{r, {}, {}, now_.hbm[r], now_.ddr[r]};
-    for (std::size_t p = 0; p < kPhases; ++p) {
-      old.loads[p] = now_.loads[p][r];
-      old.powers[p] = now_.powers[p][r];
-    }
-    old_.push_back(old);
-  }
-
-  // Calling it twice in a row changes nothing.
-  void undo_touched() {
-    for (Old& old : old_) {
-      for (std::size_t p = 0; p < kPhases; ++p) {
-        std::swap(now_.loads[p][old.rank], old.loads[p]);
-        std::swap(now_.powers[p][old.rank], old.powers[p]);
-      }
-      std::swap(now_.hbm[old.rank], old.hbm);
-      std::swap(now_.ddr[old.rank], old.ddr);
-    }
+    old_.push_back({r, now_[r], powers_[r]});
   }
 
   void forget() {
@@ -345,9 +343,10 @@ class Ranks {
 
   const FlatSpace& space_;
   const std::size_t world_;
-  Numbers now_, before_;
-  std::array<double, kPhases> target_{}, per_target_{}, floor_power_{}, sums_{}, old_sums_{};
-  std::array<double, kPhases> largest_{}, slopes_{};
+  std::vector<Rank> now_, before_;
+  std::vector<Numbers> powers_, next_powers_;  // kept; after a change of all ranks
+  Numbers per_target_, floor_power_;
+  std::array<double, kPhases> target_{}, sums_{}, old_sums_{}, largest_{}, slopes_{};
   double kept_cost_ = 0, one_by_q_ = 0;
   std::array<std::int32_t, kPhases> slowest_{};
   std::int64_t over_ = 0, old_over_ = 0;

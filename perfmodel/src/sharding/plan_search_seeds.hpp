@@ -25,14 +25,14 @@ class Packing {
   };
 
   void clear();
+  void tell_ranks_apart();
   bool place(const Layout& layout, std::uint32_t table, std::int32_t* where, bool may_overflow);
   bool place_everywhere(const Option& option, bool may_overflow);
   bool place_blocks(const Option& option, const Choice& choice, std::int32_t* where,
                     bool may_overflow);
   bool place_shards(const Option& option, const Choice& choice, std::int32_t* where,
                     bool may_overflow);
-  std::int32_t best_host(const Option& option, const Choice& choice, std::int32_t piece,
-                         bool may_overflow) const;
+  std::int32_t best_host(const Choice& choice, bool may_overflow) const;
   std::int32_t best_rank(const Choice& choice, std::int32_t begin, std::int32_t end, const Run& run,
                          bool may_overflow) const;
   const RankLoad& lighter_below(std::size_t node) const;
@@ -44,9 +44,8 @@ class Packing {
   double objective() const;
 
   const FlatSpace& space_;
-  std::vector<double> load_;                   // over all phases
-  std::vector<std::vector<double>> by_phase_;  // [phase][rank]
-  std::vector<std::int64_t> hbm_, ddr_;
+  std::vector<double> load_;         // over all phases
+  std::vector<ShardDemand> demand_;  // sums over the shards of a rank
   std::vector<std::uint32_t> used_;  // by the table that is placed: its number
   std::uint32_t now_ = 0;
   std::vector<std::uint32_t> order_;
@@ -54,7 +53,9 @@ class Packing {
   const std::size_t leaves_;        // a power of two
   std::vector<RankLoad> lightest_;  // below each node of a tree over the ranks; [1]: of all
   std::vector<std::int32_t> refused_;
-  bool is_sorted_ = false;  // the tree agrees with `load_`
+  std::vector<const Run*> block_;  // shards of the piece that a host gets
+  bool is_alike_ = true;           // all ranks have what the first one has
+  bool is_sorted_ = false;         // the tree agrees with `load_`
 };
 
 /// Plans to start from, best first, at most `most`; none: no seed fits. Once it has a plan, it

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <tuple>
 
-#include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "predict/predict_with.hpp"
 #include "sharded_graph.hpp"
 #include "used_topology.hpp"
 
@@ -95,12 +96,14 @@ DensePart small_layers(const ShardingStudy& study, std::int64_t dim) {
 class TorchrecSteps {
  public:
   TorchrecSteps(const ShardingStudy& study, const Gpu& gpu, const Topology& topology,
-                const BatchOptions& options, const OverheadTable& overheads)
+                const BatchOptions& options, const OverheadTable& overheads,
+                std::span<const Launching> launchings)
       : of_(study),
         gpu_(gpu),
         topology_(used_topology(study.network, topology)),
         options_(options),
         overheads_(overheads),
+        launchings_(launchings),
         collectives_(make_collective_model(topology_)),
         models_(*options.models),
         dim_(mean_dim(study)),
@@ -115,7 +118,7 @@ class TorchrecSteps {
     senders_ = std::min<std::int64_t>(world_, few_);
   }
 
-  Result<StepNeeds> needs(Launching launching) {
+  Result<StepNeeds> needs(std::size_t launching) {
     launching_ = launching;
     next_ = 0;
     StepNeeds needs;
@@ -255,46 +258,44 @@ class TorchrecSteps {
     return work_of(study, placements);
   }
 
-  // A graph of rank 0, and the times of its lookups.
-  struct Job {
-    ExecutionGraph graph;
-    PartTimes parts;
-  };
-  static Result<Job> job_of(const BatchModel& model, const ShardingStudy& study,
-                            const std::vector<TablePlacement>& placements) {
+  // The work of rank 0 without its lookups, for each way to launch.
+  Result<std::vector<BatchWork>> works_of(const ShardingStudy& study,
+                                          const std::vector<TablePlacement>& placements) const {
+    PERFMODEL_TRY(model, BatchModel::make(study, gpu_, topology_, options_));
     auto graph = sharded_dlrm(study, placements).and_then([&](const auto& config) {
       return graph_of_rank(config, study);
     });
     if (!graph) return Unexpected{graph.error()};
-    PERFMODEL_TRY(time, model.time(placements));
-    return Job{std::move(*graph), time->ranks.front().parts};
+    PERFMODEL_TRY(time, model->time(placements));
+    const PartTimes& parts = time->ranks.front().parts;
+    PERFMODEL_TRY(facts, make_host_facts(*graph, overheads_, std::nullopt));
+    std::vector<BatchWork> works;
+    for (const Launching launching : launchings_) {
+      PredictOptions options;
+      options.models = &models_;
+      options.topology = &topology_;
+      options.launching = launching;
+      options.keep_calls = true;
+      options.step_range = false;
+      PERFMODEL_TRY(prediction, predict_with(*graph, gpu_, overheads_, &*facts, options,
+                                             /*added_bytes=*/{}, /*stages=*/1, /*memory=*/false));
+      BatchWork work = torchrec_step_parts(*prediction, overheads_.device.kernel_gap_us);
+      for (const BatchPart part : {BatchPart::kLookupForward, BatchPart::kLookupBackward}) {
+        work.device(part) -= parts[part];
+      }
+      works.push_back(std::move(work));
+    }
+    return works;
   }
 
-  // The work of rank 0 without its lookups. Every way to launch asks for the same jobs in the same
-  // order: each is made once.
+  // Every way to launch asks for the same jobs in the same order: each is made once.
   Result<BatchWork> work_of(const ShardingStudy& study,
                             const std::vector<TablePlacement>& placements) {
-    if (next_ == jobs_.size()) {
-      auto job =
-          BatchModel::make(study, gpu_, topology_, options_).and_then([&](const auto& model) {
-            return job_of(model, study, placements);
-          });
-      if (!job) return Unexpected{job.error()};
-      jobs_.push_back(std::move(*job));
+    if (next_ == works_.size()) {
+      PERFMODEL_TRY(works, works_of(study, placements));
+      works_.push_back(std::move(*works));
     }
-    const Job& job = jobs_[next_++];
-    PredictOptions options;
-    options.models = &models_;
-    options.topology = &topology_;
-    options.launching = launching_;
-    options.keep_calls = true;
-    options.step_range = false;
-    PERFMODEL_TRY(prediction, predict(job.graph, gpu_, overheads_, options));
-    BatchWork work = torchrec_step_parts(*prediction, overheads_.device.kernel_gap_us);
-    for (const BatchPart part : {BatchPart::kLookupForward, BatchPart::kLookupBackward}) {
-      work.device(part) -= job.parts[part];
-    }
-    return work;
+    return works_[next_++][launching_];
   }
 
   const ShardingStudy& of_;
@@ -302,15 +303,16 @@ class TorchrecSteps {
   const Topology topology_;
   BatchOptions options_;
   const OverheadTable& overheads_;
-  Launching launching_ = Launching::kEager;
+  const std::span<const Launching> launchings_;
+  std::size_t launching_ = 0;  // into them
   const std::unique_ptr<KernelModel> collectives_;
   KernelModels models_;
   const std::int64_t dim_;
   const double pooling_;
   std::int64_t world_ = 2, local_world_ = 2, senders_ = 2;
-  int few_ = 0, many_ = 0;  // tables
-  std::vector<Job> jobs_;
-  std::size_t next_ = 0;  // job
+  int few_ = 0, many_ = 0;                     // tables
+  std::vector<std::vector<BatchWork>> works_;  // per job and way to launch
+  std::size_t next_ = 0;                       // job
 };
 
 }  // namespace
@@ -319,9 +321,9 @@ Result<std::vector<StepNeeds>> torchrec_steps(const ShardingStudy& study, const 
                                               const Topology& topology, const BatchOptions& options,
                                               const OverheadTable& overheads,
                                               std::span<const Launching> launchings) {
-  TorchrecSteps steps(study, gpu, topology, options, overheads);
+  TorchrecSteps steps(study, gpu, topology, options, overheads, launchings);
   std::vector<StepNeeds> all;
-  for (const Launching launching : launchings) {
+  for (std::size_t launching = 0; launching < launchings.size(); ++launching) {
     PERFMODEL_TRY(needs, steps.needs(launching));
     all.push_back(std::move(*needs));
   }
@@ -331,7 +333,7 @@ Result<std::vector<StepNeeds>> torchrec_steps(const ShardingStudy& study, const 
 Result<StepNeeds> torchrec_step(const ShardingStudy& study, const Gpu& gpu,
                                 const Topology& topology, const BatchOptions& options,
                                 const OverheadTable& overheads, Launching launching) {
-  return TorchrecSteps(study, gpu, topology, options, overheads).needs(launching);
+  return TorchrecSteps(study, gpu, topology, options, overheads, {&launching, 1}).needs(0);
 }
 
 }  // namespace perfmodel::sharding

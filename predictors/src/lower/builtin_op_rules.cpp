@@ -45,7 +45,7 @@ Rules named_rules() {
 }  // namespace
 
 const OpRuleRegistry& OpRuleRegistry::builtin() {
-  static const OpRuleRegistry registry = [] {
+  static const OpRuleRegistry& registry = *new OpRuleRegistry([] {  // never destroyed
     OpRuleRegistry result;
     const Rules rules = named_rules();
     for (const Op& op : op_catalogue()) {
@@ -64,7 +64,7 @@ const OpRuleRegistry& OpRuleRegistry::builtin() {
     result.set_autograd(ops::make_rule(nullptr));
     result.set_collectives(ops::make_rule(rules.at("collective.by_name")));
     return result;
-  }();
+  }());
   return registry;
 }
 

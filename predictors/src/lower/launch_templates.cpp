@@ -70,8 +70,8 @@ std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node) {
 
 LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys, TemplateLevel from) const {
   for (auto level = static_cast<std::size_t>(from); level < kTemplateLevels; ++level) {
-    if (const auto at = by_key[level].find(keys[level]); at != by_key[level].end()) {
-      return {&lists[at->second.list], static_cast<TemplateLevel>(level)};
+    if (const Entry* entry = by_key[level].find(keys[level])) {
+      return {&lists[entry->list], static_cast<TemplateLevel>(level)};
     }
   }
   return {};
@@ -80,8 +80,8 @@ LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys, TemplateL
 const LaunchTemplate* LaunchTemplates::with_shapes(std::uint64_t devices_key,
                                                    std::uint64_t shapes) const {
   const auto& by_shapes = by_key[static_cast<std::size_t>(TemplateLevel::kShapes)];
-  const auto at = by_shapes.find(hash_mix(devices_key, shapes));
-  return at == by_shapes.end() ? nullptr : &lists[at->second.list];
+  const Entry* entry = by_shapes.find(hash_mix(devices_key, shapes));
+  return entry ? &lists[entry->list] : nullptr;
 }
 
 }  // namespace perfmodel

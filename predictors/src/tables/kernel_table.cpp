@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -44,10 +46,15 @@ template <class Meaning>
 class Words {
  public:
   const Meaning* find(std::string_view word) {
-    if (last_ && last_->first == word) return &last_->second;
+    const std::size_t last_letter = word.empty() ? 0 : static_cast<unsigned char>(word.back());
+    const auto*& recent = recent_[(5 * word.size() + last_letter) % recent_.size()];
+    if (recent && recent->first.size() == word.size() &&
+        std::memcmp(recent->first.data(), word.data(), word.size()) == 0) {
+      return &recent->second;
+    }
     const auto found = meanings_.find(word);
-    last_ = found == meanings_.end() ? nullptr : &*found;
-    return last_ ? &last_->second : nullptr;
+    recent = found == meanings_.end() ? nullptr : &*found;
+    return recent ? &recent->second : nullptr;
   }
   void add(std::string_view word, Meaning meaning) { meanings_.emplace(word, meaning); }
 
@@ -59,7 +66,8 @@ class Words {
     }
   };
   std::unordered_map<std::string, Meaning, Hash, std::equal_to<>> meanings_;
-  const std::pair<const std::string, Meaning>* last_ = nullptr;  // most rows repeat it
+  // By length and last letter: most rows repeat a word of the last rows.
+  std::array<const std::pair<const std::string, Meaning>*, 64> recent_{};
 };
 
 class TableReader {

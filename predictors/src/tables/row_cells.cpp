@@ -115,7 +115,8 @@ std::string_view column_name(Column column) {
   return std::ranges::find(kColumns, column, &ColumnSpec::column)->names[0];
 }
 
-/// Reads a count of at most 15 digits; 0 for any other text, which `parse_count` judges.
+}  // namespace
+
 std::int64_t short_count(std::string_view text) {
   constexpr std::size_t kMostDigits = 15;
   if (text.size() > kMostDigits) return 0;
@@ -126,8 +127,6 @@ std::int64_t short_count(std::string_view text) {
   }
   return value;
 }
-
-}  // namespace
 
 RowCells::RowCells(CsvFile file) : csv_(std::move(file)) {
   columns_.fill(-1);
@@ -189,8 +188,7 @@ void RowCells::missing(std::string_view name) {
   missing_column(name, " for op " + std::string(op_.empty() ? "names" : op_));
 }
 
-std::int64_t RowCells::count(Column column) {
-  if (const std::int64_t value = short_count(text(column)); value > 0) return value;
+std::int64_t RowCells::long_count(Column column) {
   const auto value = parse_count(text(column));
   if (!value) reject(column, "an integer above 0");
   return value.value_or(1);

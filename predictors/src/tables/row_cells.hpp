@@ -113,6 +113,9 @@ enum Column : std::uint8_t {
   kColumnCount
 };
 
+/// Reads a count of at most 15 digits; 0 for any other text, which `parse_count` judges.
+std::int64_t short_count(std::string_view text);
+
 /// The cells of a table's current row as sizes, numbers and flags. The first faulty cell sets the
 /// row's error and reads as a harmless value: callers check `error()` at the end of a row. Cells of
 /// a missing column are empty.
@@ -129,7 +132,10 @@ class RowCells {
   std::string_view text(Column column) const { return csv_.cell(columns_[column]); }
   bool given(Column column) const { return !text(column).empty(); }
 
-  std::int64_t count(Column column);  ///< 1 or more
+  std::int64_t count(Column column) {  ///< 1 or more
+    const std::int64_t value = short_count(text(column));
+    return value > 0 ? value : long_count(column);
+  }
   std::int64_t count_or(Column column, std::int64_t fallback) {
     return given(column) ? count(column) : fallback;
   }
@@ -149,6 +155,7 @@ class RowCells {
   void missing_column(std::string_view name, std::string_view why);
 
  private:
+  std::int64_t long_count(Column column);  ///< 1 or more; judges any text
   void missing(std::string_view name);
   void note(Error error) {
     if (!error_) error_ = std::move(error);

@@ -28,27 +28,37 @@ class StretchFinder {
   explicit StretchFinder(const ExecutionGraph& graph) : graph_(graph) {}
 
   std::vector<Stretch> find() {
+    std::vector<std::int32_t> roots;  // an op whose parent the file lacks is among them
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph_.nodes.size()); ++i) {
-      if (graph_.node(i).parent < 0) walk(i);
+      if (graph_.node(i).parent < 0) roots.push_back(i);
     }
+    std::ranges::stable_sort(roots, {}, [&](std::int32_t i) { return graph_.node(i).rf_id; });
+    walk(roots);
     return std::move(stretches_);
   }
 
  private:
-  void walk(std::int32_t region) {
+  void walk(const std::vector<std::int32_t>& region) {
     close();
-    for (const std::int32_t child : children_in_order(graph_, graph_.node(region))) {
-      if (is_evaluate_function(graph_, graph_.node(child))) {
-        walk_function(child);
+    for (const std::int32_t node : region) {
+      if (is_on_other_thread(node)) close();
+      if (is_evaluate_function(graph_, graph_.node(node))) {
+        walk_function(node);
       } else {
-        walk_or_add(child);
+        walk_or_add(node);
       }
     }
     close();
   }
 
+  bool is_on_other_thread(std::int32_t node) const {
+    return !open_.empty() && graph_.node(open_.back().node).thread != graph_.node(node).thread;
+  }
+
   void walk_or_add(std::int32_t node) {
-    if (is_region(graph_, graph_.node(node))) return walk(node);
+    if (is_region(graph_, graph_.node(node))) {
+      return walk(children_in_order(graph_, graph_.node(node)));
+    }
     if (auto part = part_of(node)) return add(std::move(*part));
     if (!only_calls_others(graph_, node)) return close();
     for (const std::int32_t child : children_in_order(graph_, graph_.node(node))) {

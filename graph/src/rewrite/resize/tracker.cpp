@@ -139,31 +139,34 @@ bool Tracker::same_shape(const Tensor& tensor, const Layout& layout) const {
 }
 
 Tracker::Version* Tracker::find(const Tensor& tensor) {
-  const auto at = by_id_.find(tensor.id);
-  Version* of_id =
-      at != by_id_.end() && same_shape(tensor, at->second->layout) ? at->second : nullptr;
+  Version* of_id = by_id_[tensor.id];
+  if (of_id && !same_shape(tensor, of_id->layout)) of_id = nullptr;
   if (tensor.storage_id == 0 || (of_id && of_id->storage == tensor.storage_id)) return of_id;
   // A tensor that autograd kept comes back under another id with the same storage. That id may be
   // one that another tensor had.
-  const auto same = by_storage_.find(tensor.storage_id);
-  if (same == by_storage_.end()) return of_id;
-  for (auto v = same->second.rbegin(); v != same->second.rend(); ++v) {
-    if ((*v)->layout.offset.was == tensor.offset && same_shape(tensor, (*v)->layout)) return *v;
+  Version* same = by_storage_[tensor.storage_id];
+  for (int left = same ? same->views : 0; left > 0; --left, same = same->before) {
+    if (same->layout.offset.was == tensor.offset && same_shape(tensor, same->layout)) return same;
   }
   return of_id;
 }
 
 Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
-  versions_.push_back(
+  constexpr std::size_t kPiece = 64;
+  if (versions_.empty() || versions_.back().size() == kPiece) {
+    versions_.emplace_back().reserve(kPiece);
+  }
+  versions_.back().push_back(
       {.layout = std::move(layout), .storage = tensor.storage_id, .written = ++clock_});
-  Version& made = versions_.back();
+  Version& made = versions_.back().back();
   if (made.layout.offset.was != tensor.offset) made.layout.offset = {tensor.offset, tensor.offset};
   by_id_[tensor.id] = &made;
   if (tensor.storage_id != 0) {
-    auto& same = by_storage_[tensor.storage_id];
-    constexpr std::size_t kKept = 64;  // a storage that lives long has views without end
-    if (same.size() >= kKept) same.erase(same.begin(), same.begin() + kKept / 2);
-    same.push_back(&made);
+    constexpr int kKept = 64;  // a storage that lives long has views without end
+    Version*& latest = by_storage_[tensor.storage_id];
+    made.before = latest;
+    made.views = 1 + (!latest ? 0 : latest->views >= kKept ? kKept / 2 : latest->views);
+    latest = &made;
   }
   return made;
 }
@@ -345,17 +348,20 @@ void Tracker::enter(std::int32_t index) {
   }
   if (node.children_count > 0) {
     const std::size_t promises = promises_.size();
+    std::vector<std::pair<std::int64_t, std::int64_t>> inputs;  // id and storage
+    for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
+      inputs.emplace_back(tensor.id, tensor.storage_id);
+    });
+    std::sort(inputs.begin(), inputs.end());
     std::size_t k = 0;
     each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
       const Tensor& out = graph_.tensors[tensor];
-      bool input = false;
-      for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& one) {
-        input |= one.id == out.id && one.storage_id == out.storage_id;
-      });
-      if (k < given.size() && given[k] && !input) {
-        promises_.push_back({out.id, out.storage_id, *given[k], clock_});
-      }
+      const std::optional<Layout>* layout = k < given.size() ? &given[k] : nullptr;
       ++k;
+      if (!layout || !*layout) return;
+      const bool input =
+          std::binary_search(inputs.begin(), inputs.end(), std::pair(out.id, out.storage_id));
+      if (!input) promises_.push_back({out.id, out.storage_id, **layout, clock_});
     });
     open_.push_back({index, promises, std::move(given)});
   } else {
@@ -378,8 +384,7 @@ void Tracker::leave(std::int32_t index, std::vector<std::optional<Layout>> given
     const Tensor& out = graph_.tensors[tensor];
     Layout* layout = k < given.size() && given[k] ? &*given[k] : nullptr;
     ++k;
-    const auto at = by_id_.find(out.id);
-    Version* version = at == by_id_.end() ? nullptr : at->second;
+    Version* version = by_id_[out.id];
     const auto is_out = [&](std::uint32_t one) { return graph_.tensors[one].id == out.id; };
     const bool kept = version && (version->written > entered_[index] || any_input(is_out));
     if (kept && same_shape(out, version->layout)) {
@@ -405,8 +410,7 @@ void Tracker::leave(std::int32_t index, std::vector<std::optional<Layout>> given
 
 void Tracker::pass() {
   versions_.clear();
-  by_id_.clear();
-  by_storage_.clear();
+  by_id_ = by_storage_ = ById<Version*>(graph_.tensors.size());
   promises_.clear();
   open_.clear();
   integers_.clear();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "layout.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
+#include "step/by_id.hpp"
 
 namespace perfmodel::resize {
 
@@ -101,7 +101,9 @@ class Tracker {
   struct Version {
     Layout layout;
     std::int64_t storage = 0;
-    std::int64_t written = 0;  // clock
+    std::int64_t written = 0;   // clock
+    Version* before = nullptr;  // the one that had the storage before
+    int views = 0;              // how many of the storage are looked at, from this one back
   };
   struct Hole {
     int power = 0;
@@ -148,9 +150,8 @@ class Tracker {
   bool filled_ = false;
 
   // One pass.
-  std::deque<Version> versions_;
-  std::unordered_map<std::int64_t, Version*> by_id_;
-  std::unordered_map<std::int64_t, std::vector<Version*>> by_storage_;
+  std::vector<std::vector<Version>> versions_;  // in pieces that do not move
+  ById<Version*> by_id_{0}, by_storage_{0};     // the latest; null: none
   std::vector<Promise> promises_;
   std::vector<std::int64_t> entered_;  // per node: clock
   std::vector<Open> open_;             // nodes with children

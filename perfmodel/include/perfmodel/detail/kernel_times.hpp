@@ -5,12 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "perfmodel/predictors/detail/key_table.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
@@ -72,7 +72,7 @@ class KernelTimes {
   std::shared_ptr<const Gpu> alone_on;
 
  private:
-  std::unordered_map<std::uint64_t, Time> times_;
+  KeyTable<Time> times_;
   bool has_waits_ = false;
 };
 

@@ -146,7 +146,7 @@ float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
   float nearest = std::numeric_limits<float>::max();
   for (const Cell& cell : cells) {
     float farthest = 0;
-    for (std::size_t axis = 0; axis < axes; ++axis) {
+    for (std::size_t axis = 0; axis < axes && farthest < nearest; ++axis) {
       if (is_kind[axis]) {
         if (std::floor(at[axis]) != static_cast<float>(cell[axis])) {
           farthest = std::max(farthest, kOtherKind);

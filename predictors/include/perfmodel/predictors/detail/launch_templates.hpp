@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictors/detail/key_table.hpp"
 #include "perfmodel/predictors/detail/time_terms.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
@@ -50,7 +50,7 @@ struct LaunchTemplates {
     std::uint32_t count = 0;  ///< observations of `list`
   };
   std::vector<LaunchTemplate> lists;
-  std::array<std::unordered_map<std::uint64_t, Entry>, kTemplateLevels> by_key;
+  std::array<KeyTable<Entry>, kTemplateLevels> by_key;
 
   struct Found {
     const LaunchTemplate* calls = nullptr;  ///< nullptr: nothing known
