@@ -50,8 +50,8 @@ simdjson::error_code JsonTree::parse(std::string_view text) {
   if (auto error = stage.stage1(bytes, text.size(), simdjson::stage1_mode::regular)) return error;
   const std::uint32_t* const begin = stage.structural_indexes.get();
   const std::uint32_t* const end = begin + stage.n_structural_indexes;
-  if (entries_.size() <= stage.n_structural_indexes)
-    entries_.resize(stage.n_structural_indexes + 1);
+  const std::size_t most = std::size_t{stage.n_structural_indexes} + 1;
+  if (entries_.size() < most) entries_.resize(most);
   unescaped_.clear();
   text_has_escapes_ = text.find('\\') != std::string_view::npos;
   error_ = simdjson::SUCCESS;

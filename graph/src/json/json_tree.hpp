@@ -43,7 +43,7 @@ class JsonItems {
   explicit JsonItems(const JsonEntry* entry) : entry_(entry) {}
   Iterator begin() const { return Iterator(entry_ ? entry_ + 1 : nullptr); }
   Iterator end() const { return Iterator(entry_ ? entry_ + entry_->size : nullptr); }
-  std::size_t size() const { return entry_->integer; }
+  std::size_t size() const { return entry_ ? entry_->integer : 0; }
 
  private:
   const JsonEntry* entry_ = nullptr;

@@ -33,8 +33,8 @@ Result<void> check_nesting(const ExecutionGraph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const auto index = static_cast<std::int32_t>(i);
-    if (i == 0 || graph.nodes[i - 1].thread != node.thread)
-      of_thread = &open_by_thread[node.thread];
+    const bool is_other_thread = i == 0 || graph.nodes[i - 1].thread != node.thread;
+    if (is_other_thread) of_thread = &open_by_thread[node.thread];
     std::vector<std::int32_t>& open = *of_thread;
     const Node* parent = around(graph, node);
     if (parent && node.parent >= index) {

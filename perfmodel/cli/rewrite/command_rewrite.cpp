@@ -48,8 +48,8 @@ Result<void> check_captured(const ExecutionGraph& graph, const RewriteArguments&
       arguments.graph);
 }
 
-// Applies the rewrites one after another and notes the changes of each. A known model is first
-// built again if --batch asks for another batch; the changes of the first rewrite include that.
+// Applies the rewrites in turn and notes what each one changes. If --batch asks for another batch,
+// a known model is built again first, and the first rewrite's changes include that.
 Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
                              std::vector<Step>& steps) {
   PERFMODEL_TRY_TO(check_captured(graph, arguments));
